@@ -1,0 +1,45 @@
+# Everything runs from a virtual environment that these targets make.
+PYTHON ?= python3
+BIN := .venv/bin
+RUN := runs/quickstart
+
+.PHONY: help setup quickstart test test-slow bench results clean
+
+help:
+	@echo 'make quickstart  install, train the controller on minicode, show the result'
+	@echo 'make test        install, lint, type-check, run the tests'
+	@echo 'make test-slow   the tests that take minutes'
+	@echo 'make bench       throughput of decoding and execution against the floor'
+	@echo 'make results     the result table of the README: five seeds'
+
+# A stamp, so that a second call costs nothing and a failed install is repeated.
+.venv/.ready: setup.py
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@touch $@
+
+setup: .venv/.ready
+
+quickstart: setup
+	$(BIN)/python -m experiments.mbpp_ppo \
+	  --config=configs/mbpp_ppo.py:minicode --workdir=$(RUN)
+
+test: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+	$(BIN)/python -m pytest -q -n 2 -m 'not slow'
+
+test-slow: setup
+	$(BIN)/python -m pytest -q -m slow
+
+bench: setup
+	$(BIN)/python -m experiments.bench
+
+results: setup
+	$(BIN)/python -m experiments.mbpp_ppo \
+	  --config=configs/mbpp_ppo.py:minicode --config.seeds=5 --workdir=runs/results
+
+clean:
+	rm -rf .venv runs

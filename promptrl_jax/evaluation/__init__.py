@@ -1,0 +1,1 @@
+"""Scores, intervals, paired tests, reports and plots; see `report`."""

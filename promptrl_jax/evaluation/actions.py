@@ -1,0 +1,138 @@
+"""What each action of the controller did, counted from trace rows."""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+# Stands where no program has been run yet.
+START = 'start'
+
+# Rows that agree in these belong to one episode; the last three may be absent.
+_EPISODE = ('strategy', 'seed', 'task_id', 'budget', 'row', 'episode')
+
+_KEYS = (
+  'strategy',
+  'seed',
+  'task_id',
+  'step',
+  'action',
+  'reward',
+  'status',
+  'visible_passed',
+  'cost',
+)
+
+
+def action_statistics(trace_rows: Iterable[Mapping[str, Any]]) -> dict:
+  """Counts and averages by action, and by (error class before, action).
+
+  Give it the rows of one strategy: shares over several have no meaning. The
+  error class before a step is the `status` of the step before it in the same
+  episode, `start` for the first.
+
+  Args:
+    trace_rows: dicts in any order with `strategy`, `seed`, `task_id`, `step`
+      (int, unique in its episode), `action` (a name), `reward`, `status` (of
+      the program after the action), `visible_passed` (bool, right after it) and
+      `cost` (calls). `budget`, `row` and `episode` tell repeated visits of a
+      problem apart.
+
+  Returns:
+    `steps`: number of rows; `by_action`: name to count, share, success_rate,
+    mean_reward, mean_cost; `by_error`: error class before to action to count,
+    share (in that class) and success_rate. Counts of either sum to `steps`.
+  """
+  episodes = collections.defaultdict(list)
+  for row in trace_rows:
+    _check_row(row)
+    episodes[tuple(row.get(name) for name in _EPISODE)].append(row)
+  by_action, by_error = collections.defaultdict(list), {}
+  for key, rows in episodes.items():
+    rows.sort(key=lambda row: row['step'])
+    if len({row['step'] for row in rows}) != len(rows):
+      raise ValueError(
+        f'trace of {key} has a step twice: {[row["step"] for row in rows]}. '
+        'Give rows of repeated visits an `episode`.'
+      )
+    before = START
+    for row in rows:
+      by_action[row['action']].append(row)
+      by_class = by_error.setdefault(before, collections.defaultdict(list))
+      by_class[row['action']].append(row)
+      before = row['status']
+  steps = sum(map(len, by_action.values()))
+  return {
+    'steps': steps,
+    'by_action': {
+      action: _counts(rows, steps)
+      | {
+        'mean_reward': _mean(rows, 'reward'),
+        'mean_cost': _mean(rows, 'cost'),
+      }
+      for action, rows in sorted(by_action.items())
+    },
+    'by_error': {
+      error: {
+        action: _counts(rows, sum(map(len, by_class.values())))
+        for action, rows in sorted(by_class.items())
+      }
+      for error, by_class in sorted(by_error.items())
+    },
+  }
+
+
+def _check_row(row: Mapping[str, Any]) -> None:
+  missing = [key for key in _KEYS if key not in row]
+  if missing:
+    raise ValueError(f'a trace row lacks {missing}; it has {sorted(row)}.')
+  if not isinstance(row['action'], str):
+    raise ValueError(
+      f'action must be a name, got {row["action"]!r}: numbers mean different '
+      'actions in different settings.'
+    )
+  if row['visible_passed'] not in (False, True):
+    raise ValueError(
+      f'visible_passed must be a bool, got {row["visible_passed"]!r}.'
+    )
+
+
+def _mean(rows: list[Mapping[str, Any]], key: str) -> float:
+  return sum(float(row[key]) for row in rows) / len(rows)
+
+
+def _counts(rows: list[Mapping[str, Any]], total: int) -> dict[str, Any]:
+  return {
+    'count': len(rows),
+    'share': len(rows) / total,
+    'success_rate': _mean(rows, 'visible_passed'),
+  }
+
+
+def actions_markdown(statistics: Mapping[str, Any]) -> str:
+  """Returns the two tables of `action_statistics` as Markdown."""
+  lines = [
+    f'### Actions ({statistics["steps"]} steps)',
+    '',
+    '| action | count | share | success after it | mean reward | mean calls |',
+    '|---|' + '---:|' * 5,
+  ]
+  lines += [
+    f'| {action} | {x["count"]} | {100 * x["share"]:.1f} % '
+    f'| {100 * x["success_rate"]:.1f} % | {x["mean_reward"]:+.3f} '
+    f'| {x["mean_cost"]:.2f} |'
+    for action, x in statistics['by_action'].items()
+  ]
+  lines += [
+    '',
+    '| error class before | action | count | share | success after it |',
+    '|---|---|' + '---:|' * 3,
+  ]
+  lines += [
+    f'| {error} | {action} | {x["count"]} | {100 * x["share"]:.1f} % '
+    f'| {100 * x["success_rate"]:.1f} % |'
+    for error, by_class in statistics['by_error'].items()
+    for action, x in by_class.items()
+  ]
+  return '\n'.join(lines) + '\n'

@@ -1,0 +1,360 @@
+"""Figures of a run as PNG files; each function returns the path it wrote."""
+
+from __future__ import annotations
+
+import math
+import os
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from matplotlib.axes import Axes
+
+from promptrl_jax.evaluation import canvas
+from promptrl_jax.evaluation.tables import ORACLE_LABEL
+
+# More bands than this in one panel cannot be told apart.
+_MOST_BANDS = 5
+
+
+class Bar(NamedTuple):
+  """One bar of `headroom_bars`: a share 0..1 with its interval."""
+
+  label: str
+  value: float
+  low: float
+  high: float
+
+
+def learning_curve(
+  path: str | os.PathLike[str],
+  steps: Sequence[float],
+  returns: Sequence[float],
+  pass_rates: Sequence[float],
+  *,
+  validation_steps: Sequence[float] = (),
+  validation_pass_rates: Sequence[float] = (),
+  window: int = 1,
+) -> pathlib.Path:
+  """Draws return and pass rate over environment steps.
+
+  Args:
+    path: file to write.
+    steps: environment steps `[updates]`.
+    returns: mean return of the episodes of each update `[updates]`.
+    pass_rates: share of training episodes solved `[updates]`, 0..1.
+    validation_steps, validation_pass_rates: greedy validation results
+      `[evaluations]`; the best is ringed and named.
+    window: updates in the running mean that is drawn over the raw values.
+  """
+  if not len(steps) == len(returns) == len(pass_rates) >= 1:
+    raise ValueError(
+      'steps, returns and pass_rates need one value per update, got '
+      f'{len(steps)}, {len(returns)} and {len(pass_rates)}.'
+    )
+  if len(validation_steps) != len(validation_pass_rates):
+    raise ValueError(
+      f'{len(validation_steps)} validation steps but '
+      f'{len(validation_pass_rates)} validation pass rates.'
+    )
+  figure = canvas.new_figure(7.5, 5.2)
+  upper, lower = figure.subplots(2, 1, sharex=True)
+  colour = canvas.COLOURS[0]
+  ends = []
+  for axes, values in ((upper, returns), (lower, pass_rates)):
+    canvas.clean(axes)
+    smooth = _running_mean(np.asarray(values, float), window)
+    if window > 1:
+      axes.plot(steps, values, color=colour, alpha=0.3, linewidth=0.8)
+    axes.plot(steps, smooth, color=colour, linewidth=1.8)
+    ends = [(steps[-1], smooth[-1])]
+  canvas.title(upper, 'Mean episode return')
+  solved, labels, colours = 'Problems solved', ['training'], [colour]
+  if len(validation_steps):
+    x, y = validation_steps, validation_pass_rates
+    lower.plot(x, y, color=canvas.SUBJECT, marker='o', linewidth=1.2)
+    best = int(np.argmax(y))
+    lower.plot(
+      x[best], y[best], 'o', ms=13, mfc='none', mec=canvas.SUBJECT, mew=1.5
+    )
+    solved += f' (best validation {y[best]:.0%} at step {x[best]:,})'
+    ends.append((x[-1], y[-1]))
+    labels.append('validation')
+    colours.append(canvas.SUBJECT)
+  canvas.title(lower, solved)
+  canvas.percent(lower.yaxis)
+  canvas.thousands(lower.xaxis)
+  lower.set_xlabel('environment steps', color=canvas.INK)
+  canvas.label_ends(lower, ends, labels, colours)
+  return canvas.save(figure, path)
+
+
+def _running_mean(values: np.ndarray, window: int) -> np.ndarray:
+  """Mean over the last `window` values; over fewer at the start."""
+  sums = np.cumsum(np.concatenate([[0.0], values]))
+  ends = np.arange(1, values.size + 1)
+  starts = np.maximum(0, ends - window)
+  return (sums[ends] - sums[starts]) / (ends - starts)
+
+
+def solved_at_budget(
+  path: str | os.PathLike[str],
+  summary: Mapping[str, Any],
+  *,
+  metric: str = 'pass',
+) -> pathlib.Path:
+  """Draws solved@B against B with interval bands.
+
+  Up to five strategies share one panel. More get a panel each, in which the
+  subject is drawn along and the remaining ones are grey.
+
+  Args:
+    path: file to write.
+    summary: result of `report.summarise`.
+    metric: `pass` or `soft`.
+  """
+  curves: dict[str, list[Mapping[str, Any]]] = {}
+  for cell in sorted(summary['cells'], key=lambda cell: cell['budget']):
+    curves.setdefault(cell['strategy'], []).append(cell)
+  subject = summary['subject']
+  rivals = [x['strategy'] for x in summary['cells'] if x['strategy'] != subject]
+  rivals = list(dict.fromkeys(rivals))
+  budgets = sorted({cell['budget'] for cell in summary['cells']})
+  oracle = summary['protocol'] == 'oracle'
+  what = 'Problems solved' if metric == 'pass' else 'Tests passed (mean share)'
+  how = ORACLE_LABEL if oracle else f'protocol {summary["protocol"]}'
+  unit = 'b, tries per problem' if oracle else 'B, model calls per problem'
+  note = f'{summary["problems"]} problems; bands are 95 % intervals'
+  if len(curves) <= _MOST_BANDS:
+    figure = canvas.new_figure(8.0, 4.8)
+    axes = figure.subplots()
+    _budget_axes(axes, budgets)
+    ends, colours = [], []
+    names = [*rivals, subject] if subject in curves else rivals
+    for i, name in enumerate(names):
+      mine = name == subject
+      colours.append(canvas.SUBJECT if mine else canvas.COLOURS[i])
+      ends.append(
+        _band(axes, curves[name], metric, colours[-1], canvas.MARKERS[i], mine)
+      )
+    canvas.title(axes, f'{what}, {how}')
+    axes.set_xlabel(unit, color=canvas.INK)
+    canvas.label_ends(axes, ends, names, colours)
+    canvas.caption(figure, note)
+    return canvas.save(figure, path)
+  columns = 4
+  rows = math.ceil(len(rivals) / columns)
+  figure = canvas.new_figure(10.0, 1.0 + 2.2 * rows)
+  grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
+  for axes in grid.flat[len(rivals) :]:
+    axes.set_visible(False)
+  for axes, name in zip(grid.flat, rivals, strict=False):
+    _budget_axes(axes, budgets)
+    for other in rivals:
+      x = [cell['budget'] for cell in curves[other]]
+      y = [cell[metric]['mean'] for cell in curves[other]]
+      axes.plot(x, y, color=canvas.GREY, linewidth=0.8, zorder=1)
+    _band(axes, curves[name], metric, canvas.COLOURS[0], 'o', False)
+    if subject in curves:
+      end = _band(axes, curves[subject], metric, canvas.SUBJECT, 'D', True)
+      if axes is grid.flat[0]:
+        axes.annotate(
+          subject,
+          end,
+          xytext=(-4, 7),
+          textcoords='offset points',
+          ha='right',
+          fontsize=9,
+          color=canvas.for_text(canvas.SUBJECT),
+        )
+    canvas.title(axes, name, size=10, colour=canvas.COLOURS[0])
+  # A column whose last panel is missing still needs its ticks.
+  for column in range(columns):
+    shown = [axes for axes in grid[:, column] if axes.get_visible()]
+    shown[-1].tick_params(labelbottom=True)
+  figure.suptitle(f'{what}, {how}', x=0.01, ha='left', size=12, weight='bold')
+  if subject in curves:
+    note = f'orange diamonds: {subject}; blue: named above; grey: rest; {note}'
+  canvas.caption(figure, f'x: {unit}; {note}')
+  return canvas.save(figure, path)
+
+
+def _budget_axes(axes: Axes, budgets: Sequence[int]) -> None:
+  canvas.clean(axes)
+  axes.set_xscale('log', base=2)
+  axes.set_xticks(budgets, [str(budget) for budget in budgets])
+  axes.minorticks_off()
+  canvas.percent(axes.yaxis)
+
+
+def _band(
+  axes: Axes,
+  cells: Sequence[Mapping[str, Any]],
+  metric: str,
+  colour: str,
+  marker: str,
+  mine: bool,
+) -> tuple[float, float]:
+  """Draws one strategy with its band; returns the last point of its line."""
+  x = [cell['budget'] for cell in cells]
+  mean = [cell[metric]['mean'] for cell in cells]
+  low = [cell[metric]['low'] for cell in cells]
+  high = [cell[metric]['high'] for cell in cells]
+  axes.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
+  width = 2.4 if mine else 1.6
+  axes.plot(x, mean, color=colour, marker=marker, ms=4.5, linewidth=width)
+  return x[-1], mean[-1]
+
+
+def action_usage(
+  path: str | os.PathLike[str],
+  steps: Sequence[float],
+  shares: Mapping[str, Sequence[float]],
+) -> pathlib.Path:
+  """Draws how often each action was taken over training.
+
+  Args:
+    path: file to write.
+    steps: environment steps `[updates]`.
+    shares: action name to its share of steps in each update `[updates]`; the
+      shares of an update sum to 1.
+  """
+  names = list(shares)
+  stacked = np.array([shares[name] for name in names], dtype=float)
+  if stacked.ndim != 2 or stacked.shape[1] != len(steps) or not len(steps):
+    raise ValueError(
+      f'each action needs one share for each of the {len(steps)} steps, got '
+      f'an array of shape {stacked.shape}.'
+    )
+  totals = stacked.sum(axis=0)
+  if not np.allclose(totals, 1.0, atol=1e-6):
+    raise ValueError(
+      'shares of an update must sum to 1, got sums from '
+      f'{totals.min():.4f} to {totals.max():.4f}.'
+    )
+  figure = canvas.new_figure(7.5, 4.2)
+  axes = figure.subplots()
+  canvas.clean(axes)
+  palette = (*canvas.COLOURS, canvas.SUBJECT)
+  colours = [palette[i % len(palette)] for i in range(len(names))]
+  axes.stackplot(
+    steps, stacked, colors=colours, edgecolor='white', linewidth=0.8
+  )
+  axes.set_ylim(0, 1)
+  axes.margins(x=0)
+  canvas.percent(axes.yaxis)
+  canvas.thousands(axes.xaxis)
+  axes.set_xlabel('environment steps', color=canvas.INK)
+  canvas.title(axes, 'Share of steps by action')
+  last = stacked[:, -1]
+  middles = np.cumsum(last) - last / 2
+  canvas.label_ends(
+    axes,
+    [(steps[-1], middle) for middle in middles],
+    [f'{name} {share:.0%}' for name, share in zip(names, last, strict=True)],
+    colours,
+  )
+  return canvas.save(figure, path)
+
+
+def action_heatmap(
+  path: str | os.PathLike[str], statistics: Mapping[str, Any]
+) -> pathlib.Path:
+  """Draws which action follows which error class.
+
+  The chosen shares of a row sum to 100 %; below each stands how often the
+  visible tests passed right after it.
+
+  Args:
+    path: file to write.
+    statistics: result of `actions.action_statistics`.
+  """
+  by_error = statistics['by_error']
+  if not by_error:
+    raise ValueError('no steps to draw: the action statistics are empty.')
+  totals = {
+    error: sum(x['count'] for x in by_class.values())
+    for error, by_class in by_error.items()
+  }
+  errors = sorted(totals, key=lambda error: -totals[error])
+  actions = list(statistics['by_action'])
+  shares = np.zeros((len(errors), len(actions)))
+  figure = canvas.new_figure(
+    max(6.5, 2.2 + 1.15 * len(actions)), 1.4 + 0.55 * len(errors)
+  )
+  axes = figure.subplots()
+  for i, error in enumerate(errors):
+    for j, action in enumerate(actions):
+      entry = by_error[error].get(action)
+      if entry is None:
+        continue
+      shares[i, j] = entry['share']
+      axes.text(
+        j,
+        i,
+        f'chosen {entry["share"]:.0%}\npassed {entry["success_rate"]:.0%}',
+        ha='center',
+        va='center',
+        fontsize=8,
+        color='white' if entry['share'] > 0.7 else canvas.INK,
+      )
+  # Cut short of the darkest blue, so that dark text stays readable longer.
+  axes.imshow(shares, cmap='Blues', vmin=0.0, vmax=1.3, aspect='auto')
+  axes.set_xticks(range(len(actions)), actions, fontsize=9)
+  rows = [f'{error}  (n={totals[error]})' for error in errors]
+  axes.set_yticks(range(len(errors)), rows, fontsize=9)
+  axes.tick_params(length=0, colors=canvas.INK)
+  for spine in axes.spines.values():
+    spine.set_visible(False)
+  axes.set_ylabel('error class before', color=canvas.INK)
+  canvas.title(axes, 'Action by error class, and how often it passed')
+  return canvas.save(figure, path)
+
+
+def headroom_bars(
+  path: str | os.PathLike[str],
+  bars: Sequence[Bar],
+  *,
+  base: str,
+  ceiling: str,
+) -> pathlib.Path:
+  """Draws what there is to gain before a long run.
+
+  The title states the headroom `ceiling - base` in points, and says so when it
+  is under 3: a learned policy then has next to nothing to win.
+
+  Args:
+    path: file to write.
+    bars: shares with intervals, e.g. greedy, best-of-8, written instruction.
+    base, ceiling: labels of the two bars whose difference is the headroom.
+  """
+  by_label = {bar.label: bar for bar in bars}
+  unknown = [label for label in (base, ceiling) if label not in by_label]
+  if unknown:
+    raise ValueError(f'no bar is called {unknown}; bars are {list(by_label)}.')
+  points = 100 * (by_label[ceiling].value - by_label[base].value)
+  figure = canvas.new_figure(7.0, 1.3 + 0.5 * len(bars))
+  axes = figure.subplots()
+  canvas.clean(axes, grid='x')
+  for i, bar in enumerate(bars):
+    colour = canvas.SUBJECT if bar.label == ceiling else canvas.COLOURS[0]
+    axes.barh(i, bar.value, color=colour, alpha=0.85, height=0.62)
+    axes.plot([bar.low, bar.high], [i, i], color=canvas.INK, linewidth=1.2)
+    axes.text(bar.high + 0.012, i, f'{bar.value:.1%}', va='center', fontsize=9)
+  axes.axvline(
+    by_label[base].value, color=canvas.INK, linewidth=0.8, linestyle=':'
+  )
+  axes.set_yticks(range(len(bars)), [bar.label for bar in bars], fontsize=9)
+  axes.invert_yaxis()
+  axes.set_xlim(0, max(bar.high for bar in bars) + 0.12)
+  axes.set_xticks([x for x in axes.get_xticks() if x <= 1.0])
+  canvas.percent(axes.xaxis)
+  axes.set_xlabel(
+    'problems solved, hidden tests (95 % interval)', color=canvas.INK
+  )
+  warning = '; under 3: little to learn' if points < 3 else ''
+  canvas.title(
+    axes, f'Headroom {points:+.1f} points ({base} to {ceiling}){warning}'
+  )
+  return canvas.save(figure, path)

@@ -1,0 +1,142 @@
+"""Runs a strategy on tasks under a protocol and a budget, then scores it once.
+
+The strategy is given `Problem`s. Hidden tests are looked up here, after every
+episode has ended, for the one program that each episode submits.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from promptrl_jax.envs import rollout
+from promptrl_jax.envs.prompt_edit import VectorPromptEdit
+from promptrl_jax.evaluation.cells import Cell
+from promptrl_jax.execution import ExecutionPool, Program
+from promptrl_jax.tasks import splits
+from promptrl_jax.types import Task
+
+
+class SystemFailure(RuntimeError):
+  """The system failed where a result was due; no score is made up for it."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+  """One strategy on all tasks, once.
+
+  Attributes:
+    passed: bool [problems], the submitted program passes all hidden tests.
+    soft: float [problems], share of hidden tests passed.
+    calls, attempts, prompt_tokens, completion_tokens: int [problems].
+    trace: one dict per step.
+  """
+
+  passed: np.ndarray
+  soft: np.ndarray
+  calls: np.ndarray
+  attempts: np.ndarray
+  prompt_tokens: np.ndarray
+  completion_tokens: np.ndarray
+  trace: list[dict[str, Any]]
+
+
+def run(
+  env: VectorPromptEdit,
+  policy: rollout.Policy,
+  tasks: Sequence[Task],
+  pool: ExecutionPool,
+  *,
+  protocol: str,
+  budget: int,
+  seed: int,
+) -> Run:
+  """Plays every task and scores the submissions."""
+  problems = [splits.reveal(task, protocol) for task in tasks]
+  count = len(tasks)
+  rollout.collect(
+    env, policy, problems, [seed] * count, [budget] * count,
+    [(i, count) for i in range(count)],
+  )  # fmt: skip
+  lost = [e.problem.task_id for e in env.episodes if e.lost]
+  if lost:
+    raise SystemFailure(
+      f'the execution pool failed on {len(lost)} problems ({lost[:3]}): no '
+      'score can be given; run the evaluation again'
+    )
+  soft = score([e.best_code for e in env.episodes], tasks, protocol, pool)
+
+  def column(name: str) -> np.ndarray:
+    return np.array([getattr(e, name) for e in env.episodes], np.int64)
+
+  return Run(
+    passed=soft == 1.0,
+    soft=soft,
+    calls=column('calls'),
+    attempts=column('attempts'),
+    prompt_tokens=column('prompt_tokens'),
+    completion_tokens=column('completion_tokens'),
+    trace=env.trace,
+  )
+
+
+def score(
+  codes: Sequence[str],
+  tasks: Sequence[Task],
+  protocol: str,
+  pool: ExecutionPool,
+) -> np.ndarray:
+  """Share of hidden tests that each submitted program passes, [problems]."""
+  results = pool.run(
+    [
+      Program(
+        code=code,
+        tests=splits.hidden_tests(task, protocol),
+        setup=task.setup,
+        entry_point=task.entry_point,
+      )
+      for code, task in zip(codes, tasks, strict=True)
+    ]
+  )
+  lost = [
+    task.task_id
+    for task, result in zip(tasks, results, strict=True)
+    if result.score is None
+  ]
+  if lost:
+    raise SystemFailure(
+      f'{len(lost)} submissions could not be scored ({lost[:3]}): run the '
+      'evaluation again'
+    )
+  return np.array([result.score for result in results], np.float64)
+
+
+def to_cell(
+  strategy: str,
+  budget: int,
+  protocol: str,
+  tasks: Sequence[Task],
+  runs: Sequence[Run],
+  optimisation_calls: float = 0.0,
+) -> Cell:
+  """Stacks the runs of several seeds."""
+
+  def stack(name: str) -> np.ndarray:
+    return np.stack([getattr(r, name) for r in runs])
+
+  return Cell(
+    strategy=strategy,
+    budget=budget,
+    protocol=protocol,
+    task_ids=tuple(task.task_id for task in tasks),
+    passed=stack('passed'),
+    soft=stack('soft'),
+    calls=stack('calls'),
+    attempts=stack('attempts'),
+    prompt_tokens=stack('prompt_tokens'),
+    completion_tokens=stack('completion_tokens'),
+    optimisation_calls=optimisation_calls,
+  )

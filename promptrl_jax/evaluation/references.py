@@ -1,0 +1,121 @@
+"""Published numbers, kept apart from anything this project measures.
+
+They are printed in a table of their own. Nothing here is a target: the protocol
+they were taken under is not one that this project compares strategies with.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+LABEL = 'published, not ours'
+
+
+@dataclasses.dataclass(frozen=True)
+class Published:
+  """One strategy with one code model, as somebody else reported it.
+
+  Attributes:
+    strategy: what was run, in words.
+    model: the frozen code model.
+    data: the benchmark as the source names it.
+    strict: problems solved, percent.
+    soft: mean share of tests passed, percent.
+    source: where the numbers stand.
+    note: what the source counts as solved.
+  """
+
+  strategy: str
+  model: str
+  data: str
+  strict: float
+  soft: float
+  source: str
+  note: str
+
+
+# PROMIS: Esfahani, Kahani and Ajila 2026, Prompt Optimization for LLM Code
+# Generation via Reinforcement Learning.
+_ABSTRACT = 'arXiv 2605.19102, abstract'
+_README = 'README of github.com/promptoptrl/PROMIS, results table'
+_BEST_OF_TEN = (
+  'best of up to 10 attempts with the scored tests visible, in the prompt and '
+  'as stop rule; called Pass@1 there'
+)
+_ONE_EDIT = 'one code per task, scored tests in the prompt; called Pass@1 there'
+_RIVAL = (
+  're-run by the PROMIS authors, attempts not stated; not the numbers of the '
+  'paper of the method ({})'
+)
+
+# The README says MBPP and the abstract says MBPP+ for the same PPO numbers. The
+# one result file that the authors published (CodeLlama, direct) gives 41.91 /
+# 48.82 on the plain assertions, from 482 of the 500 test problems.
+_BOTH = 'MBPP (README), MBPP+ (abstract)'
+
+_Pair = tuple[float, float]
+# Strategy, (solved, soft) of CodeT5+, the same of CodeLlama, note.
+_README_ROWS: tuple[tuple[str, _Pair, _Pair, str], ...] = (
+  ('direct generation', (12.84, 22.80), (41.91, 48.82), _ONE_EDIT),
+  ('genetic mutation', (20.23, 33.40), (43.01, 51.70), _ONE_EDIT),
+  ('semantic rewriting', (23.73, 36.90), (46.20, 55.20), _ONE_EDIT),
+  ('random choice, 10 steps', (31.12, 44.10), (49.08, 58.60), _BEST_OF_TEN),
+  ('EPiC', (41.89, 54.20), (51.40, 61.50), _RIVAL.format('arXiv 2408.11198')),
+  (
+    'Reflexion',
+    (41.63, 55.10),
+    (52.70, 63.60),
+    _RIVAL.format('arXiv 2303.11366'),
+  ),
+  ('PPO agent (PROMIS)', (57.58, 67.90), (64.80, 73.10), _BEST_OF_TEN),
+)
+
+
+def _from_readme() -> tuple[Published, ...]:
+  published = []
+  for strategy, codet5, codellama, note in _README_ROWS:
+    in_abstract = strategy.startswith('PPO')
+    source = f'{_README}; {_ABSTRACT}' if in_abstract else _README
+    data = _BOTH if in_abstract else 'MBPP'
+    for model, scores in (
+      ('CodeT5+ 770M', codet5),
+      ('CodeLlama-7b-Instruct', codellama),
+    ):
+      published.append(
+        Published(strategy, model, data, *scores, source=source, note=note)
+      )
+  return tuple(published)
+
+
+PROMIS_MBPP = (
+  *_from_readme(),
+  Published(
+    'PPO agent (PROMIS)',
+    'DeepSeek-Coder',
+    'MBPP+ (abstract)',
+    85.50,
+    88.20,
+    _ABSTRACT,
+    f'not stated in the abstract; taken to be as for CodeT5+: {_BEST_OF_TEN}',
+  ),
+)
+
+
+def references_markdown(published: Sequence[Published] = PROMIS_MBPP) -> str:
+  """Returns the table of published numbers, each with source and protocol."""
+  lines = [
+    f'### References ({LABEL})',
+    '',
+    'Percent, as reported; no intervals were given. Another protocol: not to '
+    'be compared with the tables of this report.',
+    '',
+    '| strategy | model | data | solved | soft | source | protocol there |',
+    '|---|---|---|---:|---:|---|---|',
+  ]
+  lines += [
+    f'| {x.strategy} | {x.model} | {x.data} | {x.strict:.2f} | {x.soft:.2f} '
+    f'| {LABEL}: {x.source} | {x.note} |'
+    for x in published
+  ]
+  return '\n'.join(lines) + '\n'

@@ -1,0 +1,308 @@
+"""Cells in, a JSON-ready summary and a Markdown report out.
+
+`summarise` computes every number; `to_markdown` only prints them. One summary
+is one protocol: strategies that saw different things never share a table, and a
+report on the scored tests (`oracle`) is labelled as what it is.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from promptrl_jax.evaluation import references as references_lib
+from promptrl_jax.evaluation import statistics, tables
+from promptrl_jax.evaluation.cells import Cell, check_paired, check_same_tasks
+from promptrl_jax.evaluation.files import write_atomically
+
+_HEADER_KEYS = ('data_hash', 'model_hashes', 'seeds', 'command')
+_COSTS = (
+  'calls',
+  'attempts',
+  'prompt_tokens',
+  'completion_tokens',
+  'optimisation_calls',
+)
+
+
+def summarise(
+  cells: Sequence[Cell],
+  *,
+  subject: str | None = 'ppo',
+  rivals: Sequence[str] | None = None,
+  resamples: int = 10_000,
+  seed: int = 0,
+) -> dict[str, Any]:
+  """Returns all numbers of a report as a dict that `json.dumps` takes.
+
+  Scores and differences are shares (0..1), costs are means per problem. The
+  interval of a score is the bootstrap over problems and seeds; Wilson's where
+  that has nothing to resample: one run of pass / fail outcomes, or all outcomes
+  equal (the latter over problems). `p` of pass@1 is exact McNemar when both
+  strategies have one run, else the sign-flip test on per-problem means;
+  `p_holm` adjusts over all comparisons of the summary, for pass@1 and
+  soft-pass@1 apart. `beats` asks for both: `p_holm < 0.05`, and an interval
+  above 0, which also covers the draw of the seeds.
+
+  Args:
+    cells: results under one protocol on the same problems.
+    subject: strategy that the rivals are compared with, at each budget where
+      both were run; None for a table without comparisons.
+    rivals: strategies of the planned comparisons; None means all others.
+    resamples: bootstrap resamples, and most permutations.
+    seed: the same cells and seed give the same summary.
+
+  Raises:
+    ValueError: cells that do not belong in one table, or a subject without a
+      cell or a rival; the message names them.
+  """
+  _check_one_table(cells)
+  entries = [_summarise_cell(cell, resamples, seed) for cell in cells]
+  comparisons = []
+  if subject is not None:
+    comparisons = [
+      _compare(mine, other, resamples, seed)
+      for mine, other in _pairs(cells, subject, rivals)
+    ]
+  for metric in ('pass', 'soft'):
+    adjusted = statistics.holm(np.array([x[metric]['p'] for x in comparisons]))
+    for comparison, p in zip(comparisons, adjusted, strict=True):
+      result = comparison[metric]
+      result['p_holm'] = float(p)
+      result['beats'] = bool(p < 0.05 and result['low'] > 0)
+  return {
+    'protocol': cells[0].protocol,
+    'problems': len(cells[0].task_ids),
+    'subject': subject,
+    'resamples': resamples,
+    'seed': seed,
+    'cells': entries,
+    'comparisons': comparisons,
+  }
+
+
+def _check_one_table(cells: Sequence[Cell]) -> None:
+  if not cells:
+    raise ValueError('no cells to summarise: run at least one strategy.')
+  _check_one_protocol([cell.protocol for cell in cells])
+  seen = set()
+  for cell in cells:
+    key = (cell.strategy, cell.budget)
+    if key in seen:
+      raise ValueError(
+        f'{cell.strategy!r} at B={cell.budget} is given twice: stack its seeds '
+        'into one cell.'
+      )
+    seen.add(key)
+    check_same_tasks(cells[0], cell)
+
+
+def _check_one_protocol(protocols: Sequence[str]) -> None:
+  if len(set(protocols)) > 1:
+    raise ValueError(
+      f'protocols {sorted(set(protocols))} in one table: what a strategy may '
+      'see differs, so summarise each protocol by itself.'
+    )
+
+
+def _pairs(
+  cells: Sequence[Cell], subject: str, rivals: Sequence[str] | None
+) -> list[tuple[Cell, Cell]]:
+  mine = {cell.budget: cell for cell in cells if cell.strategy == subject}
+  names = {cell.strategy for cell in cells if cell.strategy != subject}
+  rivals = sorted(names) if rivals is None else rivals
+  pairs = [
+    (mine[cell.budget], cell)
+    for cell in cells
+    if cell.strategy in rivals and cell.budget in mine
+  ]
+  lost = sorted(set(rivals) - {other.strategy for _, other in pairs})
+  if lost or not pairs:
+    found = sorted((cell.strategy, cell.budget) for cell in cells)
+    raise ValueError(
+      f'no budget at which {subject!r} and {lost or "a rival"} were both run; '
+      f'cells are {found}. Name the comparisons in `rivals`, or pass '
+      'subject=None for a table without comparisons.'
+    )
+  for pair in pairs:
+    check_paired(*pair)
+  return pairs
+
+
+def _summarise_cell(cell: Cell, resamples: int, seed: int) -> dict[str, Any]:
+  return {
+    'strategy': cell.strategy,
+    'budget': cell.budget,
+    'protocol': cell.protocol,
+    'seeds': cell.passed.shape[0],
+    'pass': _estimate(cell.passed.astype(float), resamples, seed),
+    'soft': _estimate(cell.soft, resamples, seed),
+    **{name: float(np.mean(getattr(cell, name))) for name in _COSTS},
+  }
+
+
+def _estimate(values: np.ndarray, resamples: int, seed: int) -> dict[str, Any]:
+  seeds, problems = values.shape
+  outcomes = np.unique(values)
+  binary = bool(np.isin(outcomes, (0.0, 1.0)).all())
+  if binary and (seeds == 1 or outcomes.size == 1):
+    passed = round(float(values.mean()) * problems)
+    interval = statistics.wilson_interval(passed, problems)
+    method = 'wilson'
+  else:
+    interval = statistics.bootstrap_interval(
+      values, resamples=resamples, seed=seed
+    )
+    method = 'bootstrap'
+  by_seed = values.mean(axis=1)
+  return {
+    'mean': float(values.mean()),
+    'low': interval.low,
+    'high': interval.high,
+    'interval': method,
+    # One run has no spread; None is printed as nothing rather than as 0.
+    'seed_sd': float(np.std(by_seed, ddof=1)) if seeds > 1 else None,
+  }
+
+
+def _compare(
+  mine: Cell, other: Cell, resamples: int, seed: int
+) -> dict[str, Any]:
+  tables = statistics.mcnemar_by_seed(mine.passed, other.passed)
+  comparison = {
+    'subject': mine.strategy,
+    'other': other.strategy,
+    'budget': mine.budget,
+    'mcnemar': [table._asdict() for table in tables],
+  }
+  for metric, field in (('pass', 'passed'), ('soft', 'soft')):
+    pair = [np.asarray(getattr(x, field), float) for x in (mine, other)]
+    interval = statistics.bootstrap_difference(
+      *pair, resamples=resamples, seed=seed
+    )
+    p = statistics.permutation_test(*pair, permutations=resamples, seed=seed)
+    comparison[metric] = {
+      'difference': float(pair[0].mean() - pair[1].mean()),
+      'low': interval.low,
+      'high': interval.high,
+      'permutation_p': p,
+      'p': p,
+      'test': 'sign-flip',
+    }
+  if len(tables) == 1:
+    comparison['pass'] |= {'p': tables[0].p, 'test': 'mcnemar'}
+  return comparison
+
+
+def to_markdown(
+  summary: Mapping[str, Any],
+  header: Mapping[str, Any],
+  *,
+  references: Sequence[references_lib.Published] = (),
+) -> str:
+  """Returns the report of one summary as Markdown.
+
+  Args:
+    summary: result of `summarise`.
+    header: where the numbers come from: at least `data_hash`, `model_hashes`
+      (name to hash), `seeds` (list) and `command`; other entries are printed.
+    references: published numbers to print in a table of their own.
+
+  Raises:
+    ValueError: a header entry is missing or contradicts the summary, or the
+      cells are of several protocols.
+  """
+  protocols = [summary['protocol']]
+  protocols += [cell['protocol'] for cell in summary['cells']]
+  _check_one_protocol(protocols)
+  oracle = summary['protocol'] == 'oracle'
+  solved = (
+    f'solved ({tables.ORACLE_LABEL})' if oracle else 'pass@1, hidden tests'
+  )
+  soft = (
+    f'soft ({tables.ORACLE_LABEL})' if oracle else 'soft-pass@1, hidden tests'
+  )
+  parts = [
+    _header_block(summary, header),
+    tables.score_table(summary, 'pass', solved),
+    tables.score_table(summary, 'soft', soft),
+    tables.cost_table(summary),
+  ]
+  if summary['comparisons']:
+    parts.append(tables.comparison_table(summary))
+  if references:
+    parts.append(references_lib.references_markdown(references))
+  return '\n'.join(parts)
+
+
+def _header_block(summary: Mapping[str, Any], header: Mapping[str, Any]) -> str:
+  missing = [key for key in _HEADER_KEYS if not header.get(key)]
+  if missing:
+    raise ValueError(
+      f'the report header lacks {missing}: a number without them cannot be '
+      f'traced. Needed are {list(_HEADER_KEYS)}.'
+    )
+  budgets = sorted({cell['budget'] for cell in summary['cells']})
+  facts = {
+    'protocol': summary['protocol'],
+    'budget': ', '.join(map(str, budgets)) + ' model calls per problem',
+    'problems': summary['problems'],
+  }
+  if header.get('protocol', facts['protocol']) != facts['protocol']:
+    raise ValueError(
+      f'the header says protocol {header["protocol"]!r}, the cells say '
+      f'{facts["protocol"]!r}.'
+    )
+  seeds = header['seeds']
+  most = max(cell['seeds'] for cell in summary['cells'])
+  if len(seeds) != most:
+    raise ValueError(
+      f'the header lists {len(seeds)} seeds {list(seeds)}, the cells hold up '
+      f'to {most}.'
+    )
+  facts['seeds'] = ', '.join(map(str, seeds))
+  models = [f'{k} `{v}`' for k, v in header['model_hashes'].items()]
+  facts |= {
+    'data hash': f'`{header["data_hash"]}`',
+    'model hashes': ', '.join(models),
+    'command': f'`{header["command"]}`',
+  }
+  known = {*_HEADER_KEYS, 'protocol', 'budget', 'problems'}
+  facts |= {key: value for key, value in header.items() if key not in known}
+  title = f'# Results, protocol `{summary["protocol"]}`'
+  if summary['protocol'] == 'oracle':
+    title += f' ({tables.ORACLE_LABEL})'
+  return '\n'.join(
+    [
+      title,
+      '',
+      *(f'- {name}: {value}' for name, value in facts.items()),
+      '',
+      'Percent with 95 % intervals over problems and seeds; ± is the standard '
+      'deviation over seeds. All numbers below are measured by this project '
+      'unless a table says otherwise.',
+      '',
+    ]
+  )
+
+
+def write_results(
+  workdir: str | os.PathLike[str], summary: Mapping[str, Any], markdown: str
+) -> tuple[pathlib.Path, pathlib.Path]:
+  """Writes `results.json` and `results.md`; returns their paths.
+
+  Each file is replaced as a whole. A summary with a number that is not finite
+  is refused: JSON has no such number.
+  """
+  workdir = pathlib.Path(workdir)
+  # Encoded before either file is touched, so that a refusal leaves both.
+  encoded = json.dumps(summary, indent=2, allow_nan=False) + '\n'
+  return (
+    write_atomically(workdir / 'results.json', encoded.encode()),
+    write_atomically(workdir / 'results.md', markdown.encode()),
+  )

@@ -1,0 +1,389 @@
+"""Estimates, intervals and paired tests for pass / fail results.
+
+Numpy and the standard library only. Arrays are `[seeds, problems]`: row s is
+one full run over all problems, column p is one problem. Everything that
+compares two strategies is paired by problem.
+
+Several seeds need a choice, because exact McNemar is defined for one pair of
+runs. Two answers are given and both belong in a report:
+
+- `mcnemar_by_seed`: the exact test for each seed alone. Seeds have no natural
+  partner in another strategy, so row s against row s is one of many pairings:
+  read it as a description of single runs, never combine its p-values.
+- `permutation_test` on the per-problem mean difference over seeds: the pooled
+  test. Problems are the unit, so five seeds do not count as five times as many
+  problems (pooling all seeds into one 2x2 table would do just that). It speaks
+  of these seeds; how far other training seeds would move the result is what
+  the interval of `bootstrap_difference` adds, so a claim about a strategy
+  needs both: a small p and an interval that leaves out 0.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from typing import NamedTuple
+
+import numpy as np
+
+# Weights of one block of resamples: 2,000 x 500 problems are 8 MB.
+_BLOCK_ELEMENTS = 1_000_000
+
+
+class Interval(NamedTuple):
+  """Lower and upper end of an interval, in the units of the estimate."""
+
+  low: float
+  high: float
+
+
+class McNemar(NamedTuple):
+  """One paired 2x2 table: b only the first passed, c only the second, p."""
+
+  b: int
+  c: int
+  p: float
+
+
+def _quantile(probability: float) -> float:
+  return statistics.NormalDist().inv_cdf(probability)
+
+
+def _check_open_unit(name: str, value: float) -> None:
+  if not 0.0 < value < 1.0:
+    raise ValueError(f'{name} must lie strictly between 0 and 1, got {value}.')
+
+
+def _check_count(name: str, value: int) -> None:
+  if value < 1:
+    raise ValueError(f'{name} must be at least 1, got {value}.')
+
+
+def _as_runs(name: str, values: np.ndarray) -> np.ndarray:
+  values = np.asarray(values, dtype=np.float64)
+  if values.ndim != 2 or 0 in values.shape:
+    raise ValueError(
+      f'{name} must have shape [seeds, problems] with at least one of each, '
+      f'got {values.shape}. For a single run pass run[None, :].'
+    )
+  if not np.isfinite(values).all():
+    raise ValueError(
+      f'{name} holds values that are not finite. A result that the system '
+      'lost is run again or left out, never scored.'
+    )
+  return values
+
+
+def _as_paired_runs(
+  first: np.ndarray, second: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+  first, second = _as_runs('first', first), _as_runs('second', second)
+  if first.shape[1] != second.shape[1]:
+    raise ValueError(
+      f'paired arrays need the same problems, got {first.shape[1]} and '
+      f'{second.shape[1]}.'
+    )
+  seeds = first.shape[0], second.shape[0]
+  if seeds[0] != seeds[1] and 1 not in seeds:
+    raise ValueError(
+      f'paired arrays need equally many seeds, or one seed for a '
+      f'deterministic strategy, got {seeds[0]} and {seeds[1]}.'
+    )
+  return first, second
+
+
+def pass_at_k(n: int, c: int, k: int) -> float:
+  """Returns the unbiased estimate `1 - C(n-c, k) / C(n, k)` of one problem.
+
+  Source: Chen et al. 2021, Evaluating Large Language Models Trained on Code,
+  equation 1 (arXiv 2107.03374). For independent samples of a frozen policy
+  only (take n >= 2k), never for the steps of a search. Mean over problems gives
+  the score of a data set.
+
+  Args:
+    n: samples drawn, c: samples that passed, k: tries allowed, 1 <= k <= n.
+  """
+  if not 0 <= c <= n:
+    raise ValueError(f'c must lie in 0..n = 0..{n}, got {c}.')
+  if not 1 <= k <= n:
+    raise ValueError(
+      f'k must lie in 1..n = 1..{n}, got {k}: draw at least k samples.'
+    )
+  return 1.0 - math.comb(n - c, k) / math.comb(n, k)
+
+
+def soft_score(passed: np.ndarray, total: np.ndarray) -> float:
+  """Returns the mean over problems of `tests passed / tests of the problem`.
+
+  Args:
+    passed: hidden tests passed, integers `[...]`; no code, a crash and a
+      time-out are 0.
+    total: hidden tests of each problem, integers `[...]`, all at least 1.
+  """
+  passed, total = np.asarray(passed), np.asarray(total)
+  if passed.shape != total.shape or passed.size == 0:
+    raise ValueError(
+      'passed and total must have one common, non-empty shape, got '
+      f'{passed.shape} and {total.shape}.'
+    )
+  if (total < 1).any() or (passed < 0).any() or (passed > total).any():
+    raise ValueError(
+      'need 0 <= passed <= total and total >= 1 for every problem, got '
+      f'passed {passed.min()}..{passed.max()}, '
+      f'total {total.min()}..{total.max()}.'
+    )
+  return float(np.mean(passed / total))
+
+
+def wilson_interval(
+  successes: int, trials: int, confidence: float = 0.95
+) -> Interval:
+  """Returns the score interval of a proportion, without continuity correction.
+
+  `(p + z^2/2n +- z sqrt(p(1-p)/n + z^2/4n^2)) / (1 + z^2/n)`; Wilson 1927,
+  Probable Inference, the Law of Succession, and Statistical Inference. Unlike
+  the bootstrap it has a width when nothing, or everything, passes.
+  """
+  _check_count('trials', trials)
+  _check_open_unit('confidence', confidence)
+  if not 0 <= successes <= trials:
+    raise ValueError(f'successes must lie in 0..{trials}, got {successes}.')
+  z = _quantile(0.5 + confidence / 2.0)
+  p = successes / trials
+  scale = 1.0 + z * z / trials
+  centre = (p + z * z / (2 * trials)) / scale
+  half = z / scale * math.sqrt(p * (1 - p) / trials + (z / (2 * trials)) ** 2)
+  # Rounding would leave 1e-18 where the formula gives 0 (or 1) exactly.
+  low = 0.0 if successes == 0 else centre - half
+  high = 1.0 if successes == trials else centre + half
+  return Interval(low, high)
+
+
+def mcnemar_exact(first: np.ndarray, second: np.ndarray) -> McNemar:
+  """Exact two-sided McNemar test of one run against another.
+
+  Under equality the `n = b + c` problems that only one of the two solved fall
+  to either side with probability 1/2: `p = min(1, 2 P(Bin(n, 1/2) <= min(b,
+  c)))`. McNemar 1947, Note on the sampling error of the difference between
+  correlated proportions; exact form with the binomial.
+
+  Args:
+    first, second: did the run pass, bool `[problems]`, same order.
+  """
+  first, second = np.asarray(first), np.asarray(second)
+  if first.dtype != np.bool_ or second.dtype != np.bool_:
+    raise ValueError(
+      f'McNemar needs bool arrays, got {first.dtype} and {second.dtype}.'
+    )
+  if first.ndim != 1 or first.shape != second.shape or first.size == 0:
+    raise ValueError(
+      'McNemar needs two runs of shape [problems], got '
+      f'{first.shape} and {second.shape}.'
+    )
+  b = int(np.sum(first & ~second))
+  c = int(np.sum(~first & second))
+  tail = sum(math.comb(b + c, i) for i in range(min(b, c) + 1))
+  return McNemar(b, c, min(1.0, 2 * tail / 2 ** (b + c)))
+
+
+def mcnemar_by_seed(first: np.ndarray, second: np.ndarray) -> list[McNemar]:
+  """Returns `mcnemar_exact` of each row of `[seeds, problems]` bool arrays.
+
+  An array of one row (a deterministic strategy) meets every row of the other.
+  """
+  _as_paired_runs(first, second)
+  first, second = np.broadcast_arrays(first, second)
+  return [mcnemar_exact(x, y) for x, y in zip(first, second, strict=True)]
+
+
+def permutation_test(
+  first: np.ndarray,
+  second: np.ndarray,
+  *,
+  permutations: int = 10_000,
+  seed: int = 0,
+) -> float:
+  """Two-sided p-value of the paired sign-flip test, problems as units.
+
+  With `d_p` the mean over seeds of `first - second` on problem p, and strategy
+  labels exchangeable within a problem under equality, the statistic `|sum d|`
+  is compared with that of random sign patterns. Up to `permutations` patterns
+  are enumerated (exact p); beyond that as many are drawn and `p = (1 + hits) /
+  (1 + permutations)`, which is never 0 (Phipson and Smyth 2010, Permutation
+  P-values should never be zero, equation 2). Time and memory are bounded by
+  `permutations`.
+
+  Args:
+    first, second: scores `[seeds, problems]`; one row is broadcast.
+    permutations: most sign patterns looked at.
+    seed: the same seed gives the same p.
+  """
+  _check_count('permutations', permutations)
+  first, second = _as_paired_runs(first, second)
+  difference = first.mean(axis=0) - second.mean(axis=0)
+  # A mean over seeds leaves 1e-17 where the difference is 0, and equal sums
+  # that differ in the last bit: both are ties.
+  slack = 1e-9
+  difference = difference[np.abs(difference) > slack]
+  units = difference.size
+  if units == 0:
+    return 1.0
+  threshold = abs(difference.sum()) - slack * units
+  if 2**units <= permutations:
+    patterns = np.arange(2**units)[:, None] >> np.arange(units) & 1
+    return float(np.mean(np.abs((1 - 2 * patterns) @ difference) >= threshold))
+  rng = np.random.default_rng(seed)
+  hits, done = 0, 0
+  while done < permutations:
+    block = min(permutations - done, max(1, _BLOCK_ELEMENTS // units))
+    flipped = rng.integers(0, 2, size=(block, units), dtype=np.int8)
+    sums = difference.sum() - 2.0 * (flipped @ difference)
+    hits += int(np.sum(np.abs(sums) >= threshold))
+    done += block
+  return (1 + hits) / (1 + permutations)
+
+
+def _resampling_weights(
+  rng: np.random.Generator, rows: int, units: int
+) -> np.ndarray:
+  """Share of each unit in draws with replacement, `[rows, units]`, sums 1."""
+  draws = rng.integers(0, units, size=(rows, units))
+  draws += np.arange(rows)[:, None] * units
+  counts = np.bincount(draws.ravel(), minlength=rows * units)
+  return counts.reshape(rows, units) / units
+
+
+def _bootstrap(
+  arrays: tuple[np.ndarray, ...],
+  signs: tuple[float, ...],
+  resamples: int,
+  seed: int,
+  confidence: float,
+) -> Interval:
+  _check_count('resamples', resamples)
+  _check_open_unit('confidence', confidence)
+  rng = np.random.default_rng(seed)
+  problems = arrays[0].shape[1]
+  estimates = np.empty(resamples)
+  block = max(1, _BLOCK_ELEMENTS // problems)
+  for start in range(0, resamples, block):
+    rows = min(block, resamples - start)
+    by_problem = np.zeros((rows, problems))
+    for sign, values in zip(signs, arrays, strict=True):
+      weights = _resampling_weights(rng, rows, values.shape[0])
+      by_problem += sign * (weights @ values)
+    weights = _resampling_weights(rng, rows, problems)
+    estimates[start : start + rows] = np.sum(by_problem * weights, axis=1)
+  tail = (1.0 - confidence) / 2.0
+  low, high = np.quantile(estimates, [tail, 1.0 - tail])
+  return Interval(float(low), float(high))
+
+
+def bootstrap_interval(
+  values: np.ndarray,
+  *,
+  resamples: int = 10_000,
+  seed: int = 0,
+  confidence: float = 0.95,
+) -> Interval:
+  """Percentile interval of the mean over problems and seeds.
+
+  Every resample draws seeds with replacement and, independently, problems with
+  replacement; all seeds met the same problems, so the two levels are crossed
+  (Owen 2007, The pigeonhole bootstrap; its variance errs to the large side).
+  One row says nothing about seeds: the interval is then over problems alone.
+
+  Args:
+    values: scores `[seeds, problems]`.
+    resamples, seed: number of resamples; the same seed gives the same interval.
+    confidence: coverage aimed at.
+  """
+  values = _as_runs('values', values)
+  return _bootstrap((values,), (1.0,), resamples, seed, confidence)
+
+
+def bootstrap_difference(
+  first: np.ndarray,
+  second: np.ndarray,
+  *,
+  resamples: int = 10_000,
+  seed: int = 0,
+  confidence: float = 0.95,
+) -> Interval:
+  """Percentile interval of `mean(first) - mean(second)`, paired by problem.
+
+  Each resample draws one set of problems for both arrays. Seeds are drawn for
+  each array by itself: run s of one strategy is no partner of run s of the
+  other. An array of one row is a deterministic strategy without seed variance.
+
+  Args:
+    first, second: scores `[seeds, problems]`, equally many seeds or one.
+    resamples, seed, confidence: as in `bootstrap_interval`.
+  """
+  arrays = _as_paired_runs(first, second)
+  return _bootstrap(arrays, (1.0, -1.0), resamples, seed, confidence)
+
+
+def holm(p_values: np.ndarray) -> np.ndarray:
+  """Returns p-values adjusted for several comparisons, in the given order.
+
+  The i-th smallest of m becomes `max over j <= i of min(1, (m - j + 1) p_j)`.
+  Holm 1979, A Simple Sequentially Rejective Multiple Test Procedure.
+  """
+  p_values = np.asarray(p_values, dtype=np.float64)
+  if p_values.ndim != 1 or not np.all((p_values >= 0) & (p_values <= 1)):
+    raise ValueError(f'p-values must be a flat array in 0..1, got {p_values}.')
+  order = np.argsort(p_values, kind='stable')
+  factors = np.arange(p_values.size, 0, -1)
+  stepped = np.minimum(1.0, factors * p_values[order])
+  adjusted = np.empty_like(p_values)
+  adjusted[order] = np.maximum.accumulate(stepped)
+  return adjusted
+
+
+def minimum_detectable_difference(
+  problems: int,
+  discordant: float,
+  *,
+  comparisons: int = 1,
+  alpha: float = 0.05,
+  power: float = 0.8,
+) -> float:
+  """Smallest difference of two paired pass rates that a run is able to show.
+
+  Solves `sqrt(n) d = z_a sqrt(psi) + z_b sqrt(psi - d^2)` for d, with psi the
+  share of problems that exactly one of the two solves, `z_a` at `alpha / 2` and
+  `z_b` at `power`; Connor 1987, Sample Size for Testing Differences in
+  Proportions for the Paired-Sample Design, equation for n. To be printed before
+  a run.
+
+  Args:
+    problems: number of paired problems n.
+    discordant: psi, from a pilot or guessed.
+    comparisons: planned comparisons; alpha is divided by it, which is Holm's
+      first and hardest step.
+    alpha, power: two-sided error rate and chance to see the difference.
+
+  Returns:
+    A share (0.05 is five points). `inf` where no difference can be shown: a
+    difference is never larger than psi.
+  """
+  _check_count('problems', problems)
+  _check_count('comparisons', comparisons)
+  for name, value in (('alpha', alpha), ('power', power)):
+    _check_open_unit(name, value)
+  if power < 0.5:
+    raise ValueError(f'power must be at least 0.5, got {power}.')
+  if not 0.0 < discordant <= 1.0:
+    raise ValueError(f'discordant must lie in (0, 1], got {discordant}.')
+  z_a = _quantile(1.0 - alpha / comparisons / 2.0)
+  z_b = _quantile(power)
+  # The equation squared once is quadratic in d; the larger root solves it.
+  a = problems + z_b**2
+  b = z_a * math.sqrt(discordant * problems)
+  c = (z_a**2 - z_b**2) * discordant
+  discriminant = b * b - a * c
+  if discriminant < 0:
+    return math.inf
+  root = (b + math.sqrt(discriminant)) / a
+  return root if root <= discordant else math.inf

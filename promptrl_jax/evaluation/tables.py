@@ -1,0 +1,98 @@
+"""The Markdown tables of a report; every number comes from the summary."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+# Results on the scored tests carry this label wherever they are shown.
+ORACLE_LABEL = 'oracle, at most b tries'
+
+
+def score_table(summary: Mapping[str, Any], metric: str, title: str) -> str:
+  """Returns the table strategies x budgets of `metric`, `pass` or `soft`."""
+  cells = {(x['strategy'], x['budget']): x for x in summary['cells']}
+  strategies = list(dict.fromkeys(x['strategy'] for x in summary['cells']))
+  budgets = sorted({x['budget'] for x in summary['cells']})
+  unit = 'at most {} tries' if summary['protocol'] == 'oracle' else 'B={}'
+  lines = [
+    f'### {title}',
+    '',
+    '| strategy | ' + ' | '.join(map(unit.format, budgets)) + ' |',
+    '|---|' + '---:|' * len(budgets),
+  ]
+  for strategy in strategies:
+    row = [cells.get((strategy, budget)) for budget in budgets]
+    texts = ['' if x is None else _score_text(x[metric]) for x in row]
+    lines.append(f'| {strategy} | ' + ' | '.join(texts) + ' |')
+  return '\n'.join([*lines, ''])
+
+
+def _score_text(score: Mapping[str, Any]) -> str:
+  text = f'{100 * score["mean"]:.1f} '
+  text += f'[{100 * score["low"]:.1f}, {100 * score["high"]:.1f}]'
+  if score['seed_sd'] is not None:
+    text += f' ± {100 * score["seed_sd"]:.1f}'
+  return text
+
+
+def cost_table(summary: Mapping[str, Any]) -> str:
+  """Returns the table of calls, attempts and tokens, one row per cell."""
+  lines = [
+    '### Cost: mean per problem, and calls paid once for optimisation',
+    '',
+    '| strategy | B | seeds | calls | attempts | tokens in | tokens out '
+    '| calls paid once |',
+    '|---|' + '---:|' * 7,
+  ]
+  for cell in summary['cells']:
+    lines.append(
+      f'| {cell["strategy"]} | {cell["budget"]} | {cell["seeds"]} '
+      f'| {cell["calls"]:.2f} | {cell["attempts"]:.2f} '
+      f'| {cell["prompt_tokens"]:.1f} | {cell["completion_tokens"]:.1f} '
+      f'| {cell["optimisation_calls"]:.0f} |'
+    )
+  return '\n'.join([*lines, ''])
+
+
+def comparison_table(summary: Mapping[str, Any]) -> str:
+  """Returns the table of the subject against each rival at each budget."""
+  oracle = summary['protocol'] == 'oracle'
+  label = f' ({ORACLE_LABEL})' if oracle else ''
+  lines = [
+    f'### {summary["subject"]} against each other strategy{label}',
+    '',
+    'Differences in points, positive in favour of '
+    f'{summary["subject"]}. b/c: problems that only {summary["subject"]} / '
+    'only the other solved, for each seed, with exact McNemar p. p: exact '
+    'McNemar for single runs, else sign-flip test over problems. p (Holm) is '
+    f'adjusted over these {len(summary["comparisons"])} comparisons. beats: p '
+    '(Holm) under 0.05 and the interval above 0.',
+    '',
+    '| B | other | pass difference | b/c (p) | p | p (Holm) | beats '
+    '| soft difference | soft p | soft p (Holm) | soft beats |',
+    '|---:|---|---:|---|---:|---:|---|---:|---:|---:|---|',
+  ]
+  for x in summary['comparisons']:
+    tables = [f'{t["b"]}/{t["c"]} ({_p_text(t["p"])})' for t in x['mcnemar']]
+    lines.append(
+      f'| {x["budget"]} | {x["other"]} | {_difference_text(x["pass"])} '
+      f'| {"; ".join(tables)} | {_p_text(x["pass"]["p"])} '
+      f'| {_p_text(x["pass"]["p_holm"])} | {_yes_no(x["pass"]["beats"])} '
+      f'| {_difference_text(x["soft"])} | {_p_text(x["soft"]["p"])} '
+      f'| {_p_text(x["soft"]["p_holm"])} | {_yes_no(x["soft"]["beats"])} |'
+    )
+  return '\n'.join([*lines, ''])
+
+
+def _difference_text(result: Mapping[str, Any]) -> str:
+  ends = f'[{100 * result["low"]:+.1f}, {100 * result["high"]:+.1f}]'
+  return f'{100 * result["difference"]:+.1f} {ends}'
+
+
+def _p_text(p: float) -> str:
+  return f'{p:.4f}' if p >= 0.00005 else f'{p:.0e}'
+
+
+def _yes_no(value: bool) -> str:
+  return 'yes' if value else 'no'

@@ -1,0 +1,15 @@
+"""Running untrusted programs against tests, in processes of their own."""
+
+from promptrl_jax.execution.limits import Limits
+from promptrl_jax.execution.pool import ExecutionPool
+from promptrl_jax.execution.program import Program
+from promptrl_jax.execution.program import ProgramResult
+from promptrl_jax.execution.program import TestResult
+
+__all__ = [
+  'ExecutionPool',
+  'Limits',
+  'Program',
+  'ProgramResult',
+  'TestResult',
+]

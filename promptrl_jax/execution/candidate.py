@@ -1,0 +1,143 @@
+"""The process of one program: loads it and calls it, one request at a time.
+
+It is forked from the zygote, holds no test and no expected value, and is told a
+call only when the answer to the one before has been read. What it answers is a
+value, never a verdict, so whatever the program does to this code, it can only
+make itself return something else.
+
+Requests, with their number `n`:
+
+  {'n', 'code': program, 'setup': statements}
+  {'n', 'run': statements, 'names': {name: encoded value}}   names stay bound
+  {'n', 'value_of': expression, 'root', 'names': {...}}      names are not
+  {'n', 'call': function, 'root', 'args': [...], 'kwargs': {...}}
+
+`root` is the name that the program must have defined: a builtin will not do.
+
+Answers: {'n', 'value'}, {'n', 'done'}, {'n', 'not_plain': what it was} or
+{'n', 'error': [status, exception class, text, where]}.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import random
+import socket
+import sys
+import types
+from typing import Any, NoReturn
+
+from promptrl_jax.execution import codec
+from promptrl_jax.execution import limits as limits_lib
+from promptrl_jax.execution import wire
+
+_CHANNEL = 3
+_MODULE = 'candidate'
+_MAX_TEXT = 200
+
+
+def run(
+  channel: socket.socket,
+  limits: limits_lib.Limits,
+  folder: str,
+  processes: int | None,
+) -> NoReturn:
+  """Turns this freshly forked process into a candidate; never returns.
+
+  Args:
+    channel: stream socket to the judge; the only way out.
+    limits: what the program may use.
+    folder: private working directory.
+    processes: tasks that the user has already, for the process limit.
+  """
+  zygote = os.getppid()
+  os.setsid()
+  limits_lib.die_with_parent(zygote)
+  null = os.open(os.devnull, os.O_RDWR)
+  for number in range(_CHANNEL):
+    os.dup2(null, number)
+  os.dup2(channel.fileno(), _CHANNEL)
+  os.closerange(_CHANNEL + 1, os.sysconf('SC_OPEN_MAX'))
+  channel.detach()
+  channel = socket.socket(fileno=_CHANNEL)
+  os.chdir(folder)
+  limits_lib.apply(limits, processes)
+  random.seed(0)  # A fork is seeded afresh; verdicts must not depend on it.
+  gc.enable()
+  answer_bytes = limits.answer_kb * 1024
+  module = types.ModuleType(_MODULE)
+  sys.modules[_MODULE] = module  # Where dataclasses look for their module.
+  while True:
+    request = wire.receive(channel)
+    answer = {'n': request['n'], **_answer(request, module.__dict__)}
+    packed = wire.pack(answer)
+    if len(packed) > answer_bytes:
+      what = f'data of more than {limits.answer_kb} KiB'
+      packed = wire.pack({'n': request['n'], 'not_plain': what})
+    channel.sendall(packed)
+
+
+def _answer(request: Any, names: dict[str, Any]) -> dict[str, Any]:
+  where = ['load']
+  try:
+    return _carry_out(request, names, where)
+  except codec.NotPlainError as error:
+    return {'not_plain': str(error)}
+  except MemoryError:
+    out_of_memory = True
+  except BaseException as error:  # Also SystemExit and KeyboardInterrupt.
+    out_of_memory = False
+    status = where[0] if where[0] == 'syntax_error' else 'error'
+    answer = [status, *_describe(error), where[0]]
+  # Outside of the handler: there, the traceback keeps the memory in use.
+  if out_of_memory:
+    limits_lib.use_memory_reserve()
+    answer = ['memory', 'MemoryError', 'the memory limit was reached', where[0]]
+  return {'error': answer}
+
+
+def _carry_out(
+  request: Any, names: dict[str, Any], where: list[str]
+) -> dict[str, Any]:
+  if 'code' in request:
+    where[0] = 'syntax_error'
+    program = compile(request['code'], '<program>', 'exec', dont_inherit=True)
+    where[0] = 'program'
+    exec(program, names)
+    where[0] = 'setup'
+    exec(_compile(request['setup'], 'exec'), names)
+    return {'done': True}
+  where[0] = 'test'
+  if 'run' in request:
+    names.update(_decode_all(request['names']))
+    exec(_compile(request['run'], 'exec'), names)
+    return {'done': True}
+  if request['root'] not in names:
+    raise NameError(f'name {request["root"]!r} is not defined')
+  if 'call' in request:
+    function = eval(_compile(request['call'], 'eval'), names)
+    args = [codec.decode(arg) for arg in request['args']]
+    value = function(*args, **_decode_all(request['kwargs']))
+    return {'value': codec.encode(value)}
+  # As parameters, they hide no global name of the program from itself.
+  bound = _decode_all(request['names'])
+  source = f'lambda {", ".join(bound)}: ({request["value_of"]})'
+  value = eval(_compile(source, 'eval'), names)(**bound)
+  return {'value': codec.encode(value)}
+
+
+def _compile(source: str, mode: str) -> types.CodeType:
+  return compile(source, '<test>', mode, dont_inherit=True)
+
+
+def _decode_all(names: dict[str, Any]) -> dict[str, Any]:
+  return {name: codec.decode(value) for name, value in names.items()}
+
+
+def _describe(error: BaseException) -> tuple[str, str]:
+  try:
+    text = str(error)
+  except BaseException:  # The program wrote __str__.
+    text = ''
+  return type(error).__name__[:_MAX_TEXT], text[:_MAX_TEXT]

@@ -1,0 +1,260 @@
+"""The judge's end of a candidate: asks, watches its clocks, has it ended."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import socket
+import time
+from typing import Any
+
+from promptrl_jax.execution import codec
+from promptrl_jax.execution import limits as limits_lib
+from promptrl_jax.execution import wire
+
+_CHECK_S = 0.02  # Between two looks at the clocks.
+
+
+class LostError(Exception):
+  """The candidate can no longer be asked.
+
+  Attributes:
+    status: `timeout` or `crash`.
+  """
+
+  def __init__(self, status: str, message: str):
+    super().__init__(message)
+    self.status = status
+
+
+class WorkerError(Exception):
+  """The zygote or the trainer is gone: nothing to do but end."""
+
+
+class Session:
+  """Candidates of one program, one after the other, on one budget.
+
+  Requests and answers alternate and carry the same number. Anything else that
+  the candidate sends (early, twice, malformed, too long) is the end of it.
+  """
+
+  def __init__(
+    self,
+    control: socket.socket,
+    trainer: socket.socket,
+    limits: limits_lib.Limits,
+  ):
+    self.cpu_s = 0.0  # Of candidates that have ended.
+    self._control = control
+    self._trainer = trainer
+    self._limits = limits
+    self._longest = limits.answer_kb * 1024
+    self._deadline = time.monotonic() + 2 * limits.wall_s
+    self._channel: socket.socket | None = None
+    self._pid = 0
+    self._number = 0
+    self._cpu_at_start = 0.0
+
+  def begin(self) -> None:
+    """Starts a candidate, with a fresh share of time for its first request."""
+    self._channel, theirs = socket.socketpair()
+    self._channel.setblocking(False)
+    settings = json.dumps(vars(self._limits)).encode()
+    try:
+      socket.send_fds(self._control, [settings], [theirs.fileno()])
+      self._pid = int(_from_zygote(self._control))
+    except OSError as error:
+      raise WorkerError('the zygote is gone') from error
+    finally:
+      theirs.close()
+    self._number = 0
+    self._cpu_at_start = 0.0
+
+  def end(self) -> tuple[int, float]:
+    """Ends the candidate, if there is one: wait status, processor seconds."""
+    if self._channel is None:
+      return 0, 0.0
+    self._channel.close()
+    self._channel = None
+    try:
+      self._control.send(b'end')
+      status, cpu_s = json.loads(_from_zygote(self._control))
+    except OSError as error:
+      raise WorkerError('the zygote is gone') from error
+    self.cpu_s += cpu_s
+    return status, cpu_s
+
+  def is_alive(self) -> bool:
+    return self._channel is not None
+
+  def is_spent(self) -> bool:
+    """Whether the time of the whole program is used up."""
+    return (
+      self.cpu_s + self._cpu() >= 2 * self._limits.cpu_s
+      or time.monotonic() >= self._deadline
+    )
+
+  def start_clock(self) -> None:
+    """Gives what follows a fresh share of time."""
+    self._cpu_at_start = self._cpu()
+
+  def ask(self, request: dict[str, Any]) -> dict[str, Any]:
+    """Sends one request and waits for its answer.
+
+    Raises:
+      LostError: there is none, or none that can be taken.
+      WorkerError: zygote or trainer are gone.
+    """
+    if self._channel is None:
+      raise LostError('crash', 'its process has ended')
+    self._number += 1
+    self._send(self._channel, wire.pack({'n': self._number, **request}))
+    body = self._receive(self._channel)
+    self._check_cpu(self._cpu())
+    try:
+      answer = codec.loads(body)
+    except codec.MalformedError as error:
+      raise LostError('crash', f'malformed answer ({error})') from None
+    if not isinstance(answer, dict) or answer.get('n') != self._number:
+      raise LostError('crash', 'answer to something else')
+    return answer
+
+  def _send(self, channel: socket.socket, message: bytes) -> None:
+    clocks = _Clocks()
+    rest = memoryview(message)
+    while True:
+      try:
+        if channel.recv(1, socket.MSG_PEEK):
+          raise LostError('crash', 'its process sent what was not asked for')
+        raise self._died()
+      except BlockingIOError:
+        pass
+      except ConnectionError:
+        raise self._died() from None
+      try:
+        rest = rest[channel.send(rest) :]
+      except BlockingIOError:
+        pass
+      except ConnectionError:
+        raise self._died() from None
+      if not rest:
+        return
+      self._wait(channel, select.POLLIN | select.POLLOUT, clocks)
+
+  def _receive(self, channel: socket.socket) -> bytearray:
+    clocks = _Clocks()
+    data = bytearray()
+    size = wire.HEADER.size
+    while len(data) < size:
+      self._wait(channel, select.POLLIN, clocks)
+      try:
+        chunk = channel.recv(1 << 16)
+      except BlockingIOError:
+        continue
+      except ConnectionError:
+        chunk = b''
+      if not chunk:
+        raise self._died()
+      data += chunk
+      if size == wire.HEADER.size and len(data) >= size:
+        size += wire.HEADER.unpack(data[:size])[0]
+        if size > self._longest:
+          raise LostError('crash', 'its process sent too much')
+    if len(data) > size:
+      raise LostError('crash', 'its process sent what was not asked for')
+    return data[wire.HEADER.size :]
+
+  def _wait(
+    self, channel: socket.socket, events: int, clocks: _Clocks
+  ) -> None:
+    poller = select.poll()
+    poller.register(channel, events)
+    poller.register(self._trainer, select.POLLIN)
+    ready = []
+    while not ready:
+      ready = poller.poll(1000 * _CHECK_S)
+      if any(number == self._trainer.fileno() for number, _ in ready):
+        raise WorkerError('the trainer is gone')  # It sends nothing meanwhile.
+      if time.monotonic() >= clocks.next_check:
+        self._check(clocks)
+
+  def _check(self, clocks: _Clocks) -> None:
+    now, cpu = time.monotonic(), self._cpu()
+    clocks.next_check = now + _CHECK_S
+    self._check_cpu(cpu)
+    if now - clocks.asked > self._limits.wall_s or now > self._deadline:
+      raise LostError('timeout', f'no answer in {now - clocks.asked:.1f} s')
+    ended, waited = _look_at(self._pid)
+    if ended:
+      raise self._died()
+    if waited is None:
+      return
+    idle = now - cpu - waited
+    if clocks.idle_before is None:
+      clocks.idle_before = idle
+    elif idle - clocks.idle_before > self._limits.idle_s:
+      raise LostError('timeout', f'idle for {self._limits.idle_s:g} s')
+
+  def _check_cpu(self, cpu: float) -> None:
+    limit = self._limits.cpu_s
+    if cpu - self._cpu_at_start > limit:
+      raise LostError('timeout', f'took more than {limit:g} CPU seconds')
+    if self.cpu_s + cpu > 2 * limit:
+      message = f'the program took more than {2 * limit:g} CPU seconds in all'
+      raise LostError('timeout', message)
+
+  def _cpu(self) -> float:
+    """Processor seconds of the present candidate."""
+    if self._channel is None:
+      return 0.0
+    try:  # The clock of another process, see clock_getcpuclockid(3).
+      return time.clock_gettime((~self._pid << 3) | 2)
+    except OSError:
+      return 0.0
+
+  def _died(self) -> LostError:
+    status, cpu_s = self.end()
+    if os.WIFSIGNALED(status):
+      number = os.WTERMSIG(status)
+      if number == signal.SIGXCPU or cpu_s > 2 * self._limits.cpu_s:
+        return LostError('timeout', f'took {cpu_s:.1f} CPU seconds')
+      if number == signal.SIGKILL:  # By us, if it still ran.
+        return LostError('crash', 'its process hung up or was killed')
+      name = signal.strsignal(number) or f'signal {number}'
+      return LostError('crash', f'its process was killed: {name}')
+    code = os.WEXITSTATUS(status)
+    return LostError('crash', f'its process ended with exit status {code}')
+
+
+class _Clocks:
+  """Where the clocks stood when a request was sent."""
+
+  def __init__(self):
+    self.asked = time.monotonic()
+    self.next_check = self.asked + _CHECK_S
+    self.idle_before: float | None = None
+
+
+def _from_zygote(control: socket.socket) -> bytes:
+  message = control.recv(256)
+  if not message:
+    raise ConnectionError('the zygote closed its socket')
+  return message
+
+
+def _look_at(pid: int) -> tuple[bool, float | None]:
+  """Whether a process has ended, and its seconds of waiting for a processor."""
+  try:
+    with open(f'/proc/{pid}/stat', 'rb') as file:
+      state = file.read().rpartition(b')')[2].split()[0]
+  except OSError:
+    return False, None
+  if state in (b'Z', b'X'):
+    return True, None
+  try:
+    with open(f'/proc/{pid}/schedstat', 'rb') as file:
+      return False, int(file.read().split()[1]) * 1e-9
+  except (OSError, IndexError):
+    return False, None  # A kernel without it: only wall_s is left.

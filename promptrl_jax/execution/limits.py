@@ -1,0 +1,151 @@
+"""What a program may use, and the calls that hold its process to it.
+
+Limits are enforced twice: the judge reads the clocks of the process from outside
+(`judge.py`), and the kernel holds the process to the limits set here. Nothing
+here hides the file system or the network from a program.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import math
+import os
+import resource
+import signal
+import sys
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_DUMPABLE = 4
+_PR_SET_CHILD_SUBREAPER = 36
+_PR_SET_NO_NEW_PRIVS = 38
+_CAPABILITY_VERSION_3 = 0x20080522
+
+# Room above the memory limit in which a program that ran into it can still
+# say so.
+_MEMORY_RESERVE = 32 * 2**20
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_CAPABILITY_HEADER = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
+_NO_CAPABILITIES = (ctypes.c_uint32 * 6)()
+
+
+@dataclasses.dataclass(frozen=True)
+class Limits:
+  """Limits of one program.
+
+  Time is processor time, so that a verdict does not depend on how busy the
+  machine is. Loading (the program and its setup) and each test may use `cpu_s`;
+  all of them together may use `2 * cpu_s`, after which the rest is not run.
+
+  Attributes:
+    cpu_s: processor seconds of loading, and of each test.
+    idle_s: seconds in which a test may neither compute nor wait for a
+      processor: what ends `time.sleep` and waiting for input.
+    wall_s: seconds of one test; only a net, for what the other two miss.
+    memory_mb: address space, in MiB.
+    file_mb: size of a file that the program writes, in MiB.
+    open_files: open file descriptors.
+    processes: processes and threads beyond those which the user already has.
+      The kernel exempts root from this limit.
+    answer_kb: size of what one call returns, encoded, in KiB.
+  """
+
+  cpu_s: float = 1.0
+  idle_s: float = 2.0
+  wall_s: float = 60.0
+  memory_mb: int = 512
+  file_mb: int = 1
+  open_files: int = 64
+  processes: int = 64
+  answer_kb: int = 1024
+
+  def __post_init__(self):
+    for field in dataclasses.fields(self):
+      value = getattr(self, field.name)
+      if not (value > 0 and math.isfinite(value)):
+        raise ValueError(
+          f'{field.name} must be positive and finite, got {value!r}'
+        )
+
+
+def apply(limits: Limits, processes: int | None) -> None:
+  """Holds this process to `limits` and takes its privileges, for good.
+
+  Args:
+    limits: what it may use.
+    processes: tasks that its user has already; None leaves them unlimited.
+  """
+  cpu_s = math.ceil(2 * limits.cpu_s) + 1  # The judge's clocks come first.
+  memory = limits.memory_mb * 2**20
+  file_size = limits.file_mb * 2**20
+  for name, soft, hard in (
+    (resource.RLIMIT_CPU, cpu_s, cpu_s),
+    (resource.RLIMIT_AS, memory, memory + _MEMORY_RESERVE),
+    (resource.RLIMIT_FSIZE, file_size, file_size),
+    (resource.RLIMIT_NOFILE, limits.open_files, limits.open_files),
+    (resource.RLIMIT_CORE, 0, 0),
+    (resource.RLIMIT_MEMLOCK, 0, 0),
+  ):
+    set_limit(name, soft, hard)
+  if processes is not None:
+    tasks = processes + limits.processes
+    set_limit(resource.RLIMIT_NPROC, tasks, tasks)
+  _libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+  _drop_capabilities()
+
+
+def set_limit(name: int, soft: int, hard: int) -> None:
+  """Sets a limit, or the nearest one that this process is allowed to set."""
+  allowed = resource.getrlimit(name)[1]
+  if allowed != resource.RLIM_INFINITY:
+    soft, hard = min(soft, allowed), min(hard, allowed)
+  resource.setrlimit(name, (soft, hard))
+
+
+def use_memory_reserve() -> None:
+  """Opens the room that is kept for reporting a MemoryError."""
+  hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+  resource.setrlimit(resource.RLIMIT_AS, (hard, hard))
+
+
+def die_with_parent(parent: int) -> None:
+  """Has the kernel kill this process when the thread that started it ends.
+
+  Args:
+    parent: process id of the parent, to notice that it has ended already.
+  """
+  _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+  if os.getppid() != parent:
+    sys.exit('the parent process has ended')
+
+
+def adopt_orphans() -> None:
+  """Makes this process the parent of descendants that lose theirs."""
+  _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def hide_memory() -> None:
+  """Keeps processes without privileges from reading this one's memory."""
+  _libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+
+
+def _drop_capabilities() -> None:
+  # Root without capabilities can neither raise its limits again nor trace the
+  # judge. For any other user this changes nothing.
+  _libc.capset(_CAPABILITY_HEADER, _NO_CAPABILITIES)
+
+
+def user_tasks() -> int | None:
+  """Processes and threads of this user; None if that cannot be told."""
+  user, total = os.getuid(), 0
+  try:
+    for name in os.listdir('/proc'):
+      try:
+        if name.isdigit() and os.stat(f'/proc/{name}').st_uid == user:
+          total += len(os.listdir(f'/proc/{name}/task'))
+      except OSError:
+        continue  # It ended meanwhile, or it is not ours to look at.
+  except OSError:
+    return None
+  return total

@@ -1,0 +1,68 @@
+"""Names that a test may use in the judge: builtins and a few pure modules."""
+
+from __future__ import annotations
+
+import builtins
+import functools
+import importlib
+import types
+from typing import Any
+
+MODULES = frozenset(
+  'bisect cmath collections copy datetime decimal fractions functools heapq '
+  'itertools json math operator re statistics string sys'.split()
+)
+_OF_SYS = ('byteorder', 'float_info', 'getsizeof', 'maxsize', 'maxunicode')
+_NOT_OFFERED = frozenset(
+  'breakpoint compile copyright credits delattr eval exec exit getattr globals '
+  'help input license locals open quit setattr vars'.split()
+)
+
+# Attributes of plain data. They are read by the judge even on what a program
+# returned: an object of the program's own could answer anything.
+PLAIN_ATTRIBUTES = frozenset(
+  name
+  for kind in (
+    *(bool, int, float, complex, str, bytes, bytearray),
+    *(list, tuple, dict, set, frozenset, range),
+  )
+  for name in dir(kind)
+)
+
+
+@functools.cache
+def known() -> frozenset[str]:
+  """Names that mean the same to every program, offered or not."""
+  return frozenset(offered()) | _NOT_OFFERED
+
+
+@functools.cache
+def offered() -> dict[str, Any]:
+  """Values by name."""
+  names = {
+    name: value
+    for name, value in vars(builtins).items()
+    if not name.startswith('_') and name not in _NOT_OFFERED
+  }
+  names['print'] = lambda *args, **kwargs: None
+  return names | {name: _public(name) for name in MODULES}
+
+
+@functools.cache
+def judge_builtins() -> dict[str, Any]:
+  """What `__builtins__` is when the judge runs a statement of a test."""
+  return {**offered(), '__import__': lambda name, *_: offered()[name]}
+
+
+def _public(name: str) -> types.SimpleNamespace:
+  module = importlib.import_module(name)
+  # Modules reach others (`statistics.sys`); these must not come along.
+  return types.SimpleNamespace(
+    **{
+      key: value
+      for key, value in vars(module).items()
+      if not key.startswith('_')
+      and not isinstance(value, types.ModuleType)
+      and (name != 'sys' or key in _OF_SYS)
+    }
+  )

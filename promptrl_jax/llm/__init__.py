@@ -1,0 +1,1 @@
+"""Text in, text out: one protocol, many servers."""

@@ -1,0 +1,71 @@
+"""Builds a backend from its settings."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+
+from jax.sharding import Mesh
+
+from promptrl_jax.llm.backend import Backend
+from promptrl_jax.llm.http import HttpBackend, HttpConfig
+from promptrl_jax.llm.jax_lm import JaxLM
+
+ASSETS = pathlib.Path(__file__).parent.parent / 'assets'
+
+
+@dataclasses.dataclass(frozen=True)
+class BackendConfig:
+  """Which model, and where.
+
+  Attributes:
+    backend: `jax`, in this process, or `http`, an OpenAI-compatible server.
+    model: `jax`: an embedded model (`minicode_coder`, `minicode_rewriter`) or a
+      model folder; `http`: the server's name of the model.
+    base_url, api_key_env, timeout_s, max_retries, concurrency: see `HttpConfig`.
+    max_context: context window of the server's model in tokens, 0 if unknown.
+  """
+
+  backend: str
+  model: str
+  base_url: str = ''
+  api_key_env: str = 'OPENAI_API_KEY'
+  timeout_s: float = 180.0
+  max_retries: int = 5
+  concurrency: int = 8
+  max_context: int = 0
+
+
+def load_backend(config: BackendConfig, mesh: Mesh) -> Backend:
+  """Loads or connects to the model.
+
+  Raises:
+    ValueError: unknown backend, or no address for `http`.
+    FileNotFoundError: no such model folder.
+  """
+  if config.backend == 'jax':
+    embedded = ASSETS / config.model
+    folder = embedded if embedded.is_dir() else pathlib.Path(config.model)
+    if not folder.is_dir():
+      known = sorted(p.name for p in ASSETS.iterdir() if p.is_dir())
+      raise FileNotFoundError(
+        f'no model {config.model!r}: expected a folder or one of {known}'
+      )
+    return JaxLM.from_folder(folder, mesh)
+  if config.backend == 'http':
+    if not config.base_url:
+      raise ValueError(
+        'backend "http" needs base_url, e.g. http://127.0.0.1:8000/v1'
+      )
+    return HttpBackend(
+      HttpConfig(
+        base_url=config.base_url,
+        model=config.model,
+        api_key_env=config.api_key_env,
+        timeout_s=config.timeout_s,
+        max_retries=config.max_retries,
+        concurrency=config.concurrency,
+        max_context=config.max_context or None,
+      )
+    )
+  raise ValueError(f'backend {config.backend!r}: expected "jax" or "http"')

@@ -1,0 +1,135 @@
+"""Which stretches of a prompt are not prose and must stay as they are.
+
+Code, examples, quotations, names. In a text that is Python, such as a signature
+with its docstring, everything outside docstrings is code. In other text, code
+is told by its marks and, where it is indented, by whether it parses.
+"""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import re
+import warnings
+from collections.abc import Iterator, Sequence
+
+Span = tuple[int, int]
+
+_MARKED = re.compile(
+  r'```.*?(?:```|\Z)|~~~.*?(?:~~~|\Z)'  # fenced code
+  r'|\[PYTHON\].*?(?:\[/PYTHON\]|\Z)'
+  r'|`[^`\n]+`'  # inline code
+  r'|https?://\S+',
+  re.DOTALL,
+)
+_QUOTED = re.compile(
+  r'(?<!")"(?!")[^"\n]+"(?!")|“[^”\n]+”|‘[^’\n]+’'
+  # An apostrophe inside a word neither opens nor closes a quotation.
+  r"|(?<!\w)'(?:[^'\n]|(?<=\w)'(?=\w))+'(?!\w)"
+  r'|\[[^\]\n]*\]|\{[^}\n]*\}'  # literals and indices
+  r'|\b\w+\((?:[^()\n]|\([^()\n]*\))*\)'  # calls
+  r'|\bassert\b(?=[^\n]*[=(<>])[^\n]*'
+)
+_QUOTES = re.compile(r'[rRuU]?("""|\'\'\'|"|\')')
+_CODE_LINE = re.compile(
+  r'>>>|\.\.\.|@\w|assert\b|(?:async )?def \w+ *\(|class \w+.*:\Z'
+  r'|from \S+ import |import \w'
+  r'|(?:if|elif|else|for|while|with|try|except|finally)\b.*:\Z'
+)
+
+
+def protected_spans(text: str, names: Sequence[str] = ()) -> list[Span]:
+  """Half-open character ranges that an edit must not touch, sorted.
+
+  Args:
+    text: a prompt: prose with code in it, or Python with prose in it.
+    names: words or terms to protect wherever they stand, in exactly this case.
+  """
+  spans: list[Span] = []
+  start = 0
+  for prose_start, prose_end in _docstrings(text) or [(0, len(text))]:
+    spans.append((start, prose_start))
+    prose = text[prose_start:prose_end]
+    for a, b in itertools.chain(_marked(prose), _code_lines(prose)):
+      spans.append((prose_start + a, prose_start + b))
+    start = prose_end
+  spans.append((start, len(text)))
+  for name in names:
+    if name:
+      pattern = rf'(?<!\w){re.escape(name)}(?!\w)'
+      spans.extend(m.span() for m in re.finditer(pattern, text))
+  return sorted(span for span in spans if span[0] < span[1])
+
+
+def _marked(text: str) -> Iterator[Span]:
+  """Fences, inline code, quotations, brackets."""
+  position = 0
+  # Quotation marks inside code open nothing, so look between code only.
+  for match in itertools.chain(_MARKED.finditer(text), [None]):
+    end = match.start() if match else len(text)
+    for quoted in _QUOTED.finditer(text, position, end):
+      yield quoted.span()
+    if match:
+      yield match.span()
+      position = match.end()
+
+
+def _code_lines(text: str) -> Iterator[Span]:
+  """Lines of code, and the output that follows a doctest."""
+  position = 0
+  after_doctest = False
+  for line in text.split('\n'):
+    stripped = line.strip()
+    after_doctest = bool(stripped) and (
+      after_doctest or stripped.startswith('>>>')
+    )
+    indented = line.startswith(('    ', '\t'))
+    if (
+      after_doctest
+      or _CODE_LINE.match(stripped)
+      or (indented and _parses(stripped))
+    ):
+      yield position, position + len(line)
+    position += len(line) + 1
+
+
+def _parses(line: str) -> bool:
+  return bool(line) and _parse(line) is not None
+
+
+def _parse(text: str) -> ast.Module | None:
+  with warnings.catch_warnings():
+    warnings.simplefilter('ignore')
+    try:
+      return ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+      return None
+
+
+def _docstrings(text: str) -> list[Span]:
+  """Insides of the docstrings of a Python text; empty if it is no Python."""
+  # A lone carriage return ends a line for Python but not for `split`.
+  tree = None if re.search(r'\r(?!\n)', text) else _parse(text)
+  definitions = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+  if tree is None or not any(isinstance(n, definitions) for n in tree.body):
+    return []
+  lines = text.split('\n')
+  starts = [0, *itertools.accumulate(len(line) + 1 for line in lines)]
+
+  def offset(line: int, column: int) -> int:
+    """Columns count UTF-8 bytes."""
+    return starts[line - 1] + len(lines[line - 1].encode()[:column].decode())
+
+  spans = []
+  for node in ast.walk(tree):
+    if not isinstance(node, (ast.Module, *definitions)):
+      continue
+    if ast.get_docstring(node, clean=False):
+      literal = node.body[0]
+      assert literal.end_lineno and literal.end_col_offset is not None
+      start = offset(literal.lineno, literal.col_offset)
+      end = offset(literal.end_lineno, literal.end_col_offset)
+      quotes = _QUOTES.match(text, start)
+      if quotes and text.endswith(quotes[1], start, end):
+        spans.append((quotes.end(), end - len(quotes[1])))
+  return sorted(spans) or [(len(text), len(text))]

@@ -1,0 +1,85 @@
+"""What test verdicts say to a model that will try again.
+
+Only verdicts of tests that may be shown belong here: nothing in this file can
+tell a visible test from a hidden one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Protocol
+
+NO_FUNCTION = 'No function was found in the answer.'
+CUT_MARKER = ' [...]'
+_MASK_LABEL = 'TEST_PASS_MASK'
+_MESSAGE_LIMIT = 200
+_CODE = re.compile(
+  r'```.*?(?:```|\Z)|~~~.*?(?:~~~|\Z)'
+  r'|\[PYTHON\].*?(?:\[/PYTHON\]|\Z)|<code>.*?(?:</code>|\Z)',
+  re.DOTALL | re.IGNORECASE,
+)
+
+
+class Verdict(Protocol):
+  """The part of a test's verdict that feedback is made of."""
+
+  @property
+  def status(self) -> str:
+    """`passed`, or why it is none: `failed`, `error`, `timeout`, ..."""
+    ...
+
+  @property
+  def error_type(self) -> str | None:
+    """Name of the exception, if one was raised."""
+    ...
+
+  @property
+  def message(self) -> str:
+    """The call, what was expected and what came, or the exception's text."""
+    ...
+
+
+def feedback_text(verdicts: Sequence[Verdict]) -> str:
+  """A pass mask, then one line for each test that did not pass.
+
+  A wrong value is reported by its message alone, everything else also by the
+  exception or status, so that the word "error" means that something was raised.
+  Messages come from untrusted programs: each is squeezed to one line of at most
+  200 characters.
+  """
+  mask = tuple(v.status == 'passed' for v in verdicts)
+  failures = [_failure_line(v) for v in verdicts if v.status != 'passed']
+  return '\n'.join([f'{_MASK_LABEL}: {mask}', *failures])
+
+
+def summarize_feedback(text: str, limit: int = 500) -> str:
+  """Feedback without code, cut to a length.
+
+  Args:
+    text: feedback, or what a model wrote about it.
+    limit: most characters that are kept of the text.
+
+  Returns:
+    The text without fenced and tagged code (to the end, if never closed) and
+    without blank lines; if it was cut, `CUT_MARKER` stands after the limit.
+  """
+  if limit < 1:
+    raise ValueError(f'limit is {limit}; expected at least 1 character')
+  lines = _CODE.sub('\n', text).split('\n')
+  text = '\n'.join(line.rstrip() for line in lines if line.strip())
+  if len(text) <= limit:
+    return text
+  return text[:limit].rstrip() + CUT_MARKER
+
+
+def _failure_line(verdict: Verdict) -> str:
+  message = ' '.join(verdict.message.split())
+  if len(message) > _MESSAGE_LIMIT:
+    message = message[:_MESSAGE_LIMIT].rstrip() + CUT_MARKER
+  reason = ''
+  if verdict.status != 'failed' or not message:
+    reason = verdict.error_type or verdict.status
+  if reason and message.startswith(reason):
+    reason = ''
+  return 'FAILED: ' + ': '.join(part for part in (reason, message) if part)

@@ -1,0 +1,109 @@
+"""Reading, checking and repairing a one-sentence rewrite of a task.
+
+The rewriter is asked to answer with `PREFIX` and one sentence. What it answers
+is cut out, checked, and replaced by a template if it is not usable, so that a
+careless rewriter costs a call and never a broken prompt.
+"""
+
+from __future__ import annotations
+
+import re
+
+PREFIX = 'Rewritten task:'
+_PHRASE = 'Python function'
+
+# A full stop inside `e.g.`, `i.e.`, `etc.`, `vs.`, `2.5` or `a.b` ends nothing.
+_SENTENCE_END = re.compile(
+  r'(?<!\be\.g)(?<!\bi\.e)(?<!\betc)(?<!\bvs)[.!?]+(?=\s|\Z)', re.IGNORECASE
+)
+# Statements and syntax of code. The seed system took the bare words `from` and
+# `import` for code and so refused every task about "numbers from a list".
+_CODE_MARKERS = (
+  ('```', re.compile(r'```|~~~')),
+  ('[PYTHON]', re.compile(r'\[/?PYTHON\]', re.IGNORECASE)),
+  ('def', re.compile(r'\bdef\s+\w+\s*\(')),
+  ('class', re.compile(r'\bclass\s+\w+\s*[(:]')),
+  ('import', re.compile(r'(?:^|\n)\s*import\s+\w|\bfrom\s+[\w.]+\s+import\b')),
+  ('#include', re.compile(r'#\s*include\b')),
+  (';', re.compile(r';')),
+  ('{}', re.compile(r'[{}]')),
+)
+
+
+def extract_rewrite(text: str, prefix: str = PREFIX) -> str:
+  """The rewritten sentence in a model's answer, without prefix.
+
+  After the first prefix (in any case) up to a second one, the first line that
+  is not blank, up to the end of its first sentence, with single spaces. Without
+  a prefix, the whole text with single spaces: `validate_rewrite` will object.
+  """
+  parts = _split(text, prefix)
+  if len(parts) == 1:
+    return _squeeze(text)
+  lines = parts[1].strip().split('\n')
+  sentence_end = _SENTENCE_END.search(lines[0])
+  return _squeeze(lines[0][: sentence_end.end() if sentence_end else None])
+
+
+def validate_rewrite(
+  text: str, function_name: str, prefix: str = PREFIX, promis: bool = False
+) -> list[str]:
+  """What is wrong with a model's answer; empty if it can be used.
+
+  Args:
+    text: the answer, prefix included.
+    function_name: must stand in the rewrite as a word of its own.
+    prefix: must occur once; no check if empty.
+    promis: also ask for the words "Python function", as PROMIS does.
+  """
+  errors = []
+  parts = _split(text, prefix)
+  body = parts[-1] if len(parts) == 1 else prefix.join(parts[1:])
+  body = body.strip()
+  if prefix and len(parts) == 1:
+    errors.append('prefix missing')
+  elif len(parts) > 2:
+    errors.append(f'prefix occurs {len(parts) - 1} times')
+  if not body:
+    errors.append('empty body')
+  sentence_end = _SENTENCE_END.search(body)
+  if '\n' in body or (sentence_end and sentence_end.end() < len(body)):
+    errors.append('more than one sentence')
+  errors.extend(
+    f'code marker {name}' for name, m in _CODE_MARKERS if m.search(body)
+  )
+  if not re.search(rf'(?<!\w){re.escape(function_name)}(?!\w)', body):
+    errors.append(f'function name {function_name} missing')
+  if promis and _PHRASE.lower() not in body.lower():
+    errors.append(f'words "{_PHRASE}" missing')
+  return errors
+
+
+def repair_rewrite(function_name: str, task: str, prefix: str = PREFIX) -> str:
+  """A rewrite by template, prefix included, that passes validation.
+
+  The task's own words are kept; what would be an error is taken out: fences and
+  tags, keywords of code, semicolons and braces, and ends of sentences, which
+  become commas.
+  """
+  words = re.sub(r'```\w*|~~~\w*|\[/?PYTHON\]', ' ', task, flags=re.IGNORECASE)
+  words = words.translate(str.maketrans({';': ',', '{': '(', '}': ')'}))
+  words = re.sub(r'\b(?:def|class|import)\b|#\s*include\b', ' ', words)
+  words = _SENTENCE_END.sub(',', _squeeze(words))
+  # Last, since what was taken out may have stood inside a prefix.
+  words = _squeeze(', '.join(_split(words, prefix))).strip(' ,')
+  words = words or 'solve the task'
+  sentence = (
+    f'Write a {_PHRASE} named {function_name} for the following task: {words}.'
+  )
+  return f'{prefix} {sentence}'.strip()
+
+
+def _split(text: str, prefix: str) -> list[str]:
+  if not prefix:
+    return [text]
+  return re.split(re.escape(prefix), text, flags=re.IGNORECASE)
+
+
+def _squeeze(text: str) -> str:
+  return ' '.join(text.split())

@@ -1,0 +1,196 @@
+"""What is asked of a model, and the two ways in which it is written down.
+
+`CoderPrompt` and `RewritePrompt` say what goes into a request. A `Template` turns
+them into messages and reads the reply: `PLAIN` is the format of the embedded
+models, which complete text, `CHAT` that of instruction-tuned models.
+"""
+
+from __future__ import annotations
+
+import bisect
+import dataclasses
+from collections.abc import Callable
+
+from promptrl_jax.prompts import extract, rewrite
+
+Messages = tuple[tuple[str, str], ...]  # (role, content)
+FitsFn = Callable[[Messages], bool]
+
+
+@dataclasses.dataclass(frozen=True)
+class CoderPrompt:
+  """A request for a program.
+
+  Attributes:
+    statement: the task in words, as edited so far.
+    signature: first line of the program, `def f(a):`.
+    tests: visible assertions, empty under the `blind` protocol.
+    attempt: a failing program to repair, or empty.
+    feedback: what went wrong with it, as `feedback.feedback_text` says it.
+  """
+
+  statement: str
+  signature: str
+  tests: tuple[str, ...] = ()
+  attempt: str = ''
+  feedback: str = ''
+
+
+@dataclasses.dataclass(frozen=True)
+class RewritePrompt:
+  """A request for a clearer statement.
+
+  Attributes:
+    statement: the task in words, as edited so far.
+    function_name: the function that the statement is about.
+    feedback: what went wrong with the last program, or empty.
+  """
+
+  statement: str
+  function_name: str
+  feedback: str = ''
+
+
+class PromptTooLongError(ValueError):
+  """A prompt does not fit the model even with an empty statement."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Template:
+  """One way of writing requests and reading replies.
+
+  Attributes:
+    name: `plain` or `chat`.
+    coder: messages of a `CoderPrompt`.
+    program: (prompt, reply) -> program, empty if there is none.
+    rewriter: messages of a `RewritePrompt`.
+    rewritten: (prompt, reply) -> statement; the old one if the reply is not
+      usable, so that a failed rewrite never loses the task.
+  """
+
+  name: str
+  coder: Callable[[CoderPrompt], Messages]
+  program: Callable[[CoderPrompt, str], str]
+  rewriter: Callable[[RewritePrompt], Messages]
+  rewritten: Callable[[RewritePrompt, str], str]
+
+
+def fit(
+  write: Callable[..., Messages],
+  prompt: CoderPrompt | RewritePrompt,
+  fits: FitsFn,
+) -> Messages:
+  """Messages that the model takes.
+
+  Whole words are dropped from the left of the statement until the prompt fits;
+  signature, tests, feedback and instructions are never cut.
+
+  Args:
+    write: `coder` or `rewriter` of a template.
+    prompt: what to ask.
+    fits: whether the model takes these messages.
+
+  Raises:
+    PromptTooLongError: it is too long even without the statement.
+  """
+  messages = write(prompt)
+  if fits(messages):
+    return messages
+  words = prompt.statement.split(' ')
+
+  def last(count: int) -> Messages:
+    kept = ' '.join(words[len(words) - count :])
+    return write(dataclasses.replace(prompt, statement=kept))
+
+  if not fits(last(0)):
+    raise PromptTooLongError(
+      'the prompt is longer than the model takes, even without its statement: '
+      f'shorten the tests or use a longer context ({last(0)[-1][1][:80]!r}...)'
+    )
+  # The most last words that fit; their number is found by bisection.
+  words_fit = bisect.bisect_left(
+    range(1, len(words) + 1), True, key=lambda count: not fits(last(count))
+  )
+  return last(words_fit)
+
+
+def _first_failure(feedback: str) -> str:
+  """The first failed test of a feedback text: a small model reads one line."""
+  return feedback.partition('FAILED: ')[2].split('\n', 1)[0]
+
+
+def _plain_coder(prompt: CoderPrompt) -> Messages:
+  parts = [prompt.statement, *prompt.tests]
+  if prompt.attempt:
+    failure = _first_failure(prompt.feedback)
+    parts += ['# wrong:', prompt.attempt.rstrip(), f'# {failure}']
+  return (('user', '\n'.join([*parts, '###', prompt.signature])),)
+
+
+def _plain_program(prompt: CoderPrompt, reply: str) -> str:
+  return f'{prompt.signature}{reply}'
+
+
+def _plain_rewriter(prompt: RewritePrompt) -> Messages:
+  failure = _first_failure(prompt.feedback)
+  feedback = f'\n# {failure}' if failure else ''
+  name = f'\nname: {prompt.function_name}'
+  return (('user', f'{prompt.statement}{name}{feedback}\n=>'),)
+
+
+def _plain_rewritten(prompt: RewritePrompt, reply: str) -> str:
+  text = ' '.join(reply.split())
+  return text if len(text) > 10 else prompt.statement
+
+
+PLAIN = Template(
+  'plain', _plain_coder, _plain_program, _plain_rewriter, _plain_rewritten
+)
+
+_REWRITE_PREFIX = 'Rewritten task:'
+_CODER_SYSTEM = (
+  'You are an expert Python programmer. Answer with one complete Python program '
+  'in a single ```python code block and nothing else.'
+)
+_REWRITER_SYSTEM = (
+  'You rewrite programming tasks so that a code model understands them. State '
+  'what the Python function takes, what it returns, and any detail that the '
+  f'feedback reveals. Answer with one sentence that begins "{_REWRITE_PREFIX}", '
+  'names the function, contains the words "Python function", and has no code.'
+)
+
+
+def _chat_coder(prompt: CoderPrompt) -> Messages:
+  parts = [prompt.statement, f'Begin with: {prompt.signature}']
+  if prompt.tests:
+    parts.append('It must pass:\n' + '\n'.join(prompt.tests))
+  if prompt.attempt:
+    parts.append(
+      f'This attempt is wrong:\n```python\n{prompt.attempt}\n```\n'
+      f'{prompt.feedback}\nGive a corrected program.'
+    )
+  return (('system', _CODER_SYSTEM), ('user', '\n\n'.join(parts)))
+
+
+def _chat_program(prompt: CoderPrompt, reply: str) -> str:
+  name = prompt.signature.split('(')[0].removeprefix('def ').strip()
+  return extract.extract_code(reply, name)
+
+
+def _chat_rewriter(prompt: RewritePrompt) -> Messages:
+  parts = [prompt.statement, f'Function name: {prompt.function_name}']
+  if prompt.feedback:
+    parts.append(f'Feedback on the last program: {prompt.feedback}')
+  return (('system', _REWRITER_SYSTEM), ('user', '\n\n'.join(parts)))
+
+
+def _chat_rewritten(prompt: RewritePrompt, reply: str) -> str:
+  if rewrite.validate_rewrite(reply, prompt.function_name, _REWRITE_PREFIX):
+    return prompt.statement
+  return rewrite.extract_rewrite(reply, _REWRITE_PREFIX)
+
+
+CHAT = Template(
+  'chat', _chat_coder, _chat_program, _chat_rewriter, _chat_rewritten
+)
+TEMPLATES = {t.name: t for t in (PLAIN, CHAT)}

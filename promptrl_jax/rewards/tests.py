@@ -1,0 +1,88 @@
+"""Rewards from test verdicts."""
+
+from __future__ import annotations
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True)
+class RewardConfig:
+  """How a step of the prompt-edit environment is rewarded.
+
+  Attributes:
+    kind: `legacy`, the reward of PROMIS (arXiv 2605.19102, released code):
+      `scale * success` if every test passes, else `scale * penalty`; or
+      `shaped`: the share of tests that the submitted program passes and a bonus
+      if it passes all, both paid when the episode ends, minus the cost of calls.
+    success: legacy, reward of a pass.
+    penalty: legacy, reward of a failure.
+    scale: factor on the reward of either kind.
+    share_weight: shaped, weight of the share of tests at the end.
+    solved_bonus: shaped, paid at the end if all tests pass.
+    call_cost: shaped, subtracted for each language-model call.
+    potential: shaped, adds potential-based shaping on the best share so far
+      (Ng et al. 1999): it moves reward forward in time and leaves the ranking
+      of policies as it is.
+  """
+
+  kind: str = 'shaped'
+  success: float = 1.0
+  penalty: float = -0.1
+  scale: float = 1.0
+  share_weight: float = 0.0
+  solved_bonus: float = 1.0
+  call_cost: float = 0.02
+  potential: bool = False
+
+  def __post_init__(self):
+    if self.kind not in ('legacy', 'shaped'):
+      raise ValueError(
+        f'reward kind {self.kind!r}: expected "legacy" or "shaped"'
+      )
+
+
+def legacy_reward(passed: bool, config: RewardConfig) -> float:
+  """+1 for a pass, -0.1 for a failure, times the scale."""
+  return config.scale * (config.success if passed else config.penalty)
+
+
+def shaped_reward(
+  *,
+  done: bool,
+  share: float,
+  previous_share: float,
+  calls: int,
+  gamma: float,
+  config: RewardConfig,
+) -> float:
+  """Reward of one step.
+
+  Args:
+    done: whether the episode ends here.
+    share: share of tests passed by the best program after the step.
+    previous_share: the same before the step.
+    calls: language-model calls of the step.
+    gamma: discount of the learner, for the potential term
+      `gamma * phi(s') - phi(s)` with phi = share and phi(terminal) = 0.
+    config: weights.
+  """
+  reward = -config.call_cost * calls
+  if done:
+    reward += config.share_weight * share
+    reward += config.solved_bonus * (share == 1.0)
+  if config.potential:
+    reward += gamma * (0.0 if done else share) - previous_share
+  return config.scale * reward
+
+
+def potential_shaping(
+  potentials: list[float], gamma: float
+) -> list[float]:
+  """The terms `gamma * phi[t+1] - phi[t]` of one episode.
+
+  Their discounted sum telescopes to `gamma^T phi[T] - phi[0]`.
+  """
+  return [
+    gamma * after - before
+    for before, after in zip(potentials, potentials[1:], strict=False)
+  ]

@@ -1,0 +1,1 @@
+"""Reinforcement learning as functions: arrays in, arrays out, no models."""

@@ -1,0 +1,107 @@
+"""Advantages and returns over a leading time axis; trailing axes are free.
+
+Termination and truncation are two flags: a terminated step has no future, a
+truncated one was cut off and bootstraps from the value of its next state.
+Neither lets rewards of the following episode flow back.
+"""
+
+from __future__ import annotations
+
+import chex
+import jax
+import jax.numpy as jnp
+
+
+def gae(
+  rewards: jax.Array,
+  values: jax.Array,
+  next_values: jax.Array,
+  terminated: jax.Array,
+  truncated: jax.Array,
+  *,
+  gamma: float,
+  lam: float,
+  mask: jax.Array | None = None,
+) -> jax.Array:
+  """Returns generalised advantage estimates.
+
+    delta_t = r_t + gamma (1 - terminated_t) V(s'_t) - V(s_t)
+    A_t     = delta_t + gamma lam (1 - terminated_t)(1 - truncated_t) A_{t+1}
+
+  See "High-Dimensional Continuous Control Using Generalized Advantage
+  Estimation", Schulman et al., 2016 (https://arxiv.org/abs/1506.02438), eq. 16.
+  With `lam=1` this is the Monte-Carlo return minus the value. Advantages are
+  not normalised: see `masked.normalize`.
+
+  Args:
+    rewards: `[T, ...]`.
+    values: `[T, ...]`, value of the state that was acted in.
+    next_values: `[T, ...]`, value of the state that followed, before any
+      reset; ignored where the step terminated.
+    terminated: `[T, ...]` bool, the episode ended by its own rules.
+    truncated: `[T, ...]` bool, the episode was cut off.
+    gamma: discount.
+    lam: weight of longer horizons, 0 to 1.
+    mask: `[T, ...]` bool, valid steps; the recursion passes over the others as
+      if they were not there, wherever they lie, and their result is 0.
+
+  Returns:
+    `[T, ...]` advantages.
+  """
+  arrays = [rewards, values, next_values, terminated, truncated]
+  if mask is None:
+    mask = jnp.ones(jnp.shape(rewards), bool)
+  chex.assert_equal_shape([*arrays, mask])
+  terminated = jnp.asarray(terminated, bool)
+  ended = terminated | jnp.asarray(truncated, bool)
+  valid = jnp.asarray(mask, bool)
+  deltas = rewards + gamma * jnp.where(terminated, 0, next_values) - values
+  decays = gamma * lam * (1.0 - ended)
+
+  def step(carry, inputs):
+    delta, decay, is_valid = inputs
+    carry = jnp.where(is_valid, delta + decay * carry, carry)
+    return carry, jnp.where(is_valid, carry, 0)
+
+  _, advantages = jax.lax.scan(
+    step,
+    jnp.zeros(deltas.shape[1:], deltas.dtype),
+    (deltas, decays, valid),
+    reverse=True,
+  )
+  return advantages
+
+
+def discounted_returns(
+  rewards: jax.Array,
+  done: jax.Array,
+  gamma: float,
+  bootstrap: jax.Array | float = 0.0,
+) -> jax.Array:
+  """Returns discounted sums of rewards to the end of each episode.
+
+    R_t = r_t + gamma (1 - done_t) R_{t+1},  R_T = bootstrap
+
+  A cut-off inside the array counts as an end without a future; where that
+  biases, take `gae` with `lam=1` and add the values.
+
+  Args:
+    rewards: `[T, ...]`.
+    done: `[T, ...]` bool, the episode ended at this step for whatever reason.
+    gamma: discount.
+    bootstrap: scalar or `[...]`, the return that follows the last step.
+  """
+  rewards = jnp.asarray(rewards)
+  chex.assert_equal_shape([rewards, done])
+  decays = gamma * (1.0 - jnp.asarray(done, bool))
+
+  def step(carry, inputs):
+    reward, decay = inputs
+    carry = reward + decay * carry
+    return carry, carry
+
+  last = jnp.broadcast_to(
+    jnp.asarray(bootstrap, decays.dtype), rewards.shape[1:]
+  )
+  _, returns = jax.lax.scan(step, last, (rewards, decays), reverse=True)
+  return returns

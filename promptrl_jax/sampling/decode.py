@@ -1,0 +1,204 @@
+"""Prompts to completions: one prefill and one while_loop in one jitted program.
+
+Prompts are left-padded to a bucketed length, so that generation starts in the
+same slot for every row. The batch is split over the `data` axis of a mesh with
+`shard_map`: each device runs its own loop and stops when its own rows are done.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+from jax.sharding import Mesh
+from jax.sharding import PartitionSpec as P
+
+from promptrl_jax.models import transformer
+from promptrl_jax.models.config import TransformerConfig
+from promptrl_jax.sampling import methods
+
+
+@struct.dataclass
+class Completions:
+  """What `generate` returns.
+
+  Attributes:
+    tokens: int32 [B, N], pad after the stop token, which is included.
+    logps: [B, N], log-probs of `tokens` under the sampled distribution; 0 on pad.
+    mask: bool [B, N], which tokens were generated.
+    stopped: bool [B], whether the row ended with the stop token.
+  """
+
+  tokens: jax.Array
+  logps: jax.Array
+  mask: jax.Array
+  stopped: jax.Array
+
+
+@struct.dataclass
+class _LoopState:
+  step: jax.Array  # scalar, tokens written so far
+  logits: jax.Array  # [B, V] for the token to be drawn
+  cache: tuple[transformer.LayerCache, ...]
+  done: jax.Array  # bool [B]
+  tokens: jax.Array  # [B, N]
+  logps: jax.Array  # [B, N]
+
+
+def prefill(
+  config: TransformerConfig,
+  params: Any,
+  tokens: jax.Array,
+  mask: jax.Array,
+  new_tokens: int,
+) -> tuple[jax.Array, tuple[transformer.LayerCache, ...]]:
+  """Runs the prompts and lays out the cache.
+
+  Args:
+    config: the model.
+    params: its parameters.
+    tokens: int [B, P], left-padded.
+    mask: bool [B, P], False on padding.
+    new_tokens: N, slots to leave free behind the prompt.
+
+  Returns:
+    Logits [B, V] of the first new token and the cache with S = P + N slots.
+  """
+  model = transformer.Transformer(config)
+  positions = jnp.maximum(jnp.cumsum(mask, axis=-1) - 1, 0)
+  causal = jnp.tril(jnp.ones((tokens.shape[1],) * 2, bool))
+  hidden, (keys, values) = model.apply(
+    params, tokens, positions, causal & mask[:, None, :]
+  )
+  logits = model.apply(
+    params, hidden[:, -1], method=transformer.Transformer.logits
+  )
+  keys = jnp.transpose(keys, (0, 1, 3, 4, 2))  # [L, B, K, H, P]
+  values = jnp.transpose(values, (0, 1, 3, 2, 4))  # [L, B, K, P, H]
+  free = (0, new_tokens)
+  none = (0, 0)
+  cache = tuple(
+    transformer.LayerCache(
+      keys=jnp.pad(keys[layer], (none, none, none, free)),
+      values=jnp.pad(values[layer], (none, none, free, none)),
+    )
+    for layer in range(config.num_layers)
+  )
+  return logits, cache
+
+
+def generate(
+  config: TransformerConfig,
+  method: methods.Sampling,
+  new_tokens: int,
+  params: Any,
+  tokens: jax.Array,
+  mask: jax.Array,
+  temperature: jax.Array,
+  seeds: jax.Array,
+  limits: jax.Array,
+) -> Completions:
+  """Completes left-padded prompts; a pure function, jitted by `make_generate_fn`.
+
+  Args:
+    config: the model.
+    method: filters of the sampled distribution.
+    new_tokens: N, most tokens that any row may get.
+    params: parameters of the model.
+    tokens: int [B, P], left-padded prompts.
+    mask: bool [B, P]; a row without any True is padding and ends at once.
+    temperature: [B], 0 for greedy.
+    seeds: uint32 [B]; token t of row b uses fold_in(key(seeds[b]), t).
+    limits: int [B], most new tokens of each row.
+
+  Returns:
+    Completions of shape [B, N].
+  """
+  batch, prompt_length = tokens.shape
+  logits, cache = prefill(config, params, tokens, mask, new_tokens)
+  layers = transformer.unstack_layers(params, config.num_layers)
+  lengths = jnp.sum(mask, axis=-1)
+  keys = jax.vmap(jax.random.key)(seeds)
+  slots = jnp.arange(prompt_length + new_tokens)
+  prompt_slots = jnp.pad(mask, ((0, 0), (0, new_tokens)))
+
+  def cond(state: _LoopState) -> jax.Array:
+    return (state.step < new_tokens) & ~jnp.all(state.done)
+
+  def body(state: _LoopState) -> _LoopState:
+    logps = methods.log_distribution(state.logits, temperature, method)
+    step_keys = jax.vmap(jax.random.fold_in, (0, None))(keys, state.step)
+    drawn = methods.draw(step_keys, logps, temperature)
+    drawn_logps = jnp.take_along_axis(logps, drawn[:, None], axis=1)[:, 0]
+    drawn = jnp.where(state.done, config.pad_token_id, drawn)
+    drawn_logps = jnp.where(state.done, 0.0, drawn_logps)
+    done = (
+      state.done
+      | (drawn == config.eos_token_id)
+      | (state.step + 1 >= limits)
+    )
+    slot = prompt_length + state.step
+    visible = prompt_slots | ((slots >= prompt_length) & (slots <= slot))
+    logits, cache = transformer.decode_step(
+      config, params, layers, drawn, lengths + state.step, state.cache,
+      slot, visible,
+    )  # fmt: skip
+    update = functools.partial(
+      jax.lax.dynamic_update_slice_in_dim, start_index=state.step, axis=1
+    )
+    return _LoopState(
+      step=state.step + 1,
+      logits=logits,
+      cache=cache,
+      done=done,
+      tokens=update(state.tokens, drawn[:, None]),
+      logps=update(state.logps, drawn_logps[:, None]),
+    )
+
+  shape = (batch, new_tokens)
+  state = _LoopState(
+    step=jnp.int32(0),
+    logits=logits,
+    cache=cache,
+    done=(lengths == 0) | (limits <= 0),
+    tokens=jnp.full(shape, config.pad_token_id, jnp.int32),
+    logps=jnp.zeros(shape),
+  )
+  state = jax.lax.while_loop(cond, body, state)
+  ended = state.tokens == config.eos_token_id
+  before = jnp.cumsum(ended, axis=-1) - ended
+  written = jnp.arange(new_tokens) < jnp.minimum(limits, state.step)[:, None]
+  return Completions(
+    tokens=state.tokens,
+    logps=state.logps,
+    mask=written & (before == 0) & (lengths > 0)[:, None],
+    stopped=jnp.any(ended, axis=-1),
+  )
+
+
+def make_generate_fn(
+  config: TransformerConfig,
+  method: methods.Sampling,
+  new_tokens: int,
+  mesh: Mesh,
+) -> Callable[..., Completions]:
+  """Jits `generate` with the batch split over the mesh's `data` axis.
+
+  Returns:
+    A function of (params, tokens, mask, temperature, seeds, limits). B must be a
+    multiple of the axis; each shape (B, P) is compiled once.
+  """
+  run = functools.partial(generate, config, method, new_tokens)
+  rows = P('data')
+  sharded = jax.shard_map(
+    run,
+    mesh=mesh,
+    in_specs=(P(), rows, rows, rows, rows, rows),
+    out_specs=rows,
+    check_vma=False,  # the loop's trip count differs between devices
+  )
+  return jax.jit(sharded)

@@ -1,0 +1,63 @@
+"""Teacher-forced log-probs of given completions, equal to the sampler's."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from promptrl_jax.models.config import TransformerConfig
+from promptrl_jax.models.transformer import Transformer
+from promptrl_jax.sampling import methods
+
+
+def score(
+  config: TransformerConfig,
+  method: methods.Sampling,
+  params: Any,
+  prompt_tokens: jax.Array,
+  prompt_mask: jax.Array,
+  tokens: jax.Array,
+  mask: jax.Array,
+  temperature: jax.Array,
+) -> jax.Array:
+  """Log-probs of `tokens` after their prompts.
+
+  Args:
+    config: the model.
+    method: the same filters that were sampled with.
+    params: parameters of the model.
+    prompt_tokens: int [B, P], left-padded.
+    prompt_mask: bool [B, P].
+    tokens: int [B, N], completions as `generate` returns them.
+    mask: bool [B, N], which of them count.
+    temperature: [B], as it was sampled with.
+
+  Returns:
+    [B, N], 0 where `mask` is False.
+  """
+  model = Transformer(config)
+  sequence = jnp.concatenate([prompt_tokens, tokens], axis=1)
+  valid = jnp.concatenate([prompt_mask, mask], axis=1)
+  positions = jnp.maximum(jnp.cumsum(valid, axis=-1) - 1, 0)
+  causal = jnp.tril(jnp.ones((sequence.shape[1],) * 2, bool))
+  hidden, _ = model.apply(
+    params, sequence, positions, causal & valid[:, None, :]
+  )
+  before = hidden[:, prompt_tokens.shape[1] - 1 : -1]
+  logits = model.apply(params, before, method=Transformer.logits)
+  logps = methods.log_distribution(
+    logits, jnp.broadcast_to(temperature[:, None], tokens.shape), method
+  )
+  chosen = jnp.take_along_axis(logps, tokens[..., None], axis=-1)[..., 0]
+  return jnp.where(mask, chosen, 0.0)
+
+
+def make_score_fn(
+  config: TransformerConfig, method: methods.Sampling
+) -> Callable[..., jax.Array]:
+  """Jits `score`; each shape (B, P, N) is compiled once."""
+  return jax.jit(functools.partial(score, config, method))

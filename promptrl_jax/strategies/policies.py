@@ -1,0 +1,61 @@
+"""Strategies as policies of the prompt-edit environment.
+
+All of them, learned or not, walk the same environment under the same budget and
+leave the same trace; they differ only in how they choose the next action.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from promptrl_jax.envs.rollout import Decision, Policy
+
+# (params, observations, action masks, keys [N]) -> actions, logps, values
+ActFn = Callable[..., tuple[jax.Array, jax.Array, jax.Array]]
+
+
+def fixed(action: str, actions: Sequence[str]) -> Policy:
+  """Always the same action, `keep` where it is not available."""
+  index = list(actions).index(action)
+  keep = list(actions).index('keep')
+
+  def policy(observations, masks, step):
+    del observations, step
+    chosen = np.where(masks[:, index], index, keep).astype(np.int32)
+    return _without_values(chosen)
+
+  return policy
+
+
+def uniform(seed: int) -> Policy:
+  """A random action, uniform over those that are available."""
+
+  def policy(observations, masks, step):
+    del observations
+    draws = np.random.default_rng([seed, step]).random(masks.shape)
+    return _without_values(np.argmax(draws * masks, axis=1).astype(np.int32))
+
+  return policy
+
+
+def controller(act_fn: ActFn, params: Any, seed: int) -> Policy:
+  """The actor-critic; greedy or sampled as `act_fn` was made."""
+
+  def policy(observations, masks, step):
+    base = jax.random.fold_in(jax.random.key(seed), step)
+    keys = jax.random.split(base, len(observations))
+    actions, logps, values = jax.device_get(
+      act_fn(params, observations, masks, keys)
+    )
+    return Decision(actions, logps, values)
+
+  return policy
+
+
+def _without_values(actions: np.ndarray) -> Decision:
+  zeros = np.zeros(len(actions), np.float32)
+  return Decision(actions, zeros, zeros)

@@ -1,0 +1,146 @@
+"""MBPP, Mostly Basic Python Problems, with its official splits.
+
+Austin et al., "Program Synthesis with Large Language Models", arXiv 2108.07732.
+Tasks 1-10 are few-shot examples, 11-510 test, 511-600 validation, 601-974 train.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import json
+import pathlib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from promptrl_jax.prompts.entry_point import entry_point
+from promptrl_jax.types import Task
+
+HUB_NAME = 'google-research-datasets/mbpp'
+SPLITS = {
+  'prompt': range(1, 11),
+  'test': range(11, 511),
+  'validation': range(511, 601),
+  'train': range(601, 975),
+}
+_FIELDS = {'task_id': int, 'text': str, 'code': str, 'test_list': list}
+
+
+class DataError(ValueError):
+  """The data is not what it should be; the message says where and what."""
+
+
+def load(split: str, path: str | None = None) -> tuple[Task, ...]:
+  """The tasks of one split.
+
+  Args:
+    split: `prompt`, `test`, `validation` or `train`.
+    path: a JSONL file with MBPP's fields; without one, the hub is asked.
+
+  Raises:
+    DataError: file missing or malformed, split unknown or empty.
+  """
+  if split not in SPLITS:
+    raise DataError(f'split {split!r}: MBPP has {", ".join(SPLITS)}')
+  rows = _read_file(path) if path else _read_hub()
+  tasks = tuple(
+    to_task(row, split, where)
+    for where, row in rows
+    if row['task_id'] in SPLITS[split]
+  )
+  if not tasks:
+    ids = SPLITS[split]
+    raise DataError(
+      f'{path or HUB_NAME} has no task of split {split!r} '
+      f'(task_id {ids[0]} to {ids[-1]})'
+    )
+  return tasks
+
+
+def digest(path: str | None = None) -> str:
+  """Short SHA-256 of the data; results of two digests are never compared."""
+  if path:
+    return hashlib.sha256(pathlib.Path(path).read_bytes()).hexdigest()[:16]
+  sha = hashlib.sha256()
+  for _, row in _read_hub():
+    sha.update(json.dumps(row, sort_keys=True).encode())
+  return sha.hexdigest()[:16]
+
+
+def to_task(row: Mapping[str, Any], split: str, where: str) -> Task:
+  """One row as a `Task`; `where` names it in errors."""
+  tests = tuple(row['test_list'])
+  if not tests or not all(isinstance(t, str) and t.strip() for t in tests):
+    raise DataError(
+      f'{where}: task {row["task_id"]} has no tests: "test_list" must hold at '
+      f'least one assertion, got {row["test_list"]!r}'
+    )
+  try:
+    name = entry_point(tests)
+  except ValueError as error:
+    raise DataError(f'{where}: task {row["task_id"]}: {error}') from error
+  return Task(
+    task_id=f'mbpp/{row["task_id"]}',
+    statement=row['text'],
+    entry_point=name,
+    signature=_signature(row['code'], name),
+    tests=tests,
+    setup=row.get('test_setup_code') or '',
+    reference=row['code'],
+    split=split,
+  )
+
+
+def _signature(code: str, name: str) -> str:
+  """The `def` line of the function; its arguments are part of the task."""
+  for node in ast.walk(ast.parse(code)):
+    if isinstance(node, ast.FunctionDef) and node.name == name:
+      return f'def {name}({ast.unparse(node.args)}):'
+  return f'def {name}(*args):'
+
+
+def _read_file(path: str) -> Iterable[tuple[str, dict[str, Any]]]:
+  file = pathlib.Path(path)
+  if not file.is_file():
+    raise DataError(
+      f'no MBPP file at {path}: give a JSONL file with --config.data.path, or '
+      f'leave it empty to download {HUB_NAME}'
+    )
+  lines = file.read_text(encoding='utf-8').splitlines()
+  if not any(line.strip() for line in lines):
+    raise DataError(f'{path} is empty: expected one JSON object per line')
+  for number, line in enumerate(lines, 1):
+    if line.strip():
+      yield f'{path}:{number}', _parse(line, f'{path}:{number}')
+
+
+def _parse(line: str, where: str) -> dict[str, Any]:
+  try:
+    row = json.loads(line)
+  except json.JSONDecodeError as error:
+    raise DataError(f'{where}: not JSON: {error}') from error
+  if not isinstance(row, dict):
+    raise DataError(f'{where}: expected an object, got {type(row).__name__}')
+  for field, kind in _FIELDS.items():
+    if not isinstance(row.get(field), kind):
+      raise DataError(
+        f'{where}: field {field!r} must be {kind.__name__}, '
+        f'got {row.get(field)!r}'
+      )
+  return row
+
+
+def _read_hub() -> Iterable[tuple[str, dict[str, Any]]]:
+  import datasets  # slow to import, and not needed with a local file
+
+  try:
+    parts = datasets.load_dataset(HUB_NAME, 'full')
+  except Exception as error:  # the hub client raises many kinds when offline
+    raise DataError(
+      f'{HUB_NAME} could not be loaded ({type(error).__name__}: {error}). '
+      'Either give a local copy with --config.data.path=mbpp.jsonl, or connect '
+      'to the Hugging Face hub once so that it is cached'
+    ) from error
+  for split, rows in parts.items():
+    for number, row in enumerate(rows, 1):
+      yield f'{HUB_NAME}:{split}:{number}', dict(row)

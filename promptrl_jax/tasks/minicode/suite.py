@@ -1,0 +1,77 @@
+"""Reads the frozen suite that ships with the package.
+
+`python -m promptrl_jax.tasks.minicode.suite` makes the file again from the
+families; a test asserts that it comes out byte for byte the same.
+"""
+
+from __future__ import annotations
+
+import functools
+import gzip
+import hashlib
+import json
+import pathlib
+from collections.abc import Mapping
+from typing import Any
+
+from promptrl_jax.tasks.minicode import generate
+from promptrl_jax.types import Task
+
+PATH = pathlib.Path(__file__).parent / 'minicode.jsonl.gz'
+SPLITS = ('train', 'validation', 'test', 'ood')
+
+
+def serialise(seed: int = generate.SEED) -> bytes:
+  """The suite as JSON lines."""
+  rows = generate.generate(seed)
+  return ''.join(json.dumps(row) + '\n' for row in rows).encode()
+
+
+@functools.cache
+def _content() -> bytes:
+  return gzip.decompress(PATH.read_bytes())
+
+
+@functools.cache
+def rows() -> tuple[Mapping[str, Any], ...]:
+  """All rows of the frozen suite, in order."""
+  return tuple(json.loads(line) for line in _content().splitlines())
+
+
+def digest() -> str:
+  """Short SHA-256 of the suite; stands in every result."""
+  return hashlib.sha256(_content()).hexdigest()[:16]
+
+
+def load(split: str) -> tuple[Task, ...]:
+  """The tasks of one split."""
+  if split not in SPLITS:
+    raise ValueError(f'split {split!r}: minicode has {", ".join(SPLITS)}')
+  return tuple(_task(row) for row in rows() if row['split'] == split)
+
+
+def _task(row: Mapping[str, Any]) -> Task:
+  signature = row['code'].split('\n', 1)[0]
+  return Task(
+    task_id=row['task_id'],
+    statement=row['text'],
+    entry_point=signature.split('(')[0].removeprefix('def '),
+    signature=signature,
+    tests=tuple(row['test_list']),
+    setup=row['test_setup_code'],
+    reference=row['code'],
+    split=row['split'],
+    register=row['register'],
+    canonical=row['canonical'],
+    family=row['family'],
+  )
+
+
+def freeze() -> None:
+  """Writes the suite; the gzip header carries no time, so bytes are stable."""
+  PATH.write_bytes(gzip.compress(serialise(), 9, mtime=0))
+
+
+if __name__ == '__main__':
+  freeze()
+  print(f'{PATH.name}: {len(rows())} problems, {digest()}')

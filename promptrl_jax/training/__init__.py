@@ -1,0 +1,1 @@
+"""State, updates, checkpoints and metrics: where a model meets a loss."""

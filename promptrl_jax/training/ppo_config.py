@@ -1,0 +1,86 @@
+"""Settings of the PPO update, and the optimizer that they describe."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import optax
+
+from promptrl_jax.training.state import make_optimizer
+
+
+@dataclasses.dataclass(frozen=True)
+class PPOConfig:
+  """Settings of the update.
+
+  Attributes:
+    lr: Adam's learning rate.
+    anneal_updates: updates over which the rate falls linearly to 0; None keeps
+      it constant.
+    adam_epsilon: Adam's epsilon.
+    max_grad_norm: bound on the global gradient norm; None leaves it free.
+    gamma: discount.
+    gae_lambda: 1 gives Monte-Carlo returns minus values.
+    clip: how far a probability ratio is followed away from 1.
+    value_clip: how far a value may move in one update; None leaves it free.
+    value_coef: weight of the squared value error.
+    entropy_coef: weight of the entropy bonus.
+    normalize: 'rollout' normalises advantages over the whole rollout, 'none'
+      leaves them as they are.
+    normalize_ddof: 0 for the population deviation, 1 for the sample's.
+    epochs: passes over the rollout.
+    minibatches: optimizer steps per pass.
+    micro_batches: pieces of a minibatch whose gradients are added up; changes
+      memory, not the result.
+  """
+
+  lr: float = 3e-4
+  anneal_updates: int | None = None
+  adam_epsilon: float = 1e-5
+  max_grad_norm: float | None = 0.5
+  gamma: float = 0.99
+  gae_lambda: float = 0.95
+  clip: float = 0.2
+  value_clip: float | None = None
+  value_coef: float = 0.5
+  entropy_coef: float = 0.01
+  normalize: str = 'rollout'
+  normalize_ddof: int = 0
+  epochs: int = 4
+  minibatches: int = 4
+  micro_batches: int = 1
+
+  def __post_init__(self):
+    if self.normalize not in ('rollout', 'none'):
+      raise ValueError(
+        f"normalize must be 'rollout' or 'none', got {self.normalize!r}"
+      )
+    for name in ('epochs', 'minibatches', 'micro_batches'):
+      if getattr(self, name) < 1:
+        raise ValueError(
+          f'{name} must be at least 1, got {getattr(self, name)}'
+        )
+    for name in ('gamma', 'gae_lambda'):
+      if not 0 <= getattr(self, name) <= 1:
+        raise ValueError(
+          f'{name} must lie in [0, 1], got {getattr(self, name)}'
+        )
+
+
+# PROMIS: full-batch epochs on Monte-Carlo returns.
+PROMIS = PPOConfig(
+  adam_epsilon=1e-8, gae_lambda=1.0, normalize_ddof=1, minibatches=1
+)
+
+
+def make_ppo_optimizer(config: PPOConfig) -> optax.GradientTransformation:
+  """Returns the optimizer that the config describes."""
+  anneal_steps = None
+  if config.anneal_updates is not None:
+    anneal_steps = config.anneal_updates * config.epochs * config.minibatches
+  return make_optimizer(
+    config.lr,
+    max_grad_norm=config.max_grad_norm,
+    anneal_steps=anneal_steps,
+    epsilon=config.adam_epsilon,
+  )

@@ -1,0 +1,116 @@
+"""What a training run carries from one update to the next.
+
+The state is all that a checkpoint needs of the learner. Randomness is no
+stream that advances: each use folds the step number and its own name into one
+base key, so that a resumed run draws what the uninterrupted run draws.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+import flax.struct
+import jax
+import jax.numpy as jnp
+import optax
+
+Params = Any
+InitFn = Callable[[jax.Array], Params]
+
+
+@flax.struct.dataclass
+class TrainState:
+  """Learner state, a pytree of plain arrays.
+
+  Attributes:
+    params: parameter tree, as the model's `init` returned it.
+    opt_state: state of the optax optimizer.
+    step: `[]` int32, updates done; one update consumes one rollout.
+    key_data: `[...]` uint32, data of the base key, which never changes.
+  """
+
+  params: Params
+  opt_state: optax.OptState
+  step: jax.Array
+  key_data: jax.Array
+
+
+def initial_state(
+  init_fn: InitFn, optimizer: optax.GradientTransformation, key: jax.Array
+) -> TrainState:
+  """Builds the state of step 0; pure, so that `jax.eval_shape` can trace it.
+
+  Args:
+    init_fn: maps a key to parameters.
+    optimizer: the optimizer whose state is carried.
+    key: typed key (`jax.random.key(seed)`); consumed, it becomes the base key.
+  """
+  init_key, base_key = jax.random.split(key)
+  params = init_fn(init_key)
+  return TrainState(
+    params=params,
+    opt_state=optimizer.init(params),
+    step=jnp.zeros((), jnp.int32),
+    key_data=jax.random.key_data(base_key),
+  )
+
+
+def create_train_state(
+  init_fn: InitFn,
+  optimizer: optax.GradientTransformation,
+  key: jax.Array,
+  *,
+  out_shardings: Any = None,
+) -> TrainState:
+  """Creates the state on its devices, without a copy on the host.
+
+  Args:
+    init_fn: maps a key to parameters.
+    optimizer: the optimizer whose state is carried.
+    key: typed key; consumed.
+    out_shardings: tree of shardings like the state, or None for one device.
+  """
+
+  def build(key):
+    return initial_state(init_fn, optimizer, key)
+
+  return jax.jit(build, out_shardings=out_shardings)(key)
+
+
+def step_key(state: TrainState, purpose: str) -> jax.Array:
+  """Returns the key of this step for one purpose, e.g. 'rollout'.
+
+  Args:
+    state: only its step and base key are read.
+    purpose: names the consumer; two purposes get independent keys.
+  """
+  key = jax.random.wrap_key_data(state.key_data)
+  key = jax.random.fold_in(key, state.step)
+  return jax.random.fold_in(key, zlib.crc32(purpose.encode()))
+
+
+def make_optimizer(
+  lr: float,
+  *,
+  max_grad_norm: float | None = None,
+  anneal_steps: int | None = None,
+  epsilon: float = 1e-8,
+) -> optax.GradientTransformation:
+  """Returns Adam, after an optional clip of the global gradient norm.
+
+  Args:
+    lr: learning rate at step 0.
+    max_grad_norm: gradients longer than this are scaled down to it first.
+    anneal_steps: optimizer steps over which the rate falls linearly to 0; None
+      keeps it constant.
+    epsilon: Adam's epsilon.
+  """
+  schedule = lr
+  if anneal_steps is not None:
+    schedule = optax.linear_schedule(lr, 0.0, anneal_steps)
+  adam = optax.adam(schedule, eps=epsilon)
+  if max_grad_norm is None:
+    return adam
+  return optax.chain(optax.clip_by_global_norm(max_grad_norm), adam)

@@ -1,0 +1,215 @@
+"""Next-token training of a causal LM on prompt-completion pairs.
+
+Pairs are packed: several lie in one row of fixed length, each attends to itself
+alone, and the loss counts completion tokens, plus prompt tokens at a small
+weight. Rows are split over the mesh's `data` axis.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from flax import struct
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from promptrl_jax.models.config import TransformerConfig
+from promptrl_jax.models.tokenizer import Tokenizer
+from promptrl_jax.models.transformer import Transformer
+from promptrl_jax.training.corpus import Pair
+
+
+@dataclasses.dataclass(frozen=True)
+class SupervisedConfig:
+  """Settings of the training.
+
+  Attributes:
+    steps: optimizer steps.
+    rows: packed rows per step.
+    row_length: tokens per row.
+    lr: peak learning rate of Adam, for embeddings and norms.
+    muon_lr: peak learning rate of Muon, for matrices.
+    warmup: steps of linear warm-up; then linear decay to zero.
+    weight_decay: decoupled weight decay.
+    prompt_weight: loss weight of prompt tokens; completions have 1.
+    max_grad_norm: clip by global norm.
+  """
+
+  steps: int
+  rows: int
+  row_length: int
+  lr: float
+  muon_lr: float
+  warmup: int
+  weight_decay: float
+  prompt_weight: float
+  max_grad_norm: float
+
+
+@struct.dataclass
+class PackedRows:
+  """A batch of packed rows."""
+
+  tokens: np.ndarray  # int32 [R, T]
+  segments: np.ndarray  # int32 [R, T], 0 is padding
+  positions: np.ndarray  # int32 [R, T]
+  weights: np.ndarray  # float32 [R, T], loss weight of predicting this token
+
+
+@struct.dataclass
+class SupervisedState:
+  params: Any
+  opt_state: Any
+  step: jax.Array
+
+
+def pack(
+  pairs: Iterator[Pair], tokenizer: Tokenizer, config: SupervisedConfig
+) -> PackedRows:
+  """Packs pairs from an endless iterator into one batch, best fit first.
+
+  A pair that is longer than a row is left out; the batch ends at the first pair
+  for which no row has room.
+  """
+  shape = (config.rows, config.row_length)
+  batch = PackedRows(
+    tokens=np.full(shape, tokenizer.pad_id, np.int32),
+    segments=np.zeros(shape, np.int32),
+    positions=np.zeros(shape, np.int32),
+    weights=np.zeros(shape, np.float32),
+  )
+  used = np.zeros(config.rows, int)
+  count = np.zeros(config.rows, int)
+  for ids, prompt_size in _encoded(pairs, tokenizer):
+    if len(ids) > config.row_length:
+      continue
+    fits = np.flatnonzero(used + len(ids) <= config.row_length)
+    if not len(fits):
+      break
+    row = fits[np.argmax(used[fits])]
+    where = slice(used[row], used[row] + len(ids))
+    count[row] += 1
+    batch.tokens[row, where] = ids
+    batch.segments[row, where] = count[row]
+    batch.positions[row, where] = np.arange(len(ids))
+    weights = np.ones(len(ids), np.float32)
+    weights[:prompt_size] = config.prompt_weight
+    weights[0] = 0.0
+    batch.weights[row, where] = weights
+    used[row] += len(ids)
+  return batch
+
+
+def _encoded(
+  pairs: Iterator[Pair], tokenizer: Tokenizer, chunk: int = 32
+) -> Iterator[tuple[list[int], int]]:
+  """Token ids of each pair and how many of them are prompt."""
+  while True:
+    drawn = list(itertools.islice(pairs, chunk))
+    prompts = tokenizer.encode([prompt for prompt, _ in drawn])
+    replies = tokenizer.encode([reply for _, reply in drawn])
+    for prompt, reply in zip(prompts, replies, strict=True):
+      ids = [tokenizer.bos_id, *prompt, *reply, tokenizer.eos_id]
+      yield ids, len(prompt) + 1
+
+
+def loss_fn(
+  config: TransformerConfig, params: Any, batch: PackedRows
+) -> tuple[jax.Array, jax.Array]:
+  """Weighted mean cross-entropy, and that of completion tokens alone."""
+  model = Transformer(config)
+  segments = batch.segments
+  causal = jnp.tril(jnp.ones((segments.shape[1],) * 2, bool))
+  mask = causal & (segments[:, :, None] == segments[:, None, :])
+  hidden, _ = model.apply(params, batch.tokens, batch.positions, mask)
+  logits = model.apply(params, hidden[:, :-1], method=Transformer.logits)
+  losses = optax.softmax_cross_entropy_with_integer_labels(
+    logits, batch.tokens[:, 1:]
+  )
+  weights = batch.weights[:, 1:]
+  completion = weights == 1.0
+  total = jnp.sum(losses * weights) / jnp.maximum(jnp.sum(weights), 1.0)
+  reply = jnp.sum(losses * completion) / jnp.maximum(jnp.sum(completion), 1)
+  return total, reply
+
+
+def make_optimizer(config: SupervisedConfig) -> optax.GradientTransformation:
+  """Muon (Jordan et al., 2024) for matrices, AdamW for the rest."""
+
+  def schedule(peak: float) -> optax.Schedule:
+    rise = optax.linear_schedule(0.0, peak, config.warmup)
+    fall = optax.linear_schedule(peak, 0.0, config.steps - config.warmup)
+    return optax.join_schedules([rise, fall], [config.warmup])
+
+  return optax.chain(
+    optax.clip_by_global_norm(config.max_grad_norm),
+    optax.contrib.muon(
+      learning_rate=schedule(config.muon_lr),
+      adam_learning_rate=schedule(config.lr),
+      weight_decay=config.weight_decay,
+      adam_weight_decay=config.weight_decay,
+      muon_weight_dimension_numbers=_matrix_dimensions,
+      consistent_rms=0.2,
+    ),
+  )
+
+
+def _matrix_dimensions(params: Any) -> Any:
+  """Which axes of each stacked parameter make up its matrix, for Muon."""
+  numbers = optax.contrib.MuonDimensionNumbers
+  shapes = {
+    'qkv': numbers(reduction_axis=1, output_axis=(2, 3, 4)),
+    'out': numbers(reduction_axis=1, output_axis=2),
+    'gate_up': numbers(reduction_axis=1, output_axis=(2, 3)),
+    'down': numbers(reduction_axis=1, output_axis=2),
+  }
+  return jax.tree_util.tree_map_with_path(
+    lambda path, _: shapes.get(path[-1].key), params
+  )
+
+
+def make_train_step(
+  model_config: TransformerConfig, config: SupervisedConfig, mesh: Mesh
+) -> tuple[
+  Callable[[jax.Array], SupervisedState],
+  Callable[[SupervisedState, PackedRows], tuple[SupervisedState, dict]],
+]:
+  """Returns the jitted `init(key)` and `step(state, batch)`."""
+  optimizer = make_optimizer(config)
+  whole, rows = NamedSharding(mesh, P()), NamedSharding(mesh, P('data'))
+
+  def init(key: jax.Array) -> SupervisedState:
+    dummy = jnp.zeros((1, 2), jnp.int32)
+    params = Transformer(model_config).init(
+      key, dummy, dummy, jnp.ones((1, 2, 2), bool)
+    )
+    return SupervisedState(params, optimizer.init(params), jnp.int32(0))
+
+  def step(state: SupervisedState, batch: PackedRows):
+    grad_fn = jax.value_and_grad(loss_fn, argnums=1, has_aux=True)
+    (loss, reply), grads = grad_fn(model_config, state.params, batch)
+    updates, opt_state = optimizer.update(grads, state.opt_state, state.params)
+    metrics = {
+      'train/loss': loss,
+      'train/completion_loss': reply,
+      'train/grad_norm': optax.global_norm(grads),
+    }
+    params = optax.apply_updates(state.params, updates)
+    return SupervisedState(params, opt_state, state.step + 1), metrics
+
+  return (
+    jax.jit(init, out_shardings=whole),
+    jax.jit(
+      step,
+      in_shardings=(whole, rows),
+      out_shardings=(whole, whole),
+      donate_argnums=0,
+    ),
+  )

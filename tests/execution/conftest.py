@@ -1,0 +1,27 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from promptrl_jax.execution import ExecutionPool
+from promptrl_jax.execution import Limits
+
+LIMITS = Limits(cpu_s=0.4, idle_s=0.8, wall_s=20.0, memory_mb=256)
+
+
+@pytest.fixture(scope='session')
+def pool() -> Iterator[ExecutionPool]:
+  with ExecutionPool(workers=2, limits=LIMITS) as pool:
+    yield pool
+
+
+@pytest.fixture
+def judge(pool):
+  """Runs one program; tests are given one by one."""
+  from promptrl_jax.execution import Program
+
+  def run(code: str, *tests: str, **kwargs):
+    return pool.run([Program(code, tests, **kwargs)])[0]
+
+  return run

@@ -1,0 +1,239 @@
+"""Starting, losing and ending worker processes."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from promptrl_jax.execution import ExecutionPool
+from promptrl_jax.execution import Limits
+from promptrl_jax.execution import Program
+from promptrl_jax.execution import pool as pool_lib
+
+RIGHT = Program('def f(x): return x', ('assert f(1) == 1',))
+SCRATCH = pathlib.Path('/dev/shm')
+
+# Leaves its session, and its parent does not wait for it.
+DAEMONS = """
+import os, time
+def f(x):
+  for _ in range(10):
+    if os.fork() == 0:
+      os.setsid()
+      if os.fork() == 0: time.sleep(300)
+      os._exit(0)
+  return x
+"""
+
+
+def processes(trainer: int) -> list[int]:
+  """Processes of the pools of one trainer, by their scratch directory."""
+  found = []
+  mark = f'promptrl-execution-{trainer}-'.encode()
+  for path in pathlib.Path('/proc').iterdir():
+    if path.name.isdigit():
+      try:
+        if mark in (path / 'cmdline').read_bytes():
+          found.append(int(path.name))
+      except OSError:
+        continue
+  return found
+
+
+def gone_within(seconds: float, find) -> bool:
+  deadline = time.monotonic() + seconds
+  while find() and time.monotonic() < deadline:
+    time.sleep(0.02)
+  return not find()
+
+
+@pytest.fixture
+def before():
+  """Processes of pools that other tests keep open."""
+  return set(processes(os.getpid()))
+
+
+def new(before):
+  return set(processes(os.getpid())) - before
+
+
+def test_workers_start_with_the_first_run_and_end_with_close(before):
+  pool = ExecutionPool(workers=2)
+  assert not new(before)
+  assert pool.run([RIGHT])[0].passed
+  assert len(new(before)) == 2  # Judge and zygote of one; the other is idle.
+  folders = list(SCRATCH.glob(f'promptrl-execution-{os.getpid()}-*'))
+  pool.close()
+  assert not new(before)
+  left = list(SCRATCH.glob(f'promptrl-execution-{os.getpid()}-*'))
+  assert len(left) < len(folders)
+  pool.close()
+  with pytest.raises(RuntimeError, match='closed'):
+    pool.run([RIGHT])
+
+
+def test_a_worker_starts_quickly():
+  start = time.monotonic()
+  with ExecutionPool(workers=1) as pool:
+    pool.run([RIGHT])
+    assert time.monotonic() - start < 2  # 0.07 s on a quiet machine.
+
+
+def test_what_a_program_starts_is_gone_when_its_result_is_there(before):
+  with ExecutionPool(workers=1) as pool:
+    assert pool.run([Program(DAEMONS, RIGHT.tests)])[0].passed
+    assert len(new(before)) == 2
+
+
+def test_a_worker_that_is_killed_is_replaced_and_its_program_tried_again(before):
+  code = 'import time\ntime.sleep(0.02)\ndef f(x): return x #'
+  programs = [Program(f'{code}{i}', RIGHT.tests) for i in range(40)]
+  with ExecutionPool(workers=2) as pool:
+    results = []
+    thread = threading.Thread(target=lambda: results.extend(pool.run(programs)))
+    thread.start()
+    time.sleep(0.25)
+    victims = new(before)
+    judges = [p for p in victims if parent(p) == os.getpid()]
+    assert judges
+    os.kill(judges[0], signal.SIGKILL)
+    thread.join(20)
+    assert [r.status for r in results] == ['passed'] * 40
+
+
+def parent(pid: int) -> int:
+  stat = pathlib.Path(f'/proc/{pid}/stat').read_text()
+  return int(stat.rpartition(')')[2].split()[1])
+
+
+def test_a_worker_that_is_killed_between_two_runs_is_replaced(before):
+  with ExecutionPool(workers=1) as pool:
+    pool.run([RIGHT])
+    for pid in new(before):
+      os.kill(pid, signal.SIGKILL)
+    assert pool.run([RIGHT])[0].passed
+
+
+@pytest.mark.parametrize('victim', ['os.getppid()', 'judge()'])
+def test_a_program_that_kills_its_worker_is_an_infra_error(before, victim):
+  code = f"""
+import os
+def judge():
+  stat = open(f'/proc/{{os.getppid()}}/stat').read()
+  return int(stat.rpartition(')')[2].split()[1])
+def f(x):
+  if os.fork() == 0:
+    os.setsid()
+    while True: pass
+  os.kill({victim}, 9)
+  while True: pass"""
+  with ExecutionPool(workers=2) as pool:
+    programs = [Program(f'def f(x): return x #{i}', RIGHT.tests) for i in 'abcd']
+    programs.insert(2, Program(code, RIGHT.tests))
+    results = pool.run(programs)
+    result = results.pop(2)
+    assert (result.status, result.score) == ('infra_error', None)
+    assert not result.passed
+    assert all(r.passed for r in results)
+  assert gone_within(2, lambda: new(before))
+
+
+def test_a_comparison_without_end_does_not_hang_the_pool(monkeypatch):
+  monkeypatch.setattr(pool_lib, '_JUDGE_CPU_S', 0.3)
+  endless = Program(RIGHT.code, ('assert sum(range(f(10 ** 11))) == 1',))
+  with ExecutionPool(workers=1) as pool:
+    results = pool.run([endless, RIGHT])
+  assert [r.status for r in results] == ['infra_error', 'passed']
+
+
+def test_a_greedy_comparison_is_invalid(pool):
+  greedy = Program(RIGHT.code, ('assert [0] * f(10 ** 10) == 1',))
+  assert pool.run([greedy])[0].status == 'invalid'
+
+
+@pytest.mark.parametrize('sign', [signal.SIGKILL, signal.SIGTERM])
+def test_nothing_is_left_when_the_trainer_is_killed(sign):
+  script = f"""
+from promptrl_jax.execution import ExecutionPool, Limits, Program
+code = {DAEMONS!r}.replace('return x', 'print(flush=True); time.sleep(300)')
+pool = ExecutionPool(workers=2, limits=Limits(idle_s=200, wall_s=200))
+print('running', flush=True)
+pool.run([Program(code + str(i), ('assert f(1) == 1',)) for i in range(2)])
+"""
+  trainer = subprocess.Popen(
+    [sys.executable, '-c', script],
+    stdout=subprocess.PIPE,
+    cwd=pathlib.Path(__file__).parents[2],
+  )
+  assert trainer.stdout is not None
+  trainer.stdout.readline()
+  # Two judges, two zygotes, two programs with ten daemons each.
+  deadline = time.monotonic() + 10
+  while len(processes(trainer.pid)) < 26 and time.monotonic() < deadline:
+    time.sleep(0.02)
+  assert len(processes(trainer.pid)) >= 26
+  trainer.send_signal(sign)
+  trainer.wait()
+  trainer.stdout.close()
+  assert gone_within(3, lambda: processes(trainer.pid))
+
+
+def test_the_scratch_of_a_trainer_that_was_killed_is_swept():
+  ended = subprocess.Popen(['true'])
+  ended.wait()
+  left = SCRATCH / f'promptrl-execution-{ended.pid}-left'
+  left.mkdir()
+  with ExecutionPool(workers=1) as pool:
+    pool.run([RIGHT])
+  assert not left.exists()
+
+
+def test_close_ends_a_run_in_another_thread(before):
+  endless = Program('while True: pass', RIGHT.tests)
+  pool = ExecutionPool(workers=1, limits=Limits(cpu_s=100))
+  errors = []
+
+  def run():
+    try:
+      pool.run([endless, RIGHT])
+    except RuntimeError as error:
+      errors.append(str(error))
+
+  thread = threading.Thread(target=run)
+  thread.start()
+  time.sleep(0.3)
+  pool.close()
+  thread.join(5)
+  assert len(errors) == 1
+  assert 'closed' in errors[0]
+  assert not new(before)
+
+
+def test_several_threads_may_run_at_the_same_time(pool):
+  results = {}
+
+  def run(i):
+    code = f'def f(x): return x + {i}'
+    tests = tuple(f'assert f({j}) == {i + j}' for j in range(5))
+    results[i] = pool.run([Program(code, tests)] + [RIGHT] * 3)
+
+  threads = [threading.Thread(target=run, args=(i,)) for i in range(8)]
+  for thread in threads:
+    thread.start()
+  for thread in threads:
+    thread.join(20)
+  assert all(r.passed for i in range(8) for r in results[i])
+
+
+def test_an_interpreter_that_does_not_start_is_reported(monkeypatch):
+  monkeypatch.setattr(sys, 'executable', '/bin/false')
+  with ExecutionPool(workers=1) as pool:
+    with pytest.raises(RuntimeError, match='did not start.*exit status 1'):
+      pool.run([RIGHT])

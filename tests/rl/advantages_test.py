@@ -1,0 +1,137 @@
+"""Advantages and returns: numbers worked by hand, and identities."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from promptrl_jax.rl.advantages import discounted_returns, gae
+
+F, T = False, True
+
+
+def test_gae_of_a_terminated_episode():
+  advantages = gae(
+    jnp.array([0.0, 0.0, 1.0]),
+    jnp.array([0.5, 0.4, 0.3]),
+    jnp.array([0.4, 0.3, jnp.nan]),
+    jnp.array([F, F, T]),
+    jnp.array([F, F, F]),
+    gamma=0.99,
+    lam=0.95,
+  )
+  np.testing.assert_allclose(advantages, [0.418307, 0.555350, 0.7], atol=1e-6)
+
+
+@pytest.mark.parametrize('cut', [F, T])
+def test_gae_bootstraps_at_the_end_of_a_rollout_and_at_a_cut(cut):
+  advantages = gae(
+    jnp.zeros(3),
+    jnp.array([0.5, 0.4, 0.3]),
+    jnp.array([0.4, 0.3, 0.2]),
+    jnp.zeros(3, bool),
+    jnp.array([F, F, cut]),
+    gamma=0.99,
+    lam=0.95,
+  )
+  expected = [-0.291095, -0.198931, -0.102]
+  np.testing.assert_allclose(advantages, expected, atol=1e-6)
+
+
+def test_discounted_return():
+  returns = discounted_returns(
+    jnp.array([-0.1, -0.1, 1.0]), jnp.array([F, F, T]), 0.99
+  )
+  np.testing.assert_allclose(returns, [0.7811, 0.89, 1.0], atol=1e-6)
+
+
+def test_return_bootstraps_unless_done():
+  rewards = jnp.ones((2, 2))
+  done = jnp.array([[F, F], [F, T]])
+  returns = discounted_returns(rewards, done, 0.5, jnp.array([8.0, 8.0]))
+  np.testing.assert_allclose(returns, [[3.5, 1.5], [5.0, 1.0]])
+
+
+def random_rollout(seed, shape=(9, 4)):
+  keys = jax.random.split(jax.random.key(seed), 5)
+  rewards, values, next_values = (
+    jax.random.normal(key, shape) for key in keys[:3]
+  )
+  terminated = jax.random.bernoulli(keys[3], 0.2, shape)
+  truncated = jax.random.bernoulli(keys[4], 0.2, shape)
+  return rewards, values, next_values, terminated, truncated
+
+
+def test_gae_equals_its_definition_summed_in_numpy():
+  gamma, lam = 0.9, 0.7
+  arrays = random_rollout(0)
+  rewards, values, next_values, terminated, truncated = map(np.asarray, arrays)
+  deltas = rewards + gamma * (1 - terminated) * next_values - values
+  expected = np.zeros_like(deltas)
+  for t in range(len(deltas)):
+    weight = np.ones(deltas.shape[1])
+    for k in range(t, len(deltas)):
+      expected[t] += weight * deltas[k]
+      weight *= gamma * lam * ~(terminated[k] | truncated[k])
+  result = jax.jit(lambda *x: gae(*x, gamma=gamma, lam=lam))(*arrays)
+  np.testing.assert_allclose(result, expected, atol=1e-5)
+
+
+def test_gae_with_lambda_one_is_return_minus_value():
+  rewards, values, next_values, terminated, _ = random_rollout(1)
+  terminated = terminated.at[-1].set(True)
+  never = jnp.zeros_like(terminated)
+  # On one trajectory the next value is the value of the next state.
+  next_values = jnp.concatenate([values[1:], next_values[-1:]])
+  advantages = gae(
+    rewards, values, next_values, terminated, never, gamma=0.9, lam=1.0
+  )
+  returns = discounted_returns(rewards, terminated, 0.9)
+  np.testing.assert_allclose(advantages + values, returns, atol=1e-5)
+
+
+def test_no_reward_flows_back_over_a_cut():
+  rewards, values, next_values, terminated, truncated = random_rollout(2)
+  truncated = truncated.at[4].set(True)
+
+  def before_cut(rewards):
+    advantages = gae(
+      rewards, values, next_values, terminated, truncated, gamma=0.9, lam=0.7
+    )
+    return advantages[:5].sum()
+
+  np.testing.assert_array_equal(jax.grad(before_cut)(rewards)[5:], 0.0)
+
+
+@pytest.mark.parametrize('at', [0, 3, 9])
+def test_padding_steps_alter_nothing_wherever_they_lie(at):
+  arrays = random_rollout(3)
+  mask = jnp.ones(arrays[0].shape, bool)
+  garbage = [jnp.nan, jnp.nan, jnp.nan, True, True]
+
+  def insert(x, value):
+    return np.insert(np.asarray(x), at, value, axis=0)
+
+  padded = [insert(x, value) for x, value in zip(arrays, garbage, strict=True)]
+  result = gae(*padded, gamma=0.9, lam=0.7, mask=insert(mask, False))
+  expected = insert(gae(*arrays, gamma=0.9, lam=0.7), 0.0)
+  np.testing.assert_array_equal(result, expected)
+
+
+def test_vmap_over_columns_equals_trailing_axis():
+  arrays = random_rollout(4)
+  columns = jax.vmap(
+    lambda *x: gae(*x, gamma=0.9, lam=0.7), in_axes=1, out_axes=1
+  )(*arrays)
+  expected = gae(*arrays, gamma=0.9, lam=0.7)
+  np.testing.assert_allclose(columns, expected, rtol=1e-6)
+
+
+def test_shapes_that_differ_are_refused():
+  rewards, values, next_values, terminated, truncated = random_rollout(5)
+  with pytest.raises(AssertionError):
+    gae(
+      rewards, values[:-1], next_values, terminated, truncated, gamma=1, lam=1
+    )

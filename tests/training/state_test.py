@@ -1,0 +1,90 @@
+"""Learner state, keys and the optimizer."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from promptrl_jax.training.state import (
+  create_train_state,
+  initial_state,
+  make_optimizer,
+  step_key,
+)
+
+
+def init_fn(key):
+  return {'w': jax.random.normal(key, (3,))}
+
+
+def create(seed=0):
+  return create_train_state(init_fn, optax.adam(1e-3), jax.random.key(seed))
+
+
+def draw(state, purpose):
+  return float(jax.random.uniform(step_key(state, purpose)))
+
+
+def test_state_depends_on_the_seed_alone():
+  assert jnp.array_equal(create().params['w'], create().params['w'])
+  assert not jnp.array_equal(create(0).params['w'], create(1).params['w'])
+
+
+def test_state_is_created_with_the_shardings_asked_for():
+  mesh = jax.make_mesh(
+    (1,), ('data',), axis_types=(jax.sharding.AxisType.Auto,)
+  )
+  sharding = jax.NamedSharding(mesh, jax.P())
+  optimizer = optax.adam(1e-3)
+  shapes = jax.eval_shape(
+    lambda key: initial_state(init_fn, optimizer, key), jax.random.key(0)
+  )
+  state = create_train_state(
+    init_fn,
+    optimizer,
+    jax.random.key(0),
+    out_shardings=jax.tree.map(lambda _: sharding, shapes),
+  )
+  assert {x.sharding for x in jax.tree.leaves(state)} == {sharding}
+
+
+def test_keys_differ_by_step_and_by_purpose_and_nothing_else():
+  state = create()
+  later = state.replace(step=state.step + 1)
+  trained = state.replace(params={'w': jnp.zeros(3)})
+  draws = [
+    draw(s, purpose)
+    for s in (state, later)
+    for purpose in ('rollout', 'update')
+  ]
+  assert len(set(draws)) == 4
+  assert draw(trained, 'rollout') == draws[0]
+
+
+def test_gradients_are_clipped_before_the_step():
+  # Adam forgets the scale of its first gradient unless epsilon is large.
+  optimizer = make_optimizer(1.0, max_grad_norm=0.5, epsilon=1.0)
+  params = {'w': jnp.zeros(1)}
+  update, _ = optimizer.update(
+    {'w': jnp.full(1, 100.0)}, optimizer.init(params)
+  )
+  np.testing.assert_allclose(update['w'], -0.5 / (0.5 + 1.0), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+  ('anneal_steps', 'expected'),
+  [(4, [1.0, 0.75, 0.5, 0.25, 0.0, 0.0]), (None, [1.0] * 6)],
+)
+def test_learning_rate_is_linear_or_constant(anneal_steps, expected):
+  optimizer = make_optimizer(1.0, anneal_steps=anneal_steps)
+  params = {'w': jnp.zeros(1)}
+  opt_state = optimizer.init(params)
+  sizes = []
+  for _ in expected:
+    # A constant gradient makes each Adam step as long as the rate.
+    update, opt_state = optimizer.update({'w': jnp.ones(1)}, opt_state)
+    sizes.append(-float(update['w'][0]))
+  np.testing.assert_allclose(sizes, expected, atol=1e-4)
