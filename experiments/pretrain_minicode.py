@@ -108,6 +108,7 @@ def main(argv):
     'suite': suite.digest(),
     'model': safetensors.digest(workdir / 'model'),
     'parameters': model_config.num_params,
+    'hardware': f'{len(jax.devices())} {jax.devices()[0].device_kind} devices',
     'minutes': round((time.perf_counter() - started) / 60, 1),
   }
   (workdir / 'recipe.json').write_text(json.dumps(recipe, indent=2) + '\n')

@@ -1,4 +1,4 @@
-"""The structs that cross rooms, and the axis letters that shapes are written in.
+"""The structs that cross rooms, and the axis letters that shapes use.
 
 Axis letters, used in every docstring and einsum of the project:
 

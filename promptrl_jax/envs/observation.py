@@ -142,7 +142,7 @@ def embed(text: str) -> np.ndarray:
   Weinberger et al., "Feature hashing for large scale multitask learning",
   arXiv 0902.2206. It needs no model, so it is the same for every backend.
   """
-  words = re.findall(r"[a-z]+|[0-9]|[^\w\s]", text.lower())
+  words = re.findall(r'[a-z]+|[0-9]|[^\w\s]', text.lower())
   vector = np.zeros(EMBEDDING_SIZE, np.float32)
   for token in [*words, *map(' '.join, zip(words, words[1:], strict=False))]:
     code = zlib.crc32(token.encode())

@@ -297,7 +297,7 @@ def action_heatmap(
         ha='center',
         va='center',
         fontsize=8,
-        color='white' if entry['share'] > 0.7 else canvas.INK,
+        color='white' if entry['share'] > 0.85 else canvas.INK,
       )
   # Cut short of the darkest blue, so that dark text stays readable longer.
   axes.imshow(shares, cmap='Blues', vmin=0.0, vmax=1.3, aspect='auto')

@@ -173,12 +173,12 @@ def _estimate(values: np.ndarray, resamples: int, seed: int) -> dict[str, Any]:
 def _compare(
   mine: Cell, other: Cell, resamples: int, seed: int
 ) -> dict[str, Any]:
-  tables = statistics.mcnemar_by_seed(mine.passed, other.passed)
+  by_seed = statistics.mcnemar_by_seed(mine.passed, other.passed)
   comparison = {
     'subject': mine.strategy,
     'other': other.strategy,
     'budget': mine.budget,
-    'mcnemar': [table._asdict() for table in tables],
+    'mcnemar': [table._asdict() for table in by_seed],
   }
   for metric, field in (('pass', 'passed'), ('soft', 'soft')):
     pair = [np.asarray(getattr(x, field), float) for x in (mine, other)]
@@ -194,8 +194,8 @@ def _compare(
       'p': p,
       'test': 'sign-flip',
     }
-  if len(tables) == 1:
-    comparison['pass'] |= {'p': tables[0].p, 'test': 'mcnemar'}
+  if len(by_seed) == 1:
+    comparison['pass'] |= {'p': by_seed[0].p, 'test': 'mcnemar'}
   return comparison
 
 

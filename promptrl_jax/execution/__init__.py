@@ -2,9 +2,7 @@
 
 from promptrl_jax.execution.limits import Limits
 from promptrl_jax.execution.pool import ExecutionPool
-from promptrl_jax.execution.program import Program
-from promptrl_jax.execution.program import ProgramResult
-from promptrl_jax.execution.program import TestResult
+from promptrl_jax.execution.program import Program, ProgramResult, TestResult
 
 __all__ = [
   'ExecutionPool',

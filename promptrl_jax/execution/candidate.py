@@ -28,9 +28,8 @@ import sys
 import types
 from typing import Any, NoReturn
 
-from promptrl_jax.execution import codec
+from promptrl_jax.execution import codec, wire
 from promptrl_jax.execution import limits as limits_lib
-from promptrl_jax.execution import wire
 
 _CHANNEL = 3
 _MODULE = 'candidate'

@@ -10,9 +10,8 @@ import socket
 import time
 from typing import Any
 
-from promptrl_jax.execution import codec
+from promptrl_jax.execution import codec, wire
 from promptrl_jax.execution import limits as limits_lib
-from promptrl_jax.execution import wire
 
 _CHECK_S = 0.02  # Between two looks at the clocks.
 
@@ -166,9 +165,7 @@ class Session:
       raise LostError('crash', 'its process sent what was not asked for')
     return data[wire.HEADER.size :]
 
-  def _wait(
-    self, channel: socket.socket, events: int, clocks: _Clocks
-  ) -> None:
+  def _wait(self, channel: socket.socket, events: int, clocks: _Clocks) -> None:
     poller = select.poll()
     poller.register(channel, events)
     poller.register(self._trainer, select.POLLIN)
@@ -191,10 +188,8 @@ class Session:
       raise self._died()
     if waited is None:
       return
-    idle = now - cpu - waited
-    if clocks.idle_before is None:
-      clocks.idle_before = idle
-    elif idle - clocks.idle_before > self._limits.idle_s:
+    clocks.add_idle(now - cpu - waited)
+    if clocks.idle_s > self._limits.idle_s:
       raise LostError('timeout', f'idle for {self._limits.idle_s:g} s')
 
   def _check_cpu(self, cpu: float) -> None:
@@ -229,12 +224,20 @@ class Session:
 
 
 class _Clocks:
-  """Where the clocks stood when a request was sent."""
+  """What the clocks have shown since a request was sent."""
 
   def __init__(self):
     self.asked = time.monotonic()
     self.next_check = self.asked + _CHECK_S
-    self.idle_before: float | None = None
+    self.idle_s = 0.0
+    self._idle_before: float | None = None
+
+  def add_idle(self, idle: float) -> None:
+    if self._idle_before is not None:
+      # More than this between two looks means that the judge itself had to
+      # wait for a processor, perhaps with the answer lying there.
+      self.idle_s += min(idle - self._idle_before, 2 * _CHECK_S)
+    self._idle_before = idle
 
 
 def _from_zygote(control: socket.socket) -> bytes:

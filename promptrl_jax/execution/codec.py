@@ -93,11 +93,12 @@ class _Encoder:
       if len(value) > MAX_KEYS:
         raise NotPlainError(f'a dict of more than {MAX_KEYS} keys')
       return {'dict': [self._all(kv, depth) for kv in dict.items(value)]}
-    for base, tag in ((frozenset, 'frozenset'), (set, 'set')):
-      if isinstance(value, base):
-        if len(value) > MAX_KEYS:
-          raise NotPlainError(f'a set of more than {MAX_KEYS} elements')
-        return {tag: self._all(base.__iter__(value), depth)}
+    if isinstance(value, set | frozenset):
+      if len(value) > MAX_KEYS:
+        raise NotPlainError(f'a set of more than {MAX_KEYS} elements')
+      if isinstance(value, set):
+        return {'set': self._all(set.__iter__(value), depth)}
+      return {'frozenset': self._all(frozenset.__iter__(value), depth)}
     if isinstance(value, complex):
       number = complex.__complex__(value)
       return {'complex': self._all((number.real, number.imag), depth)}

@@ -1,8 +1,8 @@
 """What a program may use, and the calls that hold its process to it.
 
-Limits are enforced twice: the judge reads the clocks of the process from outside
-(`judge.py`), and the kernel holds the process to the limits set here. Nothing
-here hides the file system or the network from a program.
+Limits are enforced twice: the judge reads the clocks of the process from
+outside (`child.py`), and the kernel holds the process to the limits set here.
+Nothing here hides the file system or the network from a program.
 """
 
 from __future__ import annotations
@@ -26,8 +26,6 @@ _CAPABILITY_VERSION_3 = 0x20080522
 _MEMORY_RESERVE = 32 * 2**20
 
 _libc = ctypes.CDLL(None, use_errno=True)
-_CAPABILITY_HEADER = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
-_NO_CAPABILITIES = (ctypes.c_uint32 * 6)()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,7 +68,7 @@ class Limits:
 
 
 def apply(limits: Limits, processes: int | None) -> None:
-  """Holds this process to `limits` and takes its privileges, for good.
+  """Holds this process to `limits`, for good.
 
   Args:
     limits: what it may use.
@@ -84,15 +82,24 @@ def apply(limits: Limits, processes: int | None) -> None:
     (resource.RLIMIT_AS, memory, memory + _MEMORY_RESERVE),
     (resource.RLIMIT_FSIZE, file_size, file_size),
     (resource.RLIMIT_NOFILE, limits.open_files, limits.open_files),
-    (resource.RLIMIT_CORE, 0, 0),
-    (resource.RLIMIT_MEMLOCK, 0, 0),
   ):
     set_limit(name, soft, hard)
   if processes is not None:
     tasks = processes + limits.processes
     set_limit(resource.RLIMIT_NPROC, tasks, tasks)
+
+
+def drop_privileges() -> None:
+  """Takes from this process and its descendants what root has, for good.
+
+  Root without capabilities can neither raise its limits again nor trace the
+  judge. For any other user this changes little.
+  """
+  set_limit(resource.RLIMIT_CORE, 0, 0)
+  set_limit(resource.RLIMIT_MEMLOCK, 0, 0)
   _libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-  _drop_capabilities()
+  header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
+  _libc.capset(header, (ctypes.c_uint32 * 6)())
 
 
 def set_limit(name: int, soft: int, hard: int) -> None:
@@ -128,12 +135,6 @@ def adopt_orphans() -> None:
 def hide_memory() -> None:
   """Keeps processes without privileges from reading this one's memory."""
   _libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
-
-
-def _drop_capabilities() -> None:
-  # Root without capabilities can neither raise its limits again nor trace the
-  # judge. For any other user this changes nothing.
-  _libc.capset(_CAPABILITY_HEADER, _NO_CAPABILITIES)
 
 
 def user_tasks() -> int | None:

@@ -9,13 +9,48 @@ import types
 from typing import Any
 
 MODULES = frozenset(
-  'bisect cmath collections copy datetime decimal fractions functools heapq '
-  'itertools json math operator re statistics string sys'.split()
+  [
+    'bisect',
+    'cmath',
+    'collections',
+    'copy',
+    'datetime',
+    'decimal',
+    'fractions',
+    'functools',
+    'heapq',
+    'itertools',
+    'json',
+    'math',
+    'operator',
+    're',
+    'statistics',
+    'string',
+    'sys',
+  ]
 )
 _OF_SYS = ('byteorder', 'float_info', 'getsizeof', 'maxsize', 'maxunicode')
 _NOT_OFFERED = frozenset(
-  'breakpoint compile copyright credits delattr eval exec exit getattr globals '
-  'help input license locals open quit setattr vars'.split()
+  [
+    'breakpoint',
+    'compile',
+    'copyright',
+    'credits',
+    'delattr',
+    'eval',
+    'exec',
+    'exit',
+    'getattr',
+    'globals',
+    'help',
+    'input',
+    'license',
+    'locals',
+    'open',
+    'quit',
+    'setattr',
+    'vars',
+  ]
 )
 
 # Attributes of plain data. They are read by the judge even on what a program

@@ -1,32 +1,36 @@
 """Splits a test into what the program computes and what the judge decides.
 
 In `assert set(f([1, 1])) == {1}` the call `f([1, 1])` is evaluated by the
-program's process and everything else by the judge, which is given a plain value.
-The judge runs the test itself, with each call of the program replaced by a
-request, so `and`, loops and comprehensions work as written:
+program's process and everything else by the judge, which is given a plain
+value. The judge runs the test itself, with each call of the program replaced
+by a request, so `and`, loops and comprehensions work as written:
 
   _equal_(0, set(_value_(0, {})), {1})     calls[0].source == 'f([1, 1])'
 
 Which calls are the program's: those of a name, or chain of attributes, that is
-no builtin, no known module and not bound by the test. Simple statements that
-need the program's objects (`tree = Node(1)`, `tree.left = Node(2)`,
+no builtin, no known module and not bound by the test. Statements that only let
+the program make or change something (`tree = Node(1)`, `tree.left = Node(2)`,
 `sort_in_place(items)`) run in the program's process, and the names that they
-bind or change are read from there afterwards.
+bind or change are read from there afterwards. Anywhere else a call gets copies
+of the judge's values, and what it does to them is lost.
 
-Tests are trusted. That the judge offers them few names (`names.py`) keeps honest
-mistakes from doing harm; it is no prison.
+Methods that plain data has, such as `get`, are called by the judge on a plain
+value, never on an object of the program's, which could answer anything.
+
+Tests are trusted. That the judge offers them few names (`names.py`) keeps
+honest mistakes from doing harm; it is no prison.
 """
 
 from __future__ import annotations
 
 import ast
-import copy
 import dataclasses
 import functools
 import textwrap
 import types
 
 from promptrl_jax.execution import names as names_lib
+from promptrl_jax.execution import syntax
 
 
 class CannotSplitError(ValueError):
@@ -91,14 +95,11 @@ def split(test: str, setup: str = '', entry_point: str | None = None) -> Plan:
       program, or uses what the judge does not offer.
   """
   try:
-    tree = ast.parse(textwrap.dedent(test).strip())
-    before = ast.parse(setup.strip())
-    if not _holds(tree, ast.Assert):
-      raise CannotSplitError('the test holds no assert')
-    plan = _Splitter(entry_point).split(before, tree)
-    builtin = None if plan.calls or entry_point else _called_builtin(tree)
-    if builtin is not None:  # MBPP 126 tests a function called `sum`.
-      plan = _Splitter(builtin).split(before, tree)
+    test = textwrap.dedent(test).strip()
+    plan = _Splitter(entry_point).split(setup.strip(), test)
+    if not plan.calls and entry_point is None:
+      builtin = _called_builtin(test)  # MBPP 126 tests one called `sum`.
+      plan = _Splitter(builtin).split(setup.strip(), test)
   except CannotSplitError:
     raise
   except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -108,8 +109,8 @@ def split(test: str, setup: str = '', entry_point: str | None = None) -> Plan:
   return plan
 
 
-def _called_builtin(tree: ast.Module) -> str | None:
-  for check in ast.walk(tree):
+def _called_builtin(test: str) -> str | None:
+  for check in ast.walk(ast.parse(test)):
     if isinstance(check, ast.Assert):
       for node in ast.walk(check.test):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
@@ -122,6 +123,7 @@ class _Splitter(ast.NodeTransformer):
 
   def __init__(self, entry_point: str | None):
     self._entry_point = entry_point
+    self._called: frozenset[str] = frozenset()  # Names of modules.
     self._bound: set[str] = set()  # In the judge.
     self._remote: set[str] = set()  # In the program's process, made by it.
     self._foreign: set[str] = set()  # There too, but not made by the program.
@@ -131,87 +133,147 @@ class _Splitter(ast.NodeTransformer):
     self._calls: list[Call] = []
     self._checks: list[str] = []
 
-  def split(self, setup: ast.Module, test: ast.Module) -> Plan:
+  def split(self, setup_source: str, test_source: str) -> Plan:
+    setup, test = ast.parse(setup_source), ast.parse(test_source)
+    if not syntax.holds(test, ast.Assert):
+      raise CannotSplitError('the test holds no assert')
+    # A module cannot be called, so `copy(x)` is a function of the program.
+    self._called = names_lib.MODULES & {
+      node.func.id
+      for node in ast.walk(test)
+      if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+    }
     # Setup has run in the program's process; the judge runs what it can of it
     # if the test mentions it.
     prepared: list[Step] = []
     for statement in setup.body:
+      names = syntax.stored(statement)
       try:
-        local = self._step(statement).local
-        prepared.append(Step(None, (), local))
-        self._shared |= _stored(statement)
+        prepared.append(Step(None, (), self._step(statement).local))
+        self._shared |= names & self._bound
       except CannotSplitError:
-        self._make_foreign(statement)
-    if not self._bound & _loaded(test):
+        self._move(names, self._foreign)
+    if not self._bound & syntax.loaded(test):
       prepared = []
+      self._calls = []
+      self._checks = []
     steps = [self._step(statement) for statement in test.body]
-    return Plan(
-      tuple(prepared + steps), tuple(self._calls), tuple(self._checks)
-    )
+    return Plan((*prepared, *steps), tuple(self._calls), tuple(self._checks))
 
   def _step(self, statement: ast.stmt) -> Step:
-    stored, loaded = _stored(statement), _loaded(statement)
-    simple = not hasattr(statement, 'body')
-    asks = self._asks(statement)
+    """Decides where a statement runs, and what its names are from then on."""
+    stored, loaded = syntax.stored(statement), syntax.loaded(statement)
     sent = (loaded & self._bound) - self._shared
-    if isinstance(statement, ast.ClassDef) or _is_foreign_import(statement):
-      self._make_foreign(statement)
-      return Step(ast.unparse(statement), tuple(sorted(sent)), None)
-    if simple and not asks and loaded & self._foreign and not _holds_assert(
+    if isinstance(statement, ast.ClassDef) or syntax.is_foreign_import(
       statement
     ):
-      self._make_foreign(statement)
-      return Step(ast.unparse(statement), tuple(sorted(sent)), None)
-    if simple and asks and not _holds_assert(statement):
-      if not loaded & self._asking:
+      return self._remotely(statement, sent, stored, self._foreign)
+    asks = self._asks(statement)
+    if not hasattr(statement, 'body') and not syntax.holds(
+      statement, ast.Assert
+    ):
+      if asks and self._is_only_program(statement):
         if isinstance(statement, ast.Expr):  # Made for what it changes.
           stored |= sent
-        self._move(stored, self._remote)
-        return Step(ast.unparse(statement), tuple(sorted(sent)), None)
+        return self._remotely(statement, sent, stored, self._remote)
+      if not asks and loaded & self._foreign:
+        return self._remotely(statement, sent, stored, self._foreign)
+      if not stored.isdisjoint(loaded & self._remote):
+        raise CannotSplitError(f'too involved: {ast.unparse(statement)}')
     self._move(stored, self._bound)
     if isinstance(statement, ast.Expr):  # `items.append(1)`
       stored |= loaded
     self._shared -= stored - self._code
-    if asks or _holds_assert(statement) or not _is_code(statement):
+    if (
+      asks
+      or syntax.holds(statement, ast.Assert)
+      or not syntax.is_code(statement)
+    ):
       if isinstance(statement, ast.FunctionDef):
         self._asking.add(statement.name)
       return Step(None, (), self._compile(statement))
     self._code |= stored
     self._shared |= stored
-    sent = (loaded & self._bound) - self._shared
+    remote = ast.unparse(statement)
     local = self._compile(statement)
-    return Step(ast.unparse(statement), tuple(sorted(sent)), local)
+    return Step(remote, tuple(sorted(sent - stored)), local)
+
+  def _remotely(
+    self, statement: ast.stmt, sent: set[str], stored: set[str], home: set[str]
+  ) -> Step:
+    self._move(stored, home)
+    self._shared -= stored
+    return Step(ast.unparse(statement), tuple(sorted(sent)), None)
 
   def _move(self, names: set[str], home: set[str]) -> None:
     for place in (self._bound, self._remote, self._foreign):
       place -= names
     home |= names
-    if home is not self._bound:
-      self._shared -= names
-
-  def _make_foreign(self, statement: ast.stmt) -> None:
-    self._move(_stored(statement), self._foreign)
 
   def _compile(self, statement: ast.stmt) -> types.CodeType:
-    module = ast.Module([self.visit(copy.deepcopy(statement))], [])
+    module = ast.Module([self.visit(statement)], [])
     ast.fix_missing_locations(module)
     return compile(module, '<test>', 'exec', dont_inherit=True)
 
   def _asks(self, statement: ast.stmt) -> bool:
     """Whether the statement needs the program or what the program made."""
-    inner = _stored(statement) - self._remote
+    inner = syntax.stored(statement) - self._remote
     return any(
       name not in inner and (self._is_programs(name) or name in self._asking)
-      for name in _loaded(statement)
+      for name in syntax.loaded(statement)
     )
 
   def _is_programs(self, name: str) -> bool:
     if name in self._remote or name == self._entry_point:
       return True
-    known = self._bound | self._foreign | names_lib.known()
-    return name not in known and not name.startswith('__')
+    if name in self._bound or name in self._foreign or name.startswith('__'):
+      return False
+    return name in self._called or name not in names_lib.known()
 
-  # What follows rewrites the judge's copy of a statement.
+  def _is_only_program(self, statement: ast.stmt) -> bool:
+    """Whether it does no more than let the program make or change something.
+
+    `ok = f(1) == 2` does more: the program's process must not see the 2, and
+    what it says of `ok` would be a verdict.
+    """
+    if isinstance(statement, ast.Expr):
+      return self._is_whole(statement.value)
+    if isinstance(statement, ast.Assign | ast.AnnAssign | ast.AugAssign):
+      return statement.value is not None and self._is_made(statement.value)
+    return False
+
+  def _is_made(self, node: ast.expr) -> bool:
+    if isinstance(node, ast.Constant | ast.Name):
+      return True
+    if isinstance(node, ast.List | ast.Tuple | ast.Set):
+      return all(self._is_made(item) for item in node.elts)
+    if isinstance(node, ast.Dict):
+      return all(k and self._is_made(k) for k in node.keys) and all(
+        self._is_made(value) for value in node.values
+      )
+    if isinstance(node, ast.ListComp):
+      return self._is_made(node.elt) and not any(
+        self._is_programs(name)
+        for loop in node.generators
+        for name in syntax.loaded(loop)
+      )
+    return self._is_whole(node)
+
+  def _is_whole(self, node: ast.expr) -> bool:
+    """Whether an expression is the program's alone: `f(1)`, `Tree().root`."""
+    if not isinstance(node, ast.Call | ast.Attribute):
+      return False
+    head = node.func if isinstance(node, ast.Call) else node
+    inner = head.value if isinstance(head, ast.Attribute) else head
+    root, crosses = syntax.root(inner)
+    if root is None or not self._is_programs(root):
+      return False
+    of_value = crosses or root in self._remote
+    if isinstance(head, ast.Attribute) and of_value:
+      return head.attr not in names_lib.PLAIN_ATTRIBUTES
+    return of_value or isinstance(node, ast.Call)
+
+  # What follows rewrites a statement for the judge.
 
   def visit_Assert(self, node: ast.Assert) -> ast.Expr:
     check = ast.Constant(len(self._checks))
@@ -227,26 +289,20 @@ class _Splitter(ast.NodeTransformer):
     return ast.Expr(_call('_check_', check, self.visit(shape)))
 
   def visit_Call(self, node: ast.Call) -> ast.AST:
-    root, crosses_call = _root(node.func)
-    if root is not None and self._is_programs(root):
-      of_value = crosses_call or root in self._remote
-      plain = isinstance(node.func, ast.Attribute) and (
-        node.func.attr in names_lib.PLAIN_ATTRIBUTES
-      )
-      if not (of_value and plain):
-        return self._ask(node, root)
-    if root in self._asking:  # `check(f)`
-      args, node.args = node.args, []
+    if self._is_whole(node):
+      return self._ask(node)
+    if isinstance(node.func, ast.Name) and node.func.id in self._asking:
+      args, node.args = node.args, []  # `check(f)`
       self.generic_visit(node)
       node.args = [self._stub(arg) or self.visit(arg) for arg in args]
       return node
     return self.generic_visit(node)
 
   def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
-    root, crosses_call = _root(node.value)
-    if root is not None and node.attr not in names_lib.PLAIN_ATTRIBUTES:
-      if root in self._remote or (crosses_call and self._is_programs(root)):
-        return self._ask(node, root)
+    if not isinstance(node.ctx, ast.Load):
+      raise CannotSplitError(f'the test sets the attribute {node.attr!r}')
+    if self._is_whole(node):
+      return self._ask(node)
     if node.attr.startswith('_'):
       raise CannotSplitError(f'the test uses the attribute {node.attr!r}')
     return self.generic_visit(node)
@@ -258,7 +314,7 @@ class _Splitter(ast.NodeTransformer):
     if not isinstance(node.ctx, ast.Load):
       return node
     if name in self._remote:
-      return self._ask(node, name)
+      return self._ask(node)
     if name == self._entry_point:
       return self._stub(node) or node
     if name not in self._bound and name not in names_lib.offered():
@@ -271,8 +327,12 @@ class _Splitter(ast.NodeTransformer):
   def visit_Try(self, node: ast.Try) -> ast.AST:
     raise CannotSplitError('the test catches exceptions')
 
-  def _ask(self, node: ast.expr, root: str) -> ast.expr:
-    used = (_loaded(node) & self._bound) - self._shared - _stored(node)
+  def _ask(self, node: ast.expr) -> ast.expr:
+    root, _ = syntax.root(node)
+    assert root is not None
+    used = (
+      (syntax.loaded(node) & self._bound) - self._shared - syntax.stored(node)
+    )
     self._calls.append(Call(ast.unparse(node), root))
     keys: list[ast.expr | None] = [ast.Constant(n) for n in sorted(used)]
     values: list[ast.expr] = [ast.Name(n, ast.Load()) for n in sorted(used)]
@@ -280,9 +340,9 @@ class _Splitter(ast.NodeTransformer):
     return _call('_value_', index, ast.Dict(keys, values))
 
   def _stub(self, node: ast.expr) -> ast.expr | None:
-    if not isinstance(node, ast.Name) or node.id in self._remote:
+    if not isinstance(node, ast.Name) or not self._is_programs(node.id):
       return None
-    if not self._is_programs(node.id):
+    if node.id in self._remote:  # A value that the program has made.
       return None
     self._calls.append(Call(node.id, node.id))
     return _call('_stub_', ast.Constant(len(self._calls) - 1))
@@ -290,63 +350,3 @@ class _Splitter(ast.NodeTransformer):
 
 def _call(name: str, *args: ast.expr) -> ast.Call:
   return ast.Call(ast.Name(name, ast.Load()), list(args), [])
-
-
-def _root(node: ast.expr) -> tuple[str | None, bool]:
-  """Name at the start of a chain, and whether a call or index lies between."""
-  crosses = False
-  while isinstance(node, (ast.Attribute, ast.Call, ast.Subscript)):
-    crosses |= not isinstance(node, ast.Attribute)
-    node = node.func if isinstance(node, ast.Call) else node.value
-  return (node.id if isinstance(node, ast.Name) else None), crosses
-
-
-def _holds(node: ast.AST, kind: type[ast.AST]) -> bool:
-  return any(isinstance(child, kind) for child in ast.walk(node))
-
-
-def _holds_assert(node: ast.AST) -> bool:
-  return _holds(node, ast.Assert)
-
-
-def _is_foreign_import(statement: ast.stmt) -> bool:
-  if isinstance(statement, ast.ImportFrom):
-    modules = [statement.module or '']
-  elif isinstance(statement, ast.Import):
-    modules = [alias.name for alias in statement.names]
-  else:
-    return False
-  return not all(module in names_lib.MODULES for module in modules)
-
-
-def _is_code(statement: ast.stmt) -> bool:
-  """Whether it binds functions or modules, which both sides need."""
-  kinds = (ast.Import, ast.ImportFrom, ast.FunctionDef)
-  return isinstance(statement, kinds) or _holds(statement, ast.Lambda)
-
-
-def _stored(node: ast.AST) -> set[str]:
-  """Names that `node` binds, and those whose items or attributes it sets."""
-  names: set[str] = set()
-  for child in ast.walk(node):
-    if isinstance(child, (ast.Name, ast.Attribute, ast.Subscript)):
-      if not isinstance(child.ctx, ast.Load):
-        names.add(_root(child)[0] or '')
-    elif isinstance(child, (ast.FunctionDef, ast.ClassDef)):
-      names.add(child.name)
-    elif isinstance(child, ast.arg):
-      names.add(child.arg)
-    elif isinstance(child, ast.alias):
-      names.add((child.asname or child.name).partition('.')[0])
-  return names
-
-
-def _loaded(node: ast.AST) -> set[str]:
-  """Names that `node` reads."""
-  names: set[str] = set()
-  for child in ast.walk(node):
-    if isinstance(child, ast.Name) and isinstance(child.ctx, ast.Load):
-      names.add(child.id)
-    elif isinstance(child, ast.AugAssign):
-      names.add(_root(child.target)[0] or '')
-  return names

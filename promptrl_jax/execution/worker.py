@@ -1,7 +1,7 @@
 """Entry point of a worker process: splits into judge and zygote, then serves.
 
-Started by `pool.py` in a clean interpreter, in which the two packages above this
-file are stubs, so that nothing of the project but this room can be imported.
+Started by `pool.py` in a clean interpreter, in which the two packages above
+this file are stubs, so that nothing else of the project can be imported.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ import socket
 import sys
 import traceback
 
-from promptrl_jax.execution import limits
-from promptrl_jax.execution import zygote
+from promptrl_jax.execution import limits, zygote
 
 # Of the judge: a comparison such as `10 ** f(1) == 10` must not take it all.
 _JUDGE_MEMORY = 2 * 2**30

@@ -1,7 +1,7 @@
 """The process that forks one candidate after the other.
 
-It was forked from the worker before the first program arrived, so neither it nor
-what it forks has ever held a test. It talks to the judge in strict alternation:
+It was forked from the worker before the first program arrived, so neither it
+nor what it forks has ever held a test. It and the judge speak in turns:
 
   judge:  limits as JSON, with the candidate's end of a socket pair
   zygote: process id of the candidate
@@ -13,25 +13,43 @@ When the judge is gone it ends whatever runs and exits.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import importlib
 import json
 import os
-import shutil
 import signal
 import socket
 import sys
 import time
 
-from promptrl_jax.execution import candidate
+from promptrl_jax.execution import candidate, scratch
 from promptrl_jax.execution import limits as limits_lib
 
 # Imported once here instead of by every program.
-_PRELOAD = (
-  'array bisect cmath collections copy datetime decimal fractions functools '
-  'heapq itertools json math operator random re statistics string sys time '
-  'typing'
-).split()
+_PRELOAD = [
+  'array',
+  'bisect',
+  'cmath',
+  'collections',
+  'copy',
+  'datetime',
+  'decimal',
+  'fractions',
+  'functools',
+  'heapq',
+  'itertools',
+  'json',
+  'math',
+  'operator',
+  'random',
+  're',
+  'statistics',
+  'string',
+  'sys',
+  'time',
+  'typing',
+]
 
 
 def serve(control: socket.socket, folder: str) -> None:
@@ -42,7 +60,7 @@ def serve(control: socket.socket, folder: str) -> None:
     folder: existing directory, under which each candidate gets its own.
   """
   limits_lib.adopt_orphans()
-  limits_lib.hide_memory()
+  limits_lib.drop_privileges()
   for name in _PRELOAD:
     importlib.import_module(name)
   sys.argv = ['program']
@@ -55,13 +73,13 @@ def serve(control: socket.socket, folder: str) -> None:
     message, descriptors, _, _ = socket.recv_fds(control, 4096, 1)
     if not message:
       return
+    limits = limits_lib.Limits(**json.loads(message))
     number += 1
     private = os.path.join(folder, str(number))
     os.mkdir(private, 0o700)
     pid = os.fork()
     if pid == 0:
       try:
-        limits = limits_lib.Limits(**json.loads(message))
         channel = socket.socket(fileno=descriptors[0])
         candidate.run(channel, limits, private, processes)
       finally:
@@ -73,7 +91,7 @@ def serve(control: socket.socket, folder: str) -> None:
     except OSError:
       message = b''
     status, cpu_s = _end(pid)
-    _remove(private)
+    scratch.remove(private)
     if not message:
       return
     control.send(json.dumps([status, cpu_s]).encode())
@@ -82,10 +100,8 @@ def serve(control: socket.socket, folder: str) -> None:
 def _end(pid: int) -> tuple[int, float]:
   """Kills the candidate with all it started: wait status, processor seconds."""
   for kill in (os.killpg, os.kill):
-    try:
+    with contextlib.suppress(ProcessLookupError):  # No session of its own yet.
       kill(pid, signal.SIGKILL)
-    except ProcessLookupError:
-      pass  # It has not made its session yet, or it never will.
   _, status, usage = os.wait4(pid, 0)
   kill_children()
   return status, usage.ru_utime + usage.ru_stime
@@ -124,10 +140,3 @@ def _children() -> list[int]:
       if parent == me:
         found.append(int(name))
   return found
-
-
-def _remove(folder: str) -> None:
-  try:
-    os.rmdir(folder)  # Nearly every program leaves it empty.
-  except OSError:
-    shutil.rmtree(folder, ignore_errors=True)

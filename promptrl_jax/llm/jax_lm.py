@@ -1,8 +1,8 @@
 """A causal language model in this process, behind the `Backend` protocol.
 
 Requests are sorted by length, cut into batches and padded to a few shapes, so
-that a bounded number of programs is ever compiled. A row's completion depends on
-its own prompt, seed and temperature, not on the rows beside it.
+that a bounded number of programs is ever compiled. A row's completion depends
+on its own prompt, seed and temperature, not on the rows beside it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class JaxLMConfig:
   """
 
   batch_sizes: tuple[int, ...] = (16, 64)
-  prompt_lengths: tuple[int, ...] = (64, 96, 160, 256)
+  prompt_lengths: tuple[int, ...] = (64, 96, 160, 400)
   new_tokens: int = 80
 
 
@@ -158,9 +158,7 @@ class JaxLM:
     length = next(p for p in self._config.prompt_lengths if p >= longest)
     padding = size - len(rows)
     tokens, mask = self._tokenizer.pad_left(rows + [[]] * padding, length)
-    column = lambda values, dtype: np.asarray(  # noqa: E731
-      [*values, *[0] * padding], dtype
-    )
+    column = lambda values, dtype: np.asarray([*values, *[0] * padding], dtype)
     args = jax.device_put(
       (
         tokens,

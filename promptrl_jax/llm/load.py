@@ -22,7 +22,8 @@ class BackendConfig:
     backend: `jax`, in this process, or `http`, an OpenAI-compatible server.
     model: `jax`: an embedded model (`minicode_coder`, `minicode_rewriter`) or a
       model folder; `http`: the server's name of the model.
-    base_url, api_key_env, timeout_s, max_retries, concurrency: see `HttpConfig`.
+    base_url, api_key_env, timeout_s, max_retries, concurrency: as in
+      `HttpConfig`.
     max_context: context window of the server's model in tokens, 0 if unknown.
   """
 

@@ -22,7 +22,11 @@ from promptrl_jax.models import config as config_lib
 from promptrl_jax.models import tokenizer as tokenizer_lib
 from promptrl_jax.models.config import TransformerConfig
 
-WEIGHTS, CONFIG, TOKENIZER = 'model.safetensors', 'config.json', 'tokenizer.json'
+WEIGHTS, CONFIG, TOKENIZER = (
+  'model.safetensors',
+  'config.json',
+  'tokenizer.json',
+)
 
 
 def _layer_tensors(

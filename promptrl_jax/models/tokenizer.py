@@ -58,11 +58,11 @@ class Tokenizer:
 
 
 def _wrap(backend: tokenizers.Tokenizer) -> Tokenizer:
-  ids = {name: backend.token_to_id(name) for name in (PAD, BOS, EOS)}
-  missing = [name for name, i in ids.items() if i is None]
+  vocab = backend.get_vocab()
+  missing = [name for name in (PAD, BOS, EOS) if name not in vocab]
   if missing:
     raise ValueError(f'tokenizer lacks the special tokens {missing}')
-  return Tokenizer(backend, ids[PAD], ids[BOS], ids[EOS])
+  return Tokenizer(backend, vocab[PAD], vocab[BOS], vocab[EOS])
 
 
 def load(path: str | pathlib.Path) -> Tokenizer:

@@ -8,6 +8,7 @@ one token against such a cache, cache in, cache out.
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import flax.linen as nn
@@ -91,8 +92,8 @@ def attend(
 def dense(x: jax.Array, kernel: jax.Array) -> jax.Array:
   """`x` [..., in] times `kernel` [in, ...], flat: [..., out].
 
-  One 2-D product: with leading axes kept, the gradient of the kernel ran at half
-  the rate on CPU.
+  One 2-D product: with leading axes kept, the gradient of the kernel ran at
+  half the rate on CPU.
   """
   size = x.shape[-1]
   flat = x.reshape(-1, size) @ kernel.reshape(size, -1)
@@ -182,7 +183,7 @@ class Transformer(nn.Module):
       Block,
       variable_axes={'params': 0},
       split_rngs={'params': True},
-      in_axes=(nn.broadcast, nn.broadcast, nn.broadcast),
+      in_axes=(nn.broadcast,) * 3,  # pyright: ignore[reportArgumentType]
       length=c.num_layers,
     )(c)
     self.final_norm = RMSNorm(c.norm_eps)
@@ -214,7 +215,9 @@ class Transformer(nn.Module):
 def unstack_layers(params: Any, num_layers: int) -> list[Any]:
   """The parameters of each layer; done once, outside the decode loop."""
   layers = params['params']['layers']
-  return [jax.tree.map(lambda x: x[i], layers) for i in range(num_layers)]
+  return [
+    jax.tree.map(operator.itemgetter(i), layers) for i in range(num_layers)
+  ]
 
 
 def decode_step(
@@ -246,7 +249,9 @@ def decode_step(
     Logits [B, V] and the new cache.
   """
   model, block = Transformer(config), Block(config)
-  cos, sin = rope_angles(positions[:, None], config.head_size, config.rope_theta)
+  cos, sin = rope_angles(
+    positions[:, None], config.head_size, config.rope_theta
+  )
   x = params['params']['embedding'][tokens][:, None]
   new_cache = []
   for layer, layer_cache in zip(layers, cache, strict=True):
@@ -257,5 +262,5 @@ def decode_step(
     new_cache.append(layer_cache)
   final_norm = RMSNorm(config.norm_eps)
   hidden = final_norm.apply({'params': params['params']['final_norm']}, x[:, 0])
-  logits = model.apply(params, hidden, method=Transformer.logits)
+  logits: Any = model.apply(params, hidden, method=Transformer.logits)
   return logits, tuple(new_cache)

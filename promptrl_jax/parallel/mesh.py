@@ -22,6 +22,4 @@ def use_cpu_cores() -> None:
 
 def make_data_mesh() -> Mesh:
   """A mesh of all devices with the single axis `data`."""
-  return Mesh(
-    np.asarray(jax.devices()), ('data',), axis_types=(AxisType.Auto,)
-  )
+  return Mesh(np.asarray(jax.devices()), ('data',), axis_types=(AxisType.Auto,))

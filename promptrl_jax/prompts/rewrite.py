@@ -86,17 +86,25 @@ def repair_rewrite(function_name: str, task: str, prefix: str = PREFIX) -> str:
   tags, keywords of code, semicolons and braces, and ends of sentences, which
   become commas.
   """
-  words = re.sub(r'```\w*|~~~\w*|\[/?PYTHON\]', ' ', task, flags=re.IGNORECASE)
-  words = words.translate(str.maketrans({';': ',', '{': '(', '}': ')'}))
-  words = re.sub(r'\b(?:def|class|import)\b|#\s*include\b', ' ', words)
-  words = _SENTENCE_END.sub(',', _squeeze(words))
-  # Last, since what was taken out may have stood inside a prefix.
-  words = _squeeze(', '.join(_split(words, prefix))).strip(' ,')
-  words = words or 'solve the task'
+  words, before = task, None
+  # Again until nothing changes: what is taken out may have split something
+  # else in two, as in `#includeRewritten task:` or `Rewritten ```task:`.
+  while words != before:
+    words, before = _take_out_errors(words, prefix), words
+  words = words.strip(' ,') or 'solve the task'
   sentence = (
     f'Write a {_PHRASE} named {function_name} for the following task: {words}.'
   )
   return f'{prefix} {sentence}'.strip()
+
+
+def _take_out_errors(words: str, prefix: str) -> str:
+  """One pass of `repair_rewrite`; it never makes the text longer."""
+  words = re.sub(r'```\w*|~~~\w*|\[/?PYTHON\]', ' ', words, flags=re.IGNORECASE)
+  words = words.translate(str.maketrans({';': ',', '{': '(', '}': ')'}))
+  words = re.sub(r'\b(?:def|class|import)\b|#\s*include\b', ' ', words)
+  words = _SENTENCE_END.sub(',', _squeeze(words))
+  return _squeeze(' '.join(_split(words, prefix)))
 
 
 def _split(text: str, prefix: str) -> list[str]:

@@ -1,8 +1,8 @@
 """What is asked of a model, and the two ways in which it is written down.
 
-`CoderPrompt` and `RewritePrompt` say what goes into a request. A `Template` turns
-them into messages and reads the reply: `PLAIN` is the format of the embedded
-models, which complete text, `CHAT` that of instruction-tuned models.
+`CoderPrompt` and `RewritePrompt` say what goes into a request. A `Template`
+turns them into messages and reads the reply: `PLAIN` is the format of the
+embedded models, which complete text, `CHAT` that of instruction-tuned models.
 """
 
 from __future__ import annotations
@@ -149,14 +149,15 @@ PLAIN = Template(
 
 _REWRITE_PREFIX = 'Rewritten task:'
 _CODER_SYSTEM = (
-  'You are an expert Python programmer. Answer with one complete Python program '
-  'in a single ```python code block and nothing else.'
+  'You are an expert Python programmer. Answer with one complete Python '
+  'program in a single ```python code block and nothing else.'
 )
 _REWRITER_SYSTEM = (
   'You rewrite programming tasks so that a code model understands them. State '
   'what the Python function takes, what it returns, and any detail that the '
-  f'feedback reveals. Answer with one sentence that begins "{_REWRITE_PREFIX}", '
-  'names the function, contains the words "Python function", and has no code.'
+  'feedback reveals. Answer with one sentence that begins '
+  f'"{_REWRITE_PREFIX}", names the function, contains the words "Python '
+  'function", and has no code.'
 )
 
 

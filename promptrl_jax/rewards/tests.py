@@ -12,8 +12,9 @@ class RewardConfig:
   Attributes:
     kind: `legacy`, the reward of PROMIS (arXiv 2605.19102, released code):
       `scale * success` if every test passes, else `scale * penalty`; or
-      `shaped`: the share of tests that the submitted program passes and a bonus
-      if it passes all, both paid when the episode ends, minus the cost of calls.
+      `shaped`: the share of tests that the submitted program passes and a
+      bonus if it passes all, both paid when the episode ends, minus the cost of
+      calls.
     success: legacy, reward of a pass.
     penalty: legacy, reward of a failure.
     scale: factor on the reward of either kind.
@@ -75,9 +76,7 @@ def shaped_reward(
   return config.scale * reward
 
 
-def potential_shaping(
-  potentials: list[float], gamma: float
-) -> list[float]:
+def potential_shaping(potentials: list[float], gamma: float) -> list[float]:
   """The terms `gamma * phi[t+1] - phi[t]` of one episode.
 
   Their discounted sum telescopes to `gamma^T phi[T] - phi[0]`.

@@ -28,7 +28,8 @@ class Completions:
 
   Attributes:
     tokens: int32 [B, N], pad after the stop token, which is included.
-    logps: [B, N], log-probs of `tokens` under the sampled distribution; 0 on pad.
+    logps: [B, N], log-probs of `tokens` under the sampled distribution; 0 on
+      pad.
     mask: bool [B, N], which tokens were generated.
     stopped: bool [B], whether the row ended with the stop token.
   """
@@ -71,10 +72,11 @@ def prefill(
   model = transformer.Transformer(config)
   positions = jnp.maximum(jnp.cumsum(mask, axis=-1) - 1, 0)
   causal = jnp.tril(jnp.ones((tokens.shape[1],) * 2, bool))
-  hidden, (keys, values) = model.apply(
+  encoded: Any = model.apply(
     params, tokens, positions, causal & mask[:, None, :]
   )
-  logits = model.apply(
+  hidden, (keys, values) = encoded
+  logits: Any = model.apply(
     params, hidden[:, -1], method=transformer.Transformer.logits
   )
   keys = jnp.transpose(keys, (0, 1, 3, 4, 2))  # [L, B, K, H, P]
@@ -102,7 +104,7 @@ def generate(
   seeds: jax.Array,
   limits: jax.Array,
 ) -> Completions:
-  """Completes left-padded prompts; a pure function, jitted by `make_generate_fn`.
+  """Completes left-padded prompts; pure, jitted by `make_generate_fn`.
 
   Args:
     config: the model.
@@ -137,9 +139,7 @@ def generate(
     drawn = jnp.where(state.done, config.pad_token_id, drawn)
     drawn_logps = jnp.where(state.done, 0.0, drawn_logps)
     done = (
-      state.done
-      | (drawn == config.eos_token_id)
-      | (state.step + 1 >= limits)
+      state.done | (drawn == config.eos_token_id) | (state.step + 1 >= limits)
     )
     slot = prompt_length + state.step
     visible = prompt_slots | ((slots >= prompt_length) & (slots <= slot))
@@ -189,8 +189,8 @@ def make_generate_fn(
   """Jits `generate` with the batch split over the mesh's `data` axis.
 
   Returns:
-    A function of (params, tokens, mask, temperature, seeds, limits). B must be a
-    multiple of the axis; each shape (B, P) is compiled once.
+    A function of (params, tokens, mask, temperature, seeds, limits). B must be
+    a multiple of the axis; each shape (B, P) is compiled once.
   """
   run = functools.partial(generate, config, method, new_tokens)
   rows = P('data')

@@ -1,4 +1,4 @@
-"""How the next token is drawn: one small frozen object, used by decode and score.
+"""How the next token is drawn: one small frozen object.
 
 `decode` and `score` take the same `Sampling` and the same temperatures, so the
 log-probs that training sees are those of the distribution that was sampled.

@@ -48,7 +48,7 @@ def score(
     params, sequence, positions, causal & valid[:, None, :]
   )
   before = hidden[:, prompt_tokens.shape[1] - 1 : -1]
-  logits = model.apply(params, before, method=Transformer.logits)
+  logits: Any = model.apply(params, before, method=Transformer.logits)
   logps = methods.log_distribution(
     logits, jnp.broadcast_to(temperature[:, None], tokens.shape), method
   )

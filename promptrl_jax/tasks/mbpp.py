@@ -1,7 +1,8 @@
 """MBPP, Mostly Basic Python Problems, with its official splits.
 
 Austin et al., "Program Synthesis with Large Language Models", arXiv 2108.07732.
-Tasks 1-10 are few-shot examples, 11-510 test, 511-600 validation, 601-974 train.
+Tasks 1-10 are few-shot examples, 11-510 test, 511-600 validation, 601-974
+train.
 """
 
 from __future__ import annotations

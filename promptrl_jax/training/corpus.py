@@ -1,4 +1,4 @@
-"""Text pairs from which the embedded models learn; train split of minicode only.
+"""Text pairs that the embedded models learn from; minicode's train split only.
 
 A draw is a problem of the train split with a fresh name, wording and first
 assertion. The coder sees mostly canonical statements: as with any model that
@@ -45,7 +45,7 @@ class CorpusConfig:
 
 @dataclasses.dataclass(frozen=True)
 class Attempt:
-  """A wrong program of a problem, the assertion that it failed, what was said."""
+  """A wrong program of a problem, the assertion it failed, what was said."""
 
   name: str
   assertion: str
@@ -111,14 +111,37 @@ def _misname(code: str, rng: random.Random) -> str:
 
 
 _KEYWORDS = frozenset(
-  ['def', 'return', 'for', 'in', 'if', 'else', 'elif', 'while', 'and', 'or', 'not', 'is', 'lambda', 'import', 'from', 'as', 'None', 'True', 'False', 'break', 'continue']
+  [
+    'def',
+    'return',
+    'for',
+    'in',
+    'if',
+    'else',
+    'elif',
+    'while',
+    'and',
+    'or',
+    'not',
+    'is',
+    'lambda',
+    'import',
+    'from',
+    'as',
+    'None',
+    'True',
+    'False',
+    'break',
+    'continue',
+  ]
 )
 _SWAPS = (
   (' + ', ' - '), (' - ', ' + '), (' * ', ' + '), (' > ', ' < '),
   (' < ', ' > '), (' >= ', ' > '), (' <= ', ' < '), (' == ', ' != '),
   (' // ', ' / '), (' % ', ' // '), ('max(', 'min('), ('min(', 'max('),
-  (' and ', ' or '), ('sorted(', 'list('), ('sum(', 'len('), (' not in ', ' in '),
-  ('append(', 'add('), ('range(', 'range(1, '), ('total = 0', 'total = 1'),
+  (' and ', ' or '), ('sorted(', 'list('), ('sum(', 'len('),
+  (' not in ', ' in '), ('append(', 'add('), ('range(', 'range(1, '),
+  ('total = 0', 'total = 1'),
 )  # fmt: skip
 
 
@@ -138,7 +161,7 @@ def _misuse(code: str, rng: random.Random) -> str:
 def _wrong_program(
   item: _Item, name: str, rng: random.Random
 ) -> tuple[str, Params | None]:
-  """A program that is probably wrong, and the sibling that it solves, if any."""
+  """A program that is probably wrong, and the sibling it solves, if any."""
   right = fill(item.family.code, item.params, f=name)
   siblings = [p for p in item.family.grid() if p != item.params]
   if siblings and rng.random() < 0.55:

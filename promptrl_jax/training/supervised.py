@@ -129,7 +129,7 @@ def loss_fn(
   causal = jnp.tril(jnp.ones((segments.shape[1],) * 2, bool))
   mask = causal & (segments[:, :, None] == segments[:, None, :])
   hidden, _ = model.apply(params, batch.tokens, batch.positions, mask)
-  logits = model.apply(params, hidden[:, :-1], method=Transformer.logits)
+  logits: Any = model.apply(params, hidden[:, :-1], method=Transformer.logits)
   losses = optax.softmax_cross_entropy_with_integer_labels(
     logits, batch.tokens[:, 1:]
   )

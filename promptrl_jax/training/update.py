@@ -23,8 +23,9 @@ from promptrl_jax.training.batch import PPOBatch, Rollout, make_batch
 from promptrl_jax.training.ppo_config import PPOConfig
 from promptrl_jax.training.state import Params, TrainState, step_key
 
-# (params, observations [..., O]) -> logits [..., A], values [...]
-ApplyFn = Callable[[Params, jax.Array], tuple[jax.Array, jax.Array]]
+# (params, observations [..., O]) -> logits [..., A], values [...]; Any, as the
+# type of Linen's `apply` does not say what a module returns
+ApplyFn = Callable[[Params, jax.Array], Any]
 # (params, batch) -> loss sum [], (denominator [], metric sums)
 LossSumFn = Callable[
   [Params, Any], tuple[jax.Array, tuple[jax.Array, dict[str, jax.Array]]]

@@ -9,8 +9,7 @@ import json
 import math
 
 import pytest
-from hypothesis import given
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from promptrl_jax.execution import codec
@@ -37,15 +36,17 @@ hashable = st.recursive(
 )
 plain = st.recursive(
   hashable,
-  lambda inner: st.lists(inner, max_size=4)
-  | st.dictionaries(hashable, inner, max_size=4)
-  | st.sets(hashable, max_size=4)
-  | st.tuples(inner, inner),
+  lambda inner: (
+    st.lists(inner, max_size=4)
+    | st.dictionaries(hashable, inner, max_size=4)
+    | st.sets(hashable, max_size=4)
+    | st.tuples(inner, inner)
+  ),
   max_leaves=8,
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(plain)
 def test_plain_data_comes_back_equal_and_of_the_same_type(value):
   back = there_and_back(value)

@@ -4,10 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from promptrl_jax.execution import ExecutionPool
-from promptrl_jax.execution import Limits
+from promptrl_jax.execution import ExecutionPool, Limits
 
-LIMITS = Limits(cpu_s=0.4, idle_s=0.8, wall_s=20.0, memory_mb=256)
+LIMITS = Limits(cpu_s=0.25, idle_s=0.6, wall_s=20.0, memory_mb=256)
 
 
 @pytest.fixture(scope='session')

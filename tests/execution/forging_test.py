@@ -53,7 +53,7 @@ def f(x): return 0""",
 class Passed(BaseException): pass
 def f(x): raise Passed('passed')""",
   'print': 'def f(x):\n  print("passed", 17)',
-  'atexit': 'import atexit, os\natexit.register(os._exit, 0)\ndef f(x): return 0',
+  'atexit': 'import atexit\natexit.register(print, 17)\ndef f(x): return 0',
   'exec': """
 import os
 def f(x): os.execv('/bin/true', ['true'])""",
@@ -70,7 +70,8 @@ def f(x):
   frame = sys._getframe()
   while frame:
     for name, value in frame.f_locals.items():
-      if 'expected' in name or value == 17: return value
+      if name in ('expected', 'right', 'plan', 'tests', 'program'):
+        return value
     frame = frame.f_back
   return 0""",
   'garbage': """
@@ -115,8 +116,13 @@ def send(message):
 """
 
 FORGERIES |= {
-  'extra_answer': SOCKET + 'def f(x):\n  send({"n": 2, "value": 5})\n  return 5',
+  'extra_answer': SOCKET
+  + 'def f(x):\n  send({"n": 2, "value": 5})\n  return 5',
   'verdict': SOCKET + 'def f(x):\n  send({"n": 2, "status": "passed"})\n',
+  'error_of_its_own': SOCKET
+  + 'def f(x):\n  send({"n": 2, "error": ["passed", "", "", ""]})',
+  'late_syntax_error': SOCKET
+  + 'def f(x):\n  send({"n": 2, "error": ["syntax_error", "", "", ""]})',
   'early_answers': SOCKET
   + 'for n in range(9): send({"n": n, "value": 17})\ndef f(x): return 0',
   'thread': SOCKET
@@ -198,10 +204,25 @@ def f(x): return Text('b') if x else Thing()"""
     "assert f(1).startswith('a')",
     "assert f(0).startswith('a')",
     "s = f(0)\nassert s.startswith('a')",
+    "ok = f(0).startswith('a')\nassert ok",
     'assert 3 in f(0)',
     'assert len(f(0)) == 3',
   )
-  assert [test.status for test in result.tests] == ['failed'] + ['invalid'] * 4
+  assert [test.status for test in result.tests] == ['failed'] + ['invalid'] * 5
+
+
+def test_no_verdict_is_computed_by_the_program(judge):
+  code = EQUAL_TO_ALL + 'def f(x): return Equal(x)\ndef g(x): return f'
+  result = judge(
+    code,
+    'ok = f(1) == 2\nassert ok',
+    'r = f(1)\nok = r == 2\nassert ok',
+    'ok = True\nok &= f(1) == 2\nassert ok',
+    'oks = [f(x) == 2 for x in (1, 3)]\nassert all(oks)',
+    'ok = not f(0)\nassert not ok',
+    'def check(x):\n  return f(x) == 2\nassert check(1)',
+  )
+  assert [test.status for test in result.tests] == ['failed'] * 6
 
 
 def test_builtins_in_a_test_are_the_judges(judge):

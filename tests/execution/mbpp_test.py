@@ -9,9 +9,7 @@ import re
 
 import pytest
 
-from promptrl_jax.execution import ExecutionPool
-from promptrl_jax.execution import Limits
-from promptrl_jax.execution import Program
+from promptrl_jax.execution import ExecutionPool, Limits, Program
 from promptrl_jax.prompts.entry_point import entry_point
 
 DEFAULT = pathlib.Path(__file__).parents[2] / '../shared/data/mbpp/mbpp.jsonl'

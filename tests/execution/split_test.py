@@ -31,6 +31,9 @@ def sources(test, **kwargs):
     ('r = f(1)\nassert r == 2', ['r']),
     ('p = P(1)\np.x = 3\nassert p.get_x() == 3', ['p.get_x()']),
     ('  assert f(1) == 2\r\n', ['f(1)']),
+    ('assert copy([1]) == [1]', ['copy([1])']),
+    ('from copy import copy\nassert f(copy([1])) == 1', ['f(copy([1]))']),
+    ('ok = f(1) == 2\nassert ok', ['f(1)']),
   ],
 )
 def test_the_calls_of_the_program_are_split_off(test, expected):
@@ -76,6 +79,9 @@ def test_setup_is_run_by_the_judge_only_where_the_test_needs_it():
     ('import os\ne = os.getpid()\nassert f(1) == e', "'e'"),
     ('try:\n  assert f(1) == 1\nexcept ValueError: pass', 'exceptions'),
     ('class A: pass\nassert f(1) == A()', 'A'),
+    ('math.pi = 3\nassert f(1) == math.pi', 'sets the attribute'),
+    ('for p in [P(1)]:\n  p.x = 2\n  assert f(p) == 1', 'sets the attribute'),
+    ('r = f(1)\nr += len([1])\nassert r == 2', 'too involved'),
     ('assert ' + '(' * 500 + 'f(1)' + ')' * 500 + ' == 1', 'does not parse'),
   ],
 )
@@ -103,7 +109,10 @@ def test_what_cannot_be_judged_is_refused_with_the_reason(test, why):
     ('p = P(1)\np.v = 3\nassert p.read() == 3', 'passed'),
     ('x = 1\nx += f(2)\nassert x == 3', 'passed'),
     ('x = [1]\nx.append(2)\nassert f(x) == [1, 2]', 'passed'),
-    ('key = lambda v: -v\nassert f(sorted([1, 2], key=key)) == [2, 1]', 'passed'),
+    (
+      'key = lambda v: -v\nassert f(sorted([1, 2], key=key)) == [2, 1]',
+      'passed',
+    ),
     ('assert apply(lambda v: v + 1, 1) == 2', 'passed'),
     ('import random\nrandom.seed(1)\nassert f(1) == 1', 'passed'),
     ('assert list(count(3)) == [0, 1, 2]', 'passed'),

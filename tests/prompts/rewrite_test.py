@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from promptrl_jax.prompts.rewrite import (
@@ -125,6 +125,8 @@ FRAGMENTS = [
 ]
 
 
+@example('#includeRewritten task:')
+@example('Rewritten ```task: a')
 @given(st.lists(st.sampled_from(FRAGMENTS), max_size=12).map(''.join))
 def test_repair_passes_validation_for_any_task(task):
   assert validate_rewrite(repair_rewrite('f', task), 'f', promis=True) == []

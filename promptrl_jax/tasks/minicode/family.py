@@ -1,9 +1,9 @@
 """What a family of minicode problems is, and how one problem of it is made.
 
 A family is a template of a small programming problem: statements in several
-wordings, function names, a reference program and a generator of inputs, all with
-the same parameters. A *problem* is a family with its parameters fixed. In every
-template `$name` stands for a parameter, `$f` for the function's name.
+wordings, function names, a reference program and a generator of inputs, all
+with the same parameters. A *problem* is a family with its parameters fixed. In
+every template `$name` stands for a parameter, `$f` for the function's name.
 """
 
 from __future__ import annotations

@@ -13,8 +13,8 @@ from promptrl_jax.tasks.minicode.family import Family, Params, fill
 
 REGISTERS = ('canonical', 'paraphrased', 'terse', 'noisy')
 
-# Words that mean the same in a task statement. Part of the frozen suite, and not
-# the lexicon that the lexical operator searches.
+# Words that mean the same in a task statement. Part of the frozen suite, and
+# not the lexicon that the lexical operator searches.
 _SYNONYMS = {
   'list': ('array', 'sequence', 'collection'),
   'string': ('text', 'piece of text', 'character sequence'),
@@ -111,9 +111,7 @@ def render(
 def _outside_quotes(text: str, edit) -> str:
   """Applies `edit` to the parts of `text` that are not in double quotes."""
   parts = _PROTECTED.split(text)
-  return ''.join(
-    part if part.startswith('"') else edit(part) for part in parts
-  )
+  return ''.join(part if part.startswith('"') else edit(part) for part in parts)
 
 
 def _substitute_synonyms(text: str, rng: random.Random) -> str:

@@ -5,11 +5,7 @@ from __future__ import annotations
 import random
 import string
 
-WORDS = (
-  'apple bird cloud dance eagle flame grape house input jolly kite lemon '
-  'mango night ocean piano queen river stone tiger uncle violet water xenon '
-  'yellow zebra red sky sun map level noon radar civic data code loop tree'
-).split()
+WORDS = ['apple', 'bird', 'cloud', 'dance', 'eagle', 'flame', 'grape', 'house', 'input', 'jolly', 'kite', 'lemon', 'mango', 'night', 'ocean', 'piano', 'queen', 'river', 'stone', 'tiger', 'uncle', 'violet', 'water', 'xenon', 'yellow', 'zebra', 'red', 'sky', 'sun', 'map', 'level', 'noon', 'radar', 'civic', 'data', 'code', 'loop', 'tree']
 
 
 def ints(

@@ -64,7 +64,7 @@ def _marked(rng: random.Random, p: Params) -> tuple[list[int]]:
   head = [other() for _ in range(rng.randint(0, 2))]
   inner = [rng.choice((other(), p['a'], other())) for _ in range(rng.randint(0, 3))]
   tail = [rng.choice((other(), p['a'], p['b'])) for _ in range(rng.randint(0, 2))]
-  return (head + [p['a']] + inner + [p['b']] + tail,)
+  return ([*head, p['a'], *inner, p['b'], *tail],)
 
 
 def _words(rng: random.Random, p: Params) -> tuple[list[str]]:
@@ -90,7 +90,7 @@ def _leading(rng: random.Random, p: Params) -> tuple[list[int]]:
   head = [k - rng.randint(1, 8) for _ in range(rng.randint(0, 3))]
   if head:
     head[rng.randrange(len(head))] = k - 1
-  return (head + [k + rng.choice((0, 0, 1, 3))] + draw.ints(rng, k - 9, k + 5, 1, 2),)
+  return ([*head, k + rng.choice((0, 0, 1, 3)), *draw.ints(rng, k - 9, k + 5, 1, 2)],)
 
 
 FAMILIES: tuple[Family, ...] = (

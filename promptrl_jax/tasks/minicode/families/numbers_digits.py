@@ -115,7 +115,7 @@ def $f(n):
       total += digit ** $e
   return total
 """,
-    inputs=lambda rng, p: (_number(rng, '%d%d' % (p['d'] - 1, p['d']), 4, 8),),
+    inputs=lambda rng, p: (_number(rng, f'{p["d"] - 1}{p["d"]}', 4, 8),),
     params={'d': range(3, 9), 'e': range(2, 5)},
   ),
   Family(

@@ -20,10 +20,7 @@ SUFFIXES = (
   'ous', 'ity',
 )
 SHORT = [w for w in draw.WORDS if len(w) <= 5]
-LENGTHS = (
-  'a to of in sun map sky tree code wood apple river cloud planet silver garden journey weather '
-  'kitchen mountain keyboard chocolate telephone'
-).split()
+LENGTHS = ['a', 'to', 'of', 'in', 'sun', 'map', 'sky', 'tree', 'code', 'wood', 'apple', 'river', 'cloud', 'planet', 'silver', 'garden', 'journey', 'weather', 'kitchen', 'mountain', 'keyboard', 'chocolate', 'telephone']
 
 
 def _initial(rng: random.Random, c: str) -> list[str]:
@@ -36,7 +33,7 @@ def _initial(rng: random.Random, c: str) -> list[str]:
 
 def _ending(rng: random.Random, c: str) -> list[str]:
   """Made-up words, some of which end with `c`."""
-  ends = [c, c] + rng.sample(ENDINGS, rng.randint(1, 3))
+  ends = [c, c, *rng.sample(ENDINGS, rng.randint(1, 3))]
   return [rng.choice(STEMS) + rng.choice(ends) for _ in range(rng.randint(3, 5))]
 
 

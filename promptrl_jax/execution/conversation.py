@@ -1,0 +1,195 @@
+"""One test in the judge: its statements, with questions to the program.
+
+The names `_value_`, `_stub_`, `_check_` and `_equal_`, which `split.py` writes
+into a test, are methods here.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+from promptrl_jax.execution import child as child_lib
+from promptrl_jax.execution import codec, split
+from promptrl_jax.execution import names as names_lib
+
+_MAX_MESSAGE = 200
+_MAX_CALL = 80
+_MAX_VALUE = 50
+
+
+class Verdict(BaseException):
+  """Ends a test; no `except Exception` in a test can catch it.
+
+  Attributes:
+    verdict: status, class of the exception, message.
+  """
+
+  def __init__(self, status: str, message: str, error_type: str = ''):
+    self.verdict = (status, error_type, bounded(message))
+
+
+class Conversation:
+  """One test with one program.
+
+  Attributes:
+    asking: what was asked last.
+  """
+
+  def __init__(self, plan: split.Plan, session: child_lib.Session):
+    self._plan = plan
+    self._session = session
+    self._returned: list[tuple[str, Any]] = []  # In the present assertion.
+    self._drained = False
+    self._asked = 0
+    self._checked = 0
+    self.asking = 'the test'
+
+  def run(self) -> None:
+    """Returns if the test passes, and raises the verdict otherwise."""
+    scope = {
+      '__builtins__': names_lib.judge_builtins(),
+      '_value_': self._value,
+      '_stub_': self._stub,
+      '_check_': self._check,
+      '_equal_': self._equal,
+    }
+    for step in self._plan.steps:
+      if step.remote is not None:
+        self.asking = step.remote
+        bound = {name: scope[name] for name in step.names if name in scope}
+        request = {'run': step.remote, 'names': _encode_all(bound)}
+        answer_to(self._session, request)
+      if step.local is not None:
+        self._run_local(step.local, scope)
+    if not self._checked or not self._asked:
+      raise Verdict('invalid', 'no assertion on the program was reached')
+
+  def _run_local(self, code: Any, scope: dict[str, Any]) -> None:
+    try:
+      exec(code, scope)
+    except (child_lib.LostError, child_lib.WorkerError):
+      raise
+    except MemoryError:
+      raise Verdict('invalid', 'the comparison needs too much memory') from None
+    except Exception as error:
+      message = f'while comparing: {error}{self._what_returned()}'
+      raise Verdict('error', message, type(error).__name__) from None
+
+  def _value(self, index: int, bound: dict[str, Any]) -> Any:
+    call = self._plan.calls[index]
+    request = {'value_of': call.source, 'names': _encode_all(bound)}
+    values = ', '.join(f'{name} = {_shown(bound[name])}' for name in bound)
+    source = f'{call.source} with {values}' if values else call.source
+    return self._decoded(source, call.root, request)
+
+  def _stub(self, index: int) -> Any:
+    call = self._plan.calls[index]
+
+    def ask(*args: Any, **kwargs: Any) -> Any:
+      parts = [_shown(arg) for arg in args]
+      parts += [f'{name}={_shown(arg)}' for name, arg in kwargs.items()]
+      request = {
+        'call': call.source,
+        'args': list(_encode_all(dict(enumerate(args))).values()),
+        'kwargs': _encode_all(kwargs),
+      }
+      source = f'{call.source}({", ".join(parts)})'
+      return self._decoded(source, call.root, request)
+
+    return ask
+
+  def _decoded(self, source: str, root: str, request: dict[str, Any]) -> Any:
+    self.asking = bounded(source, _MAX_CALL)
+    answer = answer_to(self._session, {**request, 'root': root})
+    self._asked += 1
+    if 'not_plain' in answer:
+      what = str(answer['not_plain'])[:_MAX_MESSAGE]
+      raise Verdict('invalid', f'{self.asking} returned {what}')
+    if 'value' not in answer:
+      raise child_lib.LostError('crash', 'malformed answer (no value)')
+    try:
+      value = codec.decode(answer['value'])
+    except codec.MalformedError as error:
+      raise child_lib.LostError(
+        'crash', f'malformed answer ({error})'
+      ) from None
+    if isinstance(value, codec.Drained):
+      self._drained = True
+    self._returned = [*self._returned, (self.asking, value)]
+    return value
+
+  def _check(self, index: int, value: Any) -> None:
+    if not value:
+      source = bounded(self._plan.checks[index], _MAX_CALL)
+      self._fail(f'{source} does not hold{self._what_returned()}')
+    self._holds()
+
+  def _equal(self, index: int, left: Any, right: Any) -> None:
+    if left == right:
+      return self._holds()
+    if len(self._returned) == 1:
+      call, value = self._returned[0]
+      for side, other in ((left, right), (right, left)):
+        if side is value:
+          self._fail(
+            f'{call} returned {_shown(side)}, expected {_shown(other)}'
+          )
+    source = bounded(self._plan.checks[index], _MAX_CALL)
+    self._fail(f'{source} does not hold: {_shown(left)} != {_shown(right)}')
+
+  def _holds(self) -> None:
+    self._checked += 1
+    self._returned = []
+    self._drained = False
+
+  def _fail(self, message: str) -> NoReturn:
+    # An iterator equals nothing, whatever it yields.
+    raise Verdict('invalid' if self._drained else 'failed', message)
+
+  def _what_returned(self) -> str:
+    if not self._returned:
+      return ''
+    call, value = self._returned[-1]
+    return f'; {call} returned {_shown(value)}'
+
+
+def answer_to(session: child_lib.Session, request: dict[str, Any]) -> Any:
+  """The answer to one request.
+
+  Raises:
+    Verdict: the program raised an exception or ran out of memory.
+  """
+  answer = session.ask(request)
+  if 'error' not in answer:
+    return answer
+  try:
+    status, error_type, text, where = (str(part) for part in answer['error'])
+  except (TypeError, ValueError):
+    raise child_lib.LostError('crash', 'malformed answer') from None
+  if status not in ('error', 'memory') and (
+    status != 'syntax_error' or 'code' not in request
+  ):
+    raise child_lib.LostError('crash', 'malformed answer')
+  message = f'in the setup: {text}' if where == 'setup' else text
+  raise Verdict(status, message, error_type[:_MAX_CALL])
+
+
+def _encode_all(values: dict[Any, Any]) -> dict[Any, Any]:
+  try:
+    return {name: codec.encode(value) for name, value in values.items()}
+  except codec.NotPlainError as error:
+    message = f'the test hands the program {error}'
+    raise Verdict('invalid', message) from None
+
+
+def _shown(value: Any) -> str:
+  try:
+    text = repr(value)
+  except (ValueError, RecursionError):  # An int of more than 4,300 digits.
+    text = f'a huge {type(value).__name__}'
+  return bounded(text, _MAX_VALUE)
+
+
+def bounded(text: str, size: int = _MAX_MESSAGE) -> str:
+  text = text if len(text) <= size else f'{text[: size - 3]}...'
+  return text.encode('utf-8', 'backslashreplace').decode()[:size]

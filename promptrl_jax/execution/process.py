@@ -1,0 +1,171 @@
+"""One worker process, as seen from the trainer."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import pathlib
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from typing import Any
+
+from promptrl_jax.execution import scratch as scratch_lib
+from promptrl_jax.execution import wire
+from promptrl_jax.execution.limits import Limits
+from promptrl_jax.execution.program import Program, ProgramResult, TestResult
+
+# Without the project on its path: neither its __init__ files nor anything
+# outside of this room is run in a worker.
+_BOOT = """
+import sys, types
+root = sys.argv.pop(1)
+for name, path in (
+    ('promptrl_jax', root), ('promptrl_jax.execution', root + '/execution')):
+  sys.modules[name] = types.ModuleType(name)
+  sys.modules[name].__path__ = [path]
+from promptrl_jax.execution import worker
+worker.main()
+"""
+_START_S = 60.0
+_STOP_S = 5.0
+# A judge that computes for this long on one program is stuck in a comparison.
+_JUDGE_CPU_S = 10.0
+_SEND_S = 30.0
+
+
+class LostError(Exception):
+  """The worker is gone or stuck."""
+
+
+class WorkerProcess:
+  """A worker process; it dies with the thread that makes this object.
+
+  Args:
+    scratch: directory for its programs.
+    closed: set when a run is to be broken off.
+
+  Raises:
+    RuntimeError: it does not start.
+  """
+
+  def __init__(self, scratch: str, closed: threading.Event):
+    if not sys.executable:
+      raise RuntimeError('sys.executable is empty: no interpreter to run')
+    self._closed = closed
+    self._folder = tempfile.mkdtemp(dir=scratch)
+    self._channel, theirs = socket.socketpair()
+    self._channel.settimeout(_SEND_S)
+    package = pathlib.Path(__file__).parents[1]
+    descriptor = theirs.fileno()
+    environment = {'LC_ALL': 'C.UTF-8', 'PYTHONHASHSEED': '0'}
+    if 'LD_LIBRARY_PATH' in os.environ:  # Some need it to find libpython.
+      environment['LD_LIBRARY_PATH'] = os.environ['LD_LIBRARY_PATH']
+    with theirs:
+      # Not -I, which ignores PYTHONHASHSEED: the order of a set would differ
+      # from worker to worker.
+      self._process = subprocess.Popen(
+        [
+          *(sys.executable, '-s', '-S', '-P', '-B', '-c', _BOOT, str(package)),
+          *(str(descriptor), str(os.getpid()), self._folder),
+        ],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        pass_fds=[descriptor],
+        env=environment,
+        cwd=self._folder,
+        start_new_session=True,
+      )
+    try:
+      self._receive(_START_S)
+    except LostError as error:
+      self.stop()
+      raise RuntimeError(
+        f'{sys.executable} did not start: {error}, '
+        f'exit status {self._process.returncode}'
+      ) from None
+
+  def judge(self, program: Program, limits: Limits) -> ProgramResult:
+    """Has one program judged.
+
+    Raises:
+      LostError: the worker did not get to a verdict; `stop` it.
+    """
+    request = {
+      'code': program.code,
+      'tests': program.tests,
+      'setup': program.setup,
+      'entry_point': program.entry_point,
+      'limits': dataclasses.asdict(limits),
+    }
+    try:
+      wire.send(self._channel, request)
+    except OSError as error:
+      raise LostError(f'the worker is gone: {error}') from None
+    reply = self._receive(2 * limits.wall_s + 30.0)
+    tests = tuple(TestResult(*verdict) for verdict in reply['tests'])
+    passed = sum(test.status == 'passed' for test in tests)
+    return ProgramResult(
+      status=reply['status'],
+      score=passed / len(tests),
+      tests=tests,
+      cpu_s=reply['cpu_s'],
+      wall_s=reply['wall_s'],
+      message=reply['message'],
+    )
+
+  def stop(self) -> None:
+    """Ends the worker and all it started."""
+    with contextlib.suppress(OSError):
+      self._channel.shutdown(socket.SHUT_WR)  # It ends when it reads this.
+    if not self._is_gone():
+      self._process.kill()  # The zygote ends when the judge has.
+      if not self._is_gone():
+        with contextlib.suppress(ProcessLookupError):
+          os.killpg(self._process.pid, signal.SIGKILL)
+    self._process.wait()
+    self._channel.close()
+    scratch_lib.remove(self._folder)
+
+  def _is_gone(self) -> bool:
+    """Waits for judge and zygote to end; both hold the channel open."""
+    self._channel.settimeout(_STOP_S)
+    try:
+      while self._channel.recv(1 << 16):
+        pass
+    except TimeoutError:
+      return False
+    except OSError:
+      return True
+    return True
+
+  def _receive(self, timeout_s: float) -> Any:
+    deadline = time.monotonic() + timeout_s
+    cpu_s = self._cpu_s()
+    poller = select.poll()
+    poller.register(self._channel, select.POLLIN)
+    while not poller.poll(100):
+      if self._closed.is_set():
+        raise LostError('the pool was closed')
+      if self._cpu_s() - cpu_s > _JUDGE_CPU_S:
+        self._process.kill()
+        raise LostError('the judge is stuck, probably in a comparison')
+      if time.monotonic() > deadline:
+        self._process.kill()
+        raise LostError(f'no answer from the worker in {timeout_s:g} s')
+    try:
+      return wire.receive(self._channel)
+    except (EOFError, OSError):
+      raise LostError('the worker ended') from None
+
+  def _cpu_s(self) -> float:
+    try:  # The clock of another process, see clock_getcpuclockid(3).
+      return time.clock_gettime((~self._process.pid << 3) | 2)
+    except OSError:
+      return 0.0

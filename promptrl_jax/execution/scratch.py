@@ -1,0 +1,69 @@
+"""Directories that programs write into, and getting rid of them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import tempfile
+
+_PREFIX = 'promptrl-execution-'
+
+
+def make() -> str:
+  """A directory for this process, in memory where possible.
+
+  Those of processes that have ended without removing theirs are removed.
+  """
+  shared = '/dev/shm'
+  parent = shared if os.access(shared, os.W_OK) else tempfile.gettempdir()
+  for left in pathlib.Path(parent).glob(f'{_PREFIX}*-*'):
+    pid = left.name.removeprefix(_PREFIX).partition('-')[0]
+    if pid.isdigit() and not os.path.exists(f'/proc/{pid}'):
+      remove(str(left))
+  return tempfile.mkdtemp(prefix=f'{_PREFIX}{os.getpid()}-', dir=parent)
+
+
+def remove(folder: str) -> None:
+  """Removes a directory, whatever a program has made of it.
+
+  Directories are moved up before they are emptied: a program can nest them
+  deeper than recursion or the length of a path allows. What cannot be removed
+  stays.
+  """
+  with contextlib.suppress(OSError):
+    if _is_removed(folder):  # Nearly every program leaves its own empty.
+      return
+    mark, number = os.urandom(8).hex(), 0
+    while entries := _entries(folder):
+      for entry in entries:
+        for inner in _entries(entry.path) if _is_directory(entry) else ():
+          if _is_directory(inner):
+            os.chmod(inner.path, 0o700)  # To move it, one must own its `..`.
+            number += 1
+            os.rename(inner.path, os.path.join(folder, f'{mark}{number}'))
+          else:
+            os.unlink(inner.path)
+        if _is_directory(entry):
+          os.rmdir(entry.path)
+        else:
+          os.unlink(entry.path)
+    os.rmdir(folder)
+
+
+def _is_removed(folder: str) -> bool:
+  try:
+    os.rmdir(folder)
+  except OSError:
+    return False
+  return True
+
+
+def _is_directory(entry: os.DirEntry[str]) -> bool:
+  return entry.is_dir(follow_symlinks=False)
+
+
+def _entries(folder: str) -> list[os.DirEntry[str]]:
+  os.chmod(folder, 0o700)
+  with os.scandir(folder) as entries:
+    return list(entries)

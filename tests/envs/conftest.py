@@ -1,0 +1,54 @@
+"""An environment over tiny tasks with scripted models and a real pool."""
+
+import re
+
+import pytest
+
+from promptrl_jax.envs.prompt_edit import EnvConfig, VectorPromptEdit
+from promptrl_jax.execution import ExecutionPool
+from promptrl_jax.tasks import splits
+from promptrl_jax.testing import tiny
+from promptrl_jax.testing.scripted import ScriptedBackend
+
+
+def write_program(request):
+  """Adds the number that the statement names, if it says "add"."""
+  prompt = request.messages[-1].content
+  if 'wrong:' in prompt:
+    return '\n  return x + 3'
+  found = re.search(r'add (\d+)', prompt)
+  return f'\n  return x + {found.group(1)}' if found else '\n  return y'
+
+
+def rewrite(request):
+  return f' Rewritten {len(request.messages[-1].content)} to add 2 to a number.'
+
+
+@pytest.fixture(scope='session')
+def pool():
+  with ExecutionPool(workers=1) as pool:
+    yield pool
+
+
+@pytest.fixture
+def make_env(pool):
+  def make(coder=write_program, rewriter=rewrite, **settings):
+    env = VectorPromptEdit(
+      ScriptedBackend(coder), ScriptedBackend(rewriter), pool,
+      EnvConfig(**settings),
+    )  # fmt: skip
+    return env
+
+  return make
+
+
+@pytest.fixture
+def problems():
+  """Problems whose statement the scripted coder cannot read."""
+  return [
+    splits.reveal(
+      type(task)(**{**vars(task), 'statement': f'Raise it by {k}, number.'}),
+      'visible1',
+    )
+    for k, task in enumerate(tiny.tasks(8, 'test'))
+  ]

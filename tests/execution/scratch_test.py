@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import os
+import pathlib
+import subprocess
+
+import pytest
+
+from promptrl_jax.execution import scratch
+
+
+def test_a_tree_deeper_than_a_path_can_name_is_removed(tmp_path):
+  top = tmp_path / 'top'
+  top.mkdir()
+  before = os.open('.', os.O_RDONLY)
+  try:
+    os.chdir(top)
+    for _ in range(3000):
+      os.mkdir('deep')
+      os.chdir('deep')
+    pathlib.Path('file').touch()
+  finally:
+    os.fchdir(before)
+    os.close(before)
+  scratch.remove(str(top))
+  assert not top.exists()
+
+
+def test_odd_things_are_removed_and_links_are_not_followed(tmp_path):
+  top, kept = tmp_path / 'top', tmp_path / 'kept'
+  kept.mkdir()
+  (kept / 'file').touch()
+  (top / 'a' / 'b').mkdir(parents=True)
+  (top / 'link').symlink_to(kept)
+  (top / 'a' / 'link').symlink_to(kept)
+  (top / 'a' / 'broken').symlink_to('nothing')
+  os.mkfifo(top / 'a' / 'b' / 'fifo')
+  (top / 'a' / 'b').chmod(0)
+  (top / 'a').chmod(0)
+  scratch.remove(str(top))
+  assert not top.exists()
+  assert (kept / 'file').exists()
+
+
+def test_removing_what_is_not_there_is_fine(tmp_path):
+  scratch.remove(str(tmp_path / 'nothing'))
+
+
+@pytest.fixture
+def ended_pid():
+  process = subprocess.Popen(['true'])
+  process.wait()
+  return process.pid
+
+
+def test_what_an_ended_process_left_is_swept(ended_pid):
+  mine = pathlib.Path(scratch.make())
+  left = mine.parent / f'promptrl-execution-{ended_pid}-left'
+  left.mkdir()
+  (left / 'file').touch()
+  other = pathlib.Path(scratch.make())
+  assert not left.exists()
+  assert mine.exists()
+  scratch.remove(str(mine))
+  scratch.remove(str(other))
+  assert not mine.exists()

@@ -1,0 +1,153 @@
+"""The main job as a user runs it: whole, killed and resumed, with bad input."""
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[2]
+SMALL = (
+  '--config=configs/mbpp_ppo.py:smoke',
+  '--config.data.train_limit=8',
+  '--config.data.validation_limit=4',
+  '--config.data.test_limit=6',
+  '--config.controller.episodes=4',
+  '--config.controller.iterations=4',
+  '--config.eval.budgets=(2,)',
+)
+
+
+def command(workdir, *flags):
+  return [
+    sys.executable, '-m', 'experiments.mbpp_ppo', f'--workdir={workdir}',
+    *SMALL, *flags,
+  ]  # fmt: skip
+
+
+def run(workdir, *flags):
+  return subprocess.run(
+    command(workdir, *flags), cwd=ROOT, capture_output=True, text=True,
+    timeout=300,
+  )  # fmt: skip
+
+
+def rows(workdir):
+  """Metrics of the training without the times."""
+  lines = (workdir / 'seed_0' / 'metrics.jsonl').read_text().splitlines()
+  return [
+    {k: v for k, v in json.loads(line).items() if not k.startswith('time/')}
+    for line in lines
+  ]
+
+
+@pytest.fixture(scope='module')
+def whole(tmp_path_factory):
+  """A run that nothing interrupted."""
+  workdir = tmp_path_factory.mktemp('whole')
+  result = run(workdir)
+  assert result.returncode == 0, result.stderr[-3000:]
+  return workdir, result
+
+
+def test_it_leaves_what_the_readme_says(whole):
+  workdir, result = whole
+  for name in (
+    'config.json', 'results.json', 'results.md', 'results.csv', 'trace.jsonl',
+    'solved_at_b.png', 'learning_curve.png', 'actions.png', 'action_usage.png',
+  ):  # fmt: skip
+    assert (workdir / name).stat().st_size > 0, name
+  assert list((workdir / 'seed_0').glob('events*'))
+  for word in ('direct', 'best_of_b', 'best_fixed', 'random', 'ppo'):
+    assert word in result.stdout
+  assert 'generate' in result.stdout and 'TensorBoard' in result.stdout
+
+
+def test_the_trace_has_every_step_and_no_hidden_test(whole):
+  workdir, _ = whole
+  from promptrl_jax.tasks import splits
+  from promptrl_jax.tasks.minicode import suite
+
+  trace = [json.loads(x) for x in (workdir / 'trace.jsonl').open()]
+  strategies = {row['strategy'] for row in trace}
+  assert {'direct', 'random', 'lexical', 'semantic', 'ppo'} <= strategies
+  tasks = {t.task_id: t for t in suite.load('test')[:6]}
+  assert {row['task_id'] for row in trace} == set(tasks)
+  for row in trace:
+    assert {'prompt', 'code', 'status', 'feedback', 'action', 'reward'} <= set(
+      row
+    )
+    inputs = json.dumps(row['prompt'])
+    for hidden in splits.hidden_tests(tasks[row['task_id']], 'visible1'):
+      assert json.dumps(hidden)[1:-1] not in inputs
+
+
+def test_numbers_of_the_table_come_from_the_csv(whole):
+  workdir, _ = whole
+  from promptrl_jax.evaluation.cells import read_csv
+
+  table = json.loads((workdir / 'results.json').read_text())['tables'][
+    'visible1'
+  ]
+  by_name = {(c['strategy'], c['budget']): c for c in table['cells']}
+  for cell in read_csv(workdir / 'results.csv'):
+    mean = by_name[cell.strategy, cell.budget]['pass']['mean']
+    assert mean == pytest.approx(cell.passed.mean())
+
+
+def test_kill_and_resume_equals_the_uninterrupted_run(whole, tmp_path):
+  reference, _ = whole
+  process = subprocess.Popen(
+    command(tmp_path), cwd=ROOT, stdout=subprocess.DEVNULL,
+    stderr=subprocess.DEVNULL, start_new_session=True,
+  )  # fmt: skip
+  metrics = tmp_path / 'seed_0' / 'metrics.jsonl'
+  deadline = time.monotonic() + 200
+  while time.monotonic() < deadline:
+    if metrics.exists() and len(metrics.read_text().splitlines()) >= 2:
+      break
+    time.sleep(0.05)
+  os.killpg(process.pid, signal.SIGKILL)
+  process.wait()
+  assert len(metrics.read_text().splitlines()) >= 2
+  result = run(tmp_path)
+  assert result.returncode == 0, result.stderr[-3000:]
+  assert rows(tmp_path) == rows(reference)
+  csv = 'results.csv'
+  assert (tmp_path / csv).read_text() == (reference / csv).read_text()
+
+
+def test_another_config_in_the_same_workdir_is_refused(whole):
+  workdir, _ = whole
+  before = (workdir / 'config.json').read_text()
+  result = run(workdir, '--config.ppo.lr=0.5')
+  assert result.returncode != 0
+  assert 'ppo.lr' in result.stderr and '0.5' in result.stderr
+  assert (workdir / 'config.json').read_text() == before
+
+
+@pytest.mark.parametrize(
+  ('flags', 'message'),
+  [
+    (['--config.ppo.learning_rate=1'], 'learning_rate'),
+    (['--config.data.name=apps'], 'apps'),
+    (
+      ['--config.data.name=mbpp', '--config.data.path=/nowhere.jsonl'],
+      '/nowhere.jsonl',
+    ),
+    (['--config.data.protocol=all'], 'all'),
+    (['--config.coder.backend=http'], 'template=chat'),
+    (['--config.coder.model=/nowhere'], '/nowhere'),
+  ],
+)
+def test_bad_input_is_one_clear_message(tmp_path, flags, message):
+  workdir = tmp_path / 'run'
+  result = run(workdir, *flags)
+  assert result.returncode != 0
+  assert message in result.stderr
+  assert 'Traceback' not in result.stderr or 'learning_rate' in message
+  assert not (workdir / 'results.json').exists()

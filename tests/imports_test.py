@@ -1,0 +1,72 @@
+"""Imports run one way, as the list below says."""
+
+import ast
+import pathlib
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[1]
+PACKAGE = ROOT / 'promptrl_jax'
+
+# A room may import those of its own line and of the lines above it.
+LAYERS = (
+  {'types'},
+  {'tasks', 'prompts', 'models', 'execution', 'rl', 'parallel'},
+  {'sampling', 'rewards'},
+  {'llm', 'operators'},
+  {'envs', 'strategies', 'evolution', 'feedback'},
+  {'training', 'evaluation'},
+  {'testing'},
+)
+RANK = {room: i for i, rooms in enumerate(LAYERS) for room in rooms}
+HOST_ONLY = {'tasks', 'prompts', 'execution', 'types'}
+SOURCES = sorted(PACKAGE.rglob('*.py'))
+
+
+def imported(path):
+  """Dotted names of everything that a module imports."""
+  for node in ast.walk(ast.parse(path.read_text(encoding='utf-8'))):
+    if isinstance(node, ast.Import):
+      yield from (alias.name for alias in node.names)
+    elif isinstance(node, ast.ImportFrom):
+      assert node.level == 0, f'{path}: relative import'
+      yield node.module
+      yield from (f'{node.module}.{alias.name}' for alias in node.names)
+
+
+def room_of(path):
+  return path.relative_to(PACKAGE).parts[0].removesuffix('.py')
+
+
+@pytest.mark.parametrize('path', SOURCES, ids=lambda p: str(p.name))
+def test_a_room_imports_only_rooms_below_it(path):
+  room = room_of(path)
+  for name in imported(path):
+    if name.startswith('promptrl_jax.'):
+      other = name.split('.')[1]
+      assert RANK[other] <= RANK[room], f'{path}: {room} imports {other}'
+
+
+@pytest.mark.parametrize('path', SOURCES, ids=lambda p: str(p.name))
+def test_host_rooms_do_not_import_jax(path):
+  if room_of(path) in HOST_ONLY:
+    heavy = {'jax', 'flax', 'optax', 'chex', 'orbax'}
+    assert not {name.split('.')[0] for name in imported(path)} & heavy
+
+
+def test_rl_imports_jax_and_chex_only():
+  allowed = {'__future__', 'collections', 'typing', 'jax', 'chex'}
+  for path in (PACKAGE / 'rl').glob('*.py'):
+    for name in imported(path):
+      inside = name.startswith('promptrl_jax.rl')
+      assert inside or name.split('.')[0] in allowed, f'{path}: {name}'
+
+
+def test_every_room_is_known():
+  rooms = {room_of(path) for path in SOURCES} - {'__init__'}
+  assert rooms <= RANK.keys()
+
+
+def test_libraries_do_not_see_config_dicts():
+  for path in SOURCES:
+    assert not any(n.startswith('ml_collections') for n in imported(path)), path

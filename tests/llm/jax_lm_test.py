@@ -1,0 +1,98 @@
+"""The in-process model behind the backend protocol."""
+
+import dataclasses
+
+import pytest
+
+from promptrl_jax.llm.backend import Message, Request
+from promptrl_jax.llm.jax_lm import JaxLM, JaxLMConfig
+from promptrl_jax.llm.load import BackendConfig, load_backend
+from promptrl_jax.parallel.mesh import make_data_mesh
+from promptrl_jax.testing import tiny
+
+CONFIG = JaxLMConfig((2, 4), (16, 48), 8)
+MESH = make_data_mesh()
+
+
+@pytest.fixture(scope='module')
+def model():
+  return JaxLM(
+    'tiny', tiny.CONFIG, tiny.params(), tiny.tokenizer(), MESH, CONFIG
+  )
+
+
+def request(text='add', **changes):
+  fields = {'temperature': 0.9, 'max_tokens': 8} | changes
+  return Request((Message('user', text),), **fields)
+
+
+def test_three_prompts_give_three_answers_with_usage(model):
+  out = model.complete([request('a'), request('add two'), request('x' * 20)])
+  assert len(out) == 3
+  assert all(0 < c.completion_tokens <= 8 for c in out)
+  sizes = [model.count_tokens(t) for t in ('a', 'add two', 'x' * 20)]
+  assert [c.prompt_tokens for c in out] == sizes
+
+
+def test_a_completion_does_not_depend_on_its_neighbours(model):
+  requests = [request('add ' * (i % 4 + 1), seed=i) for i in range(11)]
+  together = model.complete(requests)
+  assert together == [model.complete([r])[0] for r in requests]
+  assert len({c.text for c in together}) > 1
+
+
+def test_no_compilation_after_warm_up(model):
+  shapes = [(2, 5), (2, 30), (4, 5), (4, 30)]
+  for rows, size in shapes:
+    model.complete([request('x' * size, seed=i) for i in range(rows)])
+  warm = model.compiled_shapes()
+  for rows in range(1, 10):
+    model.complete(
+      [request('y' * (7 * rows % 40), seed=i) for i in range(rows)]
+    )
+  assert model.compiled_shapes() == warm
+
+
+def test_a_prompt_beyond_the_limit_is_refused_with_the_number(model):
+  assert not model.fits(request('word ' * 60))
+  with pytest.raises(ValueError, match='takes 48'):
+    model.complete([request('word ' * 60)])
+
+
+def test_more_new_tokens_than_compiled_are_refused(model):
+  assert not model.fits(request(max_tokens=9))
+  with pytest.raises(ValueError, match='at most 8'):
+    model.complete([request(max_tokens=9)])
+
+
+def test_stop_strings_are_cut_off(model):
+  text = model.complete([request(seed=3)])[0].text
+  middle = text[len(text) // 2]
+  stopped = model.complete(
+    [dataclasses.replace(request(seed=3), stop=(middle,))]
+  )
+  assert middle not in stopped[0].text
+  assert stopped[0].finish_reason == 'stop'
+
+
+def test_shapes_beyond_the_context_are_refused():
+  with pytest.raises(ValueError, match='exceed the context of 128'):
+    JaxLM(
+      'tiny', tiny.CONFIG, tiny.params(), tiny.tokenizer(), MESH,
+      JaxLMConfig((2,), (128,), 8),
+    )  # fmt: skip
+
+
+def test_an_unknown_model_names_those_there_are():
+  with pytest.raises(FileNotFoundError, match='minicode_coder'):
+    load_backend(BackendConfig('jax', 'gpt-7'), MESH)
+
+
+def test_http_needs_an_address():
+  with pytest.raises(ValueError, match='base_url'):
+    load_backend(BackendConfig('http', 'm'), MESH)
+
+
+def test_an_unknown_backend_is_refused():
+  with pytest.raises(ValueError, match='carrier-pigeon'):
+    load_backend(BackendConfig('carrier-pigeon', 'm'), MESH)

@@ -1,0 +1,94 @@
+"""How requests are written, shortened and read."""
+
+import pytest
+
+from promptrl_jax.prompts import templates
+from promptrl_jax.prompts.templates import (
+  CHAT,
+  PLAIN,
+  CoderPrompt,
+  RewritePrompt,
+)
+
+FEEDBACK = 'TEST_PASS_MASK: (False,)\nFAILED: f(1) returned 2, expected 3'
+CODER = CoderPrompt(
+  'Add two.',
+  'def f(x):',
+  ('assert f(1) == 3',),
+  'def f(x):\n  return 2',
+  FEEDBACK,
+)
+REWRITE = RewritePrompt('Add two.', 'f', FEEDBACK)
+
+
+def text(messages):
+  return '\n'.join(content for _, content in messages)
+
+
+@pytest.mark.parametrize('template', [PLAIN, CHAT], ids=lambda t: t.name)
+def test_every_part_reaches_the_model(template):
+  prompt = text(template.coder(CODER))
+  for part in (
+    'Add two.',
+    'def f(x):',
+    'assert f(1) == 3',
+    'return 2',
+    'expected 3',
+  ):
+    assert part in prompt
+  prompt = text(template.rewriter(REWRITE))
+  for part in ('Add two.', 'f', 'expected 3'):
+    assert part in prompt
+
+
+def test_plain_replies_go_on_after_the_signature():
+  assert PLAIN.program(CODER, '\n  return x') == 'def f(x):\n  return x'
+
+
+def test_chat_replies_are_searched_for_code():
+  reply = 'Sure!\n```python\ndef f(x):\n  return x\n```\nDone.'
+  assert CHAT.program(CODER, reply) == 'def f(x):\n  return x'
+
+
+@pytest.mark.parametrize('template', [PLAIN, CHAT], ids=lambda t: t.name)
+def test_a_useless_rewrite_leaves_the_statement(template):
+  assert template.rewritten(REWRITE, '') == 'Add two.'
+
+
+def test_a_chat_rewrite_is_taken_without_its_prefix():
+  reply = 'Rewritten task: Write a Python function f that adds two to x.'
+  expected = 'Write a Python function f that adds two to x.'
+  assert CHAT.rewritten(REWRITE, reply) == expected
+
+
+def test_chat_roles_are_roles():
+  assert [role for role, _ in CHAT.coder(CODER)] == ['system', 'user']
+
+
+def test_fitting_drops_words_from_the_left_of_the_statement_only():
+  prompt = CoderPrompt(
+    ' '.join(f'w{i}' for i in range(50)), 'def f(x):', ('T',)
+  )
+  sizes = []
+
+  def fits(messages):
+    sizes.append(len(text(messages).split()))
+    return sizes[-1] <= 25
+
+  fitted = text(templates.fit(PLAIN.coder, prompt, fits))
+  assert len(fitted.split()) == 25
+  assert 'w49' in fitted and 'def f(x):' in fitted and 'T' in fitted
+  assert fitted.startswith('w')
+  assert len(sizes) < 12  # bisection
+
+
+def test_what_fits_is_left_alone():
+  messages = templates.fit(PLAIN.coder, CODER, lambda _: True)
+  assert messages == PLAIN.coder(CODER)
+
+
+def test_too_long_without_the_statement_is_an_error():
+  with pytest.raises(
+    templates.PromptTooLongError, match='without its statement'
+  ):
+    templates.fit(PLAIN.coder, CODER, lambda _: False)

@@ -1,0 +1,144 @@
+"""The invariants of the sampler."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from promptrl_jax.models.transformer import Transformer
+from promptrl_jax.parallel.mesh import make_data_mesh
+from promptrl_jax.sampling.decode import make_generate_fn
+from promptrl_jax.sampling.methods import Sampling
+from promptrl_jax.sampling.score import make_score_fn
+from promptrl_jax.testing import tiny
+
+NEW = 12
+MESH = make_data_mesh()
+
+
+@functools.cache
+def params():
+  return tiny.params()
+
+
+@functools.cache
+def generate_fn(method=Sampling()):
+  return make_generate_fn(tiny.CONFIG, method, NEW, MESH)
+
+
+def prompts(rows, length, seed=0):
+  """Left-padded random prompts of several lengths."""
+  rng = np.random.default_rng(seed)
+  sizes = rng.integers(1, length + 1, rows)
+  mask = np.arange(length) >= length - sizes[:, None]
+  tokens = rng.integers(3, tiny.CONFIG.vocab_size, (rows, length))
+  return np.where(mask, tokens, 0).astype(np.int32), mask
+
+
+def run(
+  tokens, mask, temperature=0.8, seeds=None, limit=NEW, method=Sampling()
+):
+  rows = len(tokens)
+  seeds = np.arange(rows) if seeds is None else seeds
+  return generate_fn(method)(
+    params(),
+    tokens,
+    mask,
+    np.full(rows, temperature, np.float32),
+    np.asarray(seeds, np.uint32),
+    np.full(rows, limit, np.int32),
+  )
+
+
+def full_logits(tokens):
+  """Logits after an unpadded sequence, by the full forward."""
+  model = Transformer(tiny.CONFIG)
+  size = len(tokens)
+  hidden, _ = model.apply(
+    params(), jnp.asarray([tokens]), jnp.arange(size)[None],
+    jnp.tril(jnp.ones((1, size, size), bool)),
+  )  # fmt: skip
+  return model.apply(params(), hidden[0, -1], method=Transformer.logits)
+
+
+def test_greedy_decode_with_cache_equals_argmax_of_the_full_forward():
+  tokens, mask = prompts(2, 7)
+  out = run(tokens, mask, temperature=0.0)
+  for row in range(2):
+    sequence = tokens[row][mask[row]].tolist()
+    for drawn, valid in zip(out.tokens[row], out.mask[row], strict=True):
+      if not valid:
+        break
+      assert int(jnp.argmax(full_logits(sequence))) == int(drawn)
+      sequence.append(int(drawn))
+
+
+def test_padding_and_neighbours_do_not_change_a_row():
+  tokens, mask = prompts(4, 9)
+  together = run(tokens, mask, seeds=[5, 6, 7, 8])
+  wider = np.pad(tokens, ((0, 0), (7, 0))), np.pad(mask, ((0, 0), (7, 0)))
+  padded = run(*wider, seeds=[5, 6, 7, 8])
+  np.testing.assert_array_equal(together.tokens, padded.tokens)
+  np.testing.assert_allclose(together.logps, padded.logps, atol=1e-4)
+  swapped = run(tokens[::-1], mask[::-1], seeds=[8, 7, 6, 5])
+  np.testing.assert_array_equal(together.tokens, swapped.tokens[::-1])
+
+
+METHODS = (Sampling(), Sampling(top_k=5), Sampling(top_p=0.7), Sampling(9, 0.8))
+
+
+@pytest.mark.parametrize('temperature', [0.0, 0.6, 1.3])
+@pytest.mark.parametrize('method', METHODS, ids=str)
+def test_sampler_logps_equal_scorer_logps(method, temperature):
+  tokens, mask = prompts(4, 6, seed=1)
+  out = run(tokens, mask, temperature, method=method)
+  scored = make_score_fn(tiny.CONFIG, method)(
+    params(), tokens, mask, out.tokens, out.mask,
+    jnp.full(4, temperature, jnp.float32),
+  )  # fmt: skip
+  np.testing.assert_allclose(out.logps, scored, atol=1e-4)
+  assert (np.asarray(out.logps)[np.asarray(out.mask)] <= 0).all()
+
+
+def test_top_k_one_is_greedy_at_any_temperature():
+  tokens, mask = prompts(4, 6)
+  one = run(tokens, mask, temperature=2.0, method=Sampling(top_k=1))
+  greedy = run(tokens, mask, temperature=0.0)
+  np.testing.assert_array_equal(one.tokens, greedy.tokens)
+
+
+def test_nothing_follows_the_stop_token():
+  tokens, mask = prompts(64, 4, seed=3)
+  out = jax.device_get(run(tokens, mask, temperature=1.5))
+  assert out.stopped.any()
+  for row in np.flatnonzero(out.stopped):
+    end = out.tokens[row].tolist().index(tiny.CONFIG.eos_token_id)
+    assert out.mask[row].tolist() == [i <= end for i in range(NEW)]
+    assert (out.tokens[row, end + 1 :] == tiny.CONFIG.pad_token_id).all()
+    assert (out.logps[row, end + 1 :] == 0).all()
+
+
+def test_limits_hold_per_row_and_empty_rows_stay_empty():
+  tokens, mask = prompts(4, 5)
+  mask[2] = False
+  out = generate_fn()(
+    params(), tokens, mask, np.zeros(4, np.float32), np.zeros(4, np.uint32),
+    np.array([3, 5, 5, 0], np.int32),
+  )  # fmt: skip
+  counts = np.asarray(out.mask).sum(axis=1)
+  assert counts[0] <= 3 and counts[1] <= 5
+  assert counts[2] == counts[3] == 0
+
+
+def test_one_program_per_shape():
+  generate = make_generate_fn(tiny.CONFIG, Sampling(), 4, MESH)
+  rows = (
+    np.zeros(2, np.float32),
+    np.zeros(2, np.uint32),
+    np.full(2, 4, np.int32),
+  )
+  for seed in range(3):
+    generate(params(), *prompts(2, 6, seed), *rows)
+  assert generate._cache_size() == 1

@@ -1,0 +1,68 @@
+"""Visible and hidden tests per protocol."""
+
+import dataclasses
+
+import pytest
+
+from promptrl_jax.tasks import splits
+from promptrl_jax.testing import tiny
+from promptrl_jax.types import Problem
+
+TASK = tiny.tasks(1)[0]
+
+
+@pytest.mark.parametrize(
+  ('protocol', 'visible'),
+  [('blind', 0), ('visible1', 1), ('visible_all', 2), ('oracle', 3)],
+)
+def test_counts(protocol, visible):
+  assert splits.visible_tests(TASK, protocol) == TASK.tests[:visible]
+  hidden = splits.hidden_tests(TASK, protocol)
+  if protocol == 'oracle':
+    assert hidden == TASK.tests
+  else:
+    assert set(hidden).isdisjoint(TASK.tests[:visible])
+    assert len(hidden) == 3 - visible
+
+
+def test_a_problem_has_no_hidden_test():
+  problem = splits.reveal(TASK, 'visible1')
+  text = repr(dataclasses.asdict(problem))
+  assert TASK.tests[0] in text
+  assert not any(test in text for test in TASK.tests[1:])
+  assert TASK.reference not in text
+
+
+def test_training_problems_may_be_rewarded_by_all_tests():
+  problem = splits.reveal_for_training(TASK, 'visible1')
+  assert problem.reward_tests == TASK.tests[1:]
+
+
+def test_only_training_problems_may():
+  with pytest.raises(ValueError, match='only training tasks'):
+    splits.reveal_for_training(tiny.tasks(1, 'test')[0], 'visible1')
+
+
+def test_visible1_needs_a_test_to_hide():
+  task = dataclasses.replace(TASK, tests=TASK.tests[:1])
+  with pytest.raises(ValueError, match='none would be hidden'):
+    splits.reveal(task, 'visible1')
+
+
+def test_problem_fields_are_those_a_solver_may_know():
+  names = {field.name for field in dataclasses.fields(Problem)}
+  assert names == {
+    'task_id', 'statement', 'entry_point', 'signature', 'visible_tests',
+    'setup', 'reward_tests',
+  }  # fmt: skip
+
+
+def test_a_planted_duplicate_is_found():
+  train, test = tiny.tasks(3, 'train'), tiny.tasks(3, 'test')
+  moved = [dataclasses.replace(t, tests=(*t.tests, 'x')) for t in test]
+  splits.check_no_leak({'train': train, 'test': moved})
+  planted = dataclasses.replace(
+    train[1], task_id='other', statement=train[1].statement.upper() + '!'
+  )
+  with pytest.raises(ValueError, match="'other' of|other of"):
+    splits.check_no_leak({'train': train, 'test': [*moved, planted]})
