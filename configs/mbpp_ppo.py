@@ -119,6 +119,10 @@ def get_config(arg: str = 'minicode') -> ml_collections.ConfigDict:
   c.controller.trunk = (128, 128)
   c.controller.head = (64,)
 
+  c.bandit = ml_collections.ConfigDict()  # the contextual bandit, a rival
+  c.bandit.iterations = 10  # of controller.episodes each
+  c.bandit.exploration = 0.3  # width of the confidence bound, in rewards
+
   c.validate_every = 10  # iterations
   c.checkpoint_every = 5  # iterations
 
@@ -130,6 +134,7 @@ def get_config(arg: str = 'minicode') -> ml_collections.ConfigDict:
   if arg == 'smoke':
     c.data.train_limit, c.data.validation_limit, c.data.test_limit = 32, 16, 24
     c.controller.iterations, c.controller.episodes = 2, 16
+    c.bandit.iterations = 1
     c.validate_every = c.checkpoint_every = 1
     c.eval.budgets = (1, 4)
     c.eval.oracle = False

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import io
 import json
 import pathlib
 import sys
@@ -41,10 +42,11 @@ from promptrl_jax.llm.load import BackendConfig, load_backend
 from promptrl_jax.operators.lexical import LexicalConfig
 from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.rewards.tests import RewardConfig
+from promptrl_jax.rl import bandits
 from promptrl_jax.strategies import policies
 from promptrl_jax.tasks import mbpp, splits
 from promptrl_jax.tasks.minicode import suite
-from promptrl_jax.training import checkpoint, controller, metrics, ppo_config
+from promptrl_jax.training import bandit, checkpoint, controller, loop, metrics, ppo_config
 
 _CONFIG = config_flags.DEFINE_config_file(
   'config', 'configs/mbpp_ppo.py', lock_config=True
@@ -95,7 +97,10 @@ def run(config, workdir, mode):
       folder = workdir / f'seed_{seed}'
       if mode == 'train':
         train(config, env_config, env, pool, tasks, seed, folder)
-      trained.append(restore_best(config, env_config, seed, folder))
+      ppo = restore_best(config, env_config, seed, folder)
+      trained.append(
+        {'ppo': ppo, 'bandit': train_bandit(config, env, tasks, seed, folder)}
+      )
 
     # --- Evaluation -----------------------------------------------------------
     env = VectorPromptEdit(
@@ -193,42 +198,38 @@ def train(config, env_config, env, pool, tasks, seed, folder):
     for task in tasks['train']
   ]
   with checkpoint.open_checkpoints(folder / 'checkpoints') as checkpoints:
-    state, host = made.initial, {'best': -1.0, 'steps': 0, 'calls': 0}
+    state, totals = made.initial, dict(loop.TOTALS)
     if checkpoints.latest_step() is not None:
-      state, host = checkpoint.restore_checkpoint(checkpoints, state)
+      state, totals = checkpoint.restore_checkpoint(checkpoints, state)
     start = int(state.step)
-    with metrics.MetricWriter(folder, resume_step=start) as writer:
-      progress = tqdm.trange(
-        start, control.iterations, initial=start, total=control.iterations,
-        desc=f'train seed {seed}', unit='update',
-      )  # fmt: skip
-      saved = start
-      try:
-        for step in progress:
-          state, row = controller.iterate(
-            made, state, env, problems, control, seed
-          )
-          host['steps'] += int(row['rollout/steps'])
-          host['calls'] += int(row['budget/calls'])
-          score = None
-          last = step + 1 == control.iterations
-          if last or (step + 1) % config.validate_every == 0:
-            score = validate(config, env, pool, tasks, made, state, seed)
-            host['best'] = max(host['best'], score)
-            row['eval/validation_pass'] = score
-          row['budget/env_steps'] = host['steps']
-          writer.write_scalars(step, row)
-          progress.set_postfix(
-            solved=f'{row["rollout/solved_rate"]:.2f}',
-            best_validation=f'{host["best"]:.3f}' if host['best'] >= 0 else '-',
-          )
-          if score is not None or (step + 1) % config.checkpoint_every == 0:
-            checkpoint.save_checkpoint(checkpoints, state, host, score=score)
-            saved = step + 1
-      except KeyboardInterrupt:
-        if int(state.step) > saved:
-          checkpoint.save_checkpoint(checkpoints, state, host)
-        raise
+    progress = tqdm.tqdm(
+      initial=start, total=control.iterations, desc=f'train seed {seed}',
+      unit='update',
+    )  # fmt: skip
+
+    def show(step, row, totals):
+      del step
+      best = totals['best']
+      progress.set_postfix(
+        solved=f'{row["rollout/solved_rate"]:.2f}',
+        best_validation=f'{best:.3f}' if best >= 0 else '-',
+        refresh=False,
+      )
+      progress.update()
+
+    with metrics.MetricWriter(folder, resume_step=start) as writer, progress:
+      loop.run(
+        state,
+        totals,
+        lambda s: controller.iterate(made, s, env, problems, control, seed),
+        lambda s: validate(config, env, pool, tasks, made, s, seed),
+        checkpoints,
+        writer,
+        loop.LoopConfig(
+          control.iterations, config.validate_every, config.checkpoint_every
+        ),
+        [show],
+      )
 
 
 def validate(config, env, pool, tasks, made, state, seed):
@@ -253,6 +254,26 @@ def restore_best(config, env_config, seed, folder):
   return policies.controller(made.act_greedy, state.params, seed), host['calls']
 
 
+def train_bandit(config, env, tasks, seed, folder):
+  """The contextual bandit, trained once, and the calls of its training."""
+  path = folder / 'bandit.npz'
+  if not path.exists():
+    problems = [
+      splits.reveal_for_training(task, config.data.protocol)
+      for task in tasks['train']
+    ]
+    statistics, calls = bandit.train(
+      env, problems, controller.ControllerConfig(**config.controller),
+      config.bandit.iterations, config.bandit.exploration, seed,
+    )  # fmt: skip
+    content = io.BytesIO()
+    np.savez(content, *statistics, calls=calls)
+    write_atomically(path, content.getvalue())
+  with np.load(path) as saved:
+    statistics = bandits.LinearBandit(saved['arr_0'], saved['arr_1'])
+    return policies.bandit(statistics), int(saved['calls'])
+
+
 def evaluate(config, env, pool, tasks, trained, workdir):
   """Runs all strategies; returns the cells and the seconds it took."""
   start = time.perf_counter()
@@ -269,7 +290,9 @@ def evaluate(config, env, pool, tasks, trained, workdir):
   }
   rivals['random'] = policies.uniform
   learned = dict(zip(seeds, trained, strict=True))
-  strategies = {**rivals, 'ppo': lambda seed: learned[seed][0]}
+  strategies = dict(rivals)
+  for name in ('bandit', 'ppo'):
+    strategies[name] = lambda seed, n=name: learned[seed][n][0]
   temporary = workdir / '.trace.jsonl.tmp'
   cells = collections.defaultdict(list)
   plans = [(config.data.protocol, b) for b in config.eval.budgets]
@@ -298,10 +321,10 @@ def evaluate(config, env, pool, tasks, trained, workdir):
             'budget': budget,
           }
           trace.write(json.dumps(row) + '\n')
-      paid = np.mean([calls for _, calls in trained])
+      paid = [one[strategy][1] for one in trained if strategy in one]
       cell = protocol.to_cell(
         strategy, budget, name, tasks['test'], runs,
-        float(paid) if strategy == 'ppo' else 0.0,
+        float(np.mean(paid)) if paid else 0.0,
       )  # fmt: skip
       cells[name].append(cell)
   temporary.replace(workdir / 'trace.jsonl')
@@ -382,7 +405,7 @@ def write_report(config, workdir, cells, seconds, coder, rewriter):
 
 def _planned(cells):
   """The rivals whose comparison was planned; the table shows the others too."""
-  planned = ('direct', 'random', 'best_of_b', 'best_fixed')
+  planned = ('direct', 'random', 'best_of_b', 'best_fixed', 'bandit')
   return [n for n in planned if any(c.strategy == n for c in cells)]
 
 

@@ -13,6 +13,7 @@ import jax
 import numpy as np
 
 from promptrl_jax.envs.rollout import Decision, Policy
+from promptrl_jax.rl import bandits
 
 # (params, observations, action masks, keys [N]) -> actions, logps, values
 ActFn = Callable[..., tuple[jax.Array, jax.Array, jax.Array]]
@@ -59,3 +60,18 @@ def controller(act_fn: ActFn, params: Any, seed: int) -> Policy:
 def _without_values(actions: np.ndarray) -> Decision:
   zeros = np.zeros(len(actions), np.float32)
   return Decision(actions, zeros, zeros)
+
+
+def bandit(
+  statistics: bandits.LinearBandit, exploration: float = 0.0
+) -> Policy:
+  """The action with the highest score of a contextual bandit."""
+  score_fn = jax.jit(bandits.scores)
+
+  def policy(observations, masks, step):
+    del step
+    values = np.asarray(score_fn(statistics, observations, exploration))
+    chosen = np.where(masks, values, -np.inf).argmax(axis=1)
+    return _without_values(chosen.astype(np.int32))
+
+  return policy

@@ -28,11 +28,15 @@ CONFIG = TransformerConfig(
 @functools.cache
 def params(config: TransformerConfig = CONFIG, seed: int = 0) -> Any:
   """Random parameters, large enough that the distribution is far from flat."""
-  tokens = jnp.zeros((1, 2), jnp.int32)
-  tree = jax.jit(Transformer(config).init)(
-    jax.random.key(seed), tokens, tokens, jnp.ones((1, 2, 2), bool)
-  )
+  tree = _init(config, jax.random.key(seed))
   return jax.tree.map(lambda x: x * 8 if x.ndim > 2 else x * 1.5, tree)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _init(config: TransformerConfig, key: jax.Array) -> Any:
+  tokens = jnp.zeros((1, 2), jnp.int32)
+  mask = jnp.ones((1, 2, 2), bool)
+  return Transformer(config).init(key, tokens, tokens, mask)
 
 
 def tokenizer() -> tokenizer_lib.Tokenizer:

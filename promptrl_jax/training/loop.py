@@ -1,0 +1,103 @@
+"""The outer loop of a training run: iterate, validate, log, checkpoint.
+
+The loop knows nothing of what an iteration does. Rows of metrics are written
+before the checkpoint of the step that they led to, so that a run that was
+killed anywhere goes on from its last checkpoint with files that are equal to
+those of a run that was not.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import orbax.checkpoint as ocp
+
+from promptrl_jax.training import checkpoint
+from promptrl_jax.training.metrics import MetricWriter
+from promptrl_jax.training.state import TrainState
+
+Row = dict[str, float]
+IterateFn = Callable[[TrainState], tuple[TrainState, Row]]
+# (step, row of metrics, totals); may raise Stop.
+Callback = Callable[[int, Row, dict[str, Any]], None]
+
+TOTALS = {'best': -1.0, 'env_steps': 0, 'calls': 0}
+
+
+class Stop(Exception):
+  """Raised by a callback: the run ends here, with a checkpoint."""
+
+
+@dataclasses.dataclass(frozen=True)
+class LoopConfig:
+  """When things happen.
+
+  Attributes:
+    iterations: updates of the whole run.
+    validate_every: iterations between validations; the last one is validated.
+    checkpoint_every: iterations between checkpoints; validations save too.
+  """
+
+  iterations: int
+  validate_every: int
+  checkpoint_every: int
+
+
+def run(
+  state: TrainState,
+  totals: dict[str, Any],
+  iterate_fn: IterateFn,
+  score_fn: Callable[[TrainState], float],
+  checkpoints: ocp.CheckpointManager,
+  writer: MetricWriter,
+  config: LoopConfig,
+  callbacks: Sequence[Callback] = (),
+) -> TrainState:
+  """Runs from `state.step` to the last iteration.
+
+  An interrupt (Ctrl-C, or any other error) leaves a checkpoint of the last
+  finished iteration behind before it goes on up; `Stop` ends the run likewise,
+  and quietly.
+
+  Args:
+    state: where to start.
+    totals: `TOTALS`, or what the checkpoint of `state` held; changed in place.
+    iterate_fn: one iteration.
+    score_fn: validation score of a state, larger is better.
+    checkpoints: from `checkpoint.open_checkpoints`.
+    writer: takes one row per iteration.
+    config: when things happen.
+    callbacks: called after each iteration, in order.
+  """
+  saved = int(state.step)
+  try:
+    for step in range(saved, config.iterations):
+      state, row = iterate_fn(state)
+      totals['env_steps'] += int(row['rollout/steps'])
+      totals['calls'] += int(row['budget/calls'])
+      row['budget/env_steps'] = totals['env_steps']
+      score = None
+      done = step + 1 == config.iterations
+      if done or (step + 1) % config.validate_every == 0:
+        score = score_fn(state)
+        totals['best'] = max(totals['best'], score)
+        row['eval/validation_pass'] = score
+      writer.write_scalars(step, row)
+      if score is not None or (step + 1) % config.checkpoint_every == 0:
+        checkpoint.save_checkpoint(checkpoints, state, totals, score=score)
+        saved = step + 1
+      for callback in callbacks:
+        callback(step, row, totals)
+  except Stop:
+    if int(state.step) > saved:
+      score = score_fn(state)
+      checkpoint.save_checkpoint(checkpoints, state, totals, score=score)
+  except BaseException:
+    # An update that was cut off has consumed its state: the last checkpoint is
+    # what there is.
+    if not state.step.is_deleted() and int(state.step) > saved:
+      checkpoint.save_checkpoint(checkpoints, state, totals)
+    raise
+  return state
