@@ -10,7 +10,6 @@ setuptools.setup(
   description='Reinforcement learning that rewrites prompts, in JAX.',
   long_description=pathlib.Path('README.md').read_text(encoding='utf-8'),
   long_description_content_type='text/markdown',
-  license='Apache-2.0',
   python_requires='>=3.11',
   packages=setuptools.find_packages(include=['promptrl_jax', 'promptrl_jax.*']),
   package_data={

@@ -97,11 +97,11 @@ def get_config(arg: str = 'minicode') -> ml_collections.ConfigDict:
   c.reward.potential = False
 
   c.ppo = ml_collections.ConfigDict()
-  c.ppo.lr = 1e-3
+  c.ppo.lr = 2e-3
   c.ppo.gamma = 1.0  # episodes are short and calls have a price
   c.ppo.gae_lambda = 0.95
   c.ppo.clip = 0.2
-  c.ppo.epochs = 4
+  c.ppo.epochs = 6
   c.ppo.minibatches = 4
   c.ppo.value_coef = 0.5
   c.ppo.value_clip = ml_collections.config_dict.placeholder(float)
@@ -112,15 +112,15 @@ def get_config(arg: str = 'minicode') -> ml_collections.ConfigDict:
   c.ppo.anneal = True  # learning rate falls linearly to 0
 
   c.controller = ml_collections.ConfigDict()
-  c.controller.iterations = 60
-  c.controller.episodes = 128  # per iteration
+  c.controller.iterations = 40
+  c.controller.episodes = 256  # per iteration
   c.controller.budgets = (2, 4, 8, 8)  # drawn per training episode
   c.controller.bootstrap_truncated = False
   c.controller.trunk = (128, 128)
   c.controller.head = (64,)
 
   c.bandit = ml_collections.ConfigDict()  # the contextual bandit, a rival
-  c.bandit.iterations = 10  # of controller.episodes each
+  c.bandit.iterations = 6  # of controller.episodes each
   c.bandit.exploration = 0.3  # width of the confidence bound, in rewards
 
   c.validate_every = 10  # iterations
@@ -129,6 +129,7 @@ def get_config(arg: str = 'minicode') -> ml_collections.ConfigDict:
   c.eval = ml_collections.ConfigDict()
   c.eval.budgets = (1, 2, 4, 8)
   c.eval.oracle = True  # also the parity table, best of at most 10 tries
+  c.eval.oracle_limit = 100  # first N test problems of that table, 0 = all
   c.eval.resamples = 10_000
 
   if arg == 'smoke':
@@ -158,6 +159,7 @@ def get_config(arg: str = 'minicode') -> ml_collections.ConfigDict:
     c.env.lexical.probability = 0.25
     c.reward.kind = 'legacy'
     c.ppo.lr = 3e-4
+    c.ppo.epochs = 4
     c.ppo.gamma = 0.99
     c.ppo.gae_lambda = 1.0  # Monte-Carlo returns minus values
     c.ppo.minibatches = 1

@@ -54,7 +54,9 @@ def main(argv):
   protocol = next(name for name in first['tables'] if name != 'oracle')
   for workdir, result in zip(argv[1:], results, strict=True):
     mine, other = first['header']['data_hash'], result['header']['data_hash']
-    sizes = [r['tables'].get(protocol, {}).get('problems') for r in (first, result)]
+    sizes = [
+      r['tables'].get(protocol, {}).get('problems') for r in (first, result)
+    ]
     if mine != other or sizes[0] != sizes[1]:
       sys.exit(
         f'error: {workdir} was run on {other}, {sizes[1]} problems under '

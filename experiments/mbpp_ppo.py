@@ -46,7 +46,14 @@ from promptrl_jax.rl import bandits
 from promptrl_jax.strategies import policies
 from promptrl_jax.tasks import mbpp, splits
 from promptrl_jax.tasks.minicode import suite
-from promptrl_jax.training import bandit, checkpoint, controller, loop, metrics, ppo_config
+from promptrl_jax.training import (
+  bandit,
+  checkpoint,
+  controller,
+  loop,
+  metrics,
+  ppo_config,
+)
 
 _CONFIG = config_flags.DEFINE_config_file(
   'config', 'configs/mbpp_ppo.py', lock_config=True
@@ -305,12 +312,16 @@ def evaluate(config, env, pool, tasks, trained, workdir):
     for name, budget, strategy in progress:
       progress.set_postfix(strategy=strategy, B=budget)
       calls = 1 if strategy == 'direct' else budget
+      chosen = tasks['test']
+      if name == 'oracle' and config.eval.oracle_limit:
+        chosen = chosen[: config.eval.oracle_limit]
       runs = [
         protocol.run(
-          env, strategies[strategy](seed), tasks['test'], pool,
+          env, strategies[strategy](seed), chosen, pool,
           protocol=name, budget=calls, seed=seed,
         )
-        for seed in (seeds[:1] if strategy == 'direct' else seeds)
+        # Greedy decoding has no seed, and parity needs no more than one.
+        for seed in (seeds[:1] if 'direct' == strategy or name == 'oracle' else seeds)
       ]  # fmt: skip
       for result in runs:
         for row in result.trace:
@@ -323,7 +334,7 @@ def evaluate(config, env, pool, tasks, trained, workdir):
           trace.write(json.dumps(row) + '\n')
       paid = [one[strategy][1] for one in trained if strategy in one]
       cell = protocol.to_cell(
-        strategy, budget, name, tasks['test'], runs,
+        strategy, budget, name, chosen, runs,
         float(np.mean(paid)) if paid else 0.0,
       )  # fmt: skip
       cells[name].append(cell)

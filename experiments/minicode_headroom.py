@@ -99,7 +99,7 @@ def card(role: str, what: str, folder: pathlib.Path, figures: str) -> str:
 {figures}
 
 Trained for the experiments of this project; it writes programs of the suite's
-families and nothing else. Licence: that of the project.
+families and nothing else.
 """
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import logging
 import random
 import time
 import zlib
@@ -34,6 +35,8 @@ from promptrl_jax.prompts import feedback as feedback_lib
 from promptrl_jax.prompts import templates
 from promptrl_jax.rewards import tests as rewards
 from promptrl_jax.types import Problem
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -214,8 +217,6 @@ class VectorPromptEdit:
       )
     return self.observations(), self.action_masks(), values
 
-  # One step, stage by stage. ------------------------------------------------
-
   def _edit(self, taken: dict[int, str]) -> None:
     """Edits the statements in place."""
     rewriting = []
@@ -253,19 +254,22 @@ class VectorPromptEdit:
           self.config.rewrite_max_tokens, self.config.rewrite_temperature,
         )
       )  # fmt: skip
-    if not requests:
-      return
-    answers = self._rewriter.complete(requests)
+    answers = _ask(self._rewriter, requests)
     for i, prompt, answer in zip(rows, prompts, answers, strict=True):
       episode = self.episodes[i]
-      episode.statement = self._template.rewritten(prompt, answer.text)
       episode.rewrites += 1
-      _charge(episode, answer)
+      if answer is not None:
+        episode.statement = self._template.rewritten(prompt, answer.text)
+        _charge(episode, answer)
 
   def _request(
     self, backend, write, prompt, episode, max_tokens, again, force=False
-  ) -> Request:
-    """A request that is greedy the first time and sampled when repeated."""
+  ) -> Request | None:
+    """A request that is greedy the first time and sampled when repeated.
+
+    None if the model's context cannot take it: then the model has no answer,
+    which is a failure of the model and not of the run.
+    """
 
     def build(messages: templates.Messages) -> Request:
       return Request(
@@ -273,7 +277,11 @@ class VectorPromptEdit:
         max_tokens=max_tokens,
       )
 
-    messages = templates.fit(write, prompt, lambda m: backend.fits(build(m)))
+    try:
+      messages = templates.fit(write, prompt, lambda m: backend.fits(build(m)))
+    except templates.PromptTooLongError as error:
+      _LOG.warning('%s: %s', episode.problem.task_id, error)
+      return None
     repeated = force or messages in episode.asked
     if not force:
       episode.asked.add(messages)
@@ -299,7 +307,7 @@ class VectorPromptEdit:
 
   def _ask_coder(
     self, prompts: dict[int, templates.CoderPrompt], taken: dict[int, str]
-  ) -> dict[int, Completion]:
+  ) -> dict[int, Completion | None]:
     requests = [
       self._request(
         self._coder, self._template.coder, prompt, self.episodes[i],
@@ -308,21 +316,20 @@ class VectorPromptEdit:
       )
       for i, prompt in prompts.items()
     ]  # fmt: skip
-    if not requests:
-      return {}
-    return dict(zip(prompts, self._coder.complete(requests), strict=True))
+    return dict(zip(prompts, _ask(self._coder, requests), strict=True))
 
   def _execute(
     self,
     prompts: dict[int, templates.CoderPrompt],
-    completions: dict[int, Completion],
+    completions: dict[int, Completion | None],
   ) -> dict[int, tuple[str, ProgramResult]]:
     programs = []
     for i, prompt in prompts.items():
       problem = self.episodes[i].problem
+      answer = completions[i]
       programs.append(
         Program(
-          code=self._template.program(prompt, completions[i].text),
+          code=self._template.program(prompt, answer.text) if answer else '',
           tests=problem.visible_tests + problem.reward_tests,
           setup=problem.setup,
           entry_point=problem.entry_point,
@@ -344,7 +351,8 @@ class VectorPromptEdit:
       passed = episode.best_share == 1.0
     else:
       code, verdict = result
-      _charge(episode, completion)
+      if completion is not None:
+        _charge(episode, completion)
       if verdict.status == 'infra_error':
         episode.lost = True
         return 0.0
@@ -396,6 +404,15 @@ class VectorPromptEdit:
     # With nothing to see, stopping is up to the policy.
     episode.terminated = bool(count) and not failures
     return bool(passes) and all(passes)
+
+
+def _ask(
+  backend: Backend, requests: Sequence[Request | None]
+) -> list[Completion | None]:
+  """One batched call for the requests that there are."""
+  asked = [request for request in requests if request is not None]
+  answers = iter(backend.complete(asked) if asked else [])
+  return [None if request is None else next(answers) for request in requests]
 
 
 def _available(action: str, episode: Episode) -> bool:

@@ -151,8 +151,13 @@ def _failures(
   """Class of the first failure of each program that fails its hidden tests."""
   results = pool.run(
     [
-      Program(code=c, tests=t.tests, setup=t.setup, entry_point=t.entry_point)
-      for c, t in zip(codes, tasks, strict=True)
+      Program(
+        code=code,
+        tests=splits.hidden_tests(task, 'visible1'),
+        setup=task.setup,
+        entry_point=task.entry_point,
+      )
+      for code, task in zip(codes, tasks, strict=True)
     ]
   )
   classes: collections.Counter[str] = collections.Counter()
@@ -160,7 +165,7 @@ def _failures(
     if result.passed:
       continue
     first = next((t for t in result.tests if t.status != 'passed'), None)
-    if first is None or result.status == 'syntax_error':
+    if first is None or result.status in ('syntax_error', 'no_code'):
       classes[result.status] += 1
     elif first.status == 'error':
       classes[first.error_type] += 1

@@ -36,8 +36,8 @@ class JaxLMConfig:
     new_tokens: most tokens of any completion.
   """
 
-  batch_sizes: tuple[int, ...] = (16, 64)
-  prompt_lengths: tuple[int, ...] = (64, 96, 160, 400)
+  batch_sizes: tuple[int, ...] = (32,)
+  prompt_lengths: tuple[int, ...] = (64, 96, 160, 256, 400)
   new_tokens: int = 80
 
 

@@ -11,6 +11,7 @@ import ast
 import hashlib
 import json
 import pathlib
+import warnings
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -94,7 +95,10 @@ def to_task(row: Mapping[str, Any], split: str, where: str) -> Task:
 
 def _signature(code: str, name: str) -> str:
   """The `def` line of the function; its arguments are part of the task."""
-  for node in ast.walk(ast.parse(code)):
+  with warnings.catch_warnings():
+    warnings.simplefilter('ignore')  # MBPP's programs have strange escapes.
+    tree = ast.parse(code)
+  for node in ast.walk(tree):
     if isinstance(node, ast.FunctionDef) and node.name == name:
       return f'def {name}({ast.unparse(node.args)}):'
   return f'def {name}(*args):'

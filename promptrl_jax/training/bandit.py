@@ -22,7 +22,7 @@ def train(
   exploration: float,
   seed: int,
 ) -> tuple[bandits.LinearBandit, int]:
-  """Plays `iterations` batches of episodes; returns statistics and calls made."""
+  """Plays batches of episodes; returns the statistics and the calls made."""
   statistics = bandits.initial(
     len(env.config.actions), env.config.observation_size
   )

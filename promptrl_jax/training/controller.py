@@ -105,7 +105,8 @@ def draw_batch(
     indices.append(int(_order(size, seed, epoch)[offset]))
   rng = np.random.default_rng([seed, step, 1])
   budgets = rng.choice(config.budgets, config.episodes).tolist()
-  seeds = [seed * 1_000_003 + step * config.episodes] * config.episodes
+  first = seed * 1_000_003 + step * config.episodes
+  seeds = list(range(first, first + config.episodes))
   return indices, seeds, budgets
 
 
@@ -136,7 +137,7 @@ def iterate(
   )
   collected = time.perf_counter()
   new, scalars = controller.update(current, _to_rollout(played, config))
-  scalars = {f'train/{k}': float(v) for k, v in scalars.items()}
+  scalars = {k: float(v) for k, v in scalars.items()}
   finished = time.perf_counter()
   times = {k: env.seconds[k] - spent[k] for k in env.seconds}
   other = collected - started - sum(times.values())
@@ -155,18 +156,19 @@ def _to_rollout(
   terminated = played.terminated
   if not config.bootstrap_truncated:
     terminated, ends = terminated | ends, np.zeros_like(ends)
-  return Rollout(
-    observations=played.observations,
-    action_masks=played.action_masks,
-    actions=played.actions,
-    old_logps=played.logps,
-    values=played.values,
-    next_values=played.next_values,
-    rewards=played.rewards,
-    terminated=terminated,
-    truncated=ends,
-    mask=played.mask,
-  )
+  fields = {
+    'observations': played.observations,
+    'action_masks': played.action_masks,
+    'actions': played.actions,
+    'old_logps': played.logps,
+    'values': played.values,
+    'next_values': played.next_values,
+    'rewards': played.rewards,
+    'terminated': terminated,
+    'truncated': ends,
+    'mask': played.mask,
+  }
+  return Rollout(**jax.tree.map(jnp.asarray, fields))
 
 
 def _rollout_metrics(
@@ -177,9 +179,10 @@ def _rollout_metrics(
   counts = np.bincount(
     played.actions[played.mask], minlength=len(env.config.actions)
   )
-  returns = (played.rewards * played.mask).sum(axis=0)
+  kept = np.array([not e.lost for e in env.episodes])
+  returns = (played.rewards * played.mask).sum(axis=0)[kept]
   metrics = {
-    'rollout/return': float(returns.mean()),
+    'rollout/return': _mean(returns.tolist()),
     'rollout/visible_rate': _mean(e.status == 'passed' for e in episodes),
     'rollout/solved_rate': _mean(e.best_share == 1.0 for e in episodes),
     'rollout/length': steps / max(1, len(episodes)),

@@ -71,7 +71,7 @@ def run(
     config: when things happen.
     callbacks: called after each iteration, in order.
   """
-  saved = int(state.step)
+  saved = logged = int(state.step)
   try:
     for step in range(saved, config.iterations):
       state, row = iterate_fn(state)
@@ -85,6 +85,7 @@ def run(
         totals['best'] = max(totals['best'], score)
         row['eval/validation_pass'] = score
       writer.write_scalars(step, row)
+      logged = step + 1
       if score is not None or (step + 1) % config.checkpoint_every == 0:
         checkpoint.save_checkpoint(checkpoints, state, totals, score=score)
         saved = step + 1
@@ -95,9 +96,9 @@ def run(
       score = score_fn(state)
       checkpoint.save_checkpoint(checkpoints, state, totals, score=score)
   except BaseException:
-    # An update that was cut off has consumed its state: the last checkpoint is
-    # what there is.
-    if not state.step.is_deleted() and int(state.step) > saved:
+    # An update that was cut off has consumed its state, and a state whose row
+    # was not written would leave a gap: then the last checkpoint must do.
+    if not state.step.is_deleted() and saved < int(state.step) == logged:
       checkpoint.save_checkpoint(checkpoints, state, totals)
     raise
   return state

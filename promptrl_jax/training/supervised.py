@@ -111,8 +111,7 @@ def _encoded(
   pairs: Iterator[Pair], tokenizer: Tokenizer, chunk: int = 32
 ) -> Iterator[tuple[list[int], int]]:
   """Token ids of each pair and how many of them are prompt."""
-  while True:
-    drawn = list(itertools.islice(pairs, chunk))
+  while drawn := list(itertools.islice(pairs, chunk)):
     prompts = tokenizer.encode([prompt for prompt, _ in drawn])
     replies = tokenizer.encode([reply for _, reply in drawn])
     for prompt, reply in zip(prompts, replies, strict=True):
@@ -199,7 +198,7 @@ def make_train_step(
     metrics = {
       'train/loss': loss,
       'train/completion_loss': reply,
-      'train/grad_norm': optax.global_norm(grads),
+      'train/grad_norm': optax.tree.norm(grads),
     }
     params = optax.apply_updates(state.params, updates)
     return SupervisedState(params, opt_state, state.step + 1), metrics

@@ -254,6 +254,16 @@ def test_a_prompt_that_is_too_long_loses_words_from_the_left(
   assert long.signature in prompt and long.visible_tests[0] in prompt
 
 
+def test_a_prompt_that_cannot_fit_is_a_failure_of_the_model(make_env, problems):
+  env = make_env()
+  env._coder._prompt_limit = 2
+  reset(env, problems[:1])
+  env.step(['keep'])
+  episode = env.episodes[0]
+  assert episode.status == 'no_code'
+  assert episode.calls == 0 and not episode.terminated
+
+
 def test_unknown_settings_are_refused(pool):
   with pytest.raises(ValueError, match='shout'):
     EnvConfig(actions=('keep', 'shout'))

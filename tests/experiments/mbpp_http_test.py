@@ -29,9 +29,7 @@ class Stub(http.server.BaseHTTPRequestHandler):
       reply = 'no rewrite today'
     payload = json.dumps(
       {
-        'choices': [
-          {'message': {'content': reply}, 'finish_reason': 'stop'}
-        ],
+        'choices': [{'message': {'content': reply}, 'finish_reason': 'stop'}],
         'usage': {'prompt_tokens': 11, 'completion_tokens': 7},
       }
     ).encode()

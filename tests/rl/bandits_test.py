@@ -56,7 +56,8 @@ def test_masked_rows_do_not_count():
     bandits.initial(2, 2), features, actions, rewards * 1e3, mask
   )
   first = bandits.update(
-    bandits.initial(2, 2), *(x[:50] for x in (features, actions, rewards * 1e3, mask))
+    bandits.initial(2, 2),
+    *(x[:50] for x in (features, actions, rewards * 1e3, mask)),
   )
   np.testing.assert_allclose(some.response, first.response, rtol=1e-4)
 
