@@ -2,8 +2,8 @@
 
   python -m experiments.compare_models runs/a runs/b
 
-Each argument is a workdir of `experiments.mbpp_ppo`. Runs on other data or under
-another protocol are refused: their numbers do not belong in one table.
+Each argument is a workdir of `experiments.mbpp_ppo`. Runs on other data or
+under another protocol are refused: their numbers do not belong in one table.
 """
 
 from __future__ import annotations

@@ -11,8 +11,6 @@ checkpoints. A run that was interrupted goes on where it stopped.
 
 from __future__ import annotations
 
-import collections
-import dataclasses
 import io
 import json
 import pathlib
@@ -25,14 +23,7 @@ from absl import app, flags, logging
 from ml_collections import config_flags
 
 from promptrl_jax.envs.prompt_edit import EnvConfig, VectorPromptEdit
-from promptrl_jax.evaluation import (
-  actions,
-  plots,
-  protocol,
-  references,
-  report,
-)
-from promptrl_jax.evaluation.cells import write_csv
+from promptrl_jax.evaluation import lineup, output, protocol
 from promptrl_jax.evaluation.files import write_atomically
 from promptrl_jax.execution import ExecutionPool, Limits
 from promptrl_jax.execution.memo import MemoPool
@@ -54,6 +45,7 @@ from promptrl_jax.training import (
   metrics,
   ppo_config,
 )
+from promptrl_jax.training import workdir as workdir_lib
 
 _CONFIG = config_flags.DEFINE_config_file(
   'config', 'configs/mbpp_ppo.py', lock_config=True
@@ -89,7 +81,7 @@ def run(config, workdir, mode):
   # --- Data -------------------------------------------------------------------
   tasks = load_tasks(config.data)
   env_config = make_env_config(config)
-  prepare_workdir(workdir, config)
+  workdir_lib.prepare(workdir, json.loads(config.to_json()))
 
   # --- Models and pool --------------------------------------------------------
   mesh = mesh_lib.make_data_mesh()
@@ -98,25 +90,33 @@ def run(config, workdir, mode):
   limits = Limits(cpu_s=config.pool.cpu_s, memory_mb=config.pool.memory_mb)
   with ExecutionPool(workers=config.pool.workers, limits=limits) as pool:
     # --- Training -------------------------------------------------------------
-    trained = []
+    learned = {}
     for seed in range(config.seed, config.seed + config.seeds):
       env = VectorPromptEdit(coder, rewriter, pool, env_config)
       folder = workdir / f'seed_{seed}'
       if mode == 'train':
         train(config, env_config, env, pool, tasks, seed, folder)
-      ppo = restore_best(config, env_config, seed, folder)
-      trained.append(
-        {'ppo': ppo, 'bandit': train_bandit(config, env, tasks, seed, folder)}
-      )
+      learned[seed] = {
+        'ppo': restore_best(config, env_config, seed, folder),
+        'bandit': train_bandit(config, env, tasks, seed, folder),
+      }
 
     # --- Evaluation -----------------------------------------------------------
+    started = time.perf_counter()
     env = VectorPromptEdit(
       CachedBackend(coder), CachedBackend(rewriter), MemoPool(pool), env_config
     )
-    rows, seconds = evaluate(config, env, pool, tasks, trained, workdir)
+    cells = evaluate(config, env, pool, tasks, learned, workdir)
+    seconds = time.perf_counter() - started
 
   # --- Report -----------------------------------------------------------------
-  write_report(config, workdir, rows, seconds, coder.name, rewriter.name)
+  table = output.write(
+    workdir, cells, make_header(config, coder.name, rewriter.name),
+    resamples=config.eval.resamples,
+  )  # fmt: skip
+  folder = workdir / f'seed_{config.seed}'
+  output.draw_training(folder, workdir)
+  show(workdir, table, folder, seconds)
 
 
 # --- Stages -------------------------------------------------------------------
@@ -170,31 +170,6 @@ def make_controller(config, env_config, seed):
     control, ppo, env_config.observation_size, len(env_config.actions), seed
   )
   return made, control
-
-
-def prepare_workdir(workdir, config):
-  """Writes the config, or refuses a workdir that was made with another."""
-  path = workdir / 'config.json'
-  mine = json.loads(config.to_json())
-  if path.exists():
-    theirs = json.loads(path.read_text())
-    different = sorted(_differences(theirs, mine))
-    if different:
-      raise ValueError(
-        f'{workdir} holds a run with another config ({"; ".join(different)}): '
-        'use another --workdir, or the same config to continue it'
-      )
-  workdir.mkdir(parents=True, exist_ok=True)
-  write_atomically(path, (json.dumps(mine, indent=2) + '\n').encode())
-
-
-def _differences(theirs, mine, prefix=''):
-  for key in theirs.keys() | mine.keys():
-    a, b = theirs.get(key), mine.get(key)
-    if isinstance(a, dict) and isinstance(b, dict):
-      yield from _differences(a, b, f'{prefix}{key}.')
-    elif a != b:
-      yield f'{prefix}{key}: {a!r} there, {b!r} here'
 
 
 def train(config, env_config, env, pool, tasks, seed, folder):
@@ -281,187 +256,58 @@ def train_bandit(config, env, tasks, seed, folder):
     return policies.bandit(statistics), int(saved['calls'])
 
 
-def evaluate(config, env, pool, tasks, trained, workdir):
-  """Runs all strategies; returns the cells and the seconds it took."""
-  start = time.perf_counter()
+def evaluate(config, env, pool, tasks, learned, workdir):
+  """Plays the whole line-up; returns cells by protocol."""
   seeds = list(range(config.seed, config.seed + config.seeds))
-  names = env.config.actions
-  # Resampling until the visible tests pass is best-of-B.
-  labels = {'keep': 'direct', 'resample': 'best_of_b'}
-  rivals = {
-    labels.get(action, action): (
-      lambda seed, a=action: policies.fixed(a, names)
-    )
-    for action in names
-    if action not in ('submit', 'reset_prompt')
-  }
-  rivals['random'] = policies.uniform
-  learned = dict(zip(seeds, trained, strict=True))
-  strategies = dict(rivals)
+  entrants = lineup.rivals(env.config.actions)
   for name in ('bandit', 'ppo'):
-    strategies[name] = lambda seed, n=name: learned[seed][n][0]
-  temporary = workdir / '.trace.jsonl.tmp'
-  cells = collections.defaultdict(list)
-  plans = [(config.data.protocol, b) for b in config.eval.budgets]
+    trained, calls = zip(*(learned[seed][name] for seed in seeds), strict=True)
+    by_seed = dict(zip(seeds, trained, strict=True))
+    entrants[name] = lineup.Entrant(
+      by_seed.__getitem__, optimisation_calls=float(np.mean(calls))
+    )
+  plans = [
+    lineup.Plan(config.data.protocol, budget, tasks['test'], seeds)
+    for budget in config.eval.budgets
+  ]
+  parity = []
   if config.eval.oracle:
-    plans.append(('oracle', 10))
-  with open(temporary, 'w', encoding='utf-8') as trace:
-    progress = tqdm.tqdm(
-      [(p, b, s) for p, b in plans for s in strategies], desc='evaluate'
+    limit = config.eval.oracle_limit or None
+    parity = [lineup.Plan('oracle', 10, tasks['test'][:limit], seeds[:1])]
+  cells = lineup.play(
+    entrants, plans + parity, env, pool, workdir / 'trace.jsonl',
+    lambda todo: tqdm.tqdm(todo, desc='evaluate', unit='strategy'),
+  )  # fmt: skip
+  for plan in plans:
+    mine = cells[plan.protocol]
+    mine.append(
+      lineup.best_fixed(entrants, plan, tasks['validation'], mine, env, pool)
     )
-    for name, budget, strategy in progress:
-      progress.set_postfix(strategy=strategy, B=budget)
-      calls = 1 if strategy == 'direct' else budget
-      chosen = tasks['test']
-      if name == 'oracle' and config.eval.oracle_limit:
-        chosen = chosen[: config.eval.oracle_limit]
-      runs = [
-        protocol.run(
-          env, strategies[strategy](seed), chosen, pool,
-          protocol=name, budget=calls, seed=seed,
-        )
-        # Greedy decoding has no seed, and parity needs no more than one.
-        for seed in (seeds[:1] if 'direct' == strategy or name == 'oracle' else seeds)
-      ]  # fmt: skip
-      for result in runs:
-        for row in result.trace:
-          row = {
-            'strategy': strategy,
-            'protocol': name,
-            **row,
-            'budget': budget,
-          }
-          trace.write(json.dumps(row) + '\n')
-      paid = [one[strategy][1] for one in trained if strategy in one]
-      cell = protocol.to_cell(
-        strategy, budget, name, chosen, runs,
-        float(np.mean(paid)) if paid else 0.0,
-      )  # fmt: skip
-      cells[name].append(cell)
-  temporary.replace(workdir / 'trace.jsonl')
-  add_best_fixed(config, env, pool, tasks, seeds, rivals, cells)
-  return cells, time.perf_counter() - start
+  return cells
 
 
-def add_best_fixed(config, env, pool, tasks, seeds, rivals, cells):
-  """Adds the fixed action that is best on validation, at each budget."""
-  name = config.data.protocol
-  for budget in config.eval.budgets:
-    scores = {}
-    for action, make in rivals.items():
-      if action == 'random':
-        continue
-      result = protocol.run(
-        env, make(seeds[0]), tasks['validation'], pool,
-        protocol=name, budget=1 if action == 'direct' else budget,
-        seed=seeds[0],
-      )  # fmt: skip
-      scores[action] = float(result.passed.mean())
-    best = max(scores, key=lambda action: scores[action])
-    chosen = next(
-      c for c in cells[name] if c.strategy == best and c.budget == budget
-    )
-    print(f'best fixed action on validation, B={budget}: {best}')
-    cells[name].append(dataclasses.replace(chosen, strategy='best_fixed'))
-
-
-def write_report(config, workdir, cells, seconds, coder, rewriter):
-  """Tables, plots and where to find them."""
-  data_hash = (
-    suite.digest()
-    if config.data.name == 'minicode'
-    else mbpp.digest(config.data.path or None)
-  )
-  header = {
+def make_header(config, coder, rewriter):
+  """Where the numbers come from."""
+  if config.data.name == 'minicode':
+    data_hash = suite.digest()
+  else:
+    data_hash = mbpp.digest(config.data.path or None)
+  command = ['python', '-m', 'experiments.mbpp_ppo', *sys.argv[1:]]
+  return {
     'data_hash': f'{config.data.name} {data_hash}',
     'model_hashes': {'coder': coder, 'rewriter': rewriter},
     'seeds': list(range(config.seed, config.seed + config.seeds)),
-    'command': ' '.join(
-      ['python', '-m', 'experiments.mbpp_ppo', *sys.argv[1:]]
-    ),
+    'command': ' '.join(command),
   }
-  published = references.PROMIS_MBPP
-  parts, summaries = [], {}
-  for name, rows in cells.items():
-    summaries[name] = report.summarise(
-      rows, subject='ppo', rivals=_planned(rows),
-      resamples=config.eval.resamples,
-    )  # fmt: skip
-    parts.append(
-      report.to_markdown(
-        summaries[name], header,
-        references=published if name == 'oracle' else (),
-      )
-    )  # fmt: skip
-  main_name = config.data.protocol
-  trace = read_jsonl(workdir / 'trace.jsonl')
-  largest = max(config.eval.budgets)
-  taken = actions.action_statistics(
-    row for row in trace
-    if row['strategy'] == 'ppo'
-    and (row['protocol'], row['budget']) == (main_name, largest)
-  )  # fmt: skip
-  parts.append(actions.actions_markdown(taken))
-  write_csv(
-    workdir / 'results.csv', [c for rows in cells.values() for c in rows]
-  )
-  report.write_results(
-    workdir, {'header': header, 'tables': summaries}, '\n'.join(parts)
-  )
-  plots.solved_at_budget(workdir / 'solved_at_b.png', summaries[main_name])
-  plots.action_heatmap(workdir / 'actions.png', taken)
-  draw_training(workdir / f'seed_{config.seed}', workdir)
-  print_summary(workdir, parts[0], seconds, config)
 
 
-def _planned(cells):
-  """The rivals whose comparison was planned; the table shows the others too."""
-  planned = ('direct', 'random', 'best_of_b', 'best_fixed', 'bandit')
-  return [n for n in planned if any(c.strategy == n for c in cells)]
-
-
-def read_jsonl(path):
-  with open(path, encoding='utf-8') as file:
-    return [json.loads(line) for line in file]
-
-
-def draw_training(folder, workdir):
-  rows = read_jsonl(folder / 'metrics.jsonl')
-  steps = [row['budget/env_steps'] for row in rows]
-  validated = [row for row in rows if 'eval/validation_pass' in row]
-  plots.learning_curve(
-    workdir / 'learning_curve.png',
-    steps,
-    [row['rollout/return'] for row in rows],
-    [row['rollout/solved_rate'] for row in rows],
-    validation_steps=[row['budget/env_steps'] for row in validated],
-    validation_pass_rates=[row['eval/validation_pass'] for row in validated],
-    window=5,
-  )
-  prefix = 'rollout/action_'
-  plots.action_usage(
-    workdir / 'action_usage.png',
-    steps,
-    {
-      name.removeprefix(prefix): [row[name] for row in rows]
-      for name in rows[0]
-      if name.startswith(prefix)
-    },
-  )
-
-
-def print_summary(workdir, table, seconds, config):
-  rows = read_jsonl(workdir / f'seed_{config.seed}' / 'metrics.jsonl')
-  spent = {
-    part: sum(row[f'time/{part}'] for row in rows)
-    for part in ('generate', 'rewrite', 'execute', 'update', 'other')
-  }
+def show(workdir, table, folder, seconds):
+  """Prints the result, where the time went and where everything lies."""
+  spent = output.time_spent(folder)
+  parts = ', '.join(f'{name} {value:.0f} s' for name, value in spent.items())
   print(table)
-  print(
-    f'training took {sum(spent.values()):.0f} s: '
-    + ', '.join(f'{part} {value:.0f} s' for part, value in spent.items())
-    + f'; evaluation {seconds:.0f} s'
-  )
+  print(f'training     {sum(spent.values()):.0f} s: {parts}')
+  print(f'evaluation   {seconds:.0f} s')
   print(f'report       {workdir / "results.md"}')
   print(f'plots        {workdir}/*.png')
   print(f'trace        {workdir / "trace.jsonl"}')

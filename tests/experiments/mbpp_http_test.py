@@ -92,7 +92,8 @@ def run(tmp_path, server, *flags):
       f'--config.data.path={tmp_path / "mbpp.jsonl"}',
       '--config.env.template=chat', '--config.controller.iterations=1',
       '--config.controller.episodes=4', '--config.bandit.iterations=1',
-      '--config.eval.budgets=(2,)', '--config.eval.oracle=False', *roles, *flags,
+      '--config.eval.budgets=(2,)', '--config.eval.oracle=False',
+      *roles, *flags,
     ],
     cwd=ROOT, capture_output=True, text=True, timeout=240,
   )  # fmt: skip

@@ -1,0 +1,112 @@
+"""Everything that a finished run leaves in its workdir for people to read."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from promptrl_jax.evaluation import actions, plots, references, report
+from promptrl_jax.evaluation.cells import Cell, write_csv
+
+_SUBJECT = 'ppo'
+# Comparisons that were planned; the tables show the other strategies too.
+_PLANNED = ('direct', 'random', 'best_of_b', 'best_fixed', 'bandit')
+
+
+def read_jsonl(path: pathlib.Path) -> Iterator[dict[str, Any]]:
+  """The rows of a JSON-lines file, one at a time."""
+  with open(path, encoding='utf-8') as file:
+    for line in file:
+      yield json.loads(line)
+
+
+def write(
+  workdir: pathlib.Path,
+  cells: Mapping[str, Sequence[Cell]],
+  header: Mapping[str, Any],
+  *,
+  resamples: int,
+) -> str:
+  """Writes tables and figures of the evaluation.
+
+  Args:
+    workdir: holds `trace.jsonl`.
+    cells: results by protocol; the first one is the headline.
+    header: where the numbers come from, see `report.to_markdown`.
+    resamples: of the bootstrap.
+
+  Returns:
+    The headline report, Markdown.
+  """
+  parts, summaries = [], {}
+  for name, group in cells.items():
+    names = {cell.strategy for cell in group}
+    summaries[name] = report.summarise(
+      group,
+      subject=_SUBJECT,
+      rivals=[rival for rival in _PLANNED if rival in names],
+      resamples=resamples,
+    )
+    seeds = header['seeds'][: max(len(cell.passed) for cell in group)]
+    parts.append(
+      report.to_markdown(
+        summaries[name],
+        {**header, 'seeds': seeds},
+        references=references.PROMIS_MBPP if name == 'oracle' else (),
+      )
+    )
+  headline = next(iter(cells))
+  largest = max(cell.budget for cell in cells[headline])
+  taken = actions.action_statistics(
+    row
+    for row in read_jsonl(workdir / 'trace.jsonl')
+    if row['strategy'] == _SUBJECT
+    and (row['protocol'], row['budget']) == (headline, largest)
+  )
+  parts.append(actions.actions_markdown(taken))
+  write_csv(
+    workdir / 'results.csv', [c for group in cells.values() for c in group]
+  )
+  report.write_results(
+    workdir, {'header': header, 'tables': summaries}, '\n'.join(parts)
+  )
+  plots.solved_at_budget(workdir / 'solved_at_b.png', summaries[headline])
+  plots.action_heatmap(workdir / 'actions.png', taken)
+  return parts[0]
+
+
+def draw_training(folder: pathlib.Path, workdir: pathlib.Path) -> None:
+  """Draws the learning curve and the use of actions of one controller."""
+  rows = list(read_jsonl(folder / 'metrics.jsonl'))
+  steps = [row['budget/env_steps'] for row in rows]
+  validated = [row for row in rows if 'eval/validation_pass' in row]
+  plots.learning_curve(
+    workdir / 'learning_curve.png',
+    steps,
+    [row['rollout/return'] for row in rows],
+    [row['rollout/solved_rate'] for row in rows],
+    validation_steps=[row['budget/env_steps'] for row in validated],
+    validation_pass_rates=[row['eval/validation_pass'] for row in validated],
+    window=5,
+  )
+  prefix = 'rollout/action_'
+  plots.action_usage(
+    workdir / 'action_usage.png',
+    steps,
+    {
+      name.removeprefix(prefix): [row[name] for row in rows]
+      for name in rows[0]
+      if name.startswith(prefix)
+    },
+  )
+
+
+def time_spent(folder: pathlib.Path) -> dict[str, float]:
+  """Seconds of a training by part: generate, execute, update, ..."""
+  rows = list(read_jsonl(folder / 'metrics.jsonl'))
+  names = [name for name in rows[0] if name.startswith('time/')]
+  return {
+    name.removeprefix('time/'): sum(row[name] for row in rows) for name in names
+  }
