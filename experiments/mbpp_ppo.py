@@ -128,15 +128,19 @@ def load_tasks(data):
     raise ValueError(
       f'data.protocol={data.protocol!r}: expected one of {splits.PROTOCOLS}'
     )
+  limits = {
+    'train': data.train_limit,
+    'validation': data.validation_limit,
+    'test': data.test_limit,
+  }
   parts = {}
-  for split in ('train', 'validation', 'test'):
+  for split, limit in limits.items():
     if data.name == 'minicode':
       loaded = suite.load(split)
     elif data.name == 'mbpp':
       loaded = mbpp.load(split, data.path or None)
     else:
       raise ValueError(f'data.name={data.name!r}: expected minicode or mbpp')
-    limit = data[f'{split}_limit']
     parts[split] = loaded[:limit] if limit else loaded
   splits.check_no_leak(parts)
   return parts

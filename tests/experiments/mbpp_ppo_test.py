@@ -122,6 +122,28 @@ def test_kill_and_resume_equals_the_uninterrupted_run(whole, tmp_path):
   assert (tmp_path / csv).read_text() == (reference / csv).read_text()
 
 
+def test_evaluation_alone_gives_the_same_numbers(whole):
+  workdir, _ = whole
+  before = (workdir / 'results.csv').read_text()
+  result = run(workdir, '--mode=eval')
+  assert result.returncode == 0, result.stderr[-3000:]
+  assert (workdir / 'results.csv').read_text() == before
+
+
+def test_two_runs_stand_in_one_table(whole):
+  workdir, _ = whole
+  result = subprocess.run(
+    [
+      sys.executable, '-m', 'experiments.compare_models', str(workdir),
+      str(workdir),
+    ],
+    cwd=ROOT, capture_output=True, text=True, timeout=60,
+  )  # fmt: skip
+  assert result.returncode == 0, result.stderr
+  lines = [x for x in result.stdout.splitlines() if 'minicode_coder@' in x]
+  assert len(lines) == 2 and lines[0] == lines[1]
+
+
 def test_another_config_in_the_same_workdir_is_refused(whole):
   workdir, _ = whole
   before = (workdir / 'config.json').read_text()

@@ -1,0 +1,48 @@
+"""The recipe of the embedded models walks from the suite to a model folder."""
+
+import json
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+from promptrl_jax.llm.load import ASSETS
+from promptrl_jax.models import safetensors
+from promptrl_jax.tasks.minicode import suite
+
+ROOT = pathlib.Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize('role', ['coder', 'rewriter'])
+def test_three_steps_make_a_model_that_loads(tmp_path, role):
+  result = subprocess.run(
+    [
+      sys.executable, '-m', 'experiments.pretrain_minicode',
+      f'--config=configs/pretrain_minicode.py:{role}_smoke',
+      f'--workdir={tmp_path}', '--config.training.steps=3',
+      '--config.training.rows=4', '--config.corpus.attempts=1',
+      '--config.training.warmup=1',
+    ],
+    cwd=ROOT, capture_output=True, text=True, timeout=240,
+  )  # fmt: skip
+  assert result.returncode == 0, result.stderr[-3000:]
+  config, _, tokenizer = safetensors.load(tmp_path / 'model')
+  assert tokenizer.vocab_size == config.vocab_size
+  rows = (tmp_path / 'metrics.jsonl').read_text().splitlines()
+  assert len(rows) == 3
+  recipe = json.loads((tmp_path / 'recipe.json').read_text())
+  assert recipe['suite'] == suite.digest()
+
+
+@pytest.mark.parametrize('role', ['coder', 'rewriter'])
+def test_shipped_models_are_of_the_shipped_suite(role):
+  folder = ASSETS / f'minicode_{role}'
+  recipe = json.loads((folder / 'recipe.json').read_text())
+  assert recipe['suite'] == suite.digest()
+  assert recipe['model'] == safetensors.digest(folder)
+
+
+def test_shipped_models_are_small():
+  files = [p for p in ASSETS.rglob('*') if p.suffix != '.png']
+  assert sum(p.stat().st_size for p in files if p.is_file()) < 12e6
