@@ -13,13 +13,12 @@ An environment is handed `Problem`s, which hold no hidden test.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import logging
 import random
 import time
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -30,6 +29,7 @@ from promptrl_jax.envs.episode import Episode
 from promptrl_jax.execution import ExecutionPool, Program
 from promptrl_jax.execution.program import ProgramResult
 from promptrl_jax.llm.backend import Backend, Completion, Message, Request
+from promptrl_jax.llm.ledger import Ledger
 from promptrl_jax.operators import lexical
 from promptrl_jax.prompts import feedback as feedback_lib
 from promptrl_jax.prompts import templates
@@ -107,7 +107,8 @@ class VectorPromptEdit:
     config: the settings.
     episodes: their state, in row order; done rows stay and are not stepped.
     trace: one dict per row and step since the last `reset`.
-    seconds: wall time spent in `rewrite`, `generate` and `execute`.
+    ledger: calls, tokens and seconds of the roles `generate` and `rewrite`.
+    execute_seconds: wall time spent in the pool.
   """
 
   def __init__(
@@ -120,7 +121,8 @@ class VectorPromptEdit:
     self.config = config
     self.episodes: list[Episode] = []
     self.trace: list[dict[str, Any]] = []
-    self.seconds = {'rewrite': 0.0, 'generate': 0.0, 'execute': 0.0}
+    self.ledger = Ledger()  # a cap per episode is the action mask's business
+    self.execute_seconds = 0.0
     self._coder = coder
     self._rewriter = rewriter
     self._pool = pool
@@ -206,10 +208,10 @@ class VectorPromptEdit:
     self._edit(taken)
     asking = [i for i in rows if taken[i] != 'submit']
     prompts = {i: self._coder_prompt(i, taken[i]) for i in asking}
-    with _timed(self.seconds, 'generate'):
-      completions = self._ask_coder(prompts, taken)
-    with _timed(self.seconds, 'execute'):
-      results = self._execute(prompts, completions)
+    completions = self._ask_coder(prompts, taken)
+    started = time.perf_counter()
+    results = self._execute(prompts, completions)
+    self.execute_seconds += time.perf_counter() - started
     values = np.zeros(len(self.episodes), np.float32)
     for i in rows:
       values[i] = self._finish(
@@ -235,8 +237,7 @@ class VectorPromptEdit:
         )
       elif action == 'semantic':
         rewriting.append(i)
-    with _timed(self.seconds, 'rewrite'):
-      self._rewrite(rewriting)
+    self._rewrite(rewriting)
 
   def _rewrite(self, rows: list[int]) -> None:
     requests, prompts = [], []
@@ -254,7 +255,7 @@ class VectorPromptEdit:
           self.config.rewrite_max_tokens, self.config.rewrite_temperature,
         )
       )  # fmt: skip
-    answers = _ask(self._rewriter, requests)
+    answers = self._ask('rewrite', self._rewriter, requests)
     for i, prompt, answer in zip(rows, prompts, answers, strict=True):
       episode = self.episodes[i]
       episode.rewrites += 1
@@ -316,7 +317,22 @@ class VectorPromptEdit:
       )
       for i, prompt in prompts.items()
     ]  # fmt: skip
-    return dict(zip(prompts, _ask(self._coder, requests), strict=True))
+    answers = self._ask('generate', self._coder, requests)
+    return dict(zip(prompts, answers, strict=True))
+
+  def _ask(
+    self, role: str, backend: Backend, requests: Sequence[Request | None]
+  ) -> list[Completion | None]:
+    """One batched call for the requests that there are."""
+    asked = [request for request in requests if request is not None]
+    if not asked:
+      return [None for _ in requests]
+    self.ledger.reserve(role, len(asked))
+    started = time.perf_counter()
+    answers = backend.complete(asked)
+    self.ledger.record(role, answers, time.perf_counter() - started)
+    rest = iter(answers)
+    return [None if request is None else next(rest) for request in requests]
 
   def _execute(
     self,
@@ -406,15 +422,6 @@ class VectorPromptEdit:
     return bool(passes) and all(passes)
 
 
-def _ask(
-  backend: Backend, requests: Sequence[Request | None]
-) -> list[Completion | None]:
-  """One batched call for the requests that there are."""
-  asked = [request for request in requests if request is not None]
-  answers = iter(backend.complete(asked) if asked else [])
-  return [None if request is None else next(answers) for request in requests]
-
-
 def _available(action: str, episode: Episode) -> bool:
   """Whether the action does something here and can be paid for."""
   if episode.done:
@@ -457,11 +464,3 @@ def _trace_row(i, episode: Episode, action, calls, prompt, reward) -> dict:
     'terminated': episode.terminated,
     'truncated': episode.truncated,
   }
-
-
-@contextlib.contextmanager
-def _timed(seconds: dict[str, float], name: str) -> Iterator[None]:
-  """Adds the wall time of a block to one entry of a dict."""
-  start = time.perf_counter()
-  yield
-  seconds[name] += time.perf_counter() - start

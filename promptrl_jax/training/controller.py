@@ -19,6 +19,7 @@ import numpy as np
 
 from promptrl_jax.envs import rollout
 from promptrl_jax.envs.prompt_edit import VectorPromptEdit
+from promptrl_jax.llm.ledger import Usage
 from promptrl_jax.models.actor_critic import ActorCritic, ActorCriticConfig
 from promptrl_jax.strategies import policies
 from promptrl_jax.training import ppo_config, state, update
@@ -125,7 +126,7 @@ def iterate(
   """One iteration: episodes, then an update; returns the state and metrics."""
   step = int(current.step)
   indices, seeds, budgets = draw_batch(problems, config, seed, step)
-  started, spent = time.perf_counter(), dict(env.seconds)
+  started, before = time.perf_counter(), _usage(env)
   policy_seed = int(np.random.default_rng([seed, step, 2]).integers(2**31))
   played = rollout.collect(
     env,
@@ -139,14 +140,26 @@ def iterate(
   new, scalars = controller.update(current, _to_rollout(played, config))
   scalars = {k: float(v) for k, v in scalars.items()}
   finished = time.perf_counter()
-  times = {k: env.seconds[k] - spent[k] for k in env.seconds}
-  other = collected - started - sum(times.values())
-  times |= {'update': finished - collected, 'other': other}
+  used = {k: v - before[k] for k, v in _usage(env).items()}
+  known = sum(v for k, v in used.items() if k.startswith('time/'))
   return new, {
     **scalars,
     **_rollout_metrics(env, played),
-    **{f'time/{k}': v for k, v in times.items()},
+    **used,
+    'time/update': finished - collected,
+    'time/other': collected - started - known,
   }
+
+
+def _usage(env: VectorPromptEdit) -> dict[str, float]:
+  """What the environment has used so far, as metrics."""
+  usage = {'time/execute': env.execute_seconds}
+  for role in ('generate', 'rewrite'):
+    spent = env.ledger.roles.get(role, Usage())
+    usage[f'time/{role}'] = spent.seconds
+    usage[f'budget/{role}_calls'] = float(spent.calls)
+    usage[f'budget/{role}_tokens'] = float(spent.completion_tokens)
+  return usage
 
 
 def _to_rollout(
@@ -189,10 +202,6 @@ def _rollout_metrics(
     'rollout/steps': float(steps),
     'rollout/lost': float(len(env.episodes) - len(episodes)),
     'budget/calls': float(sum(e.calls for e in episodes)),
-    'budget/prompt_tokens': float(sum(e.prompt_tokens for e in episodes)),
-    'budget/completion_tokens': float(
-      sum(e.completion_tokens for e in episodes)
-    ),
   }
   shares = zip(env.config.actions, counts / steps, strict=True)
   return metrics | {f'rollout/action_{a}': float(s) for a, s in shares}
