@@ -23,7 +23,7 @@ from absl import app, flags, logging
 from ml_collections import config_flags
 
 from promptrl_jax.envs.prompt_edit import EnvConfig, VectorPromptEdit
-from promptrl_jax.evaluation import lineup, output, protocol
+from promptrl_jax.evaluation import lineup, output, protocol, statistics
 from promptrl_jax.evaluation.files import write_atomically
 from promptrl_jax.execution import ExecutionPool, Limits
 from promptrl_jax.execution.memo import MemoPool
@@ -57,6 +57,9 @@ _MODE = flags.DEFINE_enum(
 )  # fmt: skip
 flags.mark_flag_as_required('workdir')
 
+# Share of problems that two strategies typically disagree on.
+_DISCORDANT = 0.15
+
 # What a bad config, bad data or a dead endpoint raise: told in one line.
 _USER_ERRORS = (ValueError, OSError, BackendError, protocol.SystemFailure)
 
@@ -81,12 +84,13 @@ def run(config, workdir, mode):
   # --- Data -------------------------------------------------------------------
   tasks = load_tasks(config.data)
   env_config = make_env_config(config)
-  workdir_lib.prepare(workdir, json.loads(config.to_json()))
 
   # --- Models and pool --------------------------------------------------------
   mesh = mesh_lib.make_data_mesh()
   coder = load_backend(BackendConfig(**config.coder), mesh)
   rewriter = load_backend(BackendConfig(**config.rewriter), mesh)
+  workdir_lib.prepare(workdir, json.loads(config.to_json()))
+  announce(config, tasks, coder, rewriter)
   limits = Limits(cpu_s=config.pool.cpu_s, memory_mb=config.pool.memory_mb)
   with ExecutionPool(workers=config.pool.workers, limits=limits) as pool:
     # --- Training -------------------------------------------------------------
@@ -120,6 +124,20 @@ def run(config, workdir, mode):
 
 
 # --- Stages -------------------------------------------------------------------
+
+
+def announce(config, tasks, coder, rewriter):
+  """Says what is about to run and what it can show."""
+  sizes = ', '.join(f'{split} {len(part)}' for split, part in tasks.items())
+  print(f'{config.data.name} under {config.data.protocol}: {sizes}')
+  print(f'coder {coder.name}, rewriter {rewriter.name}')
+  least = statistics.minimum_detectable_difference(
+    len(tasks['test']), _DISCORDANT
+  )
+  print(
+    f'one run can tell differences of {100 * least:.1f} points or more '
+    f'(paired, if {_DISCORDANT:.0%} of problems are solved by one side only)'
+  )
 
 
 def load_tasks(data):

@@ -109,8 +109,12 @@ def test_a_worker_that_is_killed_is_replaced_and_its_program_tried_again(
     assert [r.status for r in results] == ['passed'] * 40
 
 
-def parent(pid: int) -> int:
-  stat = pathlib.Path(f'/proc/{pid}/stat').read_text()
+def parent(pid: int) -> int | None:
+  """None once the process is gone: candidates come and go all the time."""
+  try:
+    stat = pathlib.Path(f'/proc/{pid}/stat').read_text()
+  except (FileNotFoundError, ProcessLookupError):
+    return None
   return int(stat.rpartition(')')[2].split()[1])
 
 
