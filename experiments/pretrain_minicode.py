@@ -31,7 +31,7 @@ _CONFIG = config_flags.DEFINE_config_file('config', lock_config=True)
 _WORKDIR = flags.DEFINE_string('workdir', None, 'Where results go.')
 flags.mark_flags_as_required(['config', 'workdir'])
 
-# Both roles share one tokenizer, trained on pairs of both.
+# Each tokenizer is trained on pairs of both roles: they read the same texts.
 _TOKENIZER_PAIRS = 4000
 
 
