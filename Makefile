@@ -23,7 +23,8 @@ setup: .venv/.ready
 
 quickstart: setup
 	$(BIN)/python -m experiments.mbpp_ppo \
-	  --config=configs/mbpp_ppo.py:minicode --workdir=$(RUN)
+	  --config=configs/mbpp_ppo.py:minicode --config.controller.iterations=28 \
+	  --workdir=$(RUN)
 
 test: setup
 	$(BIN)/ruff check .
