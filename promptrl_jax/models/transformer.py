@@ -14,24 +14,11 @@ from typing import Any
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
-from flax import struct
 
+from promptrl_jax.models.cache import LayerCache
 from promptrl_jax.models.config import TransformerConfig
 
 _NEG_INF = -1e30
-
-
-@struct.dataclass
-class LayerCache:
-  """Keys and values of one layer.
-
-  Keys lie as [B, K, H, S] and values as [B, K, S, H]: in both products of the
-  decode step the innermost axis is then the one that is contiguous in memory,
-  which took the attention of a step from 1.35 ms to 0.46 ms on two cores.
-  """
-
-  keys: jax.Array  # [B, K, H, S]
-  values: jax.Array  # [B, K, S, H]
 
 
 def rope_angles(
@@ -157,15 +144,8 @@ class Block(nn.Module):
   def decode_step(self, x, cos, sin, cache: LayerCache, slot, mask):
     """One token: `x` [B, 1, D], `mask` [B, S]; writes slot `slot`."""
     queries, keys, values = self._project(x, cos, sin)
-    update = jax.lax.dynamic_update_slice_in_dim
-    cache = LayerCache(
-      keys=update(cache.keys, jnp.moveaxis(keys, 1, -1), slot, axis=3),
-      values=update(cache.values, jnp.swapaxes(values, 1, 2), slot, axis=2),
-    )
-    scores = jnp.einsum('bkgh,bkhs->bkgs', queries[:, 0], cache.keys)
-    scores = jnp.where(mask[:, None, None], scores, _NEG_INF)
-    weights = jax.nn.softmax(scores, axis=-1)
-    attended = jnp.einsum('bkgs,bksh->bkgh', weights, cache.values)
+    cache = cache.write(keys, values, slot)
+    attended = cache.attend(queries[:, 0], mask)
     return self._finish(x, attended[:, None]), cache
 
 

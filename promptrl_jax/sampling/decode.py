@@ -18,6 +18,7 @@ from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 
 from promptrl_jax.models import transformer
+from promptrl_jax.models.cache import LayerCache
 from promptrl_jax.models.config import TransformerConfig
 from promptrl_jax.sampling import methods
 
@@ -44,7 +45,7 @@ class Completions:
 class _LoopState:
   step: jax.Array  # scalar, tokens written so far
   logits: jax.Array  # [B, V] for the token to be drawn
-  cache: tuple[transformer.LayerCache, ...]
+  cache: tuple[LayerCache, ...]
   done: jax.Array  # bool [B]
   tokens: jax.Array  # [B, N]
   logps: jax.Array  # [B, N]
@@ -56,7 +57,7 @@ def prefill(
   tokens: jax.Array,
   mask: jax.Array,
   new_tokens: int,
-) -> tuple[jax.Array, tuple[transformer.LayerCache, ...]]:
+) -> tuple[jax.Array, tuple[LayerCache, ...]]:
   """Runs the prompts and lays out the cache.
 
   Args:
@@ -67,7 +68,8 @@ def prefill(
     new_tokens: N, slots to leave free behind the prompt.
 
   Returns:
-    Logits [B, V] of the first new token and the cache with S = P + N slots.
+    Logits [B, V] of the first new token, and the cache with at least P + N
+    slots.
   """
   model = transformer.Transformer(config)
   positions = jnp.maximum(jnp.cumsum(mask, axis=-1) - 1, 0)
@@ -79,18 +81,23 @@ def prefill(
   logits: Any = model.apply(
     params, hidden[:, -1], method=transformer.Transformer.logits
   )
-  keys = jnp.transpose(keys, (0, 1, 3, 4, 2))  # [L, B, K, H, P]
-  values = jnp.transpose(values, (0, 1, 3, 2, 4))  # [L, B, K, P, H]
-  free = (0, new_tokens)
-  none = (0, 0)
   cache = tuple(
-    transformer.LayerCache(
-      keys=jnp.pad(keys[layer], (none, none, none, free)),
-      values=jnp.pad(values[layer], (none, none, free, none)),
-    )
+    LayerCache.from_prefill(keys[layer], values[layer], new_tokens)
     for layer in range(config.num_layers)
   )
   return logits, cache
+
+
+def _uniforms(seeds: jax.Array, count: int) -> jax.Array:
+  """[N, B] in [0, 1): entry (t, b) comes from fold_in(key(seeds[b]), t).
+
+  All before the loop: hashing for one step costs as much as for a hundred.
+  """
+  draw_one = lambda seed, step: jax.random.uniform(
+    jax.random.fold_in(jax.random.key(seed), step)
+  )
+  draw_row = jax.vmap(draw_one, (0, None))
+  return jax.vmap(draw_row, (None, 0))(seeds, jnp.arange(count))
 
 
 def generate(
@@ -124,17 +131,17 @@ def generate(
   logits, cache = prefill(config, params, tokens, mask, new_tokens)
   layers = transformer.unstack_layers(params, config.num_layers)
   lengths = jnp.sum(mask, axis=-1)
-  keys = jax.vmap(jax.random.key)(seeds)
-  slots = jnp.arange(prompt_length + new_tokens)
-  prompt_slots = jnp.pad(mask, ((0, 0), (0, new_tokens)))
+  uniforms = _uniforms(seeds, new_tokens)
+  slots = jnp.arange(cache[0].num_slots)
+  prompt_slots = jnp.pad(mask, ((0, 0), (0, len(slots) - prompt_length)))
 
   def cond(state: _LoopState) -> jax.Array:
     return (state.step < new_tokens) & ~jnp.all(state.done)
 
   def body(state: _LoopState) -> _LoopState:
     logps = methods.log_distribution(state.logits, temperature, method)
-    step_keys = jax.vmap(jax.random.fold_in, (0, None))(keys, state.step)
-    drawn = methods.draw(step_keys, logps, temperature)
+    uniform = jax.lax.dynamic_index_in_dim(uniforms, state.step, 0, False)
+    drawn = methods.draw(uniform, logps, temperature)
     drawn_logps = jnp.take_along_axis(logps, drawn[:, None], axis=1)[:, 0]
     drawn = jnp.where(state.done, config.pad_token_id, drawn)
     drawn_logps = jnp.where(state.done, 0.0, drawn_logps)
