@@ -23,8 +23,7 @@ setup: .venv/.ready
 
 quickstart: setup
 	$(BIN)/python -m experiments.mbpp_ppo \
-	  --config=configs/mbpp_ppo.py:minicode --config.controller.iterations=28 \
-	  --workdir=$(RUN)
+	  --config=configs/mbpp_ppo.py:minicode --workdir=$(RUN)
 
 test: setup
 	$(BIN)/ruff check .

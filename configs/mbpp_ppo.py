@@ -112,9 +112,9 @@ def get_config(arg: str = 'minicode') -> ml_collections.ConfigDict:
   c.ppo.anneal = True  # learning rate falls linearly to 0
 
   c.controller = ml_collections.ConfigDict()
-  c.controller.iterations = 40
+  c.controller.iterations = 30
   c.controller.episodes = 256  # per iteration
-  c.controller.budgets = (2, 4, 8, 8)  # drawn per training episode
+  c.controller.budgets = (1, 2, 4, 8, 8)  # drawn per training episode
   c.controller.bootstrap_truncated = False
   c.controller.trunk = (128, 128)
   c.controller.head = (64,)
@@ -144,7 +144,6 @@ def get_config(arg: str = 'minicode') -> ml_collections.ConfigDict:
     c.data.name = 'mbpp'
     c.pool.cpu_s = 5.0
     c.env.max_tokens = 80
-    c.controller.iterations = 30
   if arg == 'promis':
     c.seed = 42
     c.data.protocol = 'oracle'

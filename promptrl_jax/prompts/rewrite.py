@@ -84,18 +84,16 @@ def repair_rewrite(function_name: str, task: str, prefix: str = PREFIX) -> str:
 
   The task's own words are kept; what would be an error is taken out: fences and
   tags, keywords of code, semicolons and braces, and ends of sentences, which
-  become commas.
+  become commas. Repairing a repaired task changes nothing.
   """
-  words, before = task, None
+  opening = f'Write a {_PHRASE} named {function_name} for the following task:'
+  words, before = task.strip().removeprefix(opening), None
   # Again until nothing changes: what is taken out may have split something
   # else in two, as in `#includeRewritten task:` or `Rewritten ```task:`.
   while words != before:
     words, before = _take_out_errors(words, prefix), words
-  words = words.strip(' ,') or 'solve the task'
-  sentence = (
-    f'Write a {_PHRASE} named {function_name} for the following task: {words}.'
-  )
-  return f'{prefix} {sentence}'.strip()
+  words = words.strip(' ,.!?') or 'solve the task'
+  return f'{prefix} {opening} {words}.'.strip()
 
 
 def _take_out_errors(words: str, prefix: str) -> str:

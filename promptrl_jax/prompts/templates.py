@@ -147,7 +147,6 @@ PLAIN = Template(
   'plain', _plain_coder, _plain_program, _plain_rewriter, _plain_rewritten
 )
 
-_REWRITE_PREFIX = 'Rewritten task:'
 _CODER_SYSTEM = (
   'You are an expert Python programmer. Answer with one complete Python '
   'program in a single ```python code block and nothing else.'
@@ -156,7 +155,7 @@ _REWRITER_SYSTEM = (
   'You rewrite programming tasks so that a code model understands them. State '
   'what the Python function takes, what it returns, and any detail that the '
   'feedback reveals. Answer with one sentence that begins '
-  f'"{_REWRITE_PREFIX}", names the function, contains the words "Python '
+  f'"{rewrite.PREFIX}", names the function, contains the words "Python '
   'function", and has no code.'
 )
 
@@ -186,9 +185,10 @@ def _chat_rewriter(prompt: RewritePrompt) -> Messages:
 
 
 def _chat_rewritten(prompt: RewritePrompt, reply: str) -> str:
-  if rewrite.validate_rewrite(reply, prompt.function_name, _REWRITE_PREFIX):
-    return prompt.statement
-  return rewrite.extract_rewrite(reply, _REWRITE_PREFIX)
+  name = prompt.function_name
+  if rewrite.validate_rewrite(reply, name):
+    reply = rewrite.repair_rewrite(name, prompt.statement)
+  return rewrite.extract_rewrite(reply)
 
 
 CHAT = Template(

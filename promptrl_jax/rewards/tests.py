@@ -47,6 +47,14 @@ def legacy_reward(passed: bool, config: RewardConfig) -> float:
   return config.scale * (config.success if passed else config.penalty)
 
 
+def shaping(potential: float, next_potential: float, gamma: float) -> float:
+  """F(s, s') = gamma * phi(s') - phi(s) (Ng et al. 1999, theorem 1).
+
+  The discounted sum over an episode telescopes to gamma^T phi(s_T) - phi(s_0).
+  """
+  return gamma * next_potential - potential
+
+
 def shaped_reward(
   *,
   done: bool,
@@ -63,8 +71,8 @@ def shaped_reward(
     share: share of tests passed by the best program after the step.
     previous_share: the same before the step.
     calls: language-model calls of the step.
-    gamma: discount of the learner, for the potential term
-      `gamma * phi(s') - phi(s)` with phi = share and phi(terminal) = 0.
+    gamma: discount of the learner, for the potential: phi = share, and 0 at
+      the end.
     config: weights.
   """
   reward = -config.call_cost * calls
@@ -72,16 +80,5 @@ def shaped_reward(
     reward += config.share_weight * share
     reward += config.solved_bonus * (share == 1.0)
   if config.potential:
-    reward += gamma * (0.0 if done else share) - previous_share
+    reward += shaping(previous_share, 0.0 if done else share, gamma)
   return config.scale * reward
-
-
-def potential_shaping(potentials: list[float], gamma: float) -> list[float]:
-  """The terms `gamma * phi[t+1] - phi[t]` of one episode.
-
-  Their discounted sum telescopes to `gamma^T phi[T] - phi[0]`.
-  """
-  return [
-    gamma * after - before
-    for before, after in zip(potentials, potentials[1:], strict=False)
-  ]

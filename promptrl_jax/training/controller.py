@@ -55,11 +55,13 @@ class Controller:
   """The functions of one controller, jitted once.
 
   Attributes:
+    config: the settings it was made with.
     initial: state of step 0.
     act, act_greedy: policies, as `update.make_act_fn` returns them.
     update: (state, rollout) -> (state, metrics).
   """
 
+  config: ControllerConfig
   initial: state.TrainState
   act: policies.ActFn
   act_greedy: policies.ActFn
@@ -84,6 +86,7 @@ def make_controller(
     jax.random.key(seed),
   )
   return Controller(
+    config,
     initial,
     update.make_act_fn(network.apply),
     update.make_act_fn(network.apply, greedy=True),
@@ -120,11 +123,10 @@ def iterate(
   current: state.TrainState,
   env: VectorPromptEdit,
   problems: Sequence[Problem],
-  config: ControllerConfig,
   seed: int,
 ) -> tuple[state.TrainState, dict[str, float]]:
   """One iteration: episodes, then an update; returns the state and metrics."""
-  step = int(current.step)
+  config, step = controller.config, int(current.step)
   indices, seeds, budgets = draw_batch(problems, config, seed, step)
   started, before = time.perf_counter(), _usage(env)
   policy_seed = int(np.random.default_rng([seed, step, 2]).integers(2**31))

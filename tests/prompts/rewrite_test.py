@@ -130,3 +130,5 @@ FRAGMENTS = [
 @given(st.lists(st.sampled_from(FRAGMENTS), max_size=12).map(''.join))
 def test_repair_passes_validation_for_any_task(task):
   assert validate_rewrite(repair_rewrite('f', task), 'f', promis=True) == []
+  again = repair_rewrite('f', extract_rewrite(repair_rewrite('f', task)))
+  assert again == repair_rewrite('f', task)

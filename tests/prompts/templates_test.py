@@ -1,5 +1,7 @@
 """How requests are written, shortened and read."""
 
+import dataclasses
+
 import pytest
 
 from promptrl_jax.prompts import templates
@@ -50,9 +52,12 @@ def test_chat_replies_are_searched_for_code():
   assert CHAT.program(CODER, reply) == 'def f(x):\n  return x'
 
 
-@pytest.mark.parametrize('template', [PLAIN, CHAT], ids=lambda t: t.name)
-def test_a_useless_rewrite_leaves_the_statement(template):
-  assert template.rewritten(REWRITE, '') == 'Add two.'
+def test_a_useless_rewrite_keeps_the_words_of_the_statement():
+  assert PLAIN.rewritten(REWRITE, '') == 'Add two.'
+  repaired = CHAT.rewritten(REWRITE, 'I cannot do that.')
+  assert repaired.endswith('f for the following task: Add two.')
+  once_more = dataclasses.replace(REWRITE, statement=repaired)
+  assert CHAT.rewritten(once_more, '') == repaired
 
 
 def test_a_chat_rewrite_is_taken_without_its_prefix():

@@ -62,7 +62,10 @@ def test_potential_shaping_telescopes_over_an_episode():
 
 def test_potential_terms_telescope():
   gamma, potentials = 0.95, [0.3, 0.1, 0.8, 0.5]
-  terms = rewards.potential_shaping(potentials, gamma)
+  terms = [
+    rewards.shaping(before, after, gamma)
+    for before, after in zip(potentials, potentials[1:], strict=False)
+  ]
   total = sum(gamma**t * term for t, term in enumerate(terms))
   assert total == pytest.approx(gamma**3 * 0.5 - 0.3, abs=1e-6)
 

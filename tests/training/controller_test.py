@@ -45,7 +45,7 @@ def made(env):
 def play(made, env, state, iterations):
   rows = []
   for _ in range(iterations):
-    state, row = controller.iterate(made, state, env, PROBLEMS, CONFIG, 1)
+    state, row = controller.iterate(made, state, env, PROBLEMS, 1)
     rows.append({k: v for k, v in row.items() if not k.startswith('time/')})
   return state, rows
 
@@ -82,7 +82,7 @@ def test_resume_equals_the_uninterrupted_run_bit_for_bit(made, env, tmp_path):
 
 def test_another_seed_gives_another_run(made, env):
   _, rows = play(made, env, fresh(made), 1)
-  _, other = controller.iterate(made, fresh(made), env, PROBLEMS, CONFIG, 2)
+  _, other = controller.iterate(made, fresh(made), env, PROBLEMS, 2)
   assert rows[0]['train/loss'] != other['train/loss']
 
 
