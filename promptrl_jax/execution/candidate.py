@@ -28,7 +28,8 @@ import sys
 import types
 from typing import Any, NoReturn
 
-from promptrl_jax.execution import codec, wire
+from promptrl_jax.execution import codec, kernel, wire
+from promptrl_jax.execution import layers as layers_lib
 from promptrl_jax.execution import limits as limits_lib
 
 _CHANNEL = 3
@@ -40,6 +41,7 @@ def run(
   channel: socket.socket,
   limits: limits_lib.Limits,
   folder: str,
+  sandbox: layers_lib.Sandbox,
   processes: int | None,
 ) -> NoReturn:
   """Turns this freshly forked process into a candidate; never returns.
@@ -48,20 +50,24 @@ def run(
     channel: stream socket to the judge; the only way out.
     limits: what the program may use.
     folder: private working directory.
+    sandbox: what keeps it there.
     processes: tasks that the user has already, for the process limit.
   """
   zygote = os.getppid()
   os.setsid()
-  limits_lib.die_with_parent(zygote)
   null = os.open(os.devnull, os.O_RDWR)
   for number in range(_CHANNEL):
     os.dup2(null, number)
-  os.dup2(channel.fileno(), _CHANNEL)
+  os.chdir(folder)
+  limits_lib.apply(limits, processes)
+  sandbox.enter()
+  kernel.die_with_parent(zygote)  # A change of user undoes it.
+  os.dup2(channel.fileno(), _CHANNEL)  # Only now: it may be the ruleset's.
   os.closerange(_CHANNEL + 1, os.sysconf('SC_OPEN_MAX'))
   channel.detach()
   channel = socket.socket(fileno=_CHANNEL)
-  os.chdir(folder)
-  limits_lib.apply(limits, processes)
+  sandbox.close()
+  channel.sendall(wire.HELLO)
   random.seed(0)  # A fork is seeded afresh; verdicts must not depend on it.
   gc.enable()
   answer_bytes = limits.answer_kb * 1024

@@ -7,6 +7,7 @@ import os
 import select
 import signal
 import socket
+import struct
 import time
 from typing import Any
 
@@ -14,6 +15,8 @@ from promptrl_jax.execution import codec, wire
 from promptrl_jax.execution import limits as limits_lib
 
 _CHECK_S = 0.02  # Between two looks at the clocks.
+_GREETING_S = 30.0
+_CREDENTIALS = struct.Struct('3i')  # Process, user and group.
 
 
 class LostError(Exception):
@@ -59,17 +62,18 @@ class Session:
   def begin(self) -> None:
     """Starts a candidate, with a fresh share of time for its first request."""
     self._channel, theirs = socket.socketpair()
-    self._channel.setblocking(False)
+    self._channel.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
     settings = json.dumps(vars(self._limits)).encode()
     try:
       socket.send_fds(self._control, [settings], [theirs.fileno()])
-      self._pid = int(_from_zygote(self._control))
     except OSError as error:
       raise WorkerError('the zygote is gone') from error
     finally:
       theirs.close()
+    self._pid = _greeting(self._channel)
+    self._channel.setblocking(False)
     self._number = 0
-    self._cpu_at_start = 0.0
+    self._cpu_at_start = self._cpu()
 
   def end(self) -> tuple[int, float]:
     """Ends the candidate, if there is one: wait status, processor seconds."""
@@ -238,6 +242,30 @@ class _Clocks:
       # wait for a processor, perhaps with the answer lying there.
       self.idle_s += min(idle - self._idle_before, 2 * _CHECK_S)
     self._idle_before = idle
+
+
+def layers_of(control: socket.socket) -> dict[str, Any]:
+  """What a fresh zygote says of the layers that its candidates run behind."""
+  try:
+    return json.loads(control.recv(4096))
+  except (OSError, ValueError) as error:
+    raise WorkerError('the zygote did not start') from error
+
+
+def _greeting(channel: socket.socket) -> int:
+  """Waits until a candidate is ready; its process id.
+
+  The kernel writes the id, in the numbers of this process's namespace.
+  """
+  channel.settimeout(_GREETING_S)
+  try:
+    size = socket.CMSG_SPACE(_CREDENTIALS.size)
+    hello, ancillary, _, _ = channel.recvmsg(len(wire.HELLO), size)
+  except OSError as error:
+    raise WorkerError('a candidate did not start') from error
+  if hello != wire.HELLO or not ancillary:
+    raise WorkerError('a candidate could not be confined')
+  return _CREDENTIALS.unpack(ancillary[0][2])[0]
 
 
 def _from_zygote(control: socket.socket) -> bytes:

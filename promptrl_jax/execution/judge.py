@@ -28,7 +28,7 @@ def serve(trainer: socket.socket, control: socket.socket) -> None:
     control: sequenced-packet socket to the zygote.
   """
   try:
-    wire.send(trainer, 'ready')
+    wire.send(trainer, child_lib.layers_of(control))
     while True:
       program = wire.receive(trainer)
       limits = limits_lib.Limits(**program['limits'])

@@ -2,30 +2,19 @@
 
 Limits are enforced twice: the judge reads the clocks of the process from
 outside (`child.py`), and the kernel holds the process to the limits set here.
-Nothing here hides the file system or the network from a program.
+What a program may touch is the business of `layers.py`.
 """
 
 from __future__ import annotations
 
-import ctypes
 import dataclasses
 import math
 import os
 import resource
-import signal
-import sys
-
-_PR_SET_PDEATHSIG = 1
-_PR_SET_DUMPABLE = 4
-_PR_SET_CHILD_SUBREAPER = 36
-_PR_SET_NO_NEW_PRIVS = 38
-_CAPABILITY_VERSION_3 = 0x20080522
 
 # Room above the memory limit in which a program that ran into it can still
 # say so.
 _MEMORY_RESERVE = 32 * 2**20
-
-_libc = ctypes.CDLL(None, use_errno=True)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,24 +71,14 @@ def apply(limits: Limits, processes: int | None) -> None:
     (resource.RLIMIT_AS, memory, memory + _MEMORY_RESERVE),
     (resource.RLIMIT_FSIZE, file_size, file_size),
     (resource.RLIMIT_NOFILE, limits.open_files, limits.open_files),
+    (resource.RLIMIT_CORE, 0, 0),
+    (resource.RLIMIT_MEMLOCK, 0, 0),
+    (resource.RLIMIT_MSGQUEUE, 0, 0),
   ):
     set_limit(name, soft, hard)
   if processes is not None:
     tasks = processes + limits.processes
     set_limit(resource.RLIMIT_NPROC, tasks, tasks)
-
-
-def drop_privileges() -> None:
-  """Takes from this process and its descendants what root has, for good.
-
-  Root without capabilities can neither raise its limits again nor trace the
-  judge. For any other user this changes little.
-  """
-  set_limit(resource.RLIMIT_CORE, 0, 0)
-  set_limit(resource.RLIMIT_MEMLOCK, 0, 0)
-  _libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-  header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
-  _libc.capset(header, (ctypes.c_uint32 * 6)())
 
 
 def set_limit(name: int, soft: int, hard: int) -> None:
@@ -114,27 +93,6 @@ def use_memory_reserve() -> None:
   """Opens the room that is kept for reporting a MemoryError."""
   hard = resource.getrlimit(resource.RLIMIT_AS)[1]
   resource.setrlimit(resource.RLIMIT_AS, (hard, hard))
-
-
-def die_with_parent(parent: int) -> None:
-  """Has the kernel kill this process when the thread that started it ends.
-
-  Args:
-    parent: process id of the parent, to notice that it has ended already.
-  """
-  _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-  if os.getppid() != parent:
-    sys.exit('the parent process has ended')
-
-
-def adopt_orphans() -> None:
-  """Makes this process the parent of descendants that lose theirs."""
-  _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-
-
-def hide_memory() -> None:
-  """Keeps processes without privileges from reading this one's memory."""
-  _libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
 def user_tasks() -> int | None:

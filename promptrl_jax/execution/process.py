@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import json
 import os
 import pathlib
 import select
@@ -18,6 +19,7 @@ from typing import Any
 
 from promptrl_jax.execution import scratch as scratch_lib
 from promptrl_jax.execution import wire
+from promptrl_jax.execution.layers import Layers
 from promptrl_jax.execution.limits import Limits
 from promptrl_jax.execution.program import Program, ProgramResult, TestResult
 
@@ -30,8 +32,8 @@ for name, path in (
     ('promptrl_jax', root), ('promptrl_jax.execution', root + '/execution')):
   sys.modules[name] = types.ModuleType(name)
   sys.modules[name].__path__ = [path]
-from promptrl_jax.execution import worker
-worker.main()
+import importlib
+importlib.import_module('promptrl_jax.execution.' + sys.argv.pop(1)).main()
 """
 _START_S = 60.0
 _STOP_S = 5.0
@@ -46,6 +48,9 @@ class LostError(Exception):
 
 class WorkerProcess:
   """A worker process; it dies with the thread that makes this object.
+
+  Attributes:
+    layers: what its candidates run behind.
 
   Args:
     scratch: directory for its programs.
@@ -70,9 +75,10 @@ class WorkerProcess:
     with theirs:
       # Not -I, which ignores PYTHONHASHSEED: the order of a set would differ
       # from worker to worker.
+      boot = [sys.executable, '-s', '-S', '-P', '-B', '-c', _BOOT, str(package)]
       self._process = subprocess.Popen(
         [
-          *(sys.executable, '-s', '-S', '-P', '-B', '-c', _BOOT, str(package)),
+          *(*boot, 'worker', json.dumps(boot)),
           *(str(descriptor), str(os.getpid()), self._folder),
         ],
         stdin=subprocess.DEVNULL,
@@ -83,7 +89,10 @@ class WorkerProcess:
         start_new_session=True,
       )
     try:
-      self._receive(_START_S)
+      ready = self._receive(_START_S)
+      self.layers = Layers(
+        **{**ready, 'namespaces': tuple(ready['namespaces'])}
+      )
     except LostError as error:
       self.stop()
       raise RuntimeError(

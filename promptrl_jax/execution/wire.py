@@ -8,6 +8,7 @@ import struct
 from typing import Any
 
 HEADER = struct.Struct('>I')
+HELLO = b'.'  # A candidate is ready: its limits and layers hold.
 
 
 def pack(message: Any) -> bytes:

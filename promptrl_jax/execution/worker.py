@@ -1,65 +1,60 @@
-"""Entry point of a worker process: splits into judge and zygote, then serves.
+"""Entry point of a worker process: starts its zygote, then is the judge.
 
-Started by `pool.py` in a clean interpreter, in which the two packages above
+Started by `process.py` in a clean interpreter, in which the two packages above
 this file are stubs, so that nothing else of the project can be imported.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import signal
 import socket
+import subprocess
 import sys
-import traceback
 
-from promptrl_jax.execution import limits, zygote
+from promptrl_jax.execution import judge, kernel, limits
 
 # Of the judge: a comparison such as `10 ** f(1) == 10` must not take it all.
 _JUDGE_MEMORY = 2 * 2**30
+_STOP_S = 5.0
 
 
 def main() -> None:
   """Serves programs until the trainer is gone.
 
-  Command line: number of the socket to the trainer, process id of the trainer,
+  Command line: how to start an interpreter and boot a module of this package
+  (as JSON), number of the socket to the trainer, process id of the trainer,
   scratch directory.
   """
-  descriptor, trainer_pid, folder = sys.argv[1:]
-  limits.die_with_parent(int(trainer_pid))
-  limits.adopt_orphans()
-  limits.hide_memory()
+  boot, descriptor, trainer_pid, folder = sys.argv[1:]
+  kernel.die_with_parent(int(trainer_pid))
+  kernel.adopt_orphans()
   # The highest number bounds what a candidate has to close.
   limits.set_limit(resource.RLIMIT_NOFILE, 256, 256)
   signal.signal(signal.SIGINT, signal.SIG_IGN)
   trainer = socket.socket(fileno=int(descriptor))
-  control, zygote_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-  # The zygote is forked before the judge has heard of any program.
-  if os.fork() == 0:
-    try:
-      # It keeps its copy of `trainer` open and unused: that the trainer's end
-      # reads as closed means that both processes have ended.
-      control.close()
-      signal.signal(signal.SIGINT, signal.SIG_DFL)
-      zygote.serve(zygote_end, folder)
-    except BaseException:
-      traceback.print_exc()
-    finally:
-      zygote.kill_children()
-      os._exit(0)
-  zygote_end.close()
+  control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+  with theirs:
+    # It keeps its copy of `trainer` open and unused: that the trainer's end
+    # reads as closed means that both processes have ended.
+    zygote = subprocess.Popen(
+      [
+        *json.loads(boot),
+        *('zygote', str(theirs.fileno()), descriptor, str(os.getpid()), folder),
+      ],
+      stdin=subprocess.DEVNULL,
+      stdout=subprocess.DEVNULL,
+      pass_fds=[theirs.fileno(), int(descriptor)],
+    )
+  kernel.hide_memory()
   limits.set_limit(resource.RLIMIT_AS, _JUDGE_MEMORY, _JUDGE_MEMORY)
-  from promptrl_jax.execution import judge  # Not needed in the zygote.
-
   try:
     judge.serve(trainer, control)
   finally:
     control.close()  # Tells the zygote to end.
-    _wait_for_zygote()
-
-
-def _wait_for_zygote() -> None:
-  try:
-    os.waitpid(-1, 0)
-  finally:
-    zygote.kill_children()  # What a killed zygote left behind.
+    try:
+      zygote.wait(_STOP_S)
+    except subprocess.TimeoutExpired:
+      zygote.kill()

@@ -1,10 +1,11 @@
 """The process that forks one candidate after the other.
 
-It was forked from the worker before the first program arrived, so neither it
-nor what it forks has ever held a test. It and the judge speak in turns:
+It is started with exec, so neither it nor what it forks has ever held a test.
+It enters the namespaces of its worker, of which it is the first process, and
+then says on its socket which layers it has. After that it and the judge speak
+in turns:
 
   judge:  limits as JSON, with the candidate's end of a socket pair
-  zygote: process id of the candidate
   judge:  anything, when it is done with the candidate
   zygote: [wait status, processor seconds], when nothing of it is left
 
@@ -23,7 +24,8 @@ import socket
 import sys
 import time
 
-from promptrl_jax.execution import candidate, scratch
+from promptrl_jax.execution import candidate, kernel, namespaces, scratch
+from promptrl_jax.execution import layers as layers_lib
 from promptrl_jax.execution import limits as limits_lib
 
 # Imported once here instead of by every program.
@@ -52,22 +54,53 @@ _PRELOAD = [
 ]
 
 
-def serve(control: socket.socket, folder: str) -> None:
-  """Forks candidates until the judge closes `control`.
+def main() -> None:
+  """Forks candidates until the judge closes its socket.
 
-  Args:
-    control: sequenced-packet socket to the judge.
-    folder: existing directory, under which each candidate gets its own.
+  Command line: number of the sequenced-packet socket to the judge, number of a
+  descriptor to keep open for as long as anything of this worker runs, process
+  id of the judge, an empty directory.
   """
-  limits_lib.adopt_orphans()
-  limits_lib.drop_privileges()
+  control_number, kept, judge, folder = sys.argv[1:]
+  kernel.die_with_parent(int(judge))
   for name in _PRELOAD:
     importlib.import_module(name)
   sys.argv = ['program']
+  control = socket.socket(fileno=int(control_number))
   processes = limits_lib.user_tasks() if os.getuid() else None
+  number = os.getpid()
+  entered = namespaces.enter()
+  is_first = 'pid' in entered
+  if is_first and (pid := os.fork()):
+    control.close()
+    os.close(int(kept))
+    os.waitpid(pid, 0)
+    os._exit(0)
+  if is_first:
+    kernel.die_with_parent(None)
+  else:
+    kernel.adopt_orphans()
+  sandbox = layers_lib.Sandbox(folder, entered, number)
+  kernel.hide_memory()
+  if sandbox.layers.user is not None:
+    processes = 0
   gc.collect()
   gc.disable()
   gc.freeze()
+  control.send(json.dumps(vars(sandbox.layers)).encode())
+  try:
+    _serve(control, sandbox, processes, is_first)
+  finally:
+    kill_children(is_first)
+    os._exit(0)
+
+
+def _serve(
+  control: socket.socket,
+  sandbox: layers_lib.Sandbox,
+  processes: int | None,
+  is_first: bool,
+) -> None:
   number = 0
   while True:
     message, descriptors, _, _ = socket.recv_fds(control, 4096, 1)
@@ -75,44 +108,53 @@ def serve(control: socket.socket, folder: str) -> None:
       return
     limits = limits_lib.Limits(**json.loads(message))
     number += 1
-    private = os.path.join(folder, str(number))
-    os.mkdir(private, 0o700)
+    private = sandbox.make_folder(number)
     pid = os.fork()
     if pid == 0:
       try:
         channel = socket.socket(fileno=descriptors[0])
-        candidate.run(channel, limits, private, processes)
+        candidate.run(channel, limits, private, sandbox, processes)
       finally:
         os._exit(1)  # Also when the judge closes the channel.
     os.close(descriptors[0])
     try:
-      control.send(str(pid).encode())
       message = control.recv(64)
     except OSError:
       message = b''
-    status, cpu_s = _end(pid)
+    status, cpu_s = _end(pid, is_first)
     scratch.remove(private)
     if not message:
       return
     control.send(json.dumps([status, cpu_s]).encode())
 
 
-def _end(pid: int) -> tuple[int, float]:
+def _end(pid: int, is_first: bool) -> tuple[int, float]:
   """Kills the candidate with all it started: wait status, processor seconds."""
   for kill in (os.killpg, os.kill):
     with contextlib.suppress(ProcessLookupError):  # No session of its own yet.
       kill(pid, signal.SIGKILL)
   _, status, usage = os.wait4(pid, 0)
-  kill_children()
+  kill_children(is_first)
   return status, usage.ru_utime + usage.ru_stime
 
 
-def kill_children() -> None:
+def kill_children(is_first: bool) -> None:
   """Kills and reaps every child, and the orphans that come with each.
 
   A process that left the candidate's session comes here, as this process adopts
   orphans, once its parent has been killed.
+
+  Args:
+    is_first: whether this is the first process of its namespace, and all
+      others there are to be ended.
   """
+  if is_first:
+    with contextlib.suppress(ProcessLookupError):
+      os.kill(-1, signal.SIGKILL)
+    with contextlib.suppress(ChildProcessError):
+      while True:
+        os.waitpid(-1, 0)
+    return
   deadline = time.monotonic() + 10.0
   while time.monotonic() < deadline:
     try:

@@ -1,0 +1,117 @@
+"""System calls that the standard library does not wrap; Linux only."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import signal
+import sys
+
+# Numbers of calls that libc has no function for, by machine.
+_NUMBERS = {
+  'x86_64': {'pivot_root': 155},
+  'aarch64': {'pivot_root': 41},
+}
+# The same on every machine: they are newer than the common table.
+_COMMON = {
+  'mount_setattr': 442,
+  'landlock_create_ruleset': 444,
+  'landlock_add_rule': 445,
+  'landlock_restrict_self': 446,
+}
+_PR_SET_PDEATHSIG = 1
+_PR_SET_DUMPABLE = 4
+_PR_SET_CHILD_SUBREAPER = 36
+_PR_SET_NO_NEW_PRIVS = 38
+_PR_CAP_AMBIENT = 47
+_PR_CAP_AMBIENT_CLEAR_ALL = 4
+_CAPABILITY_VERSION_3 = 0x20080522
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.syscall.restype = ctypes.c_long
+_libc.mount.argtypes = [
+  *([ctypes.c_char_p] * 3), ctypes.c_ulong, ctypes.c_char_p
+]  # fmt: skip
+
+
+def machine() -> str:
+  """The architecture of this process's system calls."""
+  return platform.machine()
+
+
+def syscall(name: str, *args: object) -> int:
+  """Makes a call by name.
+
+  Raises:
+    OSError: it failed, or has no known number on this machine.
+  """
+  number = _COMMON.get(name) or _NUMBERS.get(machine(), {}).get(name)
+  if number is None:
+    raise OSError(f'no number for {name} on {machine()}')
+  return _checked(_libc.syscall(ctypes.c_long(number), *args), name)
+
+
+def prctl(option: int, *args: object) -> int:
+  """prctl(2); arguments that are not given are 0."""
+  padded = [*args, *[0] * (4 - len(args))]
+  longs = [ctypes.c_ulong(a) if isinstance(a, int) else a for a in padded]
+  return _checked(_libc.prctl(option, *longs), f'prctl {option}')
+
+
+def unshare(flags: int) -> None:
+  """unshare(2)."""
+  _checked(_libc.unshare(flags), 'unshare')
+
+
+def mount(
+  source: str, target: str, kind: str = '', flags: int = 0, data: str = ''
+) -> None:
+  """mount(2)."""
+  result = _libc.mount(
+    source.encode(), target.encode(), kind.encode() or None, flags,
+    data.encode() or None,
+  )  # fmt: skip
+  _checked(result, f'mount {target}')
+
+
+def unmount(target: str, flags: int) -> None:
+  """umount2(2)."""
+  _checked(_libc.umount2(target.encode(), flags), f'umount {target}')
+
+
+def die_with_parent(parent: int | None) -> None:
+  """Has the kernel kill this process when the thread that started it ends.
+
+  Args:
+    parent: process id of the parent, to notice that it has ended already; None
+      if it lies in another namespace.
+  """
+  prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL))
+  if parent is not None and os.getppid() != parent:
+    sys.exit('the parent process has ended')
+
+
+def adopt_orphans() -> None:
+  """Makes this process the parent of descendants that lose theirs."""
+  prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def hide_memory() -> None:
+  """Keeps processes without privileges from reading this one's memory."""
+  prctl(_PR_SET_DUMPABLE, 0)
+
+
+def drop_capabilities() -> None:
+  """Takes all capabilities from this process and its descendants, for good."""
+  prctl(_PR_SET_NO_NEW_PRIVS, 1)
+  prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL)
+  header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
+  _checked(_libc.capset(header, (ctypes.c_uint32 * 6)()), 'capset')
+
+
+def _checked(result: int, what: str) -> int:
+  if result < 0:
+    number = ctypes.get_errno()
+    raise OSError(number, f'{what}: {os.strerror(number)}')
+  return result
