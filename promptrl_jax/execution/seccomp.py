@@ -48,7 +48,7 @@ _ALLOWED: dict[str, tuple[int | None, int | None]] = {
   'mincore': (27, 232), 'madvise': (28, 233),
   # Signals to itself, threads, time.
   'rt_sigaction': (13, 134), 'rt_sigprocmask': (14, 135),
-  'rt_sigreturn': (15, 139), 'sched_yield': (24, 124), 'pause': (34, None),
+  'kill': (62, 129), 'rt_sigreturn': (15, 139), 'sched_yield': (24, 124), 'pause': (34, None),
   'nanosleep': (35, 101), 'getitimer': (36, 102), 'alarm': (37, None),
   'setitimer': (38, 103), 'clone': (56, 220), 'exit': (60, 93),
   'gettimeofday': (96, 169), 'rt_sigpending': (127, 136),
@@ -165,6 +165,7 @@ def _argument_checks(pid: int) -> dict[str, list[Instruction]]:
       (_RETURN, 0, 0, _ALLOW),
       (_RETURN, 0, 0, _REFUSE | errno.EPERM),
     ],
+    'kill': _only(0, [pid]),
     'tgkill': _only(0, [pid]),
     'prlimit64': _only(0, [0, pid]),
     'socketpair': _only(0, [_AF_UNIX]),
