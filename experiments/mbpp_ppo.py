@@ -78,8 +78,10 @@ def main(argv):
 
 def run(config, workdir, mode):
   mesh_lib.use_cpu_cores()
-  if logging.get_verbosity() == logging.INFO:  # the default: too much of Orbax
+  if logging.get_verbosity() == logging.INFO:  # the default
     logging.set_verbosity(logging.WARNING)
+    # Orbax logs here, and warns of each read-only checkpoint.
+    logging.get_absl_logger().setLevel('ERROR')
 
   # --- Data -------------------------------------------------------------------
   tasks = load_tasks(config.data)
