@@ -85,9 +85,9 @@ class ExecutionPool:
     Returns:
       One future per program, in order. Each is done when its result is there,
       so that `concurrent.futures.as_completed` hands them out as they arrive.
-      A RuntimeError in one says that the pool was closed before, or that no
-      worker can be started. Callbacks run in a thread of the pool and must not
-      close it.
+      A program, however malformed, gets a result; a RuntimeError says that the
+      pool was closed before, or that no worker can be started. Callbacks run
+      in a thread of the pool and must not close it.
 
     Raises:
       RuntimeError: the pool is closed.
@@ -202,8 +202,13 @@ class _Job:
   futures: list[Future[ProgramResult]]
 
 
-def _without_running(program: Program) -> ProgramResult | None:
+def _without_running(program: Any) -> ProgramResult | None:
+  if not isinstance(program, Program):
+    message = f'expected a Program, got {type(program).__name__}'
+    return ProgramResult('refused', None, (), message=message)
   tests = tuple(TestResult('not_run') for _ in program.tests)
+  if program.malformed:
+    return ProgramResult('refused', None, tests, message=program.malformed)
   if not tests:
     return ProgramResult('refused', None, (), message='there are no tests')
   if not program.code.strip():
