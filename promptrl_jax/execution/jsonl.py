@@ -1,0 +1,116 @@
+"""Programs and results as lines of JSON; `__main__.py` lists the fields."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Iterator
+from typing import Any, BinaryIO, NoReturn
+
+from promptrl_jax.execution.limits import Limits
+from promptrl_jax.execution.program import Program, ProgramResult
+
+MAX_LINE = 32 * 2**20  # Bytes: 5 MB of code, each character escaped.
+MAX_CPU_S = 3600.0
+
+
+def lines(source: BinaryIO) -> Iterator[tuple[int, bytes | None]]:
+  """Lines that are not blank, with their numbers from 1 on.
+
+  None stands for a line of more than `MAX_LINE` bytes.
+  """
+  number = 0
+  while line := source.readline(MAX_LINE):
+    number += 1
+    if len(line) == MAX_LINE and not line.endswith(b'\n'):
+      while line and not line.endswith(b'\n'):
+        line = source.readline(MAX_LINE)
+      yield number, None
+    elif line.strip():
+      yield number, line
+
+
+def parse(line: bytes | None, limits: Limits) -> tuple[Any, Program | str]:
+  """Reads one line; never raises.
+
+  Args:
+    line: a JSON object; None for one that is too long.
+    limits: of a program that brings its own `cpu_s`; that one is replaced.
+
+  Returns:
+    The id (None without one), and the program or what is wrong with the line.
+  """
+  if line is None:
+    return None, f'longer than {MAX_LINE // 2**20} MiB'
+  try:
+    row = json.loads(line, parse_float=_finite, parse_constant=_refuse)
+  except (ValueError, RecursionError) as error:
+    return None, f'not JSON: {error}'[:200]
+  if not isinstance(row, dict):
+    return None, f'expected a JSON object, got {_kind(row)}'
+  row = {field: value for field, value in row.items() if value is not None}
+  name = row.get('id')
+  if isinstance(name, dict | list):
+    return None, f'id must be a string or a number, got {_kind(name)}'
+  for field in ('code', 'tests'):
+    if field not in row:
+      return name, f'the field {field!r} is missing'
+  own = None
+  if 'cpu_s' in row:
+    cpu_s = row['cpu_s']
+    if isinstance(cpu_s, bool) or not isinstance(cpu_s, int | float):
+      return name, f'cpu_s must be a number, got {_kind(cpu_s)}'
+    if not 0 < cpu_s <= MAX_CPU_S:
+      return name, f'cpu_s must be above 0 and at most {MAX_CPU_S:g}'
+    own = with_cpu_s(limits, float(cpu_s))
+  return name, Program(
+    code=row['code'],
+    tests=row['tests'],
+    setup=row.get('setup', ''),
+    entry_point=row.get('entry_point'),
+    limits=own,
+  )
+
+
+def with_cpu_s(limits: Limits, cpu_s: float) -> Limits:
+  """Limits with other processor seconds, and a wall clock that leaves them."""
+  wall_s = max(Limits.wall_s, 4 * cpu_s)
+  return dataclasses.replace(limits, cpu_s=cpu_s, wall_s=wall_s)
+
+
+def line(number: int, name: Any, result: ProgramResult) -> str:
+  """One result as a line.
+
+  Args:
+    number: of the line that it answers; stands in the message of a refusal.
+    name: id of the program.
+    result: what became of it.
+  """
+  message = result.message
+  if result.status == 'refused':
+    message = f'line {number}: {message}'
+  row = {
+    'id': name,
+    'status': result.status,
+    'score': result.score,
+    'tests': [dataclasses.asdict(test) for test in result.tests],
+    'cpu_s': round(result.cpu_s, 6),
+    'wall_s': round(result.wall_s, 6),
+    'message': message,
+  }
+  return json.dumps(row, allow_nan=False) + '\n'
+
+
+def _finite(text: str) -> float:
+  number = float(text)
+  return number if math.isfinite(number) else _refuse(text)
+
+
+def _refuse(text: str) -> NoReturn:
+  raise ValueError(f'the number {text[:40]}')  # It could not be written again.
+
+
+def _kind(value: Any) -> str:
+  names = {dict: 'an object', list: 'a list', str: 'a string', bool: 'a bool'}
+  return names.get(type(value), 'null' if value is None else 'a number')
