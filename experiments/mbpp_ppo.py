@@ -26,6 +26,7 @@ from promptrl_jax.envs.prompt_edit import EnvConfig, VectorPromptEdit
 from promptrl_jax.evaluation import lineup, output, protocol, statistics
 from promptrl_jax.evaluation.files import write_atomically
 from promptrl_jax.execution import ExecutionPool, Limits
+from promptrl_jax.execution.header import ImportHeaderPool
 from promptrl_jax.execution.memo import MemoPool
 from promptrl_jax.llm.backend import BackendError
 from promptrl_jax.llm.cache import CachedBackend
@@ -95,6 +96,8 @@ def run(config, workdir, mode):
   announce(config, tasks, coder, rewriter)
   limits = Limits(cpu_s=config.pool.cpu_s, memory_mb=config.pool.memory_mb)
   with ExecutionPool(workers=config.pool.workers, limits=limits) as pool:
+    if config.pool.import_header:
+      pool = ImportHeaderPool(pool)
     # --- Training -------------------------------------------------------------
     problems = [
       splits.reveal_for_training(task, config.data.protocol)
@@ -321,6 +324,7 @@ def make_header(config, coder, rewriter):
     'model_hashes': {'coder': coder, 'rewriter': rewriter},
     'seeds': list(range(config.seed, config.seed + config.seeds)),
     'command': ' '.join(command),
+    'import header': 'on' if config.pool.import_header else 'off',
   }
 
 

@@ -3,6 +3,7 @@
 `CoderPrompt` and `RewritePrompt` say what goes into a request. A `Template`
 turns them into messages and reads the reply: `PLAIN` is the format of the
 embedded models, which complete text, `CHAT` that of instruction-tuned models.
+`TestPrompt` is for instruction-tuned models only, see `generated_tests.py`.
 """
 
 from __future__ import annotations
@@ -51,6 +52,29 @@ class RewritePrompt:
   feedback: str = ''
 
 
+@dataclasses.dataclass(frozen=True)
+class TestPrompt:
+  """A request for tests.
+
+  Attributes:
+    statement: the task in words.
+    signature: first line of the function under test, `def f(a):`.
+    tests: visible assertions, to show what arguments look like, or empty.
+    count: number of assertions to ask for.
+  """
+
+  __test__ = False  # Not a test class, whatever its name tells pytest.
+
+  statement: str
+  signature: str
+  tests: tuple[str, ...] = ()
+  count: int = 10
+
+  def __post_init__(self):
+    if self.count < 1:
+      raise ValueError(f'count={self.count}: ask for at least one test')
+
+
 class PromptTooLongError(ValueError):
   """A prompt does not fit the model even with an empty statement."""
 
@@ -77,7 +101,7 @@ class Template:
 
 def fit(
   write: Callable[..., Messages],
-  prompt: CoderPrompt | RewritePrompt,
+  prompt: CoderPrompt | RewritePrompt | TestPrompt,
   fits: FitsFn,
 ) -> Messages:
   """Messages that the model takes.
@@ -86,7 +110,8 @@ def fit(
   signature, tests, feedback and instructions are never cut.
 
   Args:
-    write: `coder` or `rewriter` of a template.
+    write: `coder` or `rewriter` of a template, or
+      `generated_tests.write_request`.
     prompt: what to ask.
     fits: whether the model takes these messages.
 

@@ -24,6 +24,8 @@ class Stub(http.server.BaseHTTPRequestHandler):
     if 'Begin with' in text:
       amount = int(found.group(1)) if found else 0
       shift = amount if amount % 2 == 0 else amount + 1
+      if self.server.forgets_imports:
+        shift = f'math.trunc({shift})'
       reply = f'```python\ndef add(x):\n  return x + {shift}\n```'
     else:
       reply = 'no rewrite today'
@@ -51,6 +53,7 @@ class Stub(http.server.BaseHTTPRequestHandler):
 def server():
   server = http.server.ThreadingHTTPServer(('127.0.0.1', 0), Stub)
   server.broken = False
+  server.forgets_imports = False
   thread = threading.Thread(target=server.serve_forever)
   thread.start()
   yield server
@@ -104,6 +107,17 @@ def test_it_walks_mbpp_with_a_model_behind_http(tmp_path, server):
   assert result.returncode == 0, result.stderr[-3000:]
   table = json.loads((tmp_path / 'run' / 'results.json').read_text())
   assert table['header']['data_hash'].startswith('mbpp ')
+  assert table['header']['import header'] == 'off'
+  cells = {c['strategy']: c for c in table['tables']['visible1']['cells']}
+  assert cells['direct']['pass']['mean'] == pytest.approx(2 / 3)
+
+
+def test_the_import_header_is_an_option_that_the_report_names(tmp_path, server):
+  server.forgets_imports = True
+  result = run(tmp_path, server, '--config.pool.import_header')
+  assert result.returncode == 0, result.stderr[-3000:]
+  table = json.loads((tmp_path / 'run' / 'results.json').read_text())
+  assert '- import header: on' in (tmp_path / 'run' / 'results.md').read_text()
   cells = {c['strategy']: c for c in table['tables']['visible1']['cells']}
   assert cells['direct']['pass']['mean'] == pytest.approx(2 / 3)
 

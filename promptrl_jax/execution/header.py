@@ -1,0 +1,62 @@
+"""Standard imports before a program, for models that forget to write them."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Sequence
+
+from promptrl_jax.execution.pool import ExecutionPool
+from promptrl_jax.execution.program import Program, ProgramResult
+
+# Modules of the standard library that programs of MBPP's kind use, and names
+# that people import from them. What a program defines itself replaces them.
+IMPORT_HEADER = """\
+import bisect, collections, copy, datetime, functools, heapq, itertools, math
+import operator, random, re, statistics, string, sys
+from collections import Counter, OrderedDict, defaultdict, deque
+from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence
+from typing import Set, Tuple, Union
+"""
+
+# These must stay in front of everything else.
+_FUTURE = re.compile(
+  r'^from[ \t]+__future__[ \t]+import[ \t]+(?:\([^)]*\)[^\n]*|[^\n]*)\n?',
+  re.MULTILINE,
+)
+
+
+def with_import_header(code: str) -> str:
+  """The program with `IMPORT_HEADER` before it, or after `__future__` imports.
+
+  A blank program stays blank: it is still no program. The program is not
+  parsed, so one that does not compile is told so by the pool as before.
+  """
+  if not code.strip():
+    return code
+  start = max((match.end() for match in _FUTURE.finditer(code)), default=0)
+  before = code[:start]
+  if before and not before.endswith('\n'):
+    before += '\n'
+  return before + IMPORT_HEADER + code[start:]
+
+
+class ImportHeaderPool:
+  """Wraps a pool; every program is run with the header of standard imports.
+
+  Verdicts with and without it are not comparable, so say in a report which of
+  the two they are.
+  """
+
+  def __init__(self, pool: ExecutionPool):
+    self._pool = pool
+
+  def run(self, programs: Sequence[Program]) -> list[ProgramResult]:
+    """Verdicts in the order of the programs."""
+    codes = [with_import_header(program.code) for program in programs]
+    return self._pool.run(
+      [
+        dataclasses.replace(program, code=code)
+        for program, code in zip(programs, codes, strict=True)
+      ]
+    )

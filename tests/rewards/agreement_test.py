@@ -1,0 +1,198 @@
+"""Programs and generated tests, weighed against one another."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from promptrl_jax.execution import ExecutionPool, Limits
+from promptrl_jax.execution.program import ProgramResult, TestResult
+from promptrl_jax.rewards import agreement
+from promptrl_jax.rewards.agreement import ConsensusSet
+
+# Programs 0 and 3 agree on tests 0, 1, 3; program 1 passes all but the last;
+# program 2 passes none; nobody knows about program 4.
+PASSED = np.array(
+  [
+    [1, 1, 0, 1, 0],
+    [1, 1, 1, 1, 0],
+    [0, 0, 0, 0, 0],
+    [1, 1, 0, 1, 0],
+    [0, 0, 0, 0, 0],
+  ],
+  bool,
+)
+JUDGED = np.array([1, 1, 1, 1, 0], bool)
+NO_TESTS = PASSED[:, :0]
+
+
+def test_consensus_sets_are_scored_by_programs_times_tests():
+  sets = agreement.consensus_sets(PASSED, JUDGED)
+  assert sets == [
+    ConsensusSet((0, 3), (0, 1, 3)),
+    ConsensusSet((1,), (0, 1, 2, 3)),
+    ConsensusSet((2,), ()),
+  ]
+  assert [s.score for s in sets] == [6, 4, 0]
+
+
+def test_the_ranking_ends_with_programs_without_a_verdict():
+  assert agreement.rank(PASSED, JUDGED).tolist() == [0, 3, 1, 2, 4]
+
+
+def test_equal_scores_keep_the_order_of_the_programs():
+  passed = np.array([[0, 0], [0, 1], [1, 0]], bool)
+  judged = np.ones(3, bool)
+  assert agreement.rank(passed, judged).tolist() == [1, 2, 0]
+  again = agreement.rank(passed[[0, 2, 1]], judged)
+  assert again.tolist() == [1, 2, 0]
+
+
+def test_numbers_beat_a_lone_program_with_more_tests():
+  # 3 programs x 2 tests = 6 > 1 program x 5 tests = 5.
+  passed = np.array([[1] * 5] + [[1, 1, 0, 0, 0]] * 3, bool)
+  assert agreement.rank(passed, np.ones(4, bool)).tolist() == [1, 2, 3, 0]
+
+
+def test_without_tests_the_order_stays():
+  assert agreement.rank(NO_TESTS, JUDGED).tolist() == [0, 1, 2, 3, 4]
+  assert [s.score for s in agreement.consensus_sets(NO_TESTS, JUDGED)] == [0]
+
+
+def test_without_programs_there_is_nothing():
+  passed, judged = np.zeros((0, 3), bool), np.zeros(0, bool)
+  assert agreement.consensus_sets(passed, judged) == []
+  assert agreement.rank(passed, judged).tolist() == []
+  assert agreement.vote(passed, judged).tolist() == [False] * 3
+
+
+def test_no_tests_or_no_verdict_is_unknown():
+  assert agreement.statuses(NO_TESTS, JUDGED) == ['unknown'] * 5
+  four = PASSED[:, [0, 1, 3]]
+  assert agreement.statuses(four, JUDGED) == [
+    'passed', 'passed', 'failed', 'passed', 'unknown',
+  ]  # fmt: skip
+
+
+def test_a_vote_counts_programs_with_a_verdict():
+  # Of four voters: 3, 3, 1, 3, 0 pass the tests.
+  def vote(at_least):
+    return agreement.vote(PASSED, JUDGED, at_least).astype(int).tolist()
+
+  assert vote(0.5) == [1, 1, 0, 1, 0]
+  assert vote(0.75) == [1, 1, 0, 1, 0]
+  assert vote(0.76) == [0, 0, 0, 0, 0]
+  assert vote(0.25) == [1, 1, 1, 1, 0]
+  nobody = np.zeros(5, bool)
+  assert not agreement.vote(PASSED, nobody).any()
+
+
+def test_a_vote_at_exactly_the_share_is_enough():
+  passed = np.zeros((100, 1), bool)
+  passed[:7] = True
+  assert agreement.vote(passed, np.ones(100, bool), 0.07).tolist() == [True]
+
+
+@pytest.mark.parametrize('at_least', [0, -0.1, 1.1, float('nan')])
+def test_a_share_out_of_range_is_refused(at_least):
+  with pytest.raises(ValueError, match='at_least'):
+    agreement.vote(PASSED, JUDGED, at_least)
+
+
+def test_other_arrays_are_refused():
+  with pytest.raises(ValueError, match=r'\(5, 5\).*\(4,\)'):
+    agreement.rank(PASSED, JUDGED[:4])
+  with pytest.raises(TypeError, match='float64'):
+    agreement.statuses(PASSED.astype(float), JUDGED)
+
+
+# --- The pool -----------------------------------------------------------------
+
+RIGHT = 'def f(x):\n  return x * x'
+DOUBLES = 'def f(x):\n  return x + x'
+RAISES = 'def f(x):\n  return 1 / 0'
+TESTS = ('assert f(2) == 4', 'assert f(3) == 9', 'assert f(3) == 6')
+
+
+@pytest.fixture(scope='module')
+def pool():
+  limits = Limits(cpu_s=0.5, idle_s=0.6, wall_s=20.0)
+  with ExecutionPool(workers=1, limits=limits) as pool:
+    yield pool
+
+
+def test_the_matrix_has_a_row_per_program_and_a_column_per_test(pool):
+  codes = [DOUBLES, RIGHT, RAISES, '', 'def f(x', RIGHT]
+  passed, judged = agreement.agreement_matrix(
+    pool, codes, TESTS, entry_point='f'
+  )
+  assert passed.astype(int).tolist() == [
+    [1, 0, 1],
+    [1, 1, 0],
+    [0, 0, 0],
+    [0, 0, 0],
+    [0, 0, 0],
+    [1, 1, 0],
+  ]
+  assert judged.all()
+  assert passed.dtype == judged.dtype == bool
+  best = agreement.consensus_sets(passed, judged)[0]
+  assert best == ConsensusSet((1, 5), (0, 1))
+
+
+def test_the_matrix_may_be_empty(pool):
+  passed, judged = agreement.agreement_matrix(pool, [RIGHT, ''], ())
+  assert passed.shape == (2, 0)
+  assert agreement.statuses(passed, judged) == ['unknown', 'unknown']
+  assert agreement.agreement_matrix(pool, [], TESTS).passed.shape == (0, 3)
+
+
+def test_setup_and_limits_reach_the_program(pool):
+  code = 'def f(n):\n  return x * n'
+  tests = ("assert f(1) == 'x'", 'assert len(f(5000)) == 5000')
+
+  def passed(**kwargs):
+    return agreement.agreement_matrix(pool, [code], tests, **kwargs)[0].tolist()
+
+  assert passed() == [[False, False]]
+  assert passed(setup="x = 'x'") == [[True, True]]
+  small = Limits(answer_kb=1)
+  assert passed(setup="x = 'x'", limits=small) == [[True, False]]
+
+
+def test_the_entry_point_reaches_the_judge(pool):
+  code = 'def sum(x):\n  return 7'
+  tests = ('assert max(sum([1]), 1) == 7',)
+  with_name = agreement.agreement_matrix(pool, [code], tests, entry_point='sum')
+  assert with_name.passed.tolist() == [[True]]
+  assert not agreement.agreement_matrix(pool, [code], tests).passed.any()
+
+
+class Breaking:
+  """Loses the programs that say so, as a worker does that is killed."""
+
+  def __init__(self, pool):
+    self.calls = 0
+    self._pool = pool
+
+  def run(self, programs):
+    self.calls += 1
+    return [
+      ProgramResult(
+        'infra_error', None, tuple(TestResult('not_run') for _ in p.tests)
+      )
+      if 'lost' in p.code
+      else result
+      for p, result in zip(programs, self._pool.run(programs), strict=True)
+    ]
+
+
+def test_a_lost_program_is_not_a_failed_one(pool):
+  breaking = Breaking(pool)
+  passed, judged = agreement.agreement_matrix(
+    breaking, [RIGHT + '  # lost', RIGHT, RAISES], TESTS[:2]
+  )
+  assert judged.tolist() == [False, True, True]
+  assert agreement.statuses(passed, judged) == ['unknown', 'passed', 'failed']
+  assert agreement.rank(passed, judged).tolist() == [1, 2, 0]
+  assert breaking.calls == 1
