@@ -11,6 +11,7 @@ memory does not grow with the input.
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import io
 import math
 import os
@@ -22,7 +23,7 @@ from collections.abc import Iterator
 from concurrent.futures import Future
 from typing import Any, BinaryIO, TextIO
 
-from promptrl_jax.execution import jsonl
+from promptrl_jax.execution import jsonl, process
 from promptrl_jax.execution.limits import Limits
 from promptrl_jax.execution.pool import ExecutionPool
 from promptrl_jax.execution.program import Program, ProgramResult
@@ -104,8 +105,14 @@ def _parser() -> argparse.ArgumentParser:
     metavar='MIB',
     help='address space of a program, in MiB (default: %(default)s)',
   )
-  # What is done; a flag that does something else replaces it.
-  parser.set_defaults(action=_judge_lines)
+  parser.add_argument(
+    '--probe',
+    dest='action',
+    action='store_const',
+    const=_probe,
+    default=_judge_lines,
+    help='say what programs would run behind on this machine, and exit',
+  )
   return parser
 
 
@@ -124,6 +131,30 @@ def _number(kind: type[int] | type[float], least: float, most: float) -> Any:
     return value
 
   return parse
+
+
+def _probe(args: argparse.Namespace) -> int:
+  """Prints the layers; 0 if they are enough."""
+  del args
+  try:
+    layers = process.probe()
+  except (RuntimeError, OSError) as error:
+    print(f'promptrl_jax.execution: {error}', file=sys.stderr)
+    return 1
+  for name, value in dataclasses.asdict(layers).items():
+    print(f'{name:<11} {_shown(value)}')
+  missing = layers.missing()
+  verdict = f'no: without {"; ".join(missing)}' if missing else 'yes'
+  print(f'{"enough":<11} {verdict}')
+  return 1 if missing else 0
+
+
+def _shown(value: object) -> str:
+  if isinstance(value, tuple):
+    return ' '.join(value) or 'none'
+  if isinstance(value, bool):
+    return 'yes' if value else 'no'
+  return str(value)
 
 
 def _judge_lines(args: argparse.Namespace) -> int:

@@ -98,7 +98,11 @@ def _answer(request: Any, names: dict[str, Any]) -> dict[str, Any]:
   # Outside of the handler: there, the traceback keeps the memory in use.
   if out_of_memory:
     limits_lib.use_memory_reserve()
-    answer = ['memory', 'MemoryError', 'the memory limit was reached', where[0]]
+    # The parser says this of brackets that are nested too deeply, too.
+    compiling = where[0] == 'syntax_error'
+    status = where[0] if compiling else 'memory'
+    text = 'too complex' if compiling else 'the memory limit was reached'
+    answer = [status, 'MemoryError', text, where[0]]
   return {'error': answer}
 
 

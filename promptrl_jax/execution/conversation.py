@@ -171,7 +171,7 @@ def answer_to(session: child_lib.Session, request: dict[str, Any]) -> Any:
   ):
     raise child_lib.LostError('crash', 'malformed answer')
   message = f'in the setup: {text}' if where == 'setup' else text
-  raise Verdict(status, message, error_type[:_MAX_CALL])
+  raise Verdict(status, message, bounded(error_type, _MAX_CALL))
 
 
 def _encode_all(values: dict[Any, Any]) -> dict[Any, Any]:

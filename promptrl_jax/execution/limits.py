@@ -15,6 +15,7 @@ import resource
 # Room above the memory limit in which a program that ran into it can still
 # say so.
 _MEMORY_RESERVE = 32 * 2**20
+_LARGEST = 2**30  # Of any limit, in its unit: what the kernel can count.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,10 +50,16 @@ class Limits:
 
   def __post_init__(self):
     for field in dataclasses.fields(self):
-      value = getattr(self, field.name)
-      if not (value > 0 and math.isfinite(value)):
+      value, whole = getattr(self, field.name), field.type == 'int'
+      kind = int if whole else (int, float)
+      if isinstance(value, bool) or not isinstance(value, kind):
         raise ValueError(
-          f'{field.name} must be positive and finite, got {value!r}'
+          f'{field.name} must be {"an int" if whole else "a number"}, '
+          f'got {value!r}'
+        )
+      if not 0 < value <= _LARGEST:
+        raise ValueError(
+          f'{field.name} must be positive and at most {_LARGEST}, got {value!r}'
         )
 
 

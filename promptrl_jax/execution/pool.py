@@ -1,8 +1,6 @@
 """The trainer's end: hands programs to worker processes and collects verdicts.
 
-  trainer --exec--> worker: judge --fork, before any program--> zygote
-                                                                 |
-                                     one candidate per program <-+ fork
+  trainer --exec--> judge --exec--> zygote --fork--> one candidate per program
 
 Nothing is ever forked from the trainer, in which JAX has threads. A worker ends
 with the trainer, however the trainer ends, and takes all it started along.
@@ -11,17 +9,21 @@ with the trainer, however the trainer ends, and takes all it started along.
 from __future__ import annotations
 
 import dataclasses
+import logging
 import os
 import queue
 import sys
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from typing import Any
 
 from promptrl_jax.execution import process, scratch
+from promptrl_jax.execution.layers import Layers
 from promptrl_jax.execution.limits import Limits
 from promptrl_jax.execution.program import Program, ProgramResult, TestResult
+
+_LOG = logging.getLogger(__name__)
 
 
 class ExecutionPool:
@@ -34,9 +36,16 @@ class ExecutionPool:
     workers: processes that run programs at the same time; None for one per
       core that this process may use. More than cores do not help.
     limits: of every program that has none of its own.
+    allow_weak: run programs even where the machine cannot confine them (see
+      `Layers.missing`), with a warning. For programs that you trust.
   """
 
-  def __init__(self, workers: int | None = None, limits: Limits | None = None):
+  def __init__(
+    self,
+    workers: int | None = None,
+    limits: Limits | None = None,
+    allow_weak: bool = False,
+  ):
     if sys.platform != 'linux':
       raise RuntimeError(f'running programs needs Linux, not {sys.platform}')
     if workers is None:
@@ -45,6 +54,8 @@ class ExecutionPool:
       raise ValueError(f'workers must be at least 1, got {workers}')
     self._workers = workers
     self._limits = limits or Limits()
+    self._allow_weak = allow_weak
+    self._layers: Layers | None = None
     self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
     self._threads: list[threading.Thread] = []
     self._scratch = ''
@@ -56,6 +67,13 @@ class ExecutionPool:
 
   def __exit__(self, *_: object) -> None:
     self.close()
+
+  @property
+  def layers(self) -> Layers:
+    """What programs run behind on this machine, probed by doing."""
+    if self._layers is None:
+      self._layers = process.probe()
+    return self._layers
 
   def run(self, programs: Iterable[Program]) -> list[ProgramResult]:
     """Runs programs; blocks until all are judged.
@@ -138,7 +156,7 @@ class ExecutionPool:
 
   def _serve(self) -> None:
     """Settles jobs with one worker until the pool is closed, then the rest."""
-    seat = _Seat(self._scratch, self._closed)
+    seat = _Seat(self._scratch, self._closed, self._check)
     while (job := self._jobs.get()) is not None:
       futures = [f for f in job.futures if f.set_running_or_notify_cancel()]
       if not futures:
@@ -153,13 +171,43 @@ class ExecutionPool:
           future.set_result(result)
     seat.stop()
 
+  def _check(self, layers: Layers) -> None:
+    """Raises `TooWeakError` if a worker confines its programs too little."""
+    first, self._layers = self._layers is None, layers
+    if first:
+      _LOG.info('programs run behind: %s', layers.describe())
+    if not layers.missing():
+      return
+    text = (
+      f'programs cannot be confined here: no {", no ".join(layers.missing())}. '
+      f'There is: {layers.describe()}.'
+    )
+    if not self._allow_weak:
+      raise TooWeakError(
+        f'{text} Use a machine or container that allows seccomp and Landlock '
+        '(Linux 5.13 or later) or namespaces, or allow_weak=True for programs '
+        'that you trust'
+      )
+    if first:
+      _LOG.warning('%s They are run all the same: allow_weak=True', text)
+
+
+class TooWeakError(RuntimeError):
+  """The machine does not have the layers that the pool requires."""
+
 
 class _Seat:
   """Holds one worker, which is started when needed and replaced when lost."""
 
-  def __init__(self, folder: str, closed: threading.Event):
+  def __init__(
+    self,
+    folder: str,
+    closed: threading.Event,
+    check: Callable[[Layers], None],
+  ):
     self._folder = folder
     self._closed = closed
+    self._check = check
     self._worker: process.WorkerProcess | None = None
 
   def judge(self, program: Program, limits: Limits) -> ProgramResult:
@@ -175,7 +223,11 @@ class _Seat:
       try:
         if self._worker is None:
           self._worker = process.WorkerProcess(self._folder, self._closed)
+          self._check(self._worker.layers)
         return self._worker.judge(program, limits)
+      except TooWeakError:
+        self.stop()
+        raise
       except Exception as error:
         fault = error
       started = self._worker is not None

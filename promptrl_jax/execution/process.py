@@ -46,6 +46,21 @@ class LostError(Exception):
   """The worker is gone or stuck."""
 
 
+def probe() -> Layers:
+  """The layers of a worker on this machine; starts one and ends it.
+
+  Raises:
+    RuntimeError: it does not start.
+  """
+  folder = scratch_lib.make()
+  try:
+    worker = WorkerProcess(folder, threading.Event())
+    worker.stop()
+    return worker.layers
+  finally:
+    scratch_lib.remove(folder)
+
+
 class WorkerProcess:
   """A worker process; it dies with the thread that makes this object.
 

@@ -51,6 +51,16 @@ def remove(folder: str) -> None:
     os.rmdir(folder)
 
 
+def clear(folder: str) -> None:
+  """Removes what is in a directory, so that nothing outlives a program."""
+  for entry in os.scandir(folder):
+    if _is_directory(entry):
+      remove(entry.path)
+    else:
+      with contextlib.suppress(OSError):
+        os.unlink(entry.path)
+
+
 def _is_removed(folder: str) -> bool:
   try:
     os.rmdir(folder)

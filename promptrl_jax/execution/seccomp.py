@@ -48,7 +48,8 @@ _ALLOWED: dict[str, tuple[int | None, int | None]] = {
   'mincore': (27, 232), 'madvise': (28, 233),
   # Signals to itself, threads, time.
   'rt_sigaction': (13, 134), 'rt_sigprocmask': (14, 135),
-  'kill': (62, 129), 'rt_sigreturn': (15, 139), 'sched_yield': (24, 124), 'pause': (34, None),
+  'rt_sigreturn': (15, 139), 'kill': (62, 129), 'sched_yield': (24, 124),
+  'pause': (34, None),
   'nanosleep': (35, 101), 'getitimer': (36, 102), 'alarm': (37, None),
   'setitimer': (38, 103), 'clone': (56, 220), 'exit': (60, 93),
   'gettimeofday': (96, 169), 'rt_sigpending': (127, 136),

@@ -122,7 +122,7 @@ def _serve(
     except OSError:
       message = b''
     status, cpu_s = _end(pid, is_first)
-    scratch.remove(private)
+    scratch.clear(sandbox.folder)
     if not message:
       return
     control.send(json.dumps([status, cpu_s]).encode())

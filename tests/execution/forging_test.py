@@ -250,7 +250,7 @@ def test_the_judge_cannot_be_read_by_a_program(judge):
   code = """
 import os
 def f(x):
-  for pid in os.listdir('/proc'):
+  for pid in os.listdir('/proc') if os.path.isdir('/proc/1') else ():
     if pid.isdigit() and int(pid) != os.getpid():
       try: command = open(f'/proc/{pid}/cmdline').read()
       except OSError: continue
