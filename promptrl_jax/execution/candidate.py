@@ -28,7 +28,7 @@ import sys
 import types
 from typing import Any, NoReturn
 
-from promptrl_jax.execution import codec, kernel, wire
+from promptrl_jax.execution import codec, kernel, tester, wire
 from promptrl_jax.execution import layers as layers_lib
 from promptrl_jax.execution import limits as limits_lib
 
@@ -38,15 +38,17 @@ _MAX_TEXT = 200
 
 
 def run(
+  role: str,
   channel: socket.socket,
   limits: limits_lib.Limits,
   folder: str,
   sandbox: layers_lib.Sandbox,
   processes: int | None,
 ) -> NoReturn:
-  """Turns this freshly forked process into a candidate; never returns.
+  """Confines this freshly forked process and serves; never returns.
 
   Args:
+    role: `candidate`, or `tester` for the process of a test (`tester.py`).
     channel: stream socket to the judge; the only way out.
     limits: what the program may use.
     folder: private working directory.
@@ -71,6 +73,12 @@ def run(
   random.seed(0)  # A fork is seeded afresh; verdicts must not depend on it.
   gc.enable()
   answer_bytes = limits.answer_kb * 1024
+  if role == 'tester':
+    tester.run(channel, answer_bytes)
+  _serve(channel, answer_bytes)
+
+
+def _serve(channel: socket.socket, answer_bytes: int) -> NoReturn:
   module = types.ModuleType(_MODULE)
   sys.modules[_MODULE] = module  # Where dataclasses look for their module.
   while True:
@@ -78,7 +86,7 @@ def run(
     answer = {'n': request['n'], **_answer(request, module.__dict__)}
     packed = wire.pack(answer)
     if len(packed) > answer_bytes:
-      what = f'data of more than {limits.answer_kb} KiB'
+      what = f'data of more than {answer_bytes // 1024} KiB'
       packed = wire.pack({'n': request['n'], 'not_plain': what})
     channel.sendall(packed)
 

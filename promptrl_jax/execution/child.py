@@ -39,7 +39,8 @@ class Session:
   """Candidates of one program, one after the other, on one budget.
 
   Requests and answers alternate and carry the same number. Anything else that
-  the candidate sends (early, twice, malformed, too long) is the end of it.
+  the candidate sends (early, twice, malformed, too long) is the end of it. The
+  role `tester` gives processes that run tests instead.
   """
 
   def __init__(
@@ -47,7 +48,9 @@ class Session:
     control: socket.socket,
     trainer: socket.socket,
     limits: limits_lib.Limits,
+    role: str = 'candidate',
   ):
+    self._role = role
     self.cpu_s = 0.0  # Of candidates that have ended.
     self._control = control
     self._trainer = trainer
@@ -63,9 +66,11 @@ class Session:
     """Starts a candidate, with a fresh share of time for its first request."""
     self._channel, theirs = socket.socketpair()
     self._channel.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
-    settings = json.dumps(vars(self._limits)).encode()
+    order = {'start': self._role, 'limits': vars(self._limits)}
     try:
-      socket.send_fds(self._control, [settings], [theirs.fileno()])
+      socket.send_fds(
+        self._control, [json.dumps(order).encode()], [theirs.fileno()]
+      )
     except OSError as error:
       raise WorkerError('the zygote is gone') from error
     finally:
@@ -82,7 +87,8 @@ class Session:
     self._channel.close()
     self._channel = None
     try:
-      self._control.send(b'end')
+      order = {'end': self._role}
+      self._control.send(json.dumps(order).encode())
       status, cpu_s = json.loads(_from_zygote(self._control))
     except OSError as error:
       raise WorkerError('the zygote is gone') from error
@@ -110,10 +116,17 @@ class Session:
       LostError: there is none, or none that can be taken.
       WorkerError: zygote or trainer are gone.
     """
+    self._number += 1
+    return self.answer(request)
+
+  def answer(self, message: dict[str, Any]) -> dict[str, Any]:
+    """Sends a message under the number of the last request; waits for the next.
+
+    Raises as `ask` does.
+    """
     if self._channel is None:
       raise LostError('crash', 'its process has ended')
-    self._number += 1
-    self._send(self._channel, wire.pack({'n': self._number, **request}))
+    self._send(self._channel, wire.pack({'n': self._number, **message}))
     body = self._receive(self._channel)
     self._check_cpu(self._cpu())
     try:

@@ -6,6 +6,9 @@ into a test, are methods here.
 
 from __future__ import annotations
 
+import dataclasses
+import json
+import textwrap
 from typing import Any, NoReturn
 
 from promptrl_jax.execution import child as child_lib
@@ -151,6 +154,98 @@ class Conversation:
       return ''
     call, value = self._returned[-1]
     return f'; {call} returned {_shown(value)}'
+
+
+@dataclasses.dataclass(frozen=True)
+class Whole:
+  """A test that runs in a process of its own (`tester.py`)."""
+
+  source: str
+  entry_point: str
+
+
+class Relay:
+  """One test in a tester, whose calls the judge hands on to the program.
+
+  Attributes:
+    asking: what was asked last.
+  """
+
+  def __init__(
+    self,
+    test: Whole,
+    session: child_lib.Session,
+    tester: child_lib.Session,
+  ):
+    self._test = test
+    self._session = session
+    self._tester = tester
+    self.asking = 'the test'
+
+  def run(self) -> None:
+    """Returns if the test passes, and raises the verdict otherwise."""
+    request = {
+      'test': textwrap.dedent(self._test.source).strip(),
+      'entry_point': self._test.entry_point,
+    }
+    ended = False
+    try:
+      if not self._tester.is_alive():
+        self._tester.begin()
+      self._tester.start_clock()
+      message = self._of_tester(self._tester.ask, request)
+      while 'call' in message:
+        reply = self._call(message['call'])
+        message = self._of_tester(self._tester.answer, reply)
+      ended = True
+    finally:
+      if not ended:
+        self._tester.end()  # It may wait for an answer that does not come.
+    status, error_type, text = _three_texts(message.get('ended'))
+    if status != 'passed':
+      known = status if status in ('failed', 'error') else 'invalid'
+      raise Verdict(known, text, bounded(error_type, _MAX_CALL))
+
+  def _of_tester(self, ask: Any, message: dict[str, Any]) -> dict[str, Any]:
+    try:
+      return ask(message)
+    except child_lib.LostError as error:
+      status = 'timeout' if error.status == 'timeout' else 'invalid'
+      raise Verdict(status, f'the test: {error}') from None
+
+  def _call(self, call: Any) -> dict[str, Any]:
+    name = self._test.entry_point
+    if not isinstance(call, list) or len(call) != 2:
+      raise Verdict('invalid', 'the test: malformed call')
+    args, kwargs = call
+    if not isinstance(args, list) or not isinstance(kwargs, dict):
+      raise Verdict('invalid', 'the test: malformed call')
+    self.asking = bounded(f'{name}({json.dumps(args)[1:-1]})', _MAX_CALL)
+    request = {'call': name, 'root': name, 'args': args, 'kwargs': kwargs}
+    try:
+      answer = answer_to(self._session, request)
+    except Verdict as raised:
+      status, error_type, text = raised.verdict
+      if status != 'error':
+        raise
+      return {'raised': [error_type, text]}
+    if 'not_plain' in answer:
+      what = str(answer['not_plain'])[:_MAX_MESSAGE]
+      raise Verdict('invalid', f'{self.asking} returned {what}')
+    try:
+      codec.decode(answer['value'])
+    except (KeyError, codec.MalformedError) as error:
+      raise child_lib.LostError(
+        'crash', f'malformed answer ({error})'
+      ) from None
+    return {'value': answer['value']}
+
+
+def _three_texts(value: Any) -> tuple[str, str, str]:
+  if not isinstance(value, list) or len(value) != 3:
+    raise Verdict('invalid', 'the test: malformed end')
+  status, error_type, text = (str(part)[:_MAX_MESSAGE] for part in value)
+  return status, error_type, text
 
 
 def answer_to(session: child_lib.Session, request: dict[str, Any]) -> Any:

@@ -33,18 +33,22 @@ def serve(trainer: socket.socket, control: socket.socket) -> None:
       program = wire.receive(trainer)
       limits = limits_lib.Limits(**program['limits'])
       session = child_lib.Session(control, trainer, limits)
-      wire.send(trainer, _judge(program, session))
+      tester = child_lib.Session(control, trainer, limits, 'tester')
+      wire.send(trainer, _judge(program, session, tester))
   except (EOFError, ConnectionError, child_lib.WorkerError):
     return  # The trainer or the zygote is gone; the worker ends.
 
 
 def _judge(
-  program: dict[str, Any], session: child_lib.Session
+  program: dict[str, Any],
+  session: child_lib.Session,
+  tester: child_lib.Session,
 ) -> dict[str, Any]:
   start = time.monotonic()
   try:
-    status, message, verdicts = _run_tests(program, session)
+    status, message, verdicts = _run_tests(program, session, tester)
   finally:
+    tester.end()
     session.end()
   return {
     'status': status or _first_other(verdicts),
@@ -56,14 +60,16 @@ def _judge(
 
 
 def _run_tests(
-  program: dict[str, Any], session: child_lib.Session
+  program: dict[str, Any],
+  session: child_lib.Session,
+  tester: child_lib.Session,
 ) -> tuple[str, str, list[Verdict]]:
   plans = [_plan(test, program) for test in program['tests']]
   verdicts: list[Verdict] = []
   timeouts = 0
   loads = 0
   for plan in plans:
-    if not isinstance(plan, split.Plan):
+    if isinstance(plan, tuple):
       verdicts.append(plan)
       continue
     if timeouts >= _MAX_TIMEOUTS or session.is_spent():
@@ -77,19 +83,29 @@ def _run_tests(
       syntax_error = loaded[0] == 'syntax_error'
       verdict = ('error', *loaded[1:]) if syntax_error else loaded
       if loads == 1:  # It would fail again: one verdict for all.
-        rest = [v if not isinstance(v, split.Plan) else verdict for v in plans]
+        rest = [p if isinstance(p, tuple) else verdict for p in plans]
         return ('syntax_error' if syntax_error else ''), verdict[2], rest
     else:
-      verdict = _run_test(plan, session)
+      verdict = _run_test(plan, session, tester)
     verdicts.append(verdict)
     timeouts += verdict[0] == 'timeout'
   return '', '', verdicts
 
 
-def _plan(test: str, program: dict[str, Any]) -> split.Plan | Verdict:
+def _plan(
+  test: str, program: dict[str, Any]
+) -> split.Plan | conversation.Whole | Verdict:
+  entry_point = program['entry_point']
+  whole = conversation.Whole(test, entry_point or '')
   try:
-    return split.split(test, program['setup'], program['entry_point'])
+    if program['isolate_tests']:
+      if not entry_point:
+        raise split.CannotSplitError('an isolated test needs an entry_point')
+      return whole
+    return split.split(test, program['setup'], entry_point)
   except split.CannotSplitError as error:
+    if isinstance(error, split.NeedsTesterError) and entry_point:
+      return whole
     return 'invalid', '', conversation.bounded(str(error))
 
 
@@ -110,8 +126,15 @@ def _load(
   return verdict
 
 
-def _run_test(plan: split.Plan, session: child_lib.Session) -> Verdict:
-  test = conversation.Conversation(plan, session)
+def _run_test(
+  plan: split.Plan | conversation.Whole,
+  session: child_lib.Session,
+  tester: child_lib.Session,
+) -> Verdict:
+  if isinstance(plan, split.Plan):
+    test = conversation.Conversation(plan, session)
+  else:
+    test = conversation.Relay(plan, session, tester)
   try:
     session.start_clock()
     test.run()

@@ -126,6 +126,7 @@ class WorkerProcess:
       'tests': program.tests,
       'setup': program.setup,
       'entry_point': program.entry_point,
+      'isolate_tests': bool(program.isolate_tests),
       'limits': dataclasses.asdict(limits),
     }
     try:

@@ -29,6 +29,11 @@ class Program:
       a builtin that a test also uses for itself, or when a test passes the
       function on (`check(f)`).
     limits: replaces the limits of the pool.
+    isolate_tests: run each test in a confined process of its own, which calls
+      the program through the judge; for tests that were written by a model.
+      Needs `entry_point`. Trusted tests that the judge cannot split (a class,
+      an `except`, a module that it does not offer) are run so in any case, if
+      there is an `entry_point`.
     malformed: the first thing that is wrong with the fields, '' if nothing is.
   """
 
@@ -37,6 +42,7 @@ class Program:
   setup: str = ''
   entry_point: str | None = None
   limits: Limits | None = None
+  isolate_tests: bool = False
   malformed: str = dataclasses.field(default='', init=False)
 
   def __post_init__(self):

@@ -37,6 +37,10 @@ class CannotSplitError(ValueError):
   """The test cannot be judged; the text says why."""
 
 
+class NeedsTesterError(CannotSplitError):
+  """It is a test, but only a process of its own can run it."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Call:
   """An expression of the program.
@@ -179,7 +183,7 @@ class _Splitter(ast.NodeTransformer):
       if not asks and loaded & self._foreign:
         return self._remotely(statement, sent, stored, self._foreign)
       if not stored.isdisjoint(loaded & self._remote):
-        raise CannotSplitError(f'too involved: {ast.unparse(statement)}')
+        raise NeedsTesterError(f'too involved: {ast.unparse(statement)}')
     self._move(stored, self._bound)
     if isinstance(statement, ast.Expr):  # `items.append(1)`
       stored |= loaded
@@ -300,17 +304,17 @@ class _Splitter(ast.NodeTransformer):
 
   def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
     if not isinstance(node.ctx, ast.Load):
-      raise CannotSplitError(f'the test sets the attribute {node.attr!r}')
+      raise NeedsTesterError(f'the test sets the attribute {node.attr!r}')
     if self._is_whole(node):
       return self._ask(node)
     if node.attr.startswith('_'):
-      raise CannotSplitError(f'the test uses the attribute {node.attr!r}')
+      raise NeedsTesterError(f'the test uses the attribute {node.attr!r}')
     return self.generic_visit(node)
 
   def visit_Name(self, node: ast.Name) -> ast.AST:
     name = node.id
     if name.startswith('__'):
-      raise CannotSplitError(f'the test uses the name {name!r}')
+      raise NeedsTesterError(f'the test uses the name {name!r}')
     if not isinstance(node.ctx, ast.Load):
       return node
     if name in self._remote:
@@ -318,14 +322,14 @@ class _Splitter(ast.NodeTransformer):
     if name == self._entry_point:
       return self._stub(node) or node
     if name not in self._bound and name not in names_lib.offered():
-      raise CannotSplitError(f'the judge does not know the name {name!r}')
+      raise NeedsTesterError(f'the judge does not know the name {name!r}')
     return node
 
   def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
-    raise CannotSplitError(f'the test defines the class {node.name!r}')
+    raise NeedsTesterError(f'the test defines the class {node.name!r}')
 
   def visit_Try(self, node: ast.Try) -> ast.AST:
-    raise CannotSplitError('the test catches exceptions')
+    raise NeedsTesterError('the test catches exceptions')
 
   def _ask(self, node: ast.expr) -> ast.expr:
     root, _ = syntax.root(node)

@@ -5,9 +5,11 @@ It enters the namespaces of its worker, of which it is the first process, and
 then says on its socket which layers it has. After that it and the judge speak
 in turns:
 
-  judge:  limits as JSON, with the candidate's end of a socket pair
-  judge:  anything, when it is done with the candidate
+  judge:  {'start': role, 'limits'}, with the new process's end of a socket pair
+  judge:  {'end': role}, when it is done with that process
   zygote: [wait status, processor seconds], when nothing of it is left
+
+A role is `candidate` or `tester`; there is at most one process of each.
 
 When the judge is gone it ends whatever runs and exits.
 """
@@ -102,39 +104,44 @@ def _serve(
   is_first: bool,
 ) -> None:
   number = 0
+  running: dict[str, int] = {}
   while True:
-    message, descriptors, _, _ = socket.recv_fds(control, 4096, 1)
+    try:
+      message, descriptors, _, _ = socket.recv_fds(control, 4096, 1)
+    except OSError:
+      return
     if not message:
       return
-    limits = limits_lib.Limits(**json.loads(message))
+    order = json.loads(message)
+    if 'end' in order:
+      ended = _end(running.pop(order['end']))
+      if not running:
+        kill_children(is_first)
+        scratch.clear(sandbox.folder)
+      control.send(json.dumps(ended).encode())
+      continue
+    limits = limits_lib.Limits(**order['limits'])
     number += 1
     private = sandbox.make_folder(number)
     pid = os.fork()
     if pid == 0:
       try:
         channel = socket.socket(fileno=descriptors[0])
-        candidate.run(channel, limits, private, sandbox, processes)
+        candidate.run(
+          order['start'], channel, limits, private, sandbox, processes
+        )
       finally:
         os._exit(1)  # Also when the judge closes the channel.
     os.close(descriptors[0])
-    try:
-      message = control.recv(64)
-    except OSError:
-      message = b''
-    status, cpu_s = _end(pid, is_first)
-    scratch.clear(sandbox.folder)
-    if not message:
-      return
-    control.send(json.dumps([status, cpu_s]).encode())
+    running[order['start']] = pid
 
 
-def _end(pid: int, is_first: bool) -> tuple[int, float]:
-  """Kills the candidate with all it started: wait status, processor seconds."""
+def _end(pid: int) -> tuple[int, float]:
+  """Kills a process with its session: wait status, processor seconds."""
   for kill in (os.killpg, os.kill):
     with contextlib.suppress(ProcessLookupError):  # No session of its own yet.
       kill(pid, signal.SIGKILL)
   _, status, usage = os.wait4(pid, 0)
-  kill_children(is_first)
   return status, usage.ru_utime + usage.ru_stime
 
 

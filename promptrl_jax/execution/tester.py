@@ -1,0 +1,89 @@
+"""The process of tests that the judge must not run itself.
+
+Some tests cannot be split into calls of the program and the rest (a checker
+that is handed the function), and some are not to be trusted (written by a
+model). They run here, forked and confined like a candidate but apart from it.
+In place of the program's function there is a stub: each call goes to the judge,
+which asks the candidate and hands back a plain value.
+
+Messages, numbered like those of a candidate:
+
+  judge:  {'n', 'test': source, 'entry_point': name}
+  tester: {'n', 'call': [args, kwargs]}       any number of times; the judge
+  judge:  {'n', 'value'} or {'n', 'raised': [exception class, text]}
+  tester: {'n', 'ended': [status, exception class, text]}
+"""
+
+from __future__ import annotations
+
+import builtins
+import socket
+from typing import Any, NoReturn
+
+from promptrl_jax.execution import codec, wire
+
+_MAX_TEXT = 200
+
+
+def run(channel: socket.socket, answer_bytes: int) -> NoReturn:
+  """Runs one test after the other; never returns."""
+  while True:
+    request = wire.receive(channel)
+    ended = _run_test(request, channel, answer_bytes)
+    channel.sendall(wire.pack({'n': request['n'], 'ended': ended}))
+
+
+def _run_test(
+  request: dict[str, Any], channel: socket.socket, answer_bytes: int
+) -> list[str]:
+  calls = 0
+
+  def stub(*args: Any, **kwargs: Any) -> Any:
+    nonlocal calls
+    call = [
+      [codec.encode(arg) for arg in args],
+      {name: codec.encode(value) for name, value in kwargs.items()},
+    ]
+    message = wire.pack({'n': request['n'], 'call': call})
+    if len(message) > answer_bytes:
+      raise codec.NotPlainError('arguments that are too large')
+    channel.sendall(message)
+    answer = wire.receive(channel)
+    calls += 1
+    if 'raised' in answer:
+      raise _exception(*answer['raised'])
+    return codec.decode(answer['value'])
+
+  stub.__name__ = request['entry_point']
+  names = {'__name__': 'test', request['entry_point']: stub}
+  try:
+    exec(compile(request['test'], '<test>', 'exec', dont_inherit=True), names)
+  except AssertionError as error:
+    return ['failed', '', _text(error) or 'an assertion does not hold']
+  except SyntaxError as error:
+    return ['invalid', 'SyntaxError', f'the test: {_text(error)}']
+  except codec.NotPlainError as error:
+    return ['invalid', '', f'the test hands the program {_text(error)}']
+  except BaseException as error:  # Also SystemExit: it ends the test only.
+    return ['error', type(error).__name__[:_MAX_TEXT], _text(error)]
+  if not calls:
+    return ['invalid', '', 'the test does not call the program']
+  return ['passed', '', '']
+
+
+def _exception(name: str, text: str) -> BaseException:
+  """The exception that the program raised, if it is one of Python's own."""
+  kind = getattr(builtins, name, None)
+  if isinstance(kind, type) and issubclass(kind, Exception):
+    try:
+      return kind(text)
+    except TypeError:  # UnicodeDecodeError wants more than a text.
+      pass
+  return RuntimeError(f'{name}: {text}')
+
+
+def _text(error: BaseException) -> str:
+  try:
+    return str(error)[:_MAX_TEXT]
+  except BaseException:
+    return ''
