@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import logging
 import zlib
 from collections.abc import Callable
@@ -93,7 +94,7 @@ def write(
   try:
     messages = templates.fit(template, prompt, lambda m: backend.fits(build(m)))
   except templates.PromptTooLongError as error:
-    _LOG.warning('%s: %s', episode.problem.task_id, error)
+    _warn_once(episode.problem.task_id, str(error))
     return None
   again = resample or messages in episode.asked
   if not resample:
@@ -104,3 +105,8 @@ def write(
     top_p=method.top_p,
     seed=draw_seed(episode),
   )
+
+
+@functools.cache
+def _warn_once(task_id: str, text: str) -> None:
+  _LOG.warning('%s: %s', task_id, text)

@@ -161,6 +161,7 @@ class Whole:
   """A test that runs in a process of its own (`tester.py`)."""
 
   source: str
+  setup: str
   entry_point: str
 
 
@@ -186,6 +187,7 @@ class Relay:
     """Returns if the test passes, and raises the verdict otherwise."""
     request = {
       'test': textwrap.dedent(self._test.source).strip(),
+      'setup': self._test.setup,
       'entry_point': self._test.entry_point,
     }
     ended = False

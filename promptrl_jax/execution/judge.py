@@ -96,7 +96,7 @@ def _plan(
   test: str, program: dict[str, Any]
 ) -> split.Plan | conversation.Whole | Verdict:
   entry_point = program['entry_point']
-  whole = conversation.Whole(test, entry_point or '')
+  whole = conversation.Whole(test, program['setup'], entry_point or '')
   try:
     if program['isolate_tests']:
       if not entry_point:

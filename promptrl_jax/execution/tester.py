@@ -8,7 +8,7 @@ which asks the candidate and hands back a plain value.
 
 Messages, numbered like those of a candidate:
 
-  judge:  {'n', 'test': source, 'entry_point': name}
+  judge:  {'n', 'test': source, 'setup', 'entry_point': name}
   tester: {'n', 'call': [args, kwargs]}       any number of times; the judge
   judge:  {'n', 'value'} or {'n', 'raised': [exception class, text]}
   tester: {'n', 'ended': [status, exception class, text]}
@@ -17,6 +17,7 @@ Messages, numbered like those of a candidate:
 from __future__ import annotations
 
 import builtins
+import contextlib
 import socket
 from typing import Any, NoReturn
 
@@ -56,6 +57,8 @@ def _run_test(
 
   stub.__name__ = request['entry_point']
   names = {'__name__': 'test', request['entry_point']: stub}
+  with contextlib.suppress(Exception):  # It may need more of the program.
+    exec(compile(request['setup'], '<setup>', 'exec'), names)
   try:
     exec(compile(request['test'], '<test>', 'exec', dont_inherit=True), names)
   except AssertionError as error:

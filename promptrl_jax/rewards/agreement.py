@@ -52,17 +52,18 @@ def to_program(
   code: str,
   tests: Iterable[str],
   *,
+  entry_point: str,
   setup: str = '',
-  entry_point: str | None = None,
   limits: Limits | None = None,
 ) -> Program:
-  """A program to run against tests that a model wrote.
+  """A program to run against tests that a model wrote, each one confined.
 
-  Every such program is made here, so that this is the place to say how tests
-  are run that nobody vouches for. Give it tests from
-  `prompts.generated_tests.collect`, which refuses those that do more than test.
+  Give it tests from `prompts.generated_tests.collect`, which refuses those that
+  do more than test.
   """
-  return Program(code, tuple(tests), setup, entry_point, limits)
+  return Program(
+    code, tuple(tests), setup, entry_point, limits, isolate_tests=True
+  )
 
 
 def agreement_matrix(
@@ -70,8 +71,8 @@ def agreement_matrix(
   codes: Sequence[str],
   tests: Sequence[str],
   *,
+  entry_point: str,
   setup: str = '',
-  entry_point: str | None = None,
   limits: Limits | None = None,
 ) -> AgreementMatrix:
   """Runs every program against every test, in one call of the pool.

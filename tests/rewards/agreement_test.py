@@ -141,10 +141,13 @@ def test_the_matrix_has_a_row_per_program_and_a_column_per_test(pool):
 
 
 def test_the_matrix_may_be_empty(pool):
-  passed, judged = agreement.agreement_matrix(pool, [RIGHT, ''], ())
+  passed, judged = agreement.agreement_matrix(
+    pool, [RIGHT, ''], (), entry_point='f'
+  )
   assert passed.shape == (2, 0)
   assert agreement.statuses(passed, judged) == ['unknown', 'unknown']
-  assert agreement.agreement_matrix(pool, [], TESTS).passed.shape == (0, 3)
+  none = agreement.agreement_matrix(pool, [], TESTS, entry_point='f')
+  assert none.passed.shape == (0, 3)
 
 
 def test_setup_and_limits_reach_the_program(pool):
@@ -152,7 +155,9 @@ def test_setup_and_limits_reach_the_program(pool):
   tests = ("assert f(1) == 'x'", 'assert len(f(5000)) == 5000')
 
   def passed(**kwargs):
-    return agreement.agreement_matrix(pool, [code], tests, **kwargs)[0].tolist()
+    return agreement.agreement_matrix(
+      pool, [code], tests, entry_point='f', **kwargs
+    )[0].tolist()
 
   assert passed() == [[False, False]]
   assert passed(setup="x = 'x'") == [[True, True]]
@@ -165,7 +170,8 @@ def test_the_entry_point_reaches_the_judge(pool):
   tests = ('assert max(sum([1]), 1) == 7',)
   with_name = agreement.agreement_matrix(pool, [code], tests, entry_point='sum')
   assert with_name.passed.tolist() == [[True]]
-  assert not agreement.agreement_matrix(pool, [code], tests).passed.any()
+  other = agreement.agreement_matrix(pool, [code], tests, entry_point='g')
+  assert not other.passed.any()  # Python's own sum(1) is no answer.
 
 
 class Breaking:
@@ -190,7 +196,7 @@ class Breaking:
 def test_a_lost_program_is_not_a_failed_one(pool):
   breaking = Breaking(pool)
   passed, judged = agreement.agreement_matrix(
-    breaking, [RIGHT + '  # lost', RIGHT, RAISES], TESTS[:2]
+    breaking, [RIGHT + '  # lost', RIGHT, RAISES], TESTS[:2], entry_point='f'
   )
   assert judged.tolist() == [False, True, True]
   assert agreement.statuses(passed, judged) == ['unknown', 'passed', 'failed']
