@@ -6,6 +6,8 @@ import json
 import os
 import pathlib
 import re
+import subprocess
+import sys
 
 import pytest
 
@@ -40,8 +42,21 @@ def program(row, code):
   )
 
 
-def test_every_canonical_solution_passes_every_test(rows):
-  with ExecutionPool(workers=2) as pool:
+@pytest.fixture(params=[0, 2], ids=['quiet', 'busy'])
+def load(request):
+  """Endless loops beside the pool, so many for each core."""
+  count = request.param * len(os.sched_getaffinity(0))
+  command = [sys.executable, '-c', 'while True: pass']
+  loops = [subprocess.Popen(command) for _ in range(count)]
+  yield
+  for loop in loops:
+    loop.kill()
+    loop.wait()
+
+
+@pytest.mark.parametrize('workers', [1, 2, 8])
+def test_every_canonical_solution_passes_every_test(rows, workers, load):
+  with ExecutionPool(workers=workers) as pool:
     results = pool.run([program(row, row['code']) for row in rows])
   assert len(results) == 974
   failed = [
