@@ -59,6 +59,7 @@ def get_config(arg: str = 'minicode') -> ml_collections.ConfigDict:
   c.pool.workers = 2
   c.pool.cpu_s = 1.0  # per test
   c.pool.memory_mb = 512
+  c.pool.allow_weak = False  # run even where programs cannot be confined
   c.pool.import_header = False  # standard imports before every program
 
   c.env = ml_collections.ConfigDict()

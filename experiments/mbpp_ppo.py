@@ -25,7 +25,7 @@ from ml_collections import config_flags
 from promptrl_jax.envs.prompt_edit import EnvConfig, VectorPromptEdit
 from promptrl_jax.evaluation import lineup, output, protocol, statistics
 from promptrl_jax.evaluation.files import write_atomically
-from promptrl_jax.execution import ExecutionPool, Limits
+from promptrl_jax.execution import ExecutionPool, Limits, TooWeakError
 from promptrl_jax.execution.header import ImportHeaderPool
 from promptrl_jax.execution.memo import MemoPool
 from promptrl_jax.llm.backend import BackendError
@@ -62,7 +62,9 @@ flags.mark_flag_as_required('workdir')
 _DISCORDANT = 0.15
 
 # What a bad config, bad data or a dead endpoint raise: told in one line.
-_USER_ERRORS = (ValueError, OSError, BackendError, protocol.SystemFailure)
+_USER_ERRORS = (
+  ValueError, OSError, BackendError, protocol.SystemFailure, TooWeakError,
+)  # fmt: skip
 
 
 def main(argv):
@@ -95,7 +97,9 @@ def run(config, workdir, mode):
   workdir_lib.prepare(workdir, json.loads(config.to_json()))
   announce(config, tasks, coder, rewriter)
   limits = Limits(cpu_s=config.pool.cpu_s, memory_mb=config.pool.memory_mb)
-  with ExecutionPool(workers=config.pool.workers, limits=limits) as pool:
+  with ExecutionPool(
+    config.pool.workers, limits, config.pool.allow_weak
+  ) as pool:
     if config.pool.import_header:
       pool = ImportHeaderPool(pool)
     # --- Training -------------------------------------------------------------

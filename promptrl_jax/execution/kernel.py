@@ -28,6 +28,10 @@ _PR_CAP_AMBIENT = 47
 _PR_CAP_AMBIENT_CLEAR_ALL = 4
 _CAPABILITY_VERSION_3 = 0x20080522
 
+# Made here and not after each fork, where new types cost most.
+_CAPABILITIES_OF_SELF = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
+_NO_CAPABILITIES = (ctypes.c_uint32 * 6)()
+
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.syscall.restype = ctypes.c_long
 _libc.mount.argtypes = [
@@ -106,8 +110,7 @@ def drop_capabilities() -> None:
   """Takes all capabilities from this process and its descendants, for good."""
   prctl(_PR_SET_NO_NEW_PRIVS, 1)
   prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL)
-  header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
-  _checked(_libc.capset(header, (ctypes.c_uint32 * 6)()), 'capset')
+  _checked(_libc.capset(_CAPABILITIES_OF_SELF, _NO_CAPABILITIES), 'capset')
 
 
 def _checked(result: int, what: str) -> int:

@@ -91,6 +91,8 @@ class Sandbox:
       self._ruleset = landlock.make_ruleset(
         namespaces.readable(), [self.folder, *namespaces.DEVICES]
       )
+    with contextlib.suppress(OSError):
+      seccomp.prepare()
     self.layers = Layers(entered, root)
     users = (_FIRST_USER + number % 2**20, _NOBODY)
     user = next((u for u in users if _holds(lambda u=u: _try_user(u))), None)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import functools
 
 from promptrl_jax.execution import kernel
 
@@ -91,6 +92,7 @@ _REFUSE = 0x00050000  # | errno
 _NR, _ARCH, _ARGS = 0, 4, 16  # Offsets in struct seccomp_data.
 
 _PR_SET_SECCOMP, _MODE_FILTER = 22, 2
+_ANY_PID = 0x7FFFFFF1  # Stands for the process id; no process has it.
 
 Instruction = tuple[int, int, int, int]  # code, jump if true, if false, k
 
@@ -117,8 +119,21 @@ def install(pid: int) -> None:
   Raises:
     OSError: the machine is not known, or the kernel refuses.
   """
-  program = _packed(instructions(kernel.machine(), pid))
+  program, places = prepare()
+  for place in places:
+    program.filter[place].k = pid
   kernel.prctl(_PR_SET_SECCOMP, _MODE_FILTER, ctypes.byref(program))
+
+
+@functools.cache
+def prepare() -> tuple[_Program, list[int]]:
+  """The packed filter, and where in it the process id goes.
+
+  Packing takes as long as all other layers together: once, before the forks.
+  """
+  listed = instructions(kernel.machine(), _ANY_PID)
+  places = [i for i, (*_, k) in enumerate(listed) if k == _ANY_PID]
+  return _packed(listed), places
 
 
 def instructions(machine: str, pid: int) -> list[Instruction]:
@@ -132,7 +147,11 @@ def instructions(machine: str, pid: int) -> list[Instruction]:
       errno.ENOSYS, f'no table of system calls for {machine}: not guessed'
     )
   column = list(_AUDIT).index(machine)
-  numbers = {n: v[column] for n, v in _ALLOWED.items() if v[column] is not None}
+  numbers = {
+    name: number
+    for name, by_machine in _ALLOWED.items()
+    if (number := by_machine[column]) is not None
+  }
   out: list[Instruction] = [
     (_LOAD, 0, 0, _ARCH),
     (_EQUAL, 1, 0, _AUDIT[machine]),
@@ -142,9 +161,15 @@ def instructions(machine: str, pid: int) -> list[Instruction]:
     (_RETURN, 0, 0, _KILL),
   ]
   checks = _argument_checks(pid)
-  for name, number in numbers.items():
-    body = checks.get(name, [(_RETURN, 0, 0, _ALLOW)])
-    out += [(_EQUAL, 0, len(body), number or 0), *body]
+  for name, body in checks.items():
+    if name in numbers:
+      out += [(_EQUAL, 0, len(body), numbers.pop(name)), *body]
+  for first, last in _ranges(sorted(numbers.values())):
+    out += [
+      (_GREATER, 0, 2, first),
+      (_GREATER, 1, 0, last + 1),
+      (_RETURN, 0, 0, _ALLOW),
+    ]
   out += [
     (_EQUAL, 0, 1, _CLONE3),
     (_RETURN, 0, 0, _REFUSE | errno.ENOSYS),
@@ -153,6 +178,18 @@ def instructions(machine: str, pid: int) -> list[Instruction]:
     (_RETURN, 0, 0, _REFUSE | errno.EPERM),
   ]
   return out
+
+
+def _ranges(numbers: list[int]) -> list[tuple[int, int]]:
+  """Runs of neighbours, first and last: the kernel walks through the filter
+  once for every call that there is, each time a process enters it."""
+  found: list[tuple[int, int]] = []
+  for number in numbers:
+    if found and found[-1][1] == number - 1:
+      found[-1] = (found[-1][0], number)
+    else:
+      found.append((number, number))
+  return found
 
 
 def _argument_checks(pid: int) -> dict[str, list[Instruction]]:

@@ -144,7 +144,7 @@ class _Splitter(ast.NodeTransformer):
     # A module cannot be called, so `copy(x)` is a function of the program.
     self._called = names_lib.MODULES & {
       node.func.id
-      for node in ast.walk(test)
+      for node in syntax.walk(test)
       if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
     }
     # Setup has run in the program's process; the judge runs what it can of it
