@@ -61,11 +61,12 @@ def run(
   for number in range(_CHANNEL):
     os.dup2(null, number)
   os.chdir(folder)
+  highest = os.sysconf('SC_OPEN_MAX')  # Of the zygote: what may be open here.
   limits_lib.apply(limits, processes)
   sandbox.enter()
   kernel.die_with_parent(zygote)  # A change of user undoes it.
   os.dup2(channel.fileno(), _CHANNEL)  # Only now: it may be the ruleset's.
-  os.closerange(_CHANNEL + 1, os.sysconf('SC_OPEN_MAX'))
+  os.closerange(_CHANNEL + 1, highest)
   channel.detach()
   channel = socket.socket(fileno=_CHANNEL)
   sandbox.close()
