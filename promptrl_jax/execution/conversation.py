@@ -190,19 +190,14 @@ class Relay:
       'setup': self._test.setup,
       'entry_point': self._test.entry_point,
     }
-    ended = False
     try:
-      if not self._tester.is_alive():
-        self._tester.begin()
-      self._tester.start_clock()
+      self._tester.begin()
       message = self._of_tester(self._tester.ask, request)
       while 'call' in message:
         reply = self._call(message['call'])
         message = self._of_tester(self._tester.answer, reply)
-      ended = True
     finally:
-      if not ended:
-        self._tester.end()  # It may wait for an answer that does not come.
+      self._tester.end()  # What a test did to it must not reach the next one.
     status, error_type, text = _three_texts(message.get('ended'))
     if status != 'passed':
       known = status if status in ('failed', 'error') else 'invalid'
