@@ -8,6 +8,8 @@ import pathlib
 import tempfile
 
 _PREFIX = 'promptrl-execution-'
+_MAX_BYTES = 16 * 2**20  # As in a root of its own, see `namespaces.py`.
+_MAX_FILES = 4096
 
 
 def make() -> str:
@@ -59,6 +61,29 @@ def clear(folder: str) -> None:
     else:
       with contextlib.suppress(OSError):
         os.unlink(entry.path)
+
+
+def is_small(folder: str) -> bool:
+  """Whether a program has left room for others.
+
+  What cannot be looked at is not small: no honest program hides its files.
+  """
+  size, count, left = 0, 0, [folder]
+  while left:
+    try:
+      with os.scandir(left.pop()) as entries:
+        for entry in entries:
+          size += entry.stat(follow_symlinks=False).st_blocks * 512
+          count += 1
+          if size > _MAX_BYTES or count > _MAX_FILES:
+            return False
+          if _is_directory(entry):
+            left.append(entry.path)
+    except FileNotFoundError:
+      continue  # It was removed meanwhile.
+    except OSError:
+      return False
+  return True
 
 
 def _is_removed(folder: str) -> bool:

@@ -54,7 +54,7 @@ def main() -> None:
   kernel.hide_memory()
   limits.set_limit(resource.RLIMIT_AS, _JUDGE_MEMORY, _JUDGE_MEMORY)
   try:
-    judge.serve(trainer, control)
+    judge.serve(trainer, control, folder)
   finally:
     control.close()  # Tells the zygote to end.
     try:

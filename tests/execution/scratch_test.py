@@ -64,3 +64,14 @@ def test_what_an_ended_process_left_is_swept(ended_pid):
   scratch.remove(str(mine))
   scratch.remove(str(other))
   assert not mine.exists()
+
+
+def test_hidden_and_deep_files_are_not_small(tmp_path):
+  assert scratch.is_small(str(tmp_path))
+  (tmp_path / 'a').write_bytes(bytes(2**20))
+  assert scratch.is_small(str(tmp_path))
+  inner = tmp_path / 'b'
+  inner.mkdir()
+  for number in range(16):
+    (inner / str(number)).write_bytes(bytes(2**20))
+  assert not scratch.is_small(str(tmp_path))
