@@ -44,6 +44,7 @@ def run(
   folder: str,
   sandbox: layers_lib.Sandbox,
   processes: int | None,
+  zygote: int,
 ) -> NoReturn:
   """Confines this freshly forked process and serves; never returns.
 
@@ -54,8 +55,8 @@ def run(
     folder: private working directory.
     sandbox: what keeps it there.
     processes: tasks that the user has already, for the process limit.
+    zygote: process id of the parent, which may have ended by now.
   """
-  zygote = os.getppid()
   os.setsid()
   null = os.open(os.devnull, os.O_RDWR)
   for number in range(_CHANNEL):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pathlib
+import stat
 import tempfile
 
 _PREFIX = 'promptrl-execution-'
@@ -21,7 +22,7 @@ def make() -> str:
   parent = shared if os.access(shared, os.W_OK) else tempfile.gettempdir()
   for left in pathlib.Path(parent).glob(f'{_PREFIX}*-*'):
     pid = left.name.removeprefix(_PREFIX).partition('-')[0]
-    if pid.isdigit() and not os.path.exists(f'/proc/{pid}'):
+    if pid.isdigit() and not os.path.exists(f'/proc/{pid}') and _is_own(left):
       remove(str(left))
   return tempfile.mkdtemp(prefix=f'{_PREFIX}{os.getpid()}-', dir=parent)
 
@@ -61,6 +62,14 @@ def clear(folder: str) -> None:
     else:
       with contextlib.suppress(OSError):
         os.unlink(entry.path)
+
+
+def _is_own(path: pathlib.Path) -> bool:
+  """Whether it is this user's directory, not a link that another has laid."""
+  with contextlib.suppress(FileNotFoundError):
+    found = path.lstat()
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
+  return False
 
 
 def is_small(folder: str) -> bool:

@@ -75,3 +75,18 @@ def test_hidden_and_deep_files_are_not_small(tmp_path):
   for number in range(16):
     (inner / str(number)).write_bytes(bytes(2**20))
   assert not scratch.is_small(str(tmp_path))
+
+
+def test_a_link_that_looks_like_ours_is_not_followed(tmp_path):
+  precious = tmp_path / 'precious'
+  precious.mkdir()
+  (precious / 'file').touch()
+  folder = pathlib.Path(scratch.make())
+  link = folder.with_name('promptrl-execution-999999999-x')
+  link.symlink_to(precious)
+  try:
+    scratch.remove(str(folder))
+    scratch.remove(scratch.make())
+    assert (precious / 'file').exists()
+  finally:
+    link.unlink(missing_ok=True)
