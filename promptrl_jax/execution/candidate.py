@@ -44,6 +44,7 @@ def run(
   folder: str,
   sandbox: layers_lib.Sandbox,
   processes: int | None,
+  zygote: int,
 ) -> NoReturn:
   """Confines this freshly forked process and serves; never returns.
 
@@ -54,18 +55,19 @@ def run(
     folder: private working directory.
     sandbox: what keeps it there.
     processes: tasks that the user has already, for the process limit.
+    zygote: process id of the parent, which may have ended by now.
   """
-  zygote = os.getppid()
   os.setsid()
   null = os.open(os.devnull, os.O_RDWR)
   for number in range(_CHANNEL):
     os.dup2(null, number)
   os.chdir(folder)
+  highest = os.sysconf('SC_OPEN_MAX')  # Of the zygote: what may be open here.
   limits_lib.apply(limits, processes)
   sandbox.enter()
   kernel.die_with_parent(zygote)  # A change of user undoes it.
   os.dup2(channel.fileno(), _CHANNEL)  # Only now: it may be the ruleset's.
-  os.closerange(_CHANNEL + 1, os.sysconf('SC_OPEN_MAX'))
+  os.closerange(_CHANNEL + 1, highest)
   channel.detach()
   channel = socket.socket(fileno=_CHANNEL)
   sandbox.close()

@@ -11,7 +11,7 @@ import struct
 import time
 from typing import Any
 
-from promptrl_jax.execution import codec, wire
+from promptrl_jax.execution import codec, scratch, wire
 from promptrl_jax.execution import limits as limits_lib
 
 _CHECK_S = 0.02  # Between two looks at the clocks.
@@ -49,8 +49,10 @@ class Session:
     trainer: socket.socket,
     limits: limits_lib.Limits,
     role: str = 'candidate',
+    folder: str | None = None,  # Not to be filled; None if it has an end.
   ):
     self._role = role
+    self._folder = folder
     self.cpu_s = 0.0  # Of candidates that have ended.
     self._control = control
     self._trainer = trainer
@@ -129,6 +131,7 @@ class Session:
     self._send(self._channel, wire.pack({'n': self._number, **message}))
     body = self._receive(self._channel)
     self._check_cpu(self._cpu())
+    self._check_files()
     try:
       answer = codec.loads(body)
     except codec.MalformedError as error:
@@ -198,14 +201,17 @@ class Session:
     now, cpu = time.monotonic(), self._cpu()
     clocks.next_check = now + _CHECK_S
     self._check_cpu(cpu)
+    self._check_files()
     if now - clocks.asked > self._limits.wall_s or now > self._deadline:
       raise LostError('timeout', f'no answer in {now - clocks.asked:.1f} s')
     ended, waited = _look_at(self._pid)
     if ended:
       raise self._died()
-    if waited is None:
-      return
-    clocks.add_idle(now - cpu - waited)
+    if len(waited) > self._limits.processes:  # Root has no such limit.
+      raise LostError('crash', f'more than {self._limits.processes} threads')
+    if None in waited.values():
+      return  # A kernel without it: only wall_s is left.
+    clocks.add_idle(now - cpu, waited)
     if clocks.idle_s > self._limits.idle_s:
       raise LostError('timeout', f'idle for {self._limits.idle_s:g} s')
 
@@ -216,6 +222,10 @@ class Session:
     if self.cpu_s + cpu > 2 * limit:
       message = f'the program took more than {2 * limit:g} CPU seconds in all'
       raise LostError('timeout', message)
+
+  def _check_files(self) -> None:
+    if self._folder is not None and not scratch.is_small(self._folder):
+      raise LostError('crash', 'its process wrote too many files')
 
   def _cpu(self) -> float:
     """Processor seconds of the present candidate."""
@@ -247,14 +257,18 @@ class _Clocks:
     self.asked = time.monotonic()
     self.next_check = self.asked + _CHECK_S
     self.idle_s = 0.0
-    self._idle_before: float | None = None
+    self._before: tuple[float, dict[str, Any]] | None = None
 
-  def add_idle(self, idle: float) -> None:
-    if self._idle_before is not None:
+  def add_idle(self, not_run: float, waited: dict[str, Any]) -> None:
+    """Counts what passed without running or, in any thread, waiting to."""
+    if self._before is not None:
+      not_run_before, before = self._before
+      idle = not_run - not_run_before
+      idle -= sum(s - before.get(thread, 0.0) for thread, s in waited.items())
       # More than this between two looks means that the judge itself had to
       # wait for a processor, perhaps with the answer lying there.
-      self.idle_s += min(idle - self._idle_before, 2 * _CHECK_S)
-    self._idle_before = idle
+      self.idle_s += min(idle, 2 * _CHECK_S)
+    self._before = not_run, waited
 
 
 def layers_of(control: socket.socket) -> dict[str, Any]:
@@ -288,17 +302,26 @@ def _from_zygote(control: socket.socket) -> bytes:
   return message
 
 
-def _look_at(pid: int) -> tuple[bool, float | None]:
-  """Whether a process has ended, and its seconds of waiting for a processor."""
+def _look_at(pid: int) -> tuple[bool, dict[str, float | None]]:
+  """Whether a process has ended; what its threads waited for a processor.
+
+  Seconds by thread, None where the kernel does not count them.
+  """
   try:
     with open(f'/proc/{pid}/stat', 'rb') as file:
       state = file.read().rpartition(b')')[2].split()[0]
+    threads = os.listdir(f'/proc/{pid}/task')
   except OSError:
-    return False, None
+    return False, {'': None}
   if state in (b'Z', b'X'):
-    return True, None
+    return True, {}
+  return False, {thread: _waited(pid, thread) for thread in threads}
+
+
+def _waited(pid: int, thread: str) -> float | None:
+  folder = f'/proc/{pid}/task/{thread}'
   try:
-    with open(f'/proc/{pid}/schedstat', 'rb') as file:
-      return False, int(file.read().split()[1]) * 1e-9
+    with open(f'{folder}/schedstat', 'rb') as file:
+      return int(file.read().split()[1]) * 1e-9
   except (OSError, IndexError):
-    return False, None  # A kernel without it: only wall_s is left.
+    return None if os.path.exists(folder) else 0.0  # It ended meanwhile.

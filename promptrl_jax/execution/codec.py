@@ -20,8 +20,10 @@ from typing import Any
 
 MAX_DEPTH = 60
 MAX_ELEMENTS = 200_000
-# Keys whose hashes collide take quadratic time to insert.
 MAX_KEYS = 5_000
+# Keys whose hashes collide take quadratic time to insert.
+_MAX_COLLIDING = 64
+_MAX_BITS = 100_000  # Of the parts of a Fraction, whose divisor is looked for.
 _MAX_EXPONENT = 400  # Of a Decimal: int(Decimal('1e999999999')) never ends.
 _SMALL = 2**63
 
@@ -117,6 +119,8 @@ class _Encoder:
         raise NotPlainError(f'a Decimal beyond 1e{_MAX_EXPONENT}')
       return {kind.__name__: str(value)}
     if kind in _AS_NUMBERS:
+      if kind is fractions.Fraction and _is_huge_fraction(value):
+        raise NotPlainError('a Fraction of huge numbers')
       return {kind.__name__: self._all(_AS_NUMBERS[kind](value), depth)}
     if isinstance(value, (Iterator, *_VIEWS)):
       return {'iterator': self._all(value, depth)}
@@ -146,6 +150,11 @@ def _encode_float(number: float) -> Any:
 
 def _is_huge_decimal(number: decimal.Decimal) -> bool:
   return number.is_finite() and abs(number.adjusted()) > _MAX_EXPONENT
+
+
+def _is_huge_fraction(number: fractions.Fraction) -> bool:
+  parts = (number.numerator, number.denominator)
+  return max(part.bit_length() for part in parts) > _MAX_BITS
 
 
 def _is_huge_range(values: range) -> bool:
@@ -207,9 +216,12 @@ class _Decoder:
     ((tag, body),) = encoded.items()
     if tag == 'dict':
       items = _at_most(MAX_KEYS, body)
-      return dict([self._pair(item, depth) for item in items])
+      pairs = [self._pair(item, depth) for item in items]
+      _check_hashes([key for key, _ in pairs])
+      return dict(pairs)
     if tag in ('set', 'frozenset'):
       values = self._all(_at_most(MAX_KEYS, body), depth)
+      _check_hashes(values)
       return set(values) if tag == 'set' else frozenset(values)
     if tag in _SEQUENCES:
       return _SEQUENCES[tag](self._all(body, depth))
@@ -238,6 +250,13 @@ def _at_most(limit: int, body: Any) -> Any:
   return body
 
 
+def _check_hashes(keys: list[Any]) -> None:
+  if len(keys) <= _MAX_COLLIDING:
+    return
+  if max(collections.Counter(map(hash, keys)).values()) > _MAX_COLLIDING:
+    raise MalformedError('too many keys whose hashes collide')
+
+
 def _float(text: str) -> float:
   if text not in ('nan', 'inf', '-inf'):
     raise MalformedError(f'the float {text!r}'[:200])
@@ -249,6 +268,15 @@ def _decimal(text: str) -> decimal.Decimal:
   if _is_huge_decimal(number):
     raise MalformedError('a huge Decimal')
   return number
+
+
+def _fraction(numerator: int, denominator: int) -> fractions.Fraction:
+  # A text may be as short as '1e999999999'.
+  if not isinstance(numerator, int) or not isinstance(denominator, int):
+    raise MalformedError('a Fraction of something else than integers')
+  if max(numerator.bit_length(), denominator.bit_length()) > _MAX_BITS:
+    raise MalformedError('a Fraction of huge numbers')
+  return fractions.Fraction(numerator, denominator)
 
 
 def _range(start: int, stop: int, step: int) -> range:
@@ -275,6 +303,6 @@ _SCALARS = {
 _COMPOUND = {
   'complex': complex,
   'range': _range,
-  'Fraction': fractions.Fraction,
+  'Fraction': _fraction,
   'timedelta': datetime.timedelta,
 }

@@ -60,6 +60,7 @@ class Conversation:
       if step.remote is not None:
         self.asking = step.remote
         bound = {name: scope[name] for name in step.names if name in scope}
+        bound |= self._items(step, scope)
         request = {'run': step.remote, 'names': _encode_all(bound)}
         answer_to(self._session, request)
       if step.local is not None:
@@ -67,9 +68,12 @@ class Conversation:
     if not self._checked or not self._asked:
       raise Verdict('invalid', 'no assertion on the program was reached')
 
-  def _run_local(self, code: Any, scope: dict[str, Any]) -> None:
+  def _items(self, step: split.Step, scope: dict[str, Any]) -> dict[str, Any]:
+    return {name: self._run_local(code, scope) for name, code in step.items}
+
+  def _run_local(self, code: Any, scope: dict[str, Any]) -> Any:
     try:
-      exec(code, scope)
+      return eval(code, scope)
     except (child_lib.LostError, child_lib.WorkerError):
       raise
     except MemoryError:
@@ -190,19 +194,14 @@ class Relay:
       'setup': self._test.setup,
       'entry_point': self._test.entry_point,
     }
-    ended = False
     try:
-      if not self._tester.is_alive():
-        self._tester.begin()
-      self._tester.start_clock()
+      self._tester.begin()
       message = self._of_tester(self._tester.ask, request)
       while 'call' in message:
         reply = self._call(message['call'])
         message = self._of_tester(self._tester.answer, reply)
-      ended = True
     finally:
-      if not ended:
-        self._tester.end()  # It may wait for an answer that does not come.
+      self._tester.end()  # What a test did to it must not reach the next one.
     status, error_type, text = _three_texts(message.get('ended'))
     if status != 'passed':
       known = status if status in ('failed', 'error') else 'invalid'

@@ -19,21 +19,24 @@ Verdict = tuple[str, str, str]  # Status, class of the exception, message.
 _MAX_TIMEOUTS = 2
 
 
-def serve(trainer: socket.socket, control: socket.socket) -> None:
+def serve(trainer: socket.socket, control: socket.socket, folder: str) -> None:
   """Judges programs, one at a time, until the trainer hangs up.
 
   Args:
     trainer: stream socket; a request has the fields of `Program`, an answer
       `status`, `message`, `tests` (verdicts), `cpu_s` and `wall_s`.
     control: sequenced-packet socket to the zygote.
+    folder: where programs write if they have no root of their own.
   """
   try:
-    wire.send(trainer, child_lib.layers_of(control))
+    layers = child_lib.layers_of(control)
+    watched = None if layers['root'] else folder
+    wire.send(trainer, layers)
     while True:
       program = wire.receive(trainer)
       limits = limits_lib.Limits(**program['limits'])
-      session = child_lib.Session(control, trainer, limits)
-      tester = child_lib.Session(control, trainer, limits, 'tester')
+      session = child_lib.Session(control, trainer, limits, folder=watched)
+      tester = child_lib.Session(control, trainer, limits, 'tester', watched)
       wire.send(trainer, _judge(program, session, tester))
   except (EOFError, ConnectionError, child_lib.WorkerError):
     return  # The trainer or the zygote is gone; the worker ends.

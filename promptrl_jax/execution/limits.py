@@ -34,8 +34,8 @@ class Limits:
     memory_mb: address space, in MiB.
     file_mb: size of a file that the program writes, in MiB.
     open_files: open file descriptors.
-    processes: processes and threads beyond those which the user already has.
-      The kernel exempts root from this limit.
+    processes: threads; where the kernel counts them, it counts those of other
+      processes of the user that have started since the worker did.
     answer_kb: size of what one call returns, encoded, in KiB.
   """
 

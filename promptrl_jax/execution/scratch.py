@@ -5,9 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import pathlib
+import stat
 import tempfile
 
 _PREFIX = 'promptrl-execution-'
+_MAX_BYTES = 16 * 2**20  # As in a root of its own, see `namespaces.py`.
+_MAX_FILES = 4096
 
 
 def make() -> str:
@@ -19,7 +22,7 @@ def make() -> str:
   parent = shared if os.access(shared, os.W_OK) else tempfile.gettempdir()
   for left in pathlib.Path(parent).glob(f'{_PREFIX}*-*'):
     pid = left.name.removeprefix(_PREFIX).partition('-')[0]
-    if pid.isdigit() and not os.path.exists(f'/proc/{pid}'):
+    if pid.isdigit() and not os.path.exists(f'/proc/{pid}') and _is_own(left):
       remove(str(left))
   return tempfile.mkdtemp(prefix=f'{_PREFIX}{os.getpid()}-', dir=parent)
 
@@ -59,6 +62,37 @@ def clear(folder: str) -> None:
     else:
       with contextlib.suppress(OSError):
         os.unlink(entry.path)
+
+
+def _is_own(path: pathlib.Path) -> bool:
+  """Whether it is this user's directory, not a link that another has laid."""
+  with contextlib.suppress(FileNotFoundError):
+    found = path.lstat()
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
+  return False
+
+
+def is_small(folder: str) -> bool:
+  """Whether a program has left room for others.
+
+  What cannot be looked at is not small: no honest program hides its files.
+  """
+  size, count, left = 0, 0, [folder]
+  while left:
+    try:
+      with os.scandir(left.pop()) as entries:
+        for entry in entries:
+          size += entry.stat(follow_symlinks=False).st_blocks * 512
+          count += 1
+          if size > _MAX_BYTES or count > _MAX_FILES:
+            return False
+          if _is_directory(entry):
+            left.append(entry.path)
+    except FileNotFoundError:
+      continue  # It was removed meanwhile.
+    except OSError:
+      return False
+  return True
 
 
 def _is_removed(folder: str) -> bool:

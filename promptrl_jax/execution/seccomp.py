@@ -82,7 +82,9 @@ _CLONE_THREAD = 0x10000
 _CLONE_NAMESPACES = 0x7E020080
 _AF_UNIX = 1
 _FIOSETOWN, _SIOCSPGRP = 0x8901, 0x8902
-_F_SETOWN, _F_SETSIG, _F_SETOWN_EX, _F_NOTIFY = 8, 10, 15, 1026
+# Of fcntl: copies, flags and locks. Not owners and signals of descriptors, nor
+# leases, with which others have to wait to open a file of the same user.
+_FCNTL = (0, 1, 2, 3, 4, 5, 6, 7, 36, 37, 38, 1030, 1032)
 _PR_SET_NAME, _PR_GET_NAME = 15, 16
 
 _LOAD, _EQUAL, _GREATER, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
@@ -210,7 +212,7 @@ def _argument_checks(pid: int) -> dict[str, list[Instruction]]:
     'prctl': _only(0, [_PR_SET_NAME, _PR_GET_NAME]),
     # These have the kernel send signals to any process.
     'ioctl': _none_of(1, [_FIOSETOWN, _SIOCSPGRP]),
-    'fcntl': _none_of(1, [_F_SETOWN, _F_SETSIG, _F_SETOWN_EX, _F_NOTIFY]),
+    'fcntl': _only(1, list(_FCNTL)),
   }
 
 

@@ -62,11 +62,13 @@ class Step:
     remote: what the program's process runs, or None.
     names: names bound by the judge that `remote` uses.
     local: what the judge runs after that, or None.
+    items: expressions of the judge that `remote` uses, by the name there.
   """
 
   remote: str | None
   names: tuple[str, ...]
   local: types.CodeType | None
+  items: tuple[tuple[str, types.CodeType], ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -162,7 +164,37 @@ class _Splitter(ast.NodeTransformer):
       self._calls = []
       self._checks = []
     steps = [self._step(statement) for statement in test.body]
+    steps = self._without_secrets(test.body, steps)
     return Plan((*prepared, *steps), tuple(self._calls), tuple(self._checks))
+
+  def _without_secrets(
+    self, body: list[ast.stmt], steps: list[Step]
+  ) -> list[Step]:
+    """Keeps functions of the test from a program that need not have them.
+
+    One that computes what is expected would be found and called there.
+    """
+    own = [
+      place
+      for place, statement in enumerate(body)
+      if steps[place].local is not None
+      and not isinstance(statement, ast.Import | ast.ImportFrom)
+    ]
+    sources = [call.source for call in self._calls]
+    sources += [s.remote or '' for i, s in enumerate(steps) if i not in own]
+    needed = set().union(*(syntax.loaded(ast.parse(s)) for s in sources))
+    kept: set[int] = set()
+    while more := {
+      i for i in own if i not in kept and syntax.stored(body[i]) & needed
+    }:
+      kept |= more
+      needed |= set().union(*(syntax.loaded(body[i]) for i in more))
+    return [
+      dataclasses.replace(step, remote=None)
+      if i in own and i not in kept
+      else step
+      for i, step in enumerate(steps)
+    ]
 
   def _step(self, statement: ast.stmt) -> Step:
     """Decides where a statement runs, and what its names are from then on."""
@@ -179,6 +211,8 @@ class _Splitter(ast.NodeTransformer):
       if asks and self._is_only_program(statement):
         if isinstance(statement, ast.Expr):  # Made for what it changes.
           stored |= sent
+        else:
+          return self._make_remotely(statement, sent, stored)
         return self._remotely(statement, sent, stored, self._remote)
       if not asks and loaded & self._foreign:
         return self._remotely(statement, sent, stored, self._foreign)
@@ -208,6 +242,20 @@ class _Splitter(ast.NodeTransformer):
     self._move(stored, home)
     self._shared -= stored
     return Step(ast.unparse(statement), tuple(sorted(sent)), None)
+
+  def _make_remotely(
+    self, statement: ast.stmt, sent: set[str], stored: set[str]
+  ) -> Step:
+    items = _Items(sent - stored)
+    statement = items.visit(statement)
+    step = self._remotely(
+      statement, sent & syntax.loaded(statement), stored, self._remote
+    )
+    taken = tuple(
+      (name, compile(ast.unparse(node), '<test>', 'eval', dont_inherit=True))
+      for name, node in items.taken.items()
+    )
+    return dataclasses.replace(step, items=taken)
 
   def _move(self, names: set[str], home: set[str]) -> None:
     for place in (self._bound, self._remote, self._foreign):
@@ -334,12 +382,16 @@ class _Splitter(ast.NodeTransformer):
   def _ask(self, node: ast.expr) -> ast.expr:
     root, _ = syntax.root(node)
     assert root is not None
+    items = _Items(self._bound - self._shared - syntax.stored(node))
+    node = items.visit(node)
     used = (
       (syntax.loaded(node) & self._bound) - self._shared - syntax.stored(node)
     )
     self._calls.append(Call(ast.unparse(node), root))
     keys: list[ast.expr | None] = [ast.Constant(n) for n in sorted(used)]
     values: list[ast.expr] = [ast.Name(n, ast.Load()) for n in sorted(used)]
+    keys += [ast.Constant(name) for name in items.taken]
+    values += items.taken.values()
     index = ast.Constant(len(self._calls) - 1)
     return _call('_value_', index, ast.Dict(keys, values))
 
@@ -350,6 +402,37 @@ class _Splitter(ast.NodeTransformer):
       return None
     self._calls.append(Call(node.id, node.id))
     return _call('_stub_', ast.Constant(len(self._calls) - 1))
+
+
+class _Items(ast.NodeTransformer):
+  """Takes items of the judge's values, such as `case[0]`, out of a call.
+
+  The program is handed the item: the rest of `case` may be what is expected.
+
+  Attributes:
+    taken: expression by the name that stands for it now.
+  """
+
+  _PLAIN = (
+    *(ast.Subscript, ast.Slice, ast.Name, ast.Constant, ast.UnaryOp),
+    *(ast.BinOp, ast.unaryop, ast.operator, ast.expr_context),
+  )
+
+  def __init__(self, names: set[str]):
+    self._names = names
+    self.taken: dict[str, ast.expr] = {}
+
+  def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
+    root, _ = syntax.root(node)
+    if (
+      root is None
+      or not syntax.loaded(node) <= self._names
+      or not all(isinstance(child, self._PLAIN) for child in ast.walk(node))
+    ):
+      return self.generic_visit(node)
+    name = f'{root}_{len(self.taken)}_'
+    self.taken[name] = node
+    return ast.Name(name, ast.Load())
 
 
 def _call(name: str, *args: ast.expr) -> ast.Call:

@@ -27,7 +27,7 @@ _MAX_TEXT = 200
 
 
 def run(channel: socket.socket, answer_bytes: int) -> NoReturn:
-  """Runs one test after the other; never returns."""
+  """Runs a test, then waits to be ended; never returns."""
   while True:
     request = wire.receive(channel)
     ended = _run_test(request, channel, answer_bytes)
@@ -77,7 +77,12 @@ def _run_test(
 def _exception(name: str, text: str) -> BaseException:
   """The exception that the program raised, if it is one of Python's own."""
   kind = getattr(builtins, name, None)
-  if isinstance(kind, type) and issubclass(kind, Exception):
+  if (
+    isinstance(kind, type)
+    and issubclass(kind, Exception)
+    # In `all(map(check, cases))` it would end the cases, not the test.
+    and not issubclass(kind, StopIteration | StopAsyncIteration)
+  ):
     try:
       return kind(text)
     except TypeError:  # UnicodeDecodeError wants more than a text.

@@ -31,10 +31,13 @@ def main() -> None:
   boot, descriptor, trainer_pid, folder = sys.argv[1:]
   kernel.die_with_parent(int(trainer_pid))
   kernel.adopt_orphans()
-  # The highest number bounds what a candidate has to close.
-  limits.set_limit(resource.RLIMIT_NOFILE, 256, 256)
   signal.signal(signal.SIGINT, signal.SIG_IGN)
-  trainer = socket.socket(fileno=int(descriptor))
+  # A trainer with many open files hands over a high number. It has to lie below
+  # the limit, which bounds what a candidate closes.
+  trainer = socket.socket(fileno=os.dup(int(descriptor)))
+  os.close(int(descriptor))
+  descriptor = str(trainer.fileno())
+  limits.set_limit(resource.RLIMIT_NOFILE, 256, 256)
   control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
   with theirs:
     # It keeps its copy of `trainer` open and unused: that the trainer's end
@@ -51,7 +54,7 @@ def main() -> None:
   kernel.hide_memory()
   limits.set_limit(resource.RLIMIT_AS, _JUDGE_MEMORY, _JUDGE_MEMORY)
   try:
-    judge.serve(trainer, control)
+    judge.serve(trainer, control, folder)
   finally:
     control.close()  # Tells the zygote to end.
     try:

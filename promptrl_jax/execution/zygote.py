@@ -123,12 +123,13 @@ def _serve(
     limits = limits_lib.Limits(**order['limits'])
     number += 1
     private = sandbox.make_folder(number)
+    me = os.getpid()
     pid = os.fork()
     if pid == 0:
       try:
         channel = socket.socket(fileno=descriptors[0])
         candidate.run(
-          order['start'], channel, limits, private, sandbox, processes
+          order['start'], channel, limits, private, sandbox, processes, me
         )
       finally:
         os._exit(1)  # Also when the judge closes the channel.

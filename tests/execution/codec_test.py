@@ -5,8 +5,10 @@ import datetime
 import decimal
 import enum
 import fractions
+import itertools
 import json
 import math
+import time
 
 import pytest
 from hypothesis import given, settings
@@ -123,6 +125,7 @@ cyclic.append(cyclic)
     *([0] * (codec.MAX_ELEMENTS + 1), set(range(codec.MAX_KEYS + 1))),
     *(dict.fromkeys(range(codec.MAX_KEYS + 1)), range(10**9), json),
     decimal.Decimal('1e999999'),
+    fractions.Fraction(1, 10**40_000),
   ],
 )
 def test_what_is_not_plain_or_too_much_is_refused(value):
@@ -152,6 +155,7 @@ def test_depth_is_bounded_on_both_sides():
     *('{"set": [[1]]}', '{"dict": [[1]]}', '{"dict": [[[], 1]]}', '{"set": 1}'),
     *('{"float": "1"}', '{"bytes": "x"}', '{"range": [0, 9, 0]}'),
     *('{"range": [0, 1000000000, 1]}', '{"Decimal": "1e999999999"}'),
+    *('{"Fraction": ["1e99"]}', '{"Fraction": ["1/3", 1]}'),
     *('{"Fraction": [1, 0]}', '{"complex": [[], 1]}', '{"date": "x"}'),
     *('{"timedelta": [1e300]}', '{"tuple": {"tuple": []}}'),
     json.dumps({'set': list(range(codec.MAX_KEYS + 1))}),
@@ -161,3 +165,31 @@ def test_depth_is_bounded_on_both_sides():
 def test_what_encode_cannot_have_written_is_malformed(text):
   with pytest.raises(codec.MalformedError):
     codec.decode(codec.loads(text.encode('latin-1')))
+
+
+# What it takes to decode must be bounded, too: these ran for seconds.
+MODULUS = 2**61 - 1  # Of the hash of a number.
+
+
+@pytest.mark.parametrize(
+  'encoded',
+  [
+    {'set': [{'int': hex(i * MODULUS)} for i in range(4999)]},
+    {'dict': [[{'int': hex(i * MODULUS)}, 0] for i in range(4999)]},
+    {'frozenset': [{'Fraction': [{'int': hex(i * MODULUS)}, 1]}
+                   for i in range(4999)]},
+    {'set': [{'tuple': [0] * 38 + [{'int': hex(i * MODULUS)}]}
+             for i in range(4999)]},
+    {'Fraction': [{'int': hex(3**10**6)}, {'int': hex(7**10**6)}]},
+  ],
+)  # fmt: skip
+def test_what_takes_long_to_decode_is_malformed(encoded):
+  start = time.process_time()
+  with pytest.raises(codec.MalformedError):
+    codec.decode(encoded)
+  assert time.process_time() - start < 0.5
+
+
+def test_honest_keys_collide_a_little():
+  cube = set(itertools.product(range(-3, 4), repeat=3))  # hash(-1) == hash(-2)
+  assert there_and_back(cube) == cube

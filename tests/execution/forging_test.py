@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
-from promptrl_jax.execution import Program
+from promptrl_jax.execution import ExecutionPool, Limits, Program
 
 TESTS = ('assert f(1) == 17', 'assert f(2) == 19')
 
@@ -285,3 +287,24 @@ def test_greed_ends_within_the_limits(judge, code):
     *('failed', 'error', 'timeout', 'memory', 'crash', 'invalid'),
   )
   assert result.wall_s < 5
+
+
+@pytest.mark.parametrize('kept_open', [0, 300])
+@pytest.mark.parametrize('open_files', [5, 64])
+def test_a_program_holds_no_descriptor_but_its_own(kept_open, open_files):
+  # Through one of the worker's it could write its verdict to the trainer.
+  code = """
+import fcntl
+def held(fd):
+  try: return fcntl.fcntl(fd, fcntl.F_GETFD) >= 0
+  except OSError: return False
+def f(): return [fd for fd in range(2000) if held(fd)]"""
+  limits = Limits(open_files=open_files)
+  files = [os.open(os.devnull, os.O_RDONLY) for _ in range(kept_open)]
+  try:
+    with ExecutionPool(workers=1, limits=limits) as pool:
+      (result,) = pool.run([Program(code, ('assert f() == [0, 1, 2, 3]',))])
+  finally:
+    for file in files:
+      os.close(file)
+  assert result.passed, result

@@ -90,6 +90,12 @@ ATTACKS = [
   ('c = ctypes.CDLL(None)', 'c.prctl(1, 0) == 0'),
   ('c = ctypes.CDLL(None)\nb = ctypes.create_string_buffer(256)',
    'c.syscall(425, 8, b) >= 0'),
+  ('import time\nthreading.stack_size(2**16)\n'
+   't = [threading.Thread(target=time.sleep, args=(0.3,)) for _ in range(400)]',
+   '[x.start() for x in t] and time.sleep(0.1) is None'),
+  ('import fcntl', 'fcntl.fcntl(os.open(os.__file__, 0), 1024, 0) == 0'),
+  ('', '[open(str(i), "wb").write(bytes(2**20)) for i in range(30)]'),
+  ('', '[open(str(i), "wb").close() for i in range(5000)]'),
   ('c = ctypes.CDLL(None)', 'c.syscall(321, 0, 0, 0) >= 0'),
   ('c = ctypes.CDLL(None)', 'c.syscall(0x40000000 + 39) > 0'),
   ('c = ctypes.CDLL(None)\nb = ctypes.create_string_buffer(88)',

@@ -2,10 +2,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import os
+import subprocess
+import sys
 
 import pytest
 
-from promptrl_jax.execution import Limits
+from promptrl_jax.execution import ExecutionPool, Limits, Program
 
 
 @pytest.mark.parametrize('field', dataclasses.fields(Limits))
@@ -42,3 +45,41 @@ def f(n):
   result = judge(code, 'assert f(10**6) == 10**6', 'assert f(10**7) == 10**7')
   assert result.tests[0].status == 'passed'
   assert result.tests[1].error_type == 'OSError'
+
+
+def test_a_thread_that_waits_for_a_processor_is_not_idle():
+  code = """
+import threading, time
+def work():
+  while time.process_time() < 0.4: pass
+def f(x):
+  thread = threading.Thread(target=work)
+  thread.start()
+  thread.join()
+  return x"""
+  cores = os.sched_getaffinity(0)
+  os.sched_setaffinity(0, {min(cores)})
+  busy = [sys.executable, '-c', 'while True: pass']
+  others = [subprocess.Popen(busy, start_new_session=True) for _ in range(4)]
+  try:
+    with ExecutionPool(workers=1, limits=Limits(idle_s=0.5)) as pool:
+      (result,) = pool.run([Program(code, ('assert f(1) == 1',))])
+  finally:
+    os.sched_setaffinity(0, cores)
+    for other in others:
+      other.kill()
+      other.wait()
+  assert result.passed, result
+
+
+def test_threads_are_counted_where_the_kernel_does_not(judge):
+  code = """
+import threading, time
+threading.stack_size(2**16)
+def f(n):
+  for _ in range(n): threading.Thread(target=time.sleep, args=(0.2,)).start()
+  return n"""
+  tests = ('assert f(3) == 3', 'assert f(30) == 30')
+  result = judge(code, *tests, limits=Limits(processes=20))
+  assert result.tests[0].status == 'passed', result
+  assert result.tests[1].status in ('crash', 'error'), result

@@ -64,3 +64,29 @@ def test_what_an_ended_process_left_is_swept(ended_pid):
   scratch.remove(str(mine))
   scratch.remove(str(other))
   assert not mine.exists()
+
+
+def test_hidden_and_deep_files_are_not_small(tmp_path):
+  assert scratch.is_small(str(tmp_path))
+  (tmp_path / 'a').write_bytes(bytes(2**20))
+  assert scratch.is_small(str(tmp_path))
+  inner = tmp_path / 'b'
+  inner.mkdir()
+  for number in range(16):
+    (inner / str(number)).write_bytes(bytes(2**20))
+  assert not scratch.is_small(str(tmp_path))
+
+
+def test_a_link_that_looks_like_ours_is_not_followed(tmp_path):
+  precious = tmp_path / 'precious'
+  precious.mkdir()
+  (precious / 'file').touch()
+  folder = pathlib.Path(scratch.make())
+  link = folder.with_name('promptrl-execution-999999999-x')
+  link.symlink_to(precious)
+  try:
+    scratch.remove(str(folder))
+    scratch.remove(scratch.make())
+    assert (precious / 'file').exists()
+  finally:
+    link.unlink(missing_ok=True)

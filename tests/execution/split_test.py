@@ -147,3 +147,53 @@ def test_a_variable_of_a_test_does_not_change_the_programs_globals(judge):
 def test_a_message_shows_the_values_of_names_in_the_call(judge):
   result = judge('def f(x): return x', 'for x in [7]:\n  assert f(x) == 8')
   assert result.tests[0].message == 'f(x) with x = 7 returned 7, expected 8'
+
+
+# Looks for what is expected wherever a program could: the answer is always 17.
+PEEKS = """
+import sys
+def seen(frame):
+  while frame:
+    yield from list(frame.f_locals.values())
+    yield from list(frame.f_globals.values())
+    frame = frame.f_back
+def f(*args):
+  for value in seen(sys._getframe(1)):
+    if isinstance(value, (list, tuple, dict)) and 17 in (
+        value.values() if isinstance(value, dict) else value): return 17
+    if getattr(value, '__name__', '') == 'expected': return value(1)
+  return 0
+class Box:
+  def __init__(self, *args): self.value = f(*args)"""
+
+
+@pytest.mark.parametrize(
+  'test',
+  [
+    'for case in [(1, 17)]: assert f(case[0]) == case[1]',
+    'for case in [([1], 17)]: assert f(*case[0]) == case[1]',
+    "c = {'in': 1, 'out': 17}\nassert f(c['in']) == c['out']",
+    'assert all(f(c[0]) == c[-1] for c in [(1, 17)])',
+    'c = [1, 17]\nfor i in [0]: assert f(c[i], 2) == c[i + 1]',
+    'c = (1, 17)\nr = f(c[0])\nassert r == c[1]',
+    'c = (1, 17)\nbox = Box(c[0])\nassert box.value == c[1]',
+    'def expected(x): return x + 16\nassert f(1) == expected(1)',
+    'expected = lambda x: x + 16\nassert f(1) == expected(1)',
+  ],
+)
+def test_a_program_is_not_shown_what_is_expected(judge, test):
+  assert judge(PEEKS, test).tests[0].status == 'failed'
+  right = """
+def f(x, *_): return x + 16
+class Box:
+  def __init__(self, x): self.value = f(x)"""
+  assert judge(right, test).passed
+
+
+def test_functions_of_a_test_reach_a_program_that_needs_them(judge):
+  code = 'def f(g, x): return g(x)'
+  test = """
+def factor(): return 2
+def double(x): return x * factor()
+assert f(double, 3) == 6"""
+  assert judge(code, test).passed

@@ -83,3 +83,27 @@ def test_an_isolated_test_needs_the_name_of_its_function(pool):
   (result,) = pool.run([program])
   assert result.status == 'invalid'
   assert 'entry_point' in result.tests[0].message
+
+
+@pytest.mark.parametrize('isolate', [False, True])
+def test_a_test_does_nothing_to_the_next_one(pool, isolate):
+  spoil = """
+import sys
+try: f(1)
+except ValueError: pass
+tester = sys.modules['promptrl_jax.execution.tester']
+tester._run_test = lambda *_: ['passed', '', '']
+assert True"""
+  after = 'try: assert f(2) == 5\nexcept ValueError: pass'
+  program = Program(
+    SQUARE, (spoil, after), entry_point='f', isolate_tests=isolate
+  )
+  (result,) = pool.run([program])
+  assert [t.status for t in result.tests] == ['passed', 'failed'], result
+
+
+@pytest.mark.parametrize('name', ['StopIteration', 'StopAsyncIteration'])
+def test_a_program_cannot_end_a_loop_of_the_test(pool, name):
+  test = 'assert all(map(lambda case: f(case[0]) == case[1], [(1, 7)]))'
+  result = isolated(pool, f'def f(x): raise {name}', test)
+  assert result.tests[0].status == 'error', result
