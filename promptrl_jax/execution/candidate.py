@@ -39,37 +39,30 @@ _MAX_TEXT = 200
 
 def run(
   role: str,
-  channel: socket.socket,
+  descriptor: int,
   limits: limits_lib.Limits,
   folder: str,
   sandbox: layers_lib.Sandbox,
   processes: int | None,
-  zygote: int,
 ) -> NoReturn:
   """Confines this freshly forked process and serves; never returns.
 
   Args:
     role: `candidate`, or `tester` for the process of a test (`tester.py`).
-    channel: stream socket to the judge; the only way out.
+    descriptor: of the stream socket to the judge, the only way out.
     limits: what the program may use.
     folder: private working directory.
     sandbox: what keeps it there.
     processes: tasks that the user has already, for the process limit.
-    zygote: process id of the parent, which may have ended by now.
   """
   os.setsid()
-  null = os.open(os.devnull, os.O_RDWR)
-  for number in range(_CHANNEL):
-    os.dup2(null, number)
   os.chdir(folder)
-  highest = os.sysconf('SC_OPEN_MAX')  # Of the zygote: what may be open here.
   limits_lib.apply(limits, processes)
   sandbox.enter()
-  kernel.die_with_parent(zygote)  # A change of user undoes it.
-  os.dup2(channel.fileno(), _CHANNEL)  # Only now: it may be the ruleset's.
-  os.closerange(_CHANNEL + 1, highest)
-  channel.detach()
-  channel = socket.socket(fileno=_CHANNEL)
+  kernel.die_with_parent(sandbox.zygote)  # A change of user undoes it.
+  os.dup2(descriptor, _CHANNEL)  # Only now: it may be the ruleset's.
+  os.closerange(_CHANNEL + 1, sandbox.highest)
+  channel = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, 0, _CHANNEL)
   sandbox.close()
   channel.sendall(wire.HELLO)
   random.seed(0)  # A fork is seeded afresh; verdicts must not depend on it.

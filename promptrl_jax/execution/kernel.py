@@ -106,10 +106,14 @@ def hide_memory() -> None:
   prctl(_PR_SET_DUMPABLE, 0)
 
 
-def drop_capabilities() -> None:
-  """Takes all capabilities from this process and its descendants, for good."""
+def forbid_privileges() -> None:
+  """This process and its descendants get no privilege that they do not have."""
   prctl(_PR_SET_NO_NEW_PRIVS, 1)
   prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL)
+
+
+def drop_capabilities() -> None:
+  """Takes all capabilities from this process; see `forbid_privileges`."""
   _checked(_libc.capset(_CAPABILITIES_OF_SELF, _NO_CAPABILITIES), 'capset')
 
 

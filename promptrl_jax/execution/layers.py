@@ -70,6 +70,8 @@ class Sandbox:
   Attributes:
     layers: which there are.
     folder: under which candidates get a directory each.
+    zygote: process id of this process, the parent of candidates.
+    highest: no descriptor that it has is above.
   """
 
   def __init__(self, folder: str, entered: tuple[str, ...], number: int):
@@ -81,6 +83,9 @@ class Sandbox:
       number: differs between the workers of a machine.
     """
     self.folder = folder
+    self.zygote = os.getpid()
+    self.highest = os.sysconf('SC_OPEN_MAX')
+    kernel.forbid_privileges()
     root = 'mount' in entered and _succeeds(
       lambda: namespaces.make_root(folder)
     )
@@ -102,6 +107,8 @@ class Sandbox:
       landlock=landlock.version() if _holds(self._try_landlock) else 0,
       seccomp=_holds(_try_seccomp),
     )
+    if user is not None:
+      _leave_groups(user)
 
   def make_folder(self, number: int) -> str:
     """A directory for one candidate."""
@@ -113,8 +120,8 @@ class Sandbox:
 
   def enter(self) -> None:
     """In the candidate: another user, no capabilities, no other files."""
-    if self.layers.user is not None:
-      _become(self.layers.user)
+    if (user := self.layers.user) is not None:
+      os.setresuid(user, user, user)
     kernel.drop_capabilities()
     if self.layers.landlock and self._ruleset is not None:
       landlock.enter(self._ruleset)
@@ -133,14 +140,14 @@ class Sandbox:
     return _fails(lambda: os.listdir('/'))
 
 
-def _become(user: int) -> None:
+def _leave_groups(user: int) -> None:
   os.setgroups([])
   os.setresgid(user, user, user)
-  os.setresuid(user, user, user)
 
 
 def _try_user(user: int) -> bool:
-  _become(user)
+  _leave_groups(user)
+  os.setresuid(user, user, user)
   # The interpreter may lie where only its owner may look.
   open(os.__file__, 'rb').close()
   return _fails(lambda: os.setuid(0))

@@ -8,6 +8,7 @@ What a program may touch is the business of `layers.py`.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import os
 import resource
@@ -15,6 +16,13 @@ import resource
 # Room above the memory limit in which a program that ran into it can still
 # say so.
 _MEMORY_RESERVE = 32 * 2**20
+_OF_A_PROGRAM = (
+  resource.RLIMIT_CPU,
+  resource.RLIMIT_AS,
+  resource.RLIMIT_FSIZE,
+  resource.RLIMIT_NOFILE,
+  resource.RLIMIT_NPROC,
+)
 _LARGEST = 2**30  # Of any limit, in its unit: what the kernel can count.
 
 
@@ -63,6 +71,18 @@ class Limits:
         )
 
 
+def apply_common() -> None:
+  """Sets, in the zygote, the limits that are the same for all programs."""
+  for name in (
+    resource.RLIMIT_CORE,
+    resource.RLIMIT_MEMLOCK,
+    resource.RLIMIT_MSGQUEUE,
+  ):
+    set_limit(name, 0, 0)
+  for name in _OF_A_PROGRAM:
+    _allowed(name)
+
+
 def apply(limits: Limits, processes: int | None) -> None:
   """Holds this process to `limits`, for good.
 
@@ -78,9 +98,6 @@ def apply(limits: Limits, processes: int | None) -> None:
     (resource.RLIMIT_AS, memory, memory + _MEMORY_RESERVE),
     (resource.RLIMIT_FSIZE, file_size, file_size),
     (resource.RLIMIT_NOFILE, limits.open_files, limits.open_files),
-    (resource.RLIMIT_CORE, 0, 0),
-    (resource.RLIMIT_MEMLOCK, 0, 0),
-    (resource.RLIMIT_MSGQUEUE, 0, 0),
   ):
     set_limit(name, soft, hard)
   if processes is not None:
@@ -90,10 +107,16 @@ def apply(limits: Limits, processes: int | None) -> None:
 
 def set_limit(name: int, soft: int, hard: int) -> None:
   """Sets a limit, or the nearest one that this process is allowed to set."""
-  allowed = resource.getrlimit(name)[1]
+  allowed = _allowed(name)
   if allowed != resource.RLIM_INFINITY:
     soft, hard = min(soft, allowed), min(hard, allowed)
   resource.setrlimit(name, (soft, hard))
+
+
+@functools.cache
+def _allowed(name: int) -> int:
+  """The hard limit that this process was born with: a fork need not ask."""
+  return resource.getrlimit(name)[1]
 
 
 def use_memory_reserve() -> None:

@@ -138,6 +138,7 @@ class _Splitter(ast.NodeTransformer):
     self._asking: set[str] = set()  # Functions of the test that ask for calls.
     self._calls: list[Call] = []
     self._checks: list[str] = []
+    self._lines: list[bytes] = []  # Of the test, if they can be told apart.
 
   def split(self, setup_source: str, test_source: str) -> Plan:
     setup, test = ast.parse(setup_source), ast.parse(test_source)
@@ -159,10 +160,12 @@ class _Splitter(ast.NodeTransformer):
         self._shared |= names & self._bound
       except CannotSplitError:
         self._move(names, self._foreign)
-    if not self._bound & syntax.loaded(test):
+    if not (self._bound and self._bound & syntax.loaded(test)):
       prepared = []
       self._calls = []
       self._checks = []
+    if not set(test_source) & set('\r\f'):
+      self._lines = test_source.encode().split(b'\n')
     steps = [self._step(statement) for statement in test.body]
     steps = self._without_secrets(test.body, steps)
     return Plan((*prepared, *steps), tuple(self._calls), tuple(self._checks))
@@ -174,6 +177,8 @@ class _Splitter(ast.NodeTransformer):
 
     One that computes what is expected would be found and called there.
     """
+    if not any(step.remote and step.local for step in steps):
+      return steps
     own = [
       place
       for place, statement in enumerate(body)
@@ -204,7 +209,7 @@ class _Splitter(ast.NodeTransformer):
       statement
     ):
       return self._remotely(statement, sent, stored, self._foreign)
-    asks = self._asks(statement)
+    asks = self._asks(stored, loaded)
     if not hasattr(statement, 'body') and not syntax.holds(
       statement, ast.Assert
     ):
@@ -267,12 +272,11 @@ class _Splitter(ast.NodeTransformer):
     ast.fix_missing_locations(module)
     return compile(module, '<test>', 'exec', dont_inherit=True)
 
-  def _asks(self, statement: ast.stmt) -> bool:
-    """Whether the statement needs the program or what the program made."""
-    inner = syntax.stored(statement) - self._remote
+  def _asks(self, stored: set[str], loaded: set[str]) -> bool:
+    """Whether a statement needs the program or what the program made."""
     return any(
-      name not in inner and (self._is_programs(name) or name in self._asking)
-      for name in syntax.loaded(statement)
+      self._is_programs(name) or name in self._asking
+      for name in loaded - (stored - self._remote)
     )
 
   def _is_programs(self, name: str) -> bool:
@@ -329,7 +333,7 @@ class _Splitter(ast.NodeTransformer):
 
   def visit_Assert(self, node: ast.Assert) -> ast.Expr:
     check = ast.Constant(len(self._checks))
-    self._checks.append(ast.unparse(node.test))
+    self._checks.append(self._text(node.test))
     shape = node.test
     if (
       isinstance(shape, ast.Compare)
@@ -379,14 +383,21 @@ class _Splitter(ast.NodeTransformer):
   def visit_Try(self, node: ast.Try) -> ast.AST:
     raise NeedsTesterError('the test catches exceptions')
 
+  def _text(self, node: ast.expr) -> str:
+    """The source of an expression; unparsing takes ten times as long."""
+    if self._lines and node.lineno == node.end_lineno:
+      line = self._lines[node.lineno - 1]
+      return line[node.col_offset : node.end_col_offset].decode()
+    return ast.unparse(node)
+
   def _ask(self, node: ast.expr) -> ast.expr:
     root, _ = syntax.root(node)
     assert root is not None
     items = _Items(self._bound - self._shared - syntax.stored(node))
     node = items.visit(node)
-    used = (
-      (syntax.loaded(node) & self._bound) - self._shared - syntax.stored(node)
-    )
+    used = self._bound - self._shared
+    if used:
+      used = (used & syntax.loaded(node)) - syntax.stored(node)
     self._calls.append(Call(ast.unparse(node), root))
     keys: list[ast.expr | None] = [ast.Constant(n) for n in sorted(used)]
     values: list[ast.expr] = [ast.Name(n, ast.Load()) for n in sorted(used)]

@@ -78,14 +78,18 @@ def main() -> None:
     os.close(int(kept))
     os.waitpid(pid, 0)
     os._exit(0)
-  if is_first:
-    kernel.die_with_parent(None)
-  else:
+  if not is_first:
     kernel.adopt_orphans()
   sandbox = layers_lib.Sandbox(folder, entered, number)
+  # After it: a change of group undoes both.
+  kernel.die_with_parent(None if is_first else int(judge))
   kernel.hide_memory()
   if sandbox.layers.user is not None:
     processes = 0
+  limits_lib.apply_common()
+  # Candidates inherit /dev/null on 0 to 2.
+  sys.stderr = os.fdopen(os.dup(2), 'w')
+  os.dup2(1, 2)
   gc.collect()
   gc.disable()
   gc.freeze()
@@ -123,13 +127,11 @@ def _serve(
     limits = limits_lib.Limits(**order['limits'])
     number += 1
     private = sandbox.make_folder(number)
-    me = os.getpid()
     pid = os.fork()
     if pid == 0:
       try:
-        channel = socket.socket(fileno=descriptors[0])
         candidate.run(
-          order['start'], channel, limits, private, sandbox, processes, me
+          order['start'], descriptors[0], limits, private, sandbox, processes
         )
       finally:
         os._exit(1)  # Also when the judge closes the channel.

@@ -23,6 +23,7 @@ from promptrl_jax.execution import ExecutionPool, Limits, Program
 from promptrl_jax.execution import kernel, seccomp
 machine, attacks = json.loads(sys.stdin.read())
 if machine != 'as started':
+  kernel.forbid_privileges()
   kernel.drop_capabilities()
 if machine == 'no namespaces':
   column = ['x86_64', 'aarch64'].index(kernel.machine())

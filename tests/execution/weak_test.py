@@ -14,6 +14,7 @@ import ctypes, logging, sys
 logging.basicConfig(format='%(levelname)s %(message)s')
 from promptrl_jax.execution import (
   ExecutionPool, Program, TooWeakError, __main__, kernel, seccomp)
+kernel.forbid_privileges()
 kernel.drop_capabilities()
 column = ['x86_64', 'aarch64'].index(kernel.machine())
 refused = [(272, 97)[column], 444]
