@@ -118,7 +118,8 @@ def _carry_out(
     where[0] = 'program'
     exec(program, names)
     where[0] = 'setup'
-    exec(_compile(request['setup'], 'exec'), names)
+    if request['setup']:
+      exec(_compile(request['setup'], 'exec'), names)
     return {'done': True}
   where[0] = 'test'
   if 'run' in request:

@@ -86,14 +86,16 @@ class Session:
     """Ends the candidate, if there is one: wait status, processor seconds."""
     if self._channel is None:
       return 0, 0.0
-    self._channel.close()
-    self._channel = None
     try:
       order = {'end': self._role}
       self._control.send(json.dumps(order).encode())
       status, cpu_s = json.loads(_from_zygote(self._control))
     except OSError as error:
       raise WorkerError('the zygote is gone') from error
+    finally:
+      # Not before: a candidate that is killed asleep need not wake up for it.
+      self._channel.close()
+      self._channel = None
     self.cpu_s += cpu_s
     return status, cpu_s
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
 import os
 import pathlib
@@ -127,7 +126,7 @@ class WorkerProcess:
       'setup': program.setup,
       'entry_point': program.entry_point,
       'isolate_tests': bool(program.isolate_tests),
-      'limits': dataclasses.asdict(limits),
+      'limits': vars(limits),
     }
     try:
       wire.send(self._channel, request)

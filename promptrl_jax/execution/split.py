@@ -28,9 +28,18 @@ import dataclasses
 import functools
 import textwrap
 import types
+from typing import Any
 
 from promptrl_jax.execution import names as names_lib
 from promptrl_jax.execution import syntax
+
+# Where new nodes stand; `ast.fix_missing_locations` would visit all others too.
+_PLACE: Any = {
+  'lineno': 1,
+  'col_offset': 0,
+  'end_lineno': 1,
+  'end_col_offset': 0,
+}
 
 
 class CannotSplitError(ValueError):
@@ -269,7 +278,6 @@ class _Splitter(ast.NodeTransformer):
 
   def _compile(self, statement: ast.stmt) -> types.CodeType:
     module = ast.Module([self.visit(statement)], [])
-    ast.fix_missing_locations(module)
     return compile(module, '<test>', 'exec', dont_inherit=True)
 
   def _asks(self, stored: set[str], loaded: set[str]) -> bool:
@@ -332,7 +340,7 @@ class _Splitter(ast.NodeTransformer):
   # What follows rewrites a statement for the judge.
 
   def visit_Assert(self, node: ast.Assert) -> ast.Expr:
-    check = ast.Constant(len(self._checks))
+    check = ast.Constant(len(self._checks), **_PLACE)
     self._checks.append(self._text(node.test))
     shape = node.test
     if (
@@ -341,8 +349,8 @@ class _Splitter(ast.NodeTransformer):
       and isinstance(shape.ops[0], ast.Eq)
     ):
       sides = [self.visit(shape.left), self.visit(shape.comparators[0])]
-      return ast.Expr(_call('_equal_', check, *sides))
-    return ast.Expr(_call('_check_', check, self.visit(shape)))
+      return ast.Expr(_call('_equal_', check, *sides), **_PLACE)
+    return ast.Expr(_call('_check_', check, self.visit(shape)), **_PLACE)
 
   def visit_Call(self, node: ast.Call) -> ast.AST:
     if self._is_whole(node):
@@ -399,12 +407,16 @@ class _Splitter(ast.NodeTransformer):
     if used:
       used = (used & syntax.loaded(node)) - syntax.stored(node)
     self._calls.append(Call(ast.unparse(node), root))
-    keys: list[ast.expr | None] = [ast.Constant(n) for n in sorted(used)]
-    values: list[ast.expr] = [ast.Name(n, ast.Load()) for n in sorted(used)]
-    keys += [ast.Constant(name) for name in items.taken]
+    keys: list[ast.expr | None] = [
+      ast.Constant(n, **_PLACE) for n in sorted(used)
+    ]
+    values: list[ast.expr] = [
+      ast.Name(n, ast.Load(), **_PLACE) for n in sorted(used)
+    ]
+    keys += [ast.Constant(name, **_PLACE) for name in items.taken]
     values += items.taken.values()
-    index = ast.Constant(len(self._calls) - 1)
-    return _call('_value_', index, ast.Dict(keys, values))
+    index = ast.Constant(len(self._calls) - 1, **_PLACE)
+    return _call('_value_', index, ast.Dict(keys, values, **_PLACE))
 
   def _stub(self, node: ast.expr) -> ast.expr | None:
     if not isinstance(node, ast.Name) or not self._is_programs(node.id):
@@ -412,7 +424,7 @@ class _Splitter(ast.NodeTransformer):
     if node.id in self._remote:  # A value that the program has made.
       return None
     self._calls.append(Call(node.id, node.id))
-    return _call('_stub_', ast.Constant(len(self._calls) - 1))
+    return _call('_stub_', ast.Constant(len(self._calls) - 1, **_PLACE))
 
 
 class _Items(ast.NodeTransformer):
@@ -443,8 +455,9 @@ class _Items(ast.NodeTransformer):
       return self.generic_visit(node)
     name = f'{root}_{len(self.taken)}_'
     self.taken[name] = node
-    return ast.Name(name, ast.Load())
+    return ast.Name(name, ast.Load(), **_PLACE)
 
 
 def _call(name: str, *args: ast.expr) -> ast.Call:
-  return ast.Call(ast.Name(name, ast.Load()), list(args), [])
+  function = ast.Name(name, ast.Load(), **_PLACE)
+  return ast.Call(function, list(args), [], **_PLACE)

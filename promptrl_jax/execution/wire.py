@@ -25,18 +25,18 @@ def send(channel: socket.socket, message: Any) -> None:
 def receive(channel: socket.socket) -> Any:
   """Receives one message from a trusted peer; blocks.
 
+  The peer sends no more before it has an answer, so nothing follows it.
+
   Raises:
     EOFError: the other side is gone.
   """
-  (size,) = HEADER.unpack(_read(channel, HEADER.size))
-  return json.loads(_read(channel, size))
-
-
-def _read(channel: socket.socket, size: int) -> bytearray:
   data = bytearray()
+  size = HEADER.size
   while len(data) < size:
-    chunk = channel.recv(min(size - len(data), 1 << 20))
+    chunk = channel.recv(1 << 20)
     if not chunk:
       raise EOFError('the other side closed the channel')
     data += chunk
-  return data
+    if size == HEADER.size and len(data) >= size:
+      size += HEADER.unpack_from(data)[0]
+  return json.loads(data[HEADER.size :])

@@ -6,6 +6,7 @@ this file are stubs, so that nothing else of the project can be imported.
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import resource
@@ -53,6 +54,8 @@ def main() -> None:
     )
   kernel.hide_memory()
   limits.set_limit(resource.RLIMIT_AS, _JUDGE_MEMORY, _JUDGE_MEMORY)
+  gc.freeze()
+  gc.set_threshold(100_000)  # Syntax trees are many objects and no cycles.
   try:
     judge.serve(trainer, control, folder)
   finally:

@@ -31,7 +31,7 @@ from promptrl_jax.execution import layers as layers_lib
 from promptrl_jax.execution import limits as limits_lib
 
 # Imported once here instead of by every program.
-_PRELOAD = [
+PRELOAD = [
   'array',
   'bisect',
   'cmath',
@@ -65,7 +65,7 @@ def main() -> None:
   """
   control_number, kept, judge, folder = sys.argv[1:]
   kernel.die_with_parent(int(judge))
-  for name in _PRELOAD:
+  for name in PRELOAD:
     importlib.import_module(name)
   sys.argv = ['program']
   control = socket.socket(fileno=int(control_number))
