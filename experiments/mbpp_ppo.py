@@ -100,8 +100,10 @@ def run(config, workdir, mode):
   with ExecutionPool(
     config.pool.workers, limits, config.pool.allow_weak
   ) as pool:
+    print(f'programs run behind {pool.layers.describe()}')
     if config.pool.import_header:
       pool = ImportHeaderPool(pool)
+
     # --- Training -------------------------------------------------------------
     problems = [
       splits.reveal_for_training(task, config.data.protocol)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import pathlib
 import stat
@@ -11,6 +12,7 @@ import tempfile
 _PREFIX = 'promptrl-execution-'
 _MAX_BYTES = 16 * 2**20  # As in a root of its own, see `namespaces.py`.
 _MAX_FILES = 4096
+_LOCKS: dict[str, int] = {}  # Of the directories that this process has made.
 
 
 def make() -> str:
@@ -23,8 +25,30 @@ def make() -> str:
   for left in pathlib.Path(parent).glob(f'{_PREFIX}*-*'):
     pid = left.name.removeprefix(_PREFIX).partition('-')[0]
     if pid.isdigit() and not os.path.exists(f'/proc/{pid}') and _is_own(left):
-      remove(str(left))
-  return tempfile.mkdtemp(prefix=f'{_PREFIX}{os.getpid()}-', dir=parent)
+      # The number may be one of another namespace, but a lock is a lock.
+      held = _lock(str(left))
+      if held is not None:
+        remove(str(left))
+        os.close(held)
+  folder = tempfile.mkdtemp(prefix=f'{_PREFIX}{os.getpid()}-', dir=parent)
+  held = _lock(folder)
+  if held is not None:
+    _LOCKS[folder] = held  # Goes with this process, however it ends.
+  return folder
+
+
+def _lock(folder: str) -> int | None:
+  """A descriptor that holds the lock of a directory; None if another has it."""
+  try:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+  except OSError:
+    return None
+  try:
+    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+  except OSError:
+    os.close(descriptor)
+    return None
+  return descriptor
 
 
 def remove(folder: str) -> None:
@@ -34,6 +58,8 @@ def remove(folder: str) -> None:
   deeper than recursion or the length of a path allows. What cannot be removed
   stays.
   """
+  if folder in _LOCKS:
+    os.close(_LOCKS.pop(folder))
   with contextlib.suppress(OSError):
     if _is_removed(folder):  # Nearly every program leaves its own empty.
       return

@@ -428,9 +428,9 @@ class _Splitter(ast.NodeTransformer):
 
 
 class _Items(ast.NodeTransformer):
-  """Takes items of the judge's values, such as `case[0]`, out of a call.
+  """Takes parts of the judge's values, such as `case[0]`, out of a call.
 
-  The program is handed the item: the rest of `case` may be what is expected.
+  The program is handed the part: the rest of `case` may be what is expected.
 
   Attributes:
     taken: expression by the name that stands for it now.
@@ -439,6 +439,8 @@ class _Items(ast.NodeTransformer):
   _PLAIN = (
     *(ast.Subscript, ast.Slice, ast.Name, ast.Constant, ast.UnaryOp),
     *(ast.BinOp, ast.unaryop, ast.operator, ast.expr_context),
+    *(ast.ListComp, ast.SetComp, ast.DictComp, ast.comprehension),
+    *(ast.Tuple, ast.List, ast.Compare, ast.cmpop, ast.BoolOp, ast.boolop),
   )
 
   def __init__(self, names: set[str]):
@@ -447,13 +449,25 @@ class _Items(ast.NodeTransformer):
 
   def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
     root, _ = syntax.root(node)
-    if (
-      root is None
-      or not syntax.loaded(node) <= self._names
-      or not all(isinstance(child, self._PLAIN) for child in ast.walk(node))
-    ):
+    return self.generic_visit(node) if root is None else self._take(node, root)
+
+  def visit_ListComp(self, node: ast.ListComp) -> ast.AST:
+    return self._take(node, 'list')
+
+  def visit_SetComp(self, node: ast.SetComp) -> ast.AST:
+    return self._take(node, 'set')
+
+  def visit_DictComp(self, node: ast.DictComp) -> ast.AST:
+    return self._take(node, 'dict')
+
+  def _take(self, node: ast.expr, prefix: str) -> ast.AST:
+    free = syntax.loaded(node)
+    if not isinstance(node, ast.Subscript):
+      free = free - syntax.stored(node)
+    plain = all(isinstance(child, self._PLAIN) for child in ast.walk(node))
+    if not free or not free <= self._names or not plain:
       return self.generic_visit(node)
-    name = f'{root}_{len(self.taken)}_'
+    name = f'{prefix}_{len(self.taken)}_'
     self.taken[name] = node
     return ast.Name(name, ast.Load(), **_PLACE)
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import pathlib
 import subprocess
+import sys
 
 import pytest
 
@@ -64,6 +65,31 @@ def test_what_an_ended_process_left_is_swept(ended_pid):
   scratch.remove(str(mine))
   scratch.remove(str(other))
   assert not mine.exists()
+
+
+def test_what_is_locked_is_in_use_whatever_its_number_says(ended_pid):
+  mine = pathlib.Path(scratch.make())
+  left = mine.with_name(f'promptrl-execution-{ended_pid}-elsewhere')
+  left.mkdir()
+  hold = (
+    'import fcntl, os, sys\n'
+    'fcntl.flock(os.open(sys.argv[1], os.O_RDONLY), fcntl.LOCK_EX)\n'
+    'print(flush=True)\n'
+    'sys.stdin.read()'
+  )
+  holder = subprocess.Popen(
+    [sys.executable, '-c', hold, str(left)],
+    stdin=subprocess.PIPE,
+    stdout=subprocess.PIPE,
+  )
+  assert holder.stdout is not None
+  holder.stdout.readline()
+  scratch.remove(scratch.make())
+  assert left.exists()
+  holder.communicate()
+  scratch.remove(scratch.make())
+  assert not left.exists()
+  scratch.remove(str(mine))
 
 
 def test_hidden_and_deep_files_are_not_small(tmp_path):

@@ -159,8 +159,7 @@ def seen(frame):
     frame = frame.f_back
 def f(*args):
   for value in seen(sys._getframe(1)):
-    if isinstance(value, (list, tuple, dict)) and 17 in (
-        value.values() if isinstance(value, dict) else value): return 17
+    if isinstance(value, (list, tuple, dict)) and '17' in repr(value): return 17
     if getattr(value, '__name__', '') == 'expected': return value(1)
   return 0
 class Box:
@@ -177,6 +176,9 @@ class Box:
     'c = [1, 17]\nfor i in [0]: assert f(c[i], 2) == c[i + 1]',
     'c = (1, 17)\nr = f(c[0])\nassert r == c[1]',
     'c = (1, 17)\nbox = Box(c[0])\nassert box.value == c[1]',
+    'cs = [(1, 17)]\nassert f([c[0] for c in cs]) == [c[1] for c in cs][0]',
+    'cs = [(1, 17)]\nassert f([i for i, _ in cs if i < 9]) == cs[0][1]',
+    'cs = {1: 17}\nfor e in [17]: assert f([k for k in cs]) == e',
     'def expected(x): return x + 16\nassert f(1) == expected(1)',
     'expected = lambda x: x + 16\nassert f(1) == expected(1)',
   ],
@@ -184,7 +186,7 @@ class Box:
 def test_a_program_is_not_shown_what_is_expected(judge, test):
   assert judge(PEEKS, test).tests[0].status == 'failed'
   right = """
-def f(x, *_): return x + 16
+def f(x, *_): return (x[0] if isinstance(x, list) else x) + 16
 class Box:
   def __init__(self, x): self.value = f(x)"""
   assert judge(right, test).passed
