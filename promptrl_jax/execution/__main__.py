@@ -154,7 +154,7 @@ def _shown(value: object) -> str:
     return ' '.join(value) or 'none'
   if isinstance(value, bool):
     return 'yes' if value else 'no'
-  return str(value)
+  return 'own' if value is None else str(value)
 
 
 def _judge_lines(args: argparse.Namespace) -> int:

@@ -184,9 +184,13 @@ def test_a_greedy_comparison_is_invalid(pool):
   assert pool.run([greedy])[0].status == 'invalid'
 
 
-@pytest.mark.parametrize('sign', [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize(
+  'sign', [signal.SIGKILL, signal.SIGTERM, signal.SIGINT]
+)
 def test_nothing_is_left_when_the_trainer_is_killed(sign):
   script = f"""
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
 from promptrl_jax.execution import ExecutionPool, Limits, Program
 code = {DAEMONS!r}.replace('return x', 'print(flush=True); time.sleep(300)')
 pool = ExecutionPool(workers=2, limits=Limits(idle_s=200, wall_s=200))
@@ -196,6 +200,7 @@ pool.run([Program(code + str(i), ('assert f(1) == 1',)) for i in range(2)])
   trainer = subprocess.Popen(
     [sys.executable, '-c', script],
     stdout=subprocess.PIPE,
+    stderr=subprocess.DEVNULL,
     cwd=pathlib.Path(__file__).parents[2],
   )
   assert trainer.stdout is not None
