@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import platform
 import signal
 import sys
 
@@ -41,7 +40,7 @@ _libc.mount.argtypes = [
 
 def machine() -> str:
   """The architecture of this process's system calls."""
-  return platform.machine()
+  return os.uname().machine
 
 
 def syscall(name: str, *args: object) -> int:

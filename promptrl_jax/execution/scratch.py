@@ -5,9 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import pathlib
 import stat
-import tempfile
 
 _PREFIX = 'promptrl-execution-'
 _MAX_BYTES = 16 * 2**20  # As in a root of its own, see `namespaces.py`.
@@ -20,15 +18,20 @@ def make() -> str:
 
   Those of processes that have ended without removing theirs are removed.
   """
+  import tempfile  # Not in a zygote: a fork costs what its parent has loaded.
+
   shared = '/dev/shm'
   parent = shared if os.access(shared, os.W_OK) else tempfile.gettempdir()
-  for left in pathlib.Path(parent).glob(f'{_PREFIX}*-*'):
-    pid = left.name.removeprefix(_PREFIX).partition('-')[0]
-    if pid.isdigit() and not os.path.exists(f'/proc/{pid}') and _is_own(left):
+  for name in os.listdir(parent):
+    pid = name.removeprefix(_PREFIX).partition('-')[0]
+    left = os.path.join(parent, name)
+    if not (name.startswith(_PREFIX) and pid.isdigit()):
+      continue
+    if not os.path.exists(f'/proc/{pid}') and _is_own(left):
       # The number may be one of another namespace, but a lock is a lock.
-      held = _lock(str(left))
+      held = _lock(left)
       if held is not None:
-        remove(str(left))
+        remove(left)
         os.close(held)
   folder = tempfile.mkdtemp(prefix=f'{_PREFIX}{os.getpid()}-', dir=parent)
   held = _lock(folder)
@@ -90,10 +93,10 @@ def clear(folder: str) -> None:
         os.unlink(entry.path)
 
 
-def _is_own(path: pathlib.Path) -> bool:
+def _is_own(path: str) -> bool:
   """Whether it is this user's directory, not a link that another has laid."""
   with contextlib.suppress(FileNotFoundError):
-    found = path.lstat()
+    found = os.lstat(path)
     return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
   return False
 

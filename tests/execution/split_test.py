@@ -149,7 +149,8 @@ def test_a_message_shows_the_values_of_names_in_the_call(judge):
   assert result.tests[0].message == 'f(x) with x = 7 returned 7, expected 8'
 
 
-# Looks for what is expected wherever a program could: the answer is always 17.
+# Looks for what is expected wherever a program could: always 90017, which
+# stands nowhere by chance.
 PEEKS = """
 import sys
 def seen(frame):
@@ -159,7 +160,8 @@ def seen(frame):
     frame = frame.f_back
 def f(*args):
   for value in seen(sys._getframe(1)):
-    if isinstance(value, (list, tuple, dict)) and '17' in repr(value): return 17
+    if isinstance(value, (list, tuple, dict)) and '90017' in repr(value):
+      return 90017
     if getattr(value, '__name__', '') == 'expected': return value(1)
   return 0
 class Box:
@@ -169,24 +171,24 @@ class Box:
 @pytest.mark.parametrize(
   'test',
   [
-    'for case in [(1, 17)]: assert f(case[0]) == case[1]',
-    'for case in [([1], 17)]: assert f(*case[0]) == case[1]',
-    "c = {'in': 1, 'out': 17}\nassert f(c['in']) == c['out']",
-    'assert all(f(c[0]) == c[-1] for c in [(1, 17)])',
-    'c = [1, 17]\nfor i in [0]: assert f(c[i], 2) == c[i + 1]',
-    'c = (1, 17)\nr = f(c[0])\nassert r == c[1]',
-    'c = (1, 17)\nbox = Box(c[0])\nassert box.value == c[1]',
-    'cs = [(1, 17)]\nassert f([c[0] for c in cs]) == [c[1] for c in cs][0]',
-    'cs = [(1, 17)]\nassert f([i for i, _ in cs if i < 9]) == cs[0][1]',
-    'cs = {1: 17}\nfor e in [17]: assert f([k for k in cs]) == e',
-    'def expected(x): return x + 16\nassert f(1) == expected(1)',
-    'expected = lambda x: x + 16\nassert f(1) == expected(1)',
+    'for case in [(1, 90017)]: assert f(case[0]) == case[1]',
+    'for case in [([1], 90017)]: assert f(*case[0]) == case[1]',
+    "c = {'in': 1, 'out': 90017}\nassert f(c['in']) == c['out']",
+    'assert all(f(c[0]) == c[-1] for c in [(1, 90017)])',
+    'c = [1, 90017]\nfor i in [0]: assert f(c[i], 2) == c[i + 1]',
+    'c = (1, 90017)\nr = f(c[0])\nassert r == c[1]',
+    'c = (1, 90017)\nbox = Box(c[0])\nassert box.value == c[1]',
+    'cs = [(1, 90017)]\nassert f([c[0] for c in cs]) == [c[1] for c in cs][0]',
+    'cs = [(1, 90017)]\nassert f([i for i, _ in cs if i < 9]) == cs[0][1]',
+    'cs = {1: 90017}\nfor e in [90017]: assert f([k for k in cs]) == e',
+    'def expected(x): return x + 90016\nassert f(1) == expected(1)',
+    'expected = lambda x: x + 90016\nassert f(1) == expected(1)',
   ],
 )
 def test_a_program_is_not_shown_what_is_expected(judge, test):
   assert judge(PEEKS, test).tests[0].status == 'failed'
   right = """
-def f(x, *_): return (x[0] if isinstance(x, list) else x) + 16
+def f(x, *_): return (x[0] if isinstance(x, list) else x) + 90016
 class Box:
   def __init__(self, x): self.value = f(x)"""
   assert judge(right, test).passed
