@@ -109,17 +109,7 @@ class Conversation:
     self.asking = bounded(source, _MAX_CALL)
     answer = answer_to(self._session, {**request, 'root': root})
     self._asked += 1
-    if 'not_plain' in answer:
-      what = str(answer['not_plain'])[:_MAX_MESSAGE]
-      raise Verdict('invalid', f'{self.asking} returned {what}')
-    if 'value' not in answer:
-      raise child_lib.LostError('crash', 'malformed answer (no value)')
-    try:
-      value = codec.decode(answer['value'])
-    except codec.MalformedError as error:
-      raise child_lib.LostError(
-        'crash', f'malformed answer ({error})'
-      ) from None
+    value = _plain_value(answer, self.asking)
     if isinstance(value, codec.Drained):
       self._drained = True
     self._returned = [*self._returned, (self.asking, value)]
@@ -230,15 +220,7 @@ class Relay:
       if status != 'error':
         raise
       return {'raised': [error_type, text]}
-    if 'not_plain' in answer:
-      what = str(answer['not_plain'])[:_MAX_MESSAGE]
-      raise Verdict('invalid', f'{self.asking} returned {what}')
-    try:
-      codec.decode(answer['value'])
-    except (KeyError, codec.MalformedError) as error:
-      raise child_lib.LostError(
-        'crash', f'malformed answer ({error})'
-      ) from None
+    _plain_value(answer, self.asking)
     return {'value': answer['value']}
 
 
@@ -268,6 +250,24 @@ def answer_to(session: child_lib.Session, request: dict[str, Any]) -> Any:
     raise child_lib.LostError('crash', 'malformed answer')
   message = f'in the setup: {text}' if where == 'setup' else text
   raise Verdict(status, message, bounded(error_type, _MAX_CALL))
+
+
+def _plain_value(answer: dict[str, Any], asking: str) -> Any:
+  """What a program returned, decoded.
+
+  Raises:
+    Verdict: it was not plain data.
+    LostError: the answer is none that a candidate gives.
+  """
+  if 'not_plain' in answer:
+    what = str(answer['not_plain'])[:_MAX_MESSAGE]
+    raise Verdict('invalid', f'{asking} returned {what}')
+  if 'value' not in answer:
+    raise child_lib.LostError('crash', 'malformed answer (no value)')
+  try:
+    return codec.decode(answer['value'])
+  except codec.MalformedError as error:
+    raise child_lib.LostError('crash', f'malformed answer ({error})') from None
 
 
 def _encode_all(values: dict[Any, Any]) -> dict[Any, Any]:

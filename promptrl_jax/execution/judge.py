@@ -51,7 +51,6 @@ def _judge(
   try:
     status, message, verdicts = _run_tests(program, session, tester)
   finally:
-    tester.end()
     session.end()
   return {
     'status': status or _first_other(verdicts),

@@ -98,11 +98,11 @@ class Sandbox:
       )
     with contextlib.suppress(OSError):
       seccomp.prepare()
-    self.layers = Layers(entered, root)
     users = (_FIRST_USER + number % 2**20, _NOBODY)
     user = next((u for u in users if _holds(lambda u=u: _try_user(u))), None)
-    self.layers = dataclasses.replace(
-      self.layers,
+    self.layers = Layers(
+      namespaces=entered,
+      root=root,
       user=user,
       landlock=landlock.version() if _holds(self._try_landlock) else 0,
       seccomp=_holds(_try_seccomp),
