@@ -5,7 +5,6 @@ import re
 import pytest
 
 from promptrl_jax.envs.prompt_edit import EnvConfig, VectorPromptEdit
-from promptrl_jax.execution import ExecutionPool
 from promptrl_jax.tasks import splits
 from promptrl_jax.testing import tiny
 from promptrl_jax.testing.scripted import ScriptedBackend
@@ -22,12 +21,6 @@ def write_program(request):
 
 def rewrite(request):
   return f' Rewritten {len(request.messages[-1].content)} to add 2 to a number.'
-
-
-@pytest.fixture(scope='session')
-def pool():
-  with ExecutionPool(workers=1) as pool:
-    yield pool
 
 
 @pytest.fixture

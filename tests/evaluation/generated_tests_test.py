@@ -8,7 +8,6 @@ import pytest
 
 from promptrl_jax.evaluation.generated_tests import check_against_reference
 from promptrl_jax.evaluation.protocol import SystemFailure
-from promptrl_jax.execution import ExecutionPool
 from promptrl_jax.execution.program import ProgramResult
 from promptrl_jax.testing import tiny
 
@@ -19,12 +18,6 @@ TESTS = (
   (),
   ('assert add(0) == 4',),
 )
-
-
-@pytest.fixture(scope='module')
-def pool():
-  with ExecutionPool(workers=1) as pool:
-    yield pool
 
 
 def test_the_share_of_tests_that_references_pass(pool):

@@ -6,7 +6,6 @@ import re
 import pytest
 
 from promptrl_jax.evaluation import headroom
-from promptrl_jax.execution import ExecutionPool
 from promptrl_jax.tasks import splits
 from promptrl_jax.testing import tiny
 from promptrl_jax.testing.scripted import ScriptedBackend
@@ -46,12 +45,6 @@ def rewrite(request):
   if 'raise' in request.messages[-1].content and int(number.group(1)) > 1:
     return ' Write a function to mumble.'
   return f' Write a function to add {number.group(1)} to a number.'
-
-
-@pytest.fixture(scope='module')
-def pool():
-  with ExecutionPool(workers=2) as pool:
-    yield pool
 
 
 @pytest.fixture(scope='module')

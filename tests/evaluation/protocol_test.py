@@ -8,19 +8,13 @@ import pytest
 
 from promptrl_jax.envs.prompt_edit import EnvConfig, VectorPromptEdit
 from promptrl_jax.evaluation import protocol
-from promptrl_jax.execution import ExecutionPool, ProgramResult
+from promptrl_jax.execution import ProgramResult
 from promptrl_jax.strategies import policies
 from promptrl_jax.tasks import splits
 from promptrl_jax.testing import tiny
 from promptrl_jax.testing.scripted import ScriptedBackend
 
 TASKS = tiny.tasks(4, 'test')
-
-
-@pytest.fixture(scope='module')
-def pool():
-  with ExecutionPool(workers=1) as pool:
-    yield pool
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from promptrl_jax.execution import ExecutionPool, Program
+from promptrl_jax.execution import Program
 from promptrl_jax.tasks.minicode import suite
 from promptrl_jax.tasks.minicode.family import fill
 from promptrl_jax.training import corpus
@@ -20,12 +20,6 @@ MIXED = corpus.CorpusConfig(
   feedback=1.0,
   wrong_detail=1.0,
 )
-
-
-@pytest.fixture(scope='module')
-def pool():
-  with ExecutionPool(workers=2) as pool:
-    yield pool
 
 
 @pytest.fixture(scope='module')
