@@ -59,7 +59,7 @@ def run(
   os.chdir(folder)
   limits_lib.apply(limits, processes)
   sandbox.enter()
-  kernel.die_with_parent(sandbox.zygote)  # A change of user undoes it.
+  kernel.die_with_parent(sandbox.zygote)  # A change of user undid it.
   os.dup2(descriptor, _CHANNEL)  # Only now: it may be the ruleset's.
   os.closerange(_CHANNEL + 1, sandbox.highest)
   channel = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, 0, _CHANNEL)

@@ -171,7 +171,7 @@ class Session:
     while len(data) < size:
       self._wait(channel, select.POLLIN, clocks)
       try:
-        chunk = channel.recv(1 << 16)
+        chunk = channel.recv(wire.CHUNK)
       except BlockingIOError:
         continue
       except ConnectionError:

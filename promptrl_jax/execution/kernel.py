@@ -19,7 +19,7 @@ _COMMON = {
   'landlock_add_rule': 445,
   'landlock_restrict_self': 446,
 }
-_PR_SET_PDEATHSIG = 1
+PR_SET_PDEATHSIG = 1
 _PR_SET_DUMPABLE = 4
 _PR_SET_CHILD_SUBREAPER = 36
 _PR_SET_NO_NEW_PRIVS = 38
@@ -90,7 +90,7 @@ def die_with_parent(parent: int | None) -> None:
     parent: process id of the parent, to notice that it has ended already; None
       if it lies in another namespace.
   """
-  prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL))
+  prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL))
   if parent is not None and os.getppid() != parent:
     sys.exit('the parent process has ended')
 

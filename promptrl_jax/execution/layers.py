@@ -67,34 +67,38 @@ class Layers:
 class Sandbox:
   """The layers of one worker; made in its zygote.
 
+  With seccomp, the zygote enters all of them itself and its forks are born
+  behind them, except for a second, short list of system calls. Without it
+  nothing but another user keeps a candidate from its zygote, so that each
+  candidate enters them on its own.
+
   Attributes:
     layers: which there are.
-    folder: under which candidates get a directory each.
     zygote: process id of this process, the parent of candidates.
     highest: no descriptor that it has is above.
   """
 
   def __init__(self, folder: str, entered: tuple[str, ...], number: int):
-    """Builds what is shared by all candidates.
+    """Builds what is shared by all candidates; changes to the folder for them.
 
     Args:
       folder: an empty directory of this worker.
       entered: namespaces that this process is in.
       number: differs between the workers of a machine.
     """
-    self.folder = folder
     self.zygote = os.getpid()
     self.highest = os.sysconf('SC_OPEN_MAX')
     kernel.forbid_privileges()
     root = 'mount' in entered and _succeeds(
       lambda: namespaces.make_root(folder)
     )
-    if root:
-      self.folder = namespaces.TEMPORARY
+    # By relative paths from here: a user without privileges may be able to
+    # write there and not to look at what is above.
+    os.chdir(namespaces.TEMPORARY if root else folder)
     self._ruleset: int | None = None
     with contextlib.suppress(OSError):
       self._ruleset = landlock.make_ruleset(
-        namespaces.readable(), [self.folder, *namespaces.DEVICES]
+        namespaces.readable(), ['.', *namespaces.DEVICES]
       )
     with contextlib.suppress(OSError):
       seccomp.prepare()
@@ -109,27 +113,49 @@ class Sandbox:
     )
     if user is not None:
       _leave_groups(user)
+    # The first version forbids to move directories, which removing them takes.
+    self._for_all = self.layers.seccomp and self.layers.landlock != 1
+
+  def confine(self) -> None:
+    """In the zygote: enters what all candidates are to be born behind."""
+    if self._for_all:
+      if (user := self.layers.user) is not None:
+        os.chown('.', user, user)
+      self._enter()
+    kernel.hide_memory()  # A change of user undoes it.
+    if self._for_all:
+      seccomp.enter_zygote()
 
   def make_folder(self, number: int) -> str:
-    """A directory for one candidate."""
-    private = os.path.join(self.folder, str(number))
-    os.mkdir(private, 0o700)
-    if self.layers.user is not None:
-      os.chown(private, self.layers.user, self.layers.user)
+    """A directory for one candidate, relative to the present one."""
+    private = str(number)
+    try:
+      os.mkdir(private, 0o700)
+    except OSError:  # Another process of the program has been there, or all is
+      return '.'  # full: its trouble, not ours.
+    user = self.layers.user
+    if user is not None and not self._for_all:
+      os.chown(private, user, user)
     return private
 
   def enter(self) -> None:
     """In the candidate: another user, no capabilities, no other files."""
+    if not self._for_all:
+      self._enter()
+
+  def close(self) -> None:
+    """After `enter`, once all is open that will be: no other system calls."""
+    if self.layers.seccomp:
+      if not self._for_all:
+        seccomp.enter_zygote()
+      seccomp.enter_candidate(os.getpid())
+
+  def _enter(self) -> None:
     if (user := self.layers.user) is not None:
       os.setresuid(user, user, user)
     kernel.drop_capabilities()
     if self.layers.landlock and self._ruleset is not None:
       landlock.enter(self._ruleset)
-
-  def close(self) -> None:
-    """After `enter`, once all is open that will be: no other system calls."""
-    if self.layers.seccomp:
-      seccomp.install(os.getpid())
 
   def _try_landlock(self) -> bool:
     if self._ruleset is None:
@@ -155,7 +181,8 @@ def _try_user(user: int) -> bool:
 
 def _try_seccomp() -> bool:
   kernel.drop_capabilities()
-  seccomp.install(os.getpid())
+  seccomp.enter_zygote()
+  seccomp.enter_candidate(os.getpid())
   return (
     _fails(lambda: socket.socket(socket.AF_INET, socket.SOCK_STREAM).close())
     and _fails(_fork_once)

@@ -4,6 +4,10 @@ What a pure computation needs is allowed, everything else fails with EPERM: no
 process, program, socket, signal to others, mount, trace, key, namespace or
 change of owner, whatever the kernel will offer next. Numbers above those known
 here fail with ENOSYS, on which libraries fall back to older calls.
+
+There are two filters, and the stricter answer holds. The long one is entered by
+the zygote, once, and passes the few calls more that it takes to start and end
+candidates; the short one takes these away from each candidate.
 """
 
 from __future__ import annotations
@@ -73,6 +77,12 @@ _ALLOWED: dict[str, tuple[int | None, int | None]] = {
   'sched_getaffinity': (204, 123), 'prlimit64': (302, 261),
   'getcpu': (309, 168), 'getrandom': (318, 278),
 }  # fmt: skip
+# Of the zygote alone.
+_OF_ZYGOTE: dict[str, tuple[int | None, int | None]] = {
+  'fork': (57, None), 'wait4': (61, 260), 'waitid': (247, 95),
+  'recvmsg': (47, 212), 'setsid': (112, 157), 'chmod': (90, None),
+  'fchmodat': (268, 53), 'seccomp': (317, 277),
+}  # fmt: skip
 _CLONE3 = 435
 _NEWEST = 450  # Above it, a call is unknown here: ENOSYS.
 _AUDIT = {'x86_64': 0xC000003E, 'aarch64': 0xC00000B7}
@@ -112,48 +122,53 @@ class _Program(ctypes.Structure):
   _fields_ = [('len', ctypes.c_uint16), ('filter', ctypes.POINTER(_Filter))]
 
 
-def install(pid: int) -> None:
-  """Holds this process, for good, to the calls on the list.
+def enter_zygote() -> None:
+  """Holds this process and its forks, for good, to the calls on both lists.
+
+  Raises:
+    OSError: the machine is not known, or the kernel refuses.
+  """
+  _enter(prepare()[0])
+
+
+def enter_candidate(pid: int) -> None:
+  """Takes from this process what only a zygote may call.
 
   Args:
     pid: its process id, the only one that it may signal.
 
   Raises:
-    OSError: the machine is not known, or the kernel refuses.
+    OSError: as above.
   """
-  program, places = prepare()
+  _, program, places = prepare()
   for place in places:
     program.filter[place].k = pid
+  _enter(program)
+
+
+def _enter(program: _Program) -> None:
   kernel.prctl(_PR_SET_SECCOMP, _MODE_FILTER, ctypes.byref(program))
 
 
 @functools.cache
-def prepare() -> tuple[_Program, list[int]]:
-  """The packed filter, and where in it the process id goes.
+def prepare() -> tuple[_Program, _Program, list[int]]:
+  """The packed filters, and where in the second the process id goes.
 
   Packing takes as long as all other layers together: once, before the forks.
   """
-  listed = instructions(kernel.machine(), _ANY_PID)
-  places = [i for i, (*_, k) in enumerate(listed) if k == _ANY_PID]
-  return _packed(listed), places
+  machine = kernel.machine()
+  second = of_candidate(machine, _ANY_PID)
+  places = [i for i, (*_, k) in enumerate(second) if k == _ANY_PID]
+  return _packed(of_zygote(machine)), _packed(second), places
 
 
-def instructions(machine: str, pid: int) -> list[Instruction]:
-  """The filter as classic BPF.
+def of_zygote(machine: str) -> list[Instruction]:
+  """The filter of a zygote as classic BPF.
 
   Raises:
     OSError: the numbers of this machine's calls are not known.
   """
-  if machine not in _AUDIT:
-    raise OSError(
-      errno.ENOSYS, f'no table of system calls for {machine}: not guessed'
-    )
-  column = list(_AUDIT).index(machine)
-  numbers = {
-    name: number
-    for name, by_machine in _ALLOWED.items()
-    if (number := by_machine[column]) is not None
-  }
+  numbers = _numbers(machine, {**_ALLOWED, **_OF_ZYGOTE})
   out: list[Instruction] = [
     (_LOAD, 0, 0, _ARCH),
     (_EQUAL, 1, 0, _AUDIT[machine]),
@@ -162,10 +177,8 @@ def instructions(machine: str, pid: int) -> list[Instruction]:
     (_GREATER, 0, 1, _X32),
     (_RETURN, 0, 0, _KILL),
   ]
-  checks = _argument_checks(pid)
-  for name, body in checks.items():
-    if name in numbers:
-      out += [(_EQUAL, 0, len(body), numbers.pop(name)), *body]
+  for name, body in _ARGUMENT_CHECKS.items():
+    out += [(_EQUAL, 0, len(body), numbers.pop(name)), *body]
   for first, last in _ranges(sorted(numbers.values())):
     out += [
       (_GREATER, 0, 2, first),
@@ -182,6 +195,49 @@ def instructions(machine: str, pid: int) -> list[Instruction]:
   return out
 
 
+def of_candidate(machine: str, pid: int) -> list[Instruction]:
+  """The filter that a candidate enters beside that of its zygote.
+
+  It leaves it to the other one to look at the architecture.
+
+  Args:
+    machine: architecture.
+    pid: the only process that may be signalled.
+
+  Raises:
+    OSError: the numbers of this machine's calls are not known.
+  """
+  numbers = _numbers(machine, {**_ALLOWED, **_OF_ZYGOTE})
+  checks = {
+    # Threads, and no process.
+    'clone': _compare_bits(0, _CLONE_THREAD, _ALLOW, _REFUSE | errno.EPERM),
+    'kill': _only(0, [pid]),
+    'tgkill': _only(0, [pid]),
+    'prctl': _only(0, [_PR_SET_NAME, _PR_GET_NAME]),
+  }
+  out: list[Instruction] = [(_LOAD, 0, 0, _NR)]
+  for name, body in checks.items():
+    out += [(_EQUAL, 0, len(body), numbers[name]), *body]
+  for number in _numbers(machine, _OF_ZYGOTE).values():
+    out += [(_EQUAL, 0, 1, number), (_RETURN, 0, 0, _REFUSE | errno.EPERM)]
+  return [*out, (_RETURN, 0, 0, _ALLOW)]
+
+
+def _numbers(
+  machine: str, table: dict[str, tuple[int | None, int | None]]
+) -> dict[str, int]:
+  if machine not in _AUDIT:
+    raise OSError(
+      errno.ENOSYS, f'no table of system calls for {machine}: not guessed'
+    )
+  column = list(_AUDIT).index(machine)
+  return {
+    name: number
+    for name, by_machine in table.items()
+    if (number := by_machine[column]) is not None
+  }
+
+
 def _ranges(numbers: list[int]) -> list[tuple[int, int]]:
   """Runs of neighbours, first and last: the kernel walks through the filter
   once for every call that there is, each time a process enters it."""
@@ -192,28 +248,6 @@ def _ranges(numbers: list[int]) -> list[tuple[int, int]]:
     else:
       found.append((number, number))
   return found
-
-
-def _argument_checks(pid: int) -> dict[str, list[Instruction]]:
-  """Calls that are allowed with some arguments only."""
-  return {
-    # Threads; no process, and none that is threads of another namespace.
-    'clone': [
-      _load_argument(0),
-      (_ANY_BIT, 0, 2, _CLONE_THREAD),
-      (_ANY_BIT, 1, 0, _CLONE_NAMESPACES),
-      (_RETURN, 0, 0, _ALLOW),
-      (_RETURN, 0, 0, _REFUSE | errno.EPERM),
-    ],
-    'kill': _only(0, [pid]),
-    'tgkill': _only(0, [pid]),
-    'prlimit64': _only(0, [0, pid]),
-    'socketpair': _only(0, [_AF_UNIX]),
-    'prctl': _only(0, [_PR_SET_NAME, _PR_GET_NAME]),
-    # These have the kernel send signals to any process.
-    'ioctl': _none_of(1, [_FIOSETOWN, _SIOCSPGRP]),
-    'fcntl': _only(1, list(_FCNTL)),
-  }
 
 
 def _only(argument: int, values: list[int]) -> list[Instruction]:
@@ -234,8 +268,35 @@ def _compare(
   return [_load_argument(argument), *jumps, *ends]
 
 
+def _compare_bits(
+  argument: int, bits: int, if_any: int, otherwise: int
+) -> list[Instruction]:
+  return [
+    _load_argument(argument),
+    (_ANY_BIT, 0, 1, bits),
+    (_RETURN, 0, 0, if_any),
+    (_RETURN, 0, 0, otherwise),
+  ]
+
+
 def _load_argument(argument: int) -> Instruction:
   return (_LOAD, 0, 0, _ARGS + 8 * argument)
+
+
+# Calls that are allowed with some arguments only.
+_ARGUMENT_CHECKS = {
+  'clone': _compare_bits(
+    0, _CLONE_NAMESPACES, _REFUSE | errno.EPERM, _ALLOW
+  ),
+  'socketpair': _only(0, [_AF_UNIX]),
+  # These have the kernel send signals to any process.
+  'ioctl': _none_of(1, [_FIOSETOWN, _SIOCSPGRP]),
+  'fcntl': _only(1, list(_FCNTL)),
+  'prctl': _only(0, [
+    _PR_SET_NAME, _PR_GET_NAME, kernel.PR_SET_PDEATHSIG, _PR_SET_SECCOMP
+  ]),
+  'prlimit64': _only(0, [0]),
+}  # fmt: skip
 
 
 def _packed(program: list[Instruction]) -> _Program:

@@ -81,9 +81,9 @@ def main() -> None:
   if not is_first:
     kernel.adopt_orphans()
   sandbox = layers_lib.Sandbox(folder, entered, number)
-  # After it: a change of group undoes both.
+  sandbox.confine()
+  # After it: a change of user or group undoes it.
   kernel.die_with_parent(None if is_first else int(judge))
-  kernel.hide_memory()
   if sandbox.layers.user is not None:
     processes = 0
   limits_lib.apply_common()
@@ -94,9 +94,12 @@ def main() -> None:
   gc.disable()
   gc.freeze()
   control.send(json.dumps(vars(sandbox.layers)).encode())
+  running: dict[str, int] = {}
   try:
-    _serve(control, sandbox, processes, is_first)
+    _serve(control, sandbox, running, processes, is_first)
   finally:
+    for pid in running.values():
+      _end(pid)
     kill_children(is_first)
     os._exit(0)
 
@@ -104,11 +107,11 @@ def main() -> None:
 def _serve(
   control: socket.socket,
   sandbox: layers_lib.Sandbox,
+  running: dict[str, int],
   processes: int | None,
   is_first: bool,
 ) -> None:
   number = 0
-  running: dict[str, int] = {}
   while True:
     try:
       message, descriptors, _, _ = socket.recv_fds(control, 4096, 1)
@@ -121,7 +124,7 @@ def _serve(
       ended = _end(running.pop(order['end']))
       if not running:
         kill_children(is_first)
-        scratch.clear(sandbox.folder)
+        scratch.clear('.')
       control.send(json.dumps(ended).encode())
       continue
     limits = limits_lib.Limits(**order['limits'])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import pathlib
@@ -155,12 +156,15 @@ def test_nothing_outlives_a_program(machine):
 
 def test_the_filter_refuses_machines_whose_calls_it_does_not_know():
   with pytest.raises(OSError, match='riscv64'):
-    seccomp.instructions('riscv64', 1)
+    seccomp.of_zygote('riscv64')
 
 
 @pytest.mark.parametrize('machine', ['x86_64', 'aarch64'])
-def test_the_filter_is_well_formed(machine):
-  program = seccomp.instructions(machine, 7)
+@pytest.mark.parametrize('of', [
+  seccomp.of_zygote, functools.partial(seccomp.of_candidate, pid=7)
+])  # fmt: skip
+def test_a_filter_is_well_formed(machine, of):
+  program = of(machine)
   for place, (code, if_true, if_false, _) in enumerate(program):
     if code in (0x15, 0x35, 0x45):
       assert place + 1 + max(if_true, if_false) < len(program)

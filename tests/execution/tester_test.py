@@ -107,3 +107,13 @@ def test_a_program_cannot_end_a_loop_of_the_test(pool, name):
   test = 'assert all(map(lambda case: f(case[0]) == case[1], [(1, 7)]))'
   result = isolated(pool, f'def f(x): raise {name}', test)
   assert result.tests[0].status == 'error', result
+
+
+@pytest.mark.parametrize('greedy', [
+  'for i in range(5000): open(f"{i}", "w").close()',
+  'for i in range(50): os.mkdir(f"../{i}")',
+])  # fmt: skip
+def test_a_program_cannot_keep_its_tester_from_starting(pool, greedy):
+  head = f'import os\ntry:\n  {greedy}\nexcept OSError: pass\n'
+  result = isolated(pool, head + SQUARE, 'assert f(3) == 9')
+  assert result.status == 'passed', result
