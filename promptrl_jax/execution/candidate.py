@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import gc
 import os
-import random
 import socket
 import sys
 import types
@@ -40,24 +39,24 @@ _MAX_TEXT = 200
 def run(
   role: str,
   descriptor: int,
-  limits: limits_lib.Limits,
   folder: str,
   sandbox: layers_lib.Sandbox,
-  processes: int | None,
+  limits: limits_lib.Prepared,
+  answer_bytes: int,
 ) -> NoReturn:
   """Confines this freshly forked process and serves; never returns.
 
   Args:
     role: `candidate`, or `tester` for the process of a test (`tester.py`).
     descriptor: of the stream socket to the judge, the only way out.
-    limits: what the program may use.
     folder: private working directory.
     sandbox: what keeps it there.
-    processes: tasks that the user has already, for the process limit.
+    limits: what the program may use.
+    answer_bytes: how long an answer may be.
   """
   os.setsid()
   os.chdir(folder)
-  limits_lib.apply(limits, processes)
+  limits_lib.apply(limits)
   sandbox.enter()
   kernel.die_with_parent(sandbox.zygote)  # A change of user undid it.
   os.dup2(descriptor, _CHANNEL)  # Only now: it may be the ruleset's.
@@ -65,9 +64,7 @@ def run(
   channel = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, 0, _CHANNEL)
   sandbox.close()
   channel.sendall(wire.HELLO)
-  random.seed(0)  # A fork is seeded afresh; verdicts must not depend on it.
   gc.enable()
-  answer_bytes = limits.answer_kb * 1024
   if role == 'tester':
     tester.run(channel, answer_bytes)
   _serve(channel, answer_bytes)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import select
 import signal
@@ -57,6 +56,7 @@ class Session:
     self._control = control
     self._trainer = trainer
     self._limits = limits
+    self._start = wire.dump({'start': role, 'limits': vars(limits)})
     self._longest = limits.answer_kb * 1024
     self._deadline = time.monotonic() + 2 * limits.wall_s
     self._channel: socket.socket | None = None
@@ -68,11 +68,8 @@ class Session:
     """Starts a candidate, with a fresh share of time for its first request."""
     self._channel, theirs = socket.socketpair()
     self._channel.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
-    order = {'start': self._role, 'limits': vars(self._limits)}
     try:
-      socket.send_fds(
-        self._control, [json.dumps(order).encode()], [theirs.fileno()]
-      )
+      socket.send_fds(self._control, [self._start], [theirs.fileno()])
     except OSError as error:
       raise WorkerError('the zygote is gone') from error
     finally:
@@ -87,9 +84,8 @@ class Session:
     if self._channel is None:
       return 0, 0.0
     try:
-      order = {'end': self._role}
-      self._control.send(json.dumps(order).encode())
-      status, cpu_s = json.loads(_from_zygote(self._control))
+      self._control.send(wire.dump({'end': self._role}))
+      status, cpu_s = wire.load(_from_zygote(self._control))
     except OSError as error:
       raise WorkerError('the zygote is gone') from error
     finally:
@@ -276,7 +272,7 @@ class _Clocks:
 def layers_of(control: socket.socket) -> dict[str, Any]:
   """What a fresh zygote says of the layers that its candidates run behind."""
   try:
-    return json.loads(control.recv(4096))
+    return wire.load(control.recv(4096))
   except (OSError, ValueError) as error:
     raise WorkerError('the zygote did not start') from error
 

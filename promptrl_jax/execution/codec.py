@@ -171,9 +171,7 @@ def loads(text: bytes | bytearray) -> Any:
       `encode` would have written otherwise.
   """
   try:
-    return json.loads(
-      text, parse_int=_parse_int, parse_constant=_refuse_constant
-    )
+    return _DECODER.decode(text.decode())
   except (ValueError, RecursionError) as error:
     raise MalformedError(f'not a message: {error}'[:200]) from None
 
@@ -186,6 +184,11 @@ def _parse_int(digits: str) -> int:
 
 def _refuse_constant(name: str) -> Any:
   raise MalformedError(f'the constant {name}')
+
+
+_DECODER = json.JSONDecoder(
+  parse_int=_parse_int, parse_constant=_refuse_constant
+)
 
 
 def decode(encoded: Any) -> Any:

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import textwrap
 from typing import Any, NoReturn
 
 from promptrl_jax.execution import child as child_lib
-from promptrl_jax.execution import codec, split
+from promptrl_jax.execution import codec, split, syntax
 from promptrl_jax.execution import names as names_lib
 
 _MAX_MESSAGE = 200
@@ -180,7 +179,7 @@ class Relay:
   def run(self) -> None:
     """Returns if the test passes, and raises the verdict otherwise."""
     request = {
-      'test': textwrap.dedent(self._test.source).strip(),
+      'test': syntax.dedented(self._test.source),
       'setup': self._test.setup,
       'entry_point': self._test.entry_point,
     }

@@ -33,6 +33,7 @@ _NO_CAPABILITIES = (ctypes.c_uint32 * 6)()
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.syscall.restype = ctypes.c_long
+_libc.prctl.argtypes = [ctypes.c_int, *[ctypes.c_ulong] * 4]
 _libc.mount.argtypes = [
   *([ctypes.c_char_p] * 3), ctypes.c_ulong, ctypes.c_char_p
 ]  # fmt: skip
@@ -55,11 +56,9 @@ def syscall(name: str, *args: object) -> int:
   return _checked(_libc.syscall(ctypes.c_long(number), *args), name)
 
 
-def prctl(option: int, *args: object) -> int:
-  """prctl(2); arguments that are not given are 0."""
-  padded = [*args, *[0] * (4 - len(args))]
-  longs = [ctypes.c_ulong(a) if isinstance(a, int) else a for a in padded]
-  return _checked(_libc.prctl(option, *longs), f'prctl {option}')
+def prctl(option: int, first: int = 0, second: int = 0) -> int:
+  """prctl(2); pointers as addresses, the other arguments are 0."""
+  return _checked(_libc.prctl(option, first, second, 0, 0), 'prctl')
 
 
 def unshare(flags: int) -> None:

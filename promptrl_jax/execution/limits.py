@@ -8,7 +8,6 @@ What a program may touch is the business of `layers.py`.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import math
 import os
 import resource
@@ -16,13 +15,6 @@ import resource
 # Room above the memory limit in which a program that ran into it can still
 # say so.
 _MEMORY_RESERVE = 32 * 2**20
-_OF_A_PROGRAM = (
-  resource.RLIMIT_CPU,
-  resource.RLIMIT_AS,
-  resource.RLIMIT_FSIZE,
-  resource.RLIMIT_NOFILE,
-  resource.RLIMIT_NPROC,
-)
 _LARGEST = 2**30  # Of any limit, in its unit: what the kernel can count.
 
 
@@ -79,44 +71,51 @@ def apply_common() -> None:
     resource.RLIMIT_MSGQUEUE,
   ):
     set_limit(name, 0, 0)
-  for name in _OF_A_PROGRAM:
-    _allowed(name)
 
 
-def apply(limits: Limits, processes: int | None) -> None:
-  """Holds this process to `limits`, for good.
+Prepared = tuple[tuple[int, tuple[int, int]], ...]
+
+
+def prepare(limits: Limits, processes: int | None) -> Prepared:
+  """What `apply` is to set, worked out before the fork.
 
   Args:
-    limits: what it may use.
+    limits: what a program may use.
     processes: tasks that its user has already; None leaves them unlimited.
   """
   cpu_s = math.ceil(2 * limits.cpu_s) + 1  # The judge's clocks come first.
   memory = limits.memory_mb * 2**20
   file_size = limits.file_mb * 2**20
-  for name, soft, hard in (
+  wanted = [
     (resource.RLIMIT_CPU, cpu_s, cpu_s),
     (resource.RLIMIT_AS, memory, memory + _MEMORY_RESERVE),
     (resource.RLIMIT_FSIZE, file_size, file_size),
     (resource.RLIMIT_NOFILE, limits.open_files, limits.open_files),
-  ):
-    set_limit(name, soft, hard)
+  ]
   if processes is not None:
     tasks = processes + limits.processes
-    set_limit(resource.RLIMIT_NPROC, tasks, tasks)
+    wanted.append((resource.RLIMIT_NPROC, tasks, tasks))
+  return tuple(
+    (name, _nearest(name, soft, hard)) for name, soft, hard in wanted
+  )
+
+
+def apply(prepared: Prepared) -> None:
+  """Holds this process to limits, for good."""
+  for name, both in prepared:
+    resource.setrlimit(name, both)
 
 
 def set_limit(name: int, soft: int, hard: int) -> None:
   """Sets a limit, or the nearest one that this process is allowed to set."""
-  allowed = _allowed(name)
-  if allowed != resource.RLIM_INFINITY:
-    soft, hard = min(soft, allowed), min(hard, allowed)
-  resource.setrlimit(name, (soft, hard))
+  resource.setrlimit(name, _nearest(name, soft, hard))
 
 
-@functools.cache
-def _allowed(name: int) -> int:
-  """The hard limit that this process was born with: a fork need not ask."""
-  return resource.getrlimit(name)[1]
+def _nearest(name: int, soft: int, hard: int) -> tuple[int, int]:
+  allowed = resource.getrlimit(name)[1]
+  if allowed == resource.RLIM_INFINITY:
+    return soft, hard
+  return min(soft, allowed), min(hard, allowed)
 
 
 def use_memory_reserve() -> None:

@@ -64,7 +64,7 @@ def remove(folder: str) -> None:
   if folder in _LOCKS:
     os.close(_LOCKS.pop(folder))
   with contextlib.suppress(OSError):
-    if _is_removed(folder):  # Nearly every program leaves its own empty.
+    if _is_removed(folder):
       return
     mark, number = os.urandom(8).hex(), 0
     while entries := _entries(folder):
@@ -85,12 +85,15 @@ def remove(folder: str) -> None:
 
 def clear(folder: str) -> None:
   """Removes what is in a directory, so that nothing outlives a program."""
-  for entry in os.scandir(folder):
-    if _is_directory(entry):
-      remove(entry.path)
-    else:
+  for name in os.listdir(folder):
+    path = os.path.join(folder, name)
+    try:
+      os.rmdir(path)  # Nearly every program leaves its own empty.
+    except NotADirectoryError:
       with contextlib.suppress(OSError):
-        os.unlink(entry.path)
+        os.unlink(path)
+    except OSError:
+      remove(path)
 
 
 def _is_own(path: str) -> bool:

@@ -147,7 +147,7 @@ def enter_candidate(pid: int) -> None:
 
 
 def _enter(program: _Program) -> None:
-  kernel.prctl(_PR_SET_SECCOMP, _MODE_FILTER, ctypes.byref(program))
+  kernel.prctl(_PR_SET_SECCOMP, _MODE_FILTER, ctypes.addressof(program))
 
 
 @functools.cache

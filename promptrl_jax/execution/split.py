@@ -26,20 +26,11 @@ from __future__ import annotations
 import ast
 import dataclasses
 import functools
-import textwrap
 import types
-from typing import Any
 
+from promptrl_jax.execution import items as items_lib
 from promptrl_jax.execution import names as names_lib
 from promptrl_jax.execution import syntax
-
-# Where new nodes stand; `ast.fix_missing_locations` would visit all others too.
-_PLACE: Any = {
-  'lineno': 1,
-  'col_offset': 0,
-  'end_lineno': 1,
-  'end_col_offset': 0,
-}
 
 
 class CannotSplitError(ValueError):
@@ -110,7 +101,7 @@ def split(test: str, setup: str = '', entry_point: str | None = None) -> Plan:
       program, or uses what the judge does not offer.
   """
   try:
-    test = textwrap.dedent(test).strip()
+    test = syntax.dedented(test)
     plan = _Splitter(entry_point).split(setup.strip(), test)
     if not plan.calls and entry_point is None:
       builtin = _called_builtin(test)  # MBPP 126 tests one called `sum`.
@@ -133,7 +124,7 @@ def _called_builtin(test: str) -> str | None:
   return None
 
 
-class _Splitter(ast.NodeTransformer):
+class _Splitter(syntax.Rewriter):
   """Goes through the statements in order, noting where each name lives."""
 
   def __init__(self, entry_point: str | None):
@@ -151,31 +142,29 @@ class _Splitter(ast.NodeTransformer):
 
   def split(self, setup_source: str, test_source: str) -> Plan:
     setup, test = ast.parse(setup_source), ast.parse(test_source)
-    if not syntax.holds(test, ast.Assert):
+    facts = [syntax.facts(statement) for statement in test.body]
+    if not any(ast.Assert in of_one.kinds for of_one in facts):
       raise CannotSplitError('the test holds no assert')
     # A module cannot be called, so `copy(x)` is a function of the program.
-    self._called = names_lib.MODULES & {
-      node.func.id
-      for node in syntax.walk(test)
-      if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
-    }
+    called = set().union(*(of_one.called for of_one in facts))
+    self._called = names_lib.MODULES & called
     # Setup has run in the program's process; the judge runs what it can of it
     # if the test mentions it.
     prepared: list[Step] = []
     for statement in setup.body:
-      names = syntax.stored(statement)
+      of_one = syntax.facts(statement)
       try:
-        prepared.append(Step(None, (), self._step(statement).local))
-        self._shared |= names & self._bound
+        prepared.append(Step(None, (), self._step(statement, of_one).local))
+        self._shared |= of_one.stored & self._bound
       except CannotSplitError:
-        self._move(names, self._foreign)
-    if not (self._bound and self._bound & syntax.loaded(test)):
+        self._move(of_one.stored, self._foreign)
+    if not any(self._bound & of_one.loaded for of_one in facts):
       prepared = []
       self._calls = []
       self._checks = []
     if not set(test_source) & set('\r\f'):
       self._lines = test_source.encode().split(b'\n')
-    steps = [self._step(statement) for statement in test.body]
+    steps = list(map(self._step, test.body, facts))
     steps = self._without_secrets(test.body, steps)
     return Plan((*prepared, *steps), tuple(self._calls), tuple(self._checks))
 
@@ -210,18 +199,20 @@ class _Splitter(ast.NodeTransformer):
       for i, step in enumerate(steps)
     ]
 
-  def _step(self, statement: ast.stmt) -> Step:
+  def _step(self, statement: ast.stmt, facts: syntax.Facts) -> Step:
     """Decides where a statement runs, and what its names are from then on."""
-    stored, loaded = syntax.stored(statement), syntax.loaded(statement)
+    stored, loaded = set(facts.stored), facts.loaded
+    asserts = ast.Assert in facts.kinds
+    is_code = ast.Lambda in facts.kinds or isinstance(
+      statement, ast.Import | ast.ImportFrom | ast.FunctionDef
+    )  # Functions and modules, which both sides need.
     sent = (loaded & self._bound) - self._shared
     if isinstance(statement, ast.ClassDef) or syntax.is_foreign_import(
       statement
     ):
       return self._remotely(statement, sent, stored, self._foreign)
     asks = self._asks(stored, loaded)
-    if not hasattr(statement, 'body') and not syntax.holds(
-      statement, ast.Assert
-    ):
+    if not hasattr(statement, 'body') and not asserts:
       if asks and self._is_only_program(statement):
         if isinstance(statement, ast.Expr):  # Made for what it changes.
           stored |= sent
@@ -236,11 +227,7 @@ class _Splitter(ast.NodeTransformer):
     if isinstance(statement, ast.Expr):  # `items.append(1)`
       stored |= loaded
     self._shared -= stored - self._code
-    if (
-      asks
-      or syntax.holds(statement, ast.Assert)
-      or not syntax.is_code(statement)
-    ):
+    if asks or asserts or not is_code:
       if isinstance(statement, ast.FunctionDef):
         self._asking.add(statement.name)
       return Step(None, (), self._compile(statement))
@@ -260,7 +247,7 @@ class _Splitter(ast.NodeTransformer):
   def _make_remotely(
     self, statement: ast.stmt, sent: set[str], stored: set[str]
   ) -> Step:
-    items = _Items(sent - stored)
+    items = items_lib.Items(sent - stored)
     statement = items.visit(statement)
     step = self._remotely(
       statement, sent & syntax.loaded(statement), stored, self._remote
@@ -340,7 +327,7 @@ class _Splitter(ast.NodeTransformer):
   # What follows rewrites a statement for the judge.
 
   def visit_Assert(self, node: ast.Assert) -> ast.Expr:
-    check = ast.Constant(len(self._checks), **_PLACE)
+    check = ast.Constant(len(self._checks), **syntax.PLACE)
     self._checks.append(self._text(node.test))
     shape = node.test
     if (
@@ -349,8 +336,8 @@ class _Splitter(ast.NodeTransformer):
       and isinstance(shape.ops[0], ast.Eq)
     ):
       sides = [self.visit(shape.left), self.visit(shape.comparators[0])]
-      return ast.Expr(_call('_equal_', check, *sides), **_PLACE)
-    return ast.Expr(_call('_check_', check, self.visit(shape)), **_PLACE)
+      return ast.Expr(_call('_equal_', check, *sides), **syntax.PLACE)
+    return ast.Expr(_call('_check_', check, self.visit(shape)), **syntax.PLACE)
 
   def visit_Call(self, node: ast.Call) -> ast.AST:
     if self._is_whole(node):
@@ -385,6 +372,12 @@ class _Splitter(ast.NodeTransformer):
       raise NeedsTesterError(f'the judge does not know the name {name!r}')
     return node
 
+  def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.AST:
+    lines, self._lines = self._lines, []  # Positions inside are not reliable.
+    self.generic_visit(node)
+    self._lines = lines
+    return node
+
   def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
     raise NeedsTesterError(f'the test defines the class {node.name!r}')
 
@@ -401,22 +394,24 @@ class _Splitter(ast.NodeTransformer):
   def _ask(self, node: ast.expr) -> ast.expr:
     root, _ = syntax.root(node)
     assert root is not None
-    items = _Items(self._bound - self._shared - syntax.stored(node))
-    node = items.visit(node)
     used = self._bound - self._shared
+    taken: dict[str, ast.expr] = {}
     if used:
+      items = items_lib.Items(used - syntax.stored(node))
+      node, taken = items.visit(node), items.taken
       used = (used & syntax.loaded(node)) - syntax.stored(node)
-    self._calls.append(Call(ast.unparse(node), root))
+    source = ast.unparse(node) if taken else self._text(node)
+    self._calls.append(Call(source, root))
     keys: list[ast.expr | None] = [
-      ast.Constant(n, **_PLACE) for n in sorted(used)
+      ast.Constant(n, **syntax.PLACE) for n in sorted(used)
     ]
     values: list[ast.expr] = [
-      ast.Name(n, ast.Load(), **_PLACE) for n in sorted(used)
+      ast.Name(n, ast.Load(), **syntax.PLACE) for n in sorted(used)
     ]
-    keys += [ast.Constant(name, **_PLACE) for name in items.taken]
-    values += items.taken.values()
-    index = ast.Constant(len(self._calls) - 1, **_PLACE)
-    return _call('_value_', index, ast.Dict(keys, values, **_PLACE))
+    keys += [ast.Constant(name, **syntax.PLACE) for name in taken]
+    values += taken.values()
+    index = ast.Constant(len(self._calls) - 1, **syntax.PLACE)
+    return _call('_value_', index, ast.Dict(keys, values, **syntax.PLACE))
 
   def _stub(self, node: ast.expr) -> ast.expr | None:
     if not isinstance(node, ast.Name) or not self._is_programs(node.id):
@@ -424,54 +419,9 @@ class _Splitter(ast.NodeTransformer):
     if node.id in self._remote:  # A value that the program has made.
       return None
     self._calls.append(Call(node.id, node.id))
-    return _call('_stub_', ast.Constant(len(self._calls) - 1, **_PLACE))
-
-
-class _Items(ast.NodeTransformer):
-  """Takes parts of the judge's values, such as `case[0]`, out of a call.
-
-  The program is handed the part: the rest of `case` may be what is expected.
-
-  Attributes:
-    taken: expression by the name that stands for it now.
-  """
-
-  _PLAIN = (
-    *(ast.Subscript, ast.Slice, ast.Name, ast.Constant, ast.UnaryOp),
-    *(ast.BinOp, ast.unaryop, ast.operator, ast.expr_context),
-    *(ast.ListComp, ast.SetComp, ast.DictComp, ast.comprehension),
-    *(ast.Tuple, ast.List, ast.Compare, ast.cmpop, ast.BoolOp, ast.boolop),
-  )
-
-  def __init__(self, names: set[str]):
-    self._names = names
-    self.taken: dict[str, ast.expr] = {}
-
-  def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
-    root, _ = syntax.root(node)
-    return self.generic_visit(node) if root is None else self._take(node, root)
-
-  def visit_ListComp(self, node: ast.ListComp) -> ast.AST:
-    return self._take(node, 'list')
-
-  def visit_SetComp(self, node: ast.SetComp) -> ast.AST:
-    return self._take(node, 'set')
-
-  def visit_DictComp(self, node: ast.DictComp) -> ast.AST:
-    return self._take(node, 'dict')
-
-  def _take(self, node: ast.expr, prefix: str) -> ast.AST:
-    free = syntax.loaded(node)
-    if not isinstance(node, ast.Subscript):
-      free = free - syntax.stored(node)
-    plain = all(isinstance(child, self._PLAIN) for child in ast.walk(node))
-    if not free or not free <= self._names or not plain:
-      return self.generic_visit(node)
-    name = f'{prefix}_{len(self.taken)}_'
-    self.taken[name] = node
-    return ast.Name(name, ast.Load(), **_PLACE)
+    return _call('_stub_', ast.Constant(len(self._calls) - 1, **syntax.PLACE))
 
 
 def _call(name: str, *args: ast.expr) -> ast.Call:
-  function = ast.Name(name, ast.Load(), **_PLACE)
-  return ast.Call(function, list(args), [], **_PLACE)
+  function = ast.Name(name, ast.Load(), **syntax.PLACE)
+  return ast.Call(function, list(args), [], **syntax.PLACE)

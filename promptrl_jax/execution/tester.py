@@ -58,7 +58,8 @@ def _run_test(
   stub.__name__ = request['entry_point']
   names = {'__name__': 'test', request['entry_point']: stub}
   with contextlib.suppress(Exception):  # It may need more of the program.
-    exec(compile(request['setup'], '<setup>', 'exec'), names)
+    setup = compile(request['setup'], '<setup>', 'exec', dont_inherit=True)
+    exec(setup, names)
   try:
     exec(compile(request['test'], '<test>', 'exec', dont_inherit=True), names)
   except AssertionError as error:

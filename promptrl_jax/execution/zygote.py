@@ -17,16 +17,16 @@ When the judge is gone it ends whatever runs and exits.
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import importlib
-import json
 import os
 import signal
 import socket
 import sys
 import time
 
-from promptrl_jax.execution import candidate, kernel, namespaces, scratch
+from promptrl_jax.execution import candidate, kernel, namespaces, scratch, wire
 from promptrl_jax.execution import layers as layers_lib
 from promptrl_jax.execution import limits as limits_lib
 
@@ -65,8 +65,7 @@ def main() -> None:
   """
   control_number, kept, judge, folder = sys.argv[1:]
   kernel.die_with_parent(int(judge))
-  for name in PRELOAD:
-    importlib.import_module(name)
+  preload()
   sys.argv = ['program']
   control = socket.socket(fileno=int(control_number))
   processes = limits_lib.user_tasks() if os.getuid() else None
@@ -93,7 +92,7 @@ def main() -> None:
   gc.collect()
   gc.disable()
   gc.freeze()
-  control.send(json.dumps(vars(sandbox.layers)).encode())
+  control.send(wire.dump(vars(sandbox.layers)))
   running: dict[str, int] = {}
   try:
     _serve(control, sandbox, running, processes, is_first)
@@ -102,6 +101,17 @@ def main() -> None:
       _end(pid)
     kill_children(is_first)
     os._exit(0)
+
+
+def preload() -> None:
+  """Imports what programs import most."""
+  # `random` would seed itself afresh in every fork, for nothing: what a program
+  # draws must be the same each time.
+  register, os.register_at_fork = os.register_at_fork, lambda **_: None
+  for name in PRELOAD:
+    importlib.import_module(name)
+  os.register_at_fork = register
+  sys.modules['random'].seed(0)
 
 
 def _serve(
@@ -113,40 +123,56 @@ def _serve(
 ) -> None:
   number = 0
   while True:
+    # Each page that this touches between two forks is copied: no more than has
+    # to be.
     try:
       message, descriptors, _, _ = socket.recv_fds(control, 4096, 1)
     except OSError:
       return
     if not message:
       return
-    order = json.loads(message)
-    if 'end' in order:
-      ended = _end(running.pop(order['end']))
+    role, limits, answer_bytes = _order(message, processes)
+    if limits is None:
+      ended = _end(running.pop(role))
       if not running:
-        kill_children(is_first)
+        if not sandbox.layers.seccomp:  # With it, there are no others.
+          kill_children(is_first)
         scratch.clear('.')
-      control.send(json.dumps(ended).encode())
+      control.send(wire.dump(ended))
       continue
-    limits = limits_lib.Limits(**order['limits'])
     number += 1
     private = sandbox.make_folder(number)
     pid = os.fork()
     if pid == 0:
       try:
         candidate.run(
-          order['start'], descriptors[0], limits, private, sandbox, processes
+          role, descriptors[0], private, sandbox, limits, answer_bytes
         )
       finally:
         os._exit(1)  # Also when the judge closes the channel.
     os.close(descriptors[0])
-    running[order['start']] = pid
+    running[role] = pid
+
+
+@functools.lru_cache(maxsize=256)
+def _order(
+  message: bytes, processes: int | None
+) -> tuple[str, limits_lib.Prepared | None, int]:
+  """Role, limits (None: end it) and how many bytes an answer may have."""
+  order = wire.load(message)
+  if 'end' in order:
+    return order['end'], None, 0
+  limits = limits_lib.Limits(**order['limits'])
+  prepared = limits_lib.prepare(limits, processes)
+  return order['start'], prepared, limits.answer_kb * 1024
 
 
 def _end(pid: int) -> tuple[int, float]:
   """Kills a process with its session: wait status, processor seconds."""
-  for kill in (os.killpg, os.kill):
-    with contextlib.suppress(ProcessLookupError):  # No session of its own yet.
-      kill(pid, signal.SIGKILL)
+  try:
+    os.killpg(pid, signal.SIGKILL)
+  except ProcessLookupError:  # No session of its own yet.
+    os.kill(pid, signal.SIGKILL)
   _, status, usage = os.wait4(pid, 0)
   return status, usage.ru_utime + usage.ru_stime
 

@@ -34,7 +34,7 @@ if machine == 'no namespaces':
     (0x06, 0, 0, 0x00050001),
     (0x06, 0, 0, 0x7FFF0000),
   ])
-  kernel.prctl(22, 2, ctypes.byref(program))
+  kernel.prctl(22, 2, ctypes.addressof(program))
 head = 'import os, sys, socket, ctypes, subprocess, threading, pathlib\\n'
 programs = [
   Program(f'{head}{setup}\\ndef f(x): return bool({attack})',

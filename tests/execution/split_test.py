@@ -27,7 +27,7 @@ def sources(test, **kwargs):
     ('assert f(1)(2) == 3', ['f(1)(2)']),
     ('assert f(1).x == 3', ['f(1).x']),
     ('assert sum(10, 15) == 6', ['sum(10, 15)']),
-    ('assert int(f("1")) == 1', ["f('1')"]),
+    ('assert int(f("1")) == 1', ['f("1")']),
     ('r = f(1)\nassert r == 2', ['r']),
     ('p = P(1)\np.x = 3\nassert p.get_x() == 3', ['p.get_x()']),
     ('  assert f(1) == 2\r\n', ['f(1)']),

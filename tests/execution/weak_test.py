@@ -27,7 +27,7 @@ program = seccomp._packed([
   (0x06, 0, 0, 0x7FFF0000),
   (0x06, 0, 0, 0x00050001),
 ])
-kernel.prctl(22, 2, ctypes.byref(program))
+kernel.prctl(22, 2, ctypes.addressof(program))
 RIGHT = Program('def f(x): return x', ('assert f(1) == 1',))
 """
 
