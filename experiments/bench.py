@@ -9,6 +9,7 @@ less so.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import time
 
@@ -20,7 +21,7 @@ from absl import app, flags
 from experiments import bench_schemes
 from promptrl_jax.execution import Program
 from promptrl_jax.llm.load import ASSETS
-from promptrl_jax.models import safetensors
+from promptrl_jax.models import pretrained
 from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.sampling.decode import make_generate_fn
 from promptrl_jax.sampling.methods import Sampling
@@ -52,11 +53,11 @@ def matmul_rate(repeats: int, size: int = 2048) -> float:
 def decode(batch: int, repeats: int) -> dict[str, float]:
   """Decode of the embedded coder: prompt excluded, no early exit."""
   mesh = mesh_lib.make_data_mesh()
-  config, params, _ = safetensors.load(ASSETS / 'minicode_coder')
+  config, params, _ = pretrained.load_pretrained(ASSETS / 'minicode_coder')
   rng = np.random.default_rng(0)
   tokens = rng.integers(3, config.vocab_size, (batch, _PROMPT), np.int32)
   # A stop token that is never drawn keeps every row going to the end.
-  endless = type(config)(**{**vars(config), 'eos_token_id': -1})
+  endless = dataclasses.replace(config, eos_token_ids=())
   generate = make_generate_fn(endless, Sampling(), _NEW, mesh)
 
   def run(limit):

@@ -21,7 +21,7 @@ from promptrl_jax.evaluation.files import write_atomically
 from promptrl_jax.execution import ExecutionPool
 from promptrl_jax.llm.jax_lm import JaxLM
 from promptrl_jax.llm.load import ASSETS
-from promptrl_jax.models import safetensors
+from promptrl_jax.models import pretrained, weights
 from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.tasks.minicode import suite
 
@@ -33,7 +33,7 @@ _SAMPLES = flags.DEFINE_integer(
   'samples', 16, 'Samples per problem for pass@k.'
 )
 
-_FILES = (safetensors.WEIGHTS, safetensors.CONFIG, safetensors.TOKENIZER)
+_FILES = (weights.WEIGHTS, pretrained.CONFIG, pretrained.TOKENIZER)
 
 
 def install(workdir: str | None, folder: pathlib.Path) -> None:
@@ -94,7 +94,7 @@ def card(role: str, what: str, folder: pathlib.Path, figures: str) -> str:
   --config=configs/pretrain_minicode.py:{role} --workdir=runs/{role}`, seed
   {recipe['config']['seed']}, {recipe['config']['training']['steps']} steps,
   {recipe['minutes']} minutes on {recipe['hardware']}.
-* Hash: `{safetensors.digest(folder)}`
+* Hash: `{pretrained.digest(folder)}`
 
 {figures}
 

@@ -21,7 +21,7 @@ from absl import app, flags
 from ml_collections import config_flags
 
 from promptrl_jax.execution import ExecutionPool
-from promptrl_jax.models import safetensors, tokenizer
+from promptrl_jax.models import pretrained, tokenizer
 from promptrl_jax.models.config import TransformerConfig
 from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.tasks.minicode import suite
@@ -72,7 +72,7 @@ def main(argv):
   model_config = TransformerConfig(
     **{**config.model, 'vocab_size': encoder.vocab_size},
     bos_token_id=encoder.bos_id,
-    eos_token_id=encoder.eos_id,
+    eos_token_ids=(encoder.eos_id,),
     pad_token_id=encoder.pad_id,
   )
   training = supervised.SupervisedConfig(**config.training)
@@ -102,11 +102,13 @@ def main(argv):
           checkpoint.save_checkpoint(checkpoints, state, {})
 
   # --- Result -----------------------------------------------------------------
-  safetensors.save(workdir / 'model', state.params, model_config, encoder)
+  pretrained.save_pretrained(
+    workdir / 'model', model_config, state.params, encoder, 'bfloat16'
+  )
   recipe = {
     'config': json.loads(config.to_json()),
     'suite': suite.digest(),
-    'model': safetensors.digest(workdir / 'model'),
+    'model': pretrained.digest(workdir / 'model'),
     'parameters': model_config.num_params,
     'hardware': f'{len(jax.devices())} {jax.devices()[0].device_kind} devices',
     'minutes': round((time.perf_counter() - started) / 60, 1),

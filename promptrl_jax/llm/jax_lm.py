@@ -19,7 +19,7 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from promptrl_jax.llm.backend import Completion, Request
-from promptrl_jax.models import safetensors
+from promptrl_jax.models import pretrained
 from promptrl_jax.models.config import TransformerConfig
 from promptrl_jax.models.tokenizer import Tokenizer
 from promptrl_jax.sampling import decode
@@ -88,8 +88,8 @@ class JaxLM:
     config: JaxLMConfig = JaxLMConfig(),
   ) -> JaxLM:
     """Reads a model folder in Hugging Face's layout."""
-    model_config, params, tokenizer = safetensors.load(folder)
-    name = f'{pathlib.Path(folder).name}@{safetensors.digest(folder)}'
+    model_config, params, tokenizer = pretrained.load_pretrained(folder)
+    name = f'{pathlib.Path(folder).name}@{pretrained.digest(folder)}'
     return cls(name, model_config, params, tokenizer, mesh, config)
 
   def complete(self, requests: Sequence[Request]) -> list[Completion]:

@@ -67,11 +67,18 @@ class LayerCache:
     queries = jnp.broadcast_to(
       queries[:, :, None], (b, k, blocks, queries.shape[2], h)
     )
-    scores = jnp.einsum('bkcgh,bkchw->bkcgw', queries, self.keys)
+    scores = jnp.einsum(
+      'bkcgh,bkchw->bkcgw', queries, self.keys,
+      preferred_element_type=jnp.float32,
+    )  # fmt: skip
     mask = mask.reshape(b, 1, blocks, 1, width)
     scores = jnp.where(mask, scores, _NEG_INF)
     # The softmax is divided out after the product: H numbers instead of S.
     weights = jnp.exp(scores - jnp.max(scores, axis=(2, 4), keepdims=True))
-    attended = jnp.einsum('bkcgw,bkcwh->bkcgh', weights, self.values)
+    attended = jnp.einsum(
+      'bkcgw,bkcwh->bkcgh', weights.astype(self.values.dtype), self.values,
+      preferred_element_type=jnp.float32,
+    )  # fmt: skip
     total = jnp.sum(weights, axis=(2, 4))
-    return jnp.sum(attended, axis=2) / total[..., None]
+    attended = jnp.sum(attended, axis=2) / total[..., None]
+    return attended.astype(self.values.dtype)

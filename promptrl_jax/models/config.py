@@ -1,15 +1,34 @@
-"""Frozen settings of a causal transformer, and their Hugging Face form."""
+"""Frozen settings of a causal transformer."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Any
+
+
+@dataclasses.dataclass(frozen=True)
+class RopeScaling:
+  """How rotary frequencies are stretched to a longer context.
+
+  Attributes:
+    kind: `linear` (arXiv 2306.15595: all of them by `factor`) or `llama3` (the
+      slow ones by `factor`, the fast ones not, in between a blend).
+    factor: by how much.
+    low_freq_factor, high_freq_factor: `llama3`: wave lengths longer than
+      `original_positions / low_freq_factor` are slow, shorter ones than
+      `original_positions / high_freq_factor` are fast.
+    original_positions: `llama3`: context before it was stretched.
+  """
+
+  kind: str
+  factor: float
+  low_freq_factor: float = 1.0
+  high_freq_factor: float = 4.0
+  original_positions: int = 8192
 
 
 @dataclasses.dataclass(frozen=True)
 class TransformerConfig:
-  """Shape of a Llama-family causal language model.
+  """Shape of a causal language model; the defaults are Llama's.
 
   Attributes:
     vocab_size: V.
@@ -18,11 +37,26 @@ class TransformerConfig:
     num_heads: Q, query heads.
     num_kv_heads: K, key-value heads; divides Q (GQA, arXiv 2305.13245).
     head_size: H, even.
-    mlp_size: F, width of the SwiGLU layer (arXiv 2002.05202).
+    mlp_size: F, width of the hidden layer of the MLP.
     max_positions: longest sequence that the model was made for.
     rope_theta: base of the rotary embedding (arXiv 2104.09864).
-    norm_eps: epsilon of RMSNorm (arXiv 1910.07467).
-    bos_token_id, eos_token_id, pad_token_id: special tokens.
+    rope_scaling: how it is stretched, if it is.
+    norm_eps: epsilon of the norms.
+    bos_token_id, pad_token_id: special tokens; None if there is none.
+    eos_token_ids: tokens that end a text.
+    family: `model_type` of Hugging Face; see `causal_families.py`.
+    norm: `rms` (arXiv 1910.07467) or `layer`, with a bias.
+    positions: `rope`, or `learned` embeddings that are added to the input.
+    activation: `silu`, `gelu` or `gelu_tanh`.
+    is_gated: SwiGLU (arXiv 2002.05202) instead of a plain MLP.
+    qkv_bias, out_bias, mlp_bias: which products have one.
+    qk_norm: RMSNorm of each query and key head before they are rotated.
+    sliding_window: a token attends to so many, itself included; None: to all.
+    tie_embeddings: whether the projection on the vocabulary is the embedding.
+    dtype: of activations; norms, softmax and logits are float32 always.
+    remat: whether layers are computed again in the backward pass.
+    attention: `plain`; `cudnn`: flash attention; `auto`: `cudnn` for bfloat16
+      on a GPU.
   """
 
   vocab_size: int
@@ -34,10 +68,25 @@ class TransformerConfig:
   mlp_size: int
   max_positions: int
   rope_theta: float = 10_000.0
+  rope_scaling: RopeScaling | None = None
   norm_eps: float = 1e-5
-  bos_token_id: int = 1
-  eos_token_id: int = 2
+  bos_token_id: int | None = 1
+  eos_token_ids: tuple[int, ...] = (2,)
   pad_token_id: int = 0
+  family: str = 'llama'
+  norm: str = 'rms'
+  positions: str = 'rope'
+  activation: str = 'silu'
+  is_gated: bool = True
+  qkv_bias: bool = False
+  out_bias: bool = False
+  mlp_bias: bool = False
+  qk_norm: bool = False
+  sliding_window: int | None = None
+  tie_embeddings: bool = True
+  dtype: str = 'float32'
+  remat: bool = False
+  attention: str = 'auto'
 
   def __post_init__(self):
     if self.num_heads % self.num_kv_heads:
@@ -45,8 +94,19 @@ class TransformerConfig:
         f'num_heads={self.num_heads} must be a multiple of '
         f'num_kv_heads={self.num_kv_heads}'
       )
-    if self.head_size % 2:
+    if self.positions == 'rope' and self.head_size % 2:
       raise ValueError(f'head_size={self.head_size} must be even for RoPE')
+    for field, known in (
+      ('norm', ('rms', 'layer')),
+      ('positions', ('rope', 'learned')),
+      ('activation', ('silu', 'gelu', 'gelu_tanh')),
+      ('dtype', ('float32', 'bfloat16', 'float16')),
+      ('attention', ('auto', 'plain', 'cudnn')),
+    ):
+      if getattr(self, field) not in known:
+        raise ValueError(
+          f'{field}={getattr(self, field)!r}: expected one of {known}'
+        )
 
   @property
   def group_size(self) -> int:
@@ -55,59 +115,23 @@ class TransformerConfig:
 
   @property
   def num_params(self) -> int:
-    """Number of parameters; embedding and projection are tied."""
+    """Number of parameters."""
     d, h, f = self.hidden_size, self.head_size, self.mlp_size
-    attention = d * h * (2 * self.num_heads + 2 * self.num_kv_heads)
-    block = attention + 3 * d * f + 2 * d
-    return self.vocab_size * d + self.num_layers * block + d
+    qkv = h * (self.num_heads + 2 * self.num_kv_heads)
+    hidden = (2 if self.is_gated else 1) * f
+    norm = d * (2 if self.norm == 'layer' else 1)
+    block = d * qkv + d * h * self.num_heads + d * hidden + f * d + 2 * norm
+    block += self.qkv_bias * qkv + self.out_bias * d
+    block += self.mlp_bias * (hidden + d) + self.qk_norm * 2 * h
+    embeddings = self.vocab_size * d * (1 if self.tie_embeddings else 2)
+    if self.positions == 'learned':
+      embeddings += self.max_positions * d
+    return embeddings + self.num_layers * block + norm
 
-
-# Our field -> the field of a Hugging Face `config.json`.
-_HF_FIELDS = {
-  'vocab_size': 'vocab_size',
-  'hidden_size': 'hidden_size',
-  'num_layers': 'num_hidden_layers',
-  'num_heads': 'num_attention_heads',
-  'num_kv_heads': 'num_key_value_heads',
-  'head_size': 'head_dim',
-  'mlp_size': 'intermediate_size',
-  'max_positions': 'max_position_embeddings',
-  'rope_theta': 'rope_theta',
-  'norm_eps': 'rms_norm_eps',
-  'bos_token_id': 'bos_token_id',
-  'eos_token_id': 'eos_token_id',
-  'pad_token_id': 'pad_token_id',
-}
-
-
-def to_hf(config: TransformerConfig) -> dict[str, Any]:
-  """The content of a Llama `config.json` for this config."""
-  fields = {hf: getattr(config, ours) for ours, hf in _HF_FIELDS.items()}
-  return {
-    'architectures': ['LlamaForCausalLM'],
-    'model_type': 'llama',
-    'hidden_act': 'silu',
-    'attention_bias': False,
-    'mlp_bias': False,
-    'tie_word_embeddings': True,
-    'dtype': 'bfloat16',
-    **fields,
-  }
-
-
-def from_hf(values: Mapping[str, Any]) -> TransformerConfig:
-  """Reads a Llama `config.json`; says which field is missing or unsupported."""
-  if values.get('model_type') != 'llama':
-    raise ValueError(
-      f'model_type={values.get("model_type")!r}: expected "llama"'
-    )
-  if not values.get('tie_word_embeddings'):
-    raise ValueError('tie_word_embeddings must be true')
-  # transformers 5 writes rope_theta inside rope_parameters.
-  values = {**(values.get('rope_parameters') or {}), **values}
-  missing = [hf for hf in _HF_FIELDS.values() if hf not in values]
-  if missing:
-    raise ValueError(f'config.json lacks {", ".join(missing)}')
-  return TransformerConfig(
-    **{ours: values[hf] for ours, hf in _HF_FIELDS.items()}
-  )
+  @property
+  def num_matmul_params(self) -> int:
+    """Parameters that every token is multiplied with: all but look-ups."""
+    looked_up = 0 if self.tie_embeddings else self.vocab_size * self.hidden_size
+    if self.positions == 'learned':
+      looked_up += self.max_positions * self.hidden_size
+    return self.num_params - looked_up

@@ -1,4 +1,4 @@
-"""Causal language model of the Llama shape: RMSNorm, RoPE, GQA, SwiGLU.
+"""Causal language models: one block whose differences are settings.
 
 Linen is used as `init` / `apply` only. Layers are stacked by one `nn.scan`, so
 every layer parameter has a leading axis L. A full forward returns the keys and
@@ -8,6 +8,8 @@ one token against such a cache, cache in, cache out.
 
 from __future__ import annotations
 
+import functools
+import math
 import operator
 from typing import Any
 
@@ -16,26 +18,48 @@ import jax
 import jax.numpy as jnp
 
 from promptrl_jax.models.cache import LayerCache
-from promptrl_jax.models.config import TransformerConfig
+from promptrl_jax.models.config import RopeScaling, TransformerConfig
 
 _NEG_INF = -1e30
+_ACTIVATIONS = {
+  'silu': nn.silu,
+  'gelu': functools.partial(nn.gelu, approximate=False),
+  'gelu_tanh': nn.gelu,
+}
 
 
 def rope_angles(
-  positions: jax.Array, head_size: int, theta: float
+  positions: jax.Array,
+  head_size: int,
+  theta: float,
+  scaling: RopeScaling | None = None,
 ) -> tuple[jax.Array, jax.Array]:
   """Cosine and sine [..., H/2] of the rotary embedding at `positions` [...]."""
   exponent = jnp.arange(0, head_size, 2, dtype=jnp.float32) / head_size
-  angles = positions[..., None].astype(jnp.float32) * theta**-exponent
+  frequencies = theta**-exponent
+  if scaling is not None:
+    frequencies = _scaled(frequencies, scaling)
+  angles = positions[..., None].astype(jnp.float32) * frequencies
   return jnp.cos(angles), jnp.sin(angles)
+
+
+def _scaled(frequencies: jax.Array, scaling: RopeScaling) -> jax.Array:
+  """Frequencies for a longer context; see `RopeScaling`."""
+  slow = frequencies / scaling.factor
+  if scaling.kind == 'linear':
+    return slow
+  # Turns within the original context: 0 where slow, 1 where fast.
+  turns = scaling.original_positions * frequencies / (2 * math.pi)
+  low, high = scaling.low_freq_factor, scaling.high_freq_factor
+  share = jnp.clip((turns - low) / (high - low), 0.0, 1.0)
+  return (1 - share) * slow + share * frequencies
 
 
 def apply_rope(x: jax.Array, cos: jax.Array, sin: jax.Array) -> jax.Array:
   """Rotates the two halves of `x` [..., H] (the Hugging Face convention)."""
-  first, second = jnp.split(x, 2, axis=-1)
-  return jnp.concatenate(
-    [first * cos - second * sin, second * cos + first * sin], axis=-1
-  )
+  first, second = jnp.split(x.astype(jnp.float32), 2, axis=-1)
+  rotated = [first * cos - second * sin, second * cos + first * sin]
+  return jnp.concatenate(rotated, axis=-1).astype(x.dtype)
 
 
 class RMSNorm(nn.Module):
@@ -46,8 +70,49 @@ class RMSNorm(nn.Module):
   @nn.compact
   def __call__(self, x: jax.Array) -> jax.Array:
     scale = self.param('scale', nn.initializers.ones, (x.shape[-1],))
-    mean_square = jnp.mean(jnp.square(x), axis=-1, keepdims=True)
-    return x * jax.lax.rsqrt(mean_square + self.eps) * scale
+    wide = x.astype(jnp.float32)
+    mean_square = jnp.mean(jnp.square(wide), axis=-1, keepdims=True)
+    normed = wide * jax.lax.rsqrt(mean_square + self.eps)
+    return normed.astype(x.dtype) * scale.astype(x.dtype)
+
+
+class LayerNorm(nn.Module):
+  """(x - mean(x)) / std(x) * scale + bias (arXiv 1607.06450)."""
+
+  eps: float
+
+  @nn.compact
+  def __call__(self, x: jax.Array) -> jax.Array:
+    size = (x.shape[-1],)
+    scale = self.param('scale', nn.initializers.ones, size)
+    bias = self.param('bias', nn.initializers.zeros, size)
+    wide = x.astype(jnp.float32)
+    wide -= jnp.mean(wide, axis=-1, keepdims=True)
+    variance = jnp.mean(jnp.square(wide), axis=-1, keepdims=True)
+    normed = wide * jax.lax.rsqrt(variance + self.eps)
+    return (normed * scale + bias).astype(x.dtype)
+
+
+def norm(config: TransformerConfig) -> nn.Module:
+  """The norm that a config asks for."""
+  kind = RMSNorm if config.norm == 'rms' else LayerNorm
+  return kind(config.norm_eps)
+
+
+def causal_mask(
+  valid: jax.Array, sliding_window: int | None = None
+) -> jax.Array:
+  """Whether query t may attend to key s: bool [B, T, T].
+
+  Args:
+    valid: bool [B, T], False on padding.
+    sliding_window: how many tokens back a token sees, itself included.
+  """
+  size = valid.shape[-1]
+  causal = jnp.tril(jnp.ones((size, size), bool))
+  if sliding_window is not None:
+    causal &= ~jnp.tril(jnp.ones((size, size), bool), -sliding_window)
+  return causal & valid[:, None, :]
 
 
 def attend(
@@ -69,11 +134,31 @@ def attend(
   queries = jnp.transpose(queries, (0, 2, 3, 1, 4)).reshape(b * k, g * t, h)
   keys = jnp.swapaxes(keys, 1, 2).reshape(b * k, -1, h)
   values = jnp.swapaxes(values, 1, 2).reshape(b * k, -1, h)
-  scores = jnp.einsum('bqh,bsh->bqs', queries, keys).reshape(b, k, g, t, -1)
+  scores = jnp.einsum(
+    'bqh,bsh->bqs', queries, keys, preferred_element_type=jnp.float32
+  ).reshape(b, k, g, t, -1)
   scores += jnp.where(mask, 0.0, _NEG_INF)[:, None, None]
   weights = jax.nn.softmax(scores, axis=-1).reshape(b * k, g * t, -1)
-  attended = jnp.einsum('bqs,bsh->bqh', weights, values)
+  attended = jnp.einsum('bqs,bsh->bqh', weights.astype(values.dtype), values)
   return jnp.transpose(attended.reshape(b, k, g, t, h), (0, 3, 1, 2, 4))
+
+
+def _attend_flash(
+  queries: jax.Array, keys: jax.Array, values: jax.Array, mask: jax.Array
+) -> jax.Array:
+  """`attend` by cuDNN's fused kernel (arXiv 2205.14135)."""
+  b, t, k, g, h = queries.shape
+  attended = jax.nn.dot_product_attention(
+    queries.reshape(b, t, k * g, h), keys, values,
+    mask=mask[:, None], scale=1.0, implementation='cudnn',
+  )  # fmt: skip
+  return attended.reshape(b, t, k, g, h)
+
+
+def _attend_fn(config: TransformerConfig):
+  on_gpu = jax.default_backend() == 'gpu' and config.dtype != 'float32'
+  flash = config.attention == 'cudnn' or (config.attention == 'auto' and on_gpu)
+  return _attend_flash if flash else attend
 
 
 def dense(x: jax.Array, kernel: jax.Array) -> jax.Array:
@@ -83,12 +168,12 @@ def dense(x: jax.Array, kernel: jax.Array) -> jax.Array:
   half the rate on CPU.
   """
   size = x.shape[-1]
-  flat = x.reshape(-1, size) @ kernel.reshape(size, -1)
+  flat = x.reshape(-1, size) @ kernel.reshape(size, -1).astype(x.dtype)
   return flat.reshape(*x.shape[:-1], -1)
 
 
 class Block(nn.Module):
-  """Pre-norm attention and SwiGLU, both with a residual.
+  """Pre-norm attention and MLP, both with a residual.
 
   The projections of queries, keys and values are one matrix [D, K, G + 2, H]:
   per key-value head its G query heads, its key and its value. One product
@@ -101,72 +186,120 @@ class Block(nn.Module):
     c = self.config
     # Residual branches start small, so that depth does not scale the stream.
     normal, small = 0.02, 0.02 / (2 * c.num_layers) ** 0.5
-    init = nn.initializers.normal
-    self.attention_norm = RMSNorm(c.norm_eps)
-    self.mlp_norm = RMSNorm(c.norm_eps)
-    self.qkv = self.param(
-      'qkv',
-      init(normal),
-      (c.hidden_size, c.num_kv_heads, c.group_size + 2, c.head_size),
-    )
+    init, zeros = nn.initializers.normal, nn.initializers.zeros
+    heads = (c.num_kv_heads, c.group_size + 2, c.head_size)
+    parts = 2 if c.is_gated else 1
+    self.attention_norm = norm(c)
+    self.mlp_norm = norm(c)
+    self.qkv = self.param('qkv', init(normal), (c.hidden_size, *heads))
     self.out = self.param(
       'out', init(small), (c.num_heads * c.head_size, c.hidden_size)
     )
     self.gate_up = self.param(
-      'gate_up', init(normal), (c.hidden_size, 2, c.mlp_size)
+      'gate_up', init(normal), (c.hidden_size, parts, c.mlp_size)
     )
     self.down = self.param('down', init(small), (c.mlp_size, c.hidden_size))
+    if c.qkv_bias:
+      self.qkv_bias = self.param('qkv_bias', zeros, heads)
+    if c.out_bias:
+      self.out_bias = self.param('out_bias', zeros, (c.hidden_size,))
+    if c.mlp_bias:
+      self.gate_up_bias = self.param('gate_up_bias', zeros, (parts, c.mlp_size))
+      self.down_bias = self.param('down_bias', zeros, (c.hidden_size,))
+    if c.qk_norm:
+      self.q_norm = RMSNorm(c.norm_eps)
+      self.k_norm = RMSNorm(c.norm_eps)
 
-  def _project(self, x, cos, sin):
+  def _project(self, x, rope):
     """Queries [B, T, K, G, H], keys and values [B, T, K, H]."""
     c = self.config
     flat = dense(self.attention_norm(x), self.qkv)
     shape = (c.num_kv_heads, c.group_size + 2, c.head_size)
     qkv = flat.reshape(*x.shape[:-1], *shape)
-    rotated = apply_rope(
-      qkv[..., :-1, :], cos[..., None, None, :], sin[..., None, None, :]
-    )
-    queries = rotated[..., :-1, :] * c.head_size**-0.5
-    return queries, rotated[..., -1, :], qkv[..., -1, :]
+    if c.qkv_bias:
+      qkv += self.qkv_bias.astype(x.dtype)
+    rotated, values = qkv[..., :-1, :], qkv[..., -1, :]
+    if c.qk_norm:
+      normed = (
+        self.q_norm(rotated[..., :-1, :]),
+        self.k_norm(rotated[..., -1:, :]),
+      )
+      rotated = jnp.concatenate(normed, axis=-2)
+    if rope is not None:
+      cos, sin = rope
+      rotated = apply_rope(
+        rotated, cos[..., None, None, :], sin[..., None, None, :]
+      )
+    return rotated[..., :-1, :] * c.head_size**-0.5, rotated[..., -1, :], values
 
   def _finish(self, x, attended):
     """Output projection and MLP; `attended` is [B, T, K, G, H]."""
-    x = x + dense(attended.reshape(*x.shape[:-1], -1), self.out)
+    c = self.config
+    projected = dense(attended.reshape(*x.shape[:-1], -1), self.out)
+    if c.out_bias:
+      projected += self.out_bias.astype(x.dtype)
+    x = x + projected
     hidden = dense(self.mlp_norm(x), self.gate_up)
-    gate, up = jnp.split(hidden, 2, axis=-1)
-    return x + dense(nn.silu(gate) * up, self.down)
+    if c.mlp_bias:
+      hidden += self.gate_up_bias.astype(x.dtype).reshape(-1)
+    act = _ACTIVATIONS[c.activation]
+    if c.is_gated:
+      gate, up = jnp.split(hidden, 2, axis=-1)
+      hidden = act(gate) * up
+    else:
+      hidden = act(hidden)
+    projected = dense(hidden, self.down)
+    if c.mlp_bias:
+      projected += self.down_bias.astype(x.dtype)
+    return x + projected
 
-  def __call__(self, x, cos, sin, mask):
+  def __call__(self, x, rope, mask):
     """Full sequence: `x` [B, T, D], `mask` [B, T, T] -> x, (keys, values)."""
-    queries, keys, values = self._project(x, cos, sin)
-    return self._finish(x, attend(queries, keys, values, mask)), (keys, values)
+    queries, keys, values = self._project(x, rope)
+    attended = _attend_fn(self.config)(queries, keys, values, mask)
+    return self._finish(x, attended), (keys, values)
 
-  def decode_step(self, x, cos, sin, cache: LayerCache, slot, mask):
+  def decode_step(self, x, rope, cache: LayerCache, slot, mask):
     """One token: `x` [B, 1, D], `mask` [B, S]; writes slot `slot`."""
-    queries, keys, values = self._project(x, cos, sin)
+    queries, keys, values = self._project(x, rope)
     cache = cache.write(keys, values, slot)
     attended = cache.attend(queries[:, 0], mask)
     return self._finish(x, attended[:, None]), cache
 
 
 class Transformer(nn.Module):
-  """Tokens to hidden states to logits, with tied embeddings."""
+  """Tokens to hidden states to logits."""
 
   config: TransformerConfig
 
   def setup(self):
     c = self.config
+    init = nn.initializers.normal(0.02)
     self.embedding = self.param(
-      'embedding', nn.initializers.normal(0.02), (c.vocab_size, c.hidden_size)
+      'embedding', init, (c.vocab_size, c.hidden_size)
     )
+    if c.positions == 'learned':
+      self.position_embedding = self.param(
+        'position_embedding', init, (c.max_positions, c.hidden_size)
+      )
+    if not c.tie_embeddings:
+      self.lm_head = self.param('lm_head', init, (c.hidden_size, c.vocab_size))
+    block = nn.remat(Block, prevent_cse=False) if c.remat else Block
     self.layers = nn.scan(
-      Block,
+      block,
       variable_axes={'params': 0},
       split_rngs={'params': True},
-      in_axes=(nn.broadcast,) * 3,  # pyright: ignore[reportArgumentType]
+      in_axes=(nn.broadcast,) * 2,  # pyright: ignore[reportArgumentType]
       length=c.num_layers,
     )(c)
-    self.final_norm = RMSNorm(c.norm_eps)
+    self.final_norm = norm(c)
+
+  def embed(self, tokens: jax.Array, positions: jax.Array) -> jax.Array:
+    """Input of the first layer, [..., D]."""
+    x = self.embedding[tokens]
+    if self.config.positions == 'learned':
+      x = x + self.position_embedding[positions]
+    return x.astype(self.config.dtype)
 
   def __call__(
     self, tokens: jax.Array, positions: jax.Array, mask: jax.Array
@@ -176,20 +309,46 @@ class Transformer(nn.Module):
     Args:
       tokens: int [B, T].
       positions: int [B, T], position of each token in its own text.
-      mask: bool [B, T, T], whether query t may attend to key s.
+      mask: bool [B, T, T], whether query t may attend to key s; see
+        `causal_mask`.
 
     Returns:
       Hidden states [B, T, D] after the last norm, and the keys and values of
       all layers, each [L, B, T, K, H].
     """
-    c = self.config
-    cos, sin = rope_angles(positions, c.head_size, c.rope_theta)
-    x, keys_values = self.layers(self.embedding[tokens], cos, sin, mask)
+    x = self.embed(tokens, positions)
+    x, keys_values = self.layers(x, rope(self.config, positions), mask)
     return self.final_norm(x), keys_values
 
   def logits(self, hidden: jax.Array) -> jax.Array:
-    """Projects hidden states [..., D] on the vocabulary, [..., V]."""
-    return dense(hidden, self.embedding.T)
+    """Projects hidden states [..., D] on the vocabulary: float32 [..., V]."""
+    tied = self.config.tie_embeddings
+    head = self.embedding.T if tied else self.lm_head
+    flat = jnp.dot(
+      hidden.reshape(-1, hidden.shape[-1]),
+      head.astype(hidden.dtype),
+      preferred_element_type=jnp.float32,
+    )
+    return flat.reshape(*hidden.shape[:-1], -1)
+
+
+def rope(
+  config: TransformerConfig, positions: jax.Array
+) -> tuple[jax.Array, jax.Array] | None:
+  """The angles that a config's layers rotate by, None if they do not."""
+  if config.positions != 'rope':
+    return None
+  return rope_angles(
+    positions, config.head_size, config.rope_theta, config.rope_scaling
+  )
+
+
+def shapes(config: TransformerConfig) -> Any:
+  """Tree of `jax.ShapeDtypeStruct` of the parameters."""
+  tokens = jax.ShapeDtypeStruct((1, 2), jnp.int32)
+  mask = jax.ShapeDtypeStruct((1, 2, 2), jnp.bool_)
+  init = Transformer(config).init
+  return jax.eval_shape(init, jax.random.key(0), tokens, tokens, mask)
 
 
 def unstack_layers(params: Any, num_layers: int) -> list[Any]:
@@ -229,18 +388,18 @@ def decode_step(
     Logits [B, V] and the new cache.
   """
   model, block = Transformer(config), Block(config)
-  cos, sin = rope_angles(
-    positions[:, None], config.head_size, config.rope_theta
+  angles = rope(config, positions[:, None])
+  x: Any = model.apply(
+    params, tokens[:, None], positions[:, None], method=Transformer.embed
   )
-  x = params['params']['embedding'][tokens][:, None]
   new_cache = []
   for layer, layer_cache in zip(layers, cache, strict=True):
     x, layer_cache = block.apply(
-      {'params': layer}, x, cos, sin, layer_cache, slot, mask,
+      {'params': layer}, x, angles, layer_cache, slot, mask,
       method=Block.decode_step,
     )  # fmt: skip
     new_cache.append(layer_cache)
-  final_norm = RMSNorm(config.norm_eps)
-  hidden = final_norm.apply({'params': params['params']['final_norm']}, x[:, 0])
+  final_norm = {'params': params['params']['final_norm']}
+  hidden = norm(config).apply(final_norm, x[:, 0])
   logits: Any = model.apply(params, hidden, method=Transformer.logits)
   return logits, tuple(new_cache)

@@ -55,7 +55,8 @@ class Rule:
     to_ours: the tensor as it is stored -> its part of the leaf, by reshaping
       and transposing alone (jax and numpy arrays alike).
     to_theirs: the inverse.
-    index: where in the leaf (of one layer) that part lies; () is all of it.
+    index: where in the leaf (of one layer) that part lies, axis by axis: a
+      number, (start, stop), or None for all of the axis; () is all of it.
   """
 
   name: str
@@ -99,7 +100,7 @@ class CheckpointError(ValueError):
 
 
 def linear(name: str, leaf: str, **kwargs: Any) -> Rule:
-  """The weight of a linear layer, which is [out, in] there and [in, out] here."""
+  """The weight of a linear layer: [out, in] there, [in, out] here."""
   return Rule(name, leaf, transpose, transpose, **kwargs)
 
 
@@ -208,16 +209,18 @@ def load_tree(
         f'says {expected}'
       )
   placed = _flat(shardings) if shardings is not None else {}
-  filled = {}
-  for path, leaf in leaves.items():
-    sharding = placed.get(path)
-    value = _zeros(leaf.shape, jnp.dtype(dtype), sharding)
-    for short, (rule, layer) in wanted.items():
-      if rule.leaf == path:
-        tensor = _spread(tensors.read(present[short]), sharding)
-        value = _write(rule, sharding)(value, tensor, layer or 0)
-    filled[path] = value
-  return _nested(filled)
+  filled: dict[str, jax.Array] = {}
+  for rule in table.rules:
+    leaf, sharding = leaves[rule.leaf], placed.get(rule.leaf)
+    value = filled.pop(rule.leaf, None)
+    if value is None:
+      value = _zeros(leaf.shape, dtype, sharding)
+    write = _make_write_fn(rule, sharding)
+    for short, layer in rule.names(leaf.shape[0]):
+      tensor = _spread(tensors.read(present[short]), sharding)
+      value = write(value, tensor, layer or 0)
+    filled[rule.leaf] = value
+  return _nested({path: filled[path] for path in leaves})
 
 
 def save_tree(
@@ -240,8 +243,9 @@ def save_tree(
   folder.mkdir(parents=True, exist_ok=True)
   leaves = _flat(params)
   names = _wanted(table, leaves)
-  size_of = lambda rule: np.prod(_stored_shape(rule, leaves[rule.leaf])) * (
-    jnp.dtype(dtype or leaves[rule.leaf].dtype).itemsize
+  size_of = lambda rule: (
+    np.prod(_stored_shape(rule, leaves[rule.leaf]))
+    * (jnp.dtype(dtype or leaves[rule.leaf].dtype).itemsize)
   )
   shards: list[list[str]] = [[]]
   used = 0
@@ -311,11 +315,16 @@ def _wanted(
 
 def _stored_shape(rule: Rule, leaf: Any) -> tuple[int, ...]:
   take = lambda x: rule.to_theirs(_part(rule, x))
-  return jax.eval_shape(take, jax.ShapeDtypeStruct(leaf.shape, jnp.float32)).shape
+  return jax.eval_shape(
+    take, jax.ShapeDtypeStruct(leaf.shape, jnp.float32)
+  ).shape
 
 
 def _part(rule: Rule, leaf: Any, layer: int = 0) -> Any:
-  return leaf[(layer, *rule.index)] if rule.is_layered else leaf[rule.index]
+  """The part of a leaf that a tensor fills."""
+  index = [slice(*i) if isinstance(i, tuple) else i for i in rule.index]
+  index = [slice(None) if i is None else i for i in index]
+  return leaf[(layer, *index)] if rule.is_layered else leaf[tuple(index)]
 
 
 def _stored(
@@ -328,18 +337,26 @@ def _stored(
 def _zeros(
   shape: tuple[int, ...], dtype: Any, sharding: NamedSharding | None
 ) -> jax.Array:
-  make = functools.partial(jnp.zeros, shape, dtype)
+  make = functools.partial(jnp.zeros, shape, jnp.dtype(dtype))
   return jax.jit(make, out_shardings=sharding)()
 
 
-@functools.cache
-def _write(rule: Rule, sharding: NamedSharding | None) -> Callable[..., Any]:
+def _make_write_fn(
+  rule: Rule, sharding: NamedSharding | None
+) -> Callable[..., jax.Array]:
   """Jitted: (leaf, tensor as stored, layer) -> leaf, in place."""
 
   def write(leaf: jax.Array, tensor: jax.Array, layer: jax.Array) -> jax.Array:
     part = rule.to_ours(tensor).astype(leaf.dtype)
     place = (layer, *rule.index) if rule.is_layered else rule.index
-    return leaf.at[place].set(part) if place else part
+    starts = [jnp.int32(0)] * leaf.ndim
+    for axis, at in enumerate(place):
+      if isinstance(at, tuple):
+        starts[axis] = jnp.int32(at[0])
+      elif at is not None:
+        starts[axis] = jnp.asarray(at, jnp.int32)
+        part = jnp.expand_dims(part, axis)
+    return jax.lax.dynamic_update_slice(leaf, part, starts)
 
   return jax.jit(write, donate_argnums=0, out_shardings=sharding)
 

@@ -73,10 +73,8 @@ def prefill(
   """
   model = transformer.Transformer(config)
   positions = jnp.maximum(jnp.cumsum(mask, axis=-1) - 1, 0)
-  causal = jnp.tril(jnp.ones((tokens.shape[1],) * 2, bool))
-  encoded: Any = model.apply(
-    params, tokens, positions, causal & mask[:, None, :]
-  )
+  visible = transformer.causal_mask(mask, config.sliding_window)
+  encoded: Any = model.apply(params, tokens, positions, visible)
   hidden, (keys, values) = encoded
   logits: Any = model.apply(
     params, hidden[:, -1], method=transformer.Transformer.logits
@@ -98,6 +96,12 @@ def _uniforms(seeds: jax.Array, count: int) -> jax.Array:
   )
   draw_row = jax.vmap(draw_one, (0, None))
   return jax.vmap(draw_row, (None, 0))(seeds, jnp.arange(count))
+
+
+def _ends(config: TransformerConfig, tokens: jax.Array) -> jax.Array:
+  """Which tokens end a text."""
+  ids = jnp.asarray(config.eos_token_ids, jnp.int32)
+  return jnp.any(tokens[..., None] == ids, axis=-1)
 
 
 def generate(
@@ -145,11 +149,11 @@ def generate(
     drawn_logps = jnp.take_along_axis(logps, drawn[:, None], axis=1)[:, 0]
     drawn = jnp.where(state.done, config.pad_token_id, drawn)
     drawn_logps = jnp.where(state.done, 0.0, drawn_logps)
-    done = (
-      state.done | (drawn == config.eos_token_id) | (state.step + 1 >= limits)
-    )
+    done = state.done | _ends(config, drawn) | (state.step + 1 >= limits)
     slot = prompt_length + state.step
     visible = prompt_slots | ((slots >= prompt_length) & (slots <= slot))
+    if config.sliding_window is not None:
+      visible &= slots > slot - config.sliding_window
     logits, cache = transformer.decode_step(
       config, params, layers, drawn, lengths + state.step, state.cache,
       slot, visible,
@@ -176,7 +180,7 @@ def generate(
     logps=jnp.zeros(shape),
   )
   state = jax.lax.while_loop(cond, body, state)
-  ended = state.tokens == config.eos_token_id
+  ended = _ends(config, state.tokens)
   before = jnp.cumsum(ended, axis=-1) - ended
   written = jnp.arange(new_tokens) < jnp.minimum(limits, state.step)[:, None]
   return Completions(

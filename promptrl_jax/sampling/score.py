@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from promptrl_jax.models.config import TransformerConfig
-from promptrl_jax.models.transformer import Transformer
+from promptrl_jax.models.transformer import Transformer, causal_mask
 from promptrl_jax.sampling import methods
 
 
@@ -43,9 +43,8 @@ def score(
   sequence = jnp.concatenate([prompt_tokens, tokens], axis=1)
   valid = jnp.concatenate([prompt_mask, mask], axis=1)
   positions = jnp.maximum(jnp.cumsum(valid, axis=-1) - 1, 0)
-  causal = jnp.tril(jnp.ones((sequence.shape[1],) * 2, bool))
   hidden, _ = model.apply(
-    params, sequence, positions, causal & valid[:, None, :]
+    params, sequence, positions, causal_mask(valid, config.sliding_window)
   )
   before = hidden[:, prompt_tokens.shape[1] - 1 : -1]
   logits: Any = model.apply(params, before, method=Transformer.logits)

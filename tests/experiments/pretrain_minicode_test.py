@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from promptrl_jax.llm.load import ASSETS
-from promptrl_jax.models import safetensors
+from promptrl_jax.models import pretrained
 from promptrl_jax.tasks.minicode import suite
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -27,7 +27,7 @@ def test_three_steps_make_a_model_that_loads(tmp_path, role):
     cwd=ROOT, capture_output=True, text=True, timeout=240,
   )  # fmt: skip
   assert result.returncode == 0, result.stderr[-3000:]
-  config, _, tokenizer = safetensors.load(tmp_path / 'model')
+  config, _, tokenizer = pretrained.load_pretrained(tmp_path / 'model')
   assert tokenizer.vocab_size == config.vocab_size
   rows = (tmp_path / 'metrics.jsonl').read_text().splitlines()
   assert len(rows) == 3
@@ -40,7 +40,7 @@ def test_shipped_models_are_of_the_shipped_suite(role):
   folder = ASSETS / f'minicode_{role}'
   recipe = json.loads((folder / 'recipe.json').read_text())
   assert recipe['suite'] == suite.digest()
-  assert recipe['model'] == safetensors.digest(folder)
+  assert recipe['model'] == pretrained.digest(folder)
 
 
 def test_shipped_models_are_small():

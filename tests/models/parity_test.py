@@ -1,29 +1,46 @@
-"""Our forward pass equals the reference implementation on the same weights."""
+"""Causal families equal transformers on checkpoints that it has written."""
 
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from promptrl_jax.models import safetensors
-from promptrl_jax.models.transformer import Transformer
-from promptrl_jax.testing import tiny
+from promptrl_jax.models import pretrained, weights
+from tests.golden import causal
+from tests.models.causal_families_test import greedy, load, log_probs
 
 torch = pytest.importorskip('torch', reason='parity extra is not installed')
 
 
-def test_logits_equal_those_of_transformers(tmp_path):
-  from transformers import LlamaForCausalLM
+@pytest.mark.parametrize('name', causal.CASES)
+def test_log_probs_and_greedy_text_equal_those_of_transformers(name, tmp_path):
+  reference = causal.reference(name)
+  reference.save_pretrained(tmp_path)
+  config, params = load(tmp_path)
+  tokens, mask = causal.prompts(config.vocab_size)
+  expected = causal.log_probs(reference, tokens, mask)
+  found = np.asarray(log_probs(config, params, tokens, mask))
+  assert np.abs(found - expected)[mask].max() <= 1e-4
+  np.testing.assert_array_equal(
+    greedy(config, params, tokens, mask),
+    causal.greedy(reference, tokens, mask),
+  )
 
-  safetensors.save(tmp_path, tiny.params(), tiny.CONFIG, tiny.tokenizer())
-  _, params, _ = safetensors.load(tmp_path)
-  reference = LlamaForCausalLM.from_pretrained(tmp_path, dtype=torch.float32)
-  tokens = np.random.default_rng(0).integers(3, 300, (2, 17))
-  with torch.no_grad():
-    expected = reference(torch.tensor(tokens)).logits.numpy()
-  model = Transformer(tiny.CONFIG)
-  hidden, _ = model.apply(
-    params, jnp.asarray(tokens), jnp.tile(jnp.arange(17), (2, 1)),
-    jnp.tril(jnp.ones((1, 17, 17), bool)),
-  )  # fmt: skip
-  logits = model.apply(params, hidden, method=Transformer.logits)
-  np.testing.assert_allclose(logits, expected, atol=2e-3, rtol=1e-3)
+
+@pytest.mark.parametrize('name', causal.CASES)
+def test_transformers_loads_what_is_saved(name, tmp_path):
+  import transformers
+
+  reference = causal.reference(name)
+  reference.save_pretrained(tmp_path / 'theirs')
+  config, params = load(tmp_path / 'theirs')
+  of = pretrained.family(config.family)
+  weights.save_tree(tmp_path / 'ours', params, of.table(config))
+  pretrained.write_config(tmp_path / 'ours', config, 'float32')
+  again = transformers.AutoModelForCausalLM.from_pretrained(
+    tmp_path / 'ours', dtype=torch.float32
+  )
+  tokens, mask = causal.prompts(config.vocab_size)
+  np.testing.assert_allclose(
+    causal.log_probs(again, tokens, mask)[mask],
+    causal.log_probs(reference, tokens, mask)[mask],
+    atol=1e-6,
+  )

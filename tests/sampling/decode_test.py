@@ -123,7 +123,7 @@ def test_nothing_follows_the_stop_token():
   out = jax.device_get(run(tokens, mask, temperature=1.5))
   assert out.stopped.any()
   for row in np.flatnonzero(out.stopped):
-    end = out.tokens[row].tolist().index(tiny.CONFIG.eos_token_id)
+    end = out.tokens[row].tolist().index(tiny.CONFIG.eos_token_ids[0])
     assert out.mask[row].tolist() == [i <= end for i in range(NEW)]
     assert (out.tokens[row, end + 1 :] == tiny.CONFIG.pad_token_id).all()
     assert (out.logps[row, end + 1 :] == 0).all()

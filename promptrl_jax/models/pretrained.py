@@ -1,0 +1,208 @@
+"""Whole models: a folder or hub id -> config, parameters on a mesh, tokenizer.
+
+The folder has Hugging Face's layout: `config.json`, safetensors, tokenizer.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+import pathlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.sharding import Mesh
+
+from promptrl_jax.models import causal_families, transformer, weights
+from promptrl_jax.models import tokenizer as tokenizer_lib
+from promptrl_jax.parallel import sharding
+
+CONFIG, TOKENIZER = 'config.json', 'tokenizer.json'
+
+
+@dataclasses.dataclass(frozen=True)
+class Family:
+  """What a model type is read and written by.
+
+  Attributes:
+    from_hf, to_hf: `config.json` <-> config.
+    shapes: config -> tree of `jax.ShapeDtypeStruct`.
+    table: config -> names of the tensors.
+    partition: (regex on a leaf's path, axes that it is split over).
+  """
+
+  from_hf: Callable[[Mapping[str, Any]], Any]
+  to_hf: Callable[[Any], dict[str, Any]]
+  shapes: Callable[[Any], Any]
+  table: Callable[[Any], weights.Table]
+  partition: sharding.Rules
+
+
+_CAUSAL = Family(
+  causal_families.from_hf,
+  causal_families.to_hf,
+  transformer.shapes,
+  causal_families.table,
+  causal_families.PARTITION,
+)
+FAMILIES = dict.fromkeys(causal_families.MODEL_TYPES, _CAUSAL)
+
+
+def family(model_type: str | None) -> Family:
+  """The family of a model type.
+
+  Raises:
+    ValueError: it is not known.
+  """
+  if model_type not in FAMILIES:
+    raise ValueError(
+      f'model_type={model_type!r}: expected one of {", ".join(FAMILIES)}'
+    )
+  return FAMILIES[model_type]
+
+
+def load_config(folder: str | os.PathLike[str]) -> Any:
+  """Reads `config.json`.
+
+  Raises:
+    FileNotFoundError: there is none.
+    ValueError: it is no JSON, or of a model that is not supported.
+  """
+  path = pathlib.Path(folder) / CONFIG
+  if not path.is_file():
+    raise FileNotFoundError(f'no {CONFIG} in {folder}: is this a model folder?')
+  try:
+    values = json.loads(path.read_text(encoding='utf-8'))
+    return family(values.get('model_type')).from_hf(values)
+  except ValueError as error:
+    raise ValueError(f'{path}: {error}') from None
+
+
+def load_pretrained(
+  source: str | os.PathLike[str],
+  mesh: Mesh | None = None,
+  dtype: Any = jnp.float32,
+  revision: str | None = None,
+) -> tuple[Any, Any, tokenizer_lib.Tokenizer]:
+  """Reads a model, each tensor straight onto its devices.
+
+  Args:
+    source: a folder, or the id of a model on the hub.
+    mesh: devices to spread the parameters over, by axes `fsdp` and `tensor`;
+      None: the first device.
+    dtype: of the parameters and of the activations.
+    revision: branch, tag or commit on the hub.
+
+  Returns:
+    Config, parameters, tokenizer.
+
+  Raises:
+    FileNotFoundError: no such folder or model, or it lacks a file.
+    ValueError: it cannot be read; names the file, key or number.
+  """
+  folder = find(source, revision)
+  config = load_config(folder)
+  config = dataclasses.replace(config, dtype=jnp.dtype(dtype).name)
+  of = family(config.family)
+  shapes = of.shapes(config)
+  placed = None
+  if mesh is not None:
+    placed = sharding.shardings(shapes, of.partition, mesh)
+  params = weights.load_tree(
+    weights.Tensors(folder), of.table(config), shapes, dtype, placed
+  )
+  tokenizer = tokenizer_lib.load(folder / TOKENIZER)
+  if tokenizer.vocab_size > config.vocab_size:
+    raise ValueError(
+      f'{folder}: the tokenizer has {tokenizer.vocab_size} tokens, more than '
+      f'the {config.vocab_size} of the model'
+    )
+  return config, params, tokenizer
+
+
+def save_pretrained(
+  folder: str | os.PathLike[str],
+  config: Any,
+  params: Any,
+  tokenizer: tokenizer_lib.Tokenizer,
+  dtype: Any = None,
+) -> None:
+  """Writes a folder that `load_pretrained` and transformers can read.
+
+  Args:
+    folder: where to; made if needed. Each file appears whole or not at all.
+    config: of the model.
+    params: its parameters.
+    tokenizer: its tokenizer.
+    dtype: of the tensors in the file; None: as the parameters are.
+  """
+  folder = pathlib.Path(folder)
+  of = family(config.family)
+  weights.save_tree(folder, params, of.table(config), dtype)
+  write_config(folder, config, dtype or jax.tree.leaves(params)[0].dtype)
+  text = tokenizer.backend.to_str(pretty=True) + '\n'
+  weights.write_atomically(folder / TOKENIZER, text.encode())
+
+
+def write_config(
+  folder: str | os.PathLike[str], config: Any, dtype: Any
+) -> None:
+  """Writes `config.json`; `dtype` is that of the tensors beside it."""
+  values = family(config.family).to_hf(config)
+  values['dtype'] = jnp.dtype(dtype).name
+  text = json.dumps(values, indent=2) + '\n'
+  weights.write_atomically(pathlib.Path(folder) / CONFIG, text.encode())
+
+
+def find(
+  source: str | os.PathLike[str], revision: str | None = None
+) -> pathlib.Path:
+  """The folder of a model; fetched from the hub if it is none.
+
+  Raises:
+    FileNotFoundError: neither a folder nor a model that can be fetched; says
+      whether the network, the name or a licence is in the way.
+  """
+  folder = pathlib.Path(source)
+  if folder.is_dir():
+    return folder
+  import huggingface_hub
+  from huggingface_hub import errors
+
+  wanted = ['*.json', '*.safetensors', '*.model', '*.jinja', '*.txt']
+  try:
+    return pathlib.Path(
+      huggingface_hub.snapshot_download(
+        str(source), revision=revision, allow_patterns=wanted
+      )
+    )
+  except errors.GatedRepoError:
+    reason = (
+      'its licence has to be accepted on its page first; then set HF_TOKEN to '
+      'a token of that account'
+    )
+  except (errors.RepositoryNotFoundError, errors.HFValidationError):
+    reason = 'no such folder, and the hub knows no such model'
+  except errors.RevisionNotFoundError:
+    reason = f'the hub has no revision {revision!r} of it'
+  except (errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled, OSError):
+    reason = (
+      'no such folder, it was not fetched before, and the hub cannot be '
+      'reached: give a folder, or fetch it on a machine with a network'
+    )
+  raise FileNotFoundError(f'model {str(source)!r}: {reason}')
+
+
+def digest(folder: str | os.PathLike[str]) -> str:
+  """Short SHA-256 of weights and tokenizer: names a frozen model in results."""
+  sha = hashlib.sha256()
+  folder = pathlib.Path(folder)
+  for path in [*sorted(folder.glob('*.safetensors')), folder / TOKENIZER]:
+    with open(path, 'rb') as file:
+      while chunk := file.read(1 << 22):
+        sha.update(chunk)
+  return sha.hexdigest()[:16]

@@ -1,0 +1,87 @@
+"""Every causal family gives what transformers gave, without torch."""
+
+import dataclasses
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from promptrl_jax.models import pretrained, weights
+from promptrl_jax.models.transformer import Transformer, causal_mask
+from promptrl_jax.sampling.decode import generate
+from promptrl_jax.sampling.methods import Sampling
+from tests.golden import causal
+
+
+def load(folder):
+  config = pretrained.load_config(folder)
+  of = pretrained.family(config.family)
+  return config, weights.load_tree(
+    weights.Tensors(folder), of.table(config), of.shapes(config)
+  )
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def log_probs(config, params, tokens, mask):
+  """Log-probs [B, T, V] after each token of left-padded rows."""
+  model = Transformer(config)
+  positions = jnp.maximum(jnp.cumsum(mask, axis=-1) - 1, 0)
+  visible = causal_mask(mask, config.sliding_window)
+  hidden, _ = model.apply(params, tokens, positions, visible)
+  logits = model.apply(params, hidden, method=Transformer.logits)
+  return jax.nn.log_softmax(logits, axis=-1)
+
+
+def greedy(config, params, tokens, mask):
+  rows = len(tokens)
+  out = jax.jit(generate, static_argnums=(0, 1, 2))(
+    config, Sampling(), causal.NEW, params, tokens, mask,
+    np.zeros(rows, np.float32), np.zeros(rows, np.uint32),
+    np.full(rows, causal.NEW, np.int32),
+  )  # fmt: skip
+  return out.tokens
+
+
+@pytest.mark.parametrize('name', causal.CASES)
+def test_log_probs_and_greedy_text_are_those_of_transformers(name):
+  folder = causal.FOLDER / name
+  config, params = load(folder)
+  expected = np.load(folder / 'expected.npz')
+  tokens, mask = causal.prompts(config.vocab_size)
+  found = np.asarray(log_probs(config, params, tokens, mask))
+  assert np.abs(found[mask] - expected['log_probs']).max() <= 1e-4
+  np.testing.assert_array_equal(
+    greedy(config, params, tokens, mask), expected['greedy']
+  )
+
+
+@pytest.mark.parametrize('name', causal.CASES)
+def test_the_parameter_count_is_what_the_config_says(name):
+  config, params = load(causal.FOLDER / name)
+  assert sum(leaf.size for leaf in jax.tree.leaves(params)) == config.num_params
+
+
+def test_recomputing_layers_changes_nothing():
+  config, params = load(causal.FOLDER / 'qwen2')
+  tokens, mask = causal.prompts(config.vocab_size)
+
+  def loss(params, config):
+    return log_probs(config, params, tokens, mask)[mask].mean()
+
+  plain = jax.grad(loss)(params, config)
+  saved = jax.grad(loss)(params, dataclasses.replace(config, remat=True))
+  jax.tree.map(
+    lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6), plain, saved
+  )
+
+
+def test_bfloat16_stays_near_float32():
+  config, params = load(causal.FOLDER / 'llama3')
+  tokens, mask = causal.prompts(config.vocab_size)
+  exact = log_probs(config, params, tokens, mask)
+  half = dataclasses.replace(config, dtype='bfloat16')
+  rounded = log_probs(half, params, tokens, mask)
+  assert rounded.dtype == np.float32
+  assert np.abs(rounded - exact)[mask].mean() < 0.1

@@ -1,0 +1,154 @@
+"""Saving and loading keeps every weight and refuses what does not fit."""
+
+import dataclasses
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from safetensors import numpy as st_numpy
+
+from promptrl_jax.models import pretrained, weights
+from promptrl_jax.testing import tiny
+
+
+def save(folder, seed=0, dtype=None):
+  pretrained.save_pretrained(
+    folder, tiny.CONFIG, tiny.params(seed=seed), tiny.tokenizer(), dtype
+  )
+  return folder
+
+
+@pytest.fixture
+def folder(tmp_path):
+  return save(tmp_path)
+
+
+def tensors_of(folder):
+  return dict(st_numpy.load_file(folder / weights.WEIGHTS))
+
+
+def test_what_is_saved_comes_back(folder):
+  config, params, tokenizer = pretrained.load_pretrained(folder)
+  assert config == tiny.CONFIG
+  assert tokenizer.decode(tokenizer.encode(['a + b'])) == ['a + b']
+  jax.tree.map(np.testing.assert_array_equal, params, tiny.params())
+
+
+def test_saving_in_bfloat16_rounds_once(tmp_path):
+  save(tmp_path, dtype='bfloat16')
+  _, params, _ = pretrained.load_pretrained(tmp_path)
+  rounded = jax.tree.map(
+    lambda x: x.astype(jnp.bfloat16).astype(jnp.float32), tiny.params()
+  )
+  jax.tree.map(np.testing.assert_array_equal, params, rounded)
+  _, params, _ = pretrained.load_pretrained(tmp_path, dtype=jnp.bfloat16)
+  assert {leaf.dtype for leaf in jax.tree.leaves(params)} == {
+    np.dtype(jnp.bfloat16)
+  }
+
+
+def test_a_checkpoint_in_several_files_is_the_same_model(tmp_path):
+  of = pretrained.family('llama')
+  save(tmp_path)
+  table = of.table(tiny.CONFIG)
+  weights.save_tree(tmp_path, tiny.params(), table, shard_bytes=20_000)
+  (tmp_path / weights.WEIGHTS).unlink()
+  assert len(list(tmp_path.glob('model-*-of-*.safetensors'))) > 2
+  _, params, _ = pretrained.load_pretrained(tmp_path)
+  jax.tree.map(np.testing.assert_array_equal, params, tiny.params())
+
+
+def test_names_and_shapes_are_those_of_hugging_face(folder):
+  shapes = {name: t.shape for name, t in tensors_of(folder).items()}
+  assert len(shapes) == 2 + 9 * tiny.CONFIG.num_layers
+  assert shapes['model.layers.1.self_attn.k_proj.weight'] == (16, 32)
+  assert shapes['model.layers.0.mlp.down_proj.weight'] == (32, 48)
+
+
+@pytest.mark.parametrize('change', ['missing', 'unused', 'shape'])
+def test_weights_that_do_not_fit_are_named(folder, change):
+  tensors = tensors_of(folder)
+  name = 'model.layers.0.mlp.up_proj.weight'
+  if change == 'missing':
+    del tensors[name]
+  elif change == 'unused':
+    name = 'model.layers.9.mlp.up_proj.weight'
+    tensors[name] = np.zeros(1, np.float32)
+  else:
+    tensors[name] = np.ascontiguousarray(tensors[name].T)
+  st_numpy.save_file(tensors, folder / weights.WEIGHTS)
+  with pytest.raises(ValueError, match=name.replace('.', r'\.')):
+    pretrained.load_pretrained(folder)
+
+
+def test_a_truncated_file_is_named(folder):
+  path = folder / weights.WEIGHTS
+  path.write_bytes(path.read_bytes()[:-100])
+  with pytest.raises(ValueError, match=f'{weights.WEIGHTS} cannot be read'):
+    pretrained.load_pretrained(folder)
+
+
+def test_a_file_that_the_index_names_and_is_not_there_is_named(folder):
+  index = {'weight_map': {'model.norm.weight': 'model-00001.safetensors'}}
+  (folder / weights.INDEX).write_text(json.dumps(index))
+  with pytest.raises(FileNotFoundError, match='model-00001'):
+    pretrained.load_pretrained(folder)
+
+
+@pytest.mark.parametrize(
+  ('field', 'value', 'message'),
+  [
+    ('num_hidden_layers', None, 'lacks num_hidden_layers'),
+    ('model_type', 'mamba', "model_type='mamba'"),
+    ('hidden_act', 'relu', "hidden_act='relu'"),
+    ('rope_scaling', {'rope_type': 'yarn', 'factor': 2.0}, "'yarn'"),
+    ('vocab_size', 200, 'tokens, more than the 200'),
+  ],
+)
+def test_a_config_that_cannot_be_met_says_what_and_where(
+  folder, field, value, message
+):
+  path = folder / pretrained.CONFIG
+  values = json.loads(path.read_text())
+  values[field] = value
+  path.write_text(json.dumps(values))
+  if field == 'vocab_size':
+    tensors = tensors_of(folder)
+    name = 'model.embed_tokens.weight'
+    tensors[name] = np.ascontiguousarray(tensors[name][:200])
+    st_numpy.save_file(tensors, folder / weights.WEIGHTS)
+  with pytest.raises(ValueError, match=message) as caught:
+    pretrained.load_pretrained(folder)
+  assert str(folder) in str(caught.value)
+
+
+def test_an_empty_folder_is_no_model(tmp_path):
+  with pytest.raises(FileNotFoundError, match=r'config\.json'):
+    pretrained.load_pretrained(tmp_path)
+
+
+def test_a_model_that_cannot_be_fetched_says_what_to_do(monkeypatch):
+  import huggingface_hub
+
+  offline = huggingface_hub.errors.OfflineModeIsEnabled('offline')
+  refuse = lambda *_, **__: (_ for _ in ()).throw(offline)
+  monkeypatch.setattr(huggingface_hub, 'snapshot_download', refuse)
+  with pytest.raises(FileNotFoundError, match='give a folder'):
+    pretrained.load_pretrained('someone/model')
+
+
+def test_the_digest_changes_with_a_weight(folder):
+  before = pretrained.digest(folder)
+  save(folder, seed=1)
+  assert pretrained.digest(folder) != before
+
+
+def test_every_setting_of_a_config_is_written_and_read():
+  of = pretrained.family('llama')
+  config = dataclasses.replace(
+    tiny.CONFIG, eos_token_ids=(2, 5), tie_embeddings=False, qkv_bias=True,
+    out_bias=True, mlp_bias=True,
+  )  # fmt: skip
+  assert of.from_hf(json.loads(json.dumps(of.to_hf(config)))) == config
