@@ -24,6 +24,7 @@ from promptrl_jax.models.config import TransformerConfig
 from promptrl_jax.models.tokenizer import Tokenizer
 from promptrl_jax.sampling import decode
 from promptrl_jax.sampling.methods import Sampling
+from promptrl_jax.sampling.prepare import prepare
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,7 +73,7 @@ class JaxLM:
     self.seconds = 0.0
     self._config = config
     self._tokenizer = tokenizer
-    self._params = jax.device_put(params, NamedSharding(mesh, P()))
+    self._params = prepare(params, mesh)
     self._rows = NamedSharding(mesh, P('data'))
     self._devices = mesh.size
     self._generate_fns = {}

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import math
-import operator
+from collections.abc import Sequence
 from typing import Any
 
 import flax.linen as nn
@@ -351,18 +351,42 @@ def shapes(config: TransformerConfig) -> Any:
   return jax.eval_shape(init, jax.random.key(0), tokens, tokens, mask)
 
 
-def unstack_layers(params: Any, num_layers: int) -> list[Any]:
-  """The parameters of each layer; done once, outside the decode loop."""
-  layers = params['params']['layers']
-  return [
-    jax.tree.map(operator.itemgetter(i), layers) for i in range(num_layers)
-  ]
+def prefill(
+  config: TransformerConfig,
+  top: Any,
+  layers: Sequence[Any],
+  tokens: jax.Array,
+  positions: jax.Array,
+  mask: jax.Array,
+) -> tuple[jax.Array, list[tuple[jax.Array, jax.Array]]]:
+  """`Transformer.__call__` with a tree for each layer instead of a stack.
+
+  Args:
+    config: the model.
+    top: its parameters but the layers.
+    layers: the parameters of each layer.
+    tokens, positions, mask: as for `Transformer.__call__`.
+
+  Returns:
+    Logits [B, V] after the last token of each row, and the keys and values of
+    each layer, [B, T, K, H].
+  """
+  model, block = Transformer(config), Block(config)
+  angles = rope(config, positions)
+  x: Any = model.apply(
+    {'params': top}, tokens, positions, method=Transformer.embed
+  )
+  cached = []
+  for layer in layers:
+    x, keys_values = block.apply({'params': layer}, x, angles, mask)
+    cached.append(keys_values)
+  return _last_logits(config, top, x[:, -1]), cached
 
 
 def decode_step(
   config: TransformerConfig,
-  params: Any,
-  layers: list[Any],
+  top: Any,
+  layers: Sequence[Any],
   tokens: jax.Array,
   positions: jax.Array,
   cache: tuple[LayerCache, ...],
@@ -376,8 +400,8 @@ def decode_step(
 
   Args:
     config: the model.
-    params: its parameters.
-    layers: `unstack_layers(params, L)`.
+    top: its parameters but the layers.
+    layers: the parameters of each layer.
     tokens: int [B], the last token of each row.
     positions: int [B], their positions.
     cache: one `LayerCache` per layer.
@@ -390,8 +414,9 @@ def decode_step(
   model, block = Transformer(config), Block(config)
   angles = rope(config, positions[:, None])
   x: Any = model.apply(
-    params, tokens[:, None], positions[:, None], method=Transformer.embed
-  )
+    {'params': top}, tokens[:, None], positions[:, None],
+    method=Transformer.embed,
+  )  # fmt: skip
   new_cache = []
   for layer, layer_cache in zip(layers, cache, strict=True):
     x, layer_cache = block.apply(
@@ -399,7 +424,11 @@ def decode_step(
       method=Block.decode_step,
     )  # fmt: skip
     new_cache.append(layer_cache)
-  final_norm = {'params': params['params']['final_norm']}
-  hidden = norm(config).apply(final_norm, x[:, 0])
-  logits: Any = model.apply(params, hidden, method=Transformer.logits)
-  return logits, tuple(new_cache)
+  return _last_logits(config, top, x[:, 0]), tuple(new_cache)
+
+
+def _last_logits(config: TransformerConfig, top: Any, x: jax.Array) -> Any:
+  hidden = norm(config).apply({'params': top['final_norm']}, x)
+  return Transformer(config).apply(
+    {'params': top}, hidden, method=Transformer.logits
+  )

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -21,6 +20,7 @@ from promptrl_jax.models import transformer
 from promptrl_jax.models.cache import LayerCache
 from promptrl_jax.models.config import TransformerConfig
 from promptrl_jax.sampling import methods
+from promptrl_jax.sampling.prepare import DecodeParams
 
 
 @struct.dataclass
@@ -53,7 +53,7 @@ class _LoopState:
 
 def prefill(
   config: TransformerConfig,
-  params: Any,
+  params: DecodeParams,
   tokens: jax.Array,
   mask: jax.Array,
   new_tokens: int,
@@ -71,19 +71,14 @@ def prefill(
     Logits [B, V] of the first new token, and the cache with at least P + N
     slots.
   """
-  model = transformer.Transformer(config)
   positions = jnp.maximum(jnp.cumsum(mask, axis=-1) - 1, 0)
   visible = transformer.causal_mask(mask, config.sliding_window)
-  encoded: Any = model.apply(params, tokens, positions, visible)
-  hidden, (keys, values) = encoded
-  logits: Any = model.apply(
-    params, hidden[:, -1], method=transformer.Transformer.logits
+  logits, cached = transformer.prefill(
+    config, params.top, params.layers, tokens, positions, visible
   )
-  cache = tuple(
-    LayerCache.from_prefill(keys[layer], values[layer], new_tokens)
-    for layer in range(config.num_layers)
+  return logits, tuple(
+    LayerCache.from_prefill(keys, values, new_tokens) for keys, values in cached
   )
-  return logits, cache
 
 
 def _uniforms(seeds: jax.Array, count: int) -> jax.Array:
@@ -108,7 +103,7 @@ def generate(
   config: TransformerConfig,
   method: methods.Sampling,
   new_tokens: int,
-  params: Any,
+  params: DecodeParams,
   tokens: jax.Array,
   mask: jax.Array,
   temperature: jax.Array,
@@ -121,7 +116,7 @@ def generate(
     config: the model.
     method: filters of the sampled distribution.
     new_tokens: N, most tokens that any row may get.
-    params: parameters of the model.
+    params: parameters of the model, from `prepare`.
     tokens: int [B, P], left-padded prompts.
     mask: bool [B, P]; a row without any True is padding and ends at once.
     temperature: [B], 0 for greedy.
@@ -133,7 +128,6 @@ def generate(
   """
   batch, prompt_length = tokens.shape
   logits, cache = prefill(config, params, tokens, mask, new_tokens)
-  layers = transformer.unstack_layers(params, config.num_layers)
   lengths = jnp.sum(mask, axis=-1)
   uniforms = _uniforms(seeds, new_tokens)
   slots = jnp.arange(cache[0].num_slots)
@@ -155,8 +149,8 @@ def generate(
     if config.sliding_window is not None:
       visible &= slots > slot - config.sliding_window
     logits, cache = transformer.decode_step(
-      config, params, layers, drawn, lengths + state.step, state.cache,
-      slot, visible,
+      config, params.top, params.layers, drawn, lengths + state.step,
+      state.cache, slot, visible,
     )  # fmt: skip
     update = functools.partial(
       jax.lax.dynamic_update_slice_in_dim, start_index=state.step, axis=1

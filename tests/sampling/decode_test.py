@@ -11,6 +11,7 @@ from promptrl_jax.models.transformer import Transformer
 from promptrl_jax.parallel.mesh import make_data_mesh
 from promptrl_jax.sampling.decode import make_generate_fn
 from promptrl_jax.sampling.methods import Sampling
+from promptrl_jax.sampling.prepare import prepare
 from promptrl_jax.sampling.score import make_score_fn
 from promptrl_jax.testing import tiny
 
@@ -21,6 +22,11 @@ MESH = make_data_mesh()
 @functools.cache
 def params():
   return tiny.params()
+
+
+@functools.cache
+def decode_params():
+  return prepare(params(), MESH)
 
 
 @functools.cache
@@ -48,7 +54,7 @@ def run(
   rows = len(tokens)
   seeds = np.arange(rows) if seeds is None else seeds
   return generate_fn(method)(
-    params(),
+    decode_params(),
     tokens,
     mask,
     np.full(rows, temperature, np.float32),
@@ -133,8 +139,8 @@ def test_limits_hold_per_row_and_empty_rows_stay_empty():
   tokens, mask = prompts(4, 5)
   mask[2] = False
   out = generate_fn()(
-    params(), tokens, mask, np.zeros(4, np.float32), np.zeros(4, np.uint32),
-    np.array([3, 5, 5, 0], np.int32),
+    decode_params(), tokens, mask, np.zeros(4, np.float32),
+    np.zeros(4, np.uint32), np.array([3, 5, 5, 0], np.int32),
   )  # fmt: skip
   counts = np.asarray(out.mask).sum(axis=1)
   assert counts[0] <= 3 and counts[1] <= 5
@@ -149,5 +155,5 @@ def test_one_program_per_shape():
     np.full(2, 4, np.int32),
   )
   for seed in range(3):
-    generate(params(), *prompts(2, 6, seed), *rows)
+    generate(decode_params(), *prompts(2, 6, seed), *rows)
   assert generate._cache_size() == 1
