@@ -1,7 +1,7 @@
 """Prompts to completions: one prefill and one while_loop in one jitted program.
 
 Prompts are left-padded to a bucketed length, so that generation starts in the
-same slot for every row. The batch is split over the `data` axis of a mesh with
+same slot for every row. On a mesh of data alone the batch is split with
 `shard_map`: each device runs its own loop and stops when its own rows are done.
 """
 
@@ -13,12 +13,13 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 from flax import struct
-from jax.sharding import Mesh
+from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from promptrl_jax.models import transformer
 from promptrl_jax.models.cache import LayerCache
 from promptrl_jax.models.config import TransformerConfig
+from promptrl_jax.parallel.mesh import ROWS
 from promptrl_jax.sampling import methods
 from promptrl_jax.sampling.prepare import DecodeParams
 
@@ -191,13 +192,24 @@ def make_generate_fn(
   new_tokens: int,
   mesh: Mesh,
 ) -> Callable[..., Completions]:
-  """Jits `generate` with the batch split over the mesh's `data` axis.
+  """Jits `generate` with the batch split over the mesh.
+
+  Where every device has all parameters, each runs a loop of its own. Where
+  parameters are split (axes `fsdp` and `tensor`), all run one loop together.
 
   Returns:
     A function of (params, tokens, mask, temperature, seeds, limits). B must be
-    a multiple of the axis; each shape (B, P) is compiled once.
+    a multiple of the devices that rows are split over; each shape (B, P) is
+    compiled once.
   """
   run = functools.partial(generate, config, method, new_tokens)
+  if mesh.size > mesh.shape['data']:
+    rows = NamedSharding(mesh, ROWS)
+    return jax.jit(
+      run,
+      in_shardings=(None, *[rows] * 5),
+      out_shardings=rows,
+    )
   rows = P('data')
   sharded = jax.shard_map(
     run,
