@@ -49,6 +49,6 @@ setuptools.setup(
       'pytest-xdist>=3.5',
       'ruff>=0.12',
     ],
-    'parity': ['torch==2.13.0'],
+    'parity': ['peft>=0.17', 'torch==2.13.0'],
   },
 )
