@@ -26,6 +26,7 @@ setuptools.setup(
     'flax>=0.12',
     'gymnasium>=1.0',
     'httpx>=0.27',
+    'jinja2>=3.1',
     'jax>=0.8',
     'matplotlib>=3.9',
     'ml_collections>=1.0',
