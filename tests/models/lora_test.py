@@ -109,7 +109,7 @@ def test_decoding_with_adapters_equals_decoding_the_merged_model():
   mask = np.ones_like(TOKENS, bool)
   mask[0, :4] = False
   method = methods.Sampling()
-  rest = (TOKENS, mask, np.ones(2), np.arange(2, dtype=np.uint32))
+  rest = (TOKENS, mask, np.ones(2, np.float32), np.arange(2, dtype=np.uint32))
   generate = jax.jit(
     lambda variables: decode.generate(
       tiny.CONFIG, method, 12, variables, *rest, np.full(2, 12)
@@ -119,7 +119,7 @@ def test_decoding_with_adapters_equals_decoding_the_merged_model():
   np.testing.assert_array_equal(ours.tokens, theirs.tokens)
   assert not np.array_equal(ours.tokens, generate(PARAMS).tokens)
   scored = score.make_score_fn(tiny.CONFIG, method)(
-    attached, TOKENS, mask, ours.tokens, ours.mask, np.ones(2)
+    attached, TOKENS, mask, ours.tokens, ours.mask, np.ones(2, np.float32)
   )
   np.testing.assert_allclose(scored, ours.logps, atol=1e-4)
 
