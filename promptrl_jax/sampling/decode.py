@@ -178,11 +178,13 @@ def generate(
   ended = _ends(config, state.tokens)
   before = jnp.cumsum(ended, axis=-1) - ended
   written = jnp.arange(new_tokens) < jnp.minimum(limits, state.step)[:, None]
+  mask = written & (before == 0) & (lengths > 0)[:, None]
   return Completions(
     tokens=state.tokens,
     logps=state.logps,
-    mask=written & (before == 0) & (lengths > 0)[:, None],
-    stopped=jnp.any(ended, axis=-1),
+    mask=mask,
+    # Padding may be a stop token: models without a pad token use one.
+    stopped=jnp.any(ended & mask, axis=-1),
   )
 
 

@@ -25,7 +25,7 @@ class DecodeParams:
 
   Attributes:
     top: everything but the layers, as in `params['params']`.
-    layers: one tree per layer.
+    layers: the variables of each layer: `params`, and `lora` if attached.
   """
 
   top: Any
@@ -38,7 +38,7 @@ def prepare(
   """Splits the stack of layers and places the parts on the mesh.
 
   Args:
-    params: tree with `params` at the top.
+    params: tree with `params` at the top, and `lora` if adapters are attached.
     mesh: where to decode.
     rules: axes that leaves are split over; None: every device has all of it.
 
@@ -74,11 +74,12 @@ def _split(
   num_layers = jax.tree.leaves(params['params']['layers'])[0].shape[0]
 
   def split(params: Any) -> DecodeParams:
-    tree = params['params']
+    top = {k: v for k, v in params['params'].items() if k != 'layers'}
+    stacks = {name: tree['layers'] for name, tree in params.items()}
     return DecodeParams(
-      {name: leaf for name, leaf in tree.items() if name != 'layers'},
+      top,
       tuple(
-        jax.tree.map(lambda leaf, i=i: leaf[i], tree['layers'])
+        jax.tree.map(lambda leaf, i=i: leaf[i], stacks)
         for i in range(num_layers)
       ),
     )

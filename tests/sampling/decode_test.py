@@ -1,5 +1,6 @@
 """The invariants of the sampler."""
 
+import dataclasses
 import functools
 
 import jax
@@ -145,6 +146,21 @@ def test_limits_hold_per_row_and_empty_rows_stay_empty():
   counts = np.asarray(out.mask).sum(axis=1)
   assert counts[0] <= 3 and counts[1] <= 5
   assert counts[2] == counts[3] == 0
+
+
+def test_padding_with_the_stop_token_does_not_look_like_a_stop():
+  config = dataclasses.replace(tiny.CONFIG, pad_token_id=2)
+  tokens, mask = prompts(4, 8)
+  mask[1] = False
+  args = (np.full(4, 0.8, np.float32), np.arange(4, dtype=np.uint32))
+  limits = np.full(4, 3, np.int32)
+  padded = make_generate_fn(config, Sampling(), NEW, MESH)(
+    params(), tokens, mask, *args, limits
+  )
+  expected = generate_fn()(params(), tokens, mask, *args, limits)
+  np.testing.assert_array_equal(padded.stopped, expected.stopped)
+  np.testing.assert_array_equal(padded.mask, expected.mask)
+  assert not expected.stopped.all()
 
 
 def test_one_program_per_shape():
