@@ -129,7 +129,6 @@ def _plan_training(
   config: TransformerConfig, mesh: Mesh, params: Any, rows: int, length: int
 ) -> Plan:
   config = dataclasses.replace(config, remat=True)
-  optimizer = optax.adamw(1e-5)
   wide = jax.tree.map(
     lambda p: jax.ShapeDtypeStruct(p.shape, jnp.float32, sharding=p.sharding),
     params,
@@ -153,18 +152,15 @@ def _plan_training(
 
     return jax.grad(loss)(params)
 
-  state = jax.eval_shape(optimizer.init, wide)
   moments = 2 * _bytes_of(wide)
-  assert len(jax.tree.leaves(state)) > 2 * len(jax.tree.leaves(wide))
   master = _bytes_of(wide) if config.dtype != 'float32' else 0
   compiled = jax.jit(step).lower(params, tokens, mask).compile()
-  needed = compiled.memory_analysis()
-  gradients = needed.output_size_in_bytes
+  needed: Any = compiled.memory_analysis()
   return Plan(
     params=_bytes_of(params),
     optimizer=moments + master,
     cache=0,
-    activations=needed.temp_size_in_bytes + gradients,
+    activations=needed.temp_size_in_bytes + needed.output_size_in_bytes,
   )
 
 
@@ -190,8 +186,9 @@ def _plan_sampling(
   here = rows // (mesh.shape['data'] * mesh.shape['fsdp'])
   each = 2 * config.head_size * jnp.dtype(config.dtype).itemsize
   cache = here * slots * heads * each * config.num_layers
-  needed = compiled.memory_analysis().temp_size_in_bytes
-  return Plan(_bytes_of(params), 0, cache, max(0, needed - cache))
+  needed: Any = compiled.memory_analysis()
+  activations = max(0, needed.temp_size_in_bytes - cache)
+  return Plan(_bytes_of(params), 0, cache, activations)
 
 
 def _row_array(

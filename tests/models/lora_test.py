@@ -9,9 +9,11 @@ from promptrl_jax.models import causal_families, lora, transformer
 from promptrl_jax.models.config import TransformerConfig
 from promptrl_jax.models.transformer import Transformer
 from promptrl_jax.parallel import sharding
-from promptrl_jax.sampling import decode, methods, score
+from promptrl_jax.parallel.mesh import make_data_mesh
+from promptrl_jax.sampling import decode, methods, prepare, score
 from promptrl_jax.testing import tiny
 
+MESH = make_data_mesh()
 PARAMS = tiny.params()
 CONFIG = lora.LoraConfig(rank=4, alpha=8.0)
 TOKENS = np.arange(3, 23).reshape(2, 10)
@@ -110,11 +112,11 @@ def test_decoding_with_adapters_equals_decoding_the_merged_model():
   mask[0, :4] = False
   method = methods.Sampling()
   rest = (TOKENS, mask, np.ones(2, np.float32), np.arange(2, dtype=np.uint32))
-  generate = jax.jit(
-    lambda variables: decode.generate(
-      tiny.CONFIG, method, 12, variables, *rest, np.full(2, 12)
-    )
-  )
+  run = jax.jit(decode.generate, static_argnums=(0, 1, 2))
+  generate = lambda variables: run(
+    tiny.CONFIG, method, 12, prepare.prepare(variables, MESH), *rest,
+    np.full(2, 12),
+  )  # fmt: skip
   ours, theirs = generate(attached), generate(merged)
   np.testing.assert_array_equal(ours.tokens, theirs.tokens)
   assert not np.array_equal(ours.tokens, generate(PARAMS).tokens)

@@ -155,9 +155,9 @@ def test_padding_with_the_stop_token_does_not_look_like_a_stop():
   args = (np.full(4, 0.8, np.float32), np.arange(4, dtype=np.uint32))
   limits = np.full(4, 3, np.int32)
   padded = make_generate_fn(config, Sampling(), NEW, MESH)(
-    params(), tokens, mask, *args, limits
+    decode_params(), tokens, mask, *args, limits
   )
-  expected = generate_fn()(params(), tokens, mask, *args, limits)
+  expected = generate_fn()(decode_params(), tokens, mask, *args, limits)
   np.testing.assert_array_equal(padded.stopped, expected.stopped)
   np.testing.assert_array_equal(padded.mask, expected.mask)
   assert not expected.stopped.all()
