@@ -20,6 +20,7 @@ from jax.sharding import PartitionSpec as P
 from promptrl_jax.models import transformer
 from promptrl_jax.models.cache import LayerCache
 from promptrl_jax.models.config import TransformerConfig
+from promptrl_jax.models.encoder_decoder_config import EncoderDecoderConfig
 from promptrl_jax.sampling import methods
 
 
@@ -86,7 +87,7 @@ def prefill(
   return logits, cache
 
 
-def _uniforms(seeds: jax.Array, count: int) -> jax.Array:
+def draw_uniforms(seeds: jax.Array, count: int) -> jax.Array:
   """[N, B] in [0, 1): entry (t, b) comes from fold_in(key(seeds[b]), t).
 
   All before the loop: hashing for one step costs as much as for a hundred.
@@ -98,7 +99,9 @@ def _uniforms(seeds: jax.Array, count: int) -> jax.Array:
   return jax.vmap(draw_row, (None, 0))(seeds, jnp.arange(count))
 
 
-def _ends(config: TransformerConfig, tokens: jax.Array) -> jax.Array:
+def ends(
+  config: TransformerConfig | EncoderDecoderConfig, tokens: jax.Array
+) -> jax.Array:
   """Which tokens end a text."""
   ids = jnp.asarray(config.eos_token_ids, jnp.int32)
   return jnp.any(tokens[..., None] == ids, axis=-1)
@@ -135,7 +138,7 @@ def generate(
   logits, cache = prefill(config, params, tokens, mask, new_tokens)
   layers = transformer.unstack_layers(params, config.num_layers)
   lengths = jnp.sum(mask, axis=-1)
-  uniforms = _uniforms(seeds, new_tokens)
+  uniforms = draw_uniforms(seeds, new_tokens)
   slots = jnp.arange(cache[0].num_slots)
   prompt_slots = jnp.pad(mask, ((0, 0), (0, len(slots) - prompt_length)))
 
@@ -149,7 +152,7 @@ def generate(
     drawn_logps = jnp.take_along_axis(logps, drawn[:, None], axis=1)[:, 0]
     drawn = jnp.where(state.done, config.pad_token_id, drawn)
     drawn_logps = jnp.where(state.done, 0.0, drawn_logps)
-    done = state.done | _ends(config, drawn) | (state.step + 1 >= limits)
+    done = state.done | ends(config, drawn) | (state.step + 1 >= limits)
     slot = prompt_length + state.step
     visible = prompt_slots | ((slots >= prompt_length) & (slots <= slot))
     if config.sliding_window is not None:
@@ -180,7 +183,7 @@ def generate(
     logps=jnp.zeros(shape),
   )
   state = jax.lax.while_loop(cond, body, state)
-  ended = _ends(config, state.tokens)
+  ended = ends(config, state.tokens)
   before = jnp.cumsum(ended, axis=-1) - ended
   written = jnp.arange(new_tokens) < jnp.minimum(limits, state.step)[:, None]
   return Completions(
