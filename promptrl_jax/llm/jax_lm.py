@@ -24,6 +24,7 @@ from promptrl_jax.models.config import TransformerConfig
 from promptrl_jax.models.tokenizer import Tokenizer
 from promptrl_jax.sampling import decode
 from promptrl_jax.sampling.methods import Sampling
+from promptrl_jax.sampling.prepare import prepare
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,12 +68,19 @@ class JaxLM:
         f'{config.new_tokens} new tokens exceed the context of '
         f'{model_config.max_positions}'
       )
+    # A chat model ends its turn with more tokens than its config may name.
+    ends = (*model_config.eos_token_ids, *tokenizer.eos_ids)
+    model_config = dataclasses.replace(
+      model_config,
+      eos_token_ids=tuple(dict.fromkeys(ends)),
+      pad_token_id=tokenizer.pad_id,
+    )
     self.name = name
     self.generated_tokens = 0
     self.seconds = 0.0
     self._config = config
     self._tokenizer = tokenizer
-    self._params = jax.device_put(params, NamedSharding(mesh, P()))
+    self._params = prepare(params, mesh)
     self._rows = NamedSharding(mesh, P('data'))
     self._devices = mesh.size
     self._generate_fns = {}
@@ -95,8 +103,7 @@ class JaxLM:
   def complete(self, requests: Sequence[Request]) -> list[Completion]:
     """Answers a batch, in the order of the requests."""
     start = time.perf_counter()
-    rows = self._tokenizer.encode([_prompt_text(r) for r in requests])
-    rows = [[self._tokenizer.bos_id, *row] for row in rows]
+    rows = [self._tokenizer.render(_messages(r)) for r in requests]
     for row, request in zip(rows, requests, strict=True):
       self._check(row, request)
     completions: list[Completion | None] = [None] * len(requests)
@@ -115,8 +122,8 @@ class JaxLM:
     return [c for c in completions if c is not None]
 
   def count_tokens(self, text: str) -> int:
-    """Tokens of `text` as a prompt, the leading special token included."""
-    return len(self._tokenizer.encode([text])[0]) + 1
+    """Tokens of `text` as a prompt of the user, special tokens included."""
+    return len(self._tokenizer.render([('user', text)]))
 
   @property
   def prompt_limit(self) -> int:
@@ -125,7 +132,7 @@ class JaxLM:
 
   def fits(self, request: Request) -> bool:
     """Whether the prompt and `max_tokens` fit the compiled shapes."""
-    size = self.count_tokens(_prompt_text(request))
+    size = len(self._tokenizer.render(_messages(request)))
     short = request.max_tokens <= self._config.new_tokens
     return short and size <= self.prompt_limit
 
@@ -177,7 +184,7 @@ class JaxLM:
     out = jax.device_get(self._generate_fns[top_p](self._params, *args))
     self.generated_tokens += int(out.mask.sum())
     lengths = out.mask.sum(axis=1)
-    texts = self._tokenizer.decode(
+    texts = self._tokenizer.decode_after(
       [out.tokens[i, : lengths[i]] for i in range(len(rows))]
     )
     return [
@@ -188,9 +195,8 @@ class JaxLM:
     ]
 
 
-def _prompt_text(request: Request) -> str:
-  """A completion model has no roles: the contents, one after the other."""
-  return '\n'.join(message.content for message in request.messages)
+def _messages(request: Request) -> list[tuple[str, str]]:
+  return [(message.role, message.content) for message in request.messages]
 
 
 def _completion(

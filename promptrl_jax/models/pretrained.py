@@ -115,7 +115,7 @@ def load_pretrained(
   params = weights.load_tree(
     weights.Tensors(folder), of.table(config), shapes, dtype, placed
   )
-  tokenizer = tokenizer_lib.load(folder / TOKENIZER)
+  tokenizer = tokenizer_lib.load(folder)
   if tokenizer.vocab_size > config.vocab_size:
     raise ValueError(
       f'{folder}: the tokenizer has {tokenizer.vocab_size} tokens, more than '
@@ -144,8 +144,7 @@ def save_pretrained(
   of = family(config.family)
   weights.save_tree(folder, params, of.table(config), dtype)
   write_config(folder, config, dtype or jax.tree.leaves(params)[0].dtype)
-  text = tokenizer.backend.to_str(pretty=True) + '\n'
-  weights.write_atomically(folder / TOKENIZER, text.encode())
+  tokenizer_lib.save(folder, tokenizer)
 
 
 def write_config(

@@ -1,16 +1,27 @@
-"""A `tokenizer.json` as three functions: encode, pad, decode."""
+"""Text to token ids and back, for tokenizers of Hugging Face and our own."""
 
 from __future__ import annotations
 
 import dataclasses
+import functools
+import json
+import logging
+import os
 import pathlib
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 import tokenizers
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
+from promptrl_jax.models import tokenizer_files
+from promptrl_jax.models.chat_template import ChatTemplate, Messages
+from promptrl_jax.models.weights import write_atomically
+
 PAD, BOS, EOS = '<pad>', '<bos>', '<eos>'
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,13 +30,24 @@ class Tokenizer:
 
   Attributes:
     backend: the trained tokenizer.
-    pad_id, bos_id, eos_id: special tokens.
+    pad_id: what stands where the mask is False. It may be a token that has a
+      meaning elsewhere: masks decide, never ids.
+    bos_id: token that begins a text, if there is one.
+    eos_id: token that ends a text in training.
+    eos_ids: tokens that end a text when a model writes them, `eos_id` first.
+    start, end: ids that the model expects around a text; `end` is empty for
+      models that go on with a text.
+    chat: how a conversation is written, if the model was taught one.
   """
 
   backend: tokenizers.Tokenizer
   pad_id: int
-  bos_id: int
+  bos_id: int | None
   eos_id: int
+  eos_ids: tuple[int, ...] = ()
+  start: tuple[int, ...] = ()
+  end: tuple[int, ...] = ()
+  chat: ChatTemplate | None = None
 
   @property
   def vocab_size(self) -> int:
@@ -41,6 +63,40 @@ class Tokenizer:
     return self.backend.decode_batch(
       [[int(i) for i in row] for row in ids], skip_special_tokens=True
     )
+
+  def decode_after(self, ids: Sequence[Sequence[int]]) -> list[str]:
+    """Texts of rows of ids that go on with a text.
+
+    A vocabulary of SentencePiece marks the words, and `decode` drops the space
+    of the first one: of a completion it would drop the first indentation.
+    """
+    anchor, size = self._anchor
+    texts = self.decode([[*anchor, *row] for row in ids])
+    return [text[size:] for text in texts]
+
+  @functools.cached_property
+  def _anchor(self) -> tuple[list[int], int]:
+    """Ids of a text to go on with, and its length."""
+    (ids,) = self.encode(['a'])
+    return ids, len(self.decode([ids])[0])
+
+  def render(self, messages: Messages, **variables: Any) -> list[int]:
+    """Ids of a conversation, up to where the model goes on.
+
+    Args:
+      messages: pairs of role (`system`, `user`, `assistant`) and content. A
+        model without a chat template has no roles: it is given the contents,
+        one line after the other.
+      **variables: of the chat template.
+
+    Raises:
+      ValueError: the chat template refuses these roles.
+    """
+    if self.chat is None:
+      text = '\n'.join(content for _, content in messages)
+      return [*self.start, *self.encode([text])[0]]
+    # The template writes the leading special token where there is to be one.
+    return self.encode([self.chat.text(messages, **variables)])[0]
 
   def pad_left(
     self, rows: Sequence[Sequence[int]], length: int
@@ -62,15 +118,73 @@ def _wrap(backend: tokenizers.Tokenizer) -> Tokenizer:
   missing = [name for name in (PAD, BOS, EOS) if name not in vocab]
   if missing:
     raise ValueError(f'tokenizer lacks the special tokens {missing}')
-  return Tokenizer(backend, vocab[PAD], vocab[BOS], vocab[EOS])
+  bos, eos = vocab[BOS], vocab[EOS]
+  return Tokenizer(backend, vocab[PAD], bos, eos, (eos,), (bos,))
 
 
-def load(path: str | pathlib.Path) -> Tokenizer:
-  """Reads a `tokenizer.json`."""
+def load(path: str | os.PathLike[str]) -> Tokenizer:
+  """Reads a folder in Hugging Face's layout, or one of our `tokenizer.json`.
+
+  Raises:
+    FileNotFoundError: there is no tokenizer.
+    ValueError: it cannot be read, or has no token that ends a text.
+  """
   path = pathlib.Path(path)
-  if not path.is_file():
-    raise FileNotFoundError(f'no tokenizer at {path}')
-  return _wrap(tokenizers.Tokenizer.from_file(str(path)))
+  if path.is_file():
+    return _wrap(tokenizers.Tokenizer.from_file(str(path)))
+  files = tokenizer_files.read(path)
+  backend = files.backend
+  ours = (backend.token_to_id(name) for name in (PAD, BOS, EOS))
+  if not files.config and None not in ours:
+    return _wrap(backend)
+  bos, eos, pad = (files.ids(kind) for kind in ('bos', 'eos', 'pad'))
+  if not eos:
+    raise ValueError(
+      f'no token ends a text: set eos_token in {path / tokenizer_files.CONFIG}'
+    )
+  if not pad:
+    _log_once(f'{path.name} has no pad token: padding is {eos[0]}, its eos')
+  chat = None
+  if files.template is not None:
+    chat = ChatTemplate(files.template, files.special)
+  return Tokenizer(
+    backend, (pad or eos)[0], bos[0] if bos else None, eos[0], eos,
+    *files.around(), chat,
+  )  # fmt: skip
+
+
+@functools.cache
+def _log_once(message: str) -> None:
+  _LOG.warning(message)
+
+
+def save(folder: str | os.PathLike[str], tokenizer: Tokenizer) -> None:
+  """Writes files that `load` and transformers can read.
+
+  Args:
+    folder: that exists.
+    tokenizer: one with the special tokens of `train` needs `tokenizer.json`
+      alone.
+  """
+  folder = pathlib.Path(folder)
+  text = tokenizer.backend.to_str(pretty=True) + '\n'
+  write_atomically(folder / tokenizer_files.TOKENIZER, text.encode())
+  name_of = tokenizer.backend.id_to_token
+  ids = (tokenizer.pad_id, tokenizer.bos_id, tokenizer.eos_id)
+  names = [None if i is None else name_of(i) for i in ids]
+  if names == [PAD, BOS, EOS] and tokenizer.chat is None:
+    return
+  values: dict[str, Any] = {
+    **(tokenizer.chat.special if tokenizer.chat else {}),
+    **dict(zip(('pad_token', 'bos_token', 'eos_token'), names, strict=True)),
+    'tokenizer_class': 'PreTrainedTokenizerFast',
+    'clean_up_tokenization_spaces': False,
+  }
+  content = (json.dumps(values, indent=2) + '\n').encode()
+  write_atomically(folder / tokenizer_files.CONFIG, content)
+  if tokenizer.chat is not None:
+    content = tokenizer.chat.source.encode()
+    write_atomically(folder / tokenizer_files.TEMPLATE, content)
 
 
 def train(texts: Iterable[str], vocab_size: int) -> Tokenizer:

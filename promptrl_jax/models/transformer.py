@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import math
-import operator
+from collections.abc import Sequence
 from typing import Any
 
 import flax.linen as nn
@@ -210,10 +210,18 @@ class Block(nn.Module):
       self.q_norm = RMSNorm(c.norm_eps)
       self.k_norm = RMSNorm(c.norm_eps)
 
+  def _dense(self, x, name):
+    """`dense` by a kernel and, if `lora.attach` gave it one, its adapter."""
+    y = dense(x, getattr(self, name))
+    if self.has_variable('lora', name):
+      adapter = self.get_variable('lora', name)
+      y += dense(dense(x, adapter['a']), adapter['b'])
+    return y
+
   def _project(self, x, rope):
     """Queries [B, T, K, G, H], keys and values [B, T, K, H]."""
     c = self.config
-    flat = dense(self.attention_norm(x), self.qkv)
+    flat = self._dense(self.attention_norm(x), 'qkv')
     shape = (c.num_kv_heads, c.group_size + 2, c.head_size)
     qkv = flat.reshape(*x.shape[:-1], *shape)
     if c.qkv_bias:
@@ -235,11 +243,11 @@ class Block(nn.Module):
   def _finish(self, x, attended):
     """Output projection and MLP; `attended` is [B, T, K, G, H]."""
     c = self.config
-    projected = dense(attended.reshape(*x.shape[:-1], -1), self.out)
+    projected = self._dense(attended.reshape(*x.shape[:-1], -1), 'out')
     if c.out_bias:
       projected += self.out_bias.astype(x.dtype)
     x = x + projected
-    hidden = dense(self.mlp_norm(x), self.gate_up)
+    hidden = self._dense(self.mlp_norm(x), 'gate_up')
     if c.mlp_bias:
       hidden += self.gate_up_bias.astype(x.dtype).reshape(-1)
     act = _ACTIVATIONS[c.activation]
@@ -248,7 +256,7 @@ class Block(nn.Module):
       hidden = act(gate) * up
     else:
       hidden = act(hidden)
-    projected = dense(hidden, self.down)
+    projected = self._dense(hidden, 'down')
     if c.mlp_bias:
       projected += self.down_bias.astype(x.dtype)
     return x + projected
@@ -287,7 +295,7 @@ class Transformer(nn.Module):
     block = nn.remat(Block, prevent_cse=False) if c.remat else Block
     self.layers = nn.scan(
       block,
-      variable_axes={'params': 0},
+      variable_axes={'params': 0, 'lora': 0},
       split_rngs={'params': True},
       in_axes=(nn.broadcast,) * 2,  # pyright: ignore[reportArgumentType]
       length=c.num_layers,
@@ -351,18 +359,43 @@ def shapes(config: TransformerConfig) -> Any:
   return jax.eval_shape(init, jax.random.key(0), tokens, tokens, mask)
 
 
-def unstack_layers(params: Any, num_layers: int) -> list[Any]:
-  """The parameters of each layer; done once, outside the decode loop."""
-  layers = params['params']['layers']
-  return [
-    jax.tree.map(operator.itemgetter(i), layers) for i in range(num_layers)
-  ]
+def prefill(
+  config: TransformerConfig,
+  top: Any,
+  layers: Sequence[Any],
+  tokens: jax.Array,
+  positions: jax.Array,
+  mask: jax.Array,
+) -> tuple[jax.Array, list[tuple[jax.Array, jax.Array]]]:
+  """`Transformer.__call__` with a tree for each layer instead of a stack.
+
+  Args:
+    config: the model.
+    top: its parameters but the layers.
+    layers: the variables of each layer: its parameters, and its adapters under
+      `lora` if it has some.
+    tokens, positions, mask: as for `Transformer.__call__`.
+
+  Returns:
+    Logits [B, V] after the last token of each row, and the keys and values of
+    each layer, [B, T, K, H].
+  """
+  model, block = Transformer(config), Block(config)
+  angles = rope(config, positions)
+  x: Any = model.apply(
+    {'params': top}, tokens, positions, method=Transformer.embed
+  )
+  cached = []
+  for layer in layers:
+    x, keys_values = block.apply(layer, x, angles, mask)
+    cached.append(keys_values)
+  return _last_logits(config, top, x[:, -1]), cached
 
 
 def decode_step(
   config: TransformerConfig,
-  params: Any,
-  layers: list[Any],
+  top: Any,
+  layers: Sequence[Any],
   tokens: jax.Array,
   positions: jax.Array,
   cache: tuple[LayerCache, ...],
@@ -376,8 +409,9 @@ def decode_step(
 
   Args:
     config: the model.
-    params: its parameters.
-    layers: `unstack_layers(params, L)`.
+    top: its parameters but the layers.
+    layers: the variables of each layer: its parameters, and its adapters under
+      `lora` if it has some.
     tokens: int [B], the last token of each row.
     positions: int [B], their positions.
     cache: one `LayerCache` per layer.
@@ -390,16 +424,21 @@ def decode_step(
   model, block = Transformer(config), Block(config)
   angles = rope(config, positions[:, None])
   x: Any = model.apply(
-    params, tokens[:, None], positions[:, None], method=Transformer.embed
-  )
+    {'params': top}, tokens[:, None], positions[:, None],
+    method=Transformer.embed,
+  )  # fmt: skip
   new_cache = []
   for layer, layer_cache in zip(layers, cache, strict=True):
     x, layer_cache = block.apply(
-      {'params': layer}, x, angles, layer_cache, slot, mask,
+      layer, x, angles, layer_cache, slot, mask,
       method=Block.decode_step,
     )  # fmt: skip
     new_cache.append(layer_cache)
-  final_norm = {'params': params['params']['final_norm']}
-  hidden = norm(config).apply(final_norm, x[:, 0])
-  logits: Any = model.apply(params, hidden, method=Transformer.logits)
-  return logits, tuple(new_cache)
+  return _last_logits(config, top, x[:, 0]), tuple(new_cache)
+
+
+def _last_logits(config: TransformerConfig, top: Any, x: jax.Array) -> Any:
+  hidden = norm(config).apply({'params': top['final_norm']}, x)
+  return Transformer(config).apply(
+    {'params': top}, hidden, method=Transformer.logits
+  )

@@ -1,12 +1,22 @@
-"""The device mesh of a run."""
+"""The device mesh of a run.
+
+Axes: `data` splits rows, `fsdp` rows and parameters, `tensor` heads, hidden
+units of the MLP and the vocabulary.
+"""
 
 from __future__ import annotations
 
+import math
 import os
+from collections.abc import Mapping
 
 import jax
 import numpy as np
 from jax.sharding import AxisType, Mesh
+from jax.sharding import PartitionSpec as P
+
+AXES = ('data', 'fsdp', 'tensor')
+ROWS = P(('data', 'fsdp'))
 
 
 def use_cpu_cores() -> None:
@@ -23,3 +33,43 @@ def use_cpu_cores() -> None:
 def make_data_mesh() -> Mesh:
   """A mesh of all devices with the single axis `data`."""
   return Mesh(np.asarray(jax.devices()), ('data',), axis_types=(AxisType.Auto,))
+
+
+def make_mesh(shape: Mapping[str, int]) -> Mesh:
+  """A mesh with the axes `data`, `fsdp` and `tensor`.
+
+  Args:
+    shape: devices along each axis; an axis that is left out has one.
+
+  Raises:
+    ValueError: an axis is not known, or the product is not the number of
+      devices.
+  """
+  if unknown := sorted(shape.keys() - set(AXES)):
+    raise ValueError(f'mesh axis {unknown[0]!r}: expected {", ".join(AXES)}')
+  sizes = tuple(shape.get(axis, 1) for axis in AXES)
+  count = len(jax.devices())
+  if math.prod(sizes) != count:
+    raise ValueError(
+      f'a mesh of {" x ".join(map(str, sizes))} ({", ".join(AXES)}) takes '
+      f'{math.prod(sizes)} devices, there are {count}'
+    )
+  return jax.make_mesh(sizes, AXES, axis_types=(AxisType.Auto,) * len(AXES))
+
+
+def parse(text: str) -> dict[str, int]:
+  """`data=2,tensor=4` as a dict.
+
+  Raises:
+    ValueError: it is not of that form.
+  """
+  shape = {}
+  for part in filter(None, text.split(',')):
+    axis, _, size = part.partition('=')
+    if axis not in AXES or not size.isdecimal() or int(size) < 1:
+      raise ValueError(
+        f'mesh {text!r}: expected something like data=2,fsdp=2,tensor=4, '
+        f'got the part {part!r}'
+      )
+    shape[axis] = int(size)
+  return shape

@@ -14,9 +14,9 @@ Rules = Sequence[tuple[str, P]]
 
 
 def path_of(path: Sequence[Any]) -> str:
-  """A leaf's path below `params`: `layers/qkv`."""
+  """A leaf's path below its collection: `layers/qkv`."""
   names = [str(getattr(part, 'key', part)) for part in path]
-  return '/'.join(names[1:] if names[:1] == ['params'] else names)
+  return '/'.join(names[1:] if names[0] in ('params', 'lora') else names)
 
 
 def spec_of(path: str, rules: Rules) -> P:

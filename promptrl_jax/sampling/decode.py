@@ -1,7 +1,7 @@
 """Prompts to completions: one prefill and one while_loop in one jitted program.
 
 Prompts are left-padded to a bucketed length, so that generation starts in the
-same slot for every row. The batch is split over the `data` axis of a mesh with
+same slot for every row. On a mesh of data alone the batch is split with
 `shard_map`: each device runs its own loop and stops when its own rows are done.
 """
 
@@ -9,19 +9,20 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 from flax import struct
-from jax.sharding import Mesh
+from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from promptrl_jax.models import transformer
 from promptrl_jax.models.cache import LayerCache
 from promptrl_jax.models.config import TransformerConfig
 from promptrl_jax.models.encoder_decoder_config import EncoderDecoderConfig
+from promptrl_jax.parallel.mesh import ROWS
 from promptrl_jax.sampling import methods
+from promptrl_jax.sampling.prepare import DecodeParams
 
 
 @struct.dataclass
@@ -54,7 +55,7 @@ class _LoopState:
 
 def prefill(
   config: TransformerConfig,
-  params: Any,
+  params: DecodeParams,
   tokens: jax.Array,
   mask: jax.Array,
   new_tokens: int,
@@ -72,19 +73,14 @@ def prefill(
     Logits [B, V] of the first new token, and the cache with at least P + N
     slots.
   """
-  model = transformer.Transformer(config)
   positions = jnp.maximum(jnp.cumsum(mask, axis=-1) - 1, 0)
   visible = transformer.causal_mask(mask, config.sliding_window)
-  encoded: Any = model.apply(params, tokens, positions, visible)
-  hidden, (keys, values) = encoded
-  logits: Any = model.apply(
-    params, hidden[:, -1], method=transformer.Transformer.logits
+  logits, cached = transformer.prefill(
+    config, params.top, params.layers, tokens, positions, visible
   )
-  cache = tuple(
-    LayerCache.from_prefill(keys[layer], values[layer], new_tokens)
-    for layer in range(config.num_layers)
+  return logits, tuple(
+    LayerCache.from_prefill(keys, values, new_tokens) for keys, values in cached
   )
-  return logits, cache
 
 
 def draw_uniforms(seeds: jax.Array, count: int) -> jax.Array:
@@ -111,7 +107,7 @@ def generate(
   config: TransformerConfig,
   method: methods.Sampling,
   new_tokens: int,
-  params: Any,
+  params: DecodeParams,
   tokens: jax.Array,
   mask: jax.Array,
   temperature: jax.Array,
@@ -124,7 +120,7 @@ def generate(
     config: the model.
     method: filters of the sampled distribution.
     new_tokens: N, most tokens that any row may get.
-    params: parameters of the model.
+    params: parameters of the model, from `prepare`.
     tokens: int [B, P], left-padded prompts.
     mask: bool [B, P]; a row without any True is padding and ends at once.
     temperature: [B], 0 for greedy.
@@ -136,7 +132,6 @@ def generate(
   """
   batch, prompt_length = tokens.shape
   logits, cache = prefill(config, params, tokens, mask, new_tokens)
-  layers = transformer.unstack_layers(params, config.num_layers)
   lengths = jnp.sum(mask, axis=-1)
   uniforms = draw_uniforms(seeds, new_tokens)
   slots = jnp.arange(cache[0].num_slots)
@@ -158,8 +153,8 @@ def generate(
     if config.sliding_window is not None:
       visible &= slots > slot - config.sliding_window
     logits, cache = transformer.decode_step(
-      config, params, layers, drawn, lengths + state.step, state.cache,
-      slot, visible,
+      config, params.top, params.layers, drawn, lengths + state.step,
+      state.cache, slot, visible,
     )  # fmt: skip
     update = functools.partial(
       jax.lax.dynamic_update_slice_in_dim, start_index=state.step, axis=1
@@ -186,11 +181,13 @@ def generate(
   ended = ends(config, state.tokens)
   before = jnp.cumsum(ended, axis=-1) - ended
   written = jnp.arange(new_tokens) < jnp.minimum(limits, state.step)[:, None]
+  mask = written & (before == 0) & (lengths > 0)[:, None]
   return Completions(
     tokens=state.tokens,
     logps=state.logps,
-    mask=written & (before == 0) & (lengths > 0)[:, None],
-    stopped=jnp.any(ended, axis=-1),
+    mask=mask,
+    # Padding may be a stop token: models without a pad token use one.
+    stopped=jnp.any(ended & mask, axis=-1),
   )
 
 
@@ -200,13 +197,24 @@ def make_generate_fn(
   new_tokens: int,
   mesh: Mesh,
 ) -> Callable[..., Completions]:
-  """Jits `generate` with the batch split over the mesh's `data` axis.
+  """Jits `generate` with the batch split over the mesh.
+
+  Where every device has all parameters, each runs a loop of its own. Where
+  parameters are split (axes `fsdp` and `tensor`), all run one loop together.
 
   Returns:
     A function of (params, tokens, mask, temperature, seeds, limits). B must be
-    a multiple of the axis; each shape (B, P) is compiled once.
+    a multiple of the devices that rows are split over; each shape (B, P) is
+    compiled once.
   """
   run = functools.partial(generate, config, method, new_tokens)
+  if mesh.size > mesh.shape['data']:
+    rows = NamedSharding(mesh, ROWS)
+    return jax.jit(
+      run,
+      in_shardings=(None, *[rows] * 5),
+      out_shardings=rows,
+    )
   rows = P('data')
   sharded = jax.shard_map(
     run,

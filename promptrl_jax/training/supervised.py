@@ -115,7 +115,7 @@ def _encoded(
     prompts = tokenizer.encode([prompt for prompt, _ in drawn])
     replies = tokenizer.encode([reply for _, reply in drawn])
     for prompt, reply in zip(prompts, replies, strict=True):
-      ids = [tokenizer.bos_id, *prompt, *reply, tokenizer.eos_id]
+      ids = [*tokenizer.start, *prompt, *reply, tokenizer.eos_id]
       yield ids, len(prompt) + 1
 
 

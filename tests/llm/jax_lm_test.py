@@ -7,6 +7,7 @@ import pytest
 from promptrl_jax.llm.backend import Message, Request
 from promptrl_jax.llm.jax_lm import JaxLM, JaxLMConfig
 from promptrl_jax.llm.load import BackendConfig, load_backend
+from promptrl_jax.models.chat_template import ChatTemplate
 from promptrl_jax.parallel.mesh import make_data_mesh
 from promptrl_jax.testing import tiny
 
@@ -73,6 +74,35 @@ def test_stop_strings_are_cut_off(model):
   stopped = model.complete([dataclasses.replace(asked, stop=(middle,))])
   assert stopped[0].text == text.split(middle)[0]
   assert stopped[0].finish_reason == 'stop'
+
+
+def test_a_chat_model_is_asked_through_its_template():
+  template = (
+    '{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}'
+    '{% if add_generation_prompt %}<assistant>{% endif %}'
+  )
+  tokenizer = dataclasses.replace(
+    tiny.tokenizer(), chat=ChatTemplate(template, {})
+  )
+  chat = JaxLM('chat', tiny.CONFIG, tiny.params(), tokenizer, MESH, CONFIG)
+  asked = Request(
+    (Message('system', 'Be brief'), Message('user', 'add')), max_tokens=8
+  )
+  (ids,) = tokenizer.encode(['<system>Be brief<user>add<assistant>'])
+  assert chat.complete([asked])[0].prompt_tokens == len(ids)
+  (ids,) = tokenizer.encode(['<user>add<assistant>'])
+  assert chat.count_tokens('add') == len(ids)
+  long = Message('system', 'x' * 30)
+  assert not chat.fits(dataclasses.replace(asked, messages=(long,)))
+  assert chat.fits(asked)
+
+
+def test_every_token_that_ends_a_turn_ends_the_completion():
+  ends = tuple(range(2, tiny.CONFIG.vocab_size))
+  tokenizer = dataclasses.replace(tiny.tokenizer(), eos_ids=ends)
+  model = JaxLM('ends', tiny.CONFIG, tiny.params(), tokenizer, MESH, CONFIG)
+  (completion,) = model.complete([request(temperature=0.0)])
+  assert (completion.completion_tokens, completion.finish_reason) == (1, 'stop')
 
 
 def test_shapes_beyond_the_context_are_refused():

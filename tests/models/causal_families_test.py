@@ -10,9 +10,13 @@ import pytest
 
 from promptrl_jax.models import pretrained, weights
 from promptrl_jax.models.transformer import Transformer, causal_mask
+from promptrl_jax.parallel.mesh import make_data_mesh
 from promptrl_jax.sampling.decode import generate
 from promptrl_jax.sampling.methods import Sampling
+from promptrl_jax.sampling.prepare import prepare
 from tests.golden import causal
+
+MESH = make_data_mesh()
 
 
 def load(folder):
@@ -37,7 +41,7 @@ def log_probs(config, params, tokens, mask):
 def greedy(config, params, tokens, mask):
   rows = len(tokens)
   out = jax.jit(generate, static_argnums=(0, 1, 2))(
-    config, Sampling(), causal.NEW, params, tokens, mask,
+    config, Sampling(), causal.NEW, prepare(params, MESH), tokens, mask,
     np.zeros(rows, np.float32), np.zeros(rows, np.uint32),
     np.full(rows, causal.NEW, np.int32),
   )  # fmt: skip

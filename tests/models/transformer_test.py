@@ -61,8 +61,8 @@ def test_rope_depends_on_distance_alone():
 def test_attention_equals_the_written_out_sum():
   rng = np.random.default_rng(1)
   b, t, s, k, g, h = 2, 3, 5, 2, 3, 4
-  queries = rng.normal(size=(b, t, k, g, h))
-  keys, values = rng.normal(size=(2, b, s, k, h))
+  queries = rng.normal(size=(b, t, k, g, h)).astype(np.float32)
+  keys, values = rng.normal(size=(2, b, s, k, h)).astype(np.float32)
   mask = rng.random((b, t, s)) < 0.7
   mask[..., 0] = True
   scores = np.einsum('btkgh,bskh->bkgts', queries, keys)

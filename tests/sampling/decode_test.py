@@ -1,5 +1,6 @@
 """The invariants of the sampler."""
 
+import dataclasses
 import functools
 
 import jax
@@ -11,6 +12,7 @@ from promptrl_jax.models.transformer import Transformer
 from promptrl_jax.parallel.mesh import make_data_mesh
 from promptrl_jax.sampling.decode import make_generate_fn
 from promptrl_jax.sampling.methods import Sampling
+from promptrl_jax.sampling.prepare import prepare
 from promptrl_jax.sampling.score import make_score_fn
 from promptrl_jax.testing import tiny
 
@@ -21,6 +23,11 @@ MESH = make_data_mesh()
 @functools.cache
 def params():
   return tiny.params()
+
+
+@functools.cache
+def decode_params():
+  return prepare(params(), MESH)
 
 
 @functools.cache
@@ -48,7 +55,7 @@ def run(
   rows = len(tokens)
   seeds = np.arange(rows) if seeds is None else seeds
   return generate_fn(method)(
-    params(),
+    decode_params(),
     tokens,
     mask,
     np.full(rows, temperature, np.float32),
@@ -133,12 +140,27 @@ def test_limits_hold_per_row_and_empty_rows_stay_empty():
   tokens, mask = prompts(4, 5)
   mask[2] = False
   out = generate_fn()(
-    params(), tokens, mask, np.zeros(4, np.float32), np.zeros(4, np.uint32),
-    np.array([3, 5, 5, 0], np.int32),
+    decode_params(), tokens, mask, np.zeros(4, np.float32),
+    np.zeros(4, np.uint32), np.array([3, 5, 5, 0], np.int32),
   )  # fmt: skip
   counts = np.asarray(out.mask).sum(axis=1)
   assert counts[0] <= 3 and counts[1] <= 5
   assert counts[2] == counts[3] == 0
+
+
+def test_padding_with_the_stop_token_does_not_look_like_a_stop():
+  config = dataclasses.replace(tiny.CONFIG, pad_token_id=2)
+  tokens, mask = prompts(4, 8)
+  mask[1] = False
+  args = (np.full(4, 0.8, np.float32), np.arange(4, dtype=np.uint32))
+  limits = np.full(4, 3, np.int32)
+  padded = make_generate_fn(config, Sampling(), NEW, MESH)(
+    decode_params(), tokens, mask, *args, limits
+  )
+  expected = generate_fn()(decode_params(), tokens, mask, *args, limits)
+  np.testing.assert_array_equal(padded.stopped, expected.stopped)
+  np.testing.assert_array_equal(padded.mask, expected.mask)
+  assert not expected.stopped.all()
 
 
 def test_one_program_per_shape():
@@ -149,5 +171,5 @@ def test_one_program_per_shape():
     np.full(2, 4, np.int32),
   )
   for seed in range(3):
-    generate(params(), *prompts(2, 6, seed), *rows)
+    generate(decode_params(), *prompts(2, 6, seed), *rows)
   assert generate._cache_size() == 1

@@ -1,0 +1,250 @@
+"""Texts to vectors, in this process, with an encoder.
+
+Texts are sorted by length, cut into batches and padded to a few shapes, so that
+a bounded number of programs is ever compiled: at most one for each pair of a
+length and a batch size. The vector of a text does not depend on the texts
+beside it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import pathlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import tokenizers
+from jax.sharding import Mesh
+
+from promptrl_jax.models import encoder, encoder_weights, pretrained
+from promptrl_jax.models.encoder import Encoder, EncoderConfig
+
+EmbedFn = Callable[[Sequence[str]], np.ndarray]
+
+TOKENIZER = 'tokenizer.json'
+# What sentence-transformers writes beside a checkpoint.
+_MODULES = 'modules.json'
+_LIMIT = 'sentence_bert_config.json'
+_POOLING = '1_Pooling/config.json'
+
+
+@dataclasses.dataclass(frozen=True)
+class EmbedConfig:
+  """How texts become vectors.
+
+  Attributes:
+    pooling: one of `encoder.POOLINGS`.
+    normalize: whether vectors have L2 norm 1.
+    lengths: tokens that texts are padded to, special tokens included,
+      ascending; a longer text loses its end.
+    batch_sizes: rows that batches are padded to, ascending.
+  """
+
+  pooling: str = 'mean'
+  normalize: bool = True
+  lengths: tuple[int, ...] = (16, 32, 64, 128, 256)
+  batch_sizes: tuple[int, ...] = (1, 8, 32)
+
+  def __post_init__(self):
+    if self.pooling not in encoder.POOLINGS:
+      raise ValueError(
+        f'pooling={self.pooling!r}: expected one of {encoder.POOLINGS}'
+      )
+    for name in ('lengths', 'batch_sizes'):
+      sizes = getattr(self, name)
+      if not sizes or sizes[0] < 1 or list(sizes) != sorted(set(sizes)):
+        raise ValueError(f'{name}={sizes}: expected ascending sizes from 1 on')
+
+
+def make_embed_fn(
+  config: EncoderConfig,
+  params: Any,
+  tokenizer: tokenizers.Tokenizer,
+  settings: EmbedConfig = EmbedConfig(),
+) -> EmbedFn:
+  """Builds the embedding function of a model.
+
+  Args:
+    config: the encoder.
+    params: its parameters.
+    tokenizer: adds the special tokens of the model by its post-processor; its
+      own padding and truncation are not used.
+    settings: shapes and pooling.
+
+  Returns:
+    Function of n texts that returns float32 [n, D], in their order. It raises a
+    TypeError if it is not given a list of strings.
+
+  Raises:
+    ValueError: the settings or the tokenizer do not fit the model.
+  """
+  if settings.lengths[-1] > config.max_positions:
+    raise ValueError(
+      f'lengths={settings.lengths}: the model takes {config.max_positions} '
+      'tokens'
+    )
+  if settings.pooling == 'pooler' and not config.has_pooler:
+    raise ValueError(
+      "pooling='pooler', but this model has no pooler: use 'mean' or 'first'"
+    )
+  if tokenizer.get_vocab_size() > config.vocab_size:
+    raise ValueError(
+      f'the tokenizer has {tokenizer.get_vocab_size()} tokens and the model '
+      f'{config.vocab_size}: is it that of another model?'
+    )
+  # A copy: truncation is a setting of the tokenizer, which others may use.
+  tokenizer = tokenizers.Tokenizer.from_str(tokenizer.to_str())
+  tokenizer.no_padding()
+  tokenizer.enable_truncation(settings.lengths[-1])
+  if not tokenizer.encode('').ids:
+    raise ValueError(
+      'the tokenizer adds no special tokens to an empty text: its '
+      f'{TOKENIZER} needs a post_processor'
+    )
+  model = Encoder(config)
+
+  @jax.jit
+  def embed(params: Any, tokens: jax.Array, mask: jax.Array) -> jax.Array:
+    vectors: Any = model.apply(
+      params, tokens, mask, pooling=settings.pooling, method=Encoder.embed
+    )
+    return encoder.l2_normalize(vectors) if settings.normalize else vectors
+
+  def embed_fn(texts: Sequence[str]) -> np.ndarray:
+    _check(texts)
+    rows = [e.ids for e in tokenizer.encode_batch(list(texts))]
+    vectors = np.zeros((len(rows), config.hidden_size), np.float32)
+    for batch in _batches(rows, settings.batch_sizes[-1]):
+      tokens, mask = _pad([rows[i] for i in batch], settings, config)
+      vectors[batch] = np.asarray(embed(params, tokens, mask))[: len(batch)]
+    return vectors
+
+  return embed_fn
+
+
+def load_embed_fn(
+  source: str | os.PathLike[str],
+  settings: EmbedConfig | None = None,
+  mesh: Mesh | None = None,
+  dtype: Any = jnp.float32,
+  revision: str | None = None,
+) -> EmbedFn:
+  """Reads a model of Hugging Face or sentence-transformers.
+
+  Args:
+    source: a folder with `config.json`, safetensors and `tokenizer.json`, or
+      the id of a model on the hub.
+    settings: None: what `read_settings` finds in the folder.
+    mesh, dtype: as in `encoder_weights.load`.
+    revision: branch, tag or commit on the hub.
+
+  Raises:
+    FileNotFoundError: no such folder or model, or it lacks a file.
+    ValueError: it asks for what is not supported.
+  """
+  folder = pretrained.find(source, revision)
+  config, params = encoder_weights.load(folder, mesh, dtype)
+  if settings is None:
+    settings = read_settings(folder, config.max_positions)
+  return make_embed_fn(config, params, load_tokenizer(folder), settings)
+
+
+def load_tokenizer(folder: str | os.PathLike[str]) -> tokenizers.Tokenizer:
+  """Reads `tokenizer.json`; FileNotFoundError if there is none."""
+  path = pathlib.Path(folder) / TOKENIZER
+  if not path.is_file():
+    raise FileNotFoundError(
+      f'no {TOKENIZER} in {folder}: save the tokenizer there as a fast one'
+    )
+  return tokenizers.Tokenizer.from_file(str(path))
+
+
+def read_settings(
+  folder: str | os.PathLike[str], max_positions: int
+) -> EmbedConfig:
+  """Settings of a folder that sentence-transformers wrote.
+
+  Without its files these are the mean over tokens, not normalised, and texts as
+  long as the model takes.
+
+  Raises:
+    ValueError: the pooling, or a module after it, is not supported; says which.
+  """
+  folder = pathlib.Path(folder)
+  limit = (_read(folder / _LIMIT) or {}).get('max_seq_length')
+  limit = min(limit or max_positions, max_positions)
+  modules = [m['type'].split('.')[-1] for m in _read(folder / _MODULES) or []]
+  if unknown := sorted({*modules} - {'Transformer', 'Pooling', 'Normalize'}):
+    raise ValueError(
+      f'{folder / _MODULES} has {", ".join(unknown)}; expected no more than '
+      'Transformer, Pooling and Normalize'
+    )
+  return EmbedConfig(
+    pooling=_read_pooling(folder / _POOLING),
+    normalize='Normalize' in modules,
+    lengths=(*(n for n in EmbedConfig.lengths if n < limit), limit),
+  )
+
+
+def _read_pooling(path: pathlib.Path) -> str:
+  """Our name of the pooling: either a flag for each, or its name."""
+  values = _read(path)
+  if values is None:
+    return 'mean'
+  known = {'cls': 'first', 'mean': 'mean'}
+  flags = {
+    'pooling_mode_cls_token': 'cls',
+    'pooling_mode_mean_tokens': 'mean',
+  }
+  modes = [
+    str(flags.get(key, key))
+    for key, value in values.items()
+    if key.startswith('pooling_mode_') and value
+  ] or [str(values.get('pooling_mode'))]
+  if len(modes) > 1 or modes[0] not in known:
+    raise ValueError(
+      f'{path} asks for {", ".join(modes)}; expected one of {", ".join(known)}'
+    )
+  return known[modes[0]]
+
+
+def _read(path: pathlib.Path) -> Any:
+  """The content of a JSON file, None if there is none."""
+  if not path.is_file():
+    return None
+  return json.loads(path.read_text(encoding='utf-8'))
+
+
+def _check(texts: Sequence[str]) -> None:
+  if isinstance(texts, str):
+    raise TypeError(f'one text, {texts[:40]!r}: expected a list of texts')
+  for i, text in enumerate(texts):
+    if not isinstance(text, str):
+      raise TypeError(f'texts[{i}] is {text!r}: expected a string')
+
+
+def _batches(rows: list[list[int]], size: int) -> Iterator[list[int]]:
+  """Indices of rows of about the same length."""
+  order = sorted(range(len(rows)), key=lambda i: len(rows[i]))
+  for start in range(0, len(order), size):
+    yield order[start : start + size]
+
+
+def _pad(
+  rows: list[list[int]], settings: EmbedConfig, config: EncoderConfig
+) -> tuple[np.ndarray, np.ndarray]:
+  """Tokens int32 and mask bool, both in one of the compiled shapes."""
+  longest = max(map(len, rows))
+  length = next(n for n in settings.lengths if n >= longest)
+  size = next(n for n in settings.batch_sizes if n >= len(rows))
+  tokens = np.full((size, length), config.pad_token_id, np.int32)
+  mask = np.zeros((size, length), bool)
+  for i, row in enumerate(rows):
+    tokens[i, : len(row)] = row
+    mask[i, : len(row)] = True
+  return tokens, mask

@@ -1,0 +1,255 @@
+"""BERT (arXiv 1810.04805) and models of its shape, such as MiniLM.
+
+  tokens, mask --Encoder--> hidden states --pool--> one vector per text
+
+Learned positions, token types, attention in both directions, and a LayerNorm
+after each residual. Layers are stacked by one `nn.scan`: every leaf below
+`layers` has a leading axis L. How a Hugging Face folder becomes a parameter
+tree is in `encoder_weights.py`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from promptrl_jax.models.transformer import LayerNorm, attend, dense
+
+POOLINGS = ('mean', 'first', 'pooler')
+_DTYPES = ('float32', 'bfloat16', 'float16')
+
+
+@dataclasses.dataclass(frozen=True)
+class EncoderConfig:
+  """Shape of a BERT encoder.
+
+  Attributes:
+    vocab_size: V.
+    hidden_size: D, a multiple of `num_heads`.
+    num_layers: L.
+    num_heads: Q.
+    mlp_size: F.
+    max_positions: most tokens of a text.
+    num_token_types: kinds of segments; BERT has two, first and second text.
+    norm_eps: epsilon of LayerNorm.
+    pad_token_id: stands in places that the mask leaves out.
+    has_pooler: whether there is a layer for the pooling `pooler`.
+    dtype: of activations; norms, softmax and pooling are float32 always.
+    remat: whether layers are computed again in the backward pass.
+  """
+
+  vocab_size: int
+  hidden_size: int
+  num_layers: int
+  num_heads: int
+  mlp_size: int
+  max_positions: int = 512
+  num_token_types: int = 2
+  norm_eps: float = 1e-12
+  pad_token_id: int = 0
+  has_pooler: bool = True
+  dtype: str = 'float32'
+  remat: bool = False
+
+  def __post_init__(self):
+    if self.hidden_size % self.num_heads:
+      raise ValueError(
+        f'hidden_size={self.hidden_size} must be a multiple of '
+        f'num_heads={self.num_heads}'
+      )
+    if self.dtype not in _DTYPES:
+      raise ValueError(f'dtype={self.dtype!r}: expected one of {_DTYPES}')
+
+  @property
+  def family(self) -> str:
+    """`model_type` of Hugging Face."""
+    return 'bert'
+
+  @property
+  def head_size(self) -> int:
+    """H."""
+    return self.hidden_size // self.num_heads
+
+
+class EncoderBlock(nn.Module):
+  """Attention and MLP, each added to its input and then normalised.
+
+  The projections of queries, keys and values are one matrix [D, Q, 3, H]: one
+  product, and splitting over Q keeps a head on one device.
+  """
+
+  config: EncoderConfig
+
+  def setup(self):
+    c = self.config
+    d, f = c.hidden_size, c.mlp_size
+    normal, zeros = nn.initializers.normal(0.02), nn.initializers.zeros
+    heads = (c.num_heads, 3, c.head_size)
+    self.qkv = self.param('qkv', normal, (d, *heads))
+    self.qkv_bias = self.param('qkv_bias', zeros, heads)
+    self.out = self.param('out', normal, (d, d))
+    self.out_bias = self.param('out_bias', zeros, (d,))
+    self.attention_norm = LayerNorm(c.norm_eps)
+    self.up = self.param('up', normal, (d, f))
+    self.up_bias = self.param('up_bias', zeros, (f,))
+    self.down = self.param('down', normal, (f, d))
+    self.down_bias = self.param('down_bias', zeros, (d,))
+    self.mlp_norm = LayerNorm(c.norm_eps)
+
+  def __call__(self, x: jax.Array, mask: jax.Array) -> tuple[jax.Array, None]:
+    """`x` [B, T, D] and bool `mask` [B, T] -> x, None (as `nn.scan` wants)."""
+    c = self.config
+    qkv = _affine(x, self.qkv, self.qkv_bias)
+    qkv = qkv.reshape(*x.shape[:-1], c.num_heads, 3, c.head_size)
+    queries = qkv[..., :1, :] * c.head_size**-0.5
+    # Grouped-query attention with groups of one, and one mask for all queries.
+    attended = attend(
+      queries, qkv[..., 1, :], qkv[..., 2, :], mask[:, None, :]
+    ).reshape(x.shape)
+    x = self.attention_norm(x + _affine(attended, self.out, self.out_bias))
+    # BERT's GELU is the exact one, with erf (arXiv 1606.08415, section 2).
+    hidden = nn.gelu(_affine(x, self.up, self.up_bias), approximate=False)
+    return self.mlp_norm(x + _affine(hidden, self.down, self.down_bias)), None
+
+
+class Encoder(nn.Module):
+  """Tokens to hidden states, and these to one vector per text."""
+
+  config: EncoderConfig
+
+  def setup(self):
+    c = self.config
+    d = c.hidden_size
+    normal = nn.initializers.normal(0.02)
+    table = lambda name, rows: self.param(name, normal, (rows, d))
+    self.embedding = table('embedding', c.vocab_size)
+    self.position_embedding = table('position_embedding', c.max_positions)
+    self.type_embedding = table('type_embedding', c.num_token_types)
+    self.embedding_norm = LayerNorm(c.norm_eps)
+    # Inside a scan nothing merges the two computations of a layer.
+    block: Any = EncoderBlock
+    if c.remat:
+      block = nn.remat(EncoderBlock, prevent_cse=False)
+    self.layers = nn.scan(
+      block,
+      variable_axes={'params': 0},
+      split_rngs={'params': True},
+      in_axes=(nn.broadcast,),  # pyright: ignore[reportArgumentType]
+      length=c.num_layers,
+    )(c)
+    if c.has_pooler:
+      self.pooler = self.param('pooler', normal, (d, d))
+      self.pooler_bias = self.param('pooler_bias', nn.initializers.zeros, (d,))
+
+  def __call__(
+    self,
+    tokens: jax.Array,
+    mask: jax.Array,
+    token_types: jax.Array | None = None,
+  ) -> jax.Array:
+    """Runs a batch.
+
+    Args:
+      tokens: int [B, T], padded on the right.
+      mask: bool [B, T], False where padded.
+      token_types: int [B, T], 1 in the second text of a pair; None: all 0.
+
+    Returns:
+      Hidden states [B, T, D] after the last layer, in `config.dtype`; without
+      meaning where `mask` is False.
+
+    Raises:
+      ValueError: T is larger than `config.max_positions`.
+    """
+    c = self.config
+    length = tokens.shape[1]
+    if length > c.max_positions:
+      raise ValueError(
+        f'texts of {length} tokens; the model takes {c.max_positions}: '
+        'truncate them'
+      )
+    if token_types is None:
+      token_types = jnp.zeros_like(tokens)
+    x = self.embedding[tokens] + self.type_embedding[token_types]
+    x = self.embedding_norm(x + self.position_embedding[:length])
+    x, _ = self.layers(x.astype(c.dtype), mask)
+    return x
+
+  def pool(
+    self, hidden: jax.Array, mask: jax.Array, pooling: str = 'mean'
+  ) -> jax.Array:
+    """One vector per text.
+
+    Args:
+      hidden: [B, T, D].
+      mask: bool [B, T].
+      pooling: `mean` of the hidden states of a text; `first`: that of its first
+        token; `pooler`: tanh(W first + b), as BERT was trained with.
+
+    Returns:
+      float32 [B, D].
+
+    Raises:
+      ValueError: no such pooling, or the model has no pooler.
+    """
+    if pooling == 'mean':
+      return mean_pool(hidden, mask)
+    if pooling not in POOLINGS:
+      raise ValueError(f'pooling={pooling!r}: expected one of {POOLINGS}')
+    first = hidden[:, 0].astype(jnp.float32)
+    if pooling == 'first':
+      return first
+    if not self.config.has_pooler:
+      raise ValueError(
+        "pooling='pooler', but this model has no pooler: use 'mean' or 'first'"
+      )
+    return jnp.tanh(_affine(first, self.pooler, self.pooler_bias))
+
+  def embed(
+    self,
+    tokens: jax.Array,
+    mask: jax.Array,
+    token_types: jax.Array | None = None,
+    pooling: str = 'mean',
+  ) -> jax.Array:
+    """`pool` of the hidden states: float32 [B, D]; arguments as above."""
+    return self.pool(self(tokens, mask, token_types), mask, pooling)
+
+
+def shapes(config: EncoderConfig) -> Any:
+  """The parameter tree as `jax.ShapeDtypeStruct`, `params` at the top."""
+  tokens = jax.ShapeDtypeStruct((1, 1), jnp.int32)
+  mask = jax.ShapeDtypeStruct((1, 1), jnp.bool_)
+  return jax.eval_shape(Encoder(config).init, jax.random.key(0), tokens, mask)
+
+
+def mean_pool(hidden: jax.Array, mask: jax.Array) -> jax.Array:
+  """Mean over the tokens of a text.
+
+  Args:
+    hidden: [B, T, D].
+    mask: bool [B, T].
+
+  Returns:
+    float32 [B, D]; 0 for a row without tokens.
+  """
+  # Selected, not multiplied: 0 * NaN is NaN.
+  kept = jnp.where(mask[..., None], hidden.astype(jnp.float32), 0.0)
+  count = jnp.sum(mask, axis=1, keepdims=True)
+  return jnp.sum(kept, axis=1) / jnp.maximum(count, 1)
+
+
+def l2_normalize(x: jax.Array, eps: float = 1e-12) -> jax.Array:
+  """`x` [..., D] with norm 1, or shorter where its norm is below `eps`."""
+  square = jnp.sum(jnp.square(x), axis=-1, keepdims=True)
+  # Bounded below the root, whose slope at 0 is infinite.
+  return x * jax.lax.rsqrt(jnp.maximum(square, eps**2))
+
+
+def _affine(x: jax.Array, kernel: jax.Array, bias: jax.Array) -> jax.Array:
+  """x W + b in the dtype of `x`; W [in, ...], b as many as W gives."""
+  return dense(x, kernel) + bias.reshape(-1).astype(x.dtype)

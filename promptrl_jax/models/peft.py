@@ -1,0 +1,306 @@
+"""Adapters in the format of the PEFT library, in both directions.
+
+A folder holds `adapter_config.json` and `adapter_model.safetensors`, which has
+two tensors for each projection of each layer; of the families like Llama:
+
+  base_model.model.model.layers.N.self_attn.q_proj.lora_A.weight  [r, in]
+  base_model.model.model.layers.N.self_attn.q_proj.lora_B.weight  [out, r]
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import safetensors
+from safetensors import numpy as st_numpy
+
+from promptrl_jax.models import lora, transformer, weights
+from promptrl_jax.models.config import TransformerConfig
+from promptrl_jax.models.lora import PARTS, LoraConfig, Part
+
+CONFIG = 'adapter_config.json'
+WEIGHTS = 'adapter_model.safetensors'
+
+_KEY = 'base_model.model.{module}.lora_{matrix}.weight'
+_EMBEDDINGS = ('embed_tokens', 'lm_head', 'wte')
+
+# Fields that do not change what a finished adapter computes. All others must
+# be empty: a setting that is not known here could mean another formula.
+_HARMLESS = {
+  'auto_mapping',
+  'base_model_name_or_path',
+  'bias',
+  'fan_in_fan_out',  # How the model's own weights are stored.
+  'inference_mode',
+  'init_lora_weights',
+  'layers_pattern',
+  'lora_alpha',
+  'lora_dropout',
+  'megatron_core',
+  'peft_type',
+  'peft_version',
+  'qalora_group_size',
+  'r',
+  'revision',
+  'target_modules',
+  'task_type',
+  'use_rslora',
+}
+_SUPPORTED: dict[str, tuple[Any, ...]] = {
+  'peft_type': ('LORA',),
+  'bias': ('none',),
+  # The other initialisations change the weights of the model as well.
+  'init_lora_weights': (True, False, 'gaussian', 'eva', 'orthogonal'),
+}
+
+
+def from_peft(
+  values: Mapping[str, Any], model: TransformerConfig
+) -> LoraConfig:
+  """Reads an `adapter_config.json`.
+
+  Args:
+    values: its content.
+    model: that the adapter belongs to.
+
+  Raises:
+    ValueError: a field is missing, or its value is not supported.
+  """
+  missing = [
+    f for f in ('r', 'lora_alpha', 'target_modules') if f not in values
+  ]
+  if missing:
+    raise ValueError(f'{CONFIG} lacks {", ".join(missing)}')
+  for field, supported in _SUPPORTED.items():
+    value = values.get(field, supported[0])
+    if value not in supported:
+      raise ValueError(
+        f'{CONFIG}: {field}={value!r} is not supported, only '
+        f'{" or ".join(map(repr, supported))}'
+      )
+  for field, value in values.items():
+    if field not in _HARMLESS and value:
+      raise ValueError(
+        f'{CONFIG}: {field}={value!r} is not supported, only plain LoRA with '
+        'one rank; merge the adapter into its model with PEFT and load that'
+      )
+  return LoraConfig(
+    rank=values['r'],
+    alpha=float(values['lora_alpha']),
+    targets=_targets(values['target_modules'], model),
+    rslora=bool(values.get('use_rslora')),
+    family=model.family,
+  )
+
+
+def to_peft(config: LoraConfig, model_name: str = '') -> dict[str, Any]:
+  """The content of `adapter_config.json`; `model_name`: of the base model."""
+  alpha = config.alpha
+  # By the last part of their names, as other programs expect, where that says
+  # which are meant: GPT-2 has two that are called c_proj.
+  others = [p.name for p in PARTS[config.family] if p not in config.parts]
+  names = [p.module if p.name in others else p.name for p in config.parts]
+  return {
+    'peft_type': 'LORA',
+    'task_type': 'CAUSAL_LM',
+    'base_model_name_or_path': model_name or None,
+    'r': config.rank,
+    'lora_alpha': int(alpha) if alpha.is_integer() else alpha,
+    'target_modules': list(dict.fromkeys(names)),
+    'use_rslora': config.rslora,
+    'lora_dropout': 0.0,
+    'bias': 'none',
+    'fan_in_fan_out': config.family == 'gpt2',
+    'inference_mode': True,
+    'init_lora_weights': True,
+  }
+
+
+def save(
+  folder: str | os.PathLike[str],
+  config: LoraConfig,
+  adapters: Any,
+  model_name: str = '',
+) -> None:
+  """Writes adapters in float32; each file atomically.
+
+  Args:
+    folder: where to; made if needed.
+    config: of the adapters.
+    adapters: as `lora.init` returns them.
+    model_name: folder or name of the model that they belong to.
+  """
+  folder = pathlib.Path(folder)
+  folder.mkdir(parents=True, exist_ok=True)
+  tensors = {}
+  for part in config.parts:
+    pair = jax.device_get(lora.leaf_of(adapters, part.path))
+    for layer, (a, b) in enumerate(zip(pair['a'], pair['b'], strict=True)):
+      if part.is_swapped:
+        b = b.swapaxes(1, 2)
+      stored = {'A': a.T, 'B': b.reshape(len(b), -1).T}
+      for matrix, value in stored.items():
+        name = _name(layer, part, matrix, config.family)
+        tensors[name] = np.ascontiguousarray(value, np.float32)
+  content = st_numpy.save(tensors, metadata={'format': 'pt'})
+  weights.write_atomically(folder / WEIGHTS, content)
+  text = json.dumps(to_peft(config, model_name), indent=2) + '\n'
+  weights.write_atomically(folder / CONFIG, text.encode())
+
+
+def load(
+  folder: str | os.PathLike[str], model: TransformerConfig
+) -> tuple[LoraConfig, Any]:
+  """Reads adapters that `save` or PEFT wrote.
+
+  Args:
+    folder: that holds them.
+    model: that they belong to.
+
+  Returns:
+    Their config and the adapters in float32.
+
+  Raises:
+    FileNotFoundError: a file is missing.
+    ValueError: the config is not supported.
+    weights.CheckpointError: the file is broken or does not fit the config or
+      the model.
+  """
+  folder = pathlib.Path(folder)
+  for name in (CONFIG, WEIGHTS):
+    if not (folder / name).is_file():
+      raise FileNotFoundError(
+        f'no {name} in {folder}: is this the folder of an adapter? (Older '
+        '*.bin files must be converted to safetensors)'
+      )
+  values = json.loads((folder / CONFIG).read_text(encoding='utf-8'))
+  config = from_peft(values, model)
+  path = folder / WEIGHTS
+  try:
+    tensors = st_numpy.load_file(path)
+  except safetensors.SafetensorError as error:
+    raise weights.CheckpointError(
+      f'{path} cannot be read ({error}): truncated? Download it again'
+    ) from None
+  shapes = lora.shapes(config, transformer.shapes(model))
+  expected = {
+    _name(layer, part, matrix, model.family): _stored_shape(
+      shapes, part, matrix
+    )
+    for part in config.parts
+    for layer in range(model.num_layers)
+    for matrix in 'AB'
+  }
+  for name in sorted(tensors.keys() - expected.keys()):
+    raise weights.CheckpointError(
+      f'{path}: {_why_unknown(name, tensors[name].shape, model, config)}'
+    )
+  for name, shape in expected.items():
+    if name not in tensors:
+      raise weights.CheckpointError(
+        f'{path} lacks {name}: its config has target_modules='
+        f'{values["target_modules"]!r} and the model {model.num_layers} layers'
+      )
+    if tensors[name].shape != shape:
+      raise weights.CheckpointError(
+        f'{path}: {name} has shape {tensors[name].shape}; r={config.rank} of '
+        f'{CONFIG} and the model say {shape}'
+      )
+  return config, _tree(tensors, config, shapes)
+
+
+def _tree(
+  tensors: Mapping[str, np.ndarray], config: LoraConfig, shapes: Any
+) -> Any:
+  """The tensors in the tree that `shapes` is of."""
+  tree: dict[str, Any] = {}
+  for part in config.parts:
+    pair = {}
+    for matrix in 'AB':
+      shape = lora.leaf_of(shapes, part.path)[matrix.lower()].shape
+      layers = []
+      for layer in range(shape[0]):
+        stored = tensors[_name(layer, part, matrix, config.family)]
+        ours = stored.T.astype(np.float32)
+        if part.is_swapped and matrix == 'B':
+          _, rank, heads, three, *rest = shape
+          ours = ours.reshape(rank, three, heads, *rest).swapaxes(1, 2)
+        layers.append(ours.reshape(shape[1:]))
+      pair[matrix.lower()] = jnp.asarray(np.stack(layers))
+    scope, leaf = part.leaf.split('/')
+    tree.setdefault(scope, {}).setdefault(leaf, {})[part.name] = pair
+  return {'params': tree}
+
+
+def _module(layer: int, part: Part, family: str) -> str:
+  """The name of a projection in the model of transformers."""
+  layers = 'transformer.h' if family == 'gpt2' else 'model.layers'
+  return f'{layers}.{layer}.{part.module}'
+
+
+def _name(layer: int, part: Part, matrix: str, family: str) -> str:
+  return _KEY.format(module=_module(layer, part, family), matrix=matrix)
+
+
+def _stored_shape(shapes: Any, part: Part, matrix: str) -> tuple[int, ...]:
+  shape = lora.leaf_of(shapes, part.path)[matrix.lower()].shape
+  return int(np.prod(shape[2:])), shape[1]
+
+
+def _targets(modules: Any, model: TransformerConfig) -> tuple[str, ...]:
+  """`target_modules` as paths of parts.
+
+  PEFT takes a list of name endings, a regular expression of whole names, or
+  `all-linear`, which it writes as a list of whole names.
+  """
+  parts = PARTS[model.family]
+  if modules == 'all-linear':
+    modules = [part.module for part in parts]
+  is_regex = isinstance(modules, str)
+  asked = [modules] if is_regex else list(modules)
+
+  def fits(target: str, part: Part) -> bool:
+    pattern = target if is_regex else rf'(.*\.)?{re.escape(target)}'
+    return any(
+      re.fullmatch(pattern, _module(layer, part, model.family))
+      for layer in range(model.num_layers)
+    )
+
+  for target in asked or ['']:
+    if not any(fits(target, part) for part in parts):
+      raise ValueError(
+        f'{CONFIG}: target_modules has {target!r}, which is none of '
+        f'{", ".join(part.module for part in parts)} in any of '
+        f'{model.num_layers} layers'
+      )
+  return tuple(p.path for p in parts if any(fits(t, p) for t in asked))
+
+
+def _why_unknown(
+  name: str,
+  shape: tuple[int, ...],
+  model: TransformerConfig,
+  config: LoraConfig,
+) -> str:
+  if any(word in name for word in _EMBEDDINGS):
+    return (
+      f'{name} has shape {shape}, the model a vocabulary of '
+      f'{model.vocab_size} and a width of {model.hidden_size}; adapters of '
+      'embeddings are not supported: merge the adapter into its model with '
+      'PEFT and load that'
+    )
+  layer = re.search(r'\.(?:layers|h)\.(\d+)\.', name)
+  if layer and int(layer[1]) >= model.num_layers:
+    return (
+      f'{name} is of layer {layer[1]}, the model has {model.num_layers} layers'
+    )
+  known = ', '.join(part.module for part in config.parts)
+  return f'{name} is not known; {CONFIG} has adapters for {known}'

@@ -1,0 +1,144 @@
+"""Models by short name: where the hub has them, and their shapes.
+
+The shapes are those of the published `config.json`, so that what a model needs
+can be told without its weights.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from promptrl_jax.models.config import RopeScaling, TransformerConfig
+
+
+@dataclasses.dataclass(frozen=True)
+class Preset:
+  """A published model.
+
+  Attributes:
+    hub_id: its name on the hub.
+    config: its shape.
+  """
+
+  hub_id: str
+  config: TransformerConfig
+
+
+def _qwen_coder(size: str, **shape) -> Preset:
+  return Preset(
+    f'Qwen/Qwen2.5-Coder-{size}-Instruct',
+    TransformerConfig(
+      family='qwen2',
+      max_positions=32768,
+      rope_theta=1e6,
+      norm_eps=1e-6,
+      qkv_bias=True,
+      bos_token_id=151643,
+      eos_token_ids=(151645, 151643),
+      pad_token_id=151643,
+      **shape,
+    ),
+  )
+
+
+PRESETS = {
+  'codellama_7b_instruct': Preset(
+    'codellama/CodeLlama-7b-Instruct-hf',
+    TransformerConfig(
+      vocab_size=32016,
+      hidden_size=4096,
+      num_layers=32,
+      num_heads=32,
+      num_kv_heads=32,
+      head_size=128,
+      mlp_size=11008,
+      max_positions=16384,
+      rope_theta=1e6,
+      tie_embeddings=False,
+    ),
+  ),
+  'llama_3_2_3b_instruct': Preset(
+    'meta-llama/Llama-3.2-3B-Instruct',
+    TransformerConfig(
+      vocab_size=128256,
+      hidden_size=3072,
+      num_layers=28,
+      num_heads=24,
+      num_kv_heads=8,
+      head_size=128,
+      mlp_size=8192,
+      max_positions=131072,
+      rope_theta=5e5,
+      rope_scaling=RopeScaling('llama3', 32.0, 1.0, 4.0, 8192),
+      bos_token_id=128000,
+      eos_token_ids=(128001, 128008, 128009),
+    ),
+  ),
+  'qwen2_5_coder_0_5b_instruct': _qwen_coder(
+    '0.5B',
+    vocab_size=151936,
+    hidden_size=896,
+    num_layers=24,
+    num_heads=14,
+    num_kv_heads=2,
+    head_size=64,
+    mlp_size=4864,
+  ),
+  'qwen2_5_coder_1_5b_instruct': _qwen_coder(
+    '1.5B',
+    vocab_size=151936,
+    hidden_size=1536,
+    num_layers=28,
+    num_heads=12,
+    num_kv_heads=2,
+    head_size=128,
+    mlp_size=8960,
+  ),
+  'qwen2_5_coder_7b_instruct': _qwen_coder(
+    '7B',
+    vocab_size=152064,
+    hidden_size=3584,
+    num_layers=28,
+    num_heads=28,
+    num_kv_heads=4,
+    head_size=128,
+    mlp_size=18944,
+    tie_embeddings=False,
+  ),
+  'deepseek_coder_6_7b_instruct': Preset(
+    'deepseek-ai/deepseek-coder-6.7b-instruct',
+    TransformerConfig(
+      vocab_size=32256,
+      hidden_size=4096,
+      num_layers=32,
+      num_heads=32,
+      num_kv_heads=32,
+      head_size=128,
+      mlp_size=11008,
+      max_positions=16384,
+      rope_theta=1e5,
+      rope_scaling=RopeScaling('linear', 4.0),
+      norm_eps=1e-6,
+      bos_token_id=32013,
+      eos_token_ids=(32021, 32014),
+      tie_embeddings=False,
+    ),
+  ),
+}
+
+
+def find(name: str) -> Preset:
+  """A preset; the start of a name will do if there is only one.
+
+  Raises:
+    ValueError: none or several.
+  """
+  found = [key for key in PRESETS if key.startswith(name)]
+  if name in PRESETS:
+    found = [name]
+  if len(found) != 1:
+    raise ValueError(
+      f'model {name!r} names {len(found)} presets; expected one of '
+      f'{", ".join(PRESETS)}'
+    )
+  return PRESETS[found[0]]

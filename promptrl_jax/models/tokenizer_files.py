@@ -1,0 +1,194 @@
+"""What the files of a tokenizer say, of a folder in Hugging Face's layout.
+
+`tokenizer.json` holds the vocabulary and the rules; which of its tokens begin,
+end and pad a text, and how a conversation is written, stands in files beside
+it, all of which may be missing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import pathlib
+from collections.abc import Mapping
+from typing import Any
+
+import tokenizers
+
+TOKENIZER = 'tokenizer.json'
+CONFIG = 'tokenizer_config.json'
+TEMPLATE = 'chat_template.jinja'
+_SPECIAL_MAP = 'special_tokens_map.json'
+_GENERATION = 'generation_config.json'
+_MODEL = 'config.json'
+# Encoders have other names for the tokens around a text.
+_NAMES = {
+  'bos': ('bos_token', 'cls_token'),
+  'eos': ('eos_token', 'sep_token'),
+  'pad': ('pad_token',),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Files:
+  """The content of a folder.
+
+  Attributes:
+    backend: vocabulary and rules.
+    config: of the tokenizer.
+    special: text of a special token by its name there: `bos_token`.
+    generation: `generation_config.json`, else `config.json`.
+    template: Jinja source of the chat template, if there is one.
+  """
+
+  backend: tokenizers.Tokenizer
+  config: Mapping[str, Any]
+  special: Mapping[str, str]
+  generation: Mapping[str, Any]
+  template: str | None
+
+  def ids(self, kind: str) -> tuple[int, ...]:
+    """Ids of `bos`, `eos` or `pad`, that of the tokenizer first.
+
+    Raises:
+      ValueError: the tokenizer lacks a token that its config names.
+    """
+    ids = []
+    for name in _NAMES[kind]:
+      if name in self.special:
+        found = self.backend.token_to_id(self.special[name])
+        if found is None:
+          raise ValueError(
+            f'{CONFIG} has {name}={self.special[name]!r}, which is not in the '
+            f'vocabulary: add it to {TOKENIZER} or correct the name'
+          )
+        ids.append(found)
+        break
+    more = self.generation.get(f'{kind}_token_id')
+    more = more if isinstance(more, list) else [more]
+    size = self.backend.get_vocab_size()
+    # Some configs have -1 for "none".
+    ids += [i for i in more if i is not None and 0 <= i < size]
+    return tuple(dict.fromkeys(ids))
+
+  def around(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Ids that the rules put before and after a text."""
+    probe = 'a'
+    inside = self.backend.encode(probe, add_special_tokens=False).ids
+    whole = self.backend.encode(probe, add_special_tokens=True).ids
+    size = len(inside)
+    for i in range(len(whole) - size + 1):
+      if whole[i : i + size] == inside:
+        start, end = tuple(whole[:i]), tuple(whole[i + size :])
+        break
+    else:
+      start, end = (), ()
+    adds_bos = self.config.get('add_bos_token')
+    if adds_bos is not None:
+      start = self.ids('bos')[:1] if adds_bos else ()
+    return start, end
+
+
+def read(folder: pathlib.Path) -> Files:
+  """Reads a folder.
+
+  Raises:
+    FileNotFoundError: there is no tokenizer in it.
+    ValueError: a file cannot be read or converted; names it.
+  """
+  if not folder.is_dir():
+    raise FileNotFoundError(f'no tokenizer at {folder}')
+  config = _json(folder / CONFIG)
+  backend = _backend(folder)
+  # A text is cut and padded here, never by what a file happens to say.
+  backend.no_truncation()
+  backend.no_padding()
+  _add_missing(backend, config)
+  special = {}
+  for source in (_json(folder / _SPECIAL_MAP), config):
+    for name, value in source.items():
+      text = value.get('content') if isinstance(value, dict) else value
+      if name.endswith('_token') and isinstance(text, str):
+        special[name] = text
+  model = _json(folder / _MODEL)
+  generation = _json(folder / _GENERATION)
+  generation = {
+    **model,
+    **{k: v for k, v in generation.items() if v is not None},
+  }
+  return Files(backend, config, special, generation, _template(folder, config))
+
+
+def _json(path: pathlib.Path) -> dict[str, Any]:
+  if not path.is_file():
+    return {}
+  try:
+    return json.loads(path.read_text(encoding='utf-8'))
+  except ValueError as error:
+    raise ValueError(f'{path} is no JSON: {error}') from None
+
+
+def _backend(folder: pathlib.Path) -> tokenizers.Tokenizer:
+  path = folder / TOKENIZER
+  if path.is_file():
+    try:
+      return tokenizers.Tokenizer.from_file(str(path))
+    except Exception as error:  # The library raises nothing narrower.
+      raise ValueError(f'{path} cannot be read: {error}') from None
+  if not any((folder / n).is_file() for n in (CONFIG, 'vocab.json')) and not (
+    [*folder.glob('*.model')]
+  ):
+    raise FileNotFoundError(f'no tokenizer at {folder}: it lacks {TOKENIZER}')
+  import transformers  # Takes seconds.
+
+  try:
+    converted = transformers.AutoTokenizer.from_pretrained(
+      folder, local_files_only=True
+    )
+    return converted.backend_tokenizer
+  except Exception as error:  # Every tokenizer class fails in its own way.
+    raise ValueError(
+      f'{folder} has no {TOKENIZER}, and transformers cannot make one: '
+      f'{error!r}. Convert it where the packages that it asks for are '
+      'installed, and save it with save_pretrained'
+    ) from error
+
+
+def _add_missing(
+  backend: tokenizers.Tokenizer, config: Mapping[str, Any]
+) -> None:
+  """Adds tokens that older folders list in the config alone."""
+  listed = config.get('added_tokens_decoder') or {}
+  for wanted, entry in sorted((int(k), v) for k, v in listed.items()):
+    if backend.token_to_id(entry['content']) is not None:
+      continue
+    known = ('lstrip', 'rstrip', 'normalized', 'single_word', 'special')
+    token = tokenizers.AddedToken(
+      entry['content'], **{k: entry[k] for k in known if k in entry}
+    )
+    if entry.get('special'):
+      backend.add_special_tokens([token])
+    else:
+      backend.add_tokens([token])
+    found = backend.token_to_id(entry['content'])
+    if found != wanted:
+      raise ValueError(
+        f'{CONFIG} gives {entry["content"]!r} the id {wanted}, the vocabulary '
+        f'{found}: the files belong to different tokenizers'
+      )
+
+
+def _template(folder: pathlib.Path, config: Mapping[str, Any]) -> str | None:
+  if (folder / TEMPLATE).is_file():
+    return (folder / TEMPLATE).read_text(encoding='utf-8')
+  found = config.get('chat_template')
+  found = found or _json(folder / 'chat_template.json').get('chat_template')
+  if not isinstance(found, list):
+    return found
+  named = {entry['name']: entry['template'] for entry in found}
+  if 'default' not in named:
+    raise ValueError(
+      f'{folder / CONFIG} has chat templates {", ".join(named)}, none of them '
+      f'"default": write the one to use to {TEMPLATE}'
+    )
+  return named['default']

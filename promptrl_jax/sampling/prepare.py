@@ -1,0 +1,120 @@
+"""Parameters laid out for decoding: one tree per layer instead of a stack.
+
+A scan over stacked layers would copy each layer's weights once per token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+from flax import struct
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from promptrl_jax.parallel import sharding
+
+_ALIGNMENT = 64  # Bytes: what XLA wants of a buffer that it does not copy.
+
+
+@struct.dataclass
+class DecodeParams:
+  """Parameters of a causal language model.
+
+  Attributes:
+    top: everything but the layers, as in `params['params']`.
+    layers: the variables of each layer: `params`, and `lora` if attached.
+  """
+
+  top: Any
+  layers: tuple[Any, ...]
+
+
+def prepare(
+  params: Any, mesh: Mesh, rules: sharding.Rules | None = None
+) -> DecodeParams:
+  """Splits the stack of layers and places the parts on the mesh.
+
+  Args:
+    params: tree with `params` at the top, and `lora` if adapters are attached.
+    mesh: where to decode.
+    rules: axes that leaves are split over; None: every device has all of it.
+
+  Returns:
+    Parameters for `decode.generate`. CPU devices share one copy in memory, so
+    that the weights of a small model stay in a cache that its cores share: two
+    of 17 MB each took 1.7 times as long to multiply 8 rows.
+  """
+  if rules is None and next(iter(mesh.devices.flat)).platform == 'cpu':
+    split, _ = _split(params, mesh, rules)
+    parts = split(jax.tree.map(np.asarray, params))
+    return jax.tree.map(lambda leaf: _shared(leaf, mesh), parts)
+  split, placed = _split(params, mesh, rules)
+  return jax.jit(split, out_shardings=placed)(params)
+
+
+def abstract(
+  params: Any, mesh: Mesh, rules: sharding.Rules | None = None
+) -> DecodeParams:
+  """What `prepare` would give, as `jax.ShapeDtypeStruct`."""
+  split, placed = _split(params, mesh, rules)
+  return jax.tree.map(
+    lambda s, where: jax.ShapeDtypeStruct(s.shape, s.dtype, sharding=where),
+    jax.eval_shape(split, params),
+    placed,
+  )
+
+
+def _split(
+  params: Any, mesh: Mesh, rules: sharding.Rules | None
+) -> tuple[Callable[[Any], DecodeParams], DecodeParams]:
+  """Function that takes the stack apart, and where the parts go."""
+  num_layers = jax.tree.leaves(params['params']['layers'])[0].shape[0]
+
+  def split(params: Any) -> DecodeParams:
+    top = {k: v for k, v in params['params'].items() if k != 'layers'}
+    stacks = {name: tree['layers'] for name, tree in params.items()}
+    return DecodeParams(
+      top,
+      tuple(
+        jax.tree.map(lambda leaf, i=i: leaf[i], stacks)
+        for i in range(num_layers)
+      ),
+    )
+
+  place = lambda tree, prefix: jax.tree_util.tree_map_with_path(
+    lambda path, leaf: _spec(prefix, path, leaf, rules, mesh), tree
+  )
+  parts = jax.eval_shape(split, params)
+  layers = tuple(place(layer, 'layers/') for layer in parts.layers)
+  return split, DecodeParams(place(parts.top, ''), layers)
+
+
+def _spec(
+  prefix: str, path: Any, leaf: Any, rules: sharding.Rules | None, mesh: Mesh
+) -> NamedSharding:
+  if rules is None:
+    return NamedSharding(mesh, P())
+  name = prefix + sharding.path_of(path)
+  spec = tuple(sharding.spec_of(name, rules))
+  spec = P(*(spec[1:] if prefix else spec))  # Without the axis of the layers.
+  return sharding.fit(spec, leaf.shape, mesh, name)
+
+
+def _shared(leaf: np.ndarray, mesh: Mesh) -> jax.Array:
+  """One array of the host that all devices of the mesh read."""
+  memory = np.empty(leaf.nbytes + _ALIGNMENT, np.uint8)
+  start = -memory.ctypes.data % _ALIGNMENT
+  aligned = memory[start : start + leaf.nbytes].view(leaf.dtype)
+  aligned = aligned.reshape(leaf.shape)
+  aligned[...] = leaf
+  aligned.flags.writeable = False
+  parts = [
+    jax.device_put(aligned, device, may_alias=True)
+    for device in mesh.devices.flat
+  ]
+  return jax.make_array_from_single_device_arrays(
+    leaf.shape, NamedSharding(mesh, P()), parts
+  )

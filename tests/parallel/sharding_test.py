@@ -1,0 +1,113 @@
+"""One device and eight that share a model give the same."""
+
+import json
+import pathlib
+import subprocess
+import sys
+
+import pytest
+from jax.sharding import PartitionSpec as P
+
+from promptrl_jax.parallel import mesh as mesh_lib
+from promptrl_jax.parallel import sharding
+
+ROOT = pathlib.Path(__file__).parents[2]
+
+SCRIPT = """
+import json
+import jax
+jax.config.update('jax_num_cpu_devices', 8)
+from jax.sharding import Mesh
+import numpy as np
+from promptrl_jax.models import pretrained, weights
+from promptrl_jax.parallel import mesh as mesh_lib
+from promptrl_jax.parallel import sharding
+from promptrl_jax.sampling.decode import make_generate_fn
+from promptrl_jax.sampling.methods import Sampling
+from promptrl_jax.sampling.prepare import prepare
+from tests.golden import causal
+from tests.models.causal_families_test import log_probs
+
+folder = causal.FOLDER / 'qwen2'
+config = pretrained.load_config(folder)
+of = pretrained.family(config.family)
+shapes = of.shapes(config)
+
+def load(mesh):
+  placed = sharding.shardings(shapes, of.partition, mesh)
+  return weights.load_tree(
+    weights.Tensors(folder), of.table(config), shapes, shardings=placed)
+
+def run(mesh, params):
+  tokens, mask = causal.prompts(config.vocab_size)
+  tokens, mask = np.tile(tokens, (4, 1)), np.tile(mask, (4, 1))
+  rules = of.partition if mesh.size > 1 else None
+  generate = make_generate_fn(config, Sampling(top_p=0.9), 16, mesh)
+  out = generate(
+    prepare(params, mesh, rules), tokens, mask, np.full(12, 0.9, np.float32),
+    np.arange(12, dtype=np.uint32), np.full(12, 16, np.int32))
+  return (np.asarray(out.tokens), np.asarray(out.logps),
+          np.asarray(log_probs(config, params, tokens, mask))[mask])
+
+one = Mesh(np.asarray(jax.devices()[:1]).reshape(1, 1, 1), mesh_lib.AXES,
+           axis_types=(jax.sharding.AxisType.Auto,) * 3)
+many = mesh_lib.make_mesh({'data': 2, 'fsdp': 2, 'tensor': 2})
+params = load(many)
+alone, together = run(one, load(one)), run(many, params)
+qkv = params['params']['layers']['qkv']
+print(json.dumps({
+  'same_tokens': bool((alone[0] == together[0]).all()),
+  'logps': float(np.abs(alone[1] - together[1]).max()),
+  'scores': float(np.abs(alone[2] - together[2]).max()),
+  'share': qkv.addressable_shards[0].data.size / qkv.size,
+}))
+"""
+
+
+def test_eight_devices_give_the_tokens_and_log_probs_of_one():
+  run = subprocess.run(
+    [sys.executable, '-c', SCRIPT],
+    cwd=ROOT,
+    capture_output=True,
+    text=True,
+    timeout=300,
+    check=False,
+  )
+  assert run.returncode == 0, run.stderr[-2000:]
+  found = json.loads(run.stdout.splitlines()[-1])
+  assert found['same_tokens']
+  assert found['logps'] < 1e-4
+  assert found['scores'] < 1e-4
+  assert found['share'] == 0.25
+
+
+def test_a_mesh_that_does_not_divide_the_heads_is_refused():
+  shape = {'fsdp': 1, 'tensor': 3}
+  mesh = type('M', (), {'shape': shape})()
+  with pytest.raises(ValueError, match=r'layers/qkv.*8 cannot be split over'):
+    sharding.fit(
+      P(None, 'fsdp', 'tensor'), (2, 64, 8, 3, 8), mesh, 'layers/qkv'
+    )
+
+
+def test_a_leaf_without_a_rule_is_named():
+  with pytest.raises(KeyError, match='layers/other'):
+    sharding.spec_of('layers/other', [(r'layers/qkv', P())])
+
+
+@pytest.mark.parametrize('text', ['model=2', 'data', 'data=x', 'tensor=0'])
+def test_a_mesh_that_cannot_be_read_is_shown(text):
+  with pytest.raises(ValueError, match=text):
+    mesh_lib.parse(text)
+
+
+def test_a_mesh_of_other_size_than_the_machine_is_refused():
+  with pytest.raises(ValueError, match='takes 64 devices'):
+    mesh_lib.make_mesh({'tensor': 64})
+  assert mesh_lib.parse('data=2,tensor=4') == {'data': 2, 'tensor': 4}
+
+
+def test_axes_that_a_mesh_lacks_are_left_out():
+  mesh = mesh_lib.make_data_mesh()
+  placed = sharding.fit(P('tensor', 'fsdp'), (7, 5), mesh)
+  assert placed.is_fully_replicated
