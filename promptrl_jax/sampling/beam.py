@@ -19,12 +19,11 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 from jax.sharding import Mesh
-from jax.sharding import PartitionSpec as P
 
 from promptrl_jax.models import encoder_decoder
 from promptrl_jax.models.cache import LayerCache
 from promptrl_jax.models.encoder_decoder import EncoderDecoderConfig
-from promptrl_jax.sampling.decode import Completions, ends
+from promptrl_jax.sampling.decode import Completions, ends, jit_rows
 from promptrl_jax.sampling.encoder_decoder import to_completions
 
 _NEVER = -1e9  # Score of what must not be chosen.
@@ -184,22 +183,15 @@ def beam_search(
 def make_beam_fn(
   config: EncoderDecoderConfig, beams: Beams, new_tokens: int, mesh: Mesh
 ) -> Callable[..., tuple[Completions, jax.Array]]:
-  """Jits `beam_search` with the batch split over the mesh's `data` axis.
+  """Jits `beam_search` with the batch split over the mesh.
 
   Returns:
-    A function of (params, tokens, mask). B must be a multiple of the axis; each
-    shape (B, P) is compiled once.
+    A function of (params, tokens, mask), split as by `decode.make_generate_fn`;
+    each shape (B, P) is compiled once.
   """
-  run = functools.partial(beam_search, config, beams, new_tokens)
-  rows = P('data')
-  sharded = jax.shard_map(
-    run,
-    mesh=mesh,
-    in_specs=(P(), rows, rows),
-    out_specs=rows,
-    check_vma=False,  # the loop's trip count differs between devices
+  return jit_rows(
+    functools.partial(beam_search, config, beams, new_tokens), mesh, 2
   )
-  return jax.jit(sharded)
 
 
 def _continue(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -207,19 +208,31 @@ def make_generate_fn(
     a multiple of the devices that rows are split over; each shape (B, P) is
     compiled once.
   """
-  run = functools.partial(generate, config, method, new_tokens)
+  return jit_rows(
+    functools.partial(generate, config, method, new_tokens), mesh, 5
+  )
+
+
+def jit_rows(run: Callable[..., Any], mesh: Mesh, count: int) -> Any:
+  """Jits a function of parameters and `count` arrays of rows.
+
+  Args:
+    run: (parameters, *rows) -> a tree of rows.
+    mesh: over which rows are split; see `make_generate_fn`.
+    count: arrays of rows that `run` takes.
+  """
   if mesh.size > mesh.shape['data']:
     rows = NamedSharding(mesh, ROWS)
     return jax.jit(
       run,
-      in_shardings=(None, *[rows] * 5),
+      in_shardings=(None, *[rows] * count),
       out_shardings=rows,
     )
   rows = P('data')
   sharded = jax.shard_map(
     run,
     mesh=mesh,
-    in_specs=(P(), rows, rows, rows, rows, rows),
+    in_specs=(P(), *[rows] * count),
     out_specs=rows,
     check_vma=False,  # the loop's trip count differs between devices
   )

@@ -14,7 +14,6 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 from jax.sharding import Mesh
-from jax.sharding import PartitionSpec as P
 
 from promptrl_jax.models import encoder_decoder
 from promptrl_jax.models.cache import LayerCache
@@ -23,7 +22,12 @@ from promptrl_jax.models.encoder_decoder import (
   EncoderDecoderConfig,
 )
 from promptrl_jax.sampling import methods
-from promptrl_jax.sampling.decode import Completions, draw_uniforms, ends
+from promptrl_jax.sampling.decode import (
+  Completions,
+  draw_uniforms,
+  ends,
+  jit_rows,
+)
 
 
 @struct.dataclass
@@ -144,22 +148,15 @@ def make_generate_fn(
   new_tokens: int,
   mesh: Mesh,
 ) -> Callable[..., Completions]:
-  """Jits `generate` with the batch split over the mesh's `data` axis.
+  """Jits `generate` with the batch split over the mesh.
 
   Returns:
-    A function of (params, tokens, mask, temperature, seeds, limits). B must be
-    a multiple of the axis; each shape (B, P) is compiled once.
+    A function of (params, tokens, mask, temperature, seeds, limits), split as
+    by `decode.make_generate_fn`; each shape (B, P) is compiled once.
   """
-  run = functools.partial(generate, config, method, new_tokens)
-  rows = P('data')
-  sharded = jax.shard_map(
-    run,
-    mesh=mesh,
-    in_specs=(P(), *(rows,) * 5),
-    out_specs=rows,
-    check_vma=False,  # the loop's trip count differs between devices
+  return jit_rows(
+    functools.partial(generate, config, method, new_tokens), mesh, 5
   )
-  return jax.jit(sharded)
 
 
 def score(

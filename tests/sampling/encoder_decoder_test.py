@@ -8,7 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from promptrl_jax.parallel.mesh import make_data_mesh
+from promptrl_jax.models import encoder_decoder
+from promptrl_jax.parallel import sharding
+from promptrl_jax.parallel.mesh import make_data_mesh, make_mesh
 from promptrl_jax.sampling.encoder_decoder import (
   make_generate_fn,
   make_score_fn,
@@ -118,3 +120,24 @@ def test_limits_hold_per_row_and_empty_rows_stay_empty():
   assert not out.stopped.any()
   assert out.mask.sum(axis=1).tolist() == [3, 5, 0, 0]
   assert (out.tokens[~out.mask] == tiny.CONFIG.pad_token_id).all()
+
+
+def test_devices_that_share_the_parameters_give_the_same_texts():
+  config = dataclasses.replace(tiny.CONFIG, num_heads=4, vocab_size=96)
+  params = tiny.params(config)
+  rows = (
+    *golden.prompts(), np.full(4, 0.8, np.float32),
+    np.arange(4, dtype=np.uint32), np.full(4, 6, np.int32),
+  )  # fmt: skip
+  alone = make_generate_fn(config, Sampling(), 6, make_data_mesh())
+  expected = alone(params, *rows)
+  mesh = make_mesh({'tensor': 2})
+  split = jax.device_put(
+    params,
+    sharding.shardings(
+      encoder_decoder.shapes(config), encoder_decoder.PARTITION, mesh
+    ),
+  )
+  found = make_generate_fn(config, Sampling(), 6, mesh)(split, *rows)
+  np.testing.assert_array_equal(found.tokens, expected.tokens)
+  np.testing.assert_allclose(found.logps, expected.logps, atol=1e-5)
