@@ -98,7 +98,7 @@ def test_buckets_equal_those_of_transformers(is_bidirectional, count, longest):
 
 @pytest.mark.slow
 def test_log_probs_at_the_size_of_codet5p_770m(tmp_path):
-  """24 + 24 layers, 738M parameters; takes 9 GB of memory and 3 GB of disk."""
+  """24 + 24 layers, 738M parameters; takes 7 GB of memory and 3 GB of disk."""
   import transformers
 
   shape = {

@@ -13,9 +13,10 @@ import pytest
 from jax.sharding import Mesh
 from safetensors import numpy as st_numpy
 
-from promptrl_jax.models import encoder_decoder, weights
+from promptrl_jax.models import encoder_decoder, pretrained, weights
 from promptrl_jax.models.encoder_decoder import EncoderDecoder
 from promptrl_jax.parallel import sharding
+from promptrl_jax.testing import tiny as tiny_causal
 from promptrl_jax.testing import tiny_encoder_decoder as tiny
 from tests.golden import encoder_decoder as golden
 
@@ -163,6 +164,16 @@ def test_what_is_saved_has_the_names_and_numbers_of_transformers(
   assert saved.keys() == expected.keys()
   for key, tensor in expected.items():
     np.testing.assert_array_equal(saved[key], tensor, err_msg=key)
+
+
+def test_a_saved_folder_is_loaded_whole(tmp_path):
+  tokenizer = tiny_causal.tokenizer()
+  config = dataclasses.replace(tiny.GATED, vocab_size=tokenizer.vocab_size)
+  params = tiny.params(config)
+  pretrained.save_pretrained(tmp_path, config, params, tokenizer)
+  found, again, _ = pretrained.load_pretrained(tmp_path)
+  assert found == config
+  jax.tree.map(np.testing.assert_array_equal, again, params)
 
 
 def change_checkpoint(source, folder, change):
