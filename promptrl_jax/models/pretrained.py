@@ -106,7 +106,8 @@ def load_pretrained(
     source: a folder, or the id of a model on the hub.
     mesh: devices to spread the parameters over, by axes `fsdp` and `tensor`;
       None: the first device.
-    dtype: of the parameters and of the activations.
+    dtype: of the parameters, and on accelerators of the activations, which a
+      CPU is faster with in float32.
     revision: branch, tag or commit on the hub.
 
   Returns:
@@ -118,7 +119,9 @@ def load_pretrained(
   """
   folder = find(source, revision)
   config = load_config(folder)
-  config = dataclasses.replace(config, dtype=jnp.dtype(dtype).name)
+  on_cpu = jax.default_backend() == 'cpu'
+  activations = jnp.float32 if on_cpu else dtype
+  config = dataclasses.replace(config, dtype=jnp.dtype(activations).name)
   of = family(config.family)
   shapes = of.shapes(config)
   placed = None

@@ -161,15 +161,24 @@ def _attend_fn(config: TransformerConfig):
   return _attend_flash if flash else attend
 
 
-def dense(x: jax.Array, kernel: jax.Array) -> jax.Array:
+def dense(x: jax.Array, kernel: jax.Array, dtype: Any = None) -> jax.Array:
   """`x` [..., in] times `kernel` [in, ...], flat: [..., out].
 
+  The result has `dtype`, that of `x` if None.
+
   One 2-D product: with leading axes kept, the gradient of the kernel ran at
-  half the rate on CPU.
+  half the rate on CPU. If either side is of 16 bits, the factors are rounded to
+  it; the sum is float32. On CPU, float32 activations with bfloat16 kernels
+  decode twice as fast as float32 kernels: half the bytes, twice the products.
   """
   size = x.shape[-1]
-  flat = x.reshape(-1, size) @ kernel.reshape(size, -1).astype(x.dtype)
-  return flat.reshape(*x.shape[:-1], -1)
+  narrow = min((x.dtype, kernel.dtype), key=lambda t: t.itemsize)
+  flat = jnp.dot(
+    x.reshape(-1, size).astype(narrow),
+    kernel.reshape(size, -1).astype(narrow),
+    preferred_element_type=jnp.float32,
+  )
+  return flat.astype(dtype or x.dtype).reshape(*x.shape[:-1], -1)
 
 
 class Block(nn.Module):
@@ -332,12 +341,7 @@ class Transformer(nn.Module):
     """Projects hidden states [..., D] on the vocabulary: float32 [..., V]."""
     tied = self.config.tie_embeddings
     head = self.embedding.T if tied else self.lm_head
-    flat = jnp.dot(
-      hidden.reshape(-1, hidden.shape[-1]),
-      head.astype(hidden.dtype),
-      preferred_element_type=jnp.float32,
-    )
-    return flat.reshape(*hidden.shape[:-1], -1)
+    return dense(hidden, head, jnp.float32)
 
 
 def rope(
