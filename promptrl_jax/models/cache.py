@@ -53,12 +53,15 @@ class LayerCache:
       update(self.values, values, (0, 0, block, place, 0)),
     )
 
-  def attend(self, queries: jax.Array, mask: jax.Array) -> jax.Array:
+  def attend(
+    self, queries: jax.Array, mask: jax.Array, bias: jax.Array | None = None
+  ) -> jax.Array:
     """Attention of one token over the slots.
 
     Args:
       queries: [B, K, G, H], already scaled.
       mask: bool [B, S], slots that may be attended to; at least one per row.
+      bias: [K, S], added to the scores.
 
     Returns:
       [B, K, G, H].
@@ -71,6 +74,8 @@ class LayerCache:
       'bkcgh,bkchw->bkcgw', queries, self.keys,
       preferred_element_type=jnp.float32,
     )  # fmt: skip
+    if bias is not None:
+      scores += bias.reshape(1, k, blocks, 1, width)
     mask = mask.reshape(b, 1, blocks, 1, width)
     scores = jnp.where(mask, scores, _NEG_INF)
     # The softmax is divided out after the product: H numbers instead of S.

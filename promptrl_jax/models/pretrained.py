@@ -17,7 +17,12 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh
 
-from promptrl_jax.models import causal_families, transformer, weights
+from promptrl_jax.models import (
+  causal_families,
+  encoder_decoder,
+  transformer,
+  weights,
+)
 from promptrl_jax.models import tokenizer as tokenizer_lib
 from promptrl_jax.parallel import sharding
 
@@ -49,7 +54,14 @@ _CAUSAL = Family(
   causal_families.table,
   causal_families.PARTITION,
 )
-FAMILIES = dict.fromkeys(causal_families.MODEL_TYPES, _CAUSAL)
+_T5 = Family(
+  encoder_decoder.from_hf,
+  encoder_decoder.to_hf,
+  encoder_decoder.shapes,
+  encoder_decoder.table,
+  encoder_decoder.PARTITION,
+)
+FAMILIES = dict.fromkeys(causal_families.MODEL_TYPES, _CAUSAL) | {'t5': _T5}
 
 
 def family(model_type: str | None) -> Family:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +20,7 @@ from jax.sharding import PartitionSpec as P
 from promptrl_jax.models import transformer
 from promptrl_jax.models.cache import LayerCache
 from promptrl_jax.models.config import TransformerConfig
+from promptrl_jax.models.encoder_decoder_config import EncoderDecoderConfig
 from promptrl_jax.parallel.mesh import ROWS
 from promptrl_jax.sampling import methods
 from promptrl_jax.sampling.prepare import DecodeParams
@@ -82,7 +84,7 @@ def prefill(
   )
 
 
-def _uniforms(seeds: jax.Array, count: int) -> jax.Array:
+def draw_uniforms(seeds: jax.Array, count: int) -> jax.Array:
   """[N, B] in [0, 1): entry (t, b) comes from fold_in(key(seeds[b]), t).
 
   All before the loop: hashing for one step costs as much as for a hundred.
@@ -94,7 +96,9 @@ def _uniforms(seeds: jax.Array, count: int) -> jax.Array:
   return jax.vmap(draw_row, (None, 0))(seeds, jnp.arange(count))
 
 
-def _ends(config: TransformerConfig, tokens: jax.Array) -> jax.Array:
+def ends(
+  config: TransformerConfig | EncoderDecoderConfig, tokens: jax.Array
+) -> jax.Array:
   """Which tokens end a text."""
   ids = jnp.asarray(config.eos_token_ids, jnp.int32)
   return jnp.any(tokens[..., None] == ids, axis=-1)
@@ -130,7 +134,7 @@ def generate(
   batch, prompt_length = tokens.shape
   logits, cache = prefill(config, params, tokens, mask, new_tokens)
   lengths = jnp.sum(mask, axis=-1)
-  uniforms = _uniforms(seeds, new_tokens)
+  uniforms = draw_uniforms(seeds, new_tokens)
   slots = jnp.arange(cache[0].num_slots)
   prompt_slots = jnp.pad(mask, ((0, 0), (0, len(slots) - prompt_length)))
 
@@ -144,7 +148,7 @@ def generate(
     drawn_logps = jnp.take_along_axis(logps, drawn[:, None], axis=1)[:, 0]
     drawn = jnp.where(state.done, config.pad_token_id, drawn)
     drawn_logps = jnp.where(state.done, 0.0, drawn_logps)
-    done = state.done | _ends(config, drawn) | (state.step + 1 >= limits)
+    done = state.done | ends(config, drawn) | (state.step + 1 >= limits)
     slot = prompt_length + state.step
     visible = prompt_slots | ((slots >= prompt_length) & (slots <= slot))
     if config.sliding_window is not None:
@@ -175,7 +179,7 @@ def generate(
     logps=jnp.zeros(shape),
   )
   state = jax.lax.while_loop(cond, body, state)
-  ended = _ends(config, state.tokens)
+  ended = ends(config, state.tokens)
   before = jnp.cumsum(ended, axis=-1) - ended
   written = jnp.arange(new_tokens) < jnp.minimum(limits, state.step)[:, None]
   mask = written & (before == 0) & (lengths > 0)[:, None]
@@ -204,19 +208,31 @@ def make_generate_fn(
     a multiple of the devices that rows are split over; each shape (B, P) is
     compiled once.
   """
-  run = functools.partial(generate, config, method, new_tokens)
+  return jit_rows(
+    functools.partial(generate, config, method, new_tokens), mesh, 5
+  )
+
+
+def jit_rows(run: Callable[..., Any], mesh: Mesh, count: int) -> Any:
+  """Jits a function of parameters and `count` arrays of rows.
+
+  Args:
+    run: (parameters, *rows) -> a tree of rows.
+    mesh: over which rows are split; see `make_generate_fn`.
+    count: arrays of rows that `run` takes.
+  """
   if mesh.size > mesh.shape['data']:
     rows = NamedSharding(mesh, ROWS)
     return jax.jit(
       run,
-      in_shardings=(None, *[rows] * 5),
+      in_shardings=(None, *[rows] * count),
       out_shardings=rows,
     )
   rows = P('data')
   sharded = jax.shard_map(
     run,
     mesh=mesh,
-    in_specs=(P(), rows, rows, rows, rows, rows),
+    in_specs=(P(), *[rows] * count),
     out_specs=rows,
     check_vma=False,  # the loop's trip count differs between devices
   )

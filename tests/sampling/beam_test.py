@@ -1,0 +1,91 @@
+"""Beam search finds what transformers found, and what it promises."""
+
+import dataclasses
+
+import jax
+import numpy as np
+import pytest
+
+from promptrl_jax.parallel.mesh import make_data_mesh
+from promptrl_jax.sampling.beam import Beams, beam_search, make_beam_fn
+from promptrl_jax.sampling.encoder_decoder import generate, score
+from promptrl_jax.sampling.methods import Sampling
+from promptrl_jax.testing import tiny_encoder_decoder as tiny
+from tests.golden import encoder_decoder as golden
+from tests.models.encoder_decoder_test import load
+
+search = jax.jit(beam_search, static_argnums=(0, 1, 2))
+
+
+@pytest.mark.parametrize('case', range(len(golden.BEAMS)))
+@pytest.mark.parametrize('name', golden.CASES)
+def test_results_are_those_of_transformers(name, case):
+  folder = golden.FOLDER / name
+  config, params = load(folder)
+  expected = np.load(folder / 'expected.npz')
+  width, length_penalty, count = golden.BEAMS[case]
+  stops = golden.stop_tokens(expected['greedy'], count)
+  config = dataclasses.replace(config, eos_token_ids=stops)
+  search_fn = make_beam_fn(
+    config, Beams(width, length_penalty), golden.BEAM_NEW, make_data_mesh()
+  )
+  out, scores = jax.device_get(search_fn(params, *golden.prompts()))
+  np.testing.assert_array_equal(out.tokens, expected[f'beams_{case}'])
+  np.testing.assert_allclose(scores, expected[f'scores_{case}'], rtol=1e-4)
+  np.testing.assert_array_equal(
+    out.stopped, np.isin(out.tokens, stops).any(axis=1)
+  )
+
+
+def test_a_score_is_the_penalised_sum_of_the_log_probs_of_the_text():
+  folder = golden.FOLDER / 'codet5p'
+  config, params = load(folder)
+  stops = golden.stop_tokens(np.load(folder / 'expected.npz')['greedy'], 1)
+  config = dataclasses.replace(config, eos_token_ids=stops)
+  tokens, mask = golden.prompts()
+  out, scores = jax.device_get(
+    search(config, Beams(3, 0.7), golden.BEAM_NEW, params, tokens, mask)
+  )
+  lengths = out.mask.sum(axis=1)
+  assert len(set(lengths)) > 1
+  np.testing.assert_allclose(
+    scores, out.logps.sum(axis=1) / lengths**0.7, rtol=1e-5
+  )
+  scored = jax.jit(score, static_argnums=(0, 1))(
+    config, Sampling(), params, tokens, mask, out.tokens, out.mask,
+    np.ones(4, np.float32),
+  )  # fmt: skip
+  np.testing.assert_allclose(out.logps, scored, atol=1e-4)
+
+
+def test_one_beam_is_greedy():
+  tokens, mask = golden.prompts()
+  config = dataclasses.replace(tiny.CONFIG, eos_token_ids=())
+  out, _ = search(config, Beams(1), 9, tiny.params(), tokens, mask)
+  greedy = jax.jit(generate, static_argnums=(0, 1, 2))(
+    config, Sampling(), 9, tiny.params(), tokens, mask,
+    np.zeros(4, np.float32), np.zeros(4, np.uint32), np.full(4, 9),
+  )  # fmt: skip
+  np.testing.assert_array_equal(out.tokens, greedy.tokens)
+
+
+def test_a_row_of_padding_gets_nothing_and_does_not_disturb():
+  tokens, mask = golden.prompts()
+  run = lambda: jax.device_get(
+    search(tiny.CONFIG, Beams(2), 6, tiny.params(), tokens, mask)
+  )
+  expected, scores = run()
+  mask[2] = False
+  out, found = run()
+  assert not out.mask[2].any() and not out.stopped[2] and found[2] == 0
+  others = [0, 1, 3]
+  np.testing.assert_array_equal(out.tokens[others], expected.tokens[others])
+  np.testing.assert_allclose(found[others], scores[others], rtol=1e-5)
+
+
+def test_impossible_widths_are_refused():
+  with pytest.raises(ValueError, match='num_beams=0'):
+    Beams(0)
+  tokens, mask = golden.prompts()
+  with pytest.raises(ValueError, match='100 continuations.*vocab_size=99'):
+    beam_search(tiny.CONFIG, Beams(50), 3, tiny.params(), tokens, mask)

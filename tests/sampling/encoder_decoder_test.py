@@ -1,0 +1,143 @@
+"""The invariants of the encoder-decoder's sampler."""
+
+import dataclasses
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from promptrl_jax.models import encoder_decoder
+from promptrl_jax.parallel import sharding
+from promptrl_jax.parallel.mesh import make_data_mesh, make_mesh
+from promptrl_jax.sampling.encoder_decoder import (
+  make_generate_fn,
+  make_score_fn,
+)
+from promptrl_jax.sampling.methods import Sampling
+from promptrl_jax.testing import tiny_encoder_decoder as tiny
+from tests.golden import encoder_decoder as golden
+from tests.models.encoder_decoder_test import load
+
+NEW = 12
+generate_fn = functools.cache(
+  lambda method: make_generate_fn(tiny.CONFIG, method, NEW, make_data_mesh())
+)
+score_fn = functools.cache(lambda method: make_score_fn(tiny.CONFIG, method))
+
+
+def run(
+  tokens, mask, temperature=0.8, seeds=None, limit=NEW, method=Sampling()
+):
+  rows = len(tokens)
+  seeds = np.arange(rows) if seeds is None else seeds
+  out = generate_fn(method)(
+    tiny.params(),
+    tokens,
+    mask,
+    np.full(rows, temperature, np.float32),
+    np.asarray(seeds, np.uint32),
+    np.broadcast_to(np.asarray(limit, np.int32), rows),
+  )
+  return jax.device_get(out)
+
+
+@pytest.mark.parametrize('name', golden.CASES)
+def test_greedy_text_is_that_of_transformers(name):
+  folder = golden.FOLDER / name
+  config, params = load(folder)
+  config = dataclasses.replace(config, eos_token_ids=())
+  tokens, mask = golden.prompts()
+  generate = make_generate_fn(config, Sampling(), golden.NEW, make_data_mesh())
+  out = generate(
+    params, tokens, mask, np.zeros(4, np.float32), np.zeros(4, np.uint32),
+    np.full(4, golden.NEW, np.int32),
+  )  # fmt: skip
+  expected = np.load(folder / 'expected.npz')['greedy']
+  np.testing.assert_array_equal(out.tokens, expected)
+  assert np.all(out.mask) and not np.any(out.stopped)
+
+
+METHODS = (Sampling(), Sampling(9, 0.8))
+
+
+@pytest.mark.parametrize('method', METHODS, ids=str)
+def test_sampler_logps_equal_scorer_logps(method):
+  tokens, mask = golden.prompts()
+  temperature = np.array([0.0, 0.6, 1.0, 1.5], np.float32)
+  out = generate_fn(method)(
+    tiny.params(), tokens, mask, temperature, np.arange(4, dtype=np.uint32),
+    np.full(4, NEW, np.int32),
+  )  # fmt: skip
+  scored = score_fn(method)(
+    tiny.params(), tokens, mask, out.tokens, out.mask, jnp.asarray(temperature)
+  )
+  np.testing.assert_allclose(out.logps, scored, atol=1e-4)
+  assert (np.asarray(out.logps)[np.asarray(out.mask)] <= 0).all()
+
+
+def test_padding_and_neighbours_do_not_change_a_row():
+  tokens, mask = golden.prompts()
+  together = run(tokens, mask, seeds=[5, 6, 7, 8])
+  wider = [np.pad(x, ((0, 0), (4, 3))) for x in (tokens, mask)]
+  padded = run(*wider, seeds=[5, 6, 7, 8])
+  np.testing.assert_array_equal(together.tokens, padded.tokens)
+  np.testing.assert_allclose(together.logps, padded.logps, atol=1e-4)
+  swapped = run(tokens[::-1], mask[::-1], seeds=[8, 7, 6, 5])
+  np.testing.assert_array_equal(together.tokens, swapped.tokens[::-1])
+
+
+def test_another_seed_gives_another_text_and_top_k_one_does_not():
+  tokens, mask = golden.prompts()
+  texts = [run(tokens, mask, 1.5, [seed] * 4).tokens for seed in (1, 2)]
+  assert np.any(texts[0] != texts[1])
+  greedy = run(tokens, mask, temperature=0.0)
+  one = run(tokens, mask, temperature=2.0, method=Sampling(top_k=1))
+  np.testing.assert_array_equal(one.tokens, greedy.tokens)
+
+
+def test_nothing_follows_the_stop_token():
+  tokens, mask = golden.prompts()
+  draws = [
+    run(tokens, mask, 1.5, np.arange(4) + 4 * draw) for draw in range(32)
+  ]
+  out = jax.tree.map(lambda *x: np.concatenate(x), *draws)
+  assert out.stopped.any() and not out.stopped.all()
+  (eos,) = tiny.CONFIG.eos_token_ids
+  for row in np.flatnonzero(out.stopped):
+    end = out.tokens[row].tolist().index(eos)
+    assert out.mask[row].tolist() == [i <= end for i in range(NEW)]
+    assert (out.tokens[row, end + 1 :] == tiny.CONFIG.pad_token_id).all()
+    assert (out.logps[row, end + 1 :] == 0).all()
+  assert out.mask[~out.stopped].all()
+
+
+def test_limits_hold_per_row_and_empty_rows_stay_empty():
+  tokens, mask = golden.prompts()
+  mask[2] = False
+  out = run(tokens, mask, temperature=0.0, limit=[3, 5, 5, 0])
+  assert not out.stopped.any()
+  assert out.mask.sum(axis=1).tolist() == [3, 5, 0, 0]
+  assert (out.tokens[~out.mask] == tiny.CONFIG.pad_token_id).all()
+
+
+def test_devices_that_share_the_parameters_give_the_same_texts():
+  config = dataclasses.replace(tiny.CONFIG, num_heads=4, vocab_size=96)
+  params = tiny.params(config)
+  rows = (
+    *golden.prompts(), np.full(4, 0.8, np.float32),
+    np.arange(4, dtype=np.uint32), np.full(4, 6, np.int32),
+  )  # fmt: skip
+  alone = make_generate_fn(config, Sampling(), 6, make_data_mesh())
+  expected = alone(params, *rows)
+  mesh = make_mesh({'tensor': 2})
+  split = jax.device_put(
+    params,
+    sharding.shardings(
+      encoder_decoder.shapes(config), encoder_decoder.PARTITION, mesh
+    ),
+  )
+  found = make_generate_fn(config, Sampling(), 6, mesh)(split, *rows)
+  np.testing.assert_array_equal(found.tokens, expected.tokens)
+  np.testing.assert_allclose(found.logps, expected.logps, atol=1e-5)
