@@ -100,10 +100,13 @@ class JaxLM:
     cls,
     folder: str | pathlib.Path,
     mesh: Mesh,
+    dtype: str = 'float32',
     config: JaxLMConfig = JaxLMConfig(),
   ) -> JaxLM:
-    """Reads a model folder in Hugging Face's layout."""
-    model_config, params, tokenizer = pretrained.load_pretrained(folder)
+    """Reads a model folder in Hugging Face's layout; `dtype` of parameters."""
+    model_config, params, tokenizer = pretrained.load_pretrained(
+      folder, dtype=dtype
+    )
     name = f'{pathlib.Path(folder).name}@{pretrained.digest(folder)}'
     return cls(name, model_config, params, tokenizer, mesh, config)
 

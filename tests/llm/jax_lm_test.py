@@ -4,6 +4,7 @@ import dataclasses
 
 import pytest
 
+from promptrl_jax.llm import load
 from promptrl_jax.llm.backend import Message, Request
 from promptrl_jax.llm.jax_lm import JaxLM, JaxLMConfig
 from promptrl_jax.llm.load import BackendConfig, load_backend
@@ -121,6 +122,20 @@ def test_an_unknown_model_names_those_there_are():
 def test_http_needs_an_address():
   with pytest.raises(ValueError, match='base_url'):
     load_backend(BackendConfig('http', 'm'), MESH)
+
+
+def test_a_preset_and_an_id_are_looked_for_on_the_hub(monkeypatch):
+  asked = []
+
+  def find(source):
+    asked.append(str(source))
+    raise FileNotFoundError(f'{source} cannot be reached')
+
+  monkeypatch.setattr(load.pretrained, 'find', find)
+  for name in ('codellama_7b_instruct', 'someone/model'):
+    with pytest.raises(FileNotFoundError, match='cannot be reached'):
+      load_backend(BackendConfig('jax', name), MESH)
+  assert asked == ['codellama/CodeLlama-7b-Instruct-hf', 'someone/model']
 
 
 def test_an_unknown_backend_is_refused():
