@@ -28,7 +28,8 @@ if sys.argv[2] == 'write':
 def used():
   with open('/proc/self/status') as file:
     lines = [line.split() for line in file]
-  return 1024 * sum(int(l[1]) for l in lines if l[0] in ('RssAnon:', 'RssShmem:'))
+  own = ('RssAnon:', 'RssShmem:')
+  return 1024 * sum(int(line[1]) for line in lines if line[0] in own)
 
 jnp.ones(3).block_until_ready()
 before, peak, done = used(), [0], threading.Event()
