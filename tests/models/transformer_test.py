@@ -45,7 +45,7 @@ def test_the_future_does_not_change_the_past():
 
 def test_rope_depends_on_distance_alone():
   rng = np.random.default_rng(0)
-  query, key = rng.normal(size=(2, 1, 8))
+  query, key = rng.normal(size=(2, 1, 8)).astype(np.float32)
 
   def score(i, j):
     rotated = [
