@@ -72,29 +72,74 @@ def prefill(
     Logits [B, V] of the first new token, and the cache with at least P + N
     slots.
   """
-  positions = jnp.maximum(jnp.cumsum(mask, axis=-1) - 1, 0)
-  visible = transformer.causal_mask(mask, config.sliding_window)
-  logits, cached = transformer.prefill(
-    config, params.top, params.layers, tokens, positions, visible
-  )
+  logits, cached = read_prompts(config, params, tokens, mask)
   return logits, tuple(
     LayerCache.from_prefill(keys, values, new_tokens) for keys, values in cached
   )
 
 
-def _uniforms(seeds: jax.Array, count: int) -> jax.Array:
-  """[N, B] in [0, 1): entry (t, b) comes from fold_in(key(seeds[b]), t).
+def read_prompts(
+  config: TransformerConfig,
+  params: DecodeParams,
+  tokens: jax.Array,
+  mask: jax.Array,
+) -> tuple[jax.Array, list[tuple[jax.Array, jax.Array]]]:
+  """Runs left-padded prompts [B, P]; `prefill` without the layout.
+
+  Returns:
+    Logits [B, V] of the first new token, and the keys and values of each layer,
+    [B, P, K, H].
+  """
+  positions = jnp.maximum(jnp.cumsum(mask, axis=-1) - 1, 0)
+  visible = transformer.causal_mask(mask, config.sliding_window)
+  return transformer.prefill(
+    config, params.top, params.layers, tokens, positions, visible
+  )
+
+
+def uniforms(seeds: jax.Array, steps: jax.Array) -> jax.Array:
+  """Uniform numbers in [0, 1), one per row and token.
 
   All before the loop: hashing for one step costs as much as for a hundred.
+
+  Args:
+    seeds: uint32 [B].
+    steps: int [N, B], how many tokens the row has before.
+
+  Returns:
+    [N, B]; entry (t, b) comes from fold_in(key(seeds[b]), steps[t, b]).
   """
   draw_one = lambda seed, step: jax.random.uniform(
     jax.random.fold_in(jax.random.key(seed), step)
   )
-  draw_row = jax.vmap(draw_one, (0, None))
-  return jax.vmap(draw_row, (None, 0))(seeds, jnp.arange(count))
+  return jax.vmap(jax.vmap(draw_one), (None, 0))(seeds, steps)
 
 
-def _ends(config: TransformerConfig, tokens: jax.Array) -> jax.Array:
+def next_tokens(
+  config: TransformerConfig,
+  method: methods.Sampling,
+  logits: jax.Array,
+  temperature: jax.Array,
+  uniform: jax.Array,
+  done: jax.Array,
+) -> tuple[jax.Array, jax.Array]:
+  """Draws one token per row: int32 [B], and its log-probs [B].
+
+  Args:
+    config: the model.
+    method: filters of the sampled distribution.
+    logits: [B, V].
+    temperature, uniform: [B].
+    done: bool [B], rows that get the pad token, with log-prob 0.
+  """
+  logps = methods.log_distribution(logits, temperature, method)
+  drawn = methods.draw(uniform, logps, temperature)
+  drawn_logps = jnp.take_along_axis(logps, drawn[:, None], axis=1)[:, 0]
+  drawn = jnp.where(done, config.pad_token_id, drawn)
+  return drawn, jnp.where(done, 0.0, drawn_logps)
+
+
+def ends(config: TransformerConfig, tokens: jax.Array) -> jax.Array:
   """Which tokens end a text."""
   ids = jnp.asarray(config.eos_token_ids, jnp.int32)
   return jnp.any(tokens[..., None] == ids, axis=-1)
@@ -130,7 +175,8 @@ def generate(
   batch, prompt_length = tokens.shape
   logits, cache = prefill(config, params, tokens, mask, new_tokens)
   lengths = jnp.sum(mask, axis=-1)
-  uniforms = _uniforms(seeds, new_tokens)
+  steps = jnp.broadcast_to(jnp.arange(new_tokens)[:, None], (new_tokens, batch))
+  draws = uniforms(seeds, steps)
   slots = jnp.arange(cache[0].num_slots)
   prompt_slots = jnp.pad(mask, ((0, 0), (0, len(slots) - prompt_length)))
 
@@ -138,13 +184,11 @@ def generate(
     return (state.step < new_tokens) & ~jnp.all(state.done)
 
   def body(state: _LoopState) -> _LoopState:
-    logps = methods.log_distribution(state.logits, temperature, method)
-    uniform = jax.lax.dynamic_index_in_dim(uniforms, state.step, 0, False)
-    drawn = methods.draw(uniform, logps, temperature)
-    drawn_logps = jnp.take_along_axis(logps, drawn[:, None], axis=1)[:, 0]
-    drawn = jnp.where(state.done, config.pad_token_id, drawn)
-    drawn_logps = jnp.where(state.done, 0.0, drawn_logps)
-    done = state.done | _ends(config, drawn) | (state.step + 1 >= limits)
+    uniform = jax.lax.dynamic_index_in_dim(draws, state.step, 0, False)
+    drawn, drawn_logps = next_tokens(
+      config, method, state.logits, temperature, uniform, state.done
+    )
+    done = state.done | ends(config, drawn) | (state.step + 1 >= limits)
     slot = prompt_length + state.step
     visible = prompt_slots | ((slots >= prompt_length) & (slots <= slot))
     if config.sliding_window is not None:
@@ -175,7 +219,7 @@ def generate(
     logps=jnp.zeros(shape),
   )
   state = jax.lax.while_loop(cond, body, state)
-  ended = _ends(config, state.tokens)
+  ended = ends(config, state.tokens)
   before = jnp.cumsum(ended, axis=-1) - ended
   written = jnp.arange(new_tokens) < jnp.minimum(limits, state.step)[:, None]
   mask = written & (before == 0) & (lengths > 0)[:, None]
