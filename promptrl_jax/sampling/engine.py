@@ -1,10 +1,10 @@
 """Continuous batching: a row that ends gives its place to the next prompt.
 
-`decode.generate` runs a batch until its longest row ends. Here the rows of the
-batch are slots: the host reads prompts into free ones, lets all decode for a few
-steps, collects what ended, and refills. Shapes never change, so that each
-program is compiled once: one to read prompts and one to copy them per prompt
-length, one to decode. What a request gets depends on nothing but itself.
+`decode.generate` runs a batch until its longest row ends. Here the rows are
+slots: the host reads prompts into free ones, lets all decode for a few steps,
+collects what ended, and refills. Shapes never change, so that each program is
+compiled once: one to read prompts and one to copy them per prompt length, one
+to decode. What a request gets depends on nothing but itself.
 
 Each device of a data mesh has slots of its own; all take part in each call.
 """
@@ -45,7 +45,7 @@ class EngineConfig:
   slots: int = 16
   prompt_lengths: tuple[int, ...] = (64, 96, 160, 256, 400)
   new_tokens: int = 80
-  steps: int = 16
+  steps: int = 8
   prefill_rows: int = 2
 
   def __post_init__(self):
@@ -53,8 +53,10 @@ class EngineConfig:
       if getattr(self, field) < 1:
         raise ValueError(f'{field}={getattr(self, field)}: expected 1 or more')
     lengths = self.prompt_lengths
-    if not lengths or lengths[0] < 1 or any(
-      a >= b for a, b in itertools.pairwise(lengths)
+    if (
+      not lengths
+      or lengths[0] < 1
+      or any(a >= b for a, b in itertools.pairwise(lengths))
     ):
       raise ValueError(
         f'prompt_lengths={lengths}: expected ascending lengths from 1 on'
@@ -306,7 +308,9 @@ class _Run:
       for d in range(self._devices)
     ]
     self._slots, burst = self._programs.advance_fn(
-      self._params, self._slots, *self._put(self._rows, np.int32(enough))
+      self._params,
+      self._slots,
+      *self._put(self._rows, np.asarray(enough, np.int32)),
     )
     burst = jax.device_get(burst)
     self._rows.drawn[:] += burst.counts
