@@ -10,6 +10,12 @@ _NEG_INF = -1e30
 _BLOCK = 96  # most slots of a block
 
 
+def layout(slots: int) -> tuple[int, int]:
+  """Blocks C and their width W with room for so many slots."""
+  blocks = -(-slots // _BLOCK)
+  return blocks, -(-slots // blocks)
+
+
 @struct.dataclass
 class LayerCache:
   """S = C * W slots in C blocks of W.
@@ -27,9 +33,14 @@ class LayerCache:
     cls, keys: jax.Array, values: jax.Array, free: int
   ) -> LayerCache:
     """Lays out `keys` and `values` [B, P, K, H] with `free` slots behind."""
+    return cls.in_blocks(keys, values, *layout(keys.shape[1] + free))
+
+  @classmethod
+  def in_blocks(
+    cls, keys: jax.Array, values: jax.Array, blocks: int, width: int
+  ) -> LayerCache:
+    """Lays out `keys` and `values` [B, P, K, H] in C blocks of W slots."""
     b, prompt, k, h = keys.shape
-    blocks = -(-(prompt + free) // _BLOCK)
-    width = -(-(prompt + free) // blocks)
     padding = ((0, 0), (0, blocks * width - prompt), (0, 0), (0, 0))
     shape = (b, blocks, width, k, h)
     return cls(
@@ -44,13 +55,39 @@ class LayerCache:
   def write(
     self, keys: jax.Array, values: jax.Array, slot: jax.Array
   ) -> LayerCache:
-    """The cache with `keys` and `values` [B, 1, K, H] at `slot`."""
+    """The cache with `keys` and `values` [B, 1, K, H] at `slot`.
+
+    Args:
+      keys, values: of one token per row.
+      slot: a scalar, or [B] for rows that are not at the same slot; in
+        [0, S), which nothing checks.
+    """
     block, place = jnp.divmod(slot, self.keys.shape[-1])
+    if jnp.ndim(slot):
+      return self._scatter(keys[:, 0], values[:, 0], block, place)
     keys, values = keys[:, 0, :, None, :, None], values[:, 0, :, None, None]
     update = jax.lax.dynamic_update_slice
     return LayerCache(
       update(self.keys, keys, (0, 0, block, 0, place)),
       update(self.values, values, (0, 0, block, place, 0)),
+    )
+
+  def _scatter(self, keys, values, block, place) -> LayerCache:
+    """Writes [B, K, H] at one block and place [B] per row, in place.
+
+    As fast on CPU as one slot for all rows (2.5 ms for 4 layers of 16 rows
+    with their attention, either way); selecting by a one-hot mask rewrites the
+    whole cache, 0.6 ms more. Without the promises a bounds check is added.
+    """
+    rows = jnp.arange(len(keys))
+    promises = {
+      'mode': 'promise_in_bounds',
+      'unique_indices': True,
+      'indices_are_sorted': True,
+    }
+    return LayerCache(
+      self.keys.at[rows, :, block, :, place].set(keys, **promises),
+      self.values.at[rows, :, block, place].set(values, **promises),
     )
 
   def attend(

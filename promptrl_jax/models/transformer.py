@@ -419,7 +419,7 @@ def decode_step(
     tokens: int [B], the last token of each row.
     positions: int [B], their positions.
     cache: one `LayerCache` per layer.
-    slot: scalar int, where their keys and values go.
+    slot: int, where their keys and values go: a scalar, or [B].
     mask: bool [B, S], slots that may be attended to, `slot` included.
 
   Returns:

@@ -74,26 +74,77 @@ def prefill(
     Logits [B, V] of the first new token, and the cache with at least P + N
     slots.
   """
-  positions = jnp.maximum(jnp.cumsum(mask, axis=-1) - 1, 0)
-  visible = transformer.causal_mask(mask, config.sliding_window)
-  logits, cached = transformer.prefill(
-    config, params.top, params.layers, tokens, positions, visible
-  )
+  logits, cached = read_prompts(config, params, tokens, mask)
   return logits, tuple(
     LayerCache.from_prefill(keys, values, new_tokens) for keys, values in cached
   )
 
 
-def draw_uniforms(seeds: jax.Array, count: int) -> jax.Array:
-  """[N, B] in [0, 1): entry (t, b) comes from fold_in(key(seeds[b]), t).
+def read_prompts(
+  config: TransformerConfig,
+  params: DecodeParams,
+  tokens: jax.Array,
+  mask: jax.Array,
+) -> tuple[jax.Array, list[tuple[jax.Array, jax.Array]]]:
+  """Runs left-padded prompts [B, P]; `prefill` without the layout.
+
+  Returns:
+    Logits [B, V] of the first new token, and the keys and values of each layer,
+    [B, P, K, H].
+  """
+  positions = jnp.maximum(jnp.cumsum(mask, axis=-1) - 1, 0)
+  visible = transformer.causal_mask(mask, config.sliding_window)
+  return transformer.prefill(
+    config, params.top, params.layers, tokens, positions, visible
+  )
+
+
+def uniforms(seeds: jax.Array, steps: jax.Array) -> jax.Array:
+  """Uniform numbers in [0, 1), one per row and token.
 
   All before the loop: hashing for one step costs as much as for a hundred.
+
+  Args:
+    seeds: uint32 [B].
+    steps: int [N, B], how many tokens the row has before.
+
+  Returns:
+    [N, B]; entry (t, b) comes from fold_in(key(seeds[b]), steps[t, b]).
   """
   draw_one = lambda seed, step: jax.random.uniform(
     jax.random.fold_in(jax.random.key(seed), step)
   )
-  draw_row = jax.vmap(draw_one, (0, None))
-  return jax.vmap(draw_row, (None, 0))(seeds, jnp.arange(count))
+  return jax.vmap(jax.vmap(draw_one), (None, 0))(seeds, steps)
+
+
+def draw_uniforms(seeds: jax.Array, count: int) -> jax.Array:
+  """`uniforms` [N, B] of rows that all start with no token."""
+  steps = jnp.broadcast_to(jnp.arange(count)[:, None], (count, len(seeds)))
+  return uniforms(seeds, steps)
+
+
+def next_tokens(
+  config: TransformerConfig | EncoderDecoderConfig,
+  method: methods.Sampling,
+  logits: jax.Array,
+  temperature: jax.Array,
+  uniform: jax.Array,
+  done: jax.Array,
+) -> tuple[jax.Array, jax.Array]:
+  """Draws one token per row: int32 [B], and its log-probs [B].
+
+  Args:
+    config: the model.
+    method: filters of the sampled distribution.
+    logits: [B, V].
+    temperature, uniform: [B].
+    done: bool [B], rows that get the pad token, with log-prob 0.
+  """
+  logps = methods.log_distribution(logits, temperature, method)
+  drawn = methods.draw(uniform, logps, temperature)
+  drawn_logps = jnp.take_along_axis(logps, drawn[:, None], axis=1)[:, 0]
+  drawn = jnp.where(done, config.pad_token_id, drawn)
+  return drawn, jnp.where(done, 0.0, drawn_logps)
 
 
 def ends(
@@ -134,7 +185,7 @@ def generate(
   batch, prompt_length = tokens.shape
   logits, cache = prefill(config, params, tokens, mask, new_tokens)
   lengths = jnp.sum(mask, axis=-1)
-  uniforms = draw_uniforms(seeds, new_tokens)
+  draws = draw_uniforms(seeds, new_tokens)
   slots = jnp.arange(cache[0].num_slots)
   prompt_slots = jnp.pad(mask, ((0, 0), (0, len(slots) - prompt_length)))
 
@@ -142,12 +193,10 @@ def generate(
     return (state.step < new_tokens) & ~jnp.all(state.done)
 
   def body(state: _LoopState) -> _LoopState:
-    logps = methods.log_distribution(state.logits, temperature, method)
-    uniform = jax.lax.dynamic_index_in_dim(uniforms, state.step, 0, False)
-    drawn = methods.draw(uniform, logps, temperature)
-    drawn_logps = jnp.take_along_axis(logps, drawn[:, None], axis=1)[:, 0]
-    drawn = jnp.where(state.done, config.pad_token_id, drawn)
-    drawn_logps = jnp.where(state.done, 0.0, drawn_logps)
+    uniform = jax.lax.dynamic_index_in_dim(draws, state.step, 0, False)
+    drawn, drawn_logps = next_tokens(
+      config, method, state.logits, temperature, uniform, state.done
+    )
     done = state.done | ends(config, drawn) | (state.step + 1 >= limits)
     slot = prompt_length + state.step
     visible = prompt_slots | ((slots >= prompt_length) & (slots <= slot))

@@ -27,6 +27,7 @@ from promptrl_jax.sampling.decode import (
   draw_uniforms,
   ends,
   jit_rows,
+  next_tokens,
 )
 
 
@@ -84,12 +85,10 @@ def generate(
       config, params, layers, state.current, state.cache, cross, state.step,
       mask,
     )  # fmt: skip
-    logps = methods.log_distribution(logits, temperature, method)
     uniform = jax.lax.dynamic_index_in_dim(uniforms, state.step, 0, False)
-    drawn = methods.draw(uniform, logps, temperature).astype(jnp.int32)
-    drawn_logps = jnp.take_along_axis(logps, drawn[:, None], axis=1)[:, 0]
-    drawn = jnp.where(state.done, config.pad_token_id, drawn)
-    drawn_logps = jnp.where(state.done, 0.0, drawn_logps)
+    drawn, drawn_logps = next_tokens(
+      config, method, logits, temperature, uniform, state.done
+    )
     update = functools.partial(
       jax.lax.dynamic_update_slice_in_dim, start_index=state.step, axis=1
     )

@@ -25,3 +25,17 @@ def test_attention_over_written_slots_is_that_over_the_sequence(free):
   unused = ((0, 0), (0, cache.num_slots - mask.shape[1]))
   result = cache.attend(queries[:, 0], jnp.pad(mask, unused))
   np.testing.assert_allclose(result, expected, atol=1e-5)
+
+
+def test_rows_written_at_their_own_slots_are_as_if_written_one_by_one():
+  b, k, h = 4, 2, 3
+  rng = np.random.default_rng(0)
+  normal = lambda *shape: jnp.asarray(rng.normal(size=shape), jnp.float32)
+  cache = LayerCache.from_prefill(normal(b, 5, k, h), normal(b, 5, k, h), 195)
+  keys, values = normal(b, 1, k, h), normal(b, 1, k, h)
+  slots = jnp.array([7, 0, 199, 66])  # the last one, and another block
+  together = jax.jit(LayerCache.write)(cache, keys, values, slots)
+  for row, slot in enumerate(slots):
+    alone = cache.write(keys, values, slot)
+    np.testing.assert_array_equal(together.keys[row], alone.keys[row])
+    np.testing.assert_array_equal(together.values[row], alone.values[row])

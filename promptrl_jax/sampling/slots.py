@@ -1,0 +1,310 @@
+"""Programs of continuous batching: read prompts, give them slots, decode.
+
+A row of the batch is a slot that prompts take in turn. Its cache has S places:
+the left-padded prompt in the first P, token t behind them at P + t, as in
+`decode`. Only the rows' logits and caches stay on the devices; who sits in
+which row is told anew with every call.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+from jax.sharding import Mesh
+from jax.sharding import PartitionSpec as P
+
+from promptrl_jax.models import cache as cache_lib
+from promptrl_jax.models import transformer
+from promptrl_jax.models.cache import LayerCache
+from promptrl_jax.models.config import TransformerConfig
+from promptrl_jax.sampling import decode, methods
+from promptrl_jax.sampling.prepare import DecodeParams
+
+
+@struct.dataclass
+class Slots:
+  """What rows have read so far.
+
+  Attributes:
+    logits: [B, V] of the token to be drawn.
+    cache: one `LayerCache` per layer.
+  """
+
+  logits: jax.Array
+  cache: tuple[LayerCache, ...]
+
+
+@struct.dataclass
+class Rows:
+  """Who sits in each row; a row with `drawn >= limits` is free.
+
+  Attributes:
+    first: int32 [B], place of the first token of the prompt.
+    lengths: int32 [B], tokens of the prompt.
+    drawn: int32 [B], tokens drawn so far.
+    limits: int32 [B], most tokens to draw.
+    temperature: [B], 0 for greedy.
+    seeds: uint32 [B]; token t of row b uses fold_in(key(seeds[b]), t).
+  """
+
+  first: Any
+  lengths: Any
+  drawn: Any
+  limits: Any
+  temperature: Any
+  seeds: Any
+
+
+@struct.dataclass
+class Burst:
+  """What some steps of decoding drew; N is the most steps of a burst.
+
+  Attributes:
+    tokens: int32 [B, N].
+    logps: [B, N], log-probs of `tokens` under the sampled distribution.
+    counts: int32 [B], how many of them were drawn.
+    stopped: bool [B], whether the last one ends the text.
+  """
+
+  tokens: jax.Array
+  logps: jax.Array
+  counts: jax.Array
+  stopped: jax.Array
+
+
+@struct.dataclass
+class _LoopState:
+  step: jax.Array  # scalar
+  slots: Slots
+  active: jax.Array  # bool [B]
+  counts: jax.Array  # [B]
+  stopped: jax.Array  # bool [B]
+  tokens: jax.Array  # [B, N]
+  logps: jax.Array  # [B, N]
+
+
+def empty(config: TransformerConfig, rows: int, places: int) -> Slots:
+  """Free rows with room for so many places."""
+  blocks, width = cache_lib.layout(places)
+  heads = (rows, config.num_kv_heads, blocks)
+  dtype = jnp.dtype(config.dtype)
+  layer = lambda: LayerCache(
+    jnp.zeros((*heads, config.head_size, width), dtype),
+    jnp.zeros((*heads, width, config.head_size), dtype),
+  )
+  return Slots(
+    logits=jnp.zeros((rows, config.vocab_size)),
+    cache=tuple(layer() for _ in range(config.num_layers)),
+  )
+
+
+def read(
+  config: TransformerConfig,
+  places: int,
+  params: DecodeParams,
+  tokens: jax.Array,
+  mask: jax.Array,
+) -> Slots:
+  """Reads prompts; `insert` then copies them into rows.
+
+  Args:
+    config: the model.
+    places: of the rows they will get, which fixes the layout of the cache.
+    params: parameters of the model, from `prepare`.
+    tokens: int [A, P], left-padded prompts.
+    mask: bool [A, P].
+
+  Returns:
+    Slots of A rows, with no more blocks than P places take.
+  """
+  logits, cached = decode.read_prompts(config, params, tokens, mask)
+  _, width = cache_lib.layout(places)
+  blocks = -(-tokens.shape[1] // width)
+  return Slots(
+    logits,
+    tuple(LayerCache.in_blocks(k, v, blocks, width) for k, v in cached),
+  )
+
+
+def insert(
+  slots: Slots,
+  prompts: Slots,
+  sources: jax.Array,
+  targets: jax.Array,
+  count: jax.Array,
+) -> Slots:
+  """Copies prompts into rows, in place if `slots` is donated.
+
+  What a row held behind the prompt stays; nothing attends to it before it is
+  written again.
+
+  Args:
+    slots: B rows.
+    prompts: A rows, from `read`.
+    sources: int [B], rows of `prompts`; the same one may come several times.
+    targets: int [B], rows of `slots`.
+    count: int [1], how many of the sources and targets are meant.
+  """
+
+  def copy(i: jax.Array, slots: Slots) -> Slots:
+    def one(rows: jax.Array, source: jax.Array) -> jax.Array:
+      row = jax.lax.dynamic_slice_in_dim(source, sources[i], 1, 0)
+      start = (targets[i], *[0] * (row.ndim - 1))
+      return jax.lax.dynamic_update_slice(rows, row, start)
+
+    return jax.tree.map(one, slots, prompts)
+
+  return jax.lax.fori_loop(0, count[0], copy, slots)
+
+
+def advance(
+  config: TransformerConfig,
+  method: methods.Sampling,
+  most: int,
+  params: DecodeParams,
+  slots: Slots,
+  rows: Rows,
+  enough: jax.Array,
+) -> tuple[Slots, Burst]:
+  """Draws up to `most` tokens for every row that is not free.
+
+  Args:
+    config: the model.
+    method: filters of the sampled distribution.
+    most: N, steps after which the caller may look.
+    params: parameters of the model, from `prepare`.
+    slots: B rows.
+    rows: who sits in them.
+    enough: int [1]; returns early when so many rows are free.
+
+  Returns:
+    The rows after it, and what was drawn.
+  """
+  batch = len(rows.drawn)
+  places = jnp.arange(slots.cache[0].num_slots)[None]
+  draws = decode.uniforms(rows.seeds, rows.drawn + jnp.arange(most)[:, None])
+
+  def cond(state: _LoopState) -> jax.Array:
+    free = jnp.sum(~state.active)
+    return (state.step < most) & (free < jnp.minimum(enough[0], batch))
+
+  def body(state: _LoopState) -> _LoopState:
+    uniform = jax.lax.dynamic_index_in_dim(draws, state.step, 0, False)
+    drawn, drawn_logps = decode.next_tokens(
+      config, method, state.slots.logits, rows.temperature, uniform,
+      ~state.active,
+    )  # fmt: skip
+    positions = rows.lengths + rows.drawn + state.counts
+    # A row that used its last place waits one behind it.
+    slot = jnp.minimum(rows.first + positions, places.shape[1] - 1)
+    seen = places <= slot[:, None]
+    visible = seen & (places >= rows.first[:, None])
+    if config.sliding_window is not None:
+      visible &= places > slot[:, None] - config.sliding_window
+    logits, cache = transformer.decode_step(
+      config, params.top, params.layers, drawn, positions, state.slots.cache,
+      slot, visible,
+    )  # fmt: skip
+    counts = state.counts + state.active
+    stopped = state.active & decode.ends(config, drawn)
+    full = rows.drawn + counts >= rows.limits
+    write = lambda all_, new: jax.lax.dynamic_update_slice_in_dim(
+      all_, new[:, None], state.step, axis=1
+    )
+    return _LoopState(
+      step=state.step + 1,
+      slots=Slots(logits, cache),
+      active=state.active & ~stopped & ~full,
+      counts=counts,
+      stopped=state.stopped | stopped,
+      tokens=write(state.tokens, drawn),
+      logps=write(state.logps, drawn_logps),
+    )
+
+  shape = (batch, most)
+  state = _LoopState(
+    step=jnp.int32(0),
+    slots=slots,
+    active=rows.drawn < rows.limits,
+    counts=jnp.zeros(batch, jnp.int32),
+    stopped=jnp.zeros(batch, bool),
+    tokens=jnp.full(shape, config.pad_token_id, jnp.int32),
+    logps=jnp.zeros(shape),
+  )
+  state = jax.lax.while_loop(cond, body, state)
+  burst = Burst(state.tokens, state.logps, state.counts, state.stopped)
+  return state.slots, burst
+
+
+@dataclasses.dataclass(frozen=True)
+class Programs:
+  """The functions above, jitted for the rows of a mesh.
+
+  Attributes:
+    empty_fn: () -> Slots.
+    read_fn: (params, tokens, mask) -> Slots of the prompts.
+    insert_fn: (slots, prompts, sources, targets, counts) -> slots; sources and
+      targets count from the first row of their device, counts are [devices].
+    advance_fn: (params, slots, rows, enough) -> slots, burst; `enough` is
+      [devices].
+  """
+
+  empty_fn: Callable[[], Slots]
+  read_fn: Callable[..., Slots]
+  insert_fn: Callable[..., Slots]
+  advance_fn: Callable[..., tuple[Slots, Burst]]
+
+  def compiled(self) -> int:
+    """Number of programs compiled so far."""
+    fns: Any = (self.empty_fn, self.read_fn, self.insert_fn, self.advance_fn)
+    return sum(fn._cache_size() for fn in fns)
+
+
+def make_programs(
+  config: TransformerConfig,
+  method: methods.Sampling,
+  mesh: Mesh,
+  rows: int,
+  places: int,
+  most: int,
+) -> Programs:
+  """Jits the programs with rows split over the mesh.
+
+  Args:
+    config: the model.
+    method: filters of the sampled distribution.
+    mesh: with the single axis `data`.
+    rows: B, a multiple of the devices.
+    places: S, of each row.
+    most: N, steps of `advance`.
+  """
+  split, whole = P('data'), P()
+
+  def jit(fn: Callable, *in_specs: P, **options: Any) -> Callable:
+    mapped = jax.shard_map(
+      fn,
+      mesh=mesh,
+      in_specs=in_specs,
+      out_specs=split,
+      check_vma=False,  # the loops' trip counts differ between devices
+    )
+    return jax.jit(mapped, **options)
+
+  return Programs(
+    empty_fn=jit(
+      functools.partial(empty, config, rows // mesh.size, places)
+    ),
+    read_fn=jit(functools.partial(read, config, places), whole, split, split),
+    insert_fn=jit(insert, *[split] * 5, donate_argnums=0),
+    advance_fn=jit(
+      functools.partial(advance, config, method, most),
+      whole, *[split] * 3,
+      donate_argnums=1,
+    ),
+  )  # fmt: skip
