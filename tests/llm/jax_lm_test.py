@@ -4,12 +4,13 @@ import dataclasses
 
 import pytest
 
+from promptrl_jax.llm import load
 from promptrl_jax.llm.backend import Message, Request
 from promptrl_jax.llm.jax_lm import JaxLM, JaxLMConfig
 from promptrl_jax.llm.load import BackendConfig, load_backend
 from promptrl_jax.models.chat_template import ChatTemplate
 from promptrl_jax.parallel.mesh import make_data_mesh
-from promptrl_jax.testing import tiny
+from promptrl_jax.testing import tiny, tiny_encoder_decoder
 
 CONFIG = JaxLMConfig((2, 4), (16, 48), 8)
 MESH = make_data_mesh()
@@ -123,6 +124,32 @@ def test_http_needs_an_address():
     load_backend(BackendConfig('http', 'm'), MESH)
 
 
+def test_a_preset_and_an_id_are_looked_for_on_the_hub(monkeypatch):
+  asked = []
+
+  def find(source):
+    asked.append(str(source))
+    raise FileNotFoundError(f'{source} cannot be reached')
+
+  monkeypatch.setattr(load.pretrained, 'find', find)
+  for name in ('codellama_7b_instruct', 'someone/model'):
+    with pytest.raises(FileNotFoundError, match='cannot be reached'):
+      load_backend(BackendConfig('jax', name), MESH)
+  assert asked == ['codellama/CodeLlama-7b-Instruct-hf', 'someone/model']
+
+
 def test_an_unknown_backend_is_refused():
   with pytest.raises(ValueError, match='carrier-pigeon'):
     load_backend(BackendConfig('carrier-pigeon', 'm'), MESH)
+
+
+def test_an_encoder_decoder_answers_the_same_alone_and_among_others():
+  model = JaxLM(
+    'tiny', tiny_encoder_decoder.CONFIG, tiny_encoder_decoder.params(),
+    dataclasses.replace(tiny.tokenizer(), end=(2,)), MESH, CONFIG,
+  )  # fmt: skip
+  requests = [request('add ' * (i % 3 + 1), seed=i) for i in range(5)]
+  together = model.complete(requests)
+  assert together == [model.complete([r])[0] for r in requests]
+  assert all(0 < c.completion_tokens <= 8 for c in together)
+  assert model.count_tokens('add') == together[0].prompt_tokens - 1

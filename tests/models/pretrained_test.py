@@ -131,6 +131,7 @@ def test_an_empty_folder_is_no_model(tmp_path):
 
 def test_a_model_that_cannot_be_fetched_says_what_to_do(monkeypatch):
   import huggingface_hub
+  import huggingface_hub.errors
 
   offline = huggingface_hub.errors.OfflineModeIsEnabled('offline')
   refuse = lambda *_, **__: (_ for _ in ()).throw(offline)

@@ -1,0 +1,66 @@
+"""Reading a checkpoint holds little beside the parameters themselves."""
+
+import json
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[2]
+SCRIPT = """
+import json, sys, threading, time
+import jax
+import jax.numpy as jnp
+from promptrl_jax.models import causal_families, transformer, weights
+from promptrl_jax.models.config import TransformerConfig
+
+config = TransformerConfig(
+  vocab_size=48_000, hidden_size=768, num_layers=10, num_heads=12,
+  num_kv_heads=12, head_size=64, mlp_size=2048, max_positions=128)
+table, shapes = causal_families.table(config), transformer.shapes(config)
+folder = sys.argv[1]
+if sys.argv[2] == 'write':
+  params = jax.tree.map(lambda s: jnp.ones(s.shape), shapes)
+  weights.save_tree(folder, params, table, shard_bytes=10**8)
+  sys.exit()
+
+def used():
+  with open('/proc/self/status') as file:
+    lines = [line.split() for line in file]
+  own = ('RssAnon:', 'RssShmem:')
+  return 1024 * sum(int(line[1]) for line in lines if line[0] in own)
+
+jnp.ones(3).block_until_ready()
+before, peak, done = used(), [0], threading.Event()
+
+def watch():
+  while not done.is_set():
+    peak[0] = max(peak[0], used())
+    time.sleep(0.002)
+
+watcher = threading.Thread(target=watch)
+watcher.start()
+params = weights.load_tree(weights.Tensors(folder), table, shapes)
+jax.block_until_ready(params)
+done.set()
+watcher.join()
+kept = sum(leaf.nbytes for leaf in jax.tree.leaves(params))
+print(json.dumps([peak[0] - before - kept, 48_000 * 768 * 4]))
+"""
+
+
+@pytest.mark.slow
+def test_reading_holds_at_most_the_largest_tensor_and_a_third(tmp_path):
+  for what in ('write', 'read'):
+    done = subprocess.run(
+      [sys.executable, '-c', SCRIPT, str(tmp_path), what],
+      cwd=ROOT,
+      capture_output=True,
+      text=True,
+      timeout=300,
+      check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+  extra, largest = json.loads(done.stdout)
+  assert extra <= 1.3 * largest
