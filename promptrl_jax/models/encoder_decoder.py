@@ -36,6 +36,7 @@ from promptrl_jax.models.encoder_decoder_table import (
   PARTITION,
   table,
 )
+from promptrl_jax.models.transformer import dense
 
 __all__ = [
   'PARTITION',
@@ -109,12 +110,7 @@ class EncoderDecoder(nn.Module):
       hidden = hidden * self.config.hidden_size**-0.5
     tied = self.config.tie_embeddings
     head = self.embedding.T if tied else self.lm_head
-    flat = jnp.dot(
-      hidden.reshape(-1, hidden.shape[-1]),
-      head.astype(hidden.dtype),
-      preferred_element_type=jnp.float32,
-    )
-    return flat.reshape(*hidden.shape[:-1], -1)
+    return dense(hidden, head, jnp.float32)
 
   def __call__(
     self, tokens: jax.Array, mask: jax.Array, decoder_tokens: jax.Array
