@@ -39,6 +39,7 @@ test-slow: setup
 bench: setup
 	$(BIN)/python -m experiments.bench
 	$(BIN)/python -m experiments.bench_sampling
+	$(BIN)/python -m experiments.bench_engine
 
 parity: setup
 	$(BIN)/pip install -q -e '.[parity]'
