@@ -24,10 +24,10 @@ from ml_collections import config_flags
 
 from promptrl_jax.envs.prompt_edit import EnvConfig, VectorPromptEdit
 from promptrl_jax.evaluation import lineup, output, protocol, statistics
-from promptrl_jax.evaluation.files import write_atomically
 from promptrl_jax.execution import ExecutionPool, Limits, TooWeakError
 from promptrl_jax.execution.header import ImportHeaderPool
 from promptrl_jax.execution.memo import MemoPool
+from promptrl_jax.files import write_atomically
 from promptrl_jax.llm.backend import BackendError
 from promptrl_jax.llm.cache import CachedBackend
 from promptrl_jax.llm.load import BackendConfig, load_backend

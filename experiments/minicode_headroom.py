@@ -17,8 +17,8 @@ import shutil
 from absl import app, flags
 
 from promptrl_jax.evaluation import headroom, plots
-from promptrl_jax.evaluation.files import write_atomically
 from promptrl_jax.execution import ExecutionPool
+from promptrl_jax.files import write_atomically
 from promptrl_jax.llm.jax_lm import JaxLM
 from promptrl_jax.llm.load import ASSETS
 from promptrl_jax.models import pretrained, weights

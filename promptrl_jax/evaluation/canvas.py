@@ -21,7 +21,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from promptrl_jax.evaluation.files import write_atomically
+from promptrl_jax.files import write_atomically
 
 INK = '#222222'
 GREY = '#c4c4c4'

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from promptrl_jax.evaluation.files import write_atomically
+from promptrl_jax.files import write_atomically
 from promptrl_jax.tasks.splits import PROTOCOLS
 
 _COUNTS = ('calls', 'attempts', 'prompt_tokens', 'completion_tokens')

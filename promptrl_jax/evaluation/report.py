@@ -18,7 +18,7 @@ import numpy as np
 from promptrl_jax.evaluation import references as references_lib
 from promptrl_jax.evaluation import statistics, tables
 from promptrl_jax.evaluation.cells import Cell, check_paired, check_same_tasks
-from promptrl_jax.evaluation.files import write_atomically
+from promptrl_jax.files import write_atomically
 
 _HEADER_KEYS = ('data_hash', 'model_hashes', 'seeds', 'command')
 _COSTS = (

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
-import pathlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -14,12 +12,10 @@ import jax.numpy as jnp
 from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 
-from promptrl_jax.models import encoder, weights
+from promptrl_jax.models import encoder, pretrained, weights
 from promptrl_jax.models.encoder import EncoderConfig
 from promptrl_jax.models.weights import Rule, Table, linear
 from promptrl_jax.parallel import sharding
-
-CONFIG = 'config.json'
 
 # Leaf of the parameter tree -> axes of the mesh that it is split over.
 PARTITION: tuple[tuple[str, P], ...] = (
@@ -138,13 +134,7 @@ def load(
     FileNotFoundError: a file is missing.
     ValueError: the config is not supported, or the weights do not fit it.
   """
-  path = pathlib.Path(folder) / CONFIG
-  if not path.is_file():
-    raise FileNotFoundError(f'no {CONFIG} in {folder}: is this a model folder?')
-  try:
-    config = from_hf(json.loads(path.read_text(encoding='utf-8')))
-  except ValueError as error:
-    raise ValueError(f'{path}: {error}') from None
+  config = pretrained.load_config(folder, from_hf)
   tensors = weights.Tensors(folder)
   names = tensors.names()
   config = dataclasses.replace(
@@ -166,10 +156,8 @@ def save(
 ) -> None:
   """Writes weights and `config.json`, each file atomically."""
   weights.save_tree(folder, params, table(config))
-  values = to_hf(config)
-  values['dtype'] = jax.tree.leaves(params)[0].dtype.name
-  content = json.dumps(values, indent=2) + '\n'
-  weights.write_atomically(pathlib.Path(folder) / CONFIG, content.encode())
+  dtype = jax.tree.leaves(params)[0].dtype
+  pretrained.write_values(folder, to_hf(config), dtype)
 
 
 def _rules(c: EncoderConfig, old_norms: bool) -> Iterator[Rule]:

@@ -22,6 +22,7 @@ import numpy as np
 import safetensors
 from safetensors import numpy as st_numpy
 
+from promptrl_jax.files import write_atomically
 from promptrl_jax.models import lora, transformer, weights
 from promptrl_jax.models.config import TransformerConfig
 from promptrl_jax.models.lora import PARTS, LoraConfig, Part
@@ -151,9 +152,9 @@ def save(
         name = _name(layer, part, matrix, config.family)
         tensors[name] = np.ascontiguousarray(value, np.float32)
   content = st_numpy.save(tensors, metadata={'format': 'pt'})
-  weights.write_atomically(folder / WEIGHTS, content)
+  write_atomically(folder / WEIGHTS, content)
   text = json.dumps(to_peft(config, model_name), indent=2) + '\n'
-  weights.write_atomically(folder / CONFIG, text.encode())
+  write_atomically(folder / CONFIG, text.encode())
 
 
 def load(

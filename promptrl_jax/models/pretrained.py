@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh
 
+from promptrl_jax.files import write_atomically
 from promptrl_jax.models import (
   causal_families,
   encoder_decoder,
@@ -77,8 +78,15 @@ def family(model_type: str | None) -> Family:
   return FAMILIES[model_type]
 
 
-def load_config(folder: str | os.PathLike[str]) -> Any:
+def load_config(
+  folder: str | os.PathLike[str],
+  from_hf: Callable[[Mapping[str, Any]], Any] | None = None,
+) -> Any:
   """Reads `config.json`.
+
+  Args:
+    folder: where it is.
+    from_hf: what reads its content; None: that of the family it names.
 
   Raises:
     FileNotFoundError: there is none.
@@ -89,7 +97,8 @@ def load_config(folder: str | os.PathLike[str]) -> Any:
     raise FileNotFoundError(f'no {CONFIG} in {folder}: is this a model folder?')
   try:
     values = json.loads(path.read_text(encoding='utf-8'))
-    return family(values.get('model_type')).from_hf(values)
+    read = from_hf or family(values.get('model_type')).from_hf
+    return read(values)
   except ValueError as error:
     raise ValueError(f'{path}: {error}') from None
 
@@ -166,10 +175,16 @@ def write_config(
   folder: str | os.PathLike[str], config: Any, dtype: Any
 ) -> None:
   """Writes `config.json`; `dtype` is that of the tensors beside it."""
-  values = family(config.family).to_hf(config)
-  values['dtype'] = jnp.dtype(dtype).name
+  write_values(folder, family(config.family).to_hf(config), dtype)
+
+
+def write_values(
+  folder: str | os.PathLike[str], values: dict[str, Any], dtype: Any
+) -> None:
+  """`write_config` of the content that a family has made."""
+  values = {**values, 'dtype': jnp.dtype(dtype).name}
   text = json.dumps(values, indent=2) + '\n'
-  weights.write_atomically(pathlib.Path(folder) / CONFIG, text.encode())
+  write_atomically(pathlib.Path(folder) / CONFIG, text.encode())
 
 
 def find(

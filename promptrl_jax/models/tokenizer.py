@@ -15,9 +15,9 @@ import numpy as np
 import tokenizers
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
+from promptrl_jax.files import write_atomically
 from promptrl_jax.models import tokenizer_files
 from promptrl_jax.models.chat_template import ChatTemplate, Messages
-from promptrl_jax.models.weights import write_atomically
 
 PAD, BOS, EOS = '<pad>', '<bos>', '<eos>'
 

@@ -27,6 +27,8 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 from safetensors import numpy as st_numpy
 
+from promptrl_jax.files import write_atomically
+
 WEIGHTS = 'model.safetensors'
 INDEX = 'model.safetensors.index.json'
 _LAYER = '{layer}'
@@ -277,16 +279,6 @@ def save_tree(
     write_atomically(folder / INDEX, content)
   else:
     (folder / INDEX).unlink(missing_ok=True)
-
-
-def write_atomically(path: pathlib.Path, content: bytes) -> None:
-  """Writes under another name, then renames: a reader sees all or nothing."""
-  temporary = path.with_name(f'.{path.name}.tmp')
-  with open(temporary, 'wb') as file:
-    file.write(content)
-    file.flush()
-    os.fsync(file.fileno())
-  os.replace(temporary, path)
 
 
 def _by_rule_name(tensors: Tensors, table: Table) -> dict[str, str]:

@@ -7,7 +7,7 @@ import pathlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from promptrl_jax.evaluation.files import write_atomically
+from promptrl_jax.files import write_atomically
 
 
 def prepare(workdir: pathlib.Path, config: Mapping[str, Any]) -> None:

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from promptrl_jax.evaluation.files import write_atomically
+from promptrl_jax.files import write_atomically
 
 
 def test_a_failed_write_keeps_the_old_file(tmp_path, monkeypatch):
