@@ -27,7 +27,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from absl import app, flags
-from jax.sharding import Mesh
 
 from experiments.bench import matmul_rate, seconds
 from promptrl_jax.models import transformer
@@ -123,9 +122,7 @@ def ours(size: str) -> None:
   rate, copy = matmul_rate(runs), copy_rate(runs)
   counts = sorted({1, jax.device_count()})
   for dtype, count in itertools.product(_DTYPES.value, counts):
-    devices = np.asarray(jax.devices()[:count])
-    auto = (jax.sharding.AxisType.Auto,)
-    mesh = Mesh(devices, ('data',), axis_types=auto)
+    mesh = mesh_lib.make_data_mesh(count)
     params = prepare(random_params(config, dtype), mesh)
     generate = make_generate_fn(config, Sampling(), _NEW, mesh)
     for batch in map(int, _BATCHES.value):

@@ -30,9 +30,10 @@ def use_cpu_cores() -> None:
   jax.config.update('jax_num_cpu_devices', max(1, cores))
 
 
-def make_data_mesh() -> Mesh:
-  """A mesh of all devices with the single axis `data`."""
-  return Mesh(np.asarray(jax.devices()), ('data',), axis_types=(AxisType.Auto,))
+def make_data_mesh(count: int | None = None) -> Mesh:
+  """A mesh of the first `count` devices (None: all) with the axis `data`."""
+  devices = np.asarray(jax.devices()[:count])
+  return Mesh(devices, ('data',), axis_types=(AxisType.Auto,))
 
 
 def make_mesh(shape: Mapping[str, int]) -> Mesh:

@@ -23,8 +23,12 @@ from jax.sharding import Mesh
 from promptrl_jax.models import encoder_decoder
 from promptrl_jax.models.cache import LayerCache
 from promptrl_jax.models.encoder_decoder import EncoderDecoderConfig
-from promptrl_jax.sampling.decode import Completions, ends, jit_rows
-from promptrl_jax.sampling.encoder_decoder import to_completions
+from promptrl_jax.sampling.decode import (
+  Completions,
+  ends,
+  jit_rows,
+  to_completions,
+)
 
 _NEVER = -1e9  # Score of what must not be chosen.
 

@@ -155,6 +155,31 @@ def ends(
   return jnp.any(tokens[..., None] == ids, axis=-1)
 
 
+def to_completions(
+  config: TransformerConfig | EncoderDecoderConfig,
+  tokens: jax.Array,
+  logps: jax.Array,
+  written: jax.Array,
+) -> Completions:
+  """Completions of `tokens` and `logps` [B, N], pad and 0 after a stop token.
+
+  Args:
+    config: the model.
+    tokens: int32 [B, N].
+    logps: [B, N].
+    written: bool [B, N], what the row got if no stop token came before.
+  """
+  # Padding may be a stop token: models without a pad token use one.
+  ended = ends(config, tokens) & written
+  before = jnp.cumsum(ended, axis=-1) - ended
+  return Completions(
+    tokens=tokens,
+    logps=logps,
+    mask=written & (before == 0),
+    stopped=jnp.any(ended, axis=-1),
+  )
+
+
 def generate(
   config: TransformerConfig,
   method: methods.Sampling,
@@ -228,16 +253,9 @@ def generate(
     logps=jnp.zeros(shape),
   )
   state = jax.lax.while_loop(cond, body, state)
-  ended = ends(config, state.tokens)
-  before = jnp.cumsum(ended, axis=-1) - ended
   written = jnp.arange(new_tokens) < jnp.minimum(limits, state.step)[:, None]
-  mask = written & (before == 0) & (lengths > 0)[:, None]
-  return Completions(
-    tokens=state.tokens,
-    logps=state.logps,
-    mask=mask,
-    # Padding may be a stop token: models without a pad token use one.
-    stopped=jnp.any(ended & mask, axis=-1),
+  return to_completions(
+    config, state.tokens, state.logps, written & (lengths > 0)[:, None]
   )
 
 

@@ -28,6 +28,7 @@ from promptrl_jax.sampling.decode import (
   ends,
   jit_rows,
   next_tokens,
+  to_completions,
 )
 
 
@@ -117,30 +118,6 @@ def generate(
   )
 
 
-def to_completions(
-  config: EncoderDecoderConfig,
-  tokens: jax.Array,
-  logps: jax.Array,
-  written: jax.Array,
-) -> Completions:
-  """Completions of `tokens` and `logps` [B, N], pad and 0 after a stop token.
-
-  Args:
-    config: the model.
-    tokens: int32 [B, N].
-    logps: [B, N].
-    written: bool [B, N], what the row got if no stop token came before.
-  """
-  ended = ends(config, tokens) & written
-  before = jnp.cumsum(ended, axis=-1) - ended
-  return Completions(
-    tokens=tokens,
-    logps=logps,
-    mask=written & (before == 0),
-    stopped=jnp.any(ended, axis=-1),
-  )
-
-
 def make_generate_fn(
   config: EncoderDecoderConfig,
   method: methods.Sampling,
@@ -188,11 +165,7 @@ def score(
   logits: Any = EncoderDecoder(config).apply(
     params, prompt_tokens, prompt_mask, before
   )
-  logps = methods.log_distribution(
-    logits, jnp.broadcast_to(temperature[:, None], tokens.shape), method
-  )
-  chosen = jnp.take_along_axis(logps, tokens[..., None], axis=-1)[..., 0]
-  return jnp.where(mask, chosen, 0.0)
+  return methods.chosen_logps(logits, tokens, mask, temperature, method)
 
 
 def make_score_fn(

@@ -68,6 +68,28 @@ def log_distribution(
   return jax.nn.log_softmax(logits, axis=-1)
 
 
+def chosen_logps(
+  logits: jax.Array,
+  tokens: jax.Array,
+  mask: jax.Array,
+  temperature: jax.Array,
+  method: Sampling,
+) -> jax.Array:
+  """Log-probs [B, N] of `tokens` [B, N], 0 where `mask` [B, N] is False.
+
+  Args:
+    logits: [B, N, V], of the place of each token.
+    tokens: int [B, N].
+    mask: bool [B, N].
+    temperature: [B].
+    method: the filters that were sampled with.
+  """
+  wide = jnp.broadcast_to(temperature[:, None], tokens.shape)
+  logps = log_distribution(logits, wide, method)
+  chosen = jnp.take_along_axis(logps, tokens[..., None], axis=-1)[..., 0]
+  return jnp.where(mask, chosen, 0.0)
+
+
 def draw(
   uniform: jax.Array, logps: jax.Array, temperature: jax.Array
 ) -> jax.Array:

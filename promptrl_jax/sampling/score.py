@@ -48,11 +48,7 @@ def score(
   )
   before = hidden[:, prompt_tokens.shape[1] - 1 : -1]
   logits: Any = model.apply(params, before, method=Transformer.logits)
-  logps = methods.log_distribution(
-    logits, jnp.broadcast_to(temperature[:, None], tokens.shape), method
-  )
-  chosen = jnp.take_along_axis(logps, tokens[..., None], axis=-1)[..., 0]
-  return jnp.where(mask, chosen, 0.0)
+  return methods.chosen_logps(logits, tokens, mask, temperature, method)
 
 
 def make_score_fn(
