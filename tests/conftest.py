@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import hypothesis
 import jax
 import pytest
 
 from promptrl_jax.execution import ExecutionPool
 
 jax.config.update('jax_num_cpu_devices', 2)
+# How long an example takes says more of the machine than of the code.
+hypothesis.settings.register_profile(
+  'suite',
+  deadline=None,
+  suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
+hypothesis.settings.load_profile('suite')
 
 
 @pytest.fixture(scope='session')
