@@ -17,7 +17,8 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from promptrl_jax.models.transformer import LayerNorm, attend, dense
+from promptrl_jax.models.kernels import dense
+from promptrl_jax.models.transformer import LayerNorm, attend
 
 POOLINGS = ('mean', 'first', 'pooler')
 _DTYPES = ('float32', 'bfloat16', 'float16')

@@ -36,7 +36,7 @@ from promptrl_jax.models.encoder_decoder_table import (
   PARTITION,
   table,
 )
-from promptrl_jax.models.transformer import dense
+from promptrl_jax.models.kernels import StoredKernel, dense
 
 __all__ = [
   'PARTITION',
@@ -109,7 +109,7 @@ class EncoderDecoder(nn.Module):
     if self.config.scaled:
       hidden = hidden * self.config.hidden_size**-0.5
     tied = self.config.tie_embeddings
-    head = self.embedding.T if tied else self.lm_head
+    head = StoredKernel(self.embedding) if tied else self.lm_head
     return dense(hidden, head, jnp.float32)
 
   def __call__(

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 
 from promptrl_jax.models.cache import LayerCache
 from promptrl_jax.models.encoder_decoder_config import EncoderDecoderConfig
-from promptrl_jax.models.transformer import dense
+from promptrl_jax.models.kernels import dense
 
 NEG_INF = -1e30
 

@@ -19,6 +19,7 @@ import jax.numpy as jnp
 
 from promptrl_jax.models.cache import LayerCache
 from promptrl_jax.models.config import RopeScaling, TransformerConfig
+from promptrl_jax.models.kernels import StoredKernel, dense
 
 _NEG_INF = -1e30
 _ACTIVATIONS = {
@@ -161,24 +162,11 @@ def _attend_fn(config: TransformerConfig):
   return _attend_flash if flash else attend
 
 
-def dense(x: jax.Array, kernel: jax.Array, dtype: Any = None) -> jax.Array:
-  """`x` [..., in] times `kernel` [in, ...], flat: [..., out].
-
-  The result has `dtype`, that of `x` if None.
-
-  One 2-D product: with leading axes kept, the gradient of the kernel ran at
-  half the rate on CPU. If either side is of 16 bits, the factors are rounded to
-  it; the sum is float32. On CPU, float32 activations with bfloat16 kernels
-  decode twice as fast as float32 kernels: half the bytes, twice the products.
-  """
-  size = x.shape[-1]
-  narrow = min((x.dtype, kernel.dtype), key=lambda t: t.itemsize)
-  flat = jnp.dot(
-    x.reshape(-1, size).astype(narrow),
-    kernel.reshape(size, -1).astype(narrow),
-    preferred_element_type=jnp.float32,
-  )
-  return flat.astype(dtype or x.dtype).reshape(*x.shape[:-1], -1)
+def kernel_of(module: nn.Module, name: str, init: Any, shape: Any) -> Any:
+  """A kernel as `prepare` stored it, or else the parameter."""
+  if module.has_variable('stored', name):
+    return module.get_variable('stored', name)
+  return module.param(name, init, shape)
 
 
 class Block(nn.Module):
@@ -200,14 +188,16 @@ class Block(nn.Module):
     parts = 2 if c.is_gated else 1
     self.attention_norm = norm(c)
     self.mlp_norm = norm(c)
-    self.qkv = self.param('qkv', init(normal), (c.hidden_size, *heads))
-    self.out = self.param(
-      'out', init(small), (c.num_heads * c.head_size, c.hidden_size)
+    self.qkv = kernel_of(self, 'qkv', init(normal), (c.hidden_size, *heads))
+    self.out = kernel_of(
+      self, 'out', init(small), (c.num_heads * c.head_size, c.hidden_size)
     )
-    self.gate_up = self.param(
-      'gate_up', init(normal), (c.hidden_size, parts, c.mlp_size)
+    self.gate_up = kernel_of(
+      self, 'gate_up', init(normal), (c.hidden_size, parts, c.mlp_size)
     )
-    self.down = self.param('down', init(small), (c.mlp_size, c.hidden_size))
+    self.down = kernel_of(
+      self, 'down', init(small), (c.mlp_size, c.hidden_size)
+    )
     if c.qkv_bias:
       self.qkv_bias = self.param('qkv_bias', zeros, heads)
     if c.out_bias:
@@ -300,7 +290,8 @@ class Transformer(nn.Module):
         'position_embedding', init, (c.max_positions, c.hidden_size)
       )
     if not c.tie_embeddings:
-      self.lm_head = self.param('lm_head', init, (c.hidden_size, c.vocab_size))
+      shape = (c.hidden_size, c.vocab_size)
+      self.lm_head = kernel_of(self, 'lm_head', init, shape)
     block = nn.remat(Block, prevent_cse=False) if c.remat else Block
     self.layers = nn.scan(
       block,
@@ -340,7 +331,7 @@ class Transformer(nn.Module):
   def logits(self, hidden: jax.Array) -> jax.Array:
     """Projects hidden states [..., D] on the vocabulary: float32 [..., V]."""
     tied = self.config.tie_embeddings
-    head = self.embedding.T if tied else self.lm_head
+    head = StoredKernel(self.embedding) if tied else self.lm_head
     return dense(hidden, head, jnp.float32)
 
 
@@ -375,9 +366,9 @@ def prefill(
 
   Args:
     config: the model.
-    top: its parameters but the layers.
-    layers: the variables of each layer: its parameters, and its adapters under
-      `lora` if it has some.
+    top: its variables but those of the layers.
+    layers: the variables of each layer: its parameters, kernels under `stored`,
+      and adapters under `lora` if it has some.
     tokens, positions, mask: as for `Transformer.__call__`.
 
   Returns:
@@ -386,9 +377,7 @@ def prefill(
   """
   model, block = Transformer(config), Block(config)
   angles = rope(config, positions)
-  x: Any = model.apply(
-    {'params': top}, tokens, positions, method=Transformer.embed
-  )
+  x: Any = model.apply(top, tokens, positions, method=Transformer.embed)
   cached = []
   for layer in layers:
     x, keys_values = block.apply(layer, x, angles, mask)
@@ -413,9 +402,9 @@ def decode_step(
 
   Args:
     config: the model.
-    top: its parameters but the layers.
-    layers: the variables of each layer: its parameters, and its adapters under
-      `lora` if it has some.
+    top: its variables but those of the layers.
+    layers: the variables of each layer: its parameters, kernels under `stored`,
+      and adapters under `lora` if it has some.
     tokens: int [B], the last token of each row.
     positions: int [B], their positions.
     cache: one `LayerCache` per layer.
@@ -428,7 +417,7 @@ def decode_step(
   model, block = Transformer(config), Block(config)
   angles = rope(config, positions[:, None])
   x: Any = model.apply(
-    {'params': top}, tokens[:, None], positions[:, None],
+    top, tokens[:, None], positions[:, None],
     method=Transformer.embed,
   )  # fmt: skip
   new_cache = []
@@ -442,7 +431,5 @@ def decode_step(
 
 
 def _last_logits(config: TransformerConfig, top: Any, x: jax.Array) -> Any:
-  hidden = norm(config).apply({'params': top['final_norm']}, x)
-  return Transformer(config).apply(
-    {'params': top}, hidden, method=Transformer.logits
-  )
+  hidden = norm(config).apply({'params': top['params']['final_norm']}, x)
+  return Transformer(config).apply(top, hidden, method=Transformer.logits)

@@ -16,7 +16,9 @@ Rules = Sequence[tuple[str, P]]
 def path_of(path: Sequence[Any]) -> str:
   """A leaf's path below its collection: `layers/qkv`."""
   names = [str(getattr(part, 'key', part)) for part in path]
-  return '/'.join(names[1:] if names[0] in ('params', 'lora') else names)
+  return '/'.join(
+    names[1:] if names[0] in ('params', 'stored', 'lora') else names
+  )
 
 
 def spec_of(path: str, rules: Rules) -> P:

@@ -1,0 +1,91 @@
+"""Products with kernels: as they are trained, or as a decoder stores them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+
+_INT8_MAX = 127
+
+
+@struct.dataclass
+class StoredKernel:
+  """A kernel [in, *out] with its outputs first.
+
+  CPU products of a few rows are 10 to 50 % faster this way. They are bound by
+  how fast the kernel is packed, which is faster along its rows.
+
+  Attributes:
+    values: [*out, in], floating point or int8.
+    scale: [*out] if `values` are int8: what each output is multiplied by.
+  """
+
+  values: Any
+  scale: Any = None
+
+
+def store(kernel: Any, bits: int | None = None) -> StoredKernel:
+  """Lays out `kernel` [in, *out].
+
+  Args:
+    kernel: floating point.
+    bits: None to keep its type; 8 to round each output's weights to int8, as a
+      multiple of their largest magnitude over 127 (arXiv 2208.07339, section
+      2.1, one scale per output).
+
+  Raises:
+    ValueError: other `bits`.
+  """
+  values = kernel.transpose(*range(1, kernel.ndim), 0)
+  if bits is None:
+    return StoredKernel(values)
+  if bits != 8:
+    raise ValueError(f'bits={bits}: expected 8, or None to keep the type')
+  values, scale = quantize(values)
+  return StoredKernel(values, scale)
+
+
+def quantize(values: jax.Array) -> tuple[jax.Array, jax.Array]:
+  """int8 [..., N] and float32 scales [...] of `values` [..., N]."""
+  wide = values.astype(jnp.float32)
+  scale = jnp.max(jnp.abs(wide), axis=-1) / _INT8_MAX
+  safe = jnp.where(scale > 0, scale, 1.0)[..., None]
+  return jnp.round(wide / safe).astype(jnp.int8), scale
+
+
+def dense(
+  x: jax.Array, kernel: jax.Array | StoredKernel, dtype: Any = None
+) -> jax.Array:
+  """`x` [..., in] times a kernel [in, ...], flat: [..., out].
+
+  The result has `dtype`, that of `x` if None.
+
+  One 2-D product: with leading axes kept, the gradient of the kernel ran at
+  half the rate on CPU. If either side is of 16 bits, the factors are rounded to
+  it; the sum is float32. On CPU, float32 activations with bfloat16 kernels
+  decode twice as fast as float32 kernels: half the bytes, twice the products.
+  int8 kernels are exact in bfloat16, and scaled after the product.
+  """
+  rows = x.reshape(-1, x.shape[-1])
+  if isinstance(kernel, StoredKernel):
+    flat = _product(rows, kernel.values.reshape(-1, x.shape[-1]), 1)
+    if kernel.scale is not None:
+      flat *= kernel.scale.reshape(-1)
+  else:
+    flat = _product(rows, kernel.reshape(x.shape[-1], -1), 0)
+  return flat.astype(dtype or x.dtype).reshape(*x.shape[:-1], -1)
+
+
+def _product(x: jax.Array, kernel: jax.Array, contracted: int) -> jax.Array:
+  """float32 product of [M, in] with the axis `contracted` of a 2-D kernel."""
+  stored = jnp.bfloat16 if kernel.dtype == jnp.int8 else kernel.dtype
+  narrow = min((x.dtype, jnp.dtype(stored)), key=lambda t: t.itemsize)
+  return jax.lax.dot_general(
+    x.astype(narrow),
+    kernel.astype(narrow),
+    (((1,), (contracted,)), ((), ())),
+    preferred_element_type=jnp.float32,
+  )
