@@ -20,7 +20,9 @@ from jax.sharding import Mesh
 from promptrl_jax.files import write_atomically
 from promptrl_jax.models import (
   causal_families,
+  encoder,
   encoder_decoder,
+  encoder_weights,
   transformer,
   weights,
 )
@@ -39,6 +41,8 @@ class Family:
     shapes: config -> tree of `jax.ShapeDtypeStruct`.
     table: config -> names of the tensors.
     partition: (regex on a leaf's path, axes that it is split over).
+    as_stored: (config, tensors) -> the config with what `config.json` does not
+      say for certain and the tensors show.
   """
 
   from_hf: Callable[[Mapping[str, Any]], Any]
@@ -46,6 +50,7 @@ class Family:
   shapes: Callable[[Any], Any]
   table: Callable[[Any], weights.Table]
   partition: sharding.Rules
+  as_stored: Callable[[Any, weights.Tensors], Any] = lambda config, _: config
 
 
 _CAUSAL = Family(
@@ -61,8 +66,20 @@ _T5 = Family(
   encoder_decoder.shapes,
   encoder_decoder.table,
   encoder_decoder.PARTITION,
+  encoder_decoder.as_stored,
 )
-FAMILIES = dict.fromkeys(causal_families.MODEL_TYPES, _CAUSAL) | {'t5': _T5}
+_BERT = Family(
+  encoder_weights.from_hf,
+  encoder_weights.to_hf,
+  encoder.shapes,
+  encoder_weights.table,
+  encoder_weights.PARTITION,
+  encoder_weights.as_stored,
+)
+FAMILIES = dict.fromkeys(causal_families.MODEL_TYPES, _CAUSAL) | {
+  't5': _T5,
+  'bert': _BERT,
+}
 
 
 def family(model_type: str | None) -> Family:
@@ -78,15 +95,8 @@ def family(model_type: str | None) -> Family:
   return FAMILIES[model_type]
 
 
-def load_config(
-  folder: str | os.PathLike[str],
-  from_hf: Callable[[Mapping[str, Any]], Any] | None = None,
-) -> Any:
+def load_config(folder: str | os.PathLike[str]) -> Any:
   """Reads `config.json`.
-
-  Args:
-    folder: where it is.
-    from_hf: what reads its content; None: that of the family it names.
 
   Raises:
     FileNotFoundError: there is none.
@@ -97,10 +107,30 @@ def load_config(
     raise FileNotFoundError(f'no {CONFIG} in {folder}: is this a model folder?')
   try:
     values = json.loads(path.read_text(encoding='utf-8'))
-    read = from_hf or family(values.get('model_type')).from_hf
-    return read(values)
+    return family(values.get('model_type')).from_hf(values)
   except ValueError as error:
     raise ValueError(f'{path}: {error}') from None
+
+
+def load_model(
+  folder: str | os.PathLike[str],
+  mesh: Mesh | None = None,
+  dtype: Any = jnp.float32,
+) -> tuple[Any, Any]:
+  """Config and parameters: `load_pretrained` of a folder, no tokenizer."""
+  config, tensors = load_config(folder), weights.Tensors(folder)
+  of = family(config.family)
+  on_cpu = jax.default_backend() == 'cpu'
+  activations = jnp.float32 if on_cpu else dtype
+  config = dataclasses.replace(
+    of.as_stored(config, tensors), dtype=jnp.dtype(activations).name
+  )
+  shapes = of.shapes(config)
+  placed = None
+  if mesh is not None:
+    placed = sharding.shardings(shapes, of.partition, mesh)
+  params = weights.load_tree(tensors, of.table(config), shapes, dtype, placed)
+  return config, params
 
 
 def load_pretrained(
@@ -124,21 +154,11 @@ def load_pretrained(
 
   Raises:
     FileNotFoundError: no such folder or model, or it lacks a file.
-    ValueError: it cannot be read; names the file, key or number.
+    ValueError: it cannot be read, or the mesh does not divide it; names the
+      file, key or number.
   """
   folder = find(source, revision)
-  config = load_config(folder)
-  on_cpu = jax.default_backend() == 'cpu'
-  activations = jnp.float32 if on_cpu else dtype
-  config = dataclasses.replace(config, dtype=jnp.dtype(activations).name)
-  of = family(config.family)
-  shapes = of.shapes(config)
-  placed = None
-  if mesh is not None:
-    placed = sharding.shardings(shapes, of.partition, mesh)
-  params = weights.load_tree(
-    weights.Tensors(folder), of.table(config), shapes, dtype, placed
-  )
+  config, params = load_model(folder, mesh, dtype)
   tokenizer = tokenizer_lib.load(folder)
   if tokenizer.vocab_size > config.vocab_size:
     raise ValueError(
@@ -146,6 +166,14 @@ def load_pretrained(
       f'the {config.vocab_size} of the model'
     )
   return config, params, tokenizer
+
+
+def save_model(
+  folder: str | os.PathLike[str], config: Any, params: Any, dtype: Any = None
+) -> None:
+  """`save_pretrained` without a tokenizer."""
+  weights.save_tree(folder, params, family(config.family).table(config), dtype)
+  write_config(folder, config, dtype or jax.tree.leaves(params)[0].dtype)
 
 
 def save_pretrained(
@@ -164,10 +192,7 @@ def save_pretrained(
     tokenizer: its tokenizer.
     dtype: of the tensors in the file; None: as the parameters are.
   """
-  folder = pathlib.Path(folder)
-  of = family(config.family)
-  weights.save_tree(folder, params, of.table(config), dtype)
-  write_config(folder, config, dtype or jax.tree.leaves(params)[0].dtype)
+  save_model(folder, config, params, dtype)
   tokenizer_lib.save(folder, tokenizer)
 
 
@@ -175,14 +200,10 @@ def write_config(
   folder: str | os.PathLike[str], config: Any, dtype: Any
 ) -> None:
   """Writes `config.json`; `dtype` is that of the tensors beside it."""
-  write_values(folder, family(config.family).to_hf(config), dtype)
-
-
-def write_values(
-  folder: str | os.PathLike[str], values: dict[str, Any], dtype: Any
-) -> None:
-  """`write_config` of the content that a family has made."""
-  values = {**values, 'dtype': jnp.dtype(dtype).name}
+  values = {
+    **family(config.family).to_hf(config),
+    'dtype': jnp.dtype(dtype).name,
+  }
   text = json.dumps(values, indent=2) + '\n'
   write_atomically(pathlib.Path(folder) / CONFIG, text.encode())
 

@@ -90,11 +90,21 @@ class Table:
       missing when read: `bert.`.
     ignored: regular expressions of names that hold nothing to learn, such as
       masks, or a second copy of a tied tensor.
+    renamed: (regular expression of the end of an older name, what stands there
+      now).
   """
 
   rules: tuple[Rule, ...]
   prefix: str = ''
   ignored: tuple[str, ...] = ()
+  renamed: tuple[tuple[str, str], ...] = ()
+
+  def rule_name(self, name: str) -> str:
+    """What the rules call a tensor that is called `name` in a file."""
+    name = name.removeprefix(self.prefix)
+    for old, new in self.renamed:
+      name = re.sub(f'{old}$', new, name)
+    return name
 
 
 class CheckpointError(ValueError):
@@ -283,9 +293,7 @@ def save_tree(
 
 def _by_rule_name(tensors: Tensors, table: Table) -> dict[str, str]:
   """Names in the files, by the name that a rule would give them."""
-  return {
-    name.removeprefix(table.prefix): name for name in sorted(tensors.names())
-  }
+  return {table.rule_name(name): name for name in sorted(tensors.names())}
 
 
 def _wanted(
