@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 import jax
 import numpy as np
-from jax.sharding import AxisType, Mesh
+from jax.sharding import AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 AXES = ('data', 'fsdp', 'tensor')
@@ -56,6 +56,22 @@ def make_mesh(shape: Mapping[str, int]) -> Mesh:
       f'{math.prod(sizes)} devices, there are {count}'
     )
   return jax.make_mesh(sizes, AXES, axis_types=(AxisType.Auto,) * len(AXES))
+
+
+def splits_parameters(mesh: Mesh) -> bool:
+  """Whether `mesh` has an axis besides `data`, so that models are split."""
+  return mesh.size > mesh.shape['data']
+
+
+def rows(mesh: Mesh) -> NamedSharding:
+  """Rows split over the axes of a mesh that split rows."""
+  axes = tuple(axis for axis in ('data', 'fsdp') if axis in mesh.shape)
+  return NamedSharding(mesh, P(axes))
+
+
+def num_row_shards(mesh: Mesh) -> int:
+  """Over how many parts `rows` splits a batch."""
+  return mesh.shape['data'] * mesh.shape.get('fsdp', 1)
 
 
 def parse(text: str) -> dict[str, int]:
