@@ -1,6 +1,7 @@
 """Whole models: a folder or hub id -> config, parameters on a mesh, tokenizer.
 
-The folder has Hugging Face's layout: `config.json`, safetensors, tokenizer.
+The folder has Hugging Face's layout: `config.json`, safetensors or
+`pytorch_model.bin`, tokenizer.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from promptrl_jax.models import (
   encoder,
   encoder_decoder,
   encoder_weights,
+  tensor_files,
   transformer,
   weights,
 )
@@ -30,6 +32,8 @@ from promptrl_jax.models import tokenizer as tokenizer_lib
 from promptrl_jax.parallel import sharding
 
 CONFIG, TOKENIZER = 'config.json', 'tokenizer.json'
+# What older folders hold instead of `tokenizer.json`.
+_VOCABULARIES = ('vocab.*', 'merges.txt', '*.model')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -223,13 +227,19 @@ def find(
   import huggingface_hub
   from huggingface_hub import errors
 
-  wanted = ['*.json', '*.safetensors', '*.model', '*.jinja', '*.txt']
-  try:
+  def fetch(*wanted: str) -> pathlib.Path:
     return pathlib.Path(
       huggingface_hub.snapshot_download(
-        str(source), revision=revision, allow_patterns=wanted
+        str(source), revision=revision, allow_patterns=list(wanted)
       )
     )
+
+  try:
+    folder = fetch('*.json', '*.safetensors', '*.model', '*.jinja', '*.txt')
+    # Many models have the same weights in both formats.
+    if not tensor_files.has_safetensors(folder):
+      folder = fetch('pytorch_model*.bin')
+    return folder
   except errors.GatedRepoError:
     reason = (
       'its licence has to be accepted on its page first; then set HF_TOKEN to '
@@ -251,7 +261,12 @@ def digest(folder: str | os.PathLike[str]) -> str:
   """Short SHA-256 of weights and tokenizer: names a frozen model in results."""
   sha = hashlib.sha256()
   folder = pathlib.Path(folder)
-  for path in [*sorted(folder.glob('*.safetensors')), folder / TOKENIZER]:
+  vocabulary = [folder / TOKENIZER]
+  if not vocabulary[0].is_file():  # It is made of these.
+    vocabulary = sorted(
+      path for name in _VOCABULARIES for path in folder.glob(name)
+    )
+  for path in [*tensor_files.paths(folder), *vocabulary]:
     with open(path, 'rb') as file:
       while chunk := file.read(1 << 22):
         sha.update(chunk)
