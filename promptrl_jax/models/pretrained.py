@@ -24,6 +24,7 @@ from promptrl_jax.models import (
   encoder,
   encoder_decoder,
   encoder_weights,
+  lora,
   tensor_files,
   transformer,
   weights,
@@ -44,7 +45,8 @@ class Family:
     from_hf, to_hf: `config.json` <-> config.
     shapes: config -> tree of `jax.ShapeDtypeStruct`.
     table: config -> names of the tensors.
-    partition: (regex on a leaf's path, axes that it is split over).
+    partition: (regex on a leaf's path, axes that it is split over), for
+      adapters as well, if the family has them.
     as_stored: (config, tensors) -> the config with what `config.json` does not
       say for certain and the tensors show.
   """
@@ -62,14 +64,14 @@ _CAUSAL = Family(
   causal_families.to_hf,
   transformer.shapes,
   causal_families.table,
-  causal_families.PARTITION,
+  lora.partition(causal_families.PARTITION),
 )
 _T5 = Family(
   encoder_decoder.from_hf,
   encoder_decoder.to_hf,
   encoder_decoder.shapes,
   encoder_decoder.table,
-  encoder_decoder.PARTITION,
+  lora.partition(encoder_decoder.PARTITION),
   encoder_decoder.as_stored,
 )
 _BERT = Family(

@@ -181,6 +181,24 @@ def dense(x: jax.Array, kernel: jax.Array, dtype: Any = None) -> jax.Array:
   return flat.astype(dtype or x.dtype).reshape(*x.shape[:-1], -1)
 
 
+def adapted_dense(module: nn.Module, x: jax.Array, name: str) -> jax.Array:
+  """`dense` by the kernel `name` of a layer and, if it has one, its adapter.
+
+  Args:
+    module: the layer; `lora.attach` gives adapters to it.
+    x: [..., in].
+    name: of the kernel [in, ...].
+
+  Returns:
+    [..., out].
+  """
+  y = dense(x, getattr(module, name))
+  if module.has_variable('lora', name):
+    adapter = module.get_variable('lora', name)
+    y += dense(dense(x, adapter['a']), adapter['b'])
+  return y
+
+
 class Block(nn.Module):
   """Pre-norm attention and MLP, both with a residual.
 
@@ -219,18 +237,10 @@ class Block(nn.Module):
       self.q_norm = RMSNorm(c.norm_eps)
       self.k_norm = RMSNorm(c.norm_eps)
 
-  def _dense(self, x, name):
-    """`dense` by a kernel and, if `lora.attach` gave it one, its adapter."""
-    y = dense(x, getattr(self, name))
-    if self.has_variable('lora', name):
-      adapter = self.get_variable('lora', name)
-      y += dense(dense(x, adapter['a']), adapter['b'])
-    return y
-
   def _project(self, x, rope):
     """Queries [B, T, K, G, H], keys and values [B, T, K, H]."""
     c = self.config
-    flat = self._dense(self.attention_norm(x), 'qkv')
+    flat = adapted_dense(self, self.attention_norm(x), 'qkv')
     shape = (c.num_kv_heads, c.group_size + 2, c.head_size)
     qkv = flat.reshape(*x.shape[:-1], *shape)
     if c.qkv_bias:
@@ -252,11 +262,11 @@ class Block(nn.Module):
   def _finish(self, x, attended):
     """Output projection and MLP; `attended` is [B, T, K, G, H]."""
     c = self.config
-    projected = self._dense(attended.reshape(*x.shape[:-1], -1), 'out')
+    projected = adapted_dense(self, attended.reshape(*x.shape[:-1], -1), 'out')
     if c.out_bias:
       projected += self.out_bias.astype(x.dtype)
     x = x + projected
-    hidden = self._dense(self.mlp_norm(x), 'gate_up')
+    hidden = adapted_dense(self, self.mlp_norm(x), 'gate_up')
     if c.mlp_bias:
       hidden += self.gate_up_bias.astype(x.dtype).reshape(-1)
     act = _ACTIVATIONS[c.activation]
@@ -265,7 +275,7 @@ class Block(nn.Module):
       hidden = act(gate) * up
     else:
       hidden = act(hidden)
-    projected = self._dense(hidden, 'down')
+    projected = adapted_dense(self, hidden, 'down')
     if c.mlp_bias:
       projected += self.down_bias.astype(x.dtype)
     return x + projected
