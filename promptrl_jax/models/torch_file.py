@@ -159,14 +159,16 @@ class TorchFile:
       raise CheckpointError(
         f'{self._path} holds a {type(found).__name__}: expected tensors by name'
       )
-    for name, tensor in found.items():
+    # Not by its own `items`: an OrderedDict is given any attributes.
+    tensors = dict(dict.items(found))
+    for name, tensor in tensors.items():
       if not (isinstance(name, str) and isinstance(tensor, _Tensor)):
         raise CheckpointError(
           f'{self._path} has a {type(tensor).__name__} under {name!r}: '
           'expected tensors by name, as model.state_dict() gives them'
         )
       self._check(name, tensor)
-    return dict(found)
+    return tensors
 
   def _check(self, name: str, tensor: _Tensor) -> None:
     """Refuses a tensor that reaches beyond its storage or the file."""

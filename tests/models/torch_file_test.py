@@ -180,6 +180,15 @@ def test_a_tensor_that_reaches_beyond_its_storage_is_refused(
     TorchFile(write(path, tensor(**changes)))
 
 
+def test_a_dictionary_that_hides_its_items_is_seen_through(path):
+  ordered = b'ccollections\nOrderedDict\n'
+  # OrderedDict(), one tensor in it, and then `items` is OrderedDict itself.
+  pickled = tensor(offset=1).replace(b'}', ordered + b')R', 1)[:-1]
+  pickled += b'}' + value('items') + ordered + b'sb.'
+  with pytest.raises(weights.CheckpointError, match='w reaches to element 6'):
+    TorchFile(write(path, pickled))
+
+
 @pytest.mark.parametrize(
   ('content', 'message'),
   [
