@@ -44,6 +44,9 @@ def get_config(arg: str = 'minicode') -> ml_collections.ConfigDict:
   c.preset = arg
   c.seed = 0  # of the first controller
   c.seeds = 1  # controllers trained and averaged in the report
+  # Devices by axis, for models that one device cannot hold: tensor=2, or
+  # data=2,fsdp=2,tensor=2. Empty: each device holds a copy.
+  c.mesh = ''
 
   c.data = ml_collections.ConfigDict()
   c.data.name = 'minicode'  # minicode | mbpp

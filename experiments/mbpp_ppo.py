@@ -93,7 +93,7 @@ def run(config, workdir, mode):
   env_config = make_env_config(config)
 
   # --- Models and pool --------------------------------------------------------
-  mesh = mesh_lib.make_data_mesh()
+  mesh = mesh_lib.from_text(config.mesh)
   coder = load_backend(BackendConfig(**config.coder), mesh)
   rewriter = load_backend(BackendConfig(**config.rewriter), mesh)
   workdir_lib.prepare(workdir, json.loads(config.to_json()))

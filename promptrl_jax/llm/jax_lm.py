@@ -15,14 +15,15 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.sharding import Mesh, NamedSharding
-from jax.sharding import PartitionSpec as P
+from jax.sharding import Mesh
 
 from promptrl_jax.llm.backend import Completion, Request
 from promptrl_jax.models import pretrained
 from promptrl_jax.models.config import TransformerConfig
 from promptrl_jax.models.encoder_decoder_config import EncoderDecoderConfig
 from promptrl_jax.models.tokenizer import Tokenizer
+from promptrl_jax.parallel import mesh as mesh_lib
+from promptrl_jax.parallel import sharding
 from promptrl_jax.sampling import decode, encoder_decoder
 from promptrl_jax.sampling.methods import Sampling
 from promptrl_jax.sampling.prepare import prepare
@@ -34,8 +35,8 @@ class JaxLMConfig:
 
   Attributes:
     batch_sizes: rows of a batch, ascending; rounded up to a multiple of the
-      device count. On two cores 16 rows decode 256 requests as fast as 32 do
-      and the last few of a rollout 1.4 to 2 times as fast.
+      devices that rows are split over. On two cores 16 rows decode 256 requests
+      as fast as 32 do and the last few of a rollout 1.4 to 2 times as fast.
     prompt_lengths: tokens of a prompt, ascending; the last one is the limit.
     new_tokens: most tokens of any completion.
   """
@@ -47,6 +48,9 @@ class JaxLMConfig:
 
 class JaxLM:
   """Completes text with a causal or an encoder-decoder model.
+
+  The devices of a mesh with the axis `data` alone hold a copy each and work on
+  rows of their own; over `fsdp` and `tensor` the parameters are split.
 
   Attributes:
     name: what a report calls the model.
@@ -82,14 +86,18 @@ class JaxLM:
     self._config = config
     self._tokenizer = tokenizer
     make: Any = decode.make_generate_fn
+    rules = pretrained.family(model_config.family).partition
     if isinstance(model_config, EncoderDecoderConfig):
       make = encoder_decoder.make_generate_fn
-      self._params = jax.device_put(params, NamedSharding(mesh, P()))
+      placed = sharding.shardings(params, rules, mesh)
+      self._params = jax.device_put(params, placed)
       self._end = tokenizer.end  # Its encoder was trained on texts with one.
     else:
-      self._params, self._end = prepare(params, mesh), ()
-    self._rows = NamedSharding(mesh, P('data'))
-    self._devices = mesh.size
+      is_split = mesh_lib.splits_parameters(mesh)
+      self._params = prepare(params, mesh, rules if is_split else None)
+      self._end = ()
+    self._rows = mesh_lib.rows(mesh)
+    self._devices = mesh_lib.num_row_shards(mesh)
     self._generate_fns = {}
     self._make = lambda method: make(
       model_config, method, config.new_tokens, mesh
@@ -103,10 +111,30 @@ class JaxLM:
     dtype: str = 'float32',
     config: JaxLMConfig = JaxLMConfig(),
   ) -> JaxLM:
-    """Reads a model folder in Hugging Face's layout; `dtype` of parameters."""
+    """Reads a model folder in Hugging Face's layout.
+
+    Args:
+      folder: the model.
+      mesh: where to sample. If it has an axis besides `data`, each device gets
+        its part of the parameters and no device ever holds all of them.
+      dtype: of the parameters.
+      config: shapes.
+
+    Raises:
+      FileNotFoundError: the folder lacks a file.
+      ValueError: the model cannot be read, writes no text, or has heads that
+        the mesh does not divide.
+    """
+    # On a mesh of data alone, devices of a CPU are to share one copy.
+    split = mesh if mesh_lib.splits_parameters(mesh) else None
     model_config, params, tokenizer = pretrained.load_pretrained(
-      folder, dtype=dtype
+      folder, split, dtype
     )
+    if not isinstance(model_config, TransformerConfig | EncoderDecoderConfig):
+      raise ValueError(
+        f'{folder} is a {model_config.family} model, which writes no text: '
+        'expected a causal or an encoder-decoder language model'
+      )
     name = f'{pathlib.Path(folder).name}@{pretrained.digest(folder)}'
     return cls(name, model_config, params, tokenizer, mesh, config)
 

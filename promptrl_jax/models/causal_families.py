@@ -11,6 +11,7 @@ from typing import Any
 
 from jax.sharding import PartitionSpec as P
 
+from promptrl_jax.models import hf_fields
 from promptrl_jax.models.config import RopeScaling, TransformerConfig
 from promptrl_jax.models.weights import Rule, Table, linear
 
@@ -79,7 +80,7 @@ def from_hf(values: Mapping[str, Any]) -> TransformerConfig:
     )
   special = {
     'bos_token_id': values.get('bos_token_id'),
-    'eos_token_ids': _as_tuple(values.get('eos_token_id')),
+    'eos_token_ids': hf_fields.as_tuple(values.get('eos_token_id')),
     'family': family,
   }
   pad = values.get('pad_token_id')
@@ -90,13 +91,13 @@ def from_hf(values: Mapping[str, Any]) -> TransformerConfig:
   rope = {**(values.get('rope_parameters') or {})}
   rope |= values.get('rope_scaling') or {}
   theta = rope.get('rope_theta', values.get('rope_theta', 10_000.0))
-  heads = _field(values, 'num_attention_heads')
+  heads = hf_fields.field(values, 'num_attention_heads')
   defaults = {
     'num_key_value_heads': heads,
-    'head_dim': _field(values, 'hidden_size') // heads,
+    'head_dim': hf_fields.field(values, 'hidden_size') // heads,
   }
   defaults |= {k: v for k, v in values.items() if v is not None}
-  shape = {ours: _field(defaults, hf) for ours, hf in _FIELDS.items()}
+  shape = hf_fields.required(defaults, _FIELDS)
   attention_bias = bool(values.get('attention_bias', False))
   return TransformerConfig(
     **shape,
@@ -269,11 +270,8 @@ def _from_gpt2(
     ('scale_attn_by_inverse_layer_idx', False),
     ('add_cross_attention', False),
   ):
-    if values.get(field, wanted) != wanted:
-      raise ValueError(
-        f'{field}={values[field]!r} is not supported: expected {wanted}'
-      )
-  shape = {ours: _field(values, hf) for ours, hf in _GPT2_FIELDS.items()}
+    hf_fields.expect(values, field, wanted)
+  shape = hf_fields.required(values, _GPT2_FIELDS)
   heads, d = shape['num_heads'], shape['hidden_size']
   return TransformerConfig(
     **shape,
@@ -290,18 +288,6 @@ def _from_gpt2(
     mlp_bias=True,
     tie_embeddings=bool(values.get('tie_word_embeddings', True)),
   )
-
-
-def _field(values: Mapping[str, Any], name: str) -> Any:
-  if values.get(name) is None:
-    raise ValueError(f'config.json lacks {name}')
-  return values[name]
-
-
-def _as_tuple(value: Any) -> tuple[int, ...]:
-  if value is None:
-    return ()
-  return tuple(value) if isinstance(value, list | tuple) else (value,)
 
 
 def _activation(values: Mapping[str, Any], field: str) -> str:
@@ -321,15 +307,18 @@ def _rope_scaling(
   if kind == 'default':
     return None
   if kind == 'linear':
-    return RopeScaling('linear', float(_field(rope, 'factor')))
+    return RopeScaling('linear', float(hf_fields.field(rope, 'factor')))
   if kind == 'llama3':
-    original = rope.get('original_max_position_embeddings')
+    limit = 'original_max_position_embeddings'
+    original = rope.get(limit)
     return RopeScaling(
       'llama3',
-      float(_field(rope, 'factor')),
-      float(_field(rope, 'low_freq_factor')),
-      float(_field(rope, 'high_freq_factor')),
-      int(original or _field(values, 'original_max_position_embeddings')),
+      float(hf_fields.field(rope, 'factor')),
+      float(hf_fields.field(rope, 'low_freq_factor')),
+      float(hf_fields.field(rope, 'high_freq_factor')),
+      int(
+        original or hf_fields.field(values, 'original_max_position_embeddings')
+      ),
     )
   raise ValueError(
     f'rope_type={kind!r} is not supported: expected default, linear or llama3'

@@ -21,12 +21,11 @@ import numpy as np
 import tokenizers
 from jax.sharding import Mesh
 
-from promptrl_jax.models import encoder, encoder_weights, pretrained
+from promptrl_jax.models import encoder, pretrained
 from promptrl_jax.models.encoder import Encoder, EncoderConfig
 
 EmbedFn = Callable[[Sequence[str]], np.ndarray]
 
-TOKENIZER = 'tokenizer.json'
 # What sentence-transformers writes beside a checkpoint.
 _MODULES = 'modules.json'
 _LIMIT = 'sentence_bert_config.json'
@@ -104,7 +103,7 @@ def make_embed_fn(
   if not tokenizer.encode('').ids:
     raise ValueError(
       'the tokenizer adds no special tokens to an empty text: its '
-      f'{TOKENIZER} needs a post_processor'
+      'tokenizer.json needs a post_processor'
     )
   model = Encoder(config)
 
@@ -137,31 +136,19 @@ def load_embed_fn(
   """Reads a model of Hugging Face or sentence-transformers.
 
   Args:
-    source: a folder with `config.json`, safetensors and `tokenizer.json`, or
-      the id of a model on the hub.
+    source: the folder of a model, or its id on the hub.
     settings: None: what `read_settings` finds in the folder.
-    mesh, dtype: as in `encoder_weights.load`.
-    revision: branch, tag or commit on the hub.
+    mesh, dtype, revision: as in `pretrained.load_pretrained`.
 
   Raises:
     FileNotFoundError: no such folder or model, or it lacks a file.
     ValueError: it asks for what is not supported.
   """
   folder = pretrained.find(source, revision)
-  config, params = encoder_weights.load(folder, mesh, dtype)
+  config, params, tokenizer = pretrained.load_pretrained(folder, mesh, dtype)
   if settings is None:
     settings = read_settings(folder, config.max_positions)
-  return make_embed_fn(config, params, load_tokenizer(folder), settings)
-
-
-def load_tokenizer(folder: str | os.PathLike[str]) -> tokenizers.Tokenizer:
-  """Reads `tokenizer.json`; FileNotFoundError if there is none."""
-  path = pathlib.Path(folder) / TOKENIZER
-  if not path.is_file():
-    raise FileNotFoundError(
-      f'no {TOKENIZER} in {folder}: save the tokenizer there as a fast one'
-    )
-  return tokenizers.Tokenizer.from_file(str(path))
+  return make_embed_fn(config, params, tokenizer.backend, settings)
 
 
 def read_settings(

@@ -141,7 +141,7 @@ def _stacked(
     layer = nn.remat(layer, prevent_cse=False)
   return nn.scan(
     layer,
-    variable_axes={'params': 0},
+    variable_axes={'params': 0, 'lora': 0},
     split_rngs={'params': True},
     in_axes=(nn.broadcast,) * shared,  # pyright: ignore[reportArgumentType]
     length=length,
@@ -200,9 +200,15 @@ def encode(
 
 
 def unstack_decoder(config: EncoderDecoderConfig, params: Any) -> list[Any]:
-  """The parameters of each decoder layer; once, outside the decode loop."""
+  """The variables of each decoder layer; once, outside the decode loop.
+
+  These are its parameters, and its adapters under `lora` if it has some.
+  """
+  stacks = {
+    name: tree['decoder'] for name, tree in params.items() if 'decoder' in tree
+  }
   return [
-    jax.tree.map(operator.itemgetter(i), params['params']['decoder'])
+    jax.tree.map(operator.itemgetter(i), stacks)
     for i in range(config.num_decoder_layers)
   ]
 
@@ -232,7 +238,7 @@ def start_cache(
   cross = []
   for layer in layers:
     keys_values: Any = block.apply(
-      {'params': layer}, encoded, method=DecoderLayer.cross_keys_values
+      layer, encoded, method=DecoderLayer.cross_keys_values
     )
     cross.append(LayerCache.from_prefill(*keys_values, free=0))
   own = LayerCache.from_prefill(empty, empty, slots)
@@ -278,7 +284,7 @@ def decode_step(
   new_cache = []
   for layer, own, prompt in zip(layers, cache, cross, strict=True):
     x, own = block.apply(
-      {'params': layer}, x, bias, own, prompt, slot, mask, prompt_mask,
+      layer, x, bias, own, prompt, slot, mask, prompt_mask,
       method=DecoderLayer.decode_step,
     )  # fmt: skip
     new_cache.append(own)

@@ -6,6 +6,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+from promptrl_jax.models import hf_fields
+
 _DTYPES = ('float32', 'bfloat16')
 _ARCHITECTURES = ('T5ForConditionalGeneration', 'T5WithLMHeadModel')
 
@@ -119,21 +121,15 @@ def from_hf(values: Mapping[str, Any]) -> EncoderDecoderConfig:
   Raises:
     ValueError: a field is missing or its value is not supported.
   """
-  _expect(values, 'model_type', ('t5',), required=True)
+  hf_fields.expect(values, 'model_type', 't5')
   for name in values.get('architectures') or ():
-    _expect({'architectures': name}, 'architectures', _ARCHITECTURES)
-  _expect(values, 'is_encoder_decoder', (True,))
-  _expect(values, 'feed_forward_proj', tuple(_PROJECTIONS))
-  is_gated, activation = _PROJECTIONS[values.get('feed_forward_proj', 'relu')]
-  _expect(values, 'dense_act_fn', (activation,))
-  if missing := [hf for hf in _REQUIRED.values() if values.get(hf) is None]:
-    raise ValueError(f'config.json lacks {", ".join(missing)}')
-  fields = {ours: values[hf] for ours, hf in _REQUIRED.items()}
-  fields |= {
-    ours: values[hf]
-    for ours, hf in _OPTIONAL.items()
-    if values.get(hf) is not None
-  }
+    hf_fields.expect({'architectures': name}, 'architectures', *_ARCHITECTURES)
+  hf_fields.expect(values, 'is_encoder_decoder', True)
+  hf_fields.expect(values, 'feed_forward_proj', *_PROJECTIONS)
+  is_gated, activation = _PROJECTIONS[values.get('feed_forward_proj') or 'relu']
+  hf_fields.expect(values, 'dense_act_fn', activation)
+  fields = hf_fields.required(values, _REQUIRED)
+  fields |= hf_fields.optional(values, _OPTIONAL)
   says_tied = values.get('tie_word_embeddings', True) is not False
   scaled = bool(values.get('scale_decoder_outputs', says_tied))
   decoder_layers = values.get('num_decoder_layers')
@@ -145,7 +141,7 @@ def from_hf(values: Mapping[str, Any]) -> EncoderDecoderConfig:
     is_gated=is_gated,
     tie_embeddings=says_tied and scaled,
     scaled=scaled,
-    eos_token_ids=_as_tuple(values.get('eos_token_id', 1)),
+    eos_token_ids=hf_fields.as_tuple(values.get('eos_token_id', 1)),
   )
 
 
@@ -173,22 +169,3 @@ def to_hf(config: EncoderDecoderConfig) -> dict[str, Any]:
     'dtype': config.dtype,
     **fields,
   }
-
-
-def _expect(
-  values: Mapping[str, Any],
-  field: str,
-  supported: tuple[Any, ...],
-  required: bool = False,
-) -> None:
-  if (required or field in values) and values.get(field) not in supported:
-    expected = ' or '.join(map(repr, supported))
-    raise ValueError(
-      f'{field}={values.get(field)!r} is not supported: expected {expected}'
-    )
-
-
-def _as_tuple(value: Any) -> tuple[int, ...]:
-  if value is None:
-    return ()
-  return tuple(value) if isinstance(value, list | tuple) else (value,)

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 
 from promptrl_jax.models.cache import LayerCache
 from promptrl_jax.models.encoder_decoder_config import EncoderDecoderConfig
-from promptrl_jax.models.kernels import dense
+from promptrl_jax.models.kernels import adapted_dense
 
 NEG_INF = -1e30
 
@@ -86,25 +86,25 @@ class EncoderLayer(nn.Module):
 
   def _project(self, x: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Queries, keys and values, [B, T, Q, H] each."""
-    flat = dense(self._norm(x, self.attention_norm), self.qkv)
+    flat = adapted_dense(self, self._norm(x, self.attention_norm), 'qkv')
     qkv = flat.reshape(*x.shape[:-1], *self.qkv.shape[1:])
     return qkv[..., 0, :], qkv[..., 1, :], qkv[..., 2, :]
 
   def _mlp(self, x: jax.Array) -> jax.Array:
-    hidden = dense(self._norm(x, self.mlp_norm), self.gate_up)
+    hidden = adapted_dense(self, self._norm(x, self.mlp_norm), 'gate_up')
     if self.config.is_gated:
       gate, hidden = jnp.split(hidden, 2, axis=-1)
       hidden = nn.gelu(gate, approximate=True) * hidden
     else:
       hidden = nn.relu(hidden)
-    return x + dense(hidden, self.down)
+    return x + adapted_dense(self, hidden, 'down')
 
   def __call__(
     self, x: jax.Array, bias: jax.Array, mask: jax.Array
   ) -> tuple[jax.Array, None]:
     """`x` [B, P, D], `bias` [Q, P, P], `mask` [B, P] -> x, nothing."""
     attended = attend(*self._project(x), bias, mask)
-    return self._mlp(x + dense(attended, self.out)), None
+    return self._mlp(x + adapted_dense(self, attended, 'out')), None
 
 
 class DecoderLayer(EncoderLayer):
@@ -125,14 +125,14 @@ class DecoderLayer(EncoderLayer):
 
   def _cross_queries(self, x: jax.Array) -> jax.Array:
     """[B, T, Q, H]."""
-    flat = dense(self._norm(x, self.cross_norm), self.cross_query)
+    flat = adapted_dense(self, self._norm(x, self.cross_norm), 'cross_query')
     return flat.reshape(*x.shape[:-1], *self.cross_query.shape[1:])
 
   def cross_keys_values(
     self, encoded: jax.Array
   ) -> tuple[jax.Array, jax.Array]:
     """Keys and values [B, P, Q, H] of the encoder's output [B, P, D]."""
-    flat = dense(encoded, self.cross_kv)
+    flat = adapted_dense(self, encoded, 'cross_kv')
     kv = flat.reshape(*encoded.shape[:-1], *self.cross_kv.shape[1:])
     return kv[..., 0, :], kv[..., 1, :]
 
@@ -156,10 +156,10 @@ class DecoderLayer(EncoderLayer):
     """
     everything = jnp.ones(x.shape[:2], bool)
     attended = attend(*self._project(x), bias, everything)
-    x = x + dense(attended, self.out)
+    x = x + adapted_dense(self, attended, 'out')
     keys, values = self.cross_keys_values(encoded)
     attended = attend(self._cross_queries(x), keys, values, 0.0, mask)
-    return self._mlp(x + dense(attended, self.cross_out)), None
+    return self._mlp(x + adapted_dense(self, attended, 'cross_out')), None
 
   def decode_step(
     self,
@@ -188,13 +188,13 @@ class DecoderLayer(EncoderLayer):
     queries, keys, values = self._project(x)
     cache = cache.write(keys, values, slot)
     attended = cache.attend(queries[:, 0, :, None], mask, bias)
-    x = x + dense(attended.reshape(*x.shape[:2], -1), self.out)
+    x = x + adapted_dense(self, attended.reshape(*x.shape[:2], -1), 'out')
     # The rows of a prompt are to its cache what a group of heads is to its key.
     queries = self._cross_queries(x)
     grouped = queries.reshape(prompt_mask.shape[0], -1, *queries.shape[2:])
     attended = cross.attend(jnp.swapaxes(grouped, 1, 2), prompt_mask)
     attended = jnp.swapaxes(attended, 1, 2).reshape(*x.shape[:2], -1)
-    return self._mlp(x + dense(attended, self.cross_out)), cache
+    return self._mlp(x + adapted_dense(self, attended, 'cross_out')), cache
 
 
 def _normal(stddev: float) -> Callable[..., Any]:

@@ -1,21 +1,16 @@
-"""A Hugging Face folder of a BERT model <-> `EncoderConfig` and parameters."""
+"""BERT in Hugging Face's layout: its config, its tensors and its sharding."""
 
 from __future__ import annotations
 
 import dataclasses
-import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import jax
-import jax.numpy as jnp
-from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 
-from promptrl_jax.models import encoder, pretrained, weights
+from promptrl_jax.models import hf_fields, weights
 from promptrl_jax.models.encoder import EncoderConfig
 from promptrl_jax.models.weights import Rule, Table, linear
-from promptrl_jax.parallel import sharding
 
 # Leaf of the parameter tree -> axes of the mesh that it is split over.
 PARTITION: tuple[tuple[str, P], ...] = (
@@ -46,6 +41,11 @@ _FIXED = {
   'is_decoder': False,
   'add_cross_attention': False,
 }
+# As in checkpoints that were converted from TensorFlow.
+_OLD_NORMS = (
+  (r'LayerNorm\.gamma', 'LayerNorm.weight'),
+  (r'LayerNorm\.beta', 'LayerNorm.bias'),
+)
 # These are saved without a pooler.
 _NO_POOLER = (
   'BertForMaskedLM',
@@ -61,19 +61,13 @@ def from_hf(values: Mapping[str, Any]) -> EncoderConfig:
     ValueError: a field is missing, or asks for what is not supported; names the
       field, its value and what is supported.
   """
-  if values.get('model_type') != 'bert':
-    raise ValueError(
-      f'model_type={values.get("model_type")!r}: expected "bert"'
-    )
+  hf_fields.expect(values, 'model_type', 'bert')
   for field, supported in _FIXED.items():
-    if values.get(field) not in (None, supported):
-      raise ValueError(f'{field}={values[field]!r}: expected {supported!r}')
-  if missing := [hf for hf in _FIELDS.values() if hf not in values]:
-    raise ValueError(f'config.json lacks {", ".join(missing)}')
+    hf_fields.expect(values, field, supported)
   architectures = values.get('architectures') or ()
   has_pooler = not any(name in _NO_POOLER for name in architectures)
   return EncoderConfig(
-    **{ours: values[hf] for ours, hf in _FIELDS.items()},
+    **hf_fields.required(values, _FIELDS),
     pad_token_id=values.get('pad_token_id') or 0,
     has_pooler=values.get('has_pooler', has_pooler),
   )
@@ -92,14 +86,8 @@ def to_hf(config: EncoderConfig) -> dict[str, Any]:
   }
 
 
-def table(config: EncoderConfig, *, old_norms: bool = False) -> Table:
-  """The tensors of a checkpoint.
-
-  Args:
-    config: the model.
-    old_norms: the parameters of norms are called gamma and beta, as in
-      checkpoints that were converted from TensorFlow.
-  """
+def table(config: EncoderConfig) -> Table:
+  """The tensors of a checkpoint."""
   ignored = [
     r'embeddings\.(position_ids|token_type_ids)',
     # Heads of other models; what they are put on is all that is read.
@@ -107,61 +95,18 @@ def table(config: EncoderConfig, *, old_norms: bool = False) -> Table:
   ]
   if not config.has_pooler:
     ignored.append(r'pooler\..*')
-  rules = tuple(_rules(config, old_norms))
-  return Table(rules, prefix='bert.', ignored=tuple(ignored))
+  return Table(tuple(_rules(config)), 'bert.', tuple(ignored), _OLD_NORMS)
 
 
-def load(
-  folder: str | os.PathLike[str],
-  mesh: Mesh | None = None,
-  dtype: Any = jnp.float32,
-) -> tuple[EncoderConfig, Any]:
-  """Reads a folder that Hugging Face or `save` wrote.
-
-  Whether there is a pooler, and what norms are called, is seen from the names
-  of the tensors.
-
-  Args:
-    folder: with `config.json` and safetensors.
-    mesh: devices to spread the parameters over, by axes `fsdp` and `tensor`;
-      None: the first device.
-    dtype: of the parameters and of the activations.
-
-  Returns:
-    Config and parameters.
-
-  Raises:
-    FileNotFoundError: a file is missing.
-    ValueError: the config is not supported, or the weights do not fit it.
-  """
-  config = pretrained.load_config(folder, from_hf)
-  tensors = weights.Tensors(folder)
-  names = tensors.names()
-  config = dataclasses.replace(
-    config,
-    has_pooler=any(name.endswith('pooler.dense.weight') for name in names),
-    dtype=jnp.dtype(dtype).name,
+def as_stored(config: EncoderConfig, tensors: weights.Tensors) -> EncoderConfig:
+  """The config with a pooler if, and only if, the checkpoint has one."""
+  has_pooler = any(
+    name.endswith('pooler.dense.weight') for name in tensors.names()
   )
-  old_norms = any(name.endswith('LayerNorm.gamma') for name in names)
-  shapes = encoder.shapes(config)
-  placed = None
-  if mesh is not None:
-    placed = sharding.shardings(shapes, PARTITION, mesh)
-  names_table = table(config, old_norms=old_norms)
-  return config, weights.load_tree(tensors, names_table, shapes, dtype, placed)
+  return dataclasses.replace(config, has_pooler=has_pooler)
 
 
-def save(
-  folder: str | os.PathLike[str], config: EncoderConfig, params: Any
-) -> None:
-  """Writes weights and `config.json`, each file atomically."""
-  weights.save_tree(folder, params, table(config))
-  dtype = jax.tree.leaves(params)[0].dtype
-  pretrained.write_values(folder, to_hf(config), dtype)
-
-
-def _rules(c: EncoderConfig, old_norms: bool) -> Iterator[Rule]:
-  scale, bias = ('gamma', 'beta') if old_norms else ('weight', 'bias')
+def _rules(c: EncoderConfig) -> Iterator[Rule]:
   for theirs, ours in (
     ('word_embeddings', 'embedding'),
     ('position_embeddings', 'position_embedding'),
@@ -174,8 +119,8 @@ def _rules(c: EncoderConfig, old_norms: bool) -> Iterator[Rule]:
     (f'{layer}.attention.output', 'layers/attention_norm'),
     (f'{layer}.output', 'layers/mlp_norm'),
   ):
-    yield Rule(f'{theirs}.LayerNorm.{scale}', f'{ours}/scale')
-    yield Rule(f'{theirs}.LayerNorm.{bias}', f'{ours}/bias')
+    yield Rule(f'{theirs}.LayerNorm.weight', f'{ours}/scale')
+    yield Rule(f'{theirs}.LayerNorm.bias', f'{ours}/bias')
   d, heads = c.hidden_size, (c.num_heads, c.head_size)
   for i, name in enumerate(('query', 'key', 'value')):
     theirs = f'{layer}.attention.self.{name}'

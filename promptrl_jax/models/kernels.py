@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 from flax import struct
@@ -89,3 +90,28 @@ def _product(x: jax.Array, kernel: jax.Array, contracted: int) -> jax.Array:
     (((1,), (contracted,)), ((), ())),
     preferred_element_type=jnp.float32,
   )
+
+
+def kernel_of(module: nn.Module, name: str, init: Any, shape: Any) -> Any:
+  """A kernel as `prepare` stored it, or else the parameter."""
+  if module.has_variable('stored', name):
+    return module.get_variable('stored', name)
+  return module.param(name, init, shape)
+
+
+def adapted_dense(module: nn.Module, x: jax.Array, name: str) -> jax.Array:
+  """`dense` by the kernel `name` of a layer and, if it has one, its adapter.
+
+  Args:
+    module: the layer; `lora.attach` gives adapters to it.
+    x: [..., in].
+    name: of the kernel [in, ...].
+
+  Returns:
+    [..., out].
+  """
+  y = dense(x, getattr(module, name))
+  if module.has_variable('lora', name):
+    adapter = module.get_variable('lora', name)
+    y += dense(dense(x, adapter['a']), adapter['b'])
+  return y

@@ -1,4 +1,4 @@
-"""Low-rank adapters of a causal language model (LoRA, arXiv 2106.09685).
+"""Low-rank adapters of a language model (LoRA, arXiv 2106.09685).
 
 An adapter is a tree of its own beside the parameters. The layers hold several
 projections in one leaf (queries, keys and values in `layers/qkv`); here each
@@ -9,9 +9,10 @@ projection has a pair of its own, A [in, r] and B [r, out], as in the files that
   layers/qkv/q_proj/b  [L, r, K, G, H]
 
 `attach` lays the pairs of a leaf side by side in one pair [in, R], [R, ...],
-whose product is the update of the whole leaf, and `Transformer` adds (x A) B to
+whose product is the update of the whole leaf, and the model adds (x A) B to
 whatever it projects. What it returns goes wherever parameters go: `apply`,
-`sampling.generate`, `sampling.score`. `merge` adds the product to the leaf.
+`sampling.generate`, `sampling.score`, and with `partition` onto a mesh. `merge`
+adds the product to the leaf.
 
   adapters = lora.init(config, params, key)
   gradients = jax.grad(
@@ -31,7 +32,21 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import PartitionSpec as P
 
+from promptrl_jax.models.lora_parts import PARTS, Part, family_of
 from promptrl_jax.parallel import sharding
+
+__all__ = [
+  'PARTS',
+  'LoraConfig',
+  'Part',
+  'attach',
+  'family_of',
+  'init',
+  'leaf_of',
+  'merge',
+  'partition',
+  'shapes',
+]
 
 _ALL = slice(None)
 
@@ -45,15 +60,15 @@ class LoraConfig:
     alpha: the update is `scale` times A B, and `scale` is alpha / r.
     targets: regular expressions, each searched for in the paths of the
       family's `PARTS`: `layers/qkv` is all three, `[qv]_proj` what the paper
-      adapts.
+      adapts, of T5 `/[qv]$`.
     rslora: `scale` is alpha / sqrt(r), so that a high rank still learns
       (arXiv 2312.03732).
-    family: of the model, as in its config.
+    family: `family_of` the model.
   """
 
   rank: int = 16
   alpha: float = 32.0
-  targets: tuple[str, ...] = ('layers/',)
+  targets: tuple[str, ...] = ('.*',)
   rslora: bool = False
   family: str = 'llama'
 
@@ -89,63 +104,25 @@ class LoraConfig:
     )
 
 
-@dataclasses.dataclass(frozen=True)
-class Part:
-  """A projection of its own in a checkpoint, a part of a leaf here.
+def partition(rules: sharding.Rules) -> sharding.Rules:
+  """The rules of a model, and of adapters beside it and attached to it.
 
-  Attributes:
-    module: its name inside a layer of a checkpoint: `self_attn.q_proj`.
-    leaf: the leaf that holds it: `layers/qkv` [L, in, ...].
-    index: where it lies on the axes of the leaf behind [L, in].
-    is_swapped: whether a checkpoint has the first two of these axes the other
-      way round: GPT-2 has all queries first, we have a head's three together.
+  The axis that a kernel is split over is that of B if it is an output, of A if
+  it is an input; r is too small to split.
+
+  Args:
+    rules: of the model's leaves; those with [L, in, ...] start with None.
   """
-
-  module: str
-  leaf: str
-  index: tuple[slice, ...] = ()
-  is_swapped: bool = False
-
-  @property
-  def name(self) -> str:
-    return self.module.rpartition('.')[2]
-
-  @property
-  def path(self) -> str:
-    """`layers/qkv/q_proj`."""
-    return f'{self.leaf}/{self.name}'
-
-
-_LLAMA = (
-  Part('self_attn.q_proj', 'layers/qkv', (_ALL, slice(0, -2))),
-  Part('self_attn.k_proj', 'layers/qkv', (_ALL, slice(-2, -1))),
-  Part('self_attn.v_proj', 'layers/qkv', (_ALL, slice(-1, None))),
-  Part('self_attn.o_proj', 'layers/out'),
-  Part('mlp.gate_proj', 'layers/gate_up', (slice(0, 1),)),
-  Part('mlp.up_proj', 'layers/gate_up', (slice(1, 2),)),
-  Part('mlp.down_proj', 'layers/down'),
-)
-_GPT2 = (
-  Part('attn.c_attn', 'layers/qkv', is_swapped=True),
-  Part('attn.c_proj', 'layers/out'),
-  Part('mlp.c_fc', 'layers/gate_up'),
-  Part('mlp.c_proj', 'layers/down'),
-)
-# Family of models -> the projections of a layer.
-PARTS = {
-  **dict.fromkeys(('llama', 'mistral', 'qwen2', 'qwen3'), _LLAMA),
-  'gpt2': _GPT2,
-}
-
-# The axis that a kernel is split over is that of B if it is an output, of A if
-# it is an input; r is too small to split.
-PARTITION: tuple[tuple[str, P], ...] = (
-  (r'layers/(qkv|gate_up)/\w+/a', P(None, 'fsdp', None)),
-  (r'layers/qkv/\w+/b', P(None, None, 'tensor')),
-  (r'layers/gate_up/\w+/b', P(None, None, None, 'tensor')),
-  (r'layers/(out|down)/\w+/a', P(None, 'tensor', None)),
-  (r'layers/(out|down)/\w+/b', P(None, None, 'fsdp')),
-)
+  adapters = []
+  for pattern, spec in rules:
+    if len(spec) < 2 or spec[0] is not None:
+      continue
+    layers, size, *out = spec
+    # The pairs of each part, `layers/qkv/q_proj/a`, and the fused ones.
+    pair = rf'(?:{pattern})(?:/\w+)?'
+    adapters.append((rf'{pair}/a', P(layers, size, None)))
+    adapters.append((rf'{pair}/b', P(layers, None, *out)))
+  return (*rules, *adapters)
 
 
 def shapes(config: LoraConfig, model_shapes: Any) -> Any:
@@ -203,7 +180,7 @@ def init(config: LoraConfig, model_shapes: Any, key: jax.Array) -> Any:
 
 
 def attach(config: LoraConfig, params: Any, adapters: Any) -> Any:
-  """Variables with which `Transformer` runs with the adapters.
+  """Variables with which the model runs with the adapters.
 
   Differentiate with respect to `adapters` and the parameters stay as they are.
 
@@ -240,15 +217,16 @@ def merge(config: LoraConfig, params: Any, adapters: Any) -> Any:
     ValueError: the adapters are not those of this config and model.
   """
   _check(config, params, adapters)
-  layers = dict(params['params']['layers'])
+  tree = dict(params['params'])
   for path in dict.fromkeys(part.leaf for part in config.parts):
+    scope, name = path.split('/')
     leaf = leaf_of(params, path)
     a, b = _fuse(config, path, leaf.shape, adapters)
     b = b.reshape(*b.shape[:2], -1)
     update = jnp.einsum('ldr,lro->ldo', a, b, precision='highest')
     total = leaf.astype(jnp.float32) + update.reshape(leaf.shape)
-    layers[path.rpartition('/')[2]] = total.astype(leaf.dtype)
-  return {**params, 'params': {**params['params'], 'layers': layers}}
+    tree[scope] = {**tree[scope], name: total.astype(leaf.dtype)}
+  return {**params, 'params': tree}
 
 
 def leaf_of(tree: Any, path: str) -> Any:

@@ -5,6 +5,8 @@ two tensors for each projection of each layer; of the families like Llama:
 
   base_model.model.model.layers.N.self_attn.q_proj.lora_A.weight  [r, in]
   base_model.model.model.layers.N.self_attn.q_proj.lora_B.weight  [out, r]
+
+T5 has them as `base_model.model.decoder.block.N.layer.1.EncDecAttention.q`.
 """
 
 from __future__ import annotations
@@ -23,15 +25,17 @@ import safetensors
 from safetensors import numpy as st_numpy
 
 from promptrl_jax.files import write_atomically
-from promptrl_jax.models import lora, transformer, weights
+from promptrl_jax.models import lora, pretrained, weights
 from promptrl_jax.models.config import TransformerConfig
+from promptrl_jax.models.encoder_decoder_config import EncoderDecoderConfig
 from promptrl_jax.models.lora import PARTS, LoraConfig, Part
 
 CONFIG = 'adapter_config.json'
 WEIGHTS = 'adapter_model.safetensors'
 
 _KEY = 'base_model.model.{module}.lora_{matrix}.weight'
-_EMBEDDINGS = ('embed_tokens', 'lm_head', 'wte')
+_EMBEDDINGS = ('embed_tokens', 'lm_head', 'wte', 'shared')
+_Model = TransformerConfig | EncoderDecoderConfig
 
 # Fields that do not change what a finished adapter computes. All others must
 # be empty: a setting that is not known here could mean another formula.
@@ -63,9 +67,7 @@ _SUPPORTED: dict[str, tuple[Any, ...]] = {
 }
 
 
-def from_peft(
-  values: Mapping[str, Any], model: TransformerConfig
-) -> LoraConfig:
+def from_peft(values: Mapping[str, Any], model: _Model) -> LoraConfig:
   """Reads an `adapter_config.json`.
 
   Args:
@@ -98,24 +100,21 @@ def from_peft(
     alpha=float(values['lora_alpha']),
     targets=_targets(values['target_modules'], model),
     rslora=bool(values.get('use_rslora')),
-    family=model.family,
+    family=lora.family_of(model),
   )
 
 
 def to_peft(config: LoraConfig, model_name: str = '') -> dict[str, Any]:
   """The content of `adapter_config.json`; `model_name`: of the base model."""
   alpha = config.alpha
-  # By the last part of their names, as other programs expect, where that says
-  # which are meant: GPT-2 has two that are called c_proj.
-  others = [p.name for p in PARTS[config.family] if p not in config.parts]
-  names = [p.module if p.name in others else p.name for p in config.parts]
+  is_t5 = config.family.startswith('t5')
   return {
     'peft_type': 'LORA',
-    'task_type': 'CAUSAL_LM',
+    'task_type': 'SEQ_2_SEQ_LM' if is_t5 else 'CAUSAL_LM',
     'base_model_name_or_path': model_name or None,
     'r': config.rank,
     'lora_alpha': int(alpha) if alpha.is_integer() else alpha,
-    'target_modules': list(dict.fromkeys(names)),
+    'target_modules': _modules(config),
     'use_rslora': config.rslora,
     'lora_dropout': 0.0,
     'bias': 'none',
@@ -149,7 +148,7 @@ def save(
         b = b.swapaxes(1, 2)
       stored = {'A': a.T, 'B': b.reshape(len(b), -1).T}
       for matrix, value in stored.items():
-        name = _name(layer, part, matrix, config.family)
+        name = _name(layer, part, matrix)
         tensors[name] = np.ascontiguousarray(value, np.float32)
   content = st_numpy.save(tensors, metadata={'format': 'pt'})
   write_atomically(folder / WEIGHTS, content)
@@ -158,7 +157,7 @@ def save(
 
 
 def load(
-  folder: str | os.PathLike[str], model: TransformerConfig
+  folder: str | os.PathLike[str], model: _Model
 ) -> tuple[LoraConfig, Any]:
   """Reads adapters that `save` or PEFT wrote.
 
@@ -191,13 +190,12 @@ def load(
     raise weights.CheckpointError(
       f'{path} cannot be read ({error}): truncated? Download it again'
     ) from None
-  shapes = lora.shapes(config, transformer.shapes(model))
+  of = pretrained.family(model.family)
+  shapes = lora.shapes(config, of.shapes(model))
   expected = {
-    _name(layer, part, matrix, model.family): _stored_shape(
-      shapes, part, matrix
-    )
+    _name(layer, part, matrix): _stored_shape(shapes, part, matrix)
     for part in config.parts
-    for layer in range(model.num_layers)
+    for layer in range(_num_layers(model, part))
     for matrix in 'AB'
   }
   for name in sorted(tensors.keys() - expected.keys()):
@@ -229,7 +227,7 @@ def _tree(
       shape = lora.leaf_of(shapes, part.path)[matrix.lower()].shape
       layers = []
       for layer in range(shape[0]):
-        stored = tensors[_name(layer, part, matrix, config.family)]
+        stored = tensors[_name(layer, part, matrix)]
         ours = stored.T.astype(np.float32)
         if part.is_swapped and matrix == 'B':
           _, rank, heads, three, *rest = shape
@@ -241,14 +239,36 @@ def _tree(
   return {'params': tree}
 
 
-def _module(layer: int, part: Part, family: str) -> str:
-  """The name of a projection in the model of transformers."""
-  layers = 'transformer.h' if family == 'gpt2' else 'model.layers'
-  return f'{layers}.{layer}.{part.module}'
+def _modules(config: LoraConfig) -> list[str] | str:
+  """What `target_modules` says: as short as it can be told which are meant.
+
+  By the last part of their names, as other programs expect; with what is before
+  it, for GPT-2 has two that are called c_proj; by a regular expression, for the
+  two stacks of T5 have the same names inside.
+  """
+  others = [p for p in PARTS[config.family] if p not in config.parts]
+  names = {p.name for p in others}
+  modules = {p.module for p in others}
+  if any(p.module in modules for p in config.parts):
+    # All the layers of each: a number stands where 0 does.
+    wholes = [
+      re.escape(p.full_name(0)).replace(r'\.0\.', r'\.\d+\.', 1)
+      for p in config.parts
+    ]
+    return '|'.join(wholes)
+  found = [p.module if p.name in names else p.name for p in config.parts]
+  return list(dict.fromkeys(found))
 
 
-def _name(layer: int, part: Part, matrix: str, family: str) -> str:
-  return _KEY.format(module=_module(layer, part, family), matrix=matrix)
+def _num_layers(model: _Model, part: Part) -> int:
+  """Layers of the stack that a part is in."""
+  if isinstance(model, EncoderDecoderConfig) and 'decoder' in part.stack:
+    return model.num_decoder_layers
+  return model.num_layers
+
+
+def _name(layer: int, part: Part, matrix: str) -> str:
+  return _KEY.format(module=part.full_name(layer), matrix=matrix)
 
 
 def _stored_shape(shapes: Any, part: Part, matrix: str) -> tuple[int, ...]:
@@ -256,13 +276,13 @@ def _stored_shape(shapes: Any, part: Part, matrix: str) -> tuple[int, ...]:
   return int(np.prod(shape[2:])), shape[1]
 
 
-def _targets(modules: Any, model: TransformerConfig) -> tuple[str, ...]:
+def _targets(modules: Any, model: _Model) -> tuple[str, ...]:
   """`target_modules` as paths of parts.
 
   PEFT takes a list of name endings, a regular expression of whole names, or
   `all-linear`, which it writes as a list of whole names.
   """
-  parts = PARTS[model.family]
+  parts = PARTS[lora.family_of(model)]
   if modules == 'all-linear':
     modules = [part.module for part in parts]
   is_regex = isinstance(modules, str)
@@ -271,8 +291,8 @@ def _targets(modules: Any, model: TransformerConfig) -> tuple[str, ...]:
   def fits(target: str, part: Part) -> bool:
     pattern = target if is_regex else rf'(.*\.)?{re.escape(target)}'
     return any(
-      re.fullmatch(pattern, _module(layer, part, model.family))
-      for layer in range(model.num_layers)
+      re.fullmatch(pattern, part.full_name(layer))
+      for layer in range(_num_layers(model, part))
     )
 
   for target in asked or ['']:
@@ -288,7 +308,7 @@ def _targets(modules: Any, model: TransformerConfig) -> tuple[str, ...]:
 def _why_unknown(
   name: str,
   shape: tuple[int, ...],
-  model: TransformerConfig,
+  model: _Model,
   config: LoraConfig,
 ) -> str:
   if any(word in name for word in _EMBEDDINGS):
@@ -298,10 +318,10 @@ def _why_unknown(
       'embeddings are not supported: merge the adapter into its model with '
       'PEFT and load that'
     )
-  layer = re.search(r'\.(?:layers|h)\.(\d+)\.', name)
-  if layer and int(layer[1]) >= model.num_layers:
-    return (
-      f'{name} is of layer {layer[1]}, the model has {model.num_layers} layers'
-    )
+  for part in config.parts:
+    layer = re.search(rf'\.{part.stack}\.(\d+)\.', name)
+    count = _num_layers(model, part)
+    if layer and int(layer[1]) >= count:
+      return f'{name} is of layer {layer[1]}, the model has {count} layers'
   known = ', '.join(part.module for part in config.parts)
   return f'{name} is not known; {CONFIG} has adapters for {known}'

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 
 from promptrl_jax.models.config import RopeScaling, TransformerConfig
+from promptrl_jax.models.encoder_decoder_config import EncoderDecoderConfig
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,7 +22,51 @@ class Preset:
   """
 
   hub_id: str
-  config: TransformerConfig
+  config: TransformerConfig | EncoderDecoderConfig
+
+
+def _llama_7b(hub_id: str, **settings) -> Preset:
+  """The shape of Llama 7B with another vocabulary and other positions."""
+  return Preset(
+    hub_id,
+    TransformerConfig(
+      hidden_size=4096,
+      num_layers=32,
+      num_heads=32,
+      num_kv_heads=32,
+      head_size=128,
+      mlp_size=11008,
+      max_positions=16384,
+      tie_embeddings=False,
+      **settings,
+    ),
+  )
+
+
+def _codet5p(name: str, **shape) -> Preset:
+  """CodeT5+ (arXiv 2305.07922) of the shape of T5 base or large."""
+  return Preset(
+    f'Salesforce/codet5p-{name}',
+    EncoderDecoderConfig(
+      vocab_size=32100, head_size=64, eos_token_ids=(2,), **shape
+    ),
+  )
+
+
+_T5_BASE = {
+  'hidden_size': 768,
+  'num_layers': 12,
+  'num_decoder_layers': 12,
+  'num_heads': 12,
+  'mlp_size': 3072,
+}
+_T5_LARGE = {
+  'hidden_size': 1024,
+  'num_layers': 24,
+  'num_decoder_layers': 24,
+  'num_heads': 16,
+  'mlp_size': 4096,
+}
 
 
 def _qwen_coder(size: str, **shape) -> Preset:
@@ -42,21 +87,13 @@ def _qwen_coder(size: str, **shape) -> Preset:
 
 
 PRESETS = {
-  'codellama_7b_instruct': Preset(
-    'codellama/CodeLlama-7b-Instruct-hf',
-    TransformerConfig(
-      vocab_size=32016,
-      hidden_size=4096,
-      num_layers=32,
-      num_heads=32,
-      num_kv_heads=32,
-      head_size=128,
-      mlp_size=11008,
-      max_positions=16384,
-      rope_theta=1e6,
-      tie_embeddings=False,
-    ),
+  'codellama_7b_instruct': _llama_7b(
+    'codellama/CodeLlama-7b-Instruct-hf', vocab_size=32016, rope_theta=1e6
   ),
+  'codet5p_220m': _codet5p('220m', **_T5_BASE),
+  'codet5p_220m_py': _codet5p('220m-py', **_T5_BASE),
+  'codet5p_770m': _codet5p('770m', **_T5_LARGE),
+  'codet5p_770m_py': _codet5p('770m-py', **_T5_LARGE),
   'llama_3_2_3b_instruct': Preset(
     'meta-llama/Llama-3.2-3B-Instruct',
     TransformerConfig(
@@ -105,24 +142,14 @@ PRESETS = {
     mlp_size=18944,
     tie_embeddings=False,
   ),
-  'deepseek_coder_6_7b_instruct': Preset(
+  'deepseek_coder_6_7b_instruct': _llama_7b(
     'deepseek-ai/deepseek-coder-6.7b-instruct',
-    TransformerConfig(
-      vocab_size=32256,
-      hidden_size=4096,
-      num_layers=32,
-      num_heads=32,
-      num_kv_heads=32,
-      head_size=128,
-      mlp_size=11008,
-      max_positions=16384,
-      rope_theta=1e5,
-      rope_scaling=RopeScaling('linear', 4.0),
-      norm_eps=1e-6,
-      bos_token_id=32013,
-      eos_token_ids=(32021, 32014),
-      tie_embeddings=False,
-    ),
+    vocab_size=32256,
+    rope_theta=1e5,
+    rope_scaling=RopeScaling('linear', 4.0),
+    norm_eps=1e-6,
+    bos_token_id=32013,
+    eos_token_ids=(32021, 32014),
   ),
 }
 

@@ -1,6 +1,7 @@
 """Whole models: a folder or hub id -> config, parameters on a mesh, tokenizer.
 
-The folder has Hugging Face's layout: `config.json`, safetensors, tokenizer.
+The folder has Hugging Face's layout: `config.json`, safetensors or
+`pytorch_model.bin`, tokenizer.
 """
 
 from __future__ import annotations
@@ -20,7 +21,11 @@ from jax.sharding import Mesh
 from promptrl_jax.files import write_atomically
 from promptrl_jax.models import (
   causal_families,
+  encoder,
   encoder_decoder,
+  encoder_weights,
+  lora,
+  tensor_files,
   transformer,
   weights,
 )
@@ -28,6 +33,8 @@ from promptrl_jax.models import tokenizer as tokenizer_lib
 from promptrl_jax.parallel import sharding
 
 CONFIG, TOKENIZER = 'config.json', 'tokenizer.json'
+# What older folders hold instead of `tokenizer.json`.
+_VOCABULARIES = ('vocab.*', 'merges.txt', '*.model')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,7 +45,10 @@ class Family:
     from_hf, to_hf: `config.json` <-> config.
     shapes: config -> tree of `jax.ShapeDtypeStruct`.
     table: config -> names of the tensors.
-    partition: (regex on a leaf's path, axes that it is split over).
+    partition: (regex on a leaf's path, axes that it is split over), for
+      adapters as well, if the family has them.
+    as_stored: (config, tensors) -> the config with what `config.json` does not
+      say for certain and the tensors show.
   """
 
   from_hf: Callable[[Mapping[str, Any]], Any]
@@ -46,6 +56,7 @@ class Family:
   shapes: Callable[[Any], Any]
   table: Callable[[Any], weights.Table]
   partition: sharding.Rules
+  as_stored: Callable[[Any, weights.Tensors], Any] = lambda config, _: config
 
 
 _CAUSAL = Family(
@@ -53,16 +64,28 @@ _CAUSAL = Family(
   causal_families.to_hf,
   transformer.shapes,
   causal_families.table,
-  causal_families.PARTITION,
+  lora.partition(causal_families.PARTITION),
 )
 _T5 = Family(
   encoder_decoder.from_hf,
   encoder_decoder.to_hf,
   encoder_decoder.shapes,
   encoder_decoder.table,
-  encoder_decoder.PARTITION,
+  lora.partition(encoder_decoder.PARTITION),
+  encoder_decoder.as_stored,
 )
-FAMILIES = dict.fromkeys(causal_families.MODEL_TYPES, _CAUSAL) | {'t5': _T5}
+_BERT = Family(
+  encoder_weights.from_hf,
+  encoder_weights.to_hf,
+  encoder.shapes,
+  encoder_weights.table,
+  encoder_weights.PARTITION,
+  encoder_weights.as_stored,
+)
+FAMILIES = dict.fromkeys(causal_families.MODEL_TYPES, _CAUSAL) | {
+  't5': _T5,
+  'bert': _BERT,
+}
 
 
 def family(model_type: str | None) -> Family:
@@ -78,15 +101,8 @@ def family(model_type: str | None) -> Family:
   return FAMILIES[model_type]
 
 
-def load_config(
-  folder: str | os.PathLike[str],
-  from_hf: Callable[[Mapping[str, Any]], Any] | None = None,
-) -> Any:
+def load_config(folder: str | os.PathLike[str]) -> Any:
   """Reads `config.json`.
-
-  Args:
-    folder: where it is.
-    from_hf: what reads its content; None: that of the family it names.
 
   Raises:
     FileNotFoundError: there is none.
@@ -97,10 +113,30 @@ def load_config(
     raise FileNotFoundError(f'no {CONFIG} in {folder}: is this a model folder?')
   try:
     values = json.loads(path.read_text(encoding='utf-8'))
-    read = from_hf or family(values.get('model_type')).from_hf
-    return read(values)
+    return family(values.get('model_type')).from_hf(values)
   except ValueError as error:
     raise ValueError(f'{path}: {error}') from None
+
+
+def load_model(
+  folder: str | os.PathLike[str],
+  mesh: Mesh | None = None,
+  dtype: Any = jnp.float32,
+) -> tuple[Any, Any]:
+  """Config and parameters: `load_pretrained` of a folder, no tokenizer."""
+  config, tensors = load_config(folder), weights.Tensors(folder)
+  of = family(config.family)
+  on_cpu = jax.default_backend() == 'cpu'
+  activations = jnp.float32 if on_cpu else dtype
+  config = dataclasses.replace(
+    of.as_stored(config, tensors), dtype=jnp.dtype(activations).name
+  )
+  shapes = of.shapes(config)
+  placed = None
+  if mesh is not None:
+    placed = sharding.shardings(shapes, of.partition, mesh)
+  params = weights.load_tree(tensors, of.table(config), shapes, dtype, placed)
+  return config, params
 
 
 def load_pretrained(
@@ -124,21 +160,11 @@ def load_pretrained(
 
   Raises:
     FileNotFoundError: no such folder or model, or it lacks a file.
-    ValueError: it cannot be read; names the file, key or number.
+    ValueError: it cannot be read, or the mesh does not divide it; names the
+      file, key or number.
   """
   folder = find(source, revision)
-  config = load_config(folder)
-  on_cpu = jax.default_backend() == 'cpu'
-  activations = jnp.float32 if on_cpu else dtype
-  config = dataclasses.replace(config, dtype=jnp.dtype(activations).name)
-  of = family(config.family)
-  shapes = of.shapes(config)
-  placed = None
-  if mesh is not None:
-    placed = sharding.shardings(shapes, of.partition, mesh)
-  params = weights.load_tree(
-    weights.Tensors(folder), of.table(config), shapes, dtype, placed
-  )
+  config, params = load_model(folder, mesh, dtype)
   tokenizer = tokenizer_lib.load(folder)
   if tokenizer.vocab_size > config.vocab_size:
     raise ValueError(
@@ -146,6 +172,14 @@ def load_pretrained(
       f'the {config.vocab_size} of the model'
     )
   return config, params, tokenizer
+
+
+def save_model(
+  folder: str | os.PathLike[str], config: Any, params: Any, dtype: Any = None
+) -> None:
+  """`save_pretrained` without a tokenizer."""
+  weights.save_tree(folder, params, family(config.family).table(config), dtype)
+  write_config(folder, config, dtype or jax.tree.leaves(params)[0].dtype)
 
 
 def save_pretrained(
@@ -164,10 +198,7 @@ def save_pretrained(
     tokenizer: its tokenizer.
     dtype: of the tensors in the file; None: as the parameters are.
   """
-  folder = pathlib.Path(folder)
-  of = family(config.family)
-  weights.save_tree(folder, params, of.table(config), dtype)
-  write_config(folder, config, dtype or jax.tree.leaves(params)[0].dtype)
+  save_model(folder, config, params, dtype)
   tokenizer_lib.save(folder, tokenizer)
 
 
@@ -175,14 +206,10 @@ def write_config(
   folder: str | os.PathLike[str], config: Any, dtype: Any
 ) -> None:
   """Writes `config.json`; `dtype` is that of the tensors beside it."""
-  write_values(folder, family(config.family).to_hf(config), dtype)
-
-
-def write_values(
-  folder: str | os.PathLike[str], values: dict[str, Any], dtype: Any
-) -> None:
-  """`write_config` of the content that a family has made."""
-  values = {**values, 'dtype': jnp.dtype(dtype).name}
+  values = {
+    **family(config.family).to_hf(config),
+    'dtype': jnp.dtype(dtype).name,
+  }
   text = json.dumps(values, indent=2) + '\n'
   write_atomically(pathlib.Path(folder) / CONFIG, text.encode())
 
@@ -202,13 +229,19 @@ def find(
   import huggingface_hub
   from huggingface_hub import errors
 
-  wanted = ['*.json', '*.safetensors', '*.model', '*.jinja', '*.txt']
-  try:
+  def fetch(*wanted: str) -> pathlib.Path:
     return pathlib.Path(
       huggingface_hub.snapshot_download(
-        str(source), revision=revision, allow_patterns=wanted
+        str(source), revision=revision, allow_patterns=list(wanted)
       )
     )
+
+  try:
+    folder = fetch('*.json', '*.safetensors', '*.model', '*.jinja', '*.txt')
+    # Many models have the same weights in both formats.
+    if not tensor_files.has_safetensors(folder):
+      folder = fetch('pytorch_model*.bin')
+    return folder
   except errors.GatedRepoError:
     reason = (
       'its licence has to be accepted on its page first; then set HF_TOKEN to '
@@ -230,7 +263,12 @@ def digest(folder: str | os.PathLike[str]) -> str:
   """Short SHA-256 of weights and tokenizer: names a frozen model in results."""
   sha = hashlib.sha256()
   folder = pathlib.Path(folder)
-  for path in [*sorted(folder.glob('*.safetensors')), folder / TOKENIZER]:
+  vocabulary = [folder / TOKENIZER]
+  if not vocabulary[0].is_file():  # It is made of these.
+    vocabulary = sorted(
+      path for name in _VOCABULARIES for path in folder.glob(name)
+    )
+  for path in [*tensor_files.paths(folder), *vocabulary]:
     with open(path, 'rb') as file:
       while chunk := file.read(1 << 22):
         sha.update(chunk)

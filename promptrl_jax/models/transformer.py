@@ -19,7 +19,12 @@ import jax.numpy as jnp
 
 from promptrl_jax.models.cache import LayerCache
 from promptrl_jax.models.config import RopeScaling, TransformerConfig
-from promptrl_jax.models.kernels import StoredKernel, dense
+from promptrl_jax.models.kernels import (
+  StoredKernel,
+  adapted_dense,
+  dense,
+  kernel_of,
+)
 
 _NEG_INF = -1e30
 _ACTIVATIONS = {
@@ -162,13 +167,6 @@ def _attend_fn(config: TransformerConfig):
   return _attend_flash if flash else attend
 
 
-def kernel_of(module: nn.Module, name: str, init: Any, shape: Any) -> Any:
-  """A kernel as `prepare` stored it, or else the parameter."""
-  if module.has_variable('stored', name):
-    return module.get_variable('stored', name)
-  return module.param(name, init, shape)
-
-
 class Block(nn.Module):
   """Pre-norm attention and MLP, both with a residual.
 
@@ -209,18 +207,10 @@ class Block(nn.Module):
       self.q_norm = RMSNorm(c.norm_eps)
       self.k_norm = RMSNorm(c.norm_eps)
 
-  def _dense(self, x, name):
-    """`dense` by a kernel and, if `lora.attach` gave it one, its adapter."""
-    y = dense(x, getattr(self, name))
-    if self.has_variable('lora', name):
-      adapter = self.get_variable('lora', name)
-      y += dense(dense(x, adapter['a']), adapter['b'])
-    return y
-
   def _project(self, x, rope):
     """Queries [B, T, K, G, H], keys and values [B, T, K, H]."""
     c = self.config
-    flat = self._dense(self.attention_norm(x), 'qkv')
+    flat = adapted_dense(self, self.attention_norm(x), 'qkv')
     shape = (c.num_kv_heads, c.group_size + 2, c.head_size)
     qkv = flat.reshape(*x.shape[:-1], *shape)
     if c.qkv_bias:
@@ -242,11 +232,11 @@ class Block(nn.Module):
   def _finish(self, x, attended):
     """Output projection and MLP; `attended` is [B, T, K, G, H]."""
     c = self.config
-    projected = self._dense(attended.reshape(*x.shape[:-1], -1), 'out')
+    projected = adapted_dense(self, attended.reshape(*x.shape[:-1], -1), 'out')
     if c.out_bias:
       projected += self.out_bias.astype(x.dtype)
     x = x + projected
-    hidden = self._dense(self.mlp_norm(x), 'gate_up')
+    hidden = adapted_dense(self, self.mlp_norm(x), 'gate_up')
     if c.mlp_bias:
       hidden += self.gate_up_bias.astype(x.dtype).reshape(-1)
     act = _ACTIVATIONS[c.activation]
@@ -255,7 +245,7 @@ class Block(nn.Module):
       hidden = act(gate) * up
     else:
       hidden = act(hidden)
-    projected = self._dense(hidden, 'down')
+    projected = adapted_dense(self, hidden, 'down')
     if c.mlp_bias:
       projected += self.down_bias.astype(x.dtype)
     return x + projected

@@ -22,15 +22,27 @@ import jax
 import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
-import safetensors
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 from safetensors import numpy as st_numpy
 
 from promptrl_jax.files import write_atomically
+from promptrl_jax.models.checkpoint_error import CheckpointError
+from promptrl_jax.models.tensor_files import INDEX, WEIGHTS, Tensors
 
-WEIGHTS = 'model.safetensors'
-INDEX = 'model.safetensors.index.json'
+__all__ = [
+  'INDEX',
+  'WEIGHTS',
+  'CheckpointError',
+  'Rule',
+  'Table',
+  'Tensors',
+  'linear',
+  'load_tree',
+  'save_tree',
+  'transpose',
+]
+
 _LAYER = '{layer}'
 _SHARD_BYTES = 5 * 10**9  # As transformers splits a checkpoint.
 
@@ -90,80 +102,26 @@ class Table:
       missing when read: `bert.`.
     ignored: regular expressions of names that hold nothing to learn, such as
       masks, or a second copy of a tied tensor.
+    renamed: (regular expression of the end of an older name, what stands there
+      now).
   """
 
   rules: tuple[Rule, ...]
   prefix: str = ''
   ignored: tuple[str, ...] = ()
+  renamed: tuple[tuple[str, str], ...] = ()
 
-
-class CheckpointError(ValueError):
-  """A checkpoint that cannot be read or does not fit; the text says why."""
+  def rule_name(self, name: str) -> str:
+    """What the rules call a tensor that is called `name` in a file."""
+    name = name.removeprefix(self.prefix)
+    for old, new in self.renamed:
+      name = re.sub(f'{old}$', new, name)
+    return name
 
 
 def linear(name: str, leaf: str, **kwargs: Any) -> Rule:
   """The weight of a linear layer: [out, in] there, [in, out] here."""
   return Rule(name, leaf, transpose, transpose, **kwargs)
-
-
-class Tensors:
-  """The tensors of a folder, each read when it is asked for."""
-
-  def __init__(self, folder: str | os.PathLike[str]):
-    """Reads the headers.
-
-    Raises:
-      FileNotFoundError: the folder, or a file that its index names, is missing.
-      CheckpointError: a file is truncated or no safetensors file.
-    """
-    self.folder = pathlib.Path(folder)
-    self._file_of: dict[str, pathlib.Path] = {}
-    self._opened: dict[pathlib.Path, Any] = {}
-    for path, named in self._files():
-      try:
-        opened = safetensors.safe_open(path, framework='numpy')
-      except safetensors.SafetensorError as error:
-        raise CheckpointError(
-          f'{path} cannot be read ({error}): truncated? Download it again'
-        ) from None
-      self._opened[path] = opened
-      names = set(opened.keys())
-      if named is not None and (missing := sorted(named - names)):
-        raise CheckpointError(
-          f'{path} lacks {missing[0]!r}, which {INDEX} says it holds'
-        )
-      self._file_of |= dict.fromkeys(names, path)
-
-  def _files(self) -> Iterator[tuple[pathlib.Path, set[str] | None]]:
-    index = self.folder / INDEX
-    if not index.is_file():
-      path = self.folder / WEIGHTS
-      if not path.is_file():
-        raise FileNotFoundError(
-          f'no {WEIGHTS} and no {INDEX} in {self.folder}: is this a model '
-          'folder? (Older *.bin files must be converted to safetensors)'
-        )
-      yield path, None
-      return
-    try:
-      files = json.loads(index.read_text(encoding='utf-8'))['weight_map']
-    except (ValueError, KeyError) as error:
-      raise CheckpointError(f'{index} is no index: {error!r}') from None
-    for name in sorted(set(files.values())):
-      path = self.folder / name
-      if not path.is_file():
-        raise FileNotFoundError(f'{path} is missing; {INDEX} names it')
-      yield path, {key for key, file in files.items() if file == name}
-
-  def names(self) -> set[str]:
-    return set(self._file_of)
-
-  def shape(self, name: str) -> tuple[int, ...]:
-    opened = self._opened[self._file_of[name]]
-    return tuple(opened.get_slice(name).get_shape())
-
-  def read(self, name: str) -> np.ndarray:
-    return self._opened[self._file_of[name]].get_tensor(name)
 
 
 def load_tree(
@@ -283,9 +241,7 @@ def save_tree(
 
 def _by_rule_name(tensors: Tensors, table: Table) -> dict[str, str]:
   """Names in the files, by the name that a rule would give them."""
-  return {
-    name.removeprefix(table.prefix): name for name in sorted(tensors.names())
-  }
+  return {table.rule_name(name): name for name in sorted(tensors.names())}
 
 
 def _wanted(

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 import jax
 import numpy as np
-from jax.sharding import AxisType, Mesh
+from jax.sharding import AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 AXES = ('data', 'fsdp', 'tensor')
@@ -37,10 +37,11 @@ def make_data_mesh(count: int | None = None) -> Mesh:
 
 
 def make_mesh(shape: Mapping[str, int]) -> Mesh:
-  """A mesh with the axes `data`, `fsdp` and `tensor`.
+  """A mesh of all devices with the axes `data`, `fsdp` and `tensor`.
 
   Args:
-    shape: devices along each axis; an axis that is left out has one.
+    shape: devices along each axis. Without `data`, that axis takes those that
+      the others leave; `fsdp` and `tensor` have one if they are left out.
 
   Raises:
     ValueError: an axis is not known, or the product is not the number of
@@ -48,14 +49,45 @@ def make_mesh(shape: Mapping[str, int]) -> Mesh:
   """
   if unknown := sorted(shape.keys() - set(AXES)):
     raise ValueError(f'mesh axis {unknown[0]!r}: expected {", ".join(AXES)}')
-  sizes = tuple(shape.get(axis, 1) for axis in AXES)
   count = len(jax.devices())
+  split = {axis: shape.get(axis, 1) for axis in AXES[1:]}
+  rest = max(1, count // math.prod(split.values()))
+  sizes = (shape.get('data', rest), *split.values())
   if math.prod(sizes) != count:
     raise ValueError(
       f'a mesh of {" x ".join(map(str, sizes))} ({", ".join(AXES)}) takes '
-      f'{math.prod(sizes)} devices, there are {count}'
+      f'{math.prod(sizes)} devices, there are {count}: choose sizes whose '
+      f'product is {count}'
     )
   return jax.make_mesh(sizes, AXES, axis_types=(AxisType.Auto,) * len(AXES))
+
+
+def from_text(text: str) -> Mesh:
+  """The mesh that a config asks for.
+
+  Args:
+    text: as `parse` takes it; empty: all devices along `data`.
+
+  Raises:
+    ValueError: as `parse` and `make_mesh`.
+  """
+  return make_mesh(parse(text)) if text else make_data_mesh()
+
+
+def splits_parameters(mesh: Mesh) -> bool:
+  """Whether `mesh` has an axis besides `data`, so that models are split."""
+  return mesh.size > mesh.shape['data']
+
+
+def rows(mesh: Mesh) -> NamedSharding:
+  """Rows split over the axes of a mesh that split rows."""
+  axes = tuple(axis for axis in ('data', 'fsdp') if axis in mesh.shape)
+  return NamedSharding(mesh, P(axes))
+
+
+def num_row_shards(mesh: Mesh) -> int:
+  """Over how many parts `rows` splits a batch."""
+  return mesh.shape['data'] * mesh.shape.get('fsdp', 1)
 
 
 def parse(text: str) -> dict[str, int]:

@@ -11,28 +11,20 @@ devices, on which attention is not fused, so a GPU needs less of the last.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import math
 import pathlib
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-import optax
 from absl import app, flags
-from jax.sharding import Mesh, NamedSharding
+from jax.sharding import Mesh
 
-from promptrl_jax.models import (
-  causal_families,
-  presets,
-  pretrained,
-  transformer,
-)
-from promptrl_jax.models.config import TransformerConfig
+from promptrl_jax.llm import programs
+from promptrl_jax.llm.programs import Batch, LanguageModelConfig
+from promptrl_jax.models import presets, pretrained
 from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.parallel import sharding
-from promptrl_jax.sampling import decode, prepare
-from promptrl_jax.sampling.methods import Sampling
 
 _MODEL = flags.DEFINE_string(
   'model', None, 'A preset or a model folder.', required=True
@@ -84,78 +76,53 @@ class Plan:
 
 
 def plan(
-  config: TransformerConfig,
-  mesh: Mesh,
-  task: str,
-  rows: int,
-  prompt: int,
-  new_tokens: int,
+  config: LanguageModelConfig, mesh: Mesh, task: str, batch: Batch
 ) -> Plan:
   """Compiles the program of `task` for shapes and reads what it needs.
 
   Args:
     config: the model; its `dtype` is that of the parameters, too.
-    mesh: devices, simulated or not.
+    mesh: devices, simulated or not, from `mesh.make_mesh`.
     task: `sample` or `train`.
-    rows: B over all devices.
-    prompt: P.
-    new_tokens: N.
+    batch: over all devices.
 
   Raises:
     ValueError: the mesh does not divide the model or the rows, or the context
       is too short.
   """
-  if prompt + new_tokens > config.max_positions:
+  length = batch.prompt + batch.new_tokens
+  # Relative positions have no end.
+  limit = getattr(config, 'max_positions', length)
+  if length > limit:
     raise ValueError(
-      f'{prompt} + {new_tokens} tokens exceed the context of '
-      f'{config.max_positions}'
+      f'{batch.prompt} + {batch.new_tokens} tokens exceed the context of '
+      f'{limit}'
     )
-  over = mesh.shape['data'] * mesh.shape['fsdp']
-  if rows % over:
-    raise ValueError(f'{rows} rows cannot be split over {over} devices')
+  over = mesh_lib.num_row_shards(mesh)
+  if batch.rows % over:
+    raise ValueError(f'{batch.rows} rows cannot be split over {over} devices')
+  of = pretrained.family(config.family)
   dtype = jnp.dtype(config.dtype)
-  rules = causal_families.PARTITION
   shapes = jax.tree.map(
-    lambda s: jax.ShapeDtypeStruct(s.shape, dtype), transformer.shapes(config)
+    lambda s: jax.ShapeDtypeStruct(s.shape, dtype), of.shapes(config)
   )
-  placed = sharding.shardings(shapes, rules, mesh)
-  params = _on(shapes, placed)
+  params = _on(shapes, sharding.shardings(shapes, of.partition, mesh))
   if task == 'train':
-    return _plan_training(config, mesh, params, rows, prompt + new_tokens)
-  return _plan_sampling(config, mesh, params, rows, prompt, new_tokens)
+    return _plan_training(config, mesh, params, batch)
+  return _plan_sampling(config, mesh, params, batch)
 
 
 def _plan_training(
-  config: TransformerConfig, mesh: Mesh, params: Any, rows: int, length: int
+  config: LanguageModelConfig, mesh: Mesh, params: Any, batch: Batch
 ) -> Plan:
-  config = dataclasses.replace(config, remat=True)
   wide = jax.tree.map(
     lambda p: jax.ShapeDtypeStruct(p.shape, jnp.float32, sharding=p.sharding),
     params,
   )
-  tokens = _row_array(mesh, (rows, length), jnp.int32)
-  mask = _row_array(mesh, (rows, length), jnp.bool_)
-
-  def step(params, tokens, mask):
-    def loss(params):
-      positions = jnp.cumsum(mask, axis=-1) - 1
-      visible = transformer.causal_mask(mask, config.sliding_window)
-      model = transformer.Transformer(config)
-      hidden: Any = model.apply(params, tokens, positions, visible)
-      logits: Any = model.apply(
-        params, hidden[0][:, :-1], method=transformer.Transformer.logits
-      )
-      losses = optax.softmax_cross_entropy_with_integer_labels(
-        logits, tokens[:, 1:]
-      )
-      return jnp.mean(losses)
-
-    return jax.grad(loss)(params)
-
   moments = 2 * _bytes_of(wide)
   master = _bytes_of(wide) if config.dtype != 'float32' else 0
-  compiled = jax.jit(step).lower(params, tokens, mask).compile()
-  needed: Any = compiled.memory_analysis()
+  compiled = programs.compile_training(config, mesh, params, batch)
+  needed = compiled.memory_analysis()
   return Plan(
     params=_bytes_of(params),
     optimizer=moments + master,
@@ -165,37 +132,12 @@ def _plan_training(
 
 
 def _plan_sampling(
-  config: TransformerConfig,
-  mesh: Mesh,
-  params: Any,
-  rows: int,
-  prompt: int,
-  new_tokens: int,
+  config: LanguageModelConfig, mesh: Mesh, params: Any, batch: Batch
 ) -> Plan:
-  layers = prepare.abstract(params, mesh, causal_families.PARTITION)
-  generate = decode.make_generate_fn(config, Sampling(), new_tokens, mesh)
-  row = functools.partial(_row_array, mesh, (rows,))
-  compiled = generate.lower(
-    layers,
-    _row_array(mesh, (rows, prompt), jnp.int32),
-    _row_array(mesh, (rows, prompt), jnp.bool_),
-    row(jnp.float32), row(jnp.uint32), row(jnp.int32),
-  ).compile()  # fmt: skip
-  slots = prompt + new_tokens
-  heads = math.ceil(config.num_kv_heads / mesh.shape['tensor'])
-  here = rows // (mesh.shape['data'] * mesh.shape['fsdp'])
-  each = 2 * config.head_size * jnp.dtype(config.dtype).itemsize
-  cache = here * slots * heads * each * config.num_layers
-  needed: Any = compiled.memory_analysis()
-  activations = max(0, needed.temp_size_in_bytes - cache)
-  return Plan(_bytes_of(params), 0, cache, activations)
-
-
-def _row_array(
-  mesh: Mesh, shape: tuple[int, ...], dtype: Any
-) -> jax.ShapeDtypeStruct:
-  rows = NamedSharding(mesh, mesh_lib.ROWS)
-  return jax.ShapeDtypeStruct(shape, dtype, sharding=rows)
+  cache = programs.cache_bytes(config, mesh, batch)
+  compiled = programs.compile_sampling(config, mesh, params, batch)
+  activations = compiled.memory_analysis().temp_size_in_bytes - cache
+  return Plan(_bytes_of(params), 0, cache, max(0, activations))
 
 
 def _on(shapes: Any, placed: Any) -> Any:
@@ -214,15 +156,20 @@ def _bytes_of(tree: Any) -> int:
   )
 
 
-def _load(name: str, dtype: str) -> TransformerConfig:
+def _load(name: str, dtype: str) -> LanguageModelConfig:
   if pathlib.Path(name).is_dir():
     config = pretrained.load_config(name)
+    if not isinstance(config, LanguageModelConfig):
+      raise ValueError(
+        f'{name} is a {config.family} model, which writes no text: expected a '
+        'causal or an encoder-decoder language model'
+      )
   else:
     config = presets.find(name).config
   return dataclasses.replace(config, dtype=dtype)
 
 
-def _report(config: TransformerConfig, mesh: Mesh, needed: Plan) -> str:
+def _report(config: LanguageModelConfig, mesh: Mesh, needed: Plan) -> str:
   devices = ', '.join(f'{axis} {n}' for axis, n in mesh.shape.items())
   lines = [
     f'{config.num_params / 1e9:.2f} B parameters in {config.dtype} on '
@@ -249,9 +196,8 @@ def main(argv: list[str]) -> None:
   jax.config.update('jax_num_cpu_devices', math.prod(shape.values()))
   mesh = mesh_lib.make_mesh(shape)
   config = _load(_MODEL.value, _DTYPE.value)
-  needed = plan(
-    config, mesh, _TASK.value, _ROWS.value, _PROMPT.value, _NEW.value
-  )
+  batch = Batch(_ROWS.value, _PROMPT.value, _NEW.value)
+  needed = plan(config, mesh, _TASK.value, batch)
   print(_report(config, mesh, needed))
 
 

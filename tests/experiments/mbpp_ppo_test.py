@@ -165,6 +165,7 @@ def test_another_config_in_the_same_workdir_is_refused(whole):
     (['--config.data.protocol=all'], 'all'),
     (['--config.coder.backend=http'], 'template=chat'),
     (['--config.coder.model=/nowhere'], '/nowhere'),
+    (['--config.mesh=tensor=64'], 'takes 64 devices, there are'),
   ],
 )
 def test_bad_input_is_one_clear_message(tmp_path, flags, message):

@@ -2,13 +2,17 @@
 
 import dataclasses
 
+import jax
+import numpy as np
 import pytest
 
 from promptrl_jax.llm import load
 from promptrl_jax.llm.backend import Message, Request
 from promptrl_jax.llm.jax_lm import JaxLM, JaxLMConfig
 from promptrl_jax.llm.load import BackendConfig, load_backend
+from promptrl_jax.models import encoder, pretrained
 from promptrl_jax.models.chat_template import ChatTemplate
+from promptrl_jax.models.encoder import EncoderConfig
 from promptrl_jax.parallel.mesh import make_data_mesh
 from promptrl_jax.testing import tiny, tiny_encoder_decoder
 
@@ -117,6 +121,15 @@ def test_shapes_beyond_the_context_are_refused():
 def test_an_unknown_model_names_those_there_are():
   with pytest.raises(FileNotFoundError, match='minicode_coder'):
     load_backend(BackendConfig('jax', 'gpt-7'), MESH)
+
+
+def test_a_model_that_writes_no_text_is_named(tmp_path):
+  config = EncoderConfig(300, 8, 1, 2, 8)
+  shapes = encoder.shapes(config)
+  params = jax.tree.map(lambda s: np.zeros(s.shape, s.dtype), shapes)
+  pretrained.save_pretrained(tmp_path, config, params, tiny.tokenizer())
+  with pytest.raises(ValueError, match='is a bert model, which writes no text'):
+    load_backend(BackendConfig('jax', str(tmp_path)), MESH)
 
 
 def test_http_needs_an_address():

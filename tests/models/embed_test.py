@@ -9,9 +9,10 @@ import pytest
 import tokenizers
 from tokenizers import models, normalizers, pre_tokenizers, processors
 
-from promptrl_jax.models import embed, encoder, encoder_weights
+from promptrl_jax.models import embed, encoder, pretrained
 from promptrl_jax.models.embed import EmbedConfig
 from promptrl_jax.models.encoder import Encoder, EncoderConfig
+from promptrl_jax.models.tokenizer import Tokenizer
 
 WORDS = ('a', 'b', 'cat', 'dog', 'sat', 'ran', '##s')
 VOCAB = ('[PAD]', '[UNK]', '[CLS]', '[SEP]', *WORDS)
@@ -117,8 +118,8 @@ def test_each_pooling_gives_its_own_vectors(pooling, params):
 def test_a_folder_is_read_with_the_settings_it_was_published_with(
   params, embed_fn, tmp_path
 ):
-  encoder_weights.save(tmp_path, CONFIG, params)
-  make_tokenizer().save(str(tmp_path / 'tokenizer.json'))
+  tokenizer = Tokenizer(make_tokenizer(), pad_id=0, bos_id=2, eos_id=3)
+  pretrained.save_pretrained(tmp_path, CONFIG, params, tokenizer)
   plain = embed.read_settings(tmp_path, 12)
   assert plain == EmbedConfig('mean', False, lengths=(12,))
   write = lambda name, value: (tmp_path / name).write_text(json.dumps(value))
@@ -186,6 +187,7 @@ def test_impossible_settings_are_named(changes):
     EmbedConfig(**changes)
 
 
-def test_a_folder_without_a_tokenizer_is_named(tmp_path):
+def test_a_folder_without_a_tokenizer_is_named(params, tmp_path):
+  pretrained.save_model(tmp_path, CONFIG, params)
   with pytest.raises(FileNotFoundError, match=r'tokenizer\.json'):
-    embed.load_tokenizer(tmp_path)
+    embed.load_embed_fn(tmp_path)

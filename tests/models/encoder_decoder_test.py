@@ -23,21 +23,9 @@ from tests.golden import encoder_decoder as golden
 CODET5P = golden.FOLDER / 'codet5p'
 
 
-def load_config(folder):
-  values = json.loads((folder / 'config.json').read_text())
-  tensors = weights.Tensors(folder)
-  config = encoder_decoder.from_hf(values)
-  return encoder_decoder.as_stored(config, tensors)
-
-
 @functools.cache
 def load(folder):
-  config = load_config(folder)
-  return config, weights.load_tree(
-    weights.Tensors(folder),
-    encoder_decoder.table(config),
-    encoder_decoder.shapes(config),
-  )
+  return pretrained.load_model(folder)
 
 
 @functools.partial(jax.jit, static_argnums=0)
@@ -201,13 +189,16 @@ def test_whether_matrices_are_tied_is_read_from_the_checkpoint(tmp_path):
     tensors['lm_head.weight'] = -tensors['shared.weight']
 
   change_checkpoint(CODET5P, tmp_path, untie)
-  assert not load_config(tmp_path).tie_embeddings
+  config, params = pretrained.load_model(tmp_path)
+  assert not config.tie_embeddings
+  tree = params['params']
+  np.testing.assert_array_equal(tree['lm_head'], -tree['embedding'].T)
 
   def tie(tensors):
     del tensors['lm_head.weight']
 
   change_checkpoint(golden.FOLDER / 'flan_t5', tmp_path, tie)
-  config = load_config(tmp_path)
+  config, _ = pretrained.load_model(tmp_path)
   assert config.tie_embeddings and not config.scaled
 
 

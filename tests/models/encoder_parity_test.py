@@ -7,7 +7,7 @@ import jax
 import numpy as np
 import pytest
 
-from promptrl_jax.models import encoder_weights
+from promptrl_jax.models import encoder_weights, pretrained
 from promptrl_jax.models.encoder import Encoder
 
 torch = pytest.importorskip('torch', reason='parity extra is not installed')
@@ -71,7 +71,7 @@ def test_hidden_states_and_pooler_equal_those_of_transformers(seed, tmp_path):
   changes = {'layer_norm_eps': 1e-3, 'type_vocab_size': 3} if seed else {}
   model = random_bert(BertModel, seed, **changes)
   model.save_pretrained(tmp_path)
-  config, params = encoder_weights.load(tmp_path)
+  config, params = pretrained.load_model(tmp_path)
   hidden, mask = assert_same_hidden(config, params, model)
   pooled = Encoder(config).apply(
     params, hidden, mask, 'pooler', method=Encoder.pool
@@ -89,7 +89,7 @@ def test_the_encoder_below_other_heads_is_read(name, tmp_path):
 
   model = random_bert(getattr(transformers, name), 0)
   model.save_pretrained(tmp_path)
-  config, params = encoder_weights.load(tmp_path)
+  config, params = pretrained.load_model(tmp_path)
   assert config.has_pooler == (name == 'BertForPreTraining')
   values = json.loads((tmp_path / 'config.json').read_text())
   assert encoder_weights.from_hf(values) == config
@@ -101,12 +101,12 @@ def test_transformers_reads_what_we_save(has_pooler, tmp_path):
   from transformers import BertModel
 
   random_bert(BertModel, 5).save_pretrained(tmp_path / 'theirs')
-  config, params = encoder_weights.load(tmp_path / 'theirs')
+  config, params = pretrained.load_model(tmp_path / 'theirs')
   if not has_pooler:
     config = dataclasses.replace(config, has_pooler=False)
     kept = {k: v for k, v in params['params'].items() if 'pooler' not in k}
     params = {'params': kept}
-  encoder_weights.save(tmp_path / 'ours', config, params)
+  pretrained.save_model(tmp_path / 'ours', config, params)
   model, report = BertModel.from_pretrained(
     tmp_path / 'ours', add_pooling_layer=has_pooler, output_loading_info=True
   )

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from promptrl_jax.models import encoder, encoder_weights
+from promptrl_jax.models import encoder, encoder_weights, pretrained
 from promptrl_jax.models.encoder import Encoder, EncoderConfig
 
 GOLDEN = pathlib.Path(__file__).parents[1] / 'golden' / 'bert'
@@ -19,7 +19,7 @@ LENGTHS = np.array([20, 1, 7, 13])
 @pytest.fixture(scope='module')
 def golden():
   """The stored model, and its inputs and outputs."""
-  config, params = encoder_weights.load(GOLDEN)
+  config, params = pretrained.load_model(GOLDEN)
   with np.load(GOLDEN / 'outputs.npz') as arrays:
     return config, params, dict(arrays)
 

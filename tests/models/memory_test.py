@@ -12,7 +12,8 @@ SCRIPT = """
 import json, sys, threading, time
 import jax
 import jax.numpy as jnp
-from promptrl_jax.models import causal_families, transformer, weights
+from promptrl_jax.models import causal_families, tensor_files, transformer
+from promptrl_jax.models import weights
 from promptrl_jax.models.config import TransformerConfig
 
 config = TransformerConfig(
@@ -23,6 +24,17 @@ folder = sys.argv[1]
 if sys.argv[2] == 'write':
   params = jax.tree.map(lambda s: jnp.ones(s.shape), shapes)
   weights.save_tree(folder, params, table, shard_bytes=10**8)
+  sys.exit()
+if sys.argv[2] == 'convert':
+  import os
+  import torch
+  tensors = weights.Tensors(folder)
+  names = tensors.names()
+  torch.save({name: torch.tensor(tensors.read(name)) for name in names},
+             os.path.join(folder, 'pytorch_model.bin'))
+  for path in tensor_files.paths(folder):
+    os.remove(path)
+  os.remove(os.path.join(folder, weights.INDEX))
   sys.exit()
 
 def used():
@@ -51,8 +63,13 @@ print(json.dumps([peak[0] - before - kept, 48_000 * 768 * 4]))
 
 
 @pytest.mark.slow
-def test_reading_holds_at_most_the_largest_tensor_and_a_third(tmp_path):
-  for what in ('write', 'read'):
+@pytest.mark.parametrize('is_torch', [False, True])
+def test_reading_holds_at_most_the_largest_tensor_and_a_third(
+  is_torch, tmp_path
+):
+  if is_torch:
+    pytest.importorskip('torch', reason='parity extra is not installed')
+  for what in ('write', *(['convert'] if is_torch else []), 'read'):
     done = subprocess.run(
       [sys.executable, '-c', SCRIPT, str(tmp_path), what],
       cwd=ROOT,

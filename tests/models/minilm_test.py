@@ -5,7 +5,7 @@ import pathlib
 import numpy as np
 import pytest
 
-from promptrl_jax.models import embed, encoder_weights
+from promptrl_jax.models import embed, pretrained
 from promptrl_jax.models.encoder import Encoder
 from promptrl_jax.rewards.similarity import similarity_rewards
 
@@ -23,14 +23,12 @@ def golden():
 
 @pytest.fixture(scope='module')
 def model():
-  return encoder_weights.load(minilm.get_model_path())
+  return pretrained.load_model(minilm.get_model_path())
 
 
 @pytest.fixture(scope='module')
-def embed_fn(model):
-  folder = minilm.get_model_path()
-  settings = embed.read_settings(folder, model[0].max_positions)
-  return embed.make_embed_fn(*model, embed.load_tokenizer(folder), settings)
+def embed_fn():
+  return embed.load_embed_fn(minilm.get_model_path())
 
 
 @pytest.fixture(scope='module')

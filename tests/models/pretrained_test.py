@@ -1,7 +1,9 @@
 """Saving and loading keeps every weight and refuses what does not fit."""
 
 import dataclasses
+import fnmatch
 import json
+import shutil
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +13,7 @@ from safetensors import numpy as st_numpy
 
 from promptrl_jax.models import pretrained, weights
 from promptrl_jax.testing import tiny
+from tests.golden.torch_file import make as torch_file
 
 
 def save(folder, seed=0, dtype=None):
@@ -138,6 +141,42 @@ def test_a_model_that_cannot_be_fetched_says_what_to_do(monkeypatch):
   monkeypatch.setattr(huggingface_hub, 'snapshot_download', refuse)
   with pytest.raises(FileNotFoundError, match='give a folder'):
     pretrained.load_pretrained('someone/model')
+
+
+@pytest.mark.parametrize('has_safetensors', [True, False])
+def test_files_of_torch_are_fetched_if_there_is_nothing_else(
+  has_safetensors, tmp_path, monkeypatch
+):
+  import huggingface_hub
+
+  on_the_hub = [weights.WEIGHTS] if has_safetensors else []
+  on_the_hub += ['pytorch_model.bin', 'config.json', 'merges.txt']
+
+  def download(source, revision, allow_patterns):
+    assert (source, revision) == ('someone/model', 'main')
+    for name in on_the_hub:
+      if any(fnmatch.fnmatch(name, pattern) for pattern in allow_patterns):
+        (tmp_path / name).touch()
+    return str(tmp_path)
+
+  monkeypatch.setattr(huggingface_hub, 'snapshot_download', download)
+  assert pretrained.find('someone/model', 'main') == tmp_path
+  found = {path.name for path in tmp_path.iterdir()}
+  missing = {'pytorch_model.bin'} if has_safetensors else set()
+  assert found == {*on_the_hub} - missing
+
+
+def test_the_digest_is_of_all_files_that_make_the_model(tmp_path):
+  shutil.copy(torch_file.PATH, tmp_path)
+  before = pretrained.digest(tmp_path)
+  (tmp_path / 'merges.txt').write_text('a b')
+  merged = pretrained.digest(tmp_path)
+  (tmp_path / 'README.md').write_text('a b')
+  assert before != merged == pretrained.digest(tmp_path)
+  content = bytearray(torch_file.PATH.read_bytes())
+  content[1500] ^= 1
+  (tmp_path / torch_file.PATH.name).write_bytes(content)
+  assert pretrained.digest(tmp_path) not in (before, merged)
 
 
 def test_the_digest_changes_with_a_weight(folder):

@@ -64,6 +64,83 @@ print(json.dumps({
 """
 
 
+ADAPTERS = """
+import dataclasses, json
+import jax
+jax.config.update('jax_num_cpu_devices', 8)
+import numpy as np
+from promptrl_jax.models import lora, pretrained
+from promptrl_jax.parallel import mesh as mesh_lib
+from promptrl_jax.parallel import sharding
+from promptrl_jax.testing import tiny, tiny_encoder_decoder
+from tests.golden import causal, encoder_decoder
+from tests.models import causal_families_test, encoder_decoder_test
+
+mesh = mesh_lib.make_mesh({'data': 2, 'fsdp': 2, 'tensor': 2})
+t5 = dataclasses.replace(tiny_encoder_decoder.GATED, num_heads=4, vocab_size=98)
+models = {
+  'causal': (tiny.CONFIG, tiny.params(), causal_families_test.log_probs,
+             causal.prompts(300)),
+  't5': (t5, tiny_encoder_decoder.params(t5), encoder_decoder_test.log_probs,
+         (*encoder_decoder.prompts(), encoder_decoder.decoder_tokens())),
+}
+found = {}
+for name, (config, params, log_probs, inputs) in models.items():
+  settings = lora.LoraConfig(3, 6.0, family=lora.family_of(config))
+  rng = np.random.default_rng(0)
+  # Small: sharp attention of T5 amplifies the rounding of float32.
+  adapters = jax.tree.map(lambda x: rng.normal(0, 0.05, x.shape).astype('f4'),
+                          lora.shapes(settings, params))
+  rules = pretrained.family(config.family).partition
+  place = lambda tree: jax.device_put(
+    tree, sharding.shardings(tree, rules, mesh))
+  attach = jax.jit(lora.attach, static_argnums=0)
+  alone = attach(settings, params, adapters)
+  together = place(alone)
+  # Placed before they are attached, they may as well be.
+  later = attach(settings, place(params), place(adapters))
+  results = [np.asarray(log_probs(config, variables, *inputs))
+             for variables in (alone, together, later)]
+  stack = 'decoder' if name == 't5' else 'layers'
+  shares = lambda tree: {
+    leaf: [x.addressable_shards[0].data.size / x.size for x in pair.values()]
+    for leaf, pair in tree[stack].items() if leaf in ('qkv', 'gate_up', 'down')}
+  found[name] = {
+    'differences': [float(np.abs(results[0] - r).max()) for r in results[1:]],
+    'effect': float(np.abs(
+      results[0] - np.asarray(log_probs(config, params, *inputs))).max()),
+    'shares': shares(together['lora']),
+  }
+print(json.dumps(found))
+"""
+
+
+@pytest.fixture(scope='module')
+def adapted():
+  run = subprocess.run(
+    [sys.executable, '-c', ADAPTERS],
+    cwd=ROOT,
+    capture_output=True,
+    text=True,
+    timeout=300,
+    check=False,
+  )
+  assert run.returncode == 0, run.stderr[-2000:]
+  return json.loads(run.stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize('name', ['causal', 't5'])
+def test_attached_adapters_lie_beside_their_leaf_and_change_nothing(
+  name, adapted
+):
+  found = adapted[name]
+  assert max(found['differences']) < 1e-4
+  assert found['effect'] > 0.1
+  # A by fsdp and B by tensor, or the other way round.
+  assert found['shares'].keys() == {'qkv', 'gate_up', 'down'}
+  assert all(share == [0.5, 0.5] for share in found['shares'].values())
+
+
 def test_eight_devices_give_the_tokens_and_log_probs_of_one():
   run = subprocess.run(
     [sys.executable, '-c', SCRIPT],
