@@ -55,6 +55,7 @@ class TransformerConfig:
     tie_embeddings: whether the projection on the vocabulary is the embedding.
     dtype: of activations; norms, softmax and logits are float32 always.
     remat: whether layers are computed again in the backward pass.
+    kv_cache: `plain`, keys and values as they are, or `int8`.
     attention: `plain`; `cudnn`: flash attention; `auto`: `cudnn` for bfloat16
       on a GPU.
   """
@@ -86,6 +87,7 @@ class TransformerConfig:
   tie_embeddings: bool = True
   dtype: str = 'float32'
   remat: bool = False
+  kv_cache: str = 'plain'
   attention: str = 'auto'
 
   def __post_init__(self):
@@ -101,6 +103,7 @@ class TransformerConfig:
       ('positions', ('rope', 'learned')),
       ('activation', ('silu', 'gelu', 'gelu_tanh')),
       ('dtype', ('float32', 'bfloat16', 'float16')),
+      ('kv_cache', ('plain', 'int8')),
       ('attention', ('auto', 'plain', 'cudnn')),
     ):
       if getattr(self, field) not in known:

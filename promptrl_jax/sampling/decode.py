@@ -76,7 +76,8 @@ def prefill(
   """
   logits, cached = read_prompts(config, params, tokens, mask)
   return logits, tuple(
-    LayerCache.from_prefill(keys, values, new_tokens) for keys, values in cached
+    LayerCache.from_prefill(keys, values, new_tokens, config.kv_cache)
+    for keys, values in cached
   )
 
 

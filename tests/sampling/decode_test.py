@@ -173,3 +173,20 @@ def test_one_program_per_shape():
   for seed in range(3):
     generate(decode_params(), *prompts(2, 6, seed), *rows)
   assert generate._cache_size() == 1
+
+
+def test_int8_weights_and_cache_change_log_probs_little():
+  tokens, mask = prompts(8, 12)
+  config = dataclasses.replace(tiny.CONFIG, kv_cache='int8')
+  generate = make_generate_fn(config, Sampling(), NEW, MESH)
+  out = generate(
+    prepare(params(), MESH, bits=8),
+    tokens, mask, np.full(8, 0.8, np.float32),
+    np.arange(8, dtype=np.uint32), np.full(8, NEW, np.int32),
+  )  # fmt: skip
+  exact = score_fn(Sampling())(
+    params(), tokens, mask, out.tokens, out.mask, np.full(8, 0.8, np.float32)
+  )
+  difference = np.abs(np.asarray(exact - out.logps))[np.asarray(out.mask)]
+  assert 0 < difference.mean() < 0.01
+  assert difference.max() < 0.05
