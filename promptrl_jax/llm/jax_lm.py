@@ -90,10 +90,7 @@ class JaxLM:
       self._params, self._end = prepare(params, mesh), ()
     self._rows = NamedSharding(mesh, P('data'))
     self._devices = mesh.size
-    self._generate_fns = {}
-    self._make = lambda method: make(
-      model_config, method, config.new_tokens, mesh
-    )
+    self._generate_fn = make(model_config, Sampling(), config.new_tokens, mesh)
 
   @classmethod
   def from_folder(
@@ -117,14 +114,10 @@ class JaxLM:
     for row, request in zip(rows, requests, strict=True):
       self._check(row, request)
     completions: list[Completion | None] = [None] * len(requests)
-    order = sorted(
-      range(len(requests)), key=lambda i: (requests[i].top_p, len(rows[i]))
-    )
+    order = sorted(range(len(requests)), key=lambda i: len(rows[i]))
     largest = self._batch_sizes()[-1]
-    while order:
-      top_p = requests[order[0]].top_p
-      same = [i for i in order[:largest] if requests[i].top_p == top_p]
-      order = order[len(same) :]
+    for start_ in range(0, len(order), largest):
+      same = order[start_ : start_ + largest]
       batch = self._run([rows[i] for i in same], [requests[i] for i in same])
       for i, completion in zip(same, batch, strict=True):
         completions[i] = completion
@@ -148,7 +141,7 @@ class JaxLM:
 
   def compiled_shapes(self) -> int:
     """Number of programs compiled so far: constant after warm-up."""
-    return sum(fn._cache_size() for fn in self._generate_fns.values())
+    return self._generate_fn._cache_size()
 
   def close(self) -> None:
     """Nothing to free: arrays go with the object."""
@@ -188,13 +181,13 @@ class JaxLM:
         column([r.temperature for r in requests], np.float32),
         column([r.seed % 2**32 for r in requests], np.uint32),
         column([r.max_tokens for r in requests], np.int32),
+        np.asarray(
+          [*(r.top_p for r in requests), *[1.0] * padding], np.float32
+        ),
       ),
       self._rows,
     )
-    top_p = requests[0].top_p
-    if top_p not in self._generate_fns:
-      self._generate_fns[top_p] = self._make(Sampling(top_p=top_p))
-    out = jax.device_get(self._generate_fns[top_p](self._params, *args))
+    out = jax.device_get(self._generate_fn(self._params, *args))
     self.generated_tokens += int(out.mask.sum())
     lengths = out.mask.sum(axis=1)
     texts = self._tokenizer.decode_after(

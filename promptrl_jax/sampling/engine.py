@@ -23,8 +23,8 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from promptrl_jax.models.config import TransformerConfig
+from promptrl_jax.sampling import methods
 from promptrl_jax.sampling import slots as slots_lib
-from promptrl_jax.sampling.methods import Sampling
 from promptrl_jax.sampling.prepare import DecodeParams
 
 
@@ -71,6 +71,7 @@ class Request:
     prompt: its token ids, at least one.
     limit: most new tokens of each sample.
     temperature: 0 for greedy.
+    top_p: nucleus mass in (0, 1].
     seed: of the first sample; sample i has `seed + i`, modulo 2**32. Token t of
       a sample draws from fold_in(key(its seed), t), as in `decode.generate`.
     samples: how many completions; the prompt is read once for all of them.
@@ -79,6 +80,7 @@ class Request:
   prompt: Sequence[int]
   limit: int
   temperature: float = 1.0
+  top_p: float = 1.0
   seed: int = 0
   samples: int = 1
 
@@ -160,7 +162,7 @@ class Engine:
 
 def make_engine(
   config: TransformerConfig,
-  method: Sampling,
+  method: methods.Sampling,
   params: DecodeParams,
   mesh: Mesh,
   settings: EngineConfig = EngineConfig(),
@@ -218,11 +220,10 @@ def _check(
       f'request {i}: limit={request.limit}, expected 0 to '
       f'new_tokens={settings.new_tokens}'
     )
-  if not request.temperature >= 0:  # not a number, either
-    raise ValueError(
-      f'request {i}: temperature={request.temperature}, expected 0 (greedy) or '
-      'more'
-    )
+  try:
+    methods.check_row(request.temperature, request.top_p)
+  except ValueError as error:
+    raise ValueError(f'request {i}: {error}') from None
   if request.samples < 1:
     raise ValueError(
       f'request {i}: samples={request.samples}, expected 1 or more'
@@ -263,6 +264,7 @@ class _Run:
       drawn=zeros(np.int32),
       limits=zeros(np.int32),
       temperature=zeros(np.float32),
+      top_p=np.ones(count, np.float32),
       seeds=zeros(np.uint32),
     )
     self._sitting: list[_Job | None] = [None] * count
@@ -313,9 +315,10 @@ class _Run:
       *self._put(self._rows, np.asarray(enough, np.int32)),
     )
     burst = jax.device_get(burst)
-    self._rows.drawn[:] += burst.counts
-    for row in np.flatnonzero(burst.counts):
-      job, count = self._sitting[row], burst.counts[row]
+    counts = burst.mask.sum(axis=1)
+    self._rows.drawn[:] += counts
+    for row in np.flatnonzero(counts):
+      job, count = self._sitting[row], counts[row]
       assert job is not None
       # Copies: a view would keep the whole burst.
       job.drawn.append(
@@ -326,6 +329,7 @@ class _Run:
         self._finish(job, stopped)
         self._sitting[row] = None
         self._rows.drawn[row] = self._rows.limits[row] = 0
+        self._rows.top_p[row] = 1.0  # or its last nucleus would cost a sort
 
   def _put(self, *tree: Any) -> Any:
     # Copies: the host writes to its rows while a device may still read them.
@@ -400,6 +404,7 @@ class _Run:
     rows.drawn[row] = 0
     rows.limits[row] = request.limit
     rows.temperature[row] = request.temperature
+    rows.top_p[row] = request.top_p
     rows.seeds[row] = (request.seed + job.place) % 2**32
 
   def _finish(self, job: _Job, stopped: bool) -> None:

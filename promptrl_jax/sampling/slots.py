@@ -23,7 +23,7 @@ from promptrl_jax.models import cache as cache_lib
 from promptrl_jax.models import transformer
 from promptrl_jax.models.cache import LayerCache
 from promptrl_jax.models.config import TransformerConfig
-from promptrl_jax.sampling import decode, methods
+from promptrl_jax.sampling import decode, loop, methods
 from promptrl_jax.sampling.prepare import DecodeParams
 
 
@@ -34,10 +34,12 @@ class Slots:
   Attributes:
     logits: [B, V] of the token to be drawn.
     cache: one `LayerCache` per layer.
+    seen: bool [B, V], tokens that the repetition penalty meets, or None.
   """
 
   logits: jax.Array
   cache: tuple[LayerCache, ...]
+  seen: jax.Array | None
 
 
 @struct.dataclass
@@ -50,6 +52,7 @@ class Rows:
     drawn: int32 [B], tokens drawn so far.
     limits: int32 [B], most tokens to draw.
     temperature: [B], 0 for greedy.
+    top_p: [B], nucleus mass.
     seeds: uint32 [B]; token t of row b uses fold_in(key(seeds[b]), t).
   """
 
@@ -58,38 +61,20 @@ class Rows:
   drawn: Any
   limits: Any
   temperature: Any
+  top_p: Any
   seeds: Any
 
 
 @struct.dataclass
-class Burst:
-  """What some steps of decoding drew; N is the most steps of a burst.
-
-  Attributes:
-    tokens: int32 [B, N].
-    logps: [B, N], log-probs of `tokens` under the sampled distribution.
-    counts: int32 [B], how many of them were drawn.
-    stopped: bool [B], whether the last one ends the text.
-  """
-
-  tokens: jax.Array
-  logps: jax.Array
-  counts: jax.Array
-  stopped: jax.Array
-
-
-@struct.dataclass
 class _LoopState:
-  step: jax.Array  # scalar
-  slots: Slots
-  active: jax.Array  # bool [B]
-  counts: jax.Array  # [B]
-  stopped: jax.Array  # bool [B]
-  tokens: jax.Array  # [B, N]
-  logps: jax.Array  # [B, N]
+  drawn: loop.Drawn
+  logits: jax.Array
+  cache: tuple[LayerCache, ...]
 
 
-def empty(config: TransformerConfig, rows: int, places: int) -> Slots:
+def empty(
+  config: TransformerConfig, method: methods.Sampling, rows: int, places: int
+) -> Slots:
   """Free rows with room for so many places."""
   blocks, width = cache_lib.layout(places)
   heads = (rows, config.num_kv_heads, blocks)
@@ -98,14 +83,17 @@ def empty(config: TransformerConfig, rows: int, places: int) -> Slots:
     jnp.zeros((*heads, config.head_size, width), dtype),
     jnp.zeros((*heads, width, config.head_size), dtype),
   )
+  nothing = jnp.zeros((rows, 1), jnp.int32)
   return Slots(
     logits=jnp.zeros((rows, config.vocab_size)),
     cache=tuple(layer() for _ in range(config.num_layers)),
+    seen=methods.seen(method, nothing, nothing.astype(bool), config.vocab_size),
   )
 
 
 def read(
   config: TransformerConfig,
+  method: methods.Sampling,
   places: int,
   params: DecodeParams,
   tokens: jax.Array,
@@ -115,6 +103,7 @@ def read(
 
   Args:
     config: the model.
+    method: filters of the sampled distribution.
     places: of the rows they will get, which fixes the layout of the cache.
     params: parameters of the model, from `prepare`.
     tokens: int [A, P], left-padded prompts.
@@ -129,6 +118,7 @@ def read(
   return Slots(
     logits,
     tuple(LayerCache.in_blocks(k, v, blocks, width) for k, v in cached),
+    methods.seen(method, tokens, mask, config.vocab_size),
   )
 
 
@@ -171,7 +161,7 @@ def advance(
   slots: Slots,
   rows: Rows,
   enough: jax.Array,
-) -> tuple[Slots, Burst]:
+) -> tuple[Slots, loop.Completions]:
   """Draws up to `most` tokens for every row that is not free.
 
   Args:
@@ -184,62 +174,42 @@ def advance(
     enough: int [1]; returns early when so many rows are free.
 
   Returns:
-    The rows after it, and what was drawn.
+    The rows after it, and what was drawn [B, N].
   """
   batch = len(rows.drawn)
   places = jnp.arange(slots.cache[0].num_slots)[None]
-  draws = decode.uniforms(rows.seeds, rows.drawn + jnp.arange(most)[:, None])
+  options = loop.Options(
+    rows.temperature,
+    loop.uniforms(rows.seeds, rows.drawn + jnp.arange(most)[:, None]),
+    rows.limits - rows.drawn,
+    rows.top_p,
+  )
 
   def cond(state: _LoopState) -> jax.Array:
-    free = jnp.sum(~state.active)
-    return (state.step < most) & (free < jnp.minimum(enough[0], batch))
+    free = jnp.sum(~state.drawn.active(options))
+    return (state.drawn.step < most) & (free < jnp.minimum(enough[0], batch))
 
   def body(state: _LoopState) -> _LoopState:
-    uniform = jax.lax.dynamic_index_in_dim(draws, state.step, 0, False)
-    drawn, drawn_logps = decode.next_tokens(
-      config, method, state.slots.logits, rows.temperature, uniform,
-      ~state.active,
-    )  # fmt: skip
-    positions = rows.lengths + rows.drawn + state.counts
-    # A row that used its last place waits one behind it.
+    positions = rows.lengths + rows.drawn + state.drawn.step
+    # A row that is done goes on behind its last token, or waits in the end.
     slot = jnp.minimum(rows.first + positions, places.shape[1] - 1)
-    seen = places <= slot[:, None]
-    visible = seen & (places >= rows.first[:, None])
+    visible = (places <= slot[:, None]) & (places >= rows.first[:, None])
     if config.sliding_window is not None:
       visible &= places > slot[:, None] - config.sliding_window
+    drawn = loop.draw(config, method, options, state.drawn, state.logits)
     logits, cache = transformer.decode_step(
-      config, params.top, params.layers, drawn, positions, state.slots.cache,
+      config, params.top, params.layers, drawn.last, positions, state.cache,
       slot, visible,
     )  # fmt: skip
-    counts = state.counts + state.active
-    stopped = state.active & decode.ends(config, drawn)
-    full = rows.drawn + counts >= rows.limits
-    write = lambda all_, new: jax.lax.dynamic_update_slice_in_dim(
-      all_, new[:, None], state.step, axis=1
-    )
-    return _LoopState(
-      step=state.step + 1,
-      slots=Slots(logits, cache),
-      active=state.active & ~stopped & ~full,
-      counts=counts,
-      stopped=state.stopped | stopped,
-      tokens=write(state.tokens, drawn),
-      logps=write(state.logps, drawn_logps),
-    )
+    return _LoopState(drawn, logits, cache)
 
-  shape = (batch, most)
-  state = _LoopState(
-    step=jnp.int32(0),
-    slots=slots,
-    active=rows.drawn < rows.limits,
-    counts=jnp.zeros(batch, jnp.int32),
-    stopped=jnp.zeros(batch, bool),
-    tokens=jnp.full(shape, config.pad_token_id, jnp.int32),
-    logps=jnp.zeros(shape),
+  nothing = jnp.full(batch, config.pad_token_id, jnp.int32)
+  drawn = loop.start(config, nothing, most, slots.seen)
+  state = jax.lax.while_loop(
+    cond, body, _LoopState(drawn, slots.logits, slots.cache)
   )
-  state = jax.lax.while_loop(cond, body, state)
-  burst = Burst(state.tokens, state.logps, state.counts, state.stopped)
-  return state.slots, burst
+  after = Slots(state.logits, state.cache, state.drawn.seen)
+  return after, state.drawn.completions()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -258,7 +228,7 @@ class Programs:
   empty_fn: Callable[[], Slots]
   read_fn: Callable[..., Slots]
   insert_fn: Callable[..., Slots]
-  advance_fn: Callable[..., tuple[Slots, Burst]]
+  advance_fn: Callable[..., tuple[Slots, loop.Completions]]
 
   def compiled(self) -> int:
     """Number of programs compiled so far."""
@@ -298,9 +268,11 @@ def make_programs(
 
   return Programs(
     empty_fn=jit(
-      functools.partial(empty, config, rows // mesh.size, places)
+      functools.partial(empty, config, method, rows // mesh.size, places)
     ),
-    read_fn=jit(functools.partial(read, config, places), whole, split, split),
+    read_fn=jit(
+      functools.partial(read, config, method, places), whole, split, split
+    ),
     insert_fn=jit(insert, *[split] * 5, donate_argnums=0),
     advance_fn=jit(
       functools.partial(advance, config, method, most),

@@ -42,10 +42,11 @@ def run(mesh, params):
   tokens, mask = causal.prompts(config.vocab_size)
   tokens, mask = np.tile(tokens, (4, 1)), np.tile(mask, (4, 1))
   rules = of.partition if mesh.size > 1 else None
-  generate = make_generate_fn(config, Sampling(top_p=0.9), 16, mesh)
+  generate = make_generate_fn(config, Sampling(), 16, mesh)
   out = generate(
     prepare(params, mesh, rules), tokens, mask, np.full(12, 0.9, np.float32),
-    np.arange(12, dtype=np.uint32), np.full(12, 16, np.int32))
+    np.arange(12, dtype=np.uint32), np.full(12, 16, np.int32),
+    np.full(12, 0.9, np.float32))
   return (np.asarray(out.tokens), np.asarray(out.logps),
           np.asarray(log_probs(config, params, tokens, mask))[mask])
 

@@ -21,7 +21,7 @@ SETTINGS = EngineConfig(
   slots=6, prompt_lengths=LENGTHS, new_tokens=NEW, steps=5, prefill_rows=2
 )
 MESH = mesh_lib.make_data_mesh()
-METHOD = Sampling(top_p=0.95)
+METHOD = Sampling(top_k=120, min_p=0.01, repetition_penalty=1.2)
 
 
 @functools.cache
@@ -49,6 +49,7 @@ def requests(count, seed=0, samples=1):
       ).tolist(),
       limit=int(rng.integers(1, NEW + 1)),
       temperature=float(rng.choice([0.0, 0.7, 1.0, 1.4])),
+      top_p=float(rng.choice([1.0, 0.95, 0.5])),
       seed=int(rng.integers(2**32)),
       samples=samples,
     )
@@ -72,6 +73,7 @@ def expected(requests, config=tiny.CONFIG):
     generate_fn(config)(
       params(), tokens, mask, column('temperature', np.float32),
       column('seed', np.uint32), column('limit', np.int32),
+      np.maximum(column('top_p', np.float32), 0.01),
     )
   )  # fmt: skip
   return [
