@@ -1,8 +1,8 @@
-"""A causal language model in this process, behind the `Backend` protocol.
+"""A language model in this process, behind the `Backend` protocol.
 
-Requests are sorted by length, cut into batches and padded to a few shapes, so
-that a bounded number of programs is ever compiled. A row's completion depends
-on its own prompt, seed and temperature, not on the rows beside it.
+A causal model answers by continuous batching, an encoder-decoder in batches;
+both pad to a few shapes, so that a bounded number of programs is ever compiled.
+A completion depends on its own request, not on those beside it.
 """
 
 from __future__ import annotations
@@ -22,8 +22,11 @@ from promptrl_jax.llm.backend import Completion, Request
 from promptrl_jax.models import pretrained
 from promptrl_jax.models.config import TransformerConfig
 from promptrl_jax.models.encoder_decoder_config import EncoderDecoderConfig
+from promptrl_jax.models.text_stream import TextStream
 from promptrl_jax.models.tokenizer import Tokenizer
-from promptrl_jax.sampling import decode, encoder_decoder
+from promptrl_jax.sampling import requests as sampling
+from promptrl_jax.sampling.batches import Batches
+from promptrl_jax.sampling.engine import make_engine
 from promptrl_jax.sampling.methods import Sampling
 from promptrl_jax.sampling.prepare import prepare
 
@@ -33,14 +36,14 @@ class JaxLMConfig:
   """Shapes that requests are padded to.
 
   Attributes:
-    batch_sizes: rows of a batch, ascending; rounded up to a multiple of the
-      device count. On two cores 16 rows decode 256 requests as fast as 32 do
-      and the last few of a rollout 1.4 to 2 times as fast.
+    slots: rows that decode together; rounded up to a multiple of the device
+      count. On two cores 16 rows decode 256 requests as fast as 32 do and the
+      last few of a rollout 1.4 to 2 times as fast.
     prompt_lengths: tokens of a prompt, ascending; the last one is the limit.
     new_tokens: most tokens of any completion.
   """
 
-  batch_sizes: tuple[int, ...] = (16,)
+  slots: int = 16
   prompt_lengths: tuple[int, ...] = (64, 96, 160, 256, 400)
   new_tokens: int = 80
 
@@ -81,16 +84,15 @@ class JaxLM:
     self.seconds = 0.0
     self._config = config
     self._tokenizer = tokenizer
-    make: Any = decode.make_generate_fn
+    make: Any = make_engine
     if isinstance(model_config, EncoderDecoderConfig):
-      make = encoder_decoder.make_generate_fn
-      self._params = jax.device_put(params, NamedSharding(mesh, P()))
+      make = Batches
+      params = jax.device_put(params, NamedSharding(mesh, P()))
       self._end = tokenizer.end  # Its encoder was trained on texts with one.
     else:
-      self._params, self._end = prepare(params, mesh), ()
-    self._rows = NamedSharding(mesh, P('data'))
-    self._devices = mesh.size
-    self._generate_fn = make(model_config, Sampling(), config.new_tokens, mesh)
+      params, self._end = prepare(params, mesh), ()
+    shapes = sampling.EngineConfig(**dataclasses.asdict(config))
+    self._engine = make(model_config, Sampling(), params, mesh, shapes)
 
   @classmethod
   def from_folder(
@@ -108,21 +110,39 @@ class JaxLM:
     return cls(name, model_config, params, tokenizer, mesh, config)
 
   def complete(self, requests: Sequence[Request]) -> list[Completion]:
-    """Answers a batch, in the order of the requests."""
+    """Answers a batch, in the order of the requests.
+
+    Tokens are counted up to the one that makes a stop string certain. Requests
+    with the same prompt share its prefill.
+    """
     start = time.perf_counter()
     rows = [self._prompt_ids(_messages(r)) for r in requests]
     for row, request in zip(rows, requests, strict=True):
       self._check(row, request)
-    completions: list[Completion | None] = [None] * len(requests)
-    order = sorted(range(len(requests)), key=lambda i: len(rows[i]))
-    largest = self._batch_sizes()[-1]
-    for start_ in range(0, len(order), largest):
-      same = order[start_ : start_ + largest]
-      batch = self._run([rows[i] for i in same], [requests[i] for i in same])
-      for i, completion in zip(same, batch, strict=True):
-        completions[i] = completion
+    same: dict[tuple[int, ...], list[int]] = {}
+    for i, row in enumerate(rows):
+      same.setdefault(tuple(row), []).append(i)
+    found = self._engine.run(
+      [
+        sampling.Request(prompt, [self._draw(requests[i]) for i in places])
+        for prompt, places in same.items()
+      ]
+    )
+    samples = {}
+    for places, answers in zip(same.values(), found, strict=True):
+      samples.update(zip(places, answers, strict=True))
+    texts = self._tokenizer.decode_after(
+      [samples[i].tokens for i in range(len(rows))]
+    )
+    completions = [
+      _completion(text, request, len(row), samples[i])
+      for i, (text, request, row) in enumerate(
+        zip(texts, requests, rows, strict=True)
+      )
+    ]
+    self.generated_tokens += sum(c.completion_tokens for c in completions)
     self.seconds += time.perf_counter() - start
-    return [c for c in completions if c is not None]
+    return completions
 
   def count_tokens(self, text: str) -> int:
     """Tokens of `text` as a prompt of the user, special tokens included."""
@@ -141,7 +161,7 @@ class JaxLM:
 
   def compiled_shapes(self) -> int:
     """Number of programs compiled so far: constant after warm-up."""
-    return self._generate_fn._cache_size()
+    return self._engine.compiled_programs()
 
   def close(self) -> None:
     """Nothing to free: arrays go with the object."""
@@ -161,44 +181,31 @@ class JaxLM:
         f'{self._config.new_tokens}'
       )
 
-  def _batch_sizes(self) -> list[int]:
-    devices = self._devices
-    return [-(-size // devices) * devices for size in self._config.batch_sizes]
+  def _draw(self, request: Request) -> sampling.Draw:
+    watch = None
+    if request.stop:
+      watch = _StopStrings(TextStream(self._tokenizer, request.stop))
+    return sampling.Draw(
+      request.max_tokens,
+      request.temperature,
+      request.top_p,
+      request.seed,
+      watch,
+    )
 
-  def _run(
-    self, rows: list[list[int]], requests: list[Request]
-  ) -> list[Completion]:
-    size = next(s for s in self._batch_sizes() if s >= len(rows))
-    longest = max(map(len, rows))
-    length = next(p for p in self._config.prompt_lengths if p >= longest)
-    padding = size - len(rows)
-    tokens, mask = self._tokenizer.pad_left(rows + [[]] * padding, length)
-    column = lambda values, dtype: np.asarray([*values, *[0] * padding], dtype)
-    args = jax.device_put(
-      (
-        tokens,
-        mask,
-        column([r.temperature for r in requests], np.float32),
-        column([r.seed % 2**32 for r in requests], np.uint32),
-        column([r.max_tokens for r in requests], np.int32),
-        np.asarray(
-          [*(r.top_p for r in requests), *[1.0] * padding], np.float32
-        ),
-      ),
-      self._rows,
-    )
-    out = jax.device_get(self._generate_fn(self._params, *args))
-    self.generated_tokens += int(out.mask.sum())
-    lengths = out.mask.sum(axis=1)
-    texts = self._tokenizer.decode_after(
-      [out.tokens[i, : lengths[i]] for i in range(len(rows))]
-    )
-    return [
-      _completion(text, request, len(row), int(lengths[i]), out.stopped[i])
-      for i, (text, request, row) in enumerate(
-        zip(texts, requests, rows, strict=True)
-      )
-    ]
+
+@dataclasses.dataclass(frozen=True)
+class _StopStrings:
+  """Ends a draw with the token that makes a stop string certain."""
+
+  stream: TextStream
+
+  def __call__(self, tokens: np.ndarray) -> int | None:
+    for count, token in enumerate(tokens, 1):
+      self.stream.feed([int(token)])
+      if self.stream.stopped:
+        return count
+    return None
 
 
 def _messages(request: Request) -> list[tuple[str, str]]:
@@ -206,11 +213,11 @@ def _messages(request: Request) -> list[tuple[str, str]]:
 
 
 def _completion(
-  text: str, request: Request, prompt: int, new: int, stopped: bool
+  text: str, request: Request, prompt: int, sample: sampling.Sample
 ) -> Completion:
   """Cuts at the first stop string."""
   places = [text.find(s) for s in request.stop if s in text]
   if places:
     text = text[: min(places)]
-  reason = 'stop' if stopped or places else 'length'
-  return Completion(text, prompt, new, reason)
+  reason = 'stop' if sample.stopped or places else 'length'
+  return Completion(text, prompt, len(sample.tokens), reason)

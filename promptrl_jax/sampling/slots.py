@@ -1,9 +1,9 @@
 """Programs of continuous batching: read prompts, give them slots, decode.
 
-A row of the batch is a slot that prompts take in turn. Its cache has S places:
-the left-padded prompt in the first P, token t behind them at P + t, as in
-`decode`. Only the rows' logits and caches stay on the devices; who sits in
-which row is told anew with every call.
+A row of the batch is a slot that prompts take in turn. Its cache has S places
+in blocks of a fixed width: the left-padded prompt in the first P, token t
+behind them at P + t, as in `decode`. Only the rows' logits and caches stay on
+the devices; who sits in which row is told anew with every call.
 """
 
 from __future__ import annotations
@@ -16,10 +16,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from flax import struct
-from jax.sharding import Mesh
+from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from promptrl_jax.models import cache as cache_lib
 from promptrl_jax.models import transformer
 from promptrl_jax.models.cache import LayerCache
 from promptrl_jax.models.config import TransformerConfig
@@ -73,10 +72,13 @@ class _LoopState:
 
 
 def empty(
-  config: TransformerConfig, method: methods.Sampling, rows: int, places: int
+  config: TransformerConfig,
+  method: methods.Sampling,
+  rows: int,
+  width: int,
+  blocks: int,
 ) -> Slots:
-  """Free rows with room for so many places."""
-  blocks, width = cache_lib.layout(places)
+  """Free rows with so many blocks of so many places."""
   heads = (rows, config.num_kv_heads, blocks)
   dtype = jnp.dtype(config.dtype)
   layer = lambda: LayerCache(
@@ -94,7 +96,7 @@ def empty(
 def read(
   config: TransformerConfig,
   method: methods.Sampling,
-  places: int,
+  width: int,
   params: DecodeParams,
   tokens: jax.Array,
   mask: jax.Array,
@@ -104,7 +106,7 @@ def read(
   Args:
     config: the model.
     method: filters of the sampled distribution.
-    places: of the rows they will get, which fixes the layout of the cache.
+    width: places of a block of the cache.
     params: parameters of the model, from `prepare`.
     tokens: int [A, P], left-padded prompts.
     mask: bool [A, P].
@@ -113,7 +115,6 @@ def read(
     Slots of A rows, with no more blocks than P places take.
   """
   logits, cached = decode.read_prompts(config, params, tokens, mask)
-  _, width = cache_lib.layout(places)
   blocks = -(-tokens.shape[1] // width)
   return Slots(
     logits,
@@ -161,17 +162,23 @@ def advance(
   slots: Slots,
   rows: Rows,
   enough: jax.Array,
+  steps: jax.Array,
+  together: bool = False,
 ) -> tuple[Slots, loop.Completions]:
-  """Draws up to `most` tokens for every row that is not free.
+  """Draws some tokens for every row that is not free.
 
   Args:
     config: the model.
     method: filters of the sampled distribution.
-    most: N, steps after which the caller may look.
+    most: N, most steps.
     params: parameters of the model, from `prepare`.
     slots: B rows.
     rows: who sits in them.
     enough: int [1]; returns early when so many rows are free.
+    steps: int [1], after which the caller wants to look; no more than N.
+    together: whether the groups of a mesh go on until all have enough. Where a
+      group's devices share parameters they must: XLA lets them exchange data
+      by collectives in which all groups take part.
 
   Returns:
     The rows after it, and what was drawn [B, N].
@@ -187,7 +194,10 @@ def advance(
 
   def cond(state: _LoopState) -> jax.Array:
     free = jnp.sum(~state.drawn.active(options))
-    return (state.drawn.step < most) & (free < jnp.minimum(enough[0], batch))
+    more = free < jnp.minimum(enough[0], batch)
+    if together:
+      more = jax.lax.pmax(more.astype(jnp.int32), 'data') > 0
+    return (state.drawn.step < jnp.minimum(steps[0], most)) & more
 
   def body(state: _LoopState) -> _LoopState:
     positions = rows.lengths + rows.drawn + state.drawn.step
@@ -217,15 +227,15 @@ class Programs:
   """The functions above, jitted for the rows of a mesh.
 
   Attributes:
-    empty_fn: () -> Slots.
+    empty_fn: (blocks) -> Slots.
     read_fn: (params, tokens, mask) -> Slots of the prompts.
     insert_fn: (slots, prompts, sources, targets, counts) -> slots; sources and
-      targets count from the first row of their device, counts are [devices].
-    advance_fn: (params, slots, rows, enough) -> slots, burst; `enough` is
-      [devices].
+      targets count from the first row of their group, counts are [groups].
+    advance_fn: (params, slots, rows, enough, steps) -> slots, burst; `enough`
+      and `steps` are [groups].
   """
 
-  empty_fn: Callable[[], Slots]
+  empty_fn: Callable[[int], Slots]
   read_fn: Callable[..., Slots]
   insert_fn: Callable[..., Slots]
   advance_fn: Callable[..., tuple[Slots, loop.Completions]]
@@ -241,42 +251,56 @@ def make_programs(
   method: methods.Sampling,
   mesh: Mesh,
   rows: int,
-  places: int,
+  width: int,
   most: int,
 ) -> Programs:
-  """Jits the programs with rows split over the mesh.
+  """Jits the programs with rows split over the axis `data` of a mesh.
+
+  Along its other axes all devices of a group have the same rows, and each has
+  the caches of its share of the heads.
 
   Args:
     config: the model.
     method: filters of the sampled distribution.
-    mesh: with the single axis `data`.
-    rows: B, a multiple of the devices.
-    places: S, of each row.
+    mesh: see `engine.make_engine`.
+    rows: B of each group.
+    width: places of a block of the cache.
     most: N, steps of `advance`.
   """
   split, whole = P('data'), P()
+  row: Any = NamedSharding(mesh, split)
+  heads = P('data', 'tensor') if 'tensor' in mesh.shape else split
+  cache: Any = NamedSharding(mesh, heads)
+  slots = Slots(row, cache, row)
 
-  def jit(fn: Callable, *in_specs: P, **options: Any) -> Callable:
+  def jit(fn: Callable, out: Any, *in_specs: P, **options: Any) -> Callable:
     mapped = jax.shard_map(
       fn,
       mesh=mesh,
       in_specs=in_specs,
       out_specs=split,
+      axis_names={'data'},
       check_vma=False,  # the loops' trip counts differ between devices
     )
-    return jax.jit(mapped, **options)
+    return jax.jit(mapped, out_shardings=out, **options)
+
+  def make_empty(blocks: int) -> Slots:
+    fn = functools.partial(empty, config, method, rows, width, blocks)
+    return jax.shard_map(fn, mesh=mesh, in_specs=(), out_specs=split)()
 
   return Programs(
-    empty_fn=jit(
-      functools.partial(empty, config, method, rows // mesh.size, places)
-    ),
+    empty_fn=jax.jit(make_empty, out_shardings=slots, static_argnums=0),
     read_fn=jit(
-      functools.partial(read, config, method, places), whole, split, split
+      functools.partial(read, config, method, width),
+      slots, whole, split, split,
     ),
-    insert_fn=jit(insert, *[split] * 5, donate_argnums=0),
+    insert_fn=jit(insert, slots, *[split] * 5, donate_argnums=0),
     advance_fn=jit(
-      functools.partial(advance, config, method, most),
-      whole, *[split] * 3,
+      functools.partial(
+        advance, config, method, most,
+        together=mesh.size > mesh.shape['data'],
+      ),
+      (slots, row), whole, *[split] * 4,
       donate_argnums=1,
     ),
   )  # fmt: skip
