@@ -25,7 +25,8 @@ def _model(name: str) -> ml_collections.ConfigDict:
   c = ml_collections.ConfigDict()
   c.backend = 'jax'  # jax | http
   c.model = name  # embedded name or model folder; http: name at the server
-  c.dtype = 'float32'  # jax: of the parameters; bfloat16 halves them
+  c.dtype = 'float32'  # jax: of the parameters; or bfloat16, int8
+  c.kv_cache = 'plain'  # jax: or int8
   c.base_url = ''  # http: up to and without /chat/completions
   c.api_key_env = 'OPENAI_API_KEY'  # http: variable that holds the key
   c.timeout_s = 180.0  # http: limit on one attempt

@@ -25,9 +25,10 @@ from promptrl_jax.models import transformer
 from promptrl_jax.models.config import TransformerConfig
 from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.sampling.decode import make_generate_fn
-from promptrl_jax.sampling.engine import EngineConfig, Request, make_engine
+from promptrl_jax.sampling.engine import make_engine
 from promptrl_jax.sampling.methods import Sampling
 from promptrl_jax.sampling.prepare import prepare
+from promptrl_jax.sampling.requests import Draw, EngineConfig, Request
 
 _BATCH = flags.DEFINE_integer('batch', 16, 'Rows that decode together.')
 _REPEATS = flags.DEFINE_integer('repeats', 3, 'Timed runs; the median counts.')
@@ -72,9 +73,7 @@ def make_requests(count: int) -> list[Request]:
       prompt=rng.integers(
         3, _MODEL.vocab_size, rng.integers(8, _PROMPT_LENGTHS[-1] + 1)
       ).tolist(),
-      limit=int(limit),
-      temperature=0.8,
-      seed=seed,
+      draws=[Draw(int(limit), temperature=0.8, seed=seed)],
     )
     for seed, limit in enumerate(completion_lengths(count))
   ]
@@ -112,9 +111,9 @@ def make_padded_fn(
       out = jax.device_get(
         generate(
           params, tokens, mask,
-          column([r.temperature for r in some], np.float32),
-          column([r.seed for r in some], np.uint32),
-          column([r.limit for r in some], np.int32),
+          column([r.draws[0].temperature for r in some], np.float32),
+          column([r.draws[0].seed for r in some], np.uint32),
+          column([r.draws[0].limit for r in some], np.int32),
         )
       )  # fmt: skip
       found += [out.tokens[i][out.mask[i]] for i in range(len(some))]
@@ -147,11 +146,11 @@ def bench(
       fn(requests)
       end = time.perf_counter(), time.process_time()
       taken.append(np.subtract(end, start))
-  tokens = sum(request.limit for request in requests)
   (pad_s, pad_cpu_s), (engine_s, engine_cpu_s) = (
     np.median(taken, axis=0).tolist() for taken in times.values()
   )
-  limits = [request.limit for request in requests]
+  limits = [request.draws[0].limit for request in requests]
+  tokens = sum(limits)
   pad_steps = sum(
     max(limits[i : i + batch]) for i in range(0, len(limits), batch)
   )

@@ -1,8 +1,8 @@
-"""A causal language model in this process, behind the `Backend` protocol.
+"""A language model in this process, behind the `Backend` protocol.
 
-Requests are sorted by length, cut into batches and padded to a few shapes, so
-that a bounded number of programs is ever compiled. A row's completion depends
-on its own prompt, seed and temperature, not on the rows beside it.
+A causal model answers by continuous batching, an encoder-decoder in batches;
+both pad to a few shapes, so that a bounded number of programs is ever compiled.
+A completion depends on its own request, not on those beside it.
 """
 
 from __future__ import annotations
@@ -21,10 +21,13 @@ from promptrl_jax.llm.backend import Completion, Request
 from promptrl_jax.models import pretrained
 from promptrl_jax.models.config import TransformerConfig
 from promptrl_jax.models.encoder_decoder_config import EncoderDecoderConfig
+from promptrl_jax.models.text_stream import TextStream
 from promptrl_jax.models.tokenizer import Tokenizer
 from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.parallel import sharding
-from promptrl_jax.sampling import decode, encoder_decoder
+from promptrl_jax.sampling import requests as sampling
+from promptrl_jax.sampling.batches import Batches
+from promptrl_jax.sampling.engine import make_engine
 from promptrl_jax.sampling.methods import Sampling
 from promptrl_jax.sampling.prepare import prepare
 
@@ -34,14 +37,14 @@ class JaxLMConfig:
   """Shapes that requests are padded to.
 
   Attributes:
-    batch_sizes: rows of a batch, ascending; rounded up to a multiple of the
-      devices that rows are split over. On two cores 16 rows decode 256 requests
-      as fast as 32 do and the last few of a rollout 1.4 to 2 times as fast.
+    slots: rows that decode together; rounded up to a multiple of the devices
+      that rows are split over. On two cores 16 rows decode 256 requests as fast
+      as 32 do and the last few of a rollout 1.4 to 2 times as fast.
     prompt_lengths: tokens of a prompt, ascending; the last one is the limit.
     new_tokens: most tokens of any completion.
   """
 
-  batch_sizes: tuple[int, ...] = (16,)
+  slots: int = 16
   prompt_lengths: tuple[int, ...] = (64, 96, 160, 256, 400)
   new_tokens: int = 80
 
@@ -65,6 +68,7 @@ class JaxLM:
     tokenizer: Tokenizer,
     mesh: Mesh,
     config: JaxLMConfig = JaxLMConfig(),
+    bits: int | None = None,
   ):
     longest = config.prompt_lengths[-1] + config.new_tokens
     limit = getattr(model_config, 'max_positions', longest)
@@ -85,23 +89,24 @@ class JaxLM:
     self.seconds = 0.0
     self._config = config
     self._tokenizer = tokenizer
-    make: Any = decode.make_generate_fn
+    make: Any = make_engine
     rules = pretrained.family(model_config.family).partition
     if isinstance(model_config, EncoderDecoderConfig):
-      make = encoder_decoder.make_generate_fn
+      if bits is not None:
+        raise ValueError(
+          f'{name}: only causal models have int8 kernels; choose float32 or '
+          'bfloat16'
+        )
+      make = Batches
       placed = sharding.shardings(params, rules, mesh)
-      self._params = jax.device_put(params, placed)
+      params = jax.device_put(params, placed)
       self._end = tokenizer.end  # Its encoder was trained on texts with one.
     else:
       is_split = mesh_lib.splits_parameters(mesh)
-      self._params = prepare(params, mesh, rules if is_split else None)
+      params = prepare(params, mesh, rules if is_split else None, bits)
       self._end = ()
-    self._rows = mesh_lib.rows(mesh)
-    self._devices = mesh_lib.num_row_shards(mesh)
-    self._generate_fns = {}
-    self._make = lambda method: make(
-      model_config, method, config.new_tokens, mesh
-    )
+    shapes = sampling.EngineConfig(**dataclasses.asdict(config))
+    self._engine = make(model_config, Sampling(), params, mesh, shapes)
 
   @classmethod
   def from_folder(
@@ -110,6 +115,7 @@ class JaxLM:
     mesh: Mesh,
     dtype: str = 'float32',
     config: JaxLMConfig = JaxLMConfig(),
+    kv_cache: str = 'plain',
   ) -> JaxLM:
     """Reads a model folder in Hugging Face's layout.
 
@@ -117,8 +123,9 @@ class JaxLM:
       folder: the model.
       mesh: where to sample. If it has an axis besides `data`, each device gets
         its part of the parameters and no device ever holds all of them.
-      dtype: of the parameters.
+      dtype: of the parameters; `int8`: of the kernels, bfloat16 of the rest.
       config: shapes.
+      kv_cache: `plain` or `int8`, of a causal model.
 
     Raises:
       FileNotFoundError: the folder lacks a file.
@@ -127,37 +134,59 @@ class JaxLM:
     """
     # On a mesh of data alone, devices of a CPU are to share one copy.
     split = mesh if mesh_lib.splits_parameters(mesh) else None
+    bits = 8 if dtype == 'int8' else None
     model_config, params, tokenizer = pretrained.load_pretrained(
-      folder, split, dtype
+      folder, split, 'bfloat16' if bits else dtype
     )
     if not isinstance(model_config, TransformerConfig | EncoderDecoderConfig):
       raise ValueError(
         f'{folder} is a {model_config.family} model, which writes no text: '
         'expected a causal or an encoder-decoder language model'
       )
+    if kv_cache != 'plain':
+      if not isinstance(model_config, TransformerConfig):
+        raise ValueError(
+          f'kv_cache={kv_cache!r}: that of a {model_config.family} model is '
+          'always plain'
+        )
+      model_config = dataclasses.replace(model_config, kv_cache=kv_cache)
     name = f'{pathlib.Path(folder).name}@{pretrained.digest(folder)}'
-    return cls(name, model_config, params, tokenizer, mesh, config)
+    return cls(name, model_config, params, tokenizer, mesh, config, bits)
 
   def complete(self, requests: Sequence[Request]) -> list[Completion]:
-    """Answers a batch, in the order of the requests."""
+    """Answers a batch, in the order of the requests.
+
+    Tokens are counted up to the one that makes a stop string certain. Requests
+    with the same prompt share its prefill.
+    """
     start = time.perf_counter()
     rows = [self._prompt_ids(_messages(r)) for r in requests]
     for row, request in zip(rows, requests, strict=True):
       self._check(row, request)
-    completions: list[Completion | None] = [None] * len(requests)
-    order = sorted(
-      range(len(requests)), key=lambda i: (requests[i].top_p, len(rows[i]))
+    same: dict[tuple[int, ...], list[int]] = {}
+    for i, row in enumerate(rows):
+      same.setdefault(tuple(row), []).append(i)
+    found = self._engine.run(
+      [
+        sampling.Request(prompt, [self._draw(requests[i]) for i in places])
+        for prompt, places in same.items()
+      ]
     )
-    largest = self._batch_sizes()[-1]
-    while order:
-      top_p = requests[order[0]].top_p
-      same = [i for i in order[:largest] if requests[i].top_p == top_p]
-      order = order[len(same) :]
-      batch = self._run([rows[i] for i in same], [requests[i] for i in same])
-      for i, completion in zip(same, batch, strict=True):
-        completions[i] = completion
+    samples = {}
+    for places, answers in zip(same.values(), found, strict=True):
+      samples.update(zip(places, answers, strict=True))
+    texts = self._tokenizer.decode_after(
+      [samples[i].tokens for i in range(len(rows))]
+    )
+    completions = [
+      _completion(text, request, len(row), samples[i])
+      for i, (text, request, row) in enumerate(
+        zip(texts, requests, rows, strict=True)
+      )
+    ]
+    self.generated_tokens += sum(c.completion_tokens for c in completions)
     self.seconds += time.perf_counter() - start
-    return [c for c in completions if c is not None]
+    return completions
 
   def count_tokens(self, text: str) -> int:
     """Tokens of `text` as a prompt of the user, special tokens included."""
@@ -176,7 +205,7 @@ class JaxLM:
 
   def compiled_shapes(self) -> int:
     """Number of programs compiled so far: constant after warm-up."""
-    return sum(fn._cache_size() for fn in self._generate_fns.values())
+    return self._engine.compiled_programs()
 
   def close(self) -> None:
     """Nothing to free: arrays go with the object."""
@@ -196,44 +225,31 @@ class JaxLM:
         f'{self._config.new_tokens}'
       )
 
-  def _batch_sizes(self) -> list[int]:
-    devices = self._devices
-    return [-(-size // devices) * devices for size in self._config.batch_sizes]
+  def _draw(self, request: Request) -> sampling.Draw:
+    watch = None
+    if request.stop:
+      watch = _StopStrings(TextStream(self._tokenizer, request.stop))
+    return sampling.Draw(
+      request.max_tokens,
+      request.temperature,
+      request.top_p,
+      request.seed,
+      watch,
+    )
 
-  def _run(
-    self, rows: list[list[int]], requests: list[Request]
-  ) -> list[Completion]:
-    size = next(s for s in self._batch_sizes() if s >= len(rows))
-    longest = max(map(len, rows))
-    length = next(p for p in self._config.prompt_lengths if p >= longest)
-    padding = size - len(rows)
-    tokens, mask = self._tokenizer.pad_left(rows + [[]] * padding, length)
-    column = lambda values, dtype: np.asarray([*values, *[0] * padding], dtype)
-    args = jax.device_put(
-      (
-        tokens,
-        mask,
-        column([r.temperature for r in requests], np.float32),
-        column([r.seed % 2**32 for r in requests], np.uint32),
-        column([r.max_tokens for r in requests], np.int32),
-      ),
-      self._rows,
-    )
-    top_p = requests[0].top_p
-    if top_p not in self._generate_fns:
-      self._generate_fns[top_p] = self._make(Sampling(top_p=top_p))
-    out = jax.device_get(self._generate_fns[top_p](self._params, *args))
-    self.generated_tokens += int(out.mask.sum())
-    lengths = out.mask.sum(axis=1)
-    texts = self._tokenizer.decode_after(
-      [out.tokens[i, : lengths[i]] for i in range(len(rows))]
-    )
-    return [
-      _completion(text, request, len(row), int(lengths[i]), out.stopped[i])
-      for i, (text, request, row) in enumerate(
-        zip(texts, requests, rows, strict=True)
-      )
-    ]
+
+@dataclasses.dataclass(frozen=True)
+class _StopStrings:
+  """Ends a draw with the token that makes a stop string certain."""
+
+  stream: TextStream
+
+  def __call__(self, tokens: np.ndarray) -> int | None:
+    for count, token in enumerate(tokens, 1):
+      self.stream.feed([int(token)])
+      if self.stream.stopped:
+        return count
+    return None
 
 
 def _messages(request: Request) -> list[tuple[str, str]]:
@@ -241,11 +257,11 @@ def _messages(request: Request) -> list[tuple[str, str]]:
 
 
 def _completion(
-  text: str, request: Request, prompt: int, new: int, stopped: bool
+  text: str, request: Request, prompt: int, sample: sampling.Sample
 ) -> Completion:
   """Cuts at the first stop string."""
   places = [text.find(s) for s in request.stop if s in text]
   if places:
     text = text[: min(places)]
-  reason = 'stop' if stopped or places else 'length'
-  return Completion(text, prompt, new, reason)
+  reason = 'stop' if sample.stopped or places else 'length'
+  return Completion(text, prompt, len(sample.tokens), reason)

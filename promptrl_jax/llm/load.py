@@ -25,7 +25,9 @@ class BackendConfig:
       preset (`codellama_7b_instruct`, see `models/presets.py`), a model folder
       or an id on the hub (`Qwen/Qwen2.5-Coder-0.5B-Instruct`); `http`: the
       server's name of the model.
-    dtype: `jax`: of the parameters.
+    dtype: `jax`: of the parameters: `float32`, `bfloat16`, or `int8` for the
+      kernels of a causal model (the rest in bfloat16).
+    kv_cache: `jax`: `plain` or, for a causal model, `int8`.
     base_url, api_key_env, timeout_s, max_retries, concurrency: as in
       `HttpConfig`.
     max_context: context window of the server's model in tokens, 0 if unknown.
@@ -34,6 +36,7 @@ class BackendConfig:
   backend: str
   model: str
   dtype: str = 'float32'
+  kv_cache: str = 'plain'
   base_url: str = ''
   api_key_env: str = 'OPENAI_API_KEY'
   timeout_s: float = 180.0
@@ -50,7 +53,9 @@ def load_backend(config: BackendConfig, mesh: Mesh) -> Backend:
     FileNotFoundError: no such model, or it cannot be fetched.
   """
   if config.backend == 'jax':
-    return JaxLM.from_folder(_find(config.model), mesh, config.dtype)
+    return JaxLM.from_folder(
+      _find(config.model), mesh, config.dtype, kv_cache=config.kv_cache
+    )
   if config.backend == 'http':
     if not config.base_url:
       raise ValueError(

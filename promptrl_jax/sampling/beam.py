@@ -23,12 +23,9 @@ from jax.sharding import Mesh
 from promptrl_jax.models import encoder_decoder
 from promptrl_jax.models.cache import LayerCache
 from promptrl_jax.models.encoder_decoder import EncoderDecoderConfig
-from promptrl_jax.sampling.decode import (
-  Completions,
-  ends,
-  jit_rows,
-  to_completions,
-)
+from promptrl_jax.sampling import methods
+from promptrl_jax.sampling.decode import jit_rows
+from promptrl_jax.sampling.loop import Completions, ends
 
 _NEVER = -1e9  # Score of what must not be chosen.
 
@@ -41,14 +38,19 @@ class Beams:
     num_beams: K.
     length_penalty: a result's score is the sum of its log-probs divided by
       length ** length_penalty; above 0 prefers longer results.
+    repetition_penalty: as in `methods.Sampling`, but on log-probs, as
+      transformers has it: those of tokens that a beam has already are
+      multiplied by it before they are added to its score.
   """
 
   num_beams: int
   length_penalty: float = 1.0
+  repetition_penalty: float = 1.0
 
   def __post_init__(self):
     if self.num_beams < 1:
       raise ValueError(f'num_beams={self.num_beams}: expected 1 or more')
+    methods.check_penalty(self.repetition_penalty)
 
 
 @struct.dataclass
@@ -56,7 +58,7 @@ class _Texts:
   """K sequences of each prompt, running or finished."""
 
   tokens: jax.Array  # int32 [B, K, N], pad behind the end
-  logps: jax.Array  # [B, K, N], of `tokens`, 0 behind the end
+  logps: jax.Array  # [B, K, N], of `tokens`, no penalty, 0 behind the end
   scores: jax.Array  # [B, K], descending
 
   def take(self, places: jax.Array) -> _Texts:
@@ -69,7 +71,7 @@ class _LoopState:
   step: jax.Array  # scalar, tokens of each beam so far
   current: jax.Array  # int32 [B * K], their last token
   cache: tuple[LayerCache, ...]
-  beams: _Texts  # score: sum of log-probs
+  beams: _Texts  # score: sum of log-probs with the repetition penalty
   results: _Texts  # score: that sum over length ** length_penalty
   filled: jax.Array  # bool [B, K], which results are there
   hopeful: jax.Array  # bool [B], whether a beam can still beat a result
@@ -126,7 +128,11 @@ def beam_search(
       config, params, layers, state.current, state.cache, cross, step, mask
     )
     logps = jax.nn.log_softmax(logits, axis=-1).reshape(batch, k, vocabulary)
-    texts, parents, last = _continue(state.beams, logps, step, kept)
+    added = logps
+    if beams.repetition_penalty != 1.0:
+      read = _read(config, state.beams.tokens, step)
+      added = methods.penalise(logps, read, beams.repetition_penalty)
+    texts, parents, last = _continue(state.beams, logps, added, step, kept)
     over = ends(config, last) | (step + 1 >= new_tokens)
     running = texts.scores + jnp.where(over, _NEVER, 0.0)
     scores, chosen = jax.lax.top_k(running, k)
@@ -178,7 +184,7 @@ def beam_search(
   )
   results = jax.lax.while_loop(cond, body, state).results
   written = jnp.broadcast_to(is_prompt[:, None], (batch, new_tokens))
-  best = to_completions(
+  best = _to_completions(
     config, results.tokens[:, 0], results.logps[:, 0], written
   )
   return best, jnp.where(is_prompt, results.scores[:, 0], 0.0)
@@ -194,18 +200,70 @@ def make_beam_fn(
     each shape (B, P) is compiled once.
   """
   return jit_rows(
-    functools.partial(beam_search, config, beams, new_tokens), mesh, 2
+    functools.partial(beam_search, config, beams, new_tokens), mesh
+  )
+
+
+def _read(
+  config: EncoderDecoderConfig, tokens: jax.Array, step: jax.Array
+) -> jax.Array:
+  """What the decoder has read of each beam: bool [B, K, V].
+
+  Args:
+    config: the model.
+    tokens: int [B, K, N].
+    step: scalar int, how many of them are there.
+  """
+  first = (*tokens.shape[:2], 1)
+  tokens = jnp.concatenate(
+    [jnp.full(first, config.decoder_start_token_id, jnp.int32), tokens], axis=2
+  )
+  places = jnp.arange(tokens.shape[2])
+  shape = (*tokens.shape[:2], config.vocab_size)
+  flat = tokens.reshape(-1, len(places))
+  everywhere = jnp.ones(flat.shape, bool)
+  first_places = methods.first_seen(flat, everywhere, places, config.vocab_size)
+  return (first_places <= step).reshape(shape)
+
+
+def _to_completions(
+  config: EncoderDecoderConfig,
+  tokens: jax.Array,
+  logps: jax.Array,
+  written: jax.Array,
+) -> Completions:
+  """Completions of `tokens` and `logps` [B, N], pad and 0 after a stop token.
+
+  Args:
+    config: the model.
+    tokens: int32 [B, N].
+    logps: [B, N].
+    written: bool [B, N], what the row got if no stop token came before.
+  """
+  # Padding may be a stop token: models without a pad token use one.
+  ended = ends(config, tokens) & written
+  before = jnp.cumsum(ended, axis=-1) - ended
+  return Completions(
+    tokens=tokens,
+    logps=logps,
+    mask=written & (before == 0),
+    stopped=jnp.any(ended, axis=-1),
   )
 
 
 def _continue(
-  beams: _Texts, logps: jax.Array, step: jax.Array, kept: int
+  beams: _Texts,
+  logps: jax.Array,
+  added: jax.Array,
+  step: jax.Array,
+  kept: int,
 ) -> tuple[_Texts, jax.Array, jax.Array]:
   """The best continuations by one token.
 
   Args:
     beams: K of each prompt.
     logps: [B, K, V] of their next token.
+    added: [B, K, V], what it adds to the score.
     step: scalar int, where that token goes.
     kept: how many continuations.
 
@@ -214,7 +272,7 @@ def _continue(
     tokens, both [B, kept].
   """
   batch, _, vocabulary = logps.shape
-  totals = (beams.scores[..., None] + logps).reshape(batch, -1)
+  totals = (beams.scores[..., None] + added).reshape(batch, -1)
   scores, places = jax.lax.top_k(totals, kept)
   parents, last = jnp.divmod(places, vocabulary)
   last = last.astype(jnp.int32)

@@ -20,38 +20,16 @@ from jax.sharding import PartitionSpec as P
 from promptrl_jax.models import transformer
 from promptrl_jax.models.cache import LayerCache
 from promptrl_jax.models.config import TransformerConfig
-from promptrl_jax.models.encoder_decoder_config import EncoderDecoderConfig
 from promptrl_jax.parallel.mesh import ROWS
-from promptrl_jax.sampling import methods
+from promptrl_jax.sampling import loop, methods
 from promptrl_jax.sampling.prepare import DecodeParams
 
 
 @struct.dataclass
-class Completions:
-  """What `generate` returns.
-
-  Attributes:
-    tokens: int32 [B, N], pad after the stop token, which is included.
-    logps: [B, N], log-probs of `tokens` under the sampled distribution; 0 on
-      pad.
-    mask: bool [B, N], which tokens were generated.
-    stopped: bool [B], whether the row ended with the stop token.
-  """
-
-  tokens: jax.Array
-  logps: jax.Array
-  mask: jax.Array
-  stopped: jax.Array
-
-
-@struct.dataclass
 class _LoopState:
-  step: jax.Array  # scalar, tokens written so far
+  drawn: loop.Drawn
   logits: jax.Array  # [B, V] for the token to be drawn
   cache: tuple[LayerCache, ...]
-  done: jax.Array  # bool [B]
-  tokens: jax.Array  # [B, N]
-  logps: jax.Array  # [B, N]
 
 
 def prefill(
@@ -100,87 +78,6 @@ def read_prompts(
   )
 
 
-def uniforms(seeds: jax.Array, steps: jax.Array) -> jax.Array:
-  """Uniform numbers in [0, 1), one per row and token.
-
-  All before the loop: hashing for one step costs as much as for a hundred.
-
-  Args:
-    seeds: uint32 [B].
-    steps: int [N, B], how many tokens the row has before.
-
-  Returns:
-    [N, B]; entry (t, b) comes from fold_in(key(seeds[b]), steps[t, b]).
-  """
-  draw_one = lambda seed, step: jax.random.uniform(
-    jax.random.fold_in(jax.random.key(seed), step)
-  )
-  return jax.vmap(jax.vmap(draw_one), (None, 0))(seeds, steps)
-
-
-def draw_uniforms(seeds: jax.Array, count: int) -> jax.Array:
-  """`uniforms` [N, B] of rows that all start with no token."""
-  steps = jnp.broadcast_to(jnp.arange(count)[:, None], (count, len(seeds)))
-  return uniforms(seeds, steps)
-
-
-def next_tokens(
-  config: TransformerConfig | EncoderDecoderConfig,
-  method: methods.Sampling,
-  logits: jax.Array,
-  temperature: jax.Array,
-  uniform: jax.Array,
-  done: jax.Array,
-) -> tuple[jax.Array, jax.Array]:
-  """Draws one token per row: int32 [B], and its log-probs [B].
-
-  Args:
-    config: the model.
-    method: filters of the sampled distribution.
-    logits: [B, V].
-    temperature, uniform: [B].
-    done: bool [B], rows that get the pad token, with log-prob 0.
-  """
-  logps = methods.log_distribution(logits, temperature, method)
-  drawn = methods.draw(uniform, logps, temperature)
-  drawn_logps = jnp.take_along_axis(logps, drawn[:, None], axis=1)[:, 0]
-  drawn = jnp.where(done, config.pad_token_id, drawn)
-  return drawn, jnp.where(done, 0.0, drawn_logps)
-
-
-def ends(
-  config: TransformerConfig | EncoderDecoderConfig, tokens: jax.Array
-) -> jax.Array:
-  """Which tokens end a text."""
-  ids = jnp.asarray(config.eos_token_ids, jnp.int32)
-  return jnp.any(tokens[..., None] == ids, axis=-1)
-
-
-def to_completions(
-  config: TransformerConfig | EncoderDecoderConfig,
-  tokens: jax.Array,
-  logps: jax.Array,
-  written: jax.Array,
-) -> Completions:
-  """Completions of `tokens` and `logps` [B, N], pad and 0 after a stop token.
-
-  Args:
-    config: the model.
-    tokens: int32 [B, N].
-    logps: [B, N].
-    written: bool [B, N], what the row got if no stop token came before.
-  """
-  # Padding may be a stop token: models without a pad token use one.
-  ended = ends(config, tokens) & written
-  before = jnp.cumsum(ended, axis=-1) - ended
-  return Completions(
-    tokens=tokens,
-    logps=logps,
-    mask=written & (before == 0),
-    stopped=jnp.any(ended, axis=-1),
-  )
-
-
 def generate(
   config: TransformerConfig,
   method: methods.Sampling,
@@ -191,7 +88,8 @@ def generate(
   temperature: jax.Array,
   seeds: jax.Array,
   limits: jax.Array,
-) -> Completions:
+  top_p: jax.Array | None = None,
+) -> loop.Completions:
   """Completes left-padded prompts; pure, jitted by `make_generate_fn`.
 
   Args:
@@ -204,61 +102,46 @@ def generate(
     temperature: [B], 0 for greedy.
     seeds: uint32 [B]; token t of row b uses fold_in(key(seeds[b]), t).
     limits: int [B], most new tokens of each row.
+    top_p: [B], nucleus mass; None: 1 for every row.
 
   Returns:
     Completions of shape [B, N].
   """
-  batch, prompt_length = tokens.shape
+  prompt_length = tokens.shape[1]
   logits, cache = prefill(config, params, tokens, mask, new_tokens)
   shapes = jax.eval_shape(lambda: cache)
   lengths = jnp.sum(mask, axis=-1)
-  draws = draw_uniforms(seeds, new_tokens)
   slots = jnp.arange(cache[0].num_slots)
   prompt_slots = jnp.pad(mask, ((0, 0), (0, len(slots) - prompt_length)))
-
-  def cond(state: _LoopState) -> jax.Array:
-    return (state.step < new_tokens) & ~jnp.all(state.done)
+  options = loop.Options(
+    temperature,
+    loop.uniforms(seeds, jnp.arange(new_tokens)[:, None]),
+    jnp.where(lengths > 0, limits, 0),
+    top_p,
+  )
 
   def body(state: _LoopState) -> _LoopState:
-    uniform = jax.lax.dynamic_index_in_dim(draws, state.step, 0, False)
-    drawn, drawn_logps = next_tokens(
-      config, method, state.logits, temperature, uniform, state.done
-    )
-    done = state.done | ends(config, drawn) | (state.step + 1 >= limits)
-    slot = prompt_length + state.step
+    step = state.drawn.step
+    drawn = loop.draw(config, method, options, state.drawn, state.logits)
+    slot = prompt_length + step
     visible = prompt_slots | ((slots >= prompt_length) & (slots <= slot))
     if config.sliding_window is not None:
       visible &= slots > slot - config.sliding_window
     logits, cache = transformer.decode_step(
-      config, params.top, params.layers, drawn, lengths + state.step,
+      config, params.top, params.layers, drawn.last, lengths + step,
       _unsqueezed(state.cache, shapes), slot, visible,
     )  # fmt: skip
-    update = functools.partial(
-      jax.lax.dynamic_update_slice_in_dim, start_index=state.step, axis=1
-    )
-    return _LoopState(
-      step=state.step + 1,
-      logits=logits,
-      cache=_squeezed(cache),
-      done=done,
-      tokens=update(state.tokens, drawn[:, None]),
-      logps=update(state.logps, drawn_logps[:, None]),
-    )
+    return _LoopState(drawn, logits, _squeezed(cache))
 
-  shape = (batch, new_tokens)
-  state = _LoopState(
-    step=jnp.int32(0),
-    logits=logits,
-    cache=_squeezed(cache),
-    done=(lengths == 0) | (limits <= 0),
-    tokens=jnp.full(shape, config.pad_token_id, jnp.int32),
-    logps=jnp.zeros(shape),
+  nothing = jnp.full(len(tokens), config.pad_token_id, jnp.int32)
+  seen = methods.seen(method, tokens, mask, config.vocab_size)
+  drawn = loop.start(config, nothing, new_tokens, seen)
+  state = jax.lax.while_loop(
+    lambda state: loop.goes_on(state.drawn, options),
+    body,
+    _LoopState(drawn, logits, _squeezed(cache)),
   )
-  state = jax.lax.while_loop(cond, body, state)
-  written = jnp.arange(new_tokens) < jnp.minimum(limits, state.step)[:, None]
-  return to_completions(
-    config, state.tokens, state.logps, written & (lengths > 0)[:, None]
-  )
+  return state.drawn.completions()
 
 
 def _squeezed(cache: Any) -> Any:
@@ -279,43 +162,39 @@ def make_generate_fn(
   method: methods.Sampling,
   new_tokens: int,
   mesh: Mesh,
-) -> Callable[..., Completions]:
+) -> Callable[..., loop.Completions]:
   """Jits `generate` with the batch split over the mesh.
 
   Where every device has all parameters, each runs a loop of its own. Where
   parameters are split (axes `fsdp` and `tensor`), all run one loop together.
 
   Returns:
-    A function of (params, tokens, mask, temperature, seeds, limits). B must be
-    a multiple of the devices that rows are split over; each shape (B, P) is
-    compiled once.
+    A function of (params, tokens, mask, temperature, seeds, limits) and, if
+    wanted, top_p. B must be a multiple of the devices that rows are split over;
+    each shape (B, P) is compiled once.
   """
-  return jit_rows(
-    functools.partial(generate, config, method, new_tokens), mesh, 5
-  )
+  return jit_rows(functools.partial(generate, config, method, new_tokens), mesh)
 
 
-def jit_rows(run: Callable[..., Any], mesh: Mesh, count: int) -> Any:
-  """Jits a function of parameters and `count` arrays of rows.
+def jit_rows(run: Callable[..., Any], mesh: Mesh) -> Any:
+  """Jits a function of parameters and arrays of rows.
 
   Args:
     run: (parameters, *rows) -> a tree of rows.
     mesh: over which rows are split; see `make_generate_fn`.
-    count: arrays of rows that `run` takes.
   """
   if mesh.size > mesh.shape['data']:
-    rows = NamedSharding(mesh, ROWS)
-    return jax.jit(
-      run,
-      in_shardings=(None, *[rows] * count),
-      out_shardings=rows,
-    )
-  rows = P('data')
-  sharded = jax.shard_map(
-    run,
+    split = NamedSharding(mesh, ROWS)
+
+    def together(params: Any, *rows: Any) -> Any:
+      return run(params, *jax.lax.with_sharding_constraint(rows, split))
+
+    return jax.jit(together, out_shardings=split)
+  apart = jax.shard_map(
+    lambda params, rows: run(params, *rows),
     mesh=mesh,
-    in_specs=(P(), *[rows] * count),
-    out_specs=rows,
+    in_specs=(P(), P('data')),
+    out_specs=P('data'),
     check_vma=False,  # the loop's trip count differs between devices
   )
-  return jax.jit(sharded)
+  return jax.jit(lambda params, *rows: apart(params, rows))

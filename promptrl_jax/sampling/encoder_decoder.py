@@ -21,25 +21,14 @@ from promptrl_jax.models.encoder_decoder import (
   EncoderDecoder,
   EncoderDecoderConfig,
 )
-from promptrl_jax.sampling import methods
-from promptrl_jax.sampling.decode import (
-  Completions,
-  draw_uniforms,
-  ends,
-  jit_rows,
-  next_tokens,
-  to_completions,
-)
+from promptrl_jax.sampling import loop, methods
+from promptrl_jax.sampling.decode import jit_rows
 
 
 @struct.dataclass
 class _LoopState:
-  step: jax.Array  # scalar, tokens written so far
-  current: jax.Array  # int32 [B], the last token of each row
+  drawn: loop.Drawn
   cache: tuple[LayerCache, ...]
-  done: jax.Array  # bool [B]
-  tokens: jax.Array  # [B, N]
-  logps: jax.Array  # [B, N]
 
 
 def generate(
@@ -52,7 +41,8 @@ def generate(
   temperature: jax.Array,
   seeds: jax.Array,
   limits: jax.Array,
-) -> Completions:
+  top_p: jax.Array | None = None,
+) -> loop.Completions:
   """Answers prompts; pure, jitted by `make_generate_fn`.
 
   Args:
@@ -65,6 +55,7 @@ def generate(
     temperature: [B], 0 for greedy.
     seeds: uint32 [B]; token t of row b uses fold_in(key(seeds[b]), t).
     limits: int [B], most new tokens of each row.
+    top_p: [B], nucleus mass; None: 1 for every row.
 
   Returns:
     Completions of shape [B, N]; `decoder_start_token_id` is not part of them.
@@ -75,47 +66,29 @@ def generate(
   cache, cross = encoder_decoder.start_cache(
     config, layers, encoded, batch, new_tokens
   )
-  uniforms = draw_uniforms(seeds, new_tokens)
-  is_prompt = jnp.any(mask, axis=-1)
-
-  def cond(state: _LoopState) -> jax.Array:
-    return (state.step < new_tokens) & ~jnp.all(state.done)
+  options = loop.Options(
+    temperature,
+    loop.uniforms(seeds, jnp.arange(new_tokens)[:, None]),
+    jnp.where(jnp.any(mask, axis=-1), limits, 0),
+    top_p,
+  )
 
   def body(state: _LoopState) -> _LoopState:
+    drawn = state.drawn
     logits, cache = encoder_decoder.decode_step(
-      config, params, layers, state.current, state.cache, cross, state.step,
-      mask,
-    )  # fmt: skip
-    uniform = jax.lax.dynamic_index_in_dim(uniforms, state.step, 0, False)
-    drawn, drawn_logps = next_tokens(
-      config, method, logits, temperature, uniform, state.done
+      config, params, layers, drawn.last, state.cache, cross, drawn.step, mask
     )
-    update = functools.partial(
-      jax.lax.dynamic_update_slice_in_dim, start_index=state.step, axis=1
-    )
-    return _LoopState(
-      step=state.step + 1,
-      current=drawn,
-      cache=cache,
-      done=state.done | ends(config, drawn) | (state.step + 1 >= limits),
-      tokens=update(state.tokens, drawn[:, None]),
-      logps=update(state.logps, drawn_logps[:, None]),
-    )
+    return _LoopState(loop.draw(config, method, options, drawn, logits), cache)
 
-  shape = (batch, new_tokens)
-  state = _LoopState(
-    step=jnp.int32(0),
-    current=jnp.full(batch, config.decoder_start_token_id, jnp.int32),
-    cache=cache,
-    done=~is_prompt | (limits <= 0),
-    tokens=jnp.full(shape, config.pad_token_id, jnp.int32),
-    logps=jnp.zeros(shape),
+  first = jnp.full(batch, config.decoder_start_token_id, jnp.int32)
+  seen = methods.seen(method, *_context(first), config.vocab_size)
+  drawn = loop.start(config, first, new_tokens, seen)
+  state = jax.lax.while_loop(
+    lambda state: loop.goes_on(state.drawn, options),
+    body,
+    _LoopState(drawn, cache),
   )
-  state = jax.lax.while_loop(cond, body, state)
-  written = jnp.arange(new_tokens) < jnp.minimum(limits, state.step)[:, None]
-  return to_completions(
-    config, state.tokens, state.logps, written & is_prompt[:, None]
-  )
+  return state.drawn.completions()
 
 
 def make_generate_fn(
@@ -123,16 +96,14 @@ def make_generate_fn(
   method: methods.Sampling,
   new_tokens: int,
   mesh: Mesh,
-) -> Callable[..., Completions]:
+) -> Callable[..., loop.Completions]:
   """Jits `generate` with the batch split over the mesh.
 
   Returns:
-    A function of (params, tokens, mask, temperature, seeds, limits), split as
-    by `decode.make_generate_fn`; each shape (B, P) is compiled once.
+    A function as of `decode.make_generate_fn`; each shape (B, P) is compiled
+    once.
   """
-  return jit_rows(
-    functools.partial(generate, config, method, new_tokens), mesh, 5
-  )
+  return jit_rows(functools.partial(generate, config, method, new_tokens), mesh)
 
 
 def score(
@@ -144,6 +115,7 @@ def score(
   tokens: jax.Array,
   mask: jax.Array,
   temperature: jax.Array,
+  top_p: jax.Array | None = None,
 ) -> jax.Array:
   """Teacher-forced log-probs of answers, equal to the sampler's.
 
@@ -156,16 +128,27 @@ def score(
     tokens: int [B, N], completions as `generate` returns them.
     mask: bool [B, N], which of them count.
     temperature: [B], as it was sampled with.
+    top_p: [B], as it was sampled with; None: 1 for every row.
 
   Returns:
     [B, N], 0 where `mask` is False.
   """
-  start = jnp.full_like(tokens[:, :1], config.decoder_start_token_id)
-  before = jnp.concatenate([start, tokens[:, :-1]], axis=1)
+  first = jnp.full(len(tokens), config.decoder_start_token_id, tokens.dtype)
+  before = jnp.concatenate([first[:, None], tokens[:, :-1]], axis=1)
   logits: Any = EncoderDecoder(config).apply(
     params, prompt_tokens, prompt_mask, before
   )
-  return methods.chosen_logps(logits, tokens, mask, temperature, method)
+  return methods.chosen_logps(
+    logits, _context(first), tokens, mask, temperature, method, top_p
+  )
+
+
+def _context(first: jax.Array) -> tuple[jax.Array, jax.Array]:
+  """What the repetition penalty meets at first: the decoder's first token.
+
+  As in transformers; what the encoder reads is not repeated but answered.
+  """
+  return first[:, None], jnp.ones((len(first), 1), bool)
 
 
 def make_score_fn(

@@ -23,6 +23,7 @@ def score(
   tokens: jax.Array,
   mask: jax.Array,
   temperature: jax.Array,
+  top_p: jax.Array | None = None,
 ) -> jax.Array:
   """Log-probs of `tokens` after their prompts.
 
@@ -35,6 +36,7 @@ def score(
     tokens: int [B, N], completions as `generate` returns them.
     mask: bool [B, N], which of them count.
     temperature: [B], as it was sampled with.
+    top_p: [B], as it was sampled with; None: 1 for every row.
 
   Returns:
     [B, N], 0 where `mask` is False.
@@ -48,7 +50,10 @@ def score(
   )
   before = hidden[:, prompt_tokens.shape[1] - 1 : -1]
   logits: Any = model.apply(params, before, method=Transformer.logits)
-  return methods.chosen_logps(logits, tokens, mask, temperature, method)
+  context = prompt_tokens, prompt_mask
+  return methods.chosen_logps(
+    logits, context, tokens, mask, temperature, method, top_p
+  )
 
 
 def make_score_fn(

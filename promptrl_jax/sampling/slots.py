@@ -1,9 +1,9 @@
 """Programs of continuous batching: read prompts, give them slots, decode.
 
-A row of the batch is a slot that prompts take in turn. Its cache has S places:
-the left-padded prompt in the first P, token t behind them at P + t, as in
-`decode`. Only the rows' logits and caches stay on the devices; who sits in
-which row is told anew with every call.
+A row of the batch is a slot that prompts take in turn. Its cache has S places
+in blocks of a fixed width: the left-padded prompt in the first P, token t
+behind them at P + t, as in `decode`. Only the rows' logits and caches stay on
+the devices; who sits in which row is told anew with every call.
 """
 
 from __future__ import annotations
@@ -16,14 +16,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from flax import struct
-from jax.sharding import Mesh
+from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from promptrl_jax.models import cache as cache_lib
 from promptrl_jax.models import transformer
 from promptrl_jax.models.cache import LayerCache
 from promptrl_jax.models.config import TransformerConfig
-from promptrl_jax.sampling import decode, methods
+from promptrl_jax.sampling import decode, loop, methods
 from promptrl_jax.sampling.prepare import DecodeParams
 
 
@@ -34,10 +33,12 @@ class Slots:
   Attributes:
     logits: [B, V] of the token to be drawn.
     cache: one `LayerCache` per layer.
+    seen: bool [B, V], tokens that the repetition penalty meets, or None.
   """
 
   logits: jax.Array
   cache: tuple[LayerCache, ...]
+  seen: jax.Array | None
 
 
 @struct.dataclass
@@ -50,6 +51,7 @@ class Rows:
     drawn: int32 [B], tokens drawn so far.
     limits: int32 [B], most tokens to draw.
     temperature: [B], 0 for greedy.
+    top_p: [B], nucleus mass.
     seeds: uint32 [B]; token t of row b uses fold_in(key(seeds[b]), t).
   """
 
@@ -58,55 +60,42 @@ class Rows:
   drawn: Any
   limits: Any
   temperature: Any
+  top_p: Any
   seeds: Any
 
 
 @struct.dataclass
-class Burst:
-  """What some steps of decoding drew; N is the most steps of a burst.
-
-  Attributes:
-    tokens: int32 [B, N].
-    logps: [B, N], log-probs of `tokens` under the sampled distribution.
-    counts: int32 [B], how many of them were drawn.
-    stopped: bool [B], whether the last one ends the text.
-  """
-
-  tokens: jax.Array
-  logps: jax.Array
-  counts: jax.Array
-  stopped: jax.Array
-
-
-@struct.dataclass
 class _LoopState:
-  step: jax.Array  # scalar
-  slots: Slots
-  active: jax.Array  # bool [B]
-  counts: jax.Array  # [B]
-  stopped: jax.Array  # bool [B]
-  tokens: jax.Array  # [B, N]
-  logps: jax.Array  # [B, N]
+  drawn: loop.Drawn
+  logits: jax.Array
+  cache: tuple[LayerCache, ...]
 
 
-def empty(config: TransformerConfig, rows: int, places: int) -> Slots:
-  """Free rows with room for so many places."""
-  blocks, width = cache_lib.layout(places)
-  heads = (rows, config.num_kv_heads, blocks)
-  dtype = jnp.dtype(config.dtype)
-  layer = lambda: LayerCache(
-    jnp.zeros((*heads, config.head_size, width), dtype),
-    jnp.zeros((*heads, width, config.head_size), dtype),
+def empty(
+  config: TransformerConfig,
+  method: methods.Sampling,
+  rows: int,
+  width: int,
+  blocks: int,
+) -> Slots:
+  """Free rows with so many blocks of so many places."""
+  shape = (rows, 0, config.num_kv_heads, config.head_size)
+  none = jnp.zeros(shape, config.dtype)
+  layer = lambda: LayerCache.in_blocks(
+    none, none, blocks, width, config.kv_cache
   )
+  nothing = jnp.zeros((rows, 1), jnp.int32)
   return Slots(
     logits=jnp.zeros((rows, config.vocab_size)),
     cache=tuple(layer() for _ in range(config.num_layers)),
+    seen=methods.seen(method, nothing, nothing.astype(bool), config.vocab_size),
   )
 
 
 def read(
   config: TransformerConfig,
-  places: int,
+  method: methods.Sampling,
+  width: int,
   params: DecodeParams,
   tokens: jax.Array,
   mask: jax.Array,
@@ -115,7 +104,8 @@ def read(
 
   Args:
     config: the model.
-    places: of the rows they will get, which fixes the layout of the cache.
+    method: filters of the sampled distribution.
+    width: places of a block of the cache.
     params: parameters of the model, from `prepare`.
     tokens: int [A, P], left-padded prompts.
     mask: bool [A, P].
@@ -124,11 +114,14 @@ def read(
     Slots of A rows, with no more blocks than P places take.
   """
   logits, cached = decode.read_prompts(config, params, tokens, mask)
-  _, width = cache_lib.layout(places)
   blocks = -(-tokens.shape[1] // width)
   return Slots(
     logits,
-    tuple(LayerCache.in_blocks(k, v, blocks, width) for k, v in cached),
+    tuple(
+      LayerCache.in_blocks(k, v, blocks, width, config.kv_cache)
+      for k, v in cached
+    ),
+    methods.seen(method, tokens, mask, config.vocab_size),
   )
 
 
@@ -171,75 +164,64 @@ def advance(
   slots: Slots,
   rows: Rows,
   enough: jax.Array,
-) -> tuple[Slots, Burst]:
-  """Draws up to `most` tokens for every row that is not free.
+  steps: jax.Array,
+  together: bool = False,
+) -> tuple[Slots, loop.Completions]:
+  """Draws some tokens for every row that is not free.
 
   Args:
     config: the model.
     method: filters of the sampled distribution.
-    most: N, steps after which the caller may look.
+    most: N, most steps.
     params: parameters of the model, from `prepare`.
     slots: B rows.
     rows: who sits in them.
     enough: int [1]; returns early when so many rows are free.
+    steps: int [1], after which the caller wants to look; no more than N.
+    together: whether the groups of a mesh go on until all have enough. Where a
+      group's devices share parameters they must: XLA lets them exchange data
+      by collectives in which all groups take part.
 
   Returns:
-    The rows after it, and what was drawn.
+    The rows after it, and what was drawn [B, N].
   """
   batch = len(rows.drawn)
   places = jnp.arange(slots.cache[0].num_slots)[None]
-  draws = decode.uniforms(rows.seeds, rows.drawn + jnp.arange(most)[:, None])
+  options = loop.Options(
+    rows.temperature,
+    loop.uniforms(rows.seeds, rows.drawn + jnp.arange(most)[:, None]),
+    rows.limits - rows.drawn,
+    rows.top_p,
+  )
 
   def cond(state: _LoopState) -> jax.Array:
-    free = jnp.sum(~state.active)
-    return (state.step < most) & (free < jnp.minimum(enough[0], batch))
+    free = jnp.sum(~state.drawn.active(options))
+    more = free < jnp.minimum(enough[0], batch)
+    if together:
+      more = jax.lax.pmax(more.astype(jnp.int32), 'data') > 0
+    return (state.drawn.step < jnp.minimum(steps[0], most)) & more
 
   def body(state: _LoopState) -> _LoopState:
-    uniform = jax.lax.dynamic_index_in_dim(draws, state.step, 0, False)
-    drawn, drawn_logps = decode.next_tokens(
-      config, method, state.slots.logits, rows.temperature, uniform,
-      ~state.active,
-    )  # fmt: skip
-    positions = rows.lengths + rows.drawn + state.counts
-    # A row that used its last place waits one behind it.
+    positions = rows.lengths + rows.drawn + state.drawn.step
+    # A row that is done goes on behind its last token, or waits in the end.
     slot = jnp.minimum(rows.first + positions, places.shape[1] - 1)
-    seen = places <= slot[:, None]
-    visible = seen & (places >= rows.first[:, None])
+    visible = (places <= slot[:, None]) & (places >= rows.first[:, None])
     if config.sliding_window is not None:
       visible &= places > slot[:, None] - config.sliding_window
+    drawn = loop.draw(config, method, options, state.drawn, state.logits)
     logits, cache = transformer.decode_step(
-      config, params.top, params.layers, drawn, positions, state.slots.cache,
+      config, params.top, params.layers, drawn.last, positions, state.cache,
       slot, visible,
     )  # fmt: skip
-    counts = state.counts + state.active
-    stopped = state.active & decode.ends(config, drawn)
-    full = rows.drawn + counts >= rows.limits
-    write = lambda all_, new: jax.lax.dynamic_update_slice_in_dim(
-      all_, new[:, None], state.step, axis=1
-    )
-    return _LoopState(
-      step=state.step + 1,
-      slots=Slots(logits, cache),
-      active=state.active & ~stopped & ~full,
-      counts=counts,
-      stopped=state.stopped | stopped,
-      tokens=write(state.tokens, drawn),
-      logps=write(state.logps, drawn_logps),
-    )
+    return _LoopState(drawn, logits, cache)
 
-  shape = (batch, most)
-  state = _LoopState(
-    step=jnp.int32(0),
-    slots=slots,
-    active=rows.drawn < rows.limits,
-    counts=jnp.zeros(batch, jnp.int32),
-    stopped=jnp.zeros(batch, bool),
-    tokens=jnp.full(shape, config.pad_token_id, jnp.int32),
-    logps=jnp.zeros(shape),
+  nothing = jnp.full(batch, config.pad_token_id, jnp.int32)
+  drawn = loop.start(config, nothing, most, slots.seen)
+  state = jax.lax.while_loop(
+    cond, body, _LoopState(drawn, slots.logits, slots.cache)
   )
-  state = jax.lax.while_loop(cond, body, state)
-  burst = Burst(state.tokens, state.logps, state.counts, state.stopped)
-  return state.slots, burst
+  after = Slots(state.logits, state.cache, state.drawn.seen)
+  return after, state.drawn.completions()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -247,18 +229,18 @@ class Programs:
   """The functions above, jitted for the rows of a mesh.
 
   Attributes:
-    empty_fn: () -> Slots.
+    empty_fn: (blocks) -> Slots.
     read_fn: (params, tokens, mask) -> Slots of the prompts.
     insert_fn: (slots, prompts, sources, targets, counts) -> slots; sources and
-      targets count from the first row of their device, counts are [devices].
-    advance_fn: (params, slots, rows, enough) -> slots, burst; `enough` is
-      [devices].
+      targets count from the first row of their group, counts are [groups].
+    advance_fn: (params, slots, rows, enough, steps) -> slots, burst; `enough`
+      and `steps` are [groups].
   """
 
-  empty_fn: Callable[[], Slots]
+  empty_fn: Callable[[int], Slots]
   read_fn: Callable[..., Slots]
   insert_fn: Callable[..., Slots]
-  advance_fn: Callable[..., tuple[Slots, Burst]]
+  advance_fn: Callable[..., tuple[Slots, loop.Completions]]
 
   def compiled(self) -> int:
     """Number of programs compiled so far."""
@@ -271,40 +253,56 @@ def make_programs(
   method: methods.Sampling,
   mesh: Mesh,
   rows: int,
-  places: int,
+  width: int,
   most: int,
 ) -> Programs:
-  """Jits the programs with rows split over the mesh.
+  """Jits the programs with rows split over the axis `data` of a mesh.
+
+  Along its other axes all devices of a group have the same rows, and each has
+  the caches of its share of the heads.
 
   Args:
     config: the model.
     method: filters of the sampled distribution.
-    mesh: with the single axis `data`.
-    rows: B, a multiple of the devices.
-    places: S, of each row.
+    mesh: see `engine.make_engine`.
+    rows: B of each group.
+    width: places of a block of the cache.
     most: N, steps of `advance`.
   """
   split, whole = P('data'), P()
+  row: Any = NamedSharding(mesh, split)
+  heads = P('data', 'tensor') if 'tensor' in mesh.shape else split
+  cache: Any = NamedSharding(mesh, heads)
+  slots = Slots(row, cache, row)
 
-  def jit(fn: Callable, *in_specs: P, **options: Any) -> Callable:
+  def jit(fn: Callable, out: Any, *in_specs: P, **options: Any) -> Callable:
     mapped = jax.shard_map(
       fn,
       mesh=mesh,
       in_specs=in_specs,
       out_specs=split,
+      axis_names={'data'},
       check_vma=False,  # the loops' trip counts differ between devices
     )
-    return jax.jit(mapped, **options)
+    return jax.jit(mapped, out_shardings=out, **options)
+
+  def make_empty(blocks: int) -> Slots:
+    fn = functools.partial(empty, config, method, rows, width, blocks)
+    return jax.shard_map(fn, mesh=mesh, in_specs=(), out_specs=split)()
 
   return Programs(
-    empty_fn=jit(
-      functools.partial(empty, config, rows // mesh.size, places)
+    empty_fn=jax.jit(make_empty, out_shardings=slots, static_argnums=0),
+    read_fn=jit(
+      functools.partial(read, config, method, width),
+      slots, whole, split, split,
     ),
-    read_fn=jit(functools.partial(read, config, places), whole, split, split),
-    insert_fn=jit(insert, *[split] * 5, donate_argnums=0),
+    insert_fn=jit(insert, slots, *[split] * 5, donate_argnums=0),
     advance_fn=jit(
-      functools.partial(advance, config, method, most),
-      whole, *[split] * 3,
+      functools.partial(
+        advance, config, method, most,
+        together=mesh.size > mesh.shape['data'],
+      ),
+      (slots, row), whole, *[split] * 4,
       donate_argnums=1,
     ),
   )  # fmt: skip

@@ -28,7 +28,7 @@ models = {
   'llama': (tiny.CONFIG, tiny.params(), tokenizer),
   't5': (t5, tiny_encoder_decoder.params(t5), ends),
 }
-settings = JaxLMConfig((3,), (16, 48), 8)
+settings = JaxLMConfig(3, (16, 48), 8)
 requests = [
   Request((Message('user', 'add ' * (i % 4 + 1)),), temperature=t, seed=i,
           max_tokens=8, top_p=p)
@@ -42,12 +42,11 @@ for name, (config, params, tokenizer) in models.items():
                mesh_lib.from_text('data=2,fsdp=2,tensor=2')):
     model = JaxLM.from_folder(folder / name, mesh, config=settings)
     answers.append([c.text for c in model.complete(requests)])
-  leaves = jax.tree.leaves(model._params)
+  leaves = jax.tree.leaves(model._engine._params)
   here = sum(leaf.addressable_shards[0].data.size for leaf in leaves)
   found[name] = {
     'answers': answers,
     'share': here / sum(leaf.size for leaf in leaves),
-    'rows': model._batch_sizes(),
   }
   try:
     mesh = mesh_lib.from_text('tensor=4' if name == 'llama' else 'tensor=8')
@@ -83,8 +82,6 @@ def test_a_mesh_gives_the_completions_of_one_device(found, name):
 def test_each_device_holds_its_part_alone(found, name):
   # Matrices are split over fsdp and tensor; norms are not.
   assert 0.25 <= found[name]['share'] < 0.3
-  # Three rows are rounded up for data and fsdp, not for tensor.
-  assert found[name]['rows'] == [4]
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from promptrl_jax.models.encoder import EncoderConfig
 from promptrl_jax.parallel.mesh import make_data_mesh
 from promptrl_jax.testing import tiny, tiny_encoder_decoder
 
-CONFIG = JaxLMConfig((2, 4), (16, 48), 8)
+CONFIG = JaxLMConfig(4, (16, 48), 8)
 MESH = make_data_mesh()
 
 
@@ -48,13 +48,15 @@ def test_a_completion_does_not_depend_on_its_neighbours(model):
 
 
 def test_no_compilation_after_warm_up(model):
-  shapes = [(2, 5), (2, 30), (4, 5), (4, 30)]
-  for rows, size in shapes:
-    model.complete([request('x' * size, seed=i) for i in range(rows)])
+  for size in (5, 30):
+    model.complete([request('x' * size)])
   warm = model.compiled_shapes()
   for rows in range(1, 10):
     model.complete(
-      [request('y' * (7 * rows % 40), seed=i) for i in range(rows)]
+      [
+        request('y' * (7 * rows % 40), seed=i, top_p=1 - i / 10)
+        for i in range(rows)
+      ]
     )
   assert model.compiled_shapes() == warm
 
@@ -79,6 +81,43 @@ def test_stop_strings_are_cut_off(model):
   stopped = model.complete([dataclasses.replace(asked, stop=(middle,))])
   assert stopped[0].text == text.split(middle)[0]
   assert stopped[0].finish_reason == 'stop'
+
+
+def test_a_stop_string_of_several_tokens_ends_the_generation(model):
+  tried = [request('add', seed=seed) for seed in range(40)]
+  ends = lambda asked: [
+    dataclasses.replace(asked, max_tokens=count) for count in range(1, 9)
+  ]
+  found = model.complete(
+    [shorter for asked in tried for shorter in ends(asked)]
+  )
+  texts_of = [[c.text for c in found[i : i + 8]] for i in range(0, 320, 8)]
+  # Two characters, of which token `count` brings the second.
+  asked, texts, count = next(
+    (asked, texts, count)
+    for asked, texts in zip(tried, texts_of, strict=True)
+    for count in range(2, 8)
+    if texts[count - 1].isascii() and len(texts[count - 2]) > 0
+    if len(texts[count - 1]) > len(texts[count - 2])
+  )
+  place = len(texts[count - 2]) - 1
+  stop = texts[count - 1][place : place + 2]
+  assert stop not in texts[count - 2]
+  (found,) = model.complete([dataclasses.replace(asked, stop=('#' * 9, stop))])
+  assert found.text == texts[-1][:place]
+  assert (found.completion_tokens, found.finish_reason) == (count, 'stop')
+  (other,) = model.complete([dataclasses.replace(asked, stop=('#' * 9,))])
+  assert other == model.complete([asked])[0]
+
+
+def test_samples_of_a_prompt_differ_in_all_but_the_prompt(model):
+  requests = [
+    request(seed=1), request(seed=2), request(temperature=0.0),
+    request(seed=1, top_p=0.2), request(seed=1, max_tokens=3),
+  ]  # fmt: skip
+  together = model.complete(requests)
+  assert together == [model.complete([r])[0] for r in requests]
+  assert len({c.text for c in together}) >= 4
 
 
 def test_a_chat_model_is_asked_through_its_template():
@@ -114,7 +153,7 @@ def test_shapes_beyond_the_context_are_refused():
   with pytest.raises(ValueError, match='exceed the context of 128'):
     JaxLM(
       'tiny', tiny.CONFIG, tiny.params(), tiny.tokenizer(), MESH,
-      JaxLMConfig((2,), (128,), 8),
+      JaxLMConfig(2, (128,), 8),
     )  # fmt: skip
 
 
@@ -157,8 +196,10 @@ def test_an_unknown_backend_is_refused():
 
 
 def test_an_encoder_decoder_answers_the_same_alone_and_among_others():
+  size = tiny.CONFIG.vocab_size  # that of the tokenizer
+  config = dataclasses.replace(tiny_encoder_decoder.CONFIG, vocab_size=size)
   model = JaxLM(
-    'tiny', tiny_encoder_decoder.CONFIG, tiny_encoder_decoder.params(),
+    'tiny', config, tiny_encoder_decoder.params(config),
     dataclasses.replace(tiny.tokenizer(), end=(2,)), MESH, CONFIG,
   )  # fmt: skip
   requests = [request('add ' * (i % 3 + 1), seed=i) for i in range(5)]

@@ -23,8 +23,10 @@ from promptrl_jax.models import pretrained, weights
 from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.parallel import sharding
 from promptrl_jax.sampling.decode import make_generate_fn
+from promptrl_jax.sampling.engine import make_engine
 from promptrl_jax.sampling.methods import Sampling
 from promptrl_jax.sampling.prepare import prepare
+from promptrl_jax.sampling.requests import Draw, EngineConfig, Request
 from tests.golden import causal
 from tests.models.causal_families_test import log_probs
 
@@ -42,22 +44,42 @@ def run(mesh, params):
   tokens, mask = causal.prompts(config.vocab_size)
   tokens, mask = np.tile(tokens, (4, 1)), np.tile(mask, (4, 1))
   rules = of.partition if mesh.size > 1 else None
-  generate = make_generate_fn(config, Sampling(top_p=0.9), 16, mesh)
+  generate = make_generate_fn(config, Sampling(), 16, mesh)
   out = generate(
     prepare(params, mesh, rules), tokens, mask, np.full(12, 0.9, np.float32),
-    np.arange(12, dtype=np.uint32), np.full(12, 16, np.int32))
+    np.arange(12, dtype=np.uint32), np.full(12, 16, np.int32),
+    np.full(12, 0.9, np.float32))
   return (np.asarray(out.tokens), np.asarray(out.logps),
           np.asarray(log_probs(config, params, tokens, mask))[mask])
+
+def refill(params):
+  # Continuous batching on all devices: 12 prompts in 2 groups of 2 rows.
+  tokens, mask = causal.prompts(config.vocab_size)
+  settings = EngineConfig(4, (20,), 16, steps=5, prefill_rows=1)
+  engine = make_engine(
+    config, Sampling(), prepare(params, many, of.partition), many, settings)
+  requests = [
+    Request(tokens[i % 3][mask[i % 3]].tolist(),
+            [Draw(4 + i, temperature=0.9, top_p=0.9, seed=i)])
+    for i in range(12)]
+  found = [sample.tokens.tolist() for (sample,) in engine.run(requests)]
+  compiled = engine.compiled_programs()
+  engine.run(requests[:5])
+  return found, engine.compiled_programs() - compiled
 
 one = Mesh(np.asarray(jax.devices()[:1]).reshape(1, 1, 1), mesh_lib.AXES,
            axis_types=(jax.sharding.AxisType.Auto,) * 3)
 many = mesh_lib.make_mesh({'data': 2, 'fsdp': 2, 'tensor': 2})
 params = load(many)
 alone, together = run(one, load(one)), run(many, params)
+refilled, new_programs = refill(params)
 qkv = params['params']['layers']['qkv']
 print(json.dumps({
   'same_tokens': bool((alone[0] == together[0]).all()),
   'logps': float(np.abs(alone[1] - together[1]).max()),
+  'same_refilled': refilled == [
+    row[: 4 + i].tolist() for i, row in enumerate(alone[0])],
+  'new_programs': new_programs,
   'scores': float(np.abs(alone[2] - together[2]).max()),
   'share': qkv.addressable_shards[0].data.size / qkv.size,
 }))
@@ -153,6 +175,7 @@ def test_eight_devices_give_the_tokens_and_log_probs_of_one():
   assert run.returncode == 0, run.stderr[-2000:]
   found = json.loads(run.stdout.splitlines()[-1])
   assert found['same_tokens']
+  assert found['same_refilled'] and found['new_programs'] == 0
   assert found['logps'] < 1e-4
   assert found['scores'] < 1e-4
   assert found['share'] == 0.25

@@ -50,7 +50,13 @@ def prompts(rows, length, seed=0):
 
 
 def run(
-  tokens, mask, temperature=0.8, seeds=None, limit=NEW, method=Sampling()
+  tokens,
+  mask,
+  temperature=0.8,
+  seeds=None,
+  limit=NEW,
+  method=Sampling(),
+  top_p=1.0,
 ):
   rows = len(tokens)
   seeds = np.arange(rows) if seeds is None else seeds
@@ -61,6 +67,7 @@ def run(
     np.full(rows, temperature, np.float32),
     np.asarray(seeds, np.uint32),
     np.full(rows, limit, np.int32),
+    np.broadcast_to(np.asarray(top_p, np.float32), rows),
   )
 
 
@@ -102,17 +109,18 @@ def test_padding_and_neighbours_do_not_change_a_row():
   np.testing.assert_array_equal(together.tokens, swapped.tokens[::-1])
 
 
-METHODS = (Sampling(), Sampling(top_k=5), Sampling(top_p=0.7), Sampling(9, 0.8))
+METHODS = (Sampling(), Sampling(top_k=9, min_p=0.05, repetition_penalty=1.4))
 
 
 @pytest.mark.parametrize('temperature', [0.0, 0.6, 1.3])
 @pytest.mark.parametrize('method', METHODS, ids=str)
 def test_sampler_logps_equal_scorer_logps(method, temperature):
   tokens, mask = prompts(4, 6, seed=1)
-  out = run(tokens, mask, temperature, method=method)
+  top_p = np.array([1.0, 0.4, 0.8, 0.95], np.float32)
+  out = run(tokens, mask, temperature, method=method, top_p=top_p)
   scored = score_fn(method)(
     params(), tokens, mask, out.tokens, out.mask,
-    jnp.full(4, temperature, jnp.float32),
+    jnp.full(4, temperature, jnp.float32), top_p,
   )  # fmt: skip
   np.testing.assert_allclose(out.logps, scored, atol=1e-4)
   assert (np.asarray(out.logps)[np.asarray(out.mask)] <= 0).all()

@@ -59,20 +59,19 @@ def test_greedy_text_is_that_of_transformers(name):
   assert np.all(out.mask) and not np.any(out.stopped)
 
 
-METHODS = (Sampling(), Sampling(9, 0.8))
-
-
-@pytest.mark.parametrize('method', METHODS, ids=str)
-def test_sampler_logps_equal_scorer_logps(method):
+def test_sampler_logps_equal_scorer_logps():
+  method = Sampling(top_k=9, min_p=0.05, repetition_penalty=1.4)
   tokens, mask = golden.prompts()
+  top_p = np.array([1.0, 0.4, 0.8, 0.95], np.float32)
   temperature = np.array([0.0, 0.6, 1.0, 1.5], np.float32)
   out = generate_fn(method)(
     tiny.params(), tokens, mask, temperature, np.arange(4, dtype=np.uint32),
-    np.full(4, NEW, np.int32),
+    np.full(4, NEW, np.int32), top_p,
   )  # fmt: skip
   scored = score_fn(method)(
-    tiny.params(), tokens, mask, out.tokens, out.mask, jnp.asarray(temperature)
-  )
+    tiny.params(), tokens, mask, out.tokens, out.mask,
+    jnp.asarray(temperature), top_p,
+  )  # fmt: skip
   np.testing.assert_allclose(out.logps, scored, atol=1e-4)
   assert (np.asarray(out.logps)[np.asarray(out.mask)] <= 0).all()
 

@@ -6,22 +6,24 @@ import functools
 import jax
 import numpy as np
 import pytest
-from jax.sharding import AxisType, Mesh
 
 from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.sampling.decode import make_generate_fn
-from promptrl_jax.sampling.engine import EngineConfig, Request, make_engine
+from promptrl_jax.sampling.engine import make_engine
 from promptrl_jax.sampling.methods import Sampling
 from promptrl_jax.sampling.prepare import prepare
+from promptrl_jax.sampling.requests import Draw, EngineConfig, Request
 from promptrl_jax.testing import tiny
 
 NEW = 24
-LENGTHS = (6, 14)
+LENGTHS = (6, 100)  # Caches of one block, and of two.
 SETTINGS = EngineConfig(
   slots=6, prompt_lengths=LENGTHS, new_tokens=NEW, steps=5, prefill_rows=2
 )
 MESH = mesh_lib.make_data_mesh()
-METHOD = Sampling(top_p=0.95)
+METHOD = Sampling(top_k=120, min_p=0.01, repetition_penalty=1.2)
+STOPS = tuple(range(2, 20))  # Random texts hardly ever draw a single one.
+CONFIG = dataclasses.replace(tiny.CONFIG, eos_token_ids=STOPS)
 
 
 @functools.cache
@@ -30,8 +32,8 @@ def params():
 
 
 @functools.cache
-def engine(config=tiny.CONFIG, settings=SETTINGS):
-  return make_engine(config, METHOD, params(), MESH, settings)
+def engine(config=CONFIG):
+  return make_engine(config, METHOD, params(), MESH, SETTINGS)
 
 
 @functools.cache
@@ -39,45 +41,53 @@ def generate_fn(config):
   return make_generate_fn(config, METHOD, NEW, MESH)
 
 
-def requests(count, seed=0, samples=1):
-  """Prompts, limits, temperatures and seeds of all kinds."""
+def requests(count, seed=0, draws=1):
+  """Prompts and draws of all kinds."""
   rng = np.random.default_rng(seed)
-  return [
-    Request(
-      prompt=rng.integers(
-        3, tiny.CONFIG.vocab_size, rng.integers(1, LENGTHS[-1] + 1)
-      ).tolist(),
-      limit=int(rng.integers(1, NEW + 1)),
-      temperature=float(rng.choice([0.0, 0.7, 1.0, 1.4])),
-      seed=int(rng.integers(2**32)),
-      samples=samples,
-    )
-    for _ in range(count)
-  ]
+
+  def one():
+    longest = rng.choice(LENGTHS)
+    prompt = rng.integers(3, CONFIG.vocab_size, rng.integers(1, longest + 1))
+    return Request(prompt.tolist(), [draw() for _ in range(draws)])
+
+  draw = lambda: Draw(
+    limit=int(rng.integers(1, NEW + 1)),
+    temperature=float(rng.choice([0.0, 0.7, 1.0, 1.4])),
+    top_p=float(rng.choice([1.0, 0.95, 0.5])),
+    seed=int(rng.integers(2**32)),
+  )
+  return [one() for _ in range(count)]
 
 
-def expected(requests, config=tiny.CONFIG):
-  """(tokens, log-probs, stopped) by `decode.generate`, one sample each."""
-  length = LENGTHS[-1]
-  rows = len(requests) + len(requests) % 2  # a multiple of the devices
+def expected(requests, config=CONFIG):
+  """(tokens, log-probs, stopped) of each draw by `decode.generate`."""
+  jobs = [(r.prompt, draw) for r in requests for draw in r.draws]
+  rows, length = 30, LENGTHS[-1]
+  assert len(jobs) <= rows
   tokens = np.zeros((rows, length), np.int32)
   mask = np.zeros((rows, length), bool)
-  for row, request in enumerate(requests):
-    tokens[row, length - len(request.prompt) :] = request.prompt
-    mask[row, length - len(request.prompt) :] = True
+  for row, (prompt, _) in enumerate(jobs):
+    tokens[row, length - len(prompt) :] = prompt
+    mask[row, length - len(prompt) :] = True
+  draws = [draw for _, draw in jobs] + [Draw(0)] * (rows - len(jobs))
   column = lambda name, dtype: np.asarray(
-    [getattr(r, name) for r in requests] + [0] * (rows - len(requests)), dtype
+    [getattr(draw, name) for draw in draws], dtype
   )
   out = jax.device_get(
     generate_fn(config)(
       params(), tokens, mask, column('temperature', np.float32),
       column('seed', np.uint32), column('limit', np.int32),
+      column('top_p', np.float32),
     )
   )  # fmt: skip
   return [
     (out.tokens[i][out.mask[i]], out.logps[i][out.mask[i]], out.stopped[i])
-    for i in range(len(requests))
+    for i in range(len(jobs))
   ]
+
+
+def flat(results):
+  return [sample for samples in results for sample in samples]
 
 
 def assert_same(samples, rows):
@@ -88,9 +98,9 @@ def assert_same(samples, rows):
 
 
 CONFIGS = {
-  'full': tiny.CONFIG,
-  'window, endless': dataclasses.replace(
-    tiny.CONFIG, sliding_window=5, eos_token_ids=()
+  'full': CONFIG,
+  'window, endless, int8': dataclasses.replace(
+    tiny.CONFIG, sliding_window=5, eos_token_ids=(), kv_cache='int8'
   ),
 }
 
@@ -98,9 +108,8 @@ CONFIGS = {
 @pytest.mark.parametrize('config', CONFIGS.values(), ids=CONFIGS.keys())
 def test_each_request_gets_what_generate_gives_it(config):
   asked = requests(30)
-  results = engine(config).run(asked)
   rows = expected(asked, config)
-  assert_same([sample for (sample,) in results], rows)
+  assert_same(flat(engine(config).run(asked)), rows)
   assert any(stopped for *_, stopped in rows) == bool(config.eos_token_ids)
   assert len({len(tokens) for tokens, *_ in rows}) > 5
 
@@ -108,52 +117,93 @@ def test_each_request_gets_what_generate_gives_it(config):
 def test_order_of_arrival_changes_nothing():
   asked = requests(30)
   order = np.random.default_rng(1).permutation(len(asked))
-  in_order = [sample for (sample,) in engine().run(asked)]
-  shuffled = engine().run([asked[i] for i in order])
-  for i, (found,) in zip(order, shuffled, strict=True):
+  in_order = flat(engine().run(asked))
+  shuffled = flat(engine().run([asked[i] for i in order]))
+  for i, found in zip(order, shuffled, strict=True):
     assert found.tokens.tolist() == in_order[i].tokens.tolist()
     np.testing.assert_array_equal(found.logps, in_order[i].logps)
 
 
-@pytest.mark.parametrize('samples', [3, 11])  # more than a device's slots
-def test_samples_of_a_prompt_are_those_of_consecutive_seeds(samples):
-  asked = requests(5, seed=2, samples=samples)
-  asked[0] = dataclasses.replace(asked[0], seed=2**32 - 1)
-  alone = [
-    dataclasses.replace(r, seed=(r.seed + i) % 2**32, samples=1)
-    for r in asked
-    for i in range(samples)
-  ]
+@pytest.mark.parametrize('count', [3, 11])  # more than a group's slots
+def test_draws_of_a_prompt_that_is_read_once_are_those_of_each_alone(count):
+  asked = requests(2, seed=2, draws=count)
+  asked[0].draws[0] = dataclasses.replace(asked[0].draws[0], seed=2**32 - 1)
   results = engine().run(asked)
-  assert [len(found) for found in results] == [samples] * len(asked)
-  assert_same([s for found in results for s in found], expected(alone))
+  assert [len(found) for found in results] == [count] * len(asked)
+  assert_same(flat(results), expected(asked))
+
+
+def test_draws_of_one_prompt_are_shared_out_over_the_groups():
+  (request,) = requests(1, draws=6)
+  prompts = []
+  real = engine()._programs.read_fn
+  counting = dataclasses.replace(
+    engine()._programs,
+    read_fn=lambda params, tokens, mask: (
+      prompts.append(np.any(mask, axis=1).tolist())
+      or real(params, tokens, mask)
+    ),
+  )
+  other = make_engine(CONFIG, METHOD, params(), MESH, SETTINGS)
+  other._programs = counting
+  other.run([request])
+  assert prompts == [[True, False, True, False]]  # Two rows of two groups.
+
+
+def test_a_watch_ends_a_draw_and_frees_its_row():
+  asked = [
+    dataclasses.replace(r, draws=[dataclasses.replace(r.draws[0], limit=NEW)])
+    for r in requests(12, seed=5)
+  ]
+  whole = flat(engine().run(asked))
+  told = [[] for _ in asked]
+
+  def watch(i, limit):
+    def fn(tokens):
+      before = len(told[i])
+      told[i] += tokens.tolist()
+      return limit - before if len(told[i]) >= limit else None
+
+    return fn
+
+  cut = flat(
+    engine().run(
+      [
+        dataclasses.replace(
+          r, draws=[dataclasses.replace(r.draws[0], watch=watch(i, 7))]
+        )
+        for i, r in enumerate(asked)
+      ]
+    )
+  )
+  ended = [len(sample.tokens) >= 7 for sample in whole]
+  assert any(ended) and not all(ended)
+  for i, (found, sample) in enumerate(zip(cut, whole, strict=True)):
+    assert found.tokens.tolist() == sample.tokens[:7].tolist()
+    np.testing.assert_allclose(found.logps, sample.logps[:7], atol=1e-5)
+    assert found.stopped
+    # Bursts of five steps: nobody is asked beyond the one that ended it.
+    assert told[i] == sample.tokens[:10].tolist()
 
 
 def test_mixed_calls_compile_nothing_after_the_first():
-  fresh = make_engine(tiny.CONFIG, METHOD, params(), MESH, SETTINGS)
-  fresh.run(requests(8))
+  fresh = make_engine(CONFIG, METHOD, params(), MESH, SETTINGS)
+  shorter = [r for r in requests(9) if len(r.prompt) <= LENGTHS[0]]
+  fresh.run(shorter)
+  # Free rows, one to read the length, one to copy, one to decode.
+  assert fresh.compiled_programs() == 4
+  fresh.run(requests(9))
   compiled = fresh.compiled_programs()
-  # Empty, advance, one to read each length, one to copy: a block holds either.
-  assert compiled == 5
+  # The same for rows of two blocks, into which prompts of one are copied, too.
+  assert compiled == 9
   for seed in range(20):
-    fresh.run(requests(1 + seed % 9, seed, samples=1 + seed % 3))
+    fresh.run(requests(1 + seed % 9, seed, draws=1 + seed % 3))
   assert fresh.compiled_programs() == compiled
-
-
-def test_one_device_gives_what_two_give():
-  one = Mesh(
-    np.asarray(jax.devices()[:1]), ('data',), axis_types=(AxisType.Auto,)
-  )
-  asked = requests(9, seed=4)
-  alone = make_engine(
-    tiny.CONFIG, METHOD, prepare(tiny.params(), one), one, SETTINGS
-  ).run(asked)
-  assert_same([sample for (sample,) in alone], expected(asked))
 
 
 def test_a_limit_of_zero_gives_an_empty_sample():
   asked = requests(3)
-  asked[1] = dataclasses.replace(asked[1], limit=0)
+  asked[1] = Request(asked[1].prompt, [Draw(0)])
   results = engine().run(asked)
   assert [len(found[0].tokens) > 0 for found in results] == [True, False, True]
   assert engine().run([asked[1]])[0][0].logps.shape == (0,)
@@ -161,20 +211,20 @@ def test_a_limit_of_zero_gives_an_empty_sample():
 
 
 @pytest.mark.parametrize(
-  ('change', 'message'),
+  ('prompt', 'draw', 'message'),
   [
-    ({'prompt': []}, r'0 tokens, expected 1 to 14'),
-    ({'prompt': [5] * 15}, r'15 tokens, expected 1 to 14'),
-    ({'prompt': [5, 300]}, r'token 300, expected 0 to 299'),
-    ({'limit': 25}, r'limit=25, expected 0 to new_tokens=24'),
-    ({'limit': -1}, r'limit=-1'),
-    ({'temperature': -0.5}, r'temperature=-0.5'),
-    ({'temperature': float('nan')}, r'temperature=nan'),
-    ({'samples': 0}, r'samples=0, expected 1 or more'),
+    ([], Draw(1), r'0 tokens, expected 1 to 100'),
+    ([5] * 101, Draw(1), r'101 tokens, expected 1 to 100'),
+    ([5, 300], Draw(1), r'token 300, expected 0 to 299'),
+    ([5], None, r'draws is empty'),
+    ([5], Draw(25), r'limit=25, expected 0 to new_tokens=24'),
+    ([5], Draw(-1), r'limit=-1'),
+    ([5], Draw(1, temperature=-0.5), r'temperature=-0.5'),
+    ([5], Draw(1, top_p=0.0), r'top_p=0.0'),
   ],
 )
-def test_requests_that_do_not_fit_are_refused(change, message):
-  asked = [*requests(1), dataclasses.replace(requests(1)[0], **change)]
+def test_requests_that_do_not_fit_are_refused(prompt, draw, message):
+  asked = [*requests(1), Request(prompt, [draw] if draw else [])]
   with pytest.raises(ValueError, match=f'request 1: .*{message}'):
     engine().run(asked)
 
@@ -192,9 +242,3 @@ def test_prompts_beyond_the_context_are_refused():
   settings = dataclasses.replace(SETTINGS, prompt_lengths=(120,))
   with pytest.raises(ValueError, match=r'120 and new_tokens=24 .* of 128'):
     make_engine(tiny.CONFIG, METHOD, params(), MESH, settings)
-
-
-def test_a_mesh_that_splits_parameters_is_refused():
-  mesh = mesh_lib.make_mesh({'tensor': jax.device_count()})
-  with pytest.raises(ValueError, match='mesh of data alone'):
-    make_engine(tiny.CONFIG, METHOD, params(), mesh, SETTINGS)

@@ -1,0 +1,88 @@
+"""Filters and penalty are those of transformers, in its order."""
+
+import jax
+import numpy as np
+import pytest
+
+from promptrl_jax.sampling import decode, encoder_decoder, score
+from promptrl_jax.sampling.beam import Beams, beam_search
+from promptrl_jax.sampling.methods import Sampling
+from promptrl_jax.sampling.prepare import prepare
+from tests.golden import sampling as golden
+from tests.models import causal_families_test, encoder_decoder_test
+
+LOADERS = {
+  'llama2': causal_families_test.load,
+  'codet5p': encoder_decoder_test.load,
+}
+ROWS = len(golden.prompts())
+
+
+def load(name):
+  return LOADERS[name](golden.MODELS[name].FOLDER / name)
+
+
+def arguments(case):
+  """Settings of transformers as ours: method, temperatures [3], top_p [3]."""
+  options = dict(golden.CASES[case])
+  heat = options.pop('temperature', 1.0) if options.pop('do_sample') else 0.0
+  top_p = options.pop('top_p', 1.0)
+  column = lambda value: np.full(ROWS, value, np.float32)
+  return Sampling(**options), column(heat), column(top_p)
+
+
+def score_of(name, case, tokens):
+  """Log-probs of `tokens` [3, NEW] by our scorers."""
+  config, params = load(name)
+  method, temperature, top_p = arguments(case)
+  of = score if name == 'llama2' else encoder_decoder
+  prompts = golden.prompts()
+  return of.make_score_fn(config, method)(
+    params, prompts, np.ones_like(prompts, bool), tokens,
+    np.ones_like(tokens, bool), temperature, top_p,
+  )  # fmt: skip
+
+
+def search_with_penalty():
+  config, params = load('codet5p')
+  prompts = golden.prompts()
+  mask = np.ones_like(prompts, bool)
+  return jax.jit(beam_search, static_argnums=(0, 1, 2))(
+    config, Beams(**golden.BEAMS), golden.NEW, params, prompts, mask
+  )
+
+
+@pytest.mark.parametrize('case', golden.CASES)
+@pytest.mark.parametrize('name', golden.MODELS)
+def test_log_probs_are_those_of_transformers(name, case):
+  expected = np.load(golden.FILE)
+  found = score_of(name, case, expected[f'{name}/{case}/tokens'])
+  np.testing.assert_allclose(found, expected[f'{name}/{case}/logps'], atol=1e-4)
+
+
+@pytest.mark.parametrize('name', golden.MODELS)
+def test_the_greedy_text_with_a_penalty_is_that_of_transformers(name):
+  config, params = load(name)
+  method, temperature, top_p = arguments('greedy')
+  prompts = golden.prompts()
+  of = decode if name == 'llama2' else encoder_decoder
+  if name == 'llama2':
+    params = prepare(params, causal_families_test.MESH)
+  out = jax.jit(of.generate, static_argnums=(0, 1, 2))(
+    config, method, golden.NEW, params, prompts, np.ones_like(prompts, bool),
+    temperature, np.zeros(ROWS, np.uint32), np.full(ROWS, golden.NEW), top_p,
+  )  # fmt: skip
+  expected = np.load(golden.FILE)
+  np.testing.assert_array_equal(out.tokens, expected[f'{name}/greedy/tokens'])
+  np.testing.assert_allclose(
+    out.logps, expected[f'{name}/greedy/logps'], atol=1e-4
+  )
+
+
+def test_beam_search_with_a_penalty_is_that_of_transformers():
+  out, scores = search_with_penalty()
+  expected = np.load(golden.FILE)
+  np.testing.assert_array_equal(out.tokens, expected['codet5p/beams/tokens'])
+  np.testing.assert_allclose(
+    scores, expected['codet5p/beams/scores'], rtol=1e-4
+  )
