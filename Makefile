@@ -38,7 +38,8 @@ test-slow: setup
 
 bench: setup
 	$(BIN)/python -m experiments.bench
-	$(BIN)/python -m experiments.bench_sampling
+	$(BIN)/python -m experiments.bench_sampling \
+	  --tunix_python=$(TUNIX_PYTHON) --vllm_python=$(VLLM_PYTHON)
 	$(BIN)/python -m experiments.bench_engine
 
 parity: setup

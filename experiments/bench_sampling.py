@@ -1,25 +1,30 @@
-"""Tokens per second of sampling, beside transformers and the machine's floor.
+"""Tokens per second of sampling, beside peers and the machine's floor.
 
   python -m experiments.bench_sampling                   prints JSON lines
   python -m experiments.bench_sampling --sizes=small --peers=
+  python -m experiments.bench_sampling --tunix_python=T --vllm_python=V
 
-Two Qwen2-shaped models with random weights, prompts of 64 tokens, 128 new ones.
-Each of our lines is one way to run (devices, dtype of the parameters); the best
-of them counts, as the best of the peer's does. The floor of a step is the
-larger of its operations at the rate of a large product and its bytes (weights
-in the dtype of the line and a float32 cache) at the rate of a copy in memory,
-both measured in the same run; what stays in the processor's cache is faster.
-transformers runs in a process of its own, where torch is installed.
+Two Qwen2-shaped models with random weights, prompts of 64 tokens, 128 new ones
+drawn at temperature 1. Each line is one way to run (devices, dtype of the
+parameters, cache, compiler); the best of ours counts, and the best of a peer.
+The floor of a step is the larger of its operations at the rate of a large
+product and its bytes (weights in the dtype of the line and a float32 cache) at
+the rate of a copy in memory, both measured in the same run; what stays in the
+processor's cache is faster.
+
+All samplers take turns, each in a process of its own: for each size ours, then
+transformers (`generate`), Tunix and vLLM, by the Python that has them
+(`experiments/peers`). A peer that is not installed is left out. Estimate
+for two quiet cores: 5 minutes for ours, 10 for each peer; --limit_s bounds what
+a slow peer takes, and --sizes, --batches and --dtypes ask for less.
 """
 
 from __future__ import annotations
 
 import concurrent.futures
-import importlib.util
 import itertools
 import json
 import os
-import subprocess
 import sys
 import time
 
@@ -29,6 +34,8 @@ import numpy as np
 from absl import app, flags
 
 from experiments.bench import matmul_rate, seconds
+from experiments.peers import launch
+from experiments.peers.workload import Workload
 from promptrl_jax.models import transformer
 from promptrl_jax.models.config import TransformerConfig
 from promptrl_jax.parallel import mesh as mesh_lib
@@ -40,8 +47,12 @@ _SIZES = flags.DEFINE_list('sizes', ['small', 'large'], 'Models to sample.')
 _BATCHES = flags.DEFINE_list('batches', ['1', '8', '32'], 'Rows of a batch.')
 _DTYPES = flags.DEFINE_list('dtypes', ['bfloat16', 'float32'], 'Of parameters.')
 _RUNS = flags.DEFINE_integer('runs', 3, 'Timed runs; the median counts.')
-_PEERS = flags.DEFINE_list('peers', ['transformers'], 'Peers to time.')
-_ONLY = flags.DEFINE_string('only', '', 'One of ours or a peer; no others.')
+_LIMIT = flags.DEFINE_float(
+  'limit_s', 60, 'A peer starts no further timed run once they took longer.'
+)
+_PEERS = flags.DEFINE_list('peers', list(launch.PEERS), 'Peers to time.')
+_TUNIX = flags.DEFINE_string('tunix_python', '', 'Has Tunix; empty: this one.')
+_VLLM = flags.DEFINE_string('vllm_python', '', 'Has vLLM; empty: this one.')
 
 _PROMPT, _NEW = 64, 128
 _COMMON = {
@@ -73,6 +84,17 @@ SIZES = {
     **_COMMON,
   ),
 }
+
+_SHAPE = (
+  'vocab_size',
+  'hidden_size',
+  'num_layers',
+  'num_heads',
+  'num_kv_heads',
+  'head_size',
+  'mlp_size',
+  'max_positions',
+)
 
 
 def copy_rate(runs: int, megabytes: int = 256) -> float:
@@ -162,77 +184,27 @@ def ours(size: str) -> None:
       )
 
 
-def transformers(size: str) -> None:
-  """`generate` of transformers, the same shapes; needs torch."""
-  import torch
-  from transformers import GenerationConfig, Qwen2Config, Qwen2ForCausalLM
-
-  c = SIZES[size]
-  torch.manual_seed(0)
-  model = Qwen2ForCausalLM(
-    Qwen2Config(
-      vocab_size=c.vocab_size,
-      hidden_size=c.hidden_size,
-      num_hidden_layers=c.num_layers,
-      num_attention_heads=c.num_heads,
-      num_key_value_heads=c.num_kv_heads,
-      intermediate_size=c.mlp_size,
-      max_position_embeddings=c.max_positions,
-      tie_word_embeddings=False,
-    )
-  ).eval()
-  for dtype, static in itertools.product(_DTYPES.value, (False, True)):
-    model = model.to(getattr(torch, dtype))
-    settings = GenerationConfig(
-      max_new_tokens=_NEW,
-      do_sample=True,
-      top_k=0,
-      pad_token_id=0,
-      eos_token_id=None,
-      cache_implementation='static' if static else None,
-    )
-    for batch in map(int, _BATCHES.value):
-      tokens = torch.randint(3, c.vocab_size, (batch, _PROMPT))
-      mask = torch.ones_like(tokens)
-      taken = []
-      for _ in range(1 + _RUNS.value):
-        start = time.perf_counter()
-        with torch.inference_mode():
-          model.generate(
-            tokens, attention_mask=mask, generation_config=settings
-          )
-        taken.append(time.perf_counter() - start)
-      print(
-        json.dumps(
-          {
-            'size': size,
-            'sampler': 'transformers',
-            'dtype': dtype,
-            'cache': 'static' if static else 'dynamic',
-            'batch': batch,
-            'tokens_per_s': round(batch * _NEW / np.median(taken[1:]), 1),
-          }
-        ),
-        flush=True,
-      )
-
-
-def _run_apart(name: str, size: str) -> list[dict]:
-  """Lines of one sampler, measured in a process of its own."""
-  command = [sys.executable, '-m', 'experiments.bench_sampling']
-  command += [f'--only={name}', f'--sizes={size}', f'--runs={_RUNS.value}']
+def ours_apart(size: str) -> list[dict]:
+  """Lines of `ours`, run in a process of its own as the peers are."""
+  command = [sys.executable, '-m', 'experiments.bench_sampling', '--peers=']
+  command += [f'--sizes={size}', f'--runs={_RUNS.value}']
   command += [f'--batches={",".join(_BATCHES.value)}']
   command += [f'--dtypes={",".join(_DTYPES.value)}']
-  lines = []
-  with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-    assert process.stdout is not None
-    for line in process.stdout:
-      if line.startswith('{'):
-        print(line, end='', flush=True)
-        lines.append(json.loads(line))
-  if process.returncode:
-    raise RuntimeError(f'{" ".join(command)} failed')
-  return lines
+  return launch.lines(command)
+
+
+def workload(size: str) -> Workload:
+  """What a peer is asked for."""
+  return Workload(
+    size=size,
+    shape={name: getattr(SIZES[size], name) for name in _SHAPE},
+    prompt=_PROMPT,
+    new=_NEW,
+    batches=[int(batch) for batch in _BATCHES.value],
+    dtypes=_DTYPES.value,
+    runs=_RUNS.value,
+    limit_s=_LIMIT.value,
+  )
 
 
 def best(lines: list[dict]) -> dict[int, float]:
@@ -244,25 +216,40 @@ def best(lines: list[dict]) -> dict[int, float]:
   return found
 
 
+def ratios(
+  size: str, peer: str, mine: list[dict], theirs: list[dict]
+) -> list[dict]:
+  """Our best way over the peer's best way, one line for each batch."""
+  peers_best = best(theirs)
+  return [
+    {
+      'size': size,
+      'batch': batch,
+      f'over_{peer}': round(rate / peers_best[batch], 2),
+    }
+    for batch, rate in best(mine).items()
+  ]
+
+
 def main(argv: list[str]) -> None:
   if len(argv) > 1:
     raise app.UsageError(f'unknown arguments: {argv[1:]}')
-  if _ONLY.value:
-    run = {'promptrl_jax': ours, 'transformers': transformers}[_ONLY.value]
-    for size in _SIZES.value:
-      run(size)
-    return
-  peers = list(_PEERS.value)
-  if 'transformers' in peers and importlib.util.find_spec('torch') is None:
-    print('torch is not installed: transformers is skipped', file=sys.stderr)
-    peers.remove('transformers')
+  pythons = {'tunix': _TUNIX.value, 'vllm': _VLLM.value}
+  if unknown := set(_PEERS.value) - launch.PEERS.keys():
+    raise app.UsageError(f'unknown peers: {sorted(unknown)}')
+  peers = {}
+  for name in _PEERS.value:
+    python = pythons.get(name) or sys.executable
+    if launch.installed(name, python):
+      peers[name] = python
   for size in _SIZES.value:
-    mine = best(_run_apart('promptrl_jax', size))
-    for peer in peers:
-      theirs = best(_run_apart(peer, size))
-      for batch, rate in mine.items():
-        ratio = round(rate / theirs[batch], 2)
-        line = {'size': size, 'batch': batch, f'over_{peer}': ratio}
+    if not peers:
+      ours(size)
+      continue
+    mine = ours_apart(size)
+    for name, python in peers.items():
+      theirs = launch.lines(launch.command(name, python, workload(size)))
+      for line in ratios(size, name, mine, theirs):
         print(json.dumps(line), flush=True)
 
 

