@@ -33,9 +33,8 @@ from promptrl_jax.sampling.requests import Draw, EngineConfig, Request
 _BATCH = flags.DEFINE_integer('batch', 16, 'Rows that decode together.')
 _REPEATS = flags.DEFINE_integer('repeats', 3, 'Timed runs; the median counts.')
 _PROMPTS = flags.DEFINE_integer('prompts', 256, 'Prompts of a run.')
-_STEPS = flags.DEFINE_integer('steps', 8, 'Most steps between two looks.')
 _PREFILL = flags.DEFINE_integer(
-  'prefill_rows', 2, 'Prompts that a device reads at once.'
+  'prefill_rows', 4, 'Prompts that a device reads at once.'
 )
 
 _MODEL = TransformerConfig(
@@ -123,7 +122,7 @@ def make_padded_fn(
 
 
 def bench(
-  batch: int, repeats: int, prompts: int, steps: int, prefill_rows: int
+  batch: int, repeats: int, prompts: int, prefill_rows: int
 ) -> dict[str, float]:
   """Tokens per second of both, in turn: machines are noisy, ratios less so."""
   mesh = mesh_lib.make_data_mesh()
@@ -132,7 +131,7 @@ def bench(
   padded_fn = make_padded_fn(params, mesh, batch)
   engine = make_engine(
     _MODEL, Sampling(), params, mesh,
-    EngineConfig(batch, _PROMPT_LENGTHS, _NEW, steps, prefill_rows),
+    EngineConfig(batch, _PROMPT_LENGTHS, _NEW, prefill_rows=prefill_rows),
   )  # fmt: skip
   padded, samples = padded_fn(requests), engine.run(requests)
   same = [
@@ -157,7 +156,6 @@ def bench(
   return {
     'devices': mesh.size,
     'batch': batch,
-    'steps': steps,
     'prefill_rows': prefill_rows,
     'tokens': tokens,
     'mean_length': float(np.mean(limits)),
@@ -178,9 +176,7 @@ def main(argv):
   if len(argv) > 1:
     raise app.UsageError(f'unknown arguments: {argv[1:]}')
   mesh_lib.use_cpu_cores()
-  figures = bench(
-    _BATCH.value, _REPEATS.value, _PROMPTS.value, _STEPS.value, _PREFILL.value
-  )
+  figures = bench(_BATCH.value, _REPEATS.value, _PROMPTS.value, _PREFILL.value)
   print(json.dumps(figures))
 
 

@@ -21,7 +21,8 @@ class EngineConfig:
     prompt_lengths: tokens that prompts are padded to, ascending; the last one
       is the limit.
     new_tokens: most tokens of any completion.
-    steps: most tokens per row between two looks of the host.
+    steps: most tokens per row between two looks of the host at texts that are
+      watched; others are looked at when enough slots are free.
     prefill_rows: prompts that a group reads at once; it waits until so many
       slots are free.
   """
@@ -29,8 +30,8 @@ class EngineConfig:
   slots: int = 16
   prompt_lengths: tuple[int, ...] = (64, 96, 160, 256, 400)
   new_tokens: int = 80
-  steps: int = 16
-  prefill_rows: int = 2
+  steps: int = 8
+  prefill_rows: int = 4
 
   def __post_init__(self):
     for field in ('slots', 'new_tokens', 'steps', 'prefill_rows'):

@@ -95,13 +95,11 @@ class Seating:
   def burst(self) -> tuple[Rows, np.ndarray, np.ndarray]:
     """The next burst: rows, free rows that end it, and its most steps.
 
-    Both numbers are int32 [groups]. Nobody looks before the end where neither a
-    prompt waits nor a text is watched.
+    Both numbers are int32 [groups].
     """
-    waits = any(self._waiting.values()) or any(self._shelved)
-    watched = any(job and job.draw.watch for job in self._sitting)
     settings = self._settings
-    steps = settings.steps if waits or watched else settings.new_tokens
+    watched = any(job and job.draw.watch for job in self._sitting)
+    steps = settings.steps if watched else settings.new_tokens
     more = any(self._waiting.values())
     enough = [
       max(self._at_once, len(self._free(group)) + 1)

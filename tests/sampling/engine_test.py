@@ -183,7 +183,8 @@ def test_a_watch_ends_a_draw_and_frees_its_row():
     np.testing.assert_allclose(found.logps, sample.logps[:7], atol=1e-5)
     assert found.stopped
     # Bursts of five steps: nobody is asked beyond the one that ended it.
-    assert told[i] == sample.tokens[:10].tolist()
+    assert len(told[i]) < 7 + 5
+    assert told[i] == sample.tokens[: len(told[i])].tolist()
 
 
 def test_mixed_calls_compile_nothing_after_the_first():
