@@ -41,6 +41,7 @@ bench: setup
 	$(BIN)/python -m experiments.bench_sampling \
 	  --tunix_python=$(TUNIX_PYTHON) --vllm_python=$(VLLM_PYTHON)
 	$(BIN)/python -m experiments.bench_engine
+	$(BIN)/python -m experiments.bench_int8
 
 parity: setup
 	$(BIN)/pip install -q -e '.[parity]'

@@ -11,14 +11,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import time
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from absl import app, flags
 
 from experiments import bench_schemes
+from experiments.rates import matmul_rate, seconds
 from promptrl_jax.execution import Program
 from promptrl_jax.llm.load import ASSETS
 from promptrl_jax.models import pretrained
@@ -32,23 +30,6 @@ _BATCH = flags.DEFINE_integer('batch', 64, 'Rows that decode together.')
 _REPEATS = flags.DEFINE_integer('repeats', 7, 'Timed runs; the median counts.')
 
 _PROMPT, _NEW = 96, 80
-
-
-def seconds(fn, *args, repeats: int) -> float:
-  """Median wall time of a jitted call after one warm-up."""
-  jax.block_until_ready(fn(*args))
-  times = []
-  for _ in range(repeats):
-    start = time.perf_counter()
-    jax.block_until_ready(fn(*args))
-    times.append(time.perf_counter() - start)
-  return float(np.median(times))
-
-
-def matmul_rate(repeats: int, size: int = 2048) -> float:
-  """Operations per second of a large float32 product, all cores."""
-  x = jnp.ones((size, size))
-  return 2 * size**3 / seconds(jax.jit(lambda a: a @ a), x, repeats=repeats)
 
 
 def decode(batch: int, repeats: int) -> dict[str, float]:

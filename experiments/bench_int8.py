@@ -19,7 +19,7 @@ import jax
 import numpy as np
 from absl import app, flags
 
-from experiments.bench import seconds
+from experiments.rates import seconds
 from promptrl_jax.llm.load import ASSETS
 from promptrl_jax.models import pretrained
 from promptrl_jax.parallel import mesh as mesh_lib

@@ -21,10 +21,8 @@ a slow peer takes, and --sizes, --batches and --dtypes ask for less.
 
 from __future__ import annotations
 
-import concurrent.futures
 import itertools
 import json
-import os
 import sys
 import time
 
@@ -33,9 +31,9 @@ import jax.numpy as jnp
 import numpy as np
 from absl import app, flags
 
-from experiments.bench import matmul_rate, seconds
 from experiments.peers import launch
 from experiments.peers.workload import Workload
+from experiments.rates import copy_rate, matmul_rate, seconds
 from promptrl_jax.models import transformer
 from promptrl_jax.models.config import TransformerConfig
 from promptrl_jax.parallel import mesh as mesh_lib
@@ -95,19 +93,6 @@ _SHAPE = (
   'mlp_size',
   'max_positions',
 )
-
-
-def copy_rate(runs: int, megabytes: int = 256) -> float:
-  """Bytes per second read and written by one copying thread per core."""
-  cores = len(os.sched_getaffinity(0))
-  pairs = [np.ones((2, megabytes * 2**17)) for _ in range(cores)]
-  taken = []
-  with concurrent.futures.ThreadPoolExecutor(cores) as threads:
-    for _ in range(1 + runs):
-      start = time.perf_counter()
-      list(threads.map(lambda pair: np.copyto(pair[0], pair[1]), pairs))
-      taken.append(time.perf_counter() - start)
-  return cores * pairs[0].nbytes / float(np.median(taken[1:]))
 
 
 def random_params(config: TransformerConfig, dtype: str):

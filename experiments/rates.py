@@ -1,0 +1,41 @@
+"""What this machine does in a second: the floors that benchmarks print."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import os
+import time
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+
+def seconds(fn, *args, repeats: int) -> float:
+  """Median wall time of a jitted call after one warm-up."""
+  jax.block_until_ready(fn(*args))
+  times = []
+  for _ in range(repeats):
+    start = time.perf_counter()
+    jax.block_until_ready(fn(*args))
+    times.append(time.perf_counter() - start)
+  return float(np.median(times))
+
+
+def matmul_rate(repeats: int, size: int = 2048) -> float:
+  """Operations per second of a large float32 product, all cores."""
+  x = jnp.ones((size, size))
+  return 2 * size**3 / seconds(jax.jit(lambda a: a @ a), x, repeats=repeats)
+
+
+def copy_rate(runs: int, megabytes: int = 256) -> float:
+  """Bytes per second read and written by one copying thread per core."""
+  cores = len(os.sched_getaffinity(0))
+  pairs = [np.ones((2, megabytes * 2**17)) for _ in range(cores)]
+  taken = []
+  with concurrent.futures.ThreadPoolExecutor(cores) as threads:
+    for _ in range(1 + runs):
+      start = time.perf_counter()
+      list(threads.map(lambda pair: np.copyto(pair[0], pair[1]), pairs))
+      taken.append(time.perf_counter() - start)
+  return cores * pairs[0].nbytes / float(np.median(taken[1:]))
