@@ -257,7 +257,7 @@ def decode_step(
 ) -> tuple[jax.Array, tuple[LayerCache, ...]]:
   """Logits of the token after `tokens`, and the cache with `tokens` in it.
 
-  Unrolled over layers, for the reason given in `transformer.decode_step`.
+  Unrolled over layers, for the reason given in `causal_steps`.
 
   Args:
     config: the model.

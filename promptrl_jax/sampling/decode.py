@@ -17,7 +17,7 @@ from flax import struct
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from promptrl_jax.models import transformer
+from promptrl_jax.models import causal_steps, transformer
 from promptrl_jax.models.cache import LayerCache
 from promptrl_jax.models.config import TransformerConfig
 from promptrl_jax.parallel.mesh import ROWS
@@ -73,7 +73,7 @@ def read_prompts(
   """
   positions = jnp.maximum(jnp.cumsum(mask, axis=-1) - 1, 0)
   visible = transformer.causal_mask(mask, config.sliding_window)
-  return transformer.prefill(
+  return causal_steps.prefill(
     config, params.top, params.layers, tokens, positions, visible
   )
 
@@ -127,7 +127,7 @@ def generate(
     visible = prompt_slots | ((slots >= prompt_length) & (slots <= slot))
     if config.sliding_window is not None:
       visible &= slots > slot - config.sliding_window
-    logits, cache = transformer.decode_step(
+    logits, cache = causal_steps.decode_step(
       config, params.top, params.layers, drawn.last, lengths + step,
       _unsqueezed(state.cache, shapes), slot, visible,
     )  # fmt: skip

@@ -19,7 +19,7 @@ from flax import struct
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from promptrl_jax.models import transformer
+from promptrl_jax.models import causal_steps
 from promptrl_jax.models.cache import LayerCache
 from promptrl_jax.models.config import TransformerConfig
 from promptrl_jax.sampling import decode, loop, methods
@@ -209,7 +209,7 @@ def advance(
     if config.sliding_window is not None:
       visible &= places > slot[:, None] - config.sliding_window
     drawn = loop.draw(config, method, options, state.drawn, state.logits)
-    logits, cache = transformer.decode_step(
+    logits, cache = causal_steps.decode_step(
       config, params.top, params.layers, drawn.last, positions, state.cache,
       slot, visible,
     )  # fmt: skip
