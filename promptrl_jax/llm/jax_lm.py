@@ -13,7 +13,6 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-import jax
 import numpy as np
 from jax.sharding import Mesh
 
@@ -24,12 +23,11 @@ from promptrl_jax.models.encoder_decoder_config import EncoderDecoderConfig
 from promptrl_jax.models.text_stream import TextStream
 from promptrl_jax.models.tokenizer import Tokenizer
 from promptrl_jax.parallel import mesh as mesh_lib
-from promptrl_jax.parallel import sharding
+from promptrl_jax.sampling import prepare
 from promptrl_jax.sampling import requests as sampling
 from promptrl_jax.sampling.batches import Batches
 from promptrl_jax.sampling.engine import make_engine
 from promptrl_jax.sampling.methods import Sampling
-from promptrl_jax.sampling.prepare import prepare
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,7 +88,9 @@ class JaxLM:
     self._config = config
     self._tokenizer = tokenizer
     make: Any = make_engine
-    rules = pretrained.family(model_config.family).partition
+    rules = None
+    if mesh_lib.splits_parameters(mesh):
+      rules = pretrained.family(model_config.family).partition
     if isinstance(model_config, EncoderDecoderConfig):
       if bits is not None:
         raise ValueError(
@@ -98,12 +98,10 @@ class JaxLM:
           'bfloat16'
         )
       make = Batches
-      placed = sharding.shardings(params, rules, mesh)
-      params = jax.device_put(params, placed)
+      params = prepare.place(params, mesh, rules)
       self._end = tokenizer.end  # Its encoder was trained on texts with one.
     else:
-      is_split = mesh_lib.splits_parameters(mesh)
-      params = prepare(params, mesh, rules if is_split else None, bits)
+      params = prepare.prepare(params, mesh, rules, bits)
       self._end = ()
     shapes = sampling.EngineConfig(**dataclasses.asdict(config))
     self._engine = make(model_config, Sampling(), params, mesh, shapes)

@@ -58,10 +58,21 @@ def prepare(
     of 17 MB each took 1.7 times as long to multiply 8 rows.
   """
   split, placed = _split(params, mesh, rules, bits)
-  if rules is None and next(iter(mesh.devices.flat)).platform == 'cpu':
-    parts = split(jax.tree.map(np.asarray, params))
-    return jax.tree.map(lambda leaf: _shared(np.asarray(leaf), mesh), parts)
+  if _can_share(mesh, rules):
+    return _share(split(jax.tree.map(np.asarray, params)), mesh)
   return jax.jit(split, out_shardings=placed)(params)
+
+
+def place(params: Any, mesh: Mesh, rules: sharding.Rules | None = None) -> Any:
+  """Parameters on the mesh as they are, for samplers that take stacks.
+
+  Arguments and what CPU devices share are as for `prepare`.
+  """
+  if _can_share(mesh, rules):
+    return _share(params, mesh)
+  if rules is None:
+    return jax.device_put(params, NamedSharding(mesh, P()))
+  return jax.device_put(params, sharding.shardings(params, rules, mesh))
 
 
 def abstract(
@@ -131,6 +142,14 @@ def _place(
     spec = (*spec, *[None] * (1 + outputs - len(spec)))
     spec = (*spec[1:], spec[0])[: leaf.ndim]
   return sharding.fit(P(*spec), leaf.shape, mesh, name)
+
+
+def _can_share(mesh: Mesh, rules: sharding.Rules | None) -> bool:
+  return rules is None and next(iter(mesh.devices.flat)).platform == 'cpu'
+
+
+def _share(tree: Any, mesh: Mesh) -> Any:
+  return jax.tree.map(lambda leaf: _shared(np.asarray(leaf), mesh), tree)
 
 
 def _shared(leaf: np.ndarray, mesh: Mesh) -> jax.Array:
