@@ -14,7 +14,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import optax
-from jax.sharding import Mesh, NamedSharding
+from jax.sharding import Mesh
 
 from promptrl_jax.models import encoder_decoder, pretrained, transformer
 from promptrl_jax.models.config import TransformerConfig
@@ -135,5 +135,4 @@ def _log_loss(logits: jax.Array, targets: jax.Array) -> jax.Array:
 def _row_array(
   mesh: Mesh, shape: tuple[int, ...], dtype: Any
 ) -> jax.ShapeDtypeStruct:
-  rows = NamedSharding(mesh, mesh_lib.ROWS)
-  return jax.ShapeDtypeStruct(shape, dtype, sharding=rows)
+  return jax.ShapeDtypeStruct(shape, dtype, sharding=mesh_lib.rows(mesh))

@@ -101,16 +101,27 @@ class Tokenizer:
   def pad_left(
     self, rows: Sequence[Sequence[int]], length: int
   ) -> tuple[np.ndarray, np.ndarray]:
-    """Left-pads rows to `length`: int32 tokens [B, length] and bool mask."""
-    tokens = np.full((len(rows), length), self.pad_id, np.int32)
-    mask = np.zeros((len(rows), length), bool)
-    for i, row in enumerate(rows):
-      if len(row) > length:
-        raise ValueError(f'row {i} has {len(row)} tokens, more than {length}')
-      if len(row):
-        tokens[i, -len(row) :] = row
-        mask[i, -len(row) :] = True
-    return tokens, mask
+    """`pad_left` with this tokenizer's padding."""
+    return pad_left(rows, length, self.pad_id)
+
+
+def pad_left(
+  rows: Sequence[Sequence[int]], length: int, pad_id: int
+) -> tuple[np.ndarray, np.ndarray]:
+  """Left-pads rows to `length`: int32 tokens [B, length] and bool mask.
+
+  Raises:
+    ValueError: a row is longer.
+  """
+  tokens = np.full((len(rows), length), pad_id, np.int32)
+  mask = np.zeros((len(rows), length), bool)
+  for i, row in enumerate(rows):
+    if len(row) > length:
+      raise ValueError(f'row {i} has {len(row)} tokens, more than {length}')
+    if len(row):
+      tokens[i, -len(row) :] = row
+      mask[i, -len(row) :] = True
+  return tokens, mask
 
 
 def _wrap(backend: tokenizers.Tokenizer) -> Tokenizer:

@@ -16,7 +16,6 @@ from jax.sharding import AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 AXES = ('data', 'fsdp', 'tensor')
-ROWS = P(('data', 'fsdp'))
 
 
 def use_cpu_cores() -> None:

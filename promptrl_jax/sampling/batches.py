@@ -15,6 +15,7 @@ import numpy as np
 from jax.sharding import Mesh
 
 from promptrl_jax.models.encoder_decoder_config import EncoderDecoderConfig
+from promptrl_jax.models.tokenizer import pad_left
 from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.sampling import encoder_decoder, methods
 from promptrl_jax.sampling.requests import (
@@ -24,6 +25,7 @@ from promptrl_jax.sampling.requests import (
   Sample,
   check,
 )
+from promptrl_jax.sampling.seating import rows_of_a_group
 
 
 class Batches:
@@ -51,7 +53,7 @@ class Batches:
     self._settings = settings
     self._split = mesh_lib.rows(mesh)
     groups = mesh_lib.num_row_shards(mesh)
-    self._rows = -(-settings.slots // groups) * groups
+    self._rows = rows_of_a_group(settings, groups) * groups
     self._generate_fn = encoder_decoder.make_generate_fn(
       config, method, settings.new_tokens, mesh
     )
@@ -87,12 +89,9 @@ class Batches:
   ) -> list[Sample]:
     """One batch."""
     length = self._settings.padded(max(map(len, prompts)))
-    tokens = np.zeros((self._rows, length), np.int32)
-    mask = np.zeros(tokens.shape, bool)
-    for row, prompt in enumerate(prompts):
-      tokens[row, length - len(prompt) :] = prompt
-      mask[row, length - len(prompt) :] = True
-    rest = [Draw(limit=0)] * (self._rows - len(draws))
+    unused = self._rows - len(draws)
+    tokens, mask = pad_left([*prompts, *[()] * unused], length, 0)
+    rest = [Draw(limit=0)] * unused
     column = lambda values, dtype: np.asarray(list(values), dtype)
     rows = [*draws, *rest]
     args = jax.device_put(

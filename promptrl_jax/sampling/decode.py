@@ -14,13 +14,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from flax import struct
-from jax.sharding import Mesh, NamedSharding
+from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 
 from promptrl_jax.models import causal_steps, transformer
 from promptrl_jax.models.cache import LayerCache
 from promptrl_jax.models.config import TransformerConfig
-from promptrl_jax.parallel.mesh import ROWS
+from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.sampling import loop, methods
 from promptrl_jax.sampling.prepare import DecodeParams
 
@@ -183,8 +183,8 @@ def jit_rows(run: Callable[..., Any], mesh: Mesh) -> Any:
     run: (parameters, *rows) -> a tree of rows.
     mesh: over which rows are split; see `make_generate_fn`.
   """
-  if mesh.size > mesh.shape['data']:
-    split = NamedSharding(mesh, ROWS)
+  if mesh_lib.splits_parameters(mesh):
+    split = mesh_lib.rows(mesh)
 
     def together(params: Any, *rows: Any) -> Any:
       return run(params, *jax.lax.with_sharding_constraint(rows, split))

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from promptrl_jax.models.tokenizer import pad_left
 from promptrl_jax.sampling.loop import Completions
 from promptrl_jax.sampling.requests import Draw, EngineConfig, Request, Sample
 from promptrl_jax.sampling.slots import Rows
@@ -134,20 +135,17 @@ class Seating:
       key=lambda p: self._waiting[p][0][0].index,
     )
     queue = self._waiting[length]
-    tokens = np.zeros((self._groups * self._at_once, length), np.int32)
-    mask = np.zeros(tokens.shape, bool)
+    prompts: list[Sequence[int]] = [()] * most
     shelf = Shelf(length, [collections.deque() for _ in range(self._groups)])
     # Prompt by prompt to each group in turn, so that all get about as many.
     for i, group in itertools.product(range(self._at_once), room):
       if queue and i < room[group]:
         jobs = queue.popleft()
         prompt = self._requests[jobs[0].index].prompt
-        row = group * self._at_once + i
-        tokens[row, length - len(prompt) :] = prompt
-        mask[row, length - len(prompt) :] = True
+        prompts[group * self._at_once + i] = prompt
         shelf.jobs[group].extend((i, job) for job in jobs)
         self._shelved[group] += len(jobs)
-    return shelf, tokens, mask
+    return shelf, *pad_left(prompts, length, 0)
 
   def seat(self, shelf: Shelf) -> Copies | None:
     """Gives free rows to draws of a shelf; None if there are none."""

@@ -22,6 +22,7 @@ from jax.sharding import PartitionSpec as P
 from promptrl_jax.models import causal_steps
 from promptrl_jax.models.cache import LayerCache
 from promptrl_jax.models.config import TransformerConfig
+from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.sampling import decode, loop, methods
 from promptrl_jax.sampling.prepare import DecodeParams
 
@@ -300,7 +301,7 @@ def make_programs(
     advance_fn=jit(
       functools.partial(
         advance, config, method, most,
-        together=mesh.size > mesh.shape['data'],
+        together=mesh_lib.splits_parameters(mesh),
       ),
       (slots, row), whole, *[split] * 4,
       donate_argnums=1,
