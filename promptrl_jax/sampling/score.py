@@ -9,8 +9,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from promptrl_jax.models.attention import causal_mask
 from promptrl_jax.models.config import TransformerConfig
-from promptrl_jax.models.transformer import Transformer, causal_mask
+from promptrl_jax.models.transformer import Transformer
 from promptrl_jax.sampling import methods
 
 
