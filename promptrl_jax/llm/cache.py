@@ -6,7 +6,7 @@ repeating one costs nothing. A hit is free in time and tokens but still a call
 for the ledger, which is charged by whoever asks.
 
 Completions lie in an SQLite database, in memory or in a file. A file may be
-used by several processes at once. What was answered is on disk before it is
+used by several processes at once. What was answered is in the file before it is
 handed out, in one transaction per batch: a process that is killed loses what it
 was waiting for and nothing else.
 """

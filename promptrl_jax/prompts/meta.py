@@ -1,7 +1,7 @@
 """What a rewriter is asked, and how its reply becomes an instruction.
 
 A meta prompt is a text with `{instruction}` in it. Two generic families, after
-PRewrite (arXiv 2401.08189, section 3.1), and texts of one's own: that of the
+PRewrite (arXiv 2401.08189), and texts of one's own: that of the
 embedded rewriter is `MINICODE`.
 """
 

@@ -123,7 +123,7 @@ def perplexity(logps: np.ndarray) -> float:
 def perplexity_reward(logps: np.ndarray) -> float:
   """Minus the logarithm of the perplexity: the higher the better, at most 0.
 
-  The reward "perplexity" of PRewrite (arXiv 2401.08189, section 4), in
+  The reward "perplexity" of PRewrite (arXiv 2401.08189), in
   logarithms: the perplexity itself has no bound, and one bad label would hide
   all the others.
   """

@@ -10,7 +10,7 @@ texts each of which is right. Lines with the same instruction, task and template
 are the examples of one `InstructionTask`.
 
 A rewriter is handed an `Instruction`, which has no field that could hold an
-input: one instruction serves them all (PRewrite, arXiv 2401.08189, section 3).
+input: one instruction serves them all (PRewrite, arXiv 2401.08189).
 """
 
 from __future__ import annotations
