@@ -5,7 +5,7 @@
 Arguments:
   smoke     a dozen of the embedded tasks, in under a minute
   minicode  the embedded tasks and models, no GPU, hub or key (the default):
-            184 instructions, K = 10; about two minutes on two cores
+            184 instructions, K = 10; four minutes on two cores
   jsonl     tasks from files of JSON lines (see tasks/instructions.py), with any
             models:
               --config.data.dev=dev.jsonl --config.data.test=test.jsonl
