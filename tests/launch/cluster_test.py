@@ -72,8 +72,8 @@ def submit(tmp_path, *arguments):
     '#!/usr/bin/env bash\n'
     'while [[ $1 == --* ]]; do shift; done\n'
     'for i in 0 1; do\n'
-    '  SLURM_JOB_ID=9 SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=2 SLURM_PROCID=$i \\\n'
-    '    SLURM_STEP_NODELIST="n[1-2]" "$@" || exit\n'
+    '  export SLURM_JOB_ID=9 SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=2\n'
+    '  SLURM_PROCID=$i SLURM_STEP_NODELIST="n[1-2]" "$@" || exit\n'
     'done\n'
   )
   srun.chmod(0o755)

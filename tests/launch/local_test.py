@@ -13,7 +13,8 @@ import pytest
 ROOT = pathlib.Path(__file__).parents[2]
 LOCAL = str(ROOT / 'launch' / 'local.sh')
 
-# Says what it was given and its own number and that of a child, then waits.
+# Says what it was given and its own number and that of a child, then waits. Told
+# a path, process 1 fails when there is such a file.
 CHILD = """
 import os, signal, subprocess, sys, time
 what, mine = sys.argv[1], sys.argv[-1].removeprefix('--process_id=')
@@ -23,7 +24,9 @@ if what == 'deaf':
   for name in ('SIGINT', 'SIGTERM', 'SIGHUP'):
     signal.signal(getattr(signal, name), signal.SIG_IGN)
 os.write(1, (text + '\\n').encode())
-if what == 'fail' and mine == '1':
+if what.startswith('/') and mine == '1':
+  while not os.path.exists(what):
+    time.sleep(0.05)
   sys.exit(5)
 try:
   time.sleep(600 if child else 0)
@@ -89,9 +92,10 @@ def test_each_process_is_told_who_it_is_and_where_they_meet():
   assert len(set(ports)) == 1 and ids == ('1', '2', '0')
 
 
-def test_one_that_fails_ends_the_others_and_gives_its_status():
-  process = start(3, 'fail')
+def test_one_that_fails_ends_the_others_and_gives_its_status(tmp_path):
+  process = start(3, str(tmp_path / 'fail'))
   pids = read_pids(process, 3)
+  (tmp_path / 'fail').touch()
   assert process.wait(30) == 5
   assert_gone(pids)
   assert 'a process ended with status 5' in process.stdout.read()
