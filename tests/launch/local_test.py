@@ -13,8 +13,8 @@ import pytest
 ROOT = pathlib.Path(__file__).parents[2]
 LOCAL = str(ROOT / 'launch' / 'local.sh')
 
-# Says what it was given and its own number and that of a child, then waits. Told
-# a path, process 1 fails when there is such a file.
+# Says what it was given and its own number and that of a child, then waits. If
+# it was given a path, process 1 fails when there is such a file.
 CHILD = """
 import os, signal, subprocess, sys, time
 what, mine = sys.argv[1], sys.argv[-1].removeprefix('--process_id=')
