@@ -9,12 +9,14 @@ import ml_collections
 import pytest
 
 ROOT = pathlib.Path(__file__).parents[1]
-PRESETS = [
-  ('mbpp_ppo', arg) for arg in ('smoke', 'minicode', 'mbpp', 'promis')
-] + [
-  ('pretrain_minicode', arg)
-  for arg in ('coder', 'rewriter', 'coder_smoke', 'rewriter_smoke')
-]
+PRESETS = (
+  [('mbpp_ppo', arg) for arg in ('smoke', 'minicode', 'mbpp', 'promis')]
+  + [
+    ('pretrain_minicode', arg)
+    for arg in ('coder', 'rewriter', 'coder_smoke', 'rewriter_smoke')
+  ]
+  + [('sft_rewriter', arg) for arg in ('smoke', 'minicode')]
+)
 
 
 def load(stem, arg):
@@ -51,7 +53,9 @@ def test_every_field_is_read_somewhere(stem, arg):
     assert re.search(read, sources), f'{stem}:{arg} {field} is never read'
 
 
-@pytest.mark.parametrize('stem', ['mbpp_ppo', 'pretrain_minicode'])
+@pytest.mark.parametrize(
+  'stem', ['mbpp_ppo', 'pretrain_minicode', 'sft_rewriter']
+)
 def test_an_unknown_argument_names_the_known_ones(stem):
   with pytest.raises(ValueError, match='smoke'):
     load(stem, 'everything')

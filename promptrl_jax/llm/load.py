@@ -54,7 +54,7 @@ def load_backend(config: BackendConfig, mesh: Mesh) -> Backend:
   """
   if config.backend == 'jax':
     return JaxLM.from_folder(
-      _find(config.model), mesh, config.dtype, kv_cache=config.kv_cache
+      find(config.model), mesh, config.dtype, kv_cache=config.kv_cache
     )
   if config.backend == 'http':
     if not config.base_url:
@@ -75,8 +75,12 @@ def load_backend(config: BackendConfig, mesh: Mesh) -> Backend:
   raise ValueError(f'backend {config.backend!r}: expected "jax" or "http"')
 
 
-def _find(model: str) -> pathlib.Path:
-  """The folder of an embedded model, a preset, a folder or a hub id."""
+def find(model: str) -> pathlib.Path:
+  """The folder of an embedded model, a preset, a folder or a hub id.
+
+  Raises:
+    FileNotFoundError: there is no such model, or it cannot be fetched.
+  """
   embedded = ASSETS / model
   if embedded.is_dir():
     return embedded

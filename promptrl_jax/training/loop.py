@@ -38,11 +38,13 @@ class LoopConfig:
     iterations: updates of the whole run.
     validate_every: iterations between validations; the last one is validated.
     checkpoint_every: iterations between checkpoints; validations save too.
+    score_name: what the validation score is called among the metrics.
   """
 
   iterations: int
   validate_every: int
   checkpoint_every: int
+  score_name: str = 'eval/validation_pass'
 
 
 def run(
@@ -64,7 +66,7 @@ def run(
   Args:
     state: where to start.
     totals: `TOTALS`, or what the checkpoint of `state` held; changed in place.
-    iterate_fn: one iteration.
+    iterate_fn: one iteration; steps and calls that its row lacks count as 0.
     score_fn: validation score of a state, larger is better.
     checkpoints: from `checkpoint.open_checkpoints`.
     writer: takes one row per iteration.
@@ -75,15 +77,15 @@ def run(
   try:
     for step in range(saved, config.iterations):
       state, row = iterate_fn(state)
-      totals['env_steps'] += int(row['rollout/steps'])
-      totals['calls'] += int(row['budget/calls'])
+      totals['env_steps'] += int(row.get('rollout/steps', 0))
+      totals['calls'] += int(row.get('budget/calls', 0))
       row['budget/env_steps'] = totals['env_steps']
       score = None
       done = step + 1 == config.iterations
       if done or (step + 1) % config.validate_every == 0:
         score = score_fn(state)
         totals['best'] = max(totals['best'], score)
-        row['eval/validation_pass'] = score
+        row[config.score_name] = score
       writer.write_scalars(step, row)
       logged = step + 1
       if score is not None or (step + 1) % config.checkpoint_every == 0:
