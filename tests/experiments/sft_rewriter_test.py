@@ -72,13 +72,15 @@ def inputs(tmp_path_factory):
 
 
 def command(inputs, workdir, *flags):
+  traces = []  # A flag of a tuple that is given twice is put together.
+  if not any('traces' in flag for flag in flags):
+    traces = [f"--config.data.traces=('{inputs / 'trace.jsonl'}',)"]
   return [
     sys.executable, '-m', 'experiments.sft_rewriter',
     '--config=configs/sft_rewriter.py:smoke', f'--workdir={workdir}',
     f'--config.rewriter.model={inputs / "model"}',
     f'--config.coder.model={inputs / "model"}',
-    f"--config.data.traces=('{inputs / 'trace.jsonl'}',)",
-    '--config.data.validation_limit=3', f'--config.training.steps={STEPS}',
+    *traces, '--config.data.validation_limit=3', f'--config.training.steps={STEPS}',
     '--config.training.row_length=400', '--config.env.max_tokens=8',
     '--config.env.rewrite_max_tokens=8', *flags,
   ]  # fmt: skip
