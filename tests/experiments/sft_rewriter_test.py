@@ -80,7 +80,8 @@ def command(inputs, workdir, *flags):
     '--config=configs/sft_rewriter.py:smoke', f'--workdir={workdir}',
     f'--config.rewriter.model={inputs / "model"}',
     f'--config.coder.model={inputs / "model"}',
-    *traces, '--config.data.validation_limit=3', f'--config.training.steps={STEPS}',
+    *traces, '--config.data.validation_limit=3',
+    f'--config.training.steps={STEPS}',
     '--config.training.row_length=400', '--config.env.max_tokens=8',
     '--config.env.rewrite_max_tokens=8', *flags,
   ]  # fmt: skip
