@@ -22,6 +22,7 @@ import tqdm
 from absl import app, flags, logging
 from ml_collections import config_flags
 
+from experiments import data
 from promptrl_jax.envs.prompt_edit import EnvConfig, VectorPromptEdit
 from promptrl_jax.evaluation import lineup, output, protocol, statistics
 from promptrl_jax.execution import ExecutionPool, Limits, TooWeakError
@@ -37,8 +38,7 @@ from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.rewards.tests import RewardConfig
 from promptrl_jax.rl import bandits
 from promptrl_jax.strategies import policies
-from promptrl_jax.tasks import mbpp, splits
-from promptrl_jax.tasks.minicode import suite
+from promptrl_jax.tasks import splits
 from promptrl_jax.training import (
   bandit,
   checkpoint,
@@ -89,7 +89,7 @@ def run(config, workdir, mode):
     logging.get_absl_logger().setLevel('ERROR')
 
   # --- Data -------------------------------------------------------------------
-  tasks = load_tasks(config.data)
+  tasks = data.load_tasks(config.data)
   env_config = make_env_config(config)
 
   # --- Models and pool --------------------------------------------------------
@@ -158,30 +158,6 @@ def announce(config, tasks, coder, rewriter):
     f'one run can tell differences of {100 * least:.1f} points or more '
     f'(paired, if {_DISCORDANT:.0%} of problems are solved by one side only)'
   )
-
-
-def load_tasks(data):
-  """Tasks of the three splits, checked for leaks between them."""
-  if data.protocol not in splits.PROTOCOLS:
-    raise ValueError(
-      f'data.protocol={data.protocol!r}: expected one of {splits.PROTOCOLS}'
-    )
-  limits = {
-    'train': data.train_limit,
-    'validation': data.validation_limit,
-    'test': data.test_limit,
-  }
-  parts = {}
-  for split, limit in limits.items():
-    if data.name == 'minicode':
-      loaded = suite.load(split)
-    elif data.name == 'mbpp':
-      loaded = mbpp.load(split, data.path or None)
-    else:
-      raise ValueError(f'data.name={data.name!r}: expected minicode or mbpp')
-    parts[split] = loaded[:limit] if limit else loaded
-  splits.check_no_leak(parts)
-  return parts
 
 
 def make_env_config(config):
@@ -322,13 +298,9 @@ def evaluate(config, env, pool, tasks, learned, workdir):
 
 def make_header(config, coder, rewriter):
   """Where the numbers come from."""
-  if config.data.name == 'minicode':
-    data_hash = suite.digest()
-  else:
-    data_hash = mbpp.digest(config.data.path or None)
   command = ['python', '-m', 'experiments.mbpp_ppo', *sys.argv[1:]]
   return {
-    'data_hash': f'{config.data.name} {data_hash}',
+    'data_hash': data.describe(config.data),
     'model_hashes': {'coder': coder, 'rewriter': rewriter},
     'seeds': list(range(config.seed, config.seed + config.seeds)),
     'command': ' '.join(command),

@@ -16,6 +16,8 @@ PRESETS = (
     ('pretrain_minicode', arg)
     for arg in ('coder', 'rewriter', 'coder_smoke', 'rewriter_smoke')
   ]
+  + [('mbpp_grpo', arg) for arg in ('smoke', 'minicode', 'algorithms', 'mbpp')]
+  + [('sft_rewriter', arg) for arg in ('smoke', 'minicode')]
 )
 
 
@@ -53,7 +55,9 @@ def test_every_field_is_read_somewhere(stem, arg):
     assert re.search(read, sources), f'{stem}:{arg} {field} is never read'
 
 
-@pytest.mark.parametrize('stem', ['mbpp_ppo', 'pretrain_minicode'])
+@pytest.mark.parametrize(
+  'stem', ['mbpp_ppo', 'pretrain_minicode', 'sft_rewriter']
+)
 def test_an_unknown_argument_names_the_known_ones(stem):
   with pytest.raises(ValueError, match='smoke'):
     load(stem, 'everything')

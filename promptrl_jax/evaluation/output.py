@@ -7,7 +7,7 @@ import pathlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from promptrl_jax.evaluation import actions, plots, references, report
+from promptrl_jax.evaluation import actions, curves, plots, references, report
 from promptrl_jax.evaluation.cells import Cell, write_csv
 
 _SUBJECT = 'ppo'
@@ -101,6 +101,17 @@ def draw_training(folder: pathlib.Path, workdir: pathlib.Path) -> None:
       if name.startswith(prefix)
     },
   )
+
+
+def draw_rewriters(
+  folders: Mapping[str, Sequence[pathlib.Path]], workdir: pathlib.Path
+) -> pathlib.Path:
+  """Draws the learning curves of rewriters, by algorithm and seed."""
+  runs = {
+    name: [list(read_jsonl(folder / 'metrics.jsonl')) for folder in seeds]
+    for name, seeds in folders.items()
+  }
+  return curves.draw(workdir / 'curves.png', runs)
 
 
 def time_spent(folder: pathlib.Path) -> dict[str, float]:

@@ -188,6 +188,15 @@ class JaxLM:
     self.seconds += time.perf_counter() - start
     return completions
 
+  def replace_params(self, params: Any) -> None:
+    """Answers from here on with other parameters, of the same shapes.
+
+    Args:
+      params: of a causal model, from `prepare` on the mesh of this one.
+    """
+    self._engine.replace_params(params)
+    self._scorer.replace_params(params)
+
   def score(
     self, requests: Sequence[Request], texts: Sequence[str]
   ) -> list[np.ndarray]:

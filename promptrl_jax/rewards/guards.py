@@ -1,7 +1,9 @@
 """Guards against rewrites that earn the reward without doing the work.
 
-`flag` names the first thing that is wrong with a rewrite; a flagged rewrite is
-worth nothing, whatever the tests say.
+A rewriter that is rewarded by tests can earn the reward without saying what the
+program should do: it may write the program itself, repeat the tests, or name
+what they pass and expect. `flag` names the first thing that is wrong with a
+rewrite; a flagged rewrite is worth nothing, whatever the tests say.
 
   empty           too few words to be a task
   overlong        longer than a statement need be, or cut off by the limit
@@ -17,7 +19,7 @@ import dataclasses
 import re
 from collections.abc import Sequence
 
-from promptrl_jax.rewards import leaks
+from promptrl_jax.rewards import code_leaks, data_leaks
 from promptrl_jax.types import Task
 
 FLAGS = (
@@ -87,9 +89,9 @@ def flag(
     'empty': lambda: not _has_words(rewrite, config),
     'overlong': lambda: _is_overlong(rewrite, task.statement, config),
     'repetition': lambda: is_repetitive(rewrite, config),
-    'assertion': lambda: leaks.has_assertion(rewrite, task),
-    'code': lambda: leaks.has_code(rewrite, task),
-    'test_data': lambda: leaks.has_test_data(rewrite, task, visible_tests),
+    'assertion': lambda: data_leaks.has_assertion(rewrite, task),
+    'code': lambda: code_leaks.has_code(rewrite, task),
+    'test_data': lambda: data_leaks.has_test_data(rewrite, task, visible_tests),
   }
   return next((name for name in FLAGS if checks[name]()), '')
 

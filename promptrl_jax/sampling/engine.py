@@ -67,6 +67,14 @@ class Engine:
       )
       seating.take(jax.device_get(burst))
 
+  def replace_params(self, params: DecodeParams) -> None:
+    """Samples from here on with parameters of the same shapes.
+
+    Args:
+      params: from `prepare` on the mesh of the engine.
+    """
+    self._params = params
+
   def compiled_programs(self) -> int:
     """Number of programs compiled so far: constant after warm-up."""
     return self._programs.compiled()

@@ -56,6 +56,10 @@ class Scorer:
       run = encoder_decoder.score
     self._score_fn = jit_rows(functools.partial(run, config, Sampling()), mesh)
 
+  def replace_params(self, params: Any) -> None:
+    """Scores from here on with parameters of the same shapes."""
+    self._params = params
+
   def run(
     self, prompts: Sequence[Sequence[int]], texts: Sequence[Sequence[int]]
   ) -> list[np.ndarray]:

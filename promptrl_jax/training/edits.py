@@ -144,6 +144,34 @@ def _edits_to(
       )
 
 
+def find_kept(rows: Iterable[Mapping[str, Any]]) -> list[Edit]:
+  """Statements that need no edit, as edits that change nothing.
+
+  Without them a rewriter learns to change everything, and spoils what was clear
+  from the start.
+
+  Args:
+    rows: of one trace, in order.
+  """
+  kept: dict[Edit, None] = {}
+  for row in rows:
+    # The first step of an episode that asks for the statement as it is.
+    asked = row['step'] == 0 and row.get('action') in ('keep', 'resample')
+    if asked and row['visible_passed'] and row.get('prompt') is not None:
+      statement = row['prompt']['statement']
+      kept[
+        Edit(
+          task_id=row['task_id'],
+          function_name=_function_name(row['prompt']['signature']),
+          before=statement,
+          feedback='',
+          after=statement,
+          code=row.get('code') or '',
+        )
+      ] = None
+  return list(kept)
+
+
 def _function_name(signature: str) -> str:
   return signature.split('(')[0].removeprefix('def ').strip()
 

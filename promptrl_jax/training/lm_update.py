@@ -72,9 +72,17 @@ def make_score_fn(
 
   def score(params, rows):
     params = lm_policy.cast(params, config.compute_dtype)
-    one = lambda piece: lm_policy.outputs(policy, params, _on(mesh, piece))
+
+    def full(piece):
+      return lm_policy.outputs(policy, params, _on(mesh, piece))
+
+    def empty(piece):
+      shapes = jax.eval_shape(full, piece)
+      return jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
+
     if config.pieces == 1:
-      return one(rows)
+      return full(rows)
+    one = lambda piece: jax.lax.cond(jnp.any(piece.mask), full, empty, piece)
     cut = lambda x: x.reshape(config.pieces, -1, *x.shape[1:])
     found = jax.lax.map(one, jax.tree.map(cut, rows))
     return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), found)

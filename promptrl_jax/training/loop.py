@@ -39,11 +39,21 @@ class LoopConfig:
     iterations: updates of the whole run.
     validate_every: iterations between validations; the last one is validated.
     checkpoint_every: iterations between checkpoints; validations save too.
+    score_name: what the validation score is called among the metrics.
   """
 
   iterations: int
   validate_every: int
   checkpoint_every: int
+
+  def is_saved(self, step: int) -> bool:
+    """Whether there is a checkpoint after so many iterations."""
+    return self.is_validated(step) or step % self.checkpoint_every == 0
+
+  def is_validated(self, step: int) -> bool:
+    """Whether the state is validated after so many iterations."""
+    return step == self.iterations or step % self.validate_every == 0
+  score_name: str = 'eval/validation_pass'
 
 
 def run(
@@ -67,7 +77,7 @@ def run(
   Args:
     state: where to start.
     totals: `TOTALS`, or what the checkpoint of `state` held; changed in place.
-    iterate_fn: one iteration.
+    iterate_fn: one iteration; steps and calls that its row lacks count as 0.
     score_fn: validation score of a state, larger is better.
     checkpoints: from `checkpoint.open_checkpoints`.
     writer: takes one row per iteration; None on the processes after the first.
@@ -78,19 +88,23 @@ def run(
   try:
     for step in range(saved, config.iterations):
       state, row = iterate_fn(state)
-      totals['env_steps'] += int(row['rollout/steps'])
-      totals['calls'] += int(row['budget/calls'])
+      totals['env_steps'] += int(row.get('rollout/steps', 0))
+      totals['calls'] += int(row.get('budget/calls', 0))
       row['budget/env_steps'] = totals['env_steps']
       score = None
-      done = step + 1 == config.iterations
-      if done or (step + 1) % config.validate_every == 0:
+      if config.is_validated(step + 1):
         score = score_fn(state)
         totals['best'] = max(totals['best'], score)
+<<<<<<< HEAD
         row['eval/validation_pass'] = score
       if writer is not None:
         writer.write_scalars(step, row)
+=======
+        row[config.score_name] = score
+      writer.write_scalars(step, row)
+>>>>>>> 94a5b561af2ed50426b5e74697b3215ad0a97369
       logged = step + 1
-      if score is not None or (step + 1) % config.checkpoint_every == 0:
+      if config.is_saved(step + 1):
         checkpoint.save_checkpoint(checkpoints, state, totals, score=score)
         saved = step + 1
       for callback in callbacks:

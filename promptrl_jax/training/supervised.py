@@ -25,6 +25,8 @@ from promptrl_jax.models.tokenizer import Tokenizer
 from promptrl_jax.models.transformer import Transformer
 from promptrl_jax.training.corpus import Pair
 
+Encoded = tuple[list[int], int]  # token ids, how many of them are prompt
+
 
 @dataclasses.dataclass(frozen=True)
 class SupervisedConfig:
@@ -73,21 +75,33 @@ class SupervisedState:
 def pack(
   pairs: Iterator[Pair], tokenizer: Tokenizer, config: SupervisedConfig
 ) -> PackedRows:
-  """Packs pairs from an endless iterator into one batch, best fit first.
+  """`pack_encoded` of pairs from an endless iterator."""
+  return pack_encoded(_encoded(pairs, tokenizer), tokenizer.pad_id, config)
 
-  A pair that is longer than a row is left out; the batch ends at the first pair
-  for which no row has room.
+
+def pack_encoded(
+  encoded: Iterator[Encoded], pad_id: int, config: SupervisedConfig
+) -> PackedRows:
+  """Packs sequences into one batch, best fit first.
+
+  One that is longer than a row is left out; the batch ends at the first one for
+  which no row has room, or when there are no more.
+
+  Args:
+    encoded: token ids of prompt and completion, and how many are prompt.
+    pad_id: fills what is left of a row.
+    config: shape of the batch, and what a prompt token weighs.
   """
   shape = (config.rows, config.row_length)
   batch = PackedRows(
-    tokens=np.full(shape, tokenizer.pad_id, np.int32),
+    tokens=np.full(shape, pad_id, np.int32),
     segments=np.zeros(shape, np.int32),
     positions=np.zeros(shape, np.int32),
     weights=np.zeros(shape, np.float32),
   )
   used = np.zeros(config.rows, int)
   count = np.zeros(config.rows, int)
-  for ids, prompt_size in _encoded(pairs, tokenizer):
+  for ids, prompt_size in encoded:
     if len(ids) > config.row_length:
       continue
     fits = np.flatnonzero(used + len(ids) <= config.row_length)
@@ -109,7 +123,7 @@ def pack(
 
 def _encoded(
   pairs: Iterator[Pair], tokenizer: Tokenizer, chunk: int = 32
-) -> Iterator[tuple[list[int], int]]:
+) -> Iterator[Encoded]:
   """Token ids of each pair and how many of them are prompt."""
   while drawn := list(itertools.islice(pairs, chunk)):
     prompts = tokenizer.encode([prompt for prompt, _ in drawn])
@@ -211,4 +225,34 @@ def make_train_step(
       out_shardings=(whole, whole),
       donate_argnums=0,
     ),
+  )
+
+
+def start_from(
+  params: Any, config: SupervisedConfig, mesh: Mesh
+) -> SupervisedState:
+  """The state of step 0 with the parameters of a model that exists.
+
+  The parameters are copied: a step donates its state.
+  """
+  whole = NamedSharding(mesh, P())
+  make = jax.jit(
+    lambda p: SupervisedState(p, make_optimizer(config).init(p), jnp.int32(0)),
+    out_shardings=whole,
+  )
+  return make(jax.device_put(params, whole))
+
+
+def make_score(
+  model_config: TransformerConfig, mesh: Mesh
+) -> Callable[[Any, PackedRows], jax.Array]:
+  """Returns the jitted `score(params, batch)`: likelihood of completion tokens.
+
+  It is the geometric mean over tokens, exp(-cross-entropy), in 0..1.
+  """
+  whole, rows = NamedSharding(mesh, P()), NamedSharding(mesh, P('data'))
+  return jax.jit(
+    lambda params, batch: jnp.exp(-loss_fn(model_config, params, batch)[1]),
+    in_shardings=(whole, rows),
+    out_shardings=whole,
   )

@@ -8,6 +8,8 @@ import random
 import re
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from promptrl_jax.rewards import guards
 from promptrl_jax.tasks import mbpp
@@ -152,6 +154,30 @@ def test_bounds_that_make_no_sense_are_refused():
     guards.GuardConfig(min_words=9, max_words=4)
   with pytest.raises(ValueError, match='max_run=1'):
     guards.GuardConfig(max_run=1)
+
+
+_PIECES = st.sampled_from(
+  [
+    'return ', 'def f(', 'select(', '(', '[', '{', ')', ']', '}', '"', "'",
+    'for x in ', ':', '=', '-', '1e999', '9' * 5000, 'assert ', ' ', '\n',
+    '\x00', '\ud800', 'lambda', '\\', 'the ', '12', '#', 'f"{',
+  ]
+)  # fmt: skip
+
+
+@given(st.lists(st.one_of(_PIECES, st.text(max_size=8)), max_size=60))
+def test_no_text_breaks_the_guards(parts):
+  assert guards.flag(''.join(parts), TASK, TASK.tests[:1]) in (
+    '',
+    *guards.FLAGS,
+  )
+
+
+@given(st.sampled_from([HONEST, *(t.statement for t in tiny.tasks(9))]))
+def test_a_flag_stays_when_honest_words_are_added(statement):
+  leak = f'{statement} return [x for x in items if x > 10]'
+  assert flag(leak, free_words=60) == 'code'
+  assert flag(f'{leak} {HONEST}', free_words=60) == 'code'
 
 
 # --- Rates on whole data sets -------------------------------------------------

@@ -157,3 +157,18 @@ def test_a_broken_line_is_named(tmp_path, line, message):
 def test_a_missing_trace_is_named(tmp_path):
   with pytest.raises(FileNotFoundError, match='no trace at'):
     list(edits.read_trace(tmp_path / 'trace.jsonl'))
+
+
+def test_what_passes_as_it_is_is_an_edit_that_changes_nothing():
+  rows = [
+    row(0, 'A', True, action='keep'),
+    row(0, 'B', False, action='keep', k=1),
+    row(1, 'C', True, action='keep', k=1),  # edited before
+    row(0, 'D', True, action='semantic', k=3),  # edited now
+    row(0, 'A', True, action='resample', seed=4),
+    row(0, '', True, action='keep', prompt=None),
+  ]
+  (kept,) = edits.find_kept(rows)
+  assert (kept.before, kept.after, kept.feedback) == ('A', 'A', '')
+  (chat,) = edits.to_chats([kept], 'both')
+  assert chat.reply == ' A'

@@ -113,3 +113,29 @@ def test_two_pairs_are_learnt_by_heart():
   assert losses[-1] < 0.1
   assert int(state.step) == CONFIG.steps
   assert step._cache_size() == 1
+
+
+def test_training_may_start_from_a_model_that_exists():
+  config = supervised.SupervisedConfig(**{**vars(CONFIG), 'warmup': 0})
+  mesh = make_data_mesh(1)
+  _, step = supervised.make_train_step(tiny.CONFIG, config, mesh)
+  score = supervised.make_score(tiny.CONFIG, mesh)
+  before = jax.device_get(tiny.params())
+  batch = pack(PAIRS)
+  state = supervised.start_from(tiny.params(), config, mesh)
+  first = float(score(state.params, batch))
+  state, metrics = step(state, batch)
+  assert first == pytest.approx(np.exp(-metrics['train/completion_loss']))
+  assert float(score(state.params, batch)) > first
+  # The step donates its state, and the model is still there.
+  jax.tree.map(np.testing.assert_array_equal, before, tiny.params())
+
+
+def test_sequences_that_end_make_a_batch_of_what_there_is():
+  encoded = [([5, 6, 7], 1), ([8] * 100, 1), ([9, 9], 1)]
+  batch = supervised.pack_encoded(iter(encoded), 0, CONFIG)
+  found = [
+    list(batch.tokens[row, start:stop]) for row, start, stop in spans(batch)
+  ]
+  assert found == [[5, 6, 7], [9, 9]]
+  assert (batch.weights > 0).sum() == 3

@@ -1,0 +1,74 @@
+"""Warms a rewriter up on edits that turned a failure into a pass.
+
+  python -m experiments.sft_rewriter --config=configs/sft_rewriter.py \
+    --workdir=runs/sft
+
+Arguments:
+  minicode  the embedded rewriter and coder on the embedded suite (the default)
+  smoke     the whole walk in about a minute
+
+Edits come from the trace.jsonl of any experiment that played training problems,
+  --config.data.traces="('runs/a/trace.jsonl',)"
+or, without one, from a trace that is collected first. The model folder appears
+at WORKDIR/model, for --config.rewriter.model=WORKDIR/model elsewhere.
+"""
+
+import ml_collections
+
+from configs import mbpp_ppo
+
+_ARGUMENTS = ('minicode', 'smoke')
+
+
+def get_config(arg: str = 'minicode') -> ml_collections.ConfigDict:
+  if arg not in _ARGUMENTS:
+    raise ValueError(
+      f'config argument {arg!r}: expected one of {", ".join(_ARGUMENTS)}'
+    )
+  main = mbpp_ppo.get_config('minicode')
+  c = ml_collections.ConfigDict()
+  c.preset = arg
+  c.seed = 0
+
+  c.data = main.data
+  c.data.traces = ()  # trace.jsonl of other runs; empty: collect one
+  c.coder = main.coder
+  c.rewriter = main.rewriter  # where training starts
+  c.pool = main.pool
+  c.env = main.env  # how traces are collected and rewriters evaluated
+
+  c.collect = ml_collections.ConfigDict()
+  c.collect.strategies = ('direct', 'semantic', 'random')
+  c.collect.budget = 6  # calls per training problem and strategy
+  c.collect.seeds = 1
+
+  c.edits = ml_collections.ConfigDict()
+  c.edits.feedback = 'both'  # what requests show: with | without | both
+  # Also learn to leave alone what passes as it is.
+  c.edits.keep = True
+  c.edits.held_out = 0.1  # share of problems whose edits are not learned from
+
+  c.training = ml_collections.ConfigDict()
+  c.training.steps = 150
+  c.training.rows = 16
+  c.training.row_length = 192
+  c.training.lr = 3e-4  # Adam: embeddings and norms
+  c.training.muon_lr = 1e-3  # Muon: matrices
+  c.training.warmup = 10
+  c.training.weight_decay = 0.0
+  c.training.prompt_weight = 0.0
+  c.training.max_grad_norm = 1.0
+  c.validate_every = 25  # steps
+  c.checkpoint_every = 25  # steps
+
+  c.eval = ml_collections.ConfigDict()
+  c.eval.split = 'validation'  # or test
+  c.eval.resamples = 10_000
+
+  if arg == 'smoke':
+    c.data.train_limit, c.data.validation_limit = 64, 16
+    c.collect.strategies = ('direct', 'semantic')
+    c.training.steps, c.training.rows, c.training.warmup = 4, 4, 1
+    c.validate_every = c.checkpoint_every = 2
+    c.eval.resamples = 1000
+  return c

@@ -1,0 +1,240 @@
+"""The rewriter learns its words: GRPO, PPO, REINFORCE and their relatives.
+
+  python -m experiments.mbpp_grpo --config=configs/mbpp_grpo.py:minicode \
+    --workdir=runs/grpo
+
+Trains rewriters on what the frozen code model makes of their rewrites, then
+compares them with the one they started from and with the direct answer: one
+rewrite and one program per problem, both greedy. In the workdir: results.json,
+results.md and results.csv, curves.png, and per algorithm and seed a folder with
+metrics, TensorBoard events, checkpoints and model/ (for
+--config.rewriter.model). A run that was interrupted goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import sys
+
+import tqdm
+from absl import app, flags, logging
+from ml_collections import config_flags
+
+from configs import mbpp_grpo as presets
+from experiments import data, rewriters
+from promptrl_jax.envs.rewriting import RewritingEnv
+from promptrl_jax.envs.rewriting_config import RewritingConfig
+from promptrl_jax.evaluation import cells, output, protocol, report, rewriter
+from promptrl_jax.execution import ExecutionPool, Limits, TooWeakError
+from promptrl_jax.execution.memo import MemoPool
+from promptrl_jax.llm import load
+from promptrl_jax.llm.backend import BackendError
+from promptrl_jax.llm.cache import CachedBackend
+from promptrl_jax.parallel import compilation
+from promptrl_jax.parallel import mesh as mesh_lib
+from promptrl_jax.training import checkpoint, loop, metrics
+from promptrl_jax.training import rewriter as learner_lib
+from promptrl_jax.training import workdir as workdir_lib
+
+_CONFIG = config_flags.DEFINE_config_file(
+  'config', 'configs/mbpp_grpo.py', lock_config=True
+)
+_WORKDIR = flags.DEFINE_string('workdir', None, 'Where results go.')
+flags.mark_flag_as_required('workdir')
+
+# What bad settings, bad data or a dead endpoint raise: told in one line.
+_USER_ERRORS = (
+  ValueError, OSError, BackendError, protocol.SystemFailure, TooWeakError,
+)  # fmt: skip
+
+
+def main(argv):
+  if len(argv) > 1:
+    raise app.UsageError(f'unknown arguments: {argv[1:]}')
+  try:
+    run(_CONFIG.value, pathlib.Path(_WORKDIR.value))
+  except KeyboardInterrupt:
+    sys.exit('interrupted: the same command goes on from the last checkpoint')
+  except _USER_ERRORS as error:
+    logging.debug('raised here', exc_info=True)
+    sys.exit(f'error: {error} (--verbosity=1 shows where)')
+
+
+def run(config, workdir):
+  mesh_lib.use_cpu_cores()
+  compilation.use_cache()
+  if logging.get_verbosity() == logging.INFO:  # the default
+    logging.set_verbosity(logging.WARNING)
+    logging.get_absl_logger().setLevel('ERROR')  # Orbax logs here
+
+  # --- Data and models --------------------------------------------------------
+  settings = {name: with_algorithm(config, name) for name in config.algorithms}
+  tasks = data.load_tasks(config.data)
+  if config.eval.split not in ('validation', 'test'):
+    raise ValueError(
+      f'eval.split={config.eval.split!r}: expected validation or test'
+    )
+  mesh = mesh_lib.from_text(config.mesh)
+  coder = load.load_backend(load.BackendConfig(**config.coder), mesh)
+  start = rewriters.load_start(config.rewriter)
+  workdir_lib.prepare(workdir, json.loads(config.to_json()))
+  limits = Limits(cpu_s=config.pool.cpu_s, memory_mb=config.pool.memory_mb)
+  with ExecutionPool(
+    config.pool.workers, limits, config.pool.allow_weak
+  ) as pool:
+    # --- Training -------------------------------------------------------------
+    judge = Judge(config, CachedBackend(coder), MemoPool(pool), start, mesh)
+    env = RewritingEnv(
+      CachedBackend(coder), MemoPool(pool), make_reward_config(config)
+    )
+    seeds = range(config.seed, config.seed + config.seeds)
+    trained = {}
+    for name, chosen in settings.items():
+      for seed in seeds:
+        made = rewriters.make(chosen, start, mesh, seed)
+        folder = workdir / name / f'seed_{seed}'
+        train(chosen, made, env, judge, tasks, seed, folder)
+        trained[name, seed] = rewriters.save_best(made, start, folder)
+
+    # --- Evaluation -----------------------------------------------------------
+    found = judge.compare(
+      {
+        name: [trained[name, seed] for seed in seeds]
+        for name in config.algorithms
+      },
+      tasks[config.eval.split],
+    )
+
+  # --- Report -----------------------------------------------------------------
+  header = {
+    'data_hash': f'{data.describe(config.data)}, {config.eval.split}',
+    'model_hashes': {'coder': coder.name, 'start': start.name},
+    'seeds': list(seeds),
+    'command': ' '.join(
+      ['python', '-m', 'experiments.mbpp_grpo', *sys.argv[1:]]
+    ),
+  }
+  summary = report.summarise(
+    found, subject=config.algorithms[0], resamples=config.eval.resamples
+  )
+  table = report.to_markdown(summary, header)
+  report.write_results(workdir, {'header': header, **summary}, table)
+  cells.write_csv(workdir / 'results.csv', found)
+  curves = output.draw_rewriters(
+    {
+      name: [workdir / name / f'seed_{seed}' for seed in seeds]
+      for name in config.algorithms
+    },
+    workdir,
+  )
+  print(table)
+  print(f'curves       {curves}')
+  for name, seed in trained:
+    print(f'model        {workdir / name / f"seed_{seed}" / "model"}')
+  print(f'TensorBoard  tensorboard --logdir {workdir}')
+
+
+# --- Stages -------------------------------------------------------------------
+
+
+def with_algorithm(config, name):
+  """The config with what an algorithm changes."""
+  if name not in presets.ALGORITHMS:
+    raise ValueError(
+      f'algorithm {name!r}: expected one of {", ".join(presets.ALGORITHMS)}'
+    )
+  chosen = config.copy_and_resolve_references()
+  chosen.update_from_flattened_dict(presets.ALGORITHMS[name])
+  return chosen
+
+
+def make_reward_config(config):
+  env = config.env
+  return RewritingConfig(
+    protocol=config.data.protocol,
+    template=env.template,
+    max_tokens=env.max_tokens,
+    top_p=env.top_p,
+    **config.reward,
+  )
+
+
+class Judge:
+  """Greedy rewrites, greedy programs: pass@1 of rewriters."""
+
+  def __init__(self, config, coder, pool, start, mesh):
+    self._config = config
+    self._coder = coder
+    self._pool = pool
+    self._mesh = mesh
+    self._start = start
+    self._env_config = rewriters.make_env_config(config)
+    self._model = start.backend(mesh, config.env.rewrite_max_tokens)
+
+  def compare(self, trained, tasks):
+    """Cells of the direct answer, the start and each algorithm's models."""
+    entrants = {'start': [self._model]}
+    for name, folders in trained.items():
+      entrants[name] = [
+        load.load_backend(
+          load.BackendConfig(backend='jax', model=str(folder)), self._mesh
+        )
+        for folder in folders
+      ]
+    return self._play(entrants, tasks)
+
+  def validate(self, made, state, tasks):
+    """pass@1 of the policy as it is now."""
+    self._model.replace_params(made.decode_params(state))
+    played = self._play({'policy': [self._model]}, tasks)
+    self._model.replace_params(made.decode_params(made.initial))
+    return float(played[-1].passed.mean())
+
+  def _play(self, entrants, tasks):
+    return rewriter.play(
+      self._coder, entrants, tasks, self._pool, self._env_config,
+      protocol=self._config.data.protocol,
+    )  # fmt: skip
+
+
+def train(config, made, env, judge, tasks, seed, folder):
+  """Trains one rewriter to the end, from its last checkpoint if any."""
+  problems = tasks['validation'][: config.validate_limit or None]
+  settings = loop.LoopConfig(
+    made.config.iterations, config.validate_every, config.checkpoint_every
+  )
+  with checkpoint.open_checkpoints(folder / 'checkpoints') as checkpoints:
+    state, totals = made.initial, dict(loop.TOTALS)
+    if checkpoints.latest_step() is not None:
+      state, totals = checkpoint.restore_checkpoint(checkpoints, state)
+    start = int(state.step)
+    progress = tqdm.tqdm(
+      initial=start, total=settings.iterations, unit='update',
+      desc=f'{folder.parent.name} seed {seed}',
+    )  # fmt: skip
+
+    def show(step, row, totals):
+      del step
+      best = totals['best']
+      progress.set_postfix(
+        reward=f'{row["reward/mean"]:.2f}',
+        kl=f'{row.get("train/kl", 0.0):.3f}',
+        best_validation=f'{best:.3f}' if best >= 0 else '-',
+        refresh=False,
+      )
+      progress.update()
+
+    training = learner_lib.Training(
+      made, env, tasks['train'], seed, settings.is_saved
+    )
+    with metrics.MetricWriter(folder, resume_step=start) as writer, progress:
+      loop.run(
+        state, totals, training.iterate,
+        lambda s: judge.validate(made, s, problems),
+        checkpoints, writer, settings, [show],
+      )  # fmt: skip
+
+
+if __name__ == '__main__':
+  app.run(main)

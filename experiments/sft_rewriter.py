@@ -1,0 +1,317 @@
+"""Supervised fine-tuning of the rewriter on fail -> pass edits.
+
+  python -m experiments.sft_rewriter --config=configs/sft_rewriter.py \
+    --workdir=runs/sft
+
+Takes edits from traces of training problems, fine-tunes the rewriter on them,
+and compares it with the one it started from and with the direct answer, one
+rewrite and one program per problem. In the workdir: edits.jsonl, model/ (a
+folder for --config.rewriter.model), metrics, checkpoints, results.json,
+results.md and results.csv. A run that was interrupted goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import pathlib
+import random
+import sys
+
+import tqdm
+from absl import app, flags, logging
+from ml_collections import config_flags
+
+from experiments import data
+from promptrl_jax.envs.prompt_edit import EnvConfig, VectorPromptEdit
+from promptrl_jax.evaluation import (
+  cells,
+  lineup,
+  output,
+  protocol,
+  report,
+  rewriter,
+)
+from promptrl_jax.execution import ExecutionPool, Limits, TooWeakError
+from promptrl_jax.files import write_atomically
+from promptrl_jax.llm import load
+from promptrl_jax.llm.backend import BackendError
+from promptrl_jax.llm.cache import CachedBackend
+from promptrl_jax.models import pretrained
+from promptrl_jax.models.config import TransformerConfig
+from promptrl_jax.operators.lexical import LexicalConfig
+from promptrl_jax.parallel import compilation
+from promptrl_jax.parallel import mesh as mesh_lib
+from promptrl_jax.training import checkpoint, edits, loop, metrics, supervised
+from promptrl_jax.training import workdir as workdir_lib
+
+_CONFIG = config_flags.DEFINE_config_file(
+  'config', 'configs/sft_rewriter.py', lock_config=True
+)
+_WORKDIR = flags.DEFINE_string('workdir', None, 'Where results go.')
+flags.mark_flag_as_required('workdir')
+
+# What bad settings, bad data or a dead endpoint raise: told in one line.
+_USER_ERRORS = (
+  ValueError, OSError, BackendError, protocol.SystemFailure, TooWeakError,
+)  # fmt: skip
+
+
+def main(argv):
+  if len(argv) > 1:
+    raise app.UsageError(f'unknown arguments: {argv[1:]}')
+  try:
+    run(_CONFIG.value, pathlib.Path(_WORKDIR.value))
+  except KeyboardInterrupt:
+    sys.exit('interrupted: the same command goes on from the last checkpoint')
+  except _USER_ERRORS as error:
+    logging.debug('raised here', exc_info=True)
+    sys.exit(f'error: {error} (--verbosity=1 shows where)')
+
+
+def run(config, workdir):
+  mesh_lib.use_cpu_cores()
+  compilation.use_cache()
+  if logging.get_verbosity() == logging.INFO:  # the default
+    logging.set_verbosity(logging.WARNING)
+    logging.get_absl_logger().setLevel('ERROR')  # Orbax logs here
+
+  # --- Data and models --------------------------------------------------------
+  tasks = data.load_tasks(config.data)
+  if config.eval.split not in ('validation', 'test'):
+    raise ValueError(
+      f'eval.split={config.eval.split!r}: expected validation or test'
+    )
+  model_config, params, encoder = load_start(config.rewriter)
+  mesh = mesh_lib.make_data_mesh()
+  coder = CachedBackend(
+    load.load_backend(load.BackendConfig(**config.coder), mesh)
+  )
+  start = load.load_backend(load.BackendConfig(**config.rewriter), mesh)
+  workdir_lib.prepare(workdir, json.loads(config.to_json()))
+  env_config = make_env_config(config)
+  limits = Limits(cpu_s=config.pool.cpu_s, memory_mb=config.pool.memory_mb)
+  with ExecutionPool(
+    config.pool.workers, limits, config.pool.allow_weak
+  ) as pool:
+    # --- Edits ----------------------------------------------------------------
+    rows = make_edits(config, env_config, tasks, coder, start, pool, workdir)
+    learned, held_out = split(rows, encoder, config)
+    print(
+      f'{len(learned)} requests to learn from, {len(held_out)} held out, of '
+      f'{len({row["task_id"] for row in rows})} problems'
+    )
+
+    # --- Training -------------------------------------------------------------
+    settings = supervised.SupervisedConfig(**config.training)
+    state = train(
+      config, settings, model_config, params, encoder, mesh, learned, held_out,
+      workdir,
+    )  # fmt: skip
+    folder = workdir / 'model'
+    pretrained.save_pretrained(
+      folder, model_config, state.params, encoder, 'float32'
+    )
+
+    # --- Evaluation -----------------------------------------------------------
+    tuned = load.load_backend(
+      load.BackendConfig(backend='jax', model=str(folder)), mesh
+    )
+    found = rewriter.play(
+      coder, {'start': [start], 'sft': [tuned]}, tasks[config.eval.split], pool,
+      env_config, protocol=config.data.protocol,
+    )  # fmt: skip
+  header = {
+    'data_hash': f'{data.describe(config.data)}, {config.eval.split}',
+    'model_hashes': {
+      'coder': coder.name, 'start': start.name, 'sft': tuned.name,
+    },
+    'seeds': [config.seed],
+    'command': ' '.join(
+      ['python', '-m', 'experiments.sft_rewriter', *sys.argv[1:]]
+    ),
+  }  # fmt: skip
+  summary = report.summarise(
+    found, subject='sft', resamples=config.eval.resamples
+  )
+  table = report.to_markdown(summary, header)
+  report.write_results(workdir, {'header': header, **summary}, table)
+  cells.write_csv(workdir / 'results.csv', found)
+  print(table)
+  print(f'model        {folder}')
+  print(f'edits        {workdir / "edits.jsonl"}')
+
+
+# --- Stages -------------------------------------------------------------------
+
+
+def load_start(settings):
+  """The model that training starts from, in float32."""
+  if settings.backend != 'jax':
+    raise ValueError(
+      f'rewriter.backend={settings.backend!r}: only a model in this process '
+      'can be trained, expected jax'
+    )
+  folder = load.find(settings.model)
+  loaded = pretrained.load_pretrained(folder)
+  if not isinstance(loaded[0], TransformerConfig):
+    raise ValueError(
+      f'{folder} is a {loaded[0].family} model: expected a causal one, which '
+      'is what fine-tuning is written for'
+    )
+  return loaded
+
+
+def make_env_config(config):
+  settings = config.env.to_dict()
+  return EnvConfig(
+    **{
+      **settings,
+      'lexical': LexicalConfig(**settings['lexical']),
+      'budget': config.collect.budget,
+    }
+  )
+
+
+def make_edits(config, env_config, tasks, coder, start, pool, workdir):
+  """Rows of edits.jsonl; an interrupted run finds those it learned from."""
+  path = workdir / 'edits.jsonl'
+  if path.exists():
+    return list(output.read_jsonl(path))
+  traces = [pathlib.Path(trace) for trace in config.data.traces]
+  if not traces:
+    traces = [workdir / 'trace.jsonl']
+    if not traces[0].exists():
+      collect(config, env_config, tasks, coder, start, pool, traces[0])
+  finders = [edits.find] + [edits.find_kept] * config.edits.keep
+  found = [
+    edit
+    for trace in traces
+    for find in finders
+    for edit in find(edits.read_trace(trace))
+  ]
+  kept = edits.keep_true(
+    found, tasks['train'], pool, protocol=config.data.protocol
+  )
+  chats = edits.to_chats(kept, config.edits.feedback, config.env.template)
+  if not chats:
+    ids = {task.task_id for task in tasks['train']}
+    mine = sum(edit.task_id in ids for edit in found)
+    raise ValueError(
+      f'no edit to learn from in {", ".join(map(str, traces))}: of '
+      f'{len(found)} that pass, {mine} are of training problems, and none of '
+      'these passes all tests without a flag. Give a trace of training '
+      'problems with --config.data.traces, or none, to collect one'
+    )
+  rows = [
+    {'task_id': task_id, **dataclasses.asdict(chat)}
+    for chat, task_id in chats.items()
+  ]
+  text = ''.join(json.dumps(row) + '\n' for row in rows)
+  write_atomically(path, text.encode())
+  return rows
+
+
+def collect(config, env_config, tasks, coder, start, pool, path):
+  """Plays training problems and leaves the trace at `path`."""
+  entrants = lineup.rivals(env_config.actions)
+  unknown = sorted(set(config.collect.strategies) - set(entrants))
+  if unknown or not config.collect.strategies:
+    raise ValueError(
+      f'collect.strategies={config.collect.strategies}: expected some of '
+      f'{", ".join(entrants)}'
+    )
+  seeds = range(config.seed, config.seed + config.collect.seeds)
+  lineup.play(
+    {name: entrants[name] for name in config.collect.strategies},
+    [
+      lineup.Plan(
+        config.data.protocol, config.collect.budget, tasks['train'], seeds
+      )
+    ],
+    VectorPromptEdit(coder, start, pool, env_config),
+    pool,
+    path,
+    lambda todo: tqdm.tqdm(todo, desc='collect', unit='strategy'),
+  )
+
+
+def split(rows, encoder, config):
+  """Token ids of what is learned from and of what is held out, by problem."""
+  ids = sorted({row['task_id'] for row in rows})
+  random.Random(config.seed).shuffle(ids)
+  count = max(1, round(config.edits.held_out * len(ids)))
+  if not 0 < count < len(ids):
+    raise ValueError(
+      f'edits of {len(ids)} problems with edits.held_out='
+      f'{config.edits.held_out}: expected at least one problem to learn from '
+      'and one to hold out'
+    )
+  held = set(ids[:count])
+  parts = [], []
+  for row in rows:
+    prompt = encoder.render([tuple(message) for message in row['messages']])
+    reply = [*encoder.encode([row['reply']])[0], encoder.eos_id]
+    if len(prompt) + len(reply) <= config.training.row_length:
+      parts[row['task_id'] in held].append(([*prompt, *reply], len(prompt)))
+  if not all(parts):
+    raise ValueError(
+      f'{len(parts[0])} requests to learn from and {len(parts[1])} held out '
+      f'fit training.row_length={config.training.row_length} tokens: expected '
+      'at least one of each; use longer rows or more traces'
+    )
+  return parts
+
+
+def train(
+  config, settings, model_config, params, encoder, mesh, learned, held_out,
+  workdir,
+):  # fmt: skip
+  """Trains to the end, from the last checkpoint if any; the best state."""
+  _, step_fn = supervised.make_train_step(model_config, settings, mesh)
+  score_fn = supervised.make_score(model_config, mesh)
+  initial = supervised.start_from(params, settings, mesh)
+  validation = supervised.pack_encoded(iter(held_out), encoder.pad_id, settings)
+
+  def iterate(state):
+    rng = random.Random(f'{config.seed}/{int(state.step)}')
+    drawn = iter(lambda: rng.choice(learned), None)
+    batch = supervised.pack_encoded(drawn, encoder.pad_id, settings)
+    state, scalars = step_fn(state, batch)
+    return state, {name: float(value) for name, value in scalars.items()}
+
+  with checkpoint.open_checkpoints(workdir / 'checkpoints') as checkpoints:
+    state, totals = initial, dict(loop.TOTALS)
+    if checkpoints.latest_step() is not None:
+      state, totals = checkpoint.restore_checkpoint(checkpoints, initial)
+    start = int(state.step)
+    progress = tqdm.tqdm(
+      initial=start, total=settings.steps, desc='sft', unit='step'
+    )
+
+    def show(step, row, totals):
+      del step
+      progress.set_postfix(
+        loss=f'{row["train/completion_loss"]:.3f}',
+        best=f'{totals["best"]:.3f}', refresh=False,
+      )  # fmt: skip
+      progress.update()
+
+    with metrics.MetricWriter(workdir, resume_step=start) as writer, progress:
+      loop.run(
+        state, totals, iterate,
+        lambda s: float(score_fn(s.params, validation)),
+        checkpoints, writer,
+        loop.LoopConfig(
+          settings.steps, config.validate_every, config.checkpoint_every,
+          'eval/held_out_likelihood',
+        ),
+        [show],
+      )  # fmt: skip
+    template = supervised.start_from(params, settings, mesh)
+    state, _ = checkpoint.restore_checkpoint(checkpoints, template, 'best')
+  return state
+
+
+if __name__ == '__main__':
+  app.run(main)

@@ -1,0 +1,118 @@
+"""What each token of a batch of completions is worth, by the name of a method.
+
+rewards [N] ─┬─ grpo, dr_grpo, rloo, reinforce ── one number per completion
+             ├─ reinforce_pp ── less the divergence to come, over the batch
+             └─ gae ── per token, with values and the divergence as a reward
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+
+from promptrl_jax.rl import group_advantages, kl, masked, token_rewards
+
+KINDS = ('grpo', 'dr_grpo', 'rloo', 'reinforce', 'reinforce_pp', 'gae')
+# Those that compare completions of one prompt, so that equal rewards say
+# nothing.
+OF_GROUPS = ('grpo', 'dr_grpo', 'rloo')
+# Those that take the divergence from the reference as a reward of tokens.
+PAY_KL = ('reinforce_pp', 'gae')
+
+
+@dataclasses.dataclass(frozen=True)
+class AdvantageConfig:
+  """How advantages are made.
+
+  Attributes:
+    kind: `grpo`: over the deviation of the group; `dr_grpo`: not divided;
+      `rloo`: against the others of the group; `reinforce`: against the mean of
+      the batch; `reinforce_pp`: normalised over the batch; `gae`: with a value
+      head.
+    gamma: `gae`: discount per token.
+    lam: `gae`: weight of longer horizons.
+    normalize: `gae`: over the tokens of the batch.
+  """
+
+  kind: str = 'grpo'
+  gamma: float = 1.0
+  lam: float = 0.95
+  normalize: bool = True
+
+  def __post_init__(self):
+    if self.kind not in KINDS:
+      raise ValueError(
+        f'advantage {self.kind!r}: expected one of {", ".join(KINDS)}'
+      )
+
+
+@struct.dataclass
+class Scored:
+  """Completions with their rewards, and what models say about their tokens.
+
+  Attributes:
+    rewards: [N], finite where there is a token.
+    groups: int [N] in [0, N), the prompt of each.
+    mask: bool [N, C]; a completion without a token does not count.
+    logps: [N, C], under the policy before the update.
+    ref_logps: [N, C], under the reference; None if there is none.
+    values: [N, C]; None without a value head.
+  """
+
+  rewards: Any
+  groups: Any
+  mask: Any
+  logps: Any = None
+  ref_logps: Any = None
+  values: Any = None
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def advantages(
+  config: AdvantageConfig, batch: Scored, kl_coef: jax.Array | float
+) -> tuple[jax.Array, jax.Array | None]:
+  """Advantages [N, C], and the returns [N, C] that a value head learns.
+
+  Args:
+    config: the method.
+    batch: N completions.
+    kl_coef: price of the divergence in reward per nat, for the kinds `PAY_KL`.
+
+  Raises:
+    ValueError: the method needs values, and there are none.
+  """
+  mask, count = batch.mask, len(batch.rewards)
+  valid = jnp.any(mask, axis=1)
+  rewards = masked.keep(batch.rewards, valid)
+  price = None
+  if batch.ref_logps is not None and config.kind in PAY_KL:
+    price = kl.token_kl(batch.logps, batch.ref_logps, mask, kind='k1')
+  if config.kind == 'gae':
+    if batch.values is None:
+      raise ValueError("advantage 'gae' needs a value head: value_head=True")
+    paid = token_rewards.token_rewards(rewards, mask, price, kl_coef)
+    found = token_rewards.completion_gae(
+      paid, batch.values, mask, gamma=config.gamma, lam=config.lam
+    )
+    returns = masked.keep(found + batch.values, mask)
+    return masked.normalize(found, mask) if config.normalize else found, returns
+  if config.kind == 'reinforce_pp':
+    return token_rewards.reinforce_pp_advantages(
+      rewards, mask, price, kl_coef
+    ), None
+  if config.kind == 'rloo':
+    found = group_advantages.leave_one_out(rewards, batch.groups, count, valid)
+  else:
+    groups = batch.groups
+    if config.kind == 'reinforce':
+      groups = jnp.zeros_like(groups)
+    found = group_advantages.group_advantages(
+      rewards, groups, count, valid,
+      scale='std' if config.kind == 'grpo' else 'none',
+    )  # fmt: skip
+  return token_rewards.to_tokens(found, mask), None

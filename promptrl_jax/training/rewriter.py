@@ -1,0 +1,410 @@
+"""The rewriter's learner: sample, reward, score, update, once per iteration.
+
+  tasks ─► lm_rollout ─► RewritingEnv ─► Rollout
+    ─► pack ─► score (policy, reference) ─► advantages ─► update
+
+Everything that is compiled is made once, in `make_rewriter`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import flax.struct
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from promptrl_jax.envs.rewrite_result import PendingRewards
+from promptrl_jax.envs.rewriting import RewritingEnv
+from promptrl_jax.models.config import TransformerConfig
+from promptrl_jax.models.heads import ValueHead
+from promptrl_jax.models.tokenizer import Tokenizer
+from promptrl_jax.parallel import mesh as mesh_lib
+from promptrl_jax.rl import kl_control
+from promptrl_jax.sampling import prepare
+from promptrl_jax.sampling.engine import Engine, make_engine
+from promptrl_jax.sampling.methods import Sampling
+from promptrl_jax.sampling.requests import EngineConfig
+from promptrl_jax.training import (
+  lm_advantages,
+  lm_policy,
+  lm_rollout,
+  lm_update,
+  packing,
+  reference,
+)
+from promptrl_jax.training.lm_policy import Params, PolicyConfig
+from promptrl_jax.training.lm_rollout import Rollout, Sampled
+from promptrl_jax.training.rewriter_config import RewriterConfig
+from promptrl_jax.training.state import TrainState, initial_state
+from promptrl_jax.types import Task
+
+Row = dict[str, float]
+
+
+@flax.struct.dataclass
+class RewriterState:
+  """All that a checkpoint needs.
+
+  Attributes:
+    learner: parameters that are trained, optimizer, step, base key.
+    reference: see `reference.initial`.
+    kl: the price of divergence.
+  """
+
+  learner: TrainState
+  reference: Params
+  kl: kl_control.KlControl
+
+  @property
+  def step(self) -> jax.Array:
+    return self.learner.step
+
+
+@dataclasses.dataclass(frozen=True)
+class Rewriter:
+  """What `make_rewriter` builds.
+
+  Attributes:
+    config: settings, `shaped`.
+    policy: how the model is read.
+    tokenizer: of the model.
+    engine: samples rewrites.
+    mesh: where the update runs.
+    fixed: parameters that are not trained.
+    initial: the state of step 0.
+    score: see `lm_update.make_score_fn`.
+    update: see `lm_update.make_update_fn`.
+  """
+
+  config: RewriterConfig
+  policy: PolicyConfig
+  tokenizer: Tokenizer
+  engine: Engine
+  mesh: Mesh
+  fixed: Params
+  initial: RewriterState
+  score: Callable[..., lm_policy.TokenOutputs]
+  update: Callable[..., tuple[TrainState, dict[str, jax.Array]]]
+
+  def params(self, state: RewriterState) -> Params:
+    """All collections."""
+    return {**self.fixed, **state.learner.params}
+
+  def decode_params(self, state: RewriterState) -> prepare.DecodeParams:
+    """The policy as samplers take it."""
+    tree = lm_policy.variables(self.policy, self.params(state))
+    return prepare.prepare(lm_policy.cast(tree, self.config.dtype), self.mesh)
+
+
+def make_rewriter(
+  model: TransformerConfig,
+  params: Params,
+  tokenizer: Tokenizer,
+  mesh: Mesh,
+  config: RewriterConfig,
+  seed: int,
+  lora: Any = None,
+  prompt_lengths: Sequence[int] = (64, 96, 160, 256),
+  slots: int = 16,
+) -> Rewriter:
+  """Builds the jitted functions and the state of step 0.
+
+  Args:
+    model: its shape.
+    params: `params` and, to train those, `adapters`.
+    tokenizer: of the model.
+    mesh: with the axis `data`, over which rows are split.
+    config: settings.
+    seed: of the value head and of minibatches.
+    lora: config of the adapters.
+    prompt_lengths, slots: of the sampler, see `EngineConfig`.
+
+  Raises:
+    ValueError: what is to be trained is not there, or a rewrite does not fit
+      into the rows.
+  """
+  config = config.shaped(mesh_lib.num_row_shards(mesh))
+  _check(config, prompt_lengths)
+  model = dataclasses.replace(
+    model,
+    eos_token_ids=tuple(
+      dict.fromkeys((*model.eos_token_ids, *tokenizer.eos_ids))
+    ),
+    pad_token_id=tokenizer.pad_id,
+  )
+  policy = PolicyConfig(model, lora, config.rollout.temperature)
+  if config.value_head:
+    head = ValueHead().init(
+      jax.random.key(seed), jnp.zeros((1, model.hidden_size))
+    )
+    params = {**params, 'value': head['params']}
+  trained, fixed = lm_policy.split(params, config.train)
+  whole = NamedSharding(mesh, P())
+  steps = config.update.epochs * config.update.minibatches
+  optimizer = config.optimizer.make(config.iterations * steps)
+
+  def build(trained: Params) -> RewriterState:
+    masters = jax.tree.map(lambda x: x.astype(jnp.float32), trained)
+    return RewriterState(
+      initial_state(lambda _: masters, optimizer, jax.random.key(seed)),
+      reference.initial(config.reference, masters),
+      kl_control.initial(config.reference.kl_coef),
+    )
+
+  state = jax.jit(build, out_shardings=whole)(trained)
+  fixed = jax.device_put(fixed, whole)
+  reference.parameters(config.reference, state.reference, fixed)
+  engine = make_engine(
+    model, Sampling(),
+    prepare.prepare(
+      lm_policy.cast(lm_policy.variables(policy, params), config.dtype), mesh
+    ),
+    mesh,
+    EngineConfig(
+      slots=slots,
+      prompt_lengths=tuple(prompt_lengths),
+      new_tokens=config.rollout.new_tokens,
+    ),
+  )  # fmt: skip
+  return Rewriter(
+    config, policy, tokenizer, engine, mesh, fixed, state,
+    lm_update.make_score_fn(policy, config.update, mesh),
+    lm_update.make_update_fn(policy, optimizer, config.update, mesh),
+  )  # fmt: skip
+
+
+def _check(config: RewriterConfig, prompt_lengths: Sequence[int]) -> None:
+  rows = config.packing
+  if rows.lane_size < config.rollout.new_tokens:
+    raise ValueError(
+      f'lane_size={rows.lane_size} is less than new_tokens='
+      f'{config.rollout.new_tokens}: the longest rewrite has to fit into a lane'
+    )
+  if rows.prompt_size < prompt_lengths[-1]:
+    raise ValueError(
+      f'prompt_size={rows.prompt_size} is less than the longest prompt, '
+      f'{prompt_lengths[-1]} tokens: it has to fit into a row'
+    )
+
+
+class Training:
+  """Iterations of a run, the next of which may have begun already."""
+
+  def __init__(
+    self,
+    made: Rewriter,
+    env: RewritingEnv,
+    tasks: Sequence[Task],
+    seed: int,
+    is_boundary: Callable[[int], bool] = lambda step: False,
+  ):
+    """Begins nothing yet.
+
+    Args:
+      made: the learner.
+      env: gives rewards.
+      tasks: of the training split.
+      seed: of the order of tasks and of the sampler.
+      is_boundary: whether a run may be resumed after this many updates: no
+        sampling runs ahead past it, so that a resumed run samples with the
+        parameters of the run that was not interrupted.
+    """
+    self._made = made
+    self._env = env
+    self._tasks = tasks
+    self._seed = seed
+    self._is_boundary = is_boundary
+    self._begun: tuple[Sampled, PendingRewards] | None = None
+
+  def iterate(self, state: RewriterState) -> tuple[RewriterState, Row]:
+    """One iteration; `state` is donated."""
+    made, config, step = self._made, self._made.config, int(state.step)
+    started = time.perf_counter()
+    current = self._begun or self._begin(state, step, 0)
+    self._begun = None
+    ahead = 0.0
+    if config.overlap and not self._is_boundary(step + 1):
+      begin = time.perf_counter()
+      self._begun = self._begin(state, step + 1, 0)
+      ahead = time.perf_counter() - begin
+    rollout, row = self._collect(state, step, current)
+    state, learned = learn(made, state, rollout)
+    row |= learned
+    row['time/sampled_ahead'] = ahead
+    row['time/iteration'] = time.perf_counter() - started
+    return state, row
+
+  def _begin(
+    self, state: RewriterState, step: int, round_: int, count: int | None = None
+  ) -> tuple[Sampled, PendingRewards]:
+    """Samples rewrites of new tasks and asks the coder."""
+    made, size = self._made, self._made.config.rollout.prompts
+    # Each round of resampling walks in an order of its own.
+    seed = lm_rollout.seed_of(self._seed, 'tasks', round_)
+    indices = lm_rollout.draw_tasks(len(self._tasks), size, seed, step)
+    made.engine.replace_params(made.decode_params(state))
+    batch_seed = lm_rollout.seed_of(self._seed, step, round_)
+    sampled = lm_rollout.sample(
+      made.engine, made.tokenizer, self._env,
+      [self._tasks[i] for i in indices[:count]],
+      made.config.rollout, batch_seed,
+    )  # fmt: skip
+    group = made.config.rollout.group
+    pending = self._env.submit(
+      [task for task in sampled.tasks for _ in range(group)],
+      sampled.texts,
+      batch_seed,
+      [sample.stopped for sample in sampled.samples],
+    )
+    return sampled, pending
+
+  def _collect(
+    self, state: RewriterState, step: int, current: Any
+  ) -> tuple[Rollout, Row]:
+    """Waits for rewards; draws again in the place of groups without one."""
+    config = self._made.config.rollout
+    found, rows = Rollout([], [], [], [], []), []
+    for round_ in range(config.resample_rounds + 1):
+      sampled, pending = current
+      result = pending.result()
+      found.extend(lm_rollout.to_rollout(sampled, result.rewards, config))
+      rows.append(_describe(sampled, result))
+      missing = config.prompts - len(found.prompts)
+      if missing <= 0 or round_ == config.resample_rounds:
+        break
+      current = self._begin(state, step, round_ + 1, missing)
+    # Sums for what was used, means for what is a rate.
+    row = {
+      name: (sum if name.startswith(('budget/', 'time/')) else np.mean)(
+        [row[name] for row in rows]
+      )
+      for name in rows[0]
+    }
+    row = {name: float(value) for name, value in row.items()}
+    row['rollout/steps'] = float(sum(map(len, found.completions)))
+    row['rollout/groups'] = float(len(found.prompts))
+    row['rollout/rounds'] = float(len(rows))
+    return found, row
+
+
+def _describe(sampled: Sampled, result: Any) -> Row:
+  lengths = [len(sample.tokens) for sample in sampled.samples]
+  row = result.metrics()
+  return row | {
+    'rollout/length': float(np.mean(lengths)),
+    'rollout/longest': float(max(lengths)),
+    'rollout/distinct': len(set(sampled.texts)) / len(sampled.texts),
+    'budget/rewrites': float(len(sampled.samples)),
+    'budget/calls': row['budget/coder_calls'] + len(sampled.samples),
+    'time/sample': sampled.seconds,
+  }
+
+
+def learn(
+  made: Rewriter, state: RewriterState, rollout: Rollout
+) -> tuple[RewriterState, Row]:
+  """One update; `state` is donated. Without a completion, only a step."""
+  if not rollout.completions:
+    learner = dataclasses.replace(state.learner, step=state.step + 1)
+    waiting = {'time/score': 0.0, 'time/update': 0.0}
+    return RewriterState(learner, state.reference, state.kl), waiting
+  config, started = made.config, time.perf_counter()
+  rows = packing.pack(
+    rollout.prompts, rollout.completions, rollout.owners, config.packing
+  )
+  on_mesh = jax.device_put(rows, mesh_lib.rows(made.mesh))
+  batch, known = _scored(made, state, rollout, rows, on_mesh)
+  advantages, returns = lm_advantages.advantages(
+    config.advantage, batch, state.kl.coef
+  )
+  spread = lambda x: None if x is None else packing.spread(rows, x)
+  data = {
+    'advantages': spread(advantages),
+    'sampler_logps': spread(_padded(rollout.sampler_logps, batch.mask)),
+    'old_logps': None if config.update.is_one_step else spread(batch.logps),
+    'ref_logps': spread(batch.ref_logps),
+    'returns': spread(returns),
+    'old_values': spread(batch.values),
+  }
+  scored = time.perf_counter()
+  in_loss = config.advantage.kind not in lm_advantages.PAY_KL
+  learner, metrics = made.update(
+    state.learner, made.fixed,
+    lm_update.LMBatch(
+      on_mesh, **jax.device_put(data, mesh_lib.rows(made.mesh))
+    ),
+    state.kl.coef if in_loss else jnp.zeros_like(state.kl.coef),
+  )  # fmt: skip
+  step = int(learner.step)
+  state = RewriterState(
+    learner,
+    reference.follow(config.reference, state.reference, learner.params, step),
+    reference.steer(
+      config.reference, state.kl, metrics.get('train/kl', jnp.zeros(()))
+    ),
+  )
+  row = {name: float(value) for name, value in metrics.items()}
+  return state, row | known | {
+    'train/kl_coef': float(state.kl.coef),
+    'train/packed': float(np.mean(rows.segments[rows.mask.any((1, 2))] > 0)),
+    'time/score': scored - started,
+    'time/update': time.perf_counter() - scored,
+  }
+
+
+def _scored(
+  made: Rewriter,
+  state: RewriterState,
+  rollout: Rollout,
+  rows: packing.Packed,
+  on_mesh: packing.Packed,
+) -> tuple[lm_advantages.Scored, Row]:
+  """Log-probs and values of the completions, under policy and reference.
+
+  The number of completions is that of a full batch, so that what follows is
+  compiled once.
+  """
+  config = made.config
+  count = config.rollout.prompts * config.rollout.group
+  count = max(count, len(rollout.completions))
+  fill = count - len(rollout.completions)
+  shape = count, config.packing.lane_size
+  mask = np.zeros(shape, bool)
+  for number, completion in enumerate(rollout.completions):
+    mask[number, : len(completion)] = True
+  gather = lambda x: packing.gather(rows, x, count)
+  needs_policy = not config.update.is_one_step or (
+    config.value_head or config.advantage.kind in lm_advantages.PAY_KL
+  )
+  fields = {}
+  if needs_policy:
+    found = made.score(made.params(state), on_mesh)
+    fields['logps'] = gather(found.logps)
+    if found.values is not None:
+      fields['values'] = gather(found.values)
+  parameters = reference.parameters(
+    config.reference, state.reference, made.fixed
+  )
+  if parameters is not None:
+    fields['ref_logps'] = gather(made.score(parameters, on_mesh).logps)
+  batch = lm_advantages.Scored(
+    np.asarray([*rollout.rewards, *[0.0] * fill], np.float32),
+    np.asarray([*rollout.owners, *[0] * fill], np.int32),
+    mask,
+    **fields,
+  )
+  return batch, {'rollout/trained_reward': float(np.mean(rollout.rewards))}
+
+
+def _padded(values: Sequence[np.ndarray], mask: np.ndarray) -> np.ndarray:
+  """Ragged values as [N, C], 0 where there is no token."""
+  out = np.zeros(mask.shape, np.float32)
+  out[mask] = np.concatenate(values)
+  return out

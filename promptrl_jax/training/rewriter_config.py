@@ -1,0 +1,127 @@
+"""Settings of the training of a rewriter."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import optax
+
+from promptrl_jax.training.lm_advantages import OF_GROUPS, AdvantageConfig
+from promptrl_jax.training.lm_config import LMUpdateConfig
+from promptrl_jax.training.lm_rollout import RolloutConfig
+from promptrl_jax.training.packing import PackingConfig
+from promptrl_jax.training.reference import ReferenceConfig
+
+
+@dataclasses.dataclass(frozen=True)
+class OptimizerConfig:
+  """AdamW after a clip of the global norm.
+
+  Attributes:
+    lr: peak learning rate.
+    warmup: optimizer steps of linear rise.
+    decay: after them, `constant`, or `linear` to 0 at the end of the run.
+    weight_decay: decoupled.
+    b2: Adam's second decay.
+    max_grad_norm: longer gradients are scaled down to it.
+  """
+
+  lr: float = 1e-4
+  warmup: int = 0
+  decay: str = 'constant'
+  weight_decay: float = 0.0
+  b2: float = 0.999
+  max_grad_norm: float = 1.0
+
+  def __post_init__(self):
+    if self.decay not in ('constant', 'linear'):
+      raise ValueError(
+        f'decay={self.decay!r}: expected one of constant, linear'
+      )
+
+  def make(self, steps: int) -> optax.GradientTransformation:
+    """The optimizer of a run of so many steps."""
+    rest = max(1, steps - self.warmup)
+    end = 0.0 if self.decay == 'linear' else self.lr
+    schedule = optax.join_schedules(
+      [
+        optax.linear_schedule(0.0, self.lr, max(1, self.warmup)),
+        optax.linear_schedule(self.lr, end, rest),
+      ],
+      [self.warmup],
+    )
+    return optax.chain(
+      optax.clip_by_global_norm(self.max_grad_norm),
+      optax.adamw(schedule, b2=self.b2, weight_decay=self.weight_decay),
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class RewriterConfig:
+  """Settings of the whole.
+
+  Attributes:
+    iterations: updates of the run.
+    train: `full` or `lora`.
+    value_head: whether there is one, for the advantage `gae`.
+    rows_per_piece: packed rows of a micro-batch, on each part of the mesh that
+      rows are split over.
+    overlap: whether the device samples the next batch while the pool runs the
+      programs of this one. The policy that sampled is then one update behind;
+      `update.importance` corrects for it.
+    dtype: of the sampler's parameters.
+    packing: of one row.
+    rollout, advantage, update, reference, optimizer: the parts.
+  """
+
+  iterations: int
+  packing: PackingConfig
+  train: str = 'full'
+  value_head: bool = False
+  rows_per_piece: int = 4
+  overlap: bool = False
+  dtype: str = 'float32'
+  rollout: RolloutConfig = RolloutConfig()
+  advantage: AdvantageConfig = AdvantageConfig()
+  update: LMUpdateConfig = LMUpdateConfig()
+  reference: ReferenceConfig = ReferenceConfig()
+  optimizer: OptimizerConfig = OptimizerConfig()
+
+  def __post_init__(self):
+    if (self.advantage.kind == 'gae') != self.value_head:
+      raise ValueError(
+        f'value_head={self.value_head} with the advantage '
+        f'{self.advantage.kind!r}: gae needs a value head, the others have no '
+        'use for one'
+      )
+    if self.overlap and self.update.importance == 'none':
+      raise ValueError(
+        'overlap=True with importance=none: the sampler is an update behind, '
+        'set update.importance to token or sequence'
+      )
+    if self.rollout.group < 2 and self.advantage.kind in OF_GROUPS:
+      raise ValueError(
+        f'a group of {self.rollout.group} with the advantage '
+        f'{self.advantage.kind!r}: it compares the completions of a prompt, '
+        'so take 2 or more, or reinforce, reinforce_pp or gae'
+      )
+
+  def shaped(self, shards: int) -> RewriterConfig:
+    """The same with shapes that hold any batch.
+
+    Rows are as many as completions of the greatest length take; those that
+    stay empty are skipped, a micro-batch at a time.
+
+    Args:
+      shards: parts of the mesh that rows are split over.
+    """
+    completions = self.rollout.prompts * self.rollout.group
+    worst = -(-completions // self.packing.lanes)
+    piece = self.rows_per_piece * shards
+    micro_batches = -(-worst // (piece * self.update.minibatches))
+    rows = piece * micro_batches * self.update.minibatches
+    return dataclasses.replace(
+      self,
+      update=dataclasses.replace(self.update, micro_batches=micro_batches),
+      packing=dataclasses.replace(self.packing, row_multiple=rows),
+    )
