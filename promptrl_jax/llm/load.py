@@ -72,11 +72,7 @@ def load_backend(config: BackendConfig, mesh: Mesh) -> Backend:
   """
   if config.backend == 'jax':
     return JaxLM.from_folder(
-<<<<<<< HEAD
-      _find(config.model), mesh, config.dtype, _shapes(config), config.kv_cache
-=======
-      find(config.model), mesh, config.dtype, kv_cache=config.kv_cache
->>>>>>> 94a5b561af2ed50426b5e74697b3215ad0a97369
+      find(config.model), mesh, config.dtype, _shapes(config), config.kv_cache
     )
   if config.backend == 'http':
     if not config.base_url:
@@ -97,7 +93,6 @@ def load_backend(config: BackendConfig, mesh: Mesh) -> Backend:
   raise ValueError(f'backend {config.backend!r}: expected "jax" or "http"')
 
 
-<<<<<<< HEAD
 def _shapes(config: BackendConfig) -> JaxLMConfig:
   """The usual lengths of prompts, up to the one that is asked for."""
   lengths = [
@@ -113,16 +108,12 @@ def _shapes(config: BackendConfig) -> JaxLMConfig:
   )
 
 
-def _find(model: str) -> pathlib.Path:
-  """The folder of an embedded model, a preset, a folder or a hub id."""
-=======
 def find(model: str) -> pathlib.Path:
   """The folder of an embedded model, a preset, a folder or a hub id.
 
   Raises:
     FileNotFoundError: there is no such model, or it cannot be fetched.
   """
->>>>>>> 94a5b561af2ed50426b5e74697b3215ad0a97369
   embedded = ASSETS / model
   if embedded.is_dir():
     return embedded

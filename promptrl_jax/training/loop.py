@@ -53,6 +53,7 @@ class LoopConfig:
   def is_validated(self, step: int) -> bool:
     """Whether the state is validated after so many iterations."""
     return step == self.iterations or step % self.validate_every == 0
+
   score_name: str = 'eval/validation_pass'
 
 
@@ -95,14 +96,9 @@ def run(
       if config.is_validated(step + 1):
         score = score_fn(state)
         totals['best'] = max(totals['best'], score)
-<<<<<<< HEAD
-        row['eval/validation_pass'] = score
+        row[config.score_name] = score
       if writer is not None:
         writer.write_scalars(step, row)
-=======
-        row[config.score_name] = score
-      writer.write_scalars(step, row)
->>>>>>> 94a5b561af2ed50426b5e74697b3215ad0a97369
       logged = step + 1
       if config.is_saved(step + 1):
         checkpoint.save_checkpoint(checkpoints, state, totals, score=score)
