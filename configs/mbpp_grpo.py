@@ -24,42 +24,42 @@ ALGORITHMS = {
   'grpo': {},
   'dr_grpo': {
     'advantage.kind': 'dr_grpo',
-    'update.aggregation': 'constant',
-    'update.constant_length': 64,
+    'learner.aggregation': 'constant',
+    'learner.constant_length': 64,
   },
   'dapo': {
-    'update.loss': 'dapo',
-    'update.minibatches': 2,
+    'learner.loss': 'dapo',
+    'learner.minibatches': 2,
     'rollout.resample_rounds': 2,
     'reference.kind': 'none',
   },
   'gspo': {
-    'update.loss': 'gspo',
-    'update.aggregation': 'sequence_mean',
-    'update.minibatches': 2,
+    'learner.loss': 'gspo',
+    'learner.aggregation': 'sequence_mean',
+    'learner.minibatches': 2,
   },
-  'cispo': {'update.loss': 'cispo', 'update.minibatches': 2},
+  'cispo': {'learner.loss': 'cispo', 'learner.minibatches': 2},
   'mispo': {
-    'update.loss': 'mispo',
-    'update.aggregation': 'sequence_mean',
-    'update.minibatches': 2,
+    'learner.loss': 'mispo',
+    'learner.aggregation': 'sequence_mean',
+    'learner.minibatches': 2,
   },
-  'rloo': {'advantage.kind': 'rloo', 'update.loss': 'reinforce'},
+  'rloo': {'advantage.kind': 'rloo', 'learner.loss': 'reinforce'},
   'reinforce': {
     'advantage.kind': 'reinforce',
-    'update.loss': 'reinforce',
+    'learner.loss': 'reinforce',
     'rollout.drop_uniform': False,
   },
   'reinforce_pp': {
     'advantage.kind': 'reinforce_pp',
-    'update.minibatches': 2,
+    'learner.minibatches': 2,
     'rollout.drop_uniform': False,
   },
   'ppo': {
     'advantage.kind': 'gae',
     'value_head': True,
-    'update.minibatches': 2,
-    'update.epochs': 2,
+    'learner.minibatches': 2,
+    'learner.epochs': 2,
     'rollout.drop_uniform': False,
   },
 }
@@ -120,21 +120,21 @@ def get_config(arg: str = 'minicode') -> ml_collections.ConfigDict:
   c.advantage.lam = 1.0
   c.advantage.normalize = True
 
-  c.update = ml_collections.ConfigDict()
-  c.update.loss = 'ppo'
-  c.update.loss_options = ml_collections.ConfigDict()
-  c.update.aggregation = 'token_mean'
-  c.update.constant_length = ml_collections.config_dict.placeholder(int)
-  c.update.kl_estimator = 'k3'
-  c.update.kl_cap = ml_collections.config_dict.placeholder(float)
-  c.update.entropy_coef = 0.0
-  c.update.value_coef = 0.5
-  c.update.value_clip = ml_collections.config_dict.placeholder(float)
-  c.update.importance = 'none'
-  c.update.importance_cap = 2.0
-  c.update.epochs = 1
-  c.update.minibatches = 1
-  c.update.compute_dtype = 'float32'
+  c.learner = ml_collections.ConfigDict()
+  c.learner.loss = 'ppo'
+  c.learner.loss_options = ml_collections.ConfigDict()
+  c.learner.aggregation = 'token_mean'
+  c.learner.constant_length = ml_collections.config_dict.placeholder(int)
+  c.learner.kl_estimator = 'k3'
+  c.learner.kl_cap = ml_collections.config_dict.placeholder(float)
+  c.learner.entropy_coef = 0.0
+  c.learner.value_coef = 0.5
+  c.learner.value_clip = ml_collections.config_dict.placeholder(float)
+  c.learner.importance = 'none'
+  c.learner.importance_cap = 2.0
+  c.learner.epochs = 1
+  c.learner.minibatches = 1
+  c.learner.compute_dtype = 'float32'
 
   c.reference = ml_collections.ConfigDict()
   c.reference.kind = 'frozen'  # none | frozen | copy | ema | adapter_off

@@ -85,9 +85,7 @@ def run(config, workdir):
   ) as pool:
     # --- Training -------------------------------------------------------------
     judge = Judge(config, CachedBackend(coder), MemoPool(pool), start, mesh)
-    env = RewritingEnv(
-      CachedBackend(coder), MemoPool(pool), make_reward_config(config)
-    )
+    env = RewritingEnv(CachedBackend(coder), pool, make_reward_config(config))
     seeds = range(config.seed, config.seed + config.seeds)
     trained = {}
     for name, chosen in settings.items():
@@ -170,11 +168,14 @@ class Judge:
     self._mesh = mesh
     self._start = start
     self._env_config = rewriters.make_env_config(config)
-    self._model = start.backend(mesh, config.env.rewrite_max_tokens)
+    self._policy = self._fresh()
+
+  def _fresh(self):
+    return self._start.backend(self._mesh, self._config.env.rewrite_max_tokens)
 
   def compare(self, trained, tasks):
     """Cells of the direct answer, the start and each algorithm's models."""
-    entrants = {'start': [self._model]}
+    entrants = {'start': [self._fresh()]}
     for name, folders in trained.items():
       entrants[name] = [
         load.load_backend(
@@ -186,9 +187,8 @@ class Judge:
 
   def validate(self, made, state, tasks):
     """pass@1 of the policy as it is now."""
-    self._model.replace_params(made.decode_params(state))
-    played = self._play({'policy': [self._model]}, tasks)
-    self._model.replace_params(made.decode_params(made.initial))
+    self._policy.replace_params(made.decode_params(state))
+    played = self._play({'policy': [self._policy]}, tasks)
     return float(played[-1].passed.mean())
 
   def _play(self, entrants, tasks):

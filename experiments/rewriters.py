@@ -95,8 +95,8 @@ def make(config, start: Start, mesh, seed: int) -> rewriter.Rewriter:
     advantage=lm_advantages.AdvantageConfig(**config.advantage),
     update=lm_config.LMUpdateConfig(
       **{
-        **config.update.to_dict(),
-        'loss_options': config.update.loss_options.to_dict(),
+        **config.learner.to_dict(),
+        'loss_options': config.learner.loss_options.to_dict(),
       }
     ),
     reference=reference.ReferenceConfig(**config.reference),

@@ -97,7 +97,7 @@ class RewriterConfig:
     if self.overlap and self.update.importance == 'none':
       raise ValueError(
         'overlap=True with importance=none: the sampler is an update behind, '
-        'set update.importance to token or sequence'
+        'choose token or sequence'
       )
     if self.rollout.group < 2 and self.advantage.kind in OF_GROUPS:
       raise ValueError(
