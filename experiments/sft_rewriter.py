@@ -33,6 +33,7 @@ from promptrl_jax.evaluation import (
   rewriter,
 )
 from promptrl_jax.execution import ExecutionPool, Limits, TooWeakError
+from promptrl_jax.execution.header import ImportHeaderPool
 from promptrl_jax.files import write_atomically
 from promptrl_jax.llm import load
 from promptrl_jax.llm.backend import BackendError
@@ -94,6 +95,9 @@ def run(config, workdir):
   with ExecutionPool(
     config.pool.workers, limits, config.pool.allow_weak
   ) as pool:
+    if config.pool.import_header:
+      pool = ImportHeaderPool(pool)
+
     # --- Edits ----------------------------------------------------------------
     rows = make_edits(config, env_config, tasks, coder, start, pool, workdir)
     learned, held_out = split(rows, encoder, config)
