@@ -11,6 +11,7 @@ import pytest
 ROOT = pathlib.Path(__file__).parents[1]
 PRESETS = (
   [('mbpp_ppo', arg) for arg in ('smoke', 'minicode', 'mbpp', 'promis')]
+  + [('rewrite', arg) for arg in ('smoke', 'minicode', 'jsonl')]
   + [
     ('pretrain_minicode', arg)
     for arg in ('coder', 'rewriter', 'coder_smoke', 'rewriter_smoke')

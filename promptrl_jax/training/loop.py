@@ -12,6 +12,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import jax
 import orbax.checkpoint as ocp
 
 from promptrl_jax.training import checkpoint
@@ -53,7 +54,7 @@ def run(
   iterate_fn: IterateFn,
   score_fn: Callable[[TrainState], float],
   checkpoints: ocp.CheckpointManager,
-  writer: MetricWriter,
+  writer: MetricWriter | None,
   config: LoopConfig,
   callbacks: Sequence[Callback] = (),
 ) -> TrainState:
@@ -61,7 +62,9 @@ def run(
 
   An interrupt (Ctrl-C, or any other error) leaves a checkpoint of the last
   finished iteration behind before it goes on up; `Stop` ends the run likewise,
-  and quietly.
+  and quietly. Where several processes share the run all of them call this, and
+  `Stop` must be raised by all; what interrupts one of them leaves no checkpoint
+  behind, because one alone cannot write it.
 
   Args:
     state: where to start.
@@ -69,7 +72,7 @@ def run(
     iterate_fn: one iteration; steps and calls that its row lacks count as 0.
     score_fn: validation score of a state, larger is better.
     checkpoints: from `checkpoint.open_checkpoints`.
-    writer: takes one row per iteration.
+    writer: takes one row per iteration; None on the processes after the first.
     config: when things happen.
     callbacks: called after each iteration, in order.
   """
@@ -86,7 +89,8 @@ def run(
         score = score_fn(state)
         totals['best'] = max(totals['best'], score)
         row[config.score_name] = score
-      writer.write_scalars(step, row)
+      if writer is not None:
+        writer.write_scalars(step, row)
       logged = step + 1
       if score is not None or (step + 1) % config.checkpoint_every == 0:
         checkpoint.save_checkpoint(checkpoints, state, totals, score=score)
@@ -100,7 +104,8 @@ def run(
   except BaseException:
     # An update that was cut off has consumed its state, and a state whose row
     # was not written would leave a gap: then the last checkpoint must do.
-    if not state.step.is_deleted() and saved < int(state.step) == logged:
+    is_whole = jax.process_count() == 1 and not state.step.is_deleted()
+    if is_whole and saved < int(state.step) == logged:
       checkpoint.save_checkpoint(checkpoints, state, totals)
     raise
   return state

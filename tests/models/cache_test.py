@@ -3,8 +3,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from promptrl_jax.models.attention import attend
 from promptrl_jax.models.cache import LayerCache
-from promptrl_jax.models.transformer import attend
 
 
 @pytest.mark.parametrize('free', [3, 90, 200])  # one block, two and three
