@@ -44,8 +44,8 @@ def get_config(arg: str = 'minicode') -> ml_collections.ConfigDict:
 
   c.edits = ml_collections.ConfigDict()
   c.edits.feedback = 'both'  # what requests show: with | without | both
-  # Also learn to leave alone what passes as it is.
-  c.edits.keep = True
+  # For each edit, at most so many statements that pass and are left alone.
+  c.edits.keep = 1.0
   c.edits.held_out = 0.1  # share of problems whose edits are not learned from
 
   c.training = ml_collections.ConfigDict()

@@ -33,6 +33,7 @@ from promptrl_jax.evaluation import (
   rewriter,
 )
 from promptrl_jax.execution import ExecutionPool, Limits, TooWeakError
+from promptrl_jax.execution.header import ImportHeaderPool
 from promptrl_jax.files import write_atomically
 from promptrl_jax.llm import load
 from promptrl_jax.llm.backend import BackendError
@@ -94,6 +95,9 @@ def run(config, workdir):
   with ExecutionPool(
     config.pool.workers, limits, config.pool.allow_weak
   ) as pool:
+    if config.pool.import_header:
+      pool = ImportHeaderPool(pool)
+
     # --- Edits ----------------------------------------------------------------
     rows = make_edits(config, env_config, tasks, coder, start, pool, workdir)
     learned, held_out = split(rows, encoder, config)
@@ -183,17 +187,18 @@ def make_edits(config, env_config, tasks, coder, start, pool, workdir):
     traces = [workdir / 'trace.jsonl']
     if not traces[0].exists():
       collect(config, env_config, tasks, coder, start, pool, traces[0])
-  finders = [edits.find] + [edits.find_kept] * config.edits.keep
-  found = [
-    edit
-    for trace in traces
-    for find in finders
-    for edit in find(edits.read_trace(trace))
-  ]
-  kept = edits.keep_true(
-    found, tasks['train'], pool, protocol=config.data.protocol
-  )
-  chats = edits.to_chats(kept, config.edits.feedback, config.env.template)
+  found, true = [], []
+  for find in (edits.find, edits.find_kept):
+    passing = [e for trace in traces for e in find(edits.read_trace(trace))]
+    found += passing
+    judged = edits.keep_true(
+      passing, tasks['train'], pool, protocol=config.data.protocol
+    )
+    if find is edits.find_kept:  # There are far more of these.
+      random.Random(config.seed).shuffle(judged)
+      judged = judged[: round(config.edits.keep * len(true))]
+    true += judged
+  chats = edits.to_chats(true, config.edits.feedback, config.env.template)
   if not chats:
     ids = {task.task_id for task in tasks['train']}
     mine = sum(edit.task_id in ids for edit in found)

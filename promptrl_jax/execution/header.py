@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Sequence
+from concurrent.futures import Future
 
 from promptrl_jax.execution.pool import ExecutionPool
 from promptrl_jax.execution.program import Program, ProgramResult
@@ -53,10 +54,15 @@ class ImportHeaderPool:
 
   def run(self, programs: Sequence[Program]) -> list[ProgramResult]:
     """Verdicts in the order of the programs."""
-    codes = [with_import_header(program.code) for program in programs]
-    return self._pool.run(
-      [
-        dataclasses.replace(program, code=code)
-        for program, code in zip(programs, codes, strict=True)
-      ]
-    )
+    return self._pool.run(_with_header(programs))
+
+  def submit(self, programs: Sequence[Program]) -> list[Future[ProgramResult]]:
+    """Verdicts to come, as `ExecutionPool.submit` gives them."""
+    return self._pool.submit(_with_header(programs))
+
+
+def _with_header(programs: Sequence[Program]) -> list[Program]:
+  return [
+    dataclasses.replace(program, code=with_import_header(program.code))
+    for program in programs
+  ]

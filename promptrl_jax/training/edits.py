@@ -213,13 +213,15 @@ def keep_true(
     )
   ]
   results = pool.run(
-    Program(
-      code=edit.code,
-      tests=by_id[edit.task_id].tests,
-      setup=by_id[edit.task_id].setup,
-      entry_point=by_id[edit.task_id].entry_point,
-    )
-    for edit in mine
+    [
+      Program(
+        code=edit.code,
+        tests=by_id[edit.task_id].tests,
+        setup=by_id[edit.task_id].setup,
+        entry_point=by_id[edit.task_id].entry_point,
+      )
+      for edit in mine
+    ]
   )
   return [e for e, result in zip(mine, results, strict=True) if result.passed]
 

@@ -21,6 +21,8 @@ def test_a_missing_import_is_forgiven_only_with_the_header(pool):
   (with_header,) = ImportHeaderPool(pool).run([program])
   assert (without.status, without.tests[0].error_type) == ('error', 'NameError')
   assert with_header.passed
+  (later,) = ImportHeaderPool(pool).submit([program])
+  assert later.result().passed
 
 
 @pytest.mark.parametrize(
