@@ -125,6 +125,7 @@ def test_a_run_that_dies_in_its_third_step_ends_like_one_that_does_not(
   assert not any('result' in d.stdout for d in died)
 
   digest, lines = uninterrupted
-  for found in results(run(tmp_path)):
-    assert found == (2, 5, digest)
+  first, second = results(run(tmp_path))
+  # The last save may have been cut off: then the one before it counts.
+  assert first == second and first[0] in (1, 2) and first[1:] == (5, digest)
   assert (tmp_path / 'metrics.jsonl').read_text() == lines
