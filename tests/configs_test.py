@@ -9,12 +9,14 @@ import ml_collections
 import pytest
 
 ROOT = pathlib.Path(__file__).parents[1]
-PRESETS = [
-  ('mbpp_ppo', arg) for arg in ('smoke', 'minicode', 'mbpp', 'promis')
-] + [
-  ('pretrain_minicode', arg)
-  for arg in ('coder', 'rewriter', 'coder_smoke', 'rewriter_smoke')
-]
+PRESETS = (
+  [('mbpp_ppo', arg) for arg in ('smoke', 'minicode', 'mbpp', 'promis')]
+  + [('rewrite', arg) for arg in ('smoke', 'minicode', 'jsonl')]
+  + [
+    ('pretrain_minicode', arg)
+    for arg in ('coder', 'rewriter', 'coder_smoke', 'rewriter_smoke')
+  ]
+)
 
 
 def load(stem, arg):

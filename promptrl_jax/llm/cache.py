@@ -1,66 +1,182 @@
 """A completion cache that never shares a sample between two seeds.
 
-The key is the whole request, so samples at a temperature are told apart by
-their seed. Greedy requests ignore the seed: repeating one costs nothing. A hit
-is free in time and tokens but still a call for the ledger, which is charged by
-whoever asks.
+The key is a hash of the model's name and the whole request, so samples at a
+temperature are told apart by their seed. Greedy requests ignore the seed:
+repeating one costs nothing. A hit is free in time and tokens but still a call
+for the ledger, which is charged by whoever asks.
+
+Completions lie in an SQLite database, in memory or in a file. A file may be
+used by several processes at once. What was answered is in the file before it is
+handed out, in one transaction per batch: a process that is killed loses what it
+was waiting for and nothing else.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+import hashlib
+import json
+import os
+import pathlib
+import sqlite3
+import threading
+from collections.abc import Iterable, Sequence
 
 from promptrl_jax.llm.backend import Backend, BackendError, Completion, Request
 
+IN_MEMORY = ':memory:'
+_FORMAT = 1  # Of the database; stands in its `user_version`.
+_PATIENCE_S = (
+  60.0  # Another process may hold the lock for as long as it writes.
+)
+
 
 class CachedBackend:
-  """Wraps a backend and answers repeated requests from memory.
+  """Wraps a backend and answers repeated requests from a database.
 
   Attributes:
+    backend: the wrapped backend.
     hits: requests answered without the wrapped backend, repetitions within one
       batch included.
     misses: requests passed on to it.
   """
 
-  def __init__(self, backend: Backend):
-    self._backend = backend
-    self._completions: dict[Request, Completion] = {}
+  def __init__(
+    self,
+    backend: Backend,
+    path: str | os.PathLike[str] = IN_MEMORY,
+    identity: str = '',
+  ):
+    """Opens or makes the database.
+
+    Args:
+      backend: the model; its name is part of every key.
+      path: file of the database; parents are made.
+      identity: what else the answers depend on, such as the precision of the
+        parameters or the address of the server.
+
+    Raises:
+      ValueError: the file is something else, or of another version.
+    """
+    self.backend = backend
+    self._identity = identity
+    self._lock = threading.Lock()
+    self._database = _open(path)
     self.hits = 0
     self.misses = 0
 
   @property
   def name(self) -> str:
-    return self._backend.name
+    return self.backend.name
 
   def complete(self, requests: Sequence[Request]) -> list[Completion]:
     """Answers in order; all misses go to the backend in one batched call."""
-    keys = [_key(r) for r in requests]
-    missing = [k for k in dict.fromkeys(keys) if k not in self._completions]
+    keys = [self._key(r) for r in requests]
+    asked = dict(zip(keys, requests, strict=True))
+    known = self._find(asked)
+    missing = {
+      key: request for key, request in asked.items() if key not in known
+    }
     if missing:
-      answers = self._backend.complete(missing)
+      requests = [_without_idle_seed(r) for r in missing.values()]
+      answers = self.backend.complete(requests)
       if len(answers) != len(missing):
         raise BackendError(
           f'{self.name} gave {len(answers)} completions for '
           f'{len(missing)} requests'
         )
-      self._completions.update(zip(missing, answers, strict=True))
-    self.misses += len(missing)
-    self.hits += len(keys) - len(missing)
-    return [self._completions[k] for k in keys]
+      self._keep(zip(missing, answers, strict=True))
+      # What another process wrote first counts, so that all see one answer.
+      known |= self._find(missing)
+    with self._lock:
+      self.misses += len(missing)
+      self.hits += len(keys) - len(missing)
+    return [known[key] for key in keys]
 
   def fits(self, request: Request) -> bool:
-    return self._backend.fits(request)
+    return self.backend.fits(request)
 
   def count_tokens(self, text: str) -> int:
-    return self._backend.count_tokens(text)
+    return self.backend.count_tokens(text)
 
   def close(self) -> None:
-    self._backend.close()
+    """Closes the database and the backend."""
+    with self._lock:
+      self._database.close()
+    self.backend.close()
+
+  def _key(self, request: Request) -> bytes:
+    fields = dataclasses.asdict(_without_idle_seed(request))
+    content = json.dumps([self.name, self._identity, fields], sort_keys=True)
+    return hashlib.sha256(content.encode()).digest()
+
+  def _find(self, keys: Iterable[bytes]) -> dict[bytes, Completion]:
+    found = {}
+    query = 'SELECT completion FROM completions WHERE key = ?'
+    with self._lock:
+      for key in keys:
+        row = self._database.execute(query, (key,)).fetchone()
+        if row is not None:
+          found[key] = Completion(*json.loads(row[0]))
+    return found
+
+  def _keep(self, answers: Iterable[tuple[bytes, Completion]]) -> None:
+    # JSON, since a completion may hold half of a surrogate pair.
+    rows = [
+      (key, json.dumps(dataclasses.astuple(answer))) for key, answer in answers
+    ]
+    with self._lock, self._database:
+      self._database.executemany(
+        'INSERT OR IGNORE INTO completions VALUES (?, ?)', rows
+      )
 
 
-def _key(request: Request) -> Request:
-  """The request itself, equal by content, with what has no effect set to 0."""
+def _without_idle_seed(request: Request) -> Request:
+  """The request, with a seed that has no effect set to 0."""
   if request.temperature == 0:
     return dataclasses.replace(request, seed=0)
   return request
+
+
+def _open(path: str | os.PathLike[str]) -> sqlite3.Connection:
+  if str(path) != IN_MEMORY:
+    pathlib.Path(path).parent.mkdir(parents=True, exist_ok=True)
+  try:
+    database = sqlite3.connect(
+      path, timeout=_PATIENCE_S, check_same_thread=False
+    )
+  except sqlite3.Error as error:
+    raise ValueError(f'no cache at {path}: {error}') from error
+  try:
+    # Readers do not wait for a writer; a kill at any time loses no commit.
+    database.execute('PRAGMA journal_mode = WAL')
+    database.execute('PRAGMA synchronous = NORMAL')
+    with database:
+      database.execute('BEGIN IMMEDIATE')
+      (version,) = database.execute('PRAGMA user_version').fetchone()
+      if version not in (0, _FORMAT):
+        raise ValueError(
+          f'cache {path} has format {version}, expected {_FORMAT}: give '
+          'another path'
+        )
+      (tables,) = database.execute(
+        'SELECT COUNT(*) FROM sqlite_master'
+      ).fetchone()
+      if version == 0 and tables:
+        raise ValueError(
+          f'{path} is a database of something else: give another path'
+        )
+      database.execute(
+        'CREATE TABLE IF NOT EXISTS completions '
+        '(key BLOB PRIMARY KEY, completion TEXT NOT NULL) WITHOUT ROWID'
+      )
+      database.execute(f'PRAGMA user_version = {_FORMAT}')
+  except sqlite3.DatabaseError as error:
+    database.close()
+    raise ValueError(
+      f'{path} is no cache of completions ({error}): give another path'
+    ) from error
+  except ValueError:
+    database.close()
+    raise
+  return database

@@ -28,6 +28,7 @@ from promptrl_jax.sampling import requests as sampling
 from promptrl_jax.sampling.batches import Batches
 from promptrl_jax.sampling.engine import make_engine
 from promptrl_jax.sampling.methods import Sampling
+from promptrl_jax.sampling.scorer import Scorer
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,6 +106,7 @@ class JaxLM:
       self._end = ()
     shapes = sampling.EngineConfig(**dataclasses.asdict(config))
     self._engine = make(model_config, Sampling(), params, mesh, shapes)
+    self._scorer = Scorer(model_config, params, mesh, shapes)
 
   @classmethod
   def from_folder(
@@ -185,6 +187,26 @@ class JaxLM:
     self.generated_tokens += sum(c.completion_tokens for c in completions)
     self.seconds += time.perf_counter() - start
     return completions
+
+  def score(
+    self, requests: Sequence[Request], texts: Sequence[str]
+  ) -> list[np.ndarray]:
+    """Log-probs at temperature 1 of each token of a text that is given.
+
+    Args:
+      requests: of which the messages count.
+      texts: what follows each of them, without the token that ends a text.
+
+    Returns:
+      float32 [N] for each text.
+
+    Raises:
+      ValueError: a prompt or a text is too long, or a text is empty.
+    """
+    rows = [self._prompt_ids(_messages(r)) for r in requests]
+    for row, request in zip(rows, requests, strict=True):
+      self._check(row, request)
+    return self._scorer.run(rows, self._tokenizer.encode(list(texts)))
 
   def count_tokens(self, text: str) -> int:
     """Tokens of `text` as a prompt of the user, special tokens included."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import pathlib
 
 from jax.sharding import Mesh
 
 from promptrl_jax.llm.backend import Backend
 from promptrl_jax.llm.http import HttpBackend, HttpConfig
-from promptrl_jax.llm.jax_lm import JaxLM
+from promptrl_jax.llm.jax_lm import JaxLM, JaxLMConfig
 from promptrl_jax.models import presets, pretrained
 
 ASSETS = pathlib.Path(__file__).parent.parent / 'assets'
@@ -31,6 +32,8 @@ class BackendConfig:
     base_url, api_key_env, timeout_s, max_retries, concurrency: as in
       `HttpConfig`.
     max_context: context window of the server's model in tokens, 0 if unknown.
+    prompt_tokens: `jax`: most tokens of a prompt.
+    new_tokens: `jax`: most tokens of a completion.
   """
 
   backend: str
@@ -43,6 +46,21 @@ class BackendConfig:
   max_retries: int = 5
   concurrency: int = 8
   max_context: int = 0
+  prompt_tokens: int = JaxLMConfig().prompt_lengths[-1]
+  new_tokens: int = JaxLMConfig().new_tokens
+
+  def __post_init__(self):
+    if self.prompt_tokens < 1 or self.new_tokens < 1:
+      raise ValueError(
+        f'prompt_tokens={self.prompt_tokens} and new_tokens={self.new_tokens}: '
+        'expected at least 1 of both'
+      )
+
+  @property
+  def identity(self) -> str:
+    """What answers depend on beside the backend's name, for cache keys."""
+    fields = ('backend', 'dtype', 'kv_cache', 'base_url')
+    return json.dumps({field: getattr(self, field) for field in fields})
 
 
 def load_backend(config: BackendConfig, mesh: Mesh) -> Backend:
@@ -54,7 +72,7 @@ def load_backend(config: BackendConfig, mesh: Mesh) -> Backend:
   """
   if config.backend == 'jax':
     return JaxLM.from_folder(
-      _find(config.model), mesh, config.dtype, kv_cache=config.kv_cache
+      _find(config.model), mesh, config.dtype, _shapes(config), config.kv_cache
     )
   if config.backend == 'http':
     if not config.base_url:
@@ -73,6 +91,21 @@ def load_backend(config: BackendConfig, mesh: Mesh) -> Backend:
       )
     )
   raise ValueError(f'backend {config.backend!r}: expected "jax" or "http"')
+
+
+def _shapes(config: BackendConfig) -> JaxLMConfig:
+  """The usual lengths of prompts, up to the one that is asked for."""
+  lengths = [
+    length
+    for length in JaxLMConfig().prompt_lengths
+    if length < config.prompt_tokens
+  ]
+  while lengths and 2 * lengths[-1] < config.prompt_tokens:
+    lengths.append(2 * lengths[-1])
+  return JaxLMConfig(
+    prompt_lengths=(*lengths, config.prompt_tokens),
+    new_tokens=config.new_tokens,
+  )
 
 
 def _find(model: str) -> pathlib.Path:

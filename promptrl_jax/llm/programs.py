@@ -16,7 +16,12 @@ import jax.numpy as jnp
 import optax
 from jax.sharding import Mesh
 
-from promptrl_jax.models import encoder_decoder, pretrained, transformer
+from promptrl_jax.models import (
+  attention,
+  encoder_decoder,
+  pretrained,
+  transformer,
+)
 from promptrl_jax.models.config import TransformerConfig
 from promptrl_jax.models.encoder_decoder import EncoderDecoderConfig
 from promptrl_jax.parallel import mesh as mesh_lib
@@ -102,7 +107,7 @@ def cache_bytes(config: LanguageModelConfig, mesh: Mesh, batch: Batch) -> int:
 def _causal_loss(config: TransformerConfig) -> Callable[..., jax.Array]:
   def loss(params: Any, tokens: jax.Array, mask: jax.Array) -> jax.Array:
     positions = jnp.cumsum(mask, axis=-1) - 1
-    visible = transformer.causal_mask(mask, config.sliding_window)
+    visible = attention.causal_mask(mask, config.sliding_window)
     model = transformer.Transformer(config)
     hidden: Any = model.apply(params, tokens, positions, visible)
     logits: Any = model.apply(

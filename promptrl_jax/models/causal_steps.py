@@ -38,6 +38,36 @@ def prefill(
     Logits [B, V] after the last token of each row, and the keys and values of
     each layer, [B, T, K, H].
   """
+  x, cached = _read(config, top, layers, tokens, positions, mask)
+  return _logits(config, top, x[:, -1]), cached
+
+
+def logits_from(
+  config: TransformerConfig,
+  top: Any,
+  layers: Sequence[Any],
+  tokens: jax.Array,
+  positions: jax.Array,
+  mask: jax.Array,
+  start: int,
+) -> jax.Array:
+  """Logits [B, T - start, V] after each token from `start` on.
+
+  Other arguments are as for `prefill`.
+  """
+  x, _ = _read(config, top, layers, tokens, positions, mask)
+  return _logits(config, top, x[:, start:])
+
+
+def _read(
+  config: TransformerConfig,
+  top: Any,
+  layers: Sequence[Any],
+  tokens: jax.Array,
+  positions: jax.Array,
+  mask: jax.Array,
+) -> tuple[jax.Array, list[tuple[jax.Array, jax.Array]]]:
+  """Outputs of the last layer [B, T, D]; keys and values of each layer."""
   model, block = Transformer(config), Block(config)
   angles = rope(config, positions)
   x: Any = model.apply(top, tokens, positions, method=Transformer.embed)
@@ -45,7 +75,7 @@ def prefill(
   for layer in layers:
     x, keys_values = block.apply(layer, x, angles, mask)
     cached.append(keys_values)
-  return _last_logits(config, top, x[:, -1]), cached
+  return x, cached
 
 
 def decode_step(
@@ -87,9 +117,9 @@ def decode_step(
       method=Block.decode_step,
     )  # fmt: skip
     new_cache.append(layer_cache)
-  return _last_logits(config, top, x[:, 0]), tuple(new_cache)
+  return _logits(config, top, x[:, 0]), tuple(new_cache)
 
 
-def _last_logits(config: TransformerConfig, top: Any, x: jax.Array) -> Any:
+def _logits(config: TransformerConfig, top: Any, x: jax.Array) -> Any:
   hidden = norm(config).apply({'params': top['params']['final_norm']}, x)
   return Transformer(config).apply(top, hidden, method=Transformer.logits)

@@ -55,6 +55,8 @@ class TransformerConfig:
     tie_embeddings: whether the projection on the vocabulary is the embedding.
     dtype: of activations; norms, softmax and logits are float32 always.
     remat: whether layers are computed again in the backward pass.
+    unroll: layers per turn of the loop over them; more run a little faster, as
+      fewer activations are copied, and take longer to compile.
     kv_cache: `plain`, keys and values as they are, or `int8`.
     attention: `plain`; `cudnn`: flash attention; `auto`: `cudnn` for bfloat16
       on a GPU.
@@ -87,6 +89,7 @@ class TransformerConfig:
   tie_embeddings: bool = True
   dtype: str = 'float32'
   remat: bool = False
+  unroll: int = 1
   kv_cache: str = 'plain'
   attention: str = 'auto'
 

@@ -17,8 +17,9 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from promptrl_jax.models.attention import attend
 from promptrl_jax.models.kernels import dense
-from promptrl_jax.models.transformer import LayerNorm, attend
+from promptrl_jax.models.transformer import LayerNorm
 
 POOLINGS = ('mean', 'first', 'pooler')
 _DTYPES = ('float32', 'bfloat16', 'float16')

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import flax.linen as nn
@@ -72,23 +73,63 @@ def dense(
   """
   rows = x.reshape(-1, x.shape[-1])
   if isinstance(kernel, StoredKernel):
-    flat = _product(rows, kernel.values.reshape(-1, x.shape[-1]), 1)
+    flat = product(rows, kernel.values.reshape(-1, x.shape[-1]), 1)
     if kernel.scale is not None:
       flat *= kernel.scale.reshape(-1)
   else:
-    flat = _product(rows, kernel.reshape(x.shape[-1], -1), 0)
+    flat = product(rows, kernel.reshape(x.shape[-1], -1), 0)
   return flat.astype(dtype or x.dtype).reshape(*x.shape[:-1], -1)
 
 
-def _product(x: jax.Array, kernel: jax.Array, contracted: int) -> jax.Array:
-  """float32 product of [M, in] with the axis `contracted` of a 2-D kernel."""
+def product(x: jax.Array, kernel: jax.Array, contracted: int) -> jax.Array:
+  """float32 [M, out]: [M, in] times the axis `contracted` of a 2-D kernel.
+
+  The factors are rounded as `dense` says, those of the gradient likewise: a
+  product of 16 bits takes about half the time of one of float32 on CPU.
+  """
   stored = jnp.bfloat16 if kernel.dtype == jnp.int8 else kernel.dtype
   narrow = min((x.dtype, jnp.dtype(stored)), key=lambda t: t.itemsize)
+  return _product(contracted, x.astype(narrow), kernel.astype(narrow))
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _product(contracted: int, x: jax.Array, kernel: jax.Array) -> jax.Array:
+  return _dot(x, kernel, 1, contracted)
+
+
+def _product_forward(contracted, x, kernel):
+  return _product(contracted, x, kernel), (x, kernel)
+
+
+def _product_backward(contracted, saved, d_out):
+  x, kernel = saved
+  d_x, d_kernel = transposed_products(d_out, x, kernel, contracted)
+  return d_x.astype(x.dtype), d_kernel.astype(kernel.dtype)
+
+
+_product.defvjp(_product_forward, _product_backward)
+
+
+def transposed_products(
+  d_out: jax.Array, x: jax.Array, kernel: jax.Array, contracted: int
+) -> tuple[jax.Array, jax.Array]:
+  """The gradients of `product`, float32: of [M, in] and of the 2-D kernel.
+
+  Args:
+    d_out: [M, out], the gradient of the product.
+    x, kernel, contracted: as they were multiplied.
+  """
+  narrow = min((x.dtype, kernel.dtype), key=lambda t: t.itemsize)
+  d_out, x = d_out.astype(narrow), x.astype(narrow)
+  d_x = _dot(d_out, kernel.astype(narrow), 1, 1 - contracted)
+  factors = (x, d_out) if contracted == 0 else (d_out, x)
+  return d_x, _dot(*factors, 0, 0)
+
+
+def _dot(x: jax.Array, y: jax.Array, of_x: int, of_y: int) -> jax.Array:
+  """float32 product of two matrices over the axes `of_x` and `of_y`."""
   return jax.lax.dot_general(
-    x.astype(narrow),
-    kernel.astype(narrow),
-    (((1,), (contracted,)), ((), ())),
-    preferred_element_type=jnp.float32,
+    x, y, (((of_x,), (of_y,)), ((), ())), preferred_element_type=jnp.float32
   )
 
 

@@ -15,6 +15,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from promptrl_jax.models import attention
 from promptrl_jax.models.cache import LayerCache
 from promptrl_jax.models.config import RopeScaling, TransformerConfig
 from promptrl_jax.models.kernels import (
@@ -24,7 +25,6 @@ from promptrl_jax.models.kernels import (
   kernel_of,
 )
 
-_NEG_INF = -1e30
 _ACTIVATIONS = {
   'silu': nn.silu,
   'gelu': functools.partial(nn.gelu, approximate=False),
@@ -101,68 +101,6 @@ def norm(config: TransformerConfig) -> nn.Module:
   """The norm that a config asks for."""
   kind = RMSNorm if config.norm == 'rms' else LayerNorm
   return kind(config.norm_eps)
-
-
-def causal_mask(
-  valid: jax.Array, sliding_window: int | None = None
-) -> jax.Array:
-  """Whether query t may attend to key s: bool [B, T, T].
-
-  Args:
-    valid: bool [B, T], False on padding.
-    sliding_window: how many tokens back a token sees, itself included.
-  """
-  size = valid.shape[-1]
-  causal = jnp.tril(jnp.ones((size, size), bool))
-  if sliding_window is not None:
-    causal &= ~jnp.tril(jnp.ones((size, size), bool), -sliding_window)
-  return causal & valid[:, None, :]
-
-
-def attend(
-  queries: jax.Array, keys: jax.Array, values: jax.Array, mask: jax.Array
-) -> jax.Array:
-  """Grouped-query attention.
-
-  Args:
-    queries: [B, T, K, G, H], already scaled.
-    keys, values: [B, S, K, H].
-    mask: bool [B, T, S].
-
-  Returns:
-    [B, T, K, G, H].
-  """
-  b, t, k, g, h = queries.shape
-  # Canonical matrix products over [B*K]: the contraction written directly took
-  # 2.4 times as long on CPU, forward and backward.
-  queries = jnp.transpose(queries, (0, 2, 3, 1, 4)).reshape(b * k, g * t, h)
-  keys = jnp.swapaxes(keys, 1, 2).reshape(b * k, -1, h)
-  values = jnp.swapaxes(values, 1, 2).reshape(b * k, -1, h)
-  scores = jnp.einsum(
-    'bqh,bsh->bqs', queries, keys, preferred_element_type=jnp.float32
-  ).reshape(b, k, g, t, -1)
-  scores += jnp.where(mask, 0.0, _NEG_INF)[:, None, None]
-  weights = jax.nn.softmax(scores, axis=-1).reshape(b * k, g * t, -1)
-  attended = jnp.einsum('bqs,bsh->bqh', weights.astype(values.dtype), values)
-  return jnp.transpose(attended.reshape(b, k, g, t, h), (0, 3, 1, 2, 4))
-
-
-def _attend_flash(
-  queries: jax.Array, keys: jax.Array, values: jax.Array, mask: jax.Array
-) -> jax.Array:
-  """`attend` by cuDNN's fused kernel (arXiv 2205.14135)."""
-  b, t, k, g, h = queries.shape
-  attended = jax.nn.dot_product_attention(
-    queries.reshape(b, t, k * g, h), keys, values,
-    mask=mask[:, None], scale=1.0, implementation='cudnn',
-  )  # fmt: skip
-  return attended.reshape(b, t, k, g, h)
-
-
-def _attend_fn(config: TransformerConfig):
-  on_gpu = jax.default_backend() == 'gpu' and config.dtype != 'float32'
-  flash = config.attention == 'cudnn' or (config.attention == 'auto' and on_gpu)
-  return _attend_flash if flash else attend
 
 
 class Block(nn.Module):
@@ -251,7 +189,8 @@ class Block(nn.Module):
   def __call__(self, x, rope, mask):
     """Full sequence: `x` [B, T, D], `mask` [B, T, T] -> x, (keys, values)."""
     queries, keys, values = self._project(x, rope)
-    attended = _attend_fn(self.config)(queries, keys, values, mask)
+    attend = attention.attend_fn(self.config.attention, self.config.dtype)
+    attended = attend(queries, keys, values, mask)
     return self._finish(x, attended), (keys, values)
 
   def decode_step(self, x, rope, cache: LayerCache, slot, mask):
@@ -287,6 +226,7 @@ class Transformer(nn.Module):
       split_rngs={'params': True},
       in_axes=(nn.broadcast,) * 2,  # pyright: ignore[reportArgumentType]
       length=c.num_layers,
+      unroll=c.unroll,
     )(c)
     self.final_norm = norm(c)
 
@@ -298,15 +238,18 @@ class Transformer(nn.Module):
     return x.astype(self.config.dtype)
 
   def __call__(
-    self, tokens: jax.Array, positions: jax.Array, mask: jax.Array
+    self,
+    tokens: jax.Array,
+    positions: jax.Array,
+    mask: attention.Mask,
   ) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
     """Runs a full sequence.
 
     Args:
       tokens: int [B, T].
       positions: int [B, T], position of each token in its own text.
-      mask: bool [B, T, T], whether query t may attend to key s; see
-        `causal_mask`.
+      mask: bool [B, T, T], whether query t may attend to key s: see
+        `attention.causal_mask`; or an `attention.SharedPrefix`.
 
     Returns:
       Hidden states [B, T, D] after the last norm, and the keys and values of

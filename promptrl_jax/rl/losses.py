@@ -14,6 +14,60 @@ import jax.numpy as jnp
 
 from promptrl_jax.rl.masked import keep, masked_sum
 
+# exp(20) is 5e8: beyond it a ratio says only that something is broken, and an
+# infinity would turn gradients into NaN.
+MAX_LOG_RATIO = 20.0
+
+
+def bounded_exp(log_ratio: jax.Array) -> jax.Array:
+  """Returns `exp(clip(log_ratio, -20, 20))`, a ratio that is always finite."""
+  return jnp.exp(jnp.clip(log_ratio, -MAX_LOG_RATIO, MAX_LOG_RATIO))
+
+
+def clipped_objective(
+  ratio: jax.Array,
+  advantages: jax.Array,
+  clip_low: float = 0.2,
+  clip_high: float = 0.2,
+  dual_clip: float | None = None,
+) -> tuple[jax.Array, jax.Array]:
+  """Returns the clipped surrogate objective of each element.
+
+    o_i = min(ratio_i A_i, clip(ratio_i, 1 - low, 1 + high) A_i)
+    with a dual clip c, where A_i < 0: max(o_i, c A_i)
+
+  See "Proximal Policy Optimization Algorithms", Schulman et al., 2017
+  (https://arxiv.org/abs/1707.06347), eq. 7, and for the dual clip, which bounds
+  what a large ratio can do where the advantage is negative, "Mastering Complex
+  Control in MOBA Games", Ye et al., 2019
+  (https://arxiv.org/abs/1912.09729).
+
+  Args:
+    ratio: `[...]`, probability now over probability at the time of acting.
+    advantages: `[...]`.
+    clip_low: how far below 1 the ratio is followed.
+    clip_high: how far above 1.
+    dual_clip: c, above 1; None leaves the dual clip out.
+
+  Returns:
+    `[...]` objective, to be maximised, and `[...]` bool: where a clip removed
+    the gradient.
+  """
+  if dual_clip is not None and dual_clip <= 1:
+    raise ValueError(
+      f'dual_clip={dual_clip}: expected a number above 1, or None; a smaller '
+      'one would cut the gradient of unchanged policies'
+    )
+  unclipped = ratio * advantages
+  clipped = jnp.clip(ratio, 1 - clip_low, 1 + clip_high) * advantages
+  cut = clipped < unclipped
+  objective = jnp.minimum(unclipped, clipped)
+  if dual_clip is not None:
+    floor = jnp.where(advantages < 0, dual_clip * advantages, -jnp.inf)
+    cut = cut | (objective < floor)
+    objective = jnp.maximum(objective, floor)
+  return objective, cut
+
 
 def clipped_policy_loss(
   logps: jax.Array,
@@ -28,8 +82,7 @@ def clipped_policy_loss(
     ratio = exp(logp - old_logp)
     loss  = -sum_i min(ratio_i A_i, clip(ratio_i, 1 - low, 1 + high) A_i)
 
-  See "Proximal Policy Optimization Algorithms", Schulman et al., 2017
-  (https://arxiv.org/abs/1707.06347), eq. 7.
+  See `clipped_objective`; `policy_losses` has the forms for token arrays.
 
   Args:
     logps: `[...]` log-probabilities under the policy that is trained.
@@ -50,15 +103,12 @@ def clipped_policy_loss(
   old_logps = jax.lax.stop_gradient(old_logps)
   log_ratio = keep(logps - old_logps, mask)
   ratio = jnp.exp(log_ratio)
-  unclipped = ratio * advantages
-  clipped = jnp.clip(ratio, 1 - clip_low, 1 + clip_high) * advantages
+  objective, cut = clipped_objective(ratio, advantages, clip_low, clip_high)
   metrics = {
-    'clip_fraction': masked_sum(
-      (clipped < unclipped).astype(ratio.dtype), mask
-    ),
+    'clip_fraction': masked_sum(cut.astype(ratio.dtype), mask),
     'approx_kl': masked_sum(ratio - 1 - log_ratio, mask),
   }
-  return -masked_sum(jnp.minimum(unclipped, clipped), mask), metrics
+  return -masked_sum(objective, mask), metrics
 
 
 def value_loss(

@@ -17,7 +17,7 @@ from flax import struct
 from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 
-from promptrl_jax.models import causal_steps, transformer
+from promptrl_jax.models import attention, causal_steps
 from promptrl_jax.models.cache import LayerCache
 from promptrl_jax.models.config import TransformerConfig
 from promptrl_jax.parallel import mesh as mesh_lib
@@ -72,7 +72,7 @@ def read_prompts(
     [B, P, K, H].
   """
   positions = jnp.maximum(jnp.cumsum(mask, axis=-1) - 1, 0)
-  visible = transformer.causal_mask(mask, config.sliding_window)
+  visible = attention.causal_mask(mask, config.sliding_window)
   return causal_steps.prefill(
     config, params.top, params.layers, tokens, positions, visible
   )

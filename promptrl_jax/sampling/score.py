@@ -9,9 +9,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from promptrl_jax.models import causal_steps
+from promptrl_jax.models.attention import causal_mask
 from promptrl_jax.models.config import TransformerConfig
-from promptrl_jax.models.transformer import Transformer, causal_mask
+from promptrl_jax.models.transformer import Transformer
 from promptrl_jax.sampling import methods
+from promptrl_jax.sampling.prepare import DecodeParams
 
 
 def score(
@@ -61,3 +64,35 @@ def make_score_fn(
 ) -> Callable[..., jax.Array]:
   """Jits `score`; each shape (B, P, N) is compiled once."""
   return jax.jit(functools.partial(score, config, method))
+
+
+def score_prepared(
+  config: TransformerConfig,
+  method: methods.Sampling,
+  params: DecodeParams,
+  prompt_tokens: jax.Array,
+  prompt_mask: jax.Array,
+  tokens: jax.Array,
+  mask: jax.Array,
+  temperature: jax.Array,
+) -> jax.Array:
+  """`score` with parameters that are laid out for decoding.
+
+  Args:
+    params: from `prepare`; the others as for `score`.
+
+  Returns:
+    [B, N], 0 where `mask` is False.
+  """
+  sequence = jnp.concatenate([prompt_tokens, tokens], axis=1)
+  valid = jnp.concatenate([prompt_mask, mask], axis=1)
+  positions = jnp.maximum(jnp.cumsum(valid, axis=-1) - 1, 0)
+  logits = causal_steps.logits_from(
+    config, params.top, params.layers, sequence[:, :-1], positions[:, :-1],
+    causal_mask(valid, config.sliding_window)[:, :-1, :-1],
+    prompt_tokens.shape[1] - 1,
+  )  # fmt: skip
+  context = prompt_tokens, prompt_mask
+  return methods.chosen_logps(
+    logits, context, tokens, mask, temperature, method
+  )

@@ -66,15 +66,20 @@ def make_ppo_loss_fn(apply_fn: ApplyFn, config: PPOConfig) -> LossSumFn:
 
 
 def accumulate_gradients(
-  loss_fn: LossSumFn, params: Params, batch: Any, micro_batches: int
+  loss_fn: LossSumFn,
+  params: Params,
+  batch: Any,
+  micro_batches: int,
+  skip_fn: Callable[[Any], jax.Array] | None = None,
 ) -> tuple[Params, jax.Array, Metrics]:
   """Differentiates a masked mean over a batch, one piece at a time.
 
   Args:
     loss_fn: returns a loss sum, its denominator and metric sums.
-    params: differentiated.
+    params: differentiated; gradients of 16 bits are added up in float32.
     batch: tree of `[M, ...]` arrays.
     micro_batches: number of pieces; must divide M.
+    skip_fn: whether a piece holds nothing, so that nothing is computed for it.
 
   Returns:
     Gradients of (loss sum / denominator) over the whole batch, the denominator
@@ -92,13 +97,24 @@ def accumulate_gradients(
   gradient_fn = jax.grad(loss_fn, has_aux=True)
 
   def add(totals, piece):
-    return jax.tree.map(jnp.add, totals, gradient_fn(params, piece)), None
+    return jax.tree.map(jnp.add, totals, gradient_fn(params, piece))
+
+  def add_unless_empty(totals, piece):
+    if skip_fn is None:
+      return add(totals, piece), None
+    keep = lambda totals, piece: totals
+    return jax.lax.cond(skip_fn(piece), keep, add, totals, piece), None
 
   shapes = jax.eval_shape(
     gradient_fn, params, jax.tree.map(lambda x: x[0], pieces)
   )
-  zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
-  (gradients, (count, metrics)), _ = jax.lax.scan(add, zeros, pieces)
+  zeros = jax.tree.map(
+    lambda x: jnp.zeros(x.shape, jnp.promote_types(x.dtype, jnp.float32)),
+    shapes,
+  )
+  (gradients, (count, metrics)), _ = jax.lax.scan(
+    add_unless_empty, zeros, pieces
+  )
   scale = 1.0 / jnp.where(count > 0, count, 1)
   return jax.tree.map(lambda x: x * scale, gradients), count, metrics
 

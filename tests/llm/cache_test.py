@@ -1,9 +1,16 @@
 from __future__ import annotations
 
+import pathlib
+import sqlite3
+import subprocess
+import sys
+
 import pytest
 
 from promptrl_jax.llm.backend import BackendError, Completion, Message, Request
 from promptrl_jax.llm.cache import CachedBackend
+
+ROOT = pathlib.Path(__file__).parents[2]
 
 
 class Recorder:
@@ -102,3 +109,151 @@ def test_everything_else_is_the_wrapped_backends():
   assert cached.fits(ask(max_tokens=9)) and not cached.fits(ask(max_tokens=10))
   cached.close()
   assert inner.batches == ['closed']
+
+
+# --- In a file ----------------------------------------------------------------
+
+
+def test_a_file_answers_in_the_next_process_as_well(tmp_path):
+  path = tmp_path / 'deep' / 'cache.sqlite'
+  requests = [ask(temperature=1.0, seed=s) for s in range(4)] + [ask()]
+  with_file = CachedBackend(Recorder(), path)
+  first = with_file.complete(requests)
+  with_file.close()
+  again = CachedBackend(Recorder(), path)
+  assert again.complete(requests) == first
+  assert (again.hits, again.misses) == (5, 0)
+  assert len({c.text for c in first}) == 5
+
+
+def test_another_model_or_identity_has_answers_of_its_own(tmp_path):
+  class Other(Recorder):
+    name = 'other'
+
+  path = tmp_path / 'cache.sqlite'
+  CachedBackend(Recorder(), path).complete([ask()])
+  for backend in (
+    CachedBackend(Other(), path),
+    CachedBackend(Recorder(), path, identity='bfloat16'),
+  ):
+    backend.complete([ask()])
+    assert backend.misses == 1
+
+
+def test_any_text_comes_back_as_it_was(tmp_path):
+  class Odd(Recorder):
+    def complete(self, requests):
+      return [Completion('\ud800 \x00 \u2028', 1, 2, 'length')] * len(requests)
+
+  path = tmp_path / 'cache.sqlite'
+  first = CachedBackend(Odd(), path).complete([ask('\ud800')])
+  assert CachedBackend(Recorder(), path).complete([ask('\ud800')]) == first
+
+
+def test_what_another_process_wrote_first_is_what_all_see(tmp_path):
+  path = tmp_path / 'cache.sqlite'
+  first = CachedBackend(Recorder(), path)
+
+  class Late(Recorder):
+    def complete(self, requests):
+      first.complete(requests)  # While this one is still thinking.
+      return [Completion('late', 1, 1, 'stop') for _ in requests]
+
+  second = CachedBackend(Late(), path)
+  assert second.complete([ask()]) == first.complete([ask()])
+
+
+def test_a_failed_batch_leaves_the_file_usable(tmp_path):
+  path = tmp_path / 'cache.sqlite'
+  with pytest.raises(BackendError):
+    CachedBackend(Recorder(dropped=1), path).complete([ask('a'), ask('b')])
+  cached = CachedBackend(Recorder(), path)
+  cached.complete([ask('a')])
+  assert cached.misses == 1
+
+
+def test_files_that_are_no_cache_are_refused(tmp_path):
+  text = tmp_path / 'text'
+  text.write_text('no database, but long enough to be looked at' * 10)
+  with pytest.raises(ValueError, match='is no cache of completions'):
+    CachedBackend(Recorder(), text)
+  other = tmp_path / 'other.sqlite'
+  with sqlite3.connect(other) as database:
+    database.execute('CREATE TABLE things (a)')
+  with pytest.raises(ValueError, match='database of something else'):
+    CachedBackend(Recorder(), other)
+  with sqlite3.connect(tmp_path / 'new.sqlite') as database:
+    database.execute('PRAGMA user_version = 7')
+  with pytest.raises(ValueError, match='format 7, expected 1'):
+    CachedBackend(Recorder(), tmp_path / 'new.sqlite')
+  with pytest.raises(ValueError, match='no cache at'):
+    CachedBackend(Recorder(), tmp_path)
+
+
+# A process that writes batches of answers, with the batch in every text.
+_WRITER = """
+import sys
+from promptrl_jax.llm.backend import Completion, Message, Request
+from promptrl_jax.llm.cache import CachedBackend
+
+class Numbers:
+  name = 'numbers'
+  def complete(self, requests):
+    return [
+      Completion(r.messages[0].content, 1, 1, 'stop') for r in requests
+    ]
+
+cached = CachedBackend(Numbers(), sys.argv[1])
+print('ready', flush=True)
+for batch in range(int(sys.argv[3])):
+  cached.complete([
+    Request((Message('user', f'{sys.argv[2]} {batch} {i}'),))
+    for i in range(50)
+  ])
+  print(batch, flush=True)
+"""
+
+
+def start_writer(path, name, batches):
+  return subprocess.Popen(
+    [sys.executable, '-c', _WRITER, str(path), name, str(batches)],
+    cwd=ROOT, stdout=subprocess.PIPE, text=True,
+  )  # fmt: skip
+
+
+def count_kept(path, name, batch):
+  """How many of a batch are in the file."""
+  recorder = Recorder()
+  recorder.name = 'numbers'
+  cached = CachedBackend(recorder, path)
+  answers = cached.complete([ask(f'{name} {batch} {i}') for i in range(50)])
+  texts = [answer.text for answer in answers]
+  kept = [i for i, text in enumerate(texts) if not text.startswith('answer')]
+  assert all(texts[i] == f'{name} {batch} {i}' for i in kept)
+  return len(kept)
+
+
+def test_several_processes_write_at_once_and_lose_nothing(tmp_path):
+  path = tmp_path / 'cache.sqlite'
+  writers = [start_writer(path, name, 20) for name in 'ab']
+  for writer in writers:
+    writer.communicate(timeout=60)
+    assert writer.returncode == 0
+  for name in 'ab':
+    assert [count_kept(path, name, batch) for batch in (0, 19)] == [50, 50]
+
+
+def test_a_killed_process_leaves_all_that_it_was_given(tmp_path):
+  path = tmp_path / 'cache.sqlite'
+  writer = start_writer(path, 'a', 100_000)
+  assert writer.stdout is not None
+  for line in writer.stdout:
+    if line.strip() == '5':
+      break
+  writer.kill()  # SIGKILL, somewhere in the next batches.
+  last = max([5, *(int(line) for line in writer.stdout)])
+  writer.wait()
+  # Batches are in the file as a whole, or not at all.
+  assert all(count_kept(path, 'a', batch) == 50 for batch in range(last + 1))
+  assert count_kept(path, 'a', last + 1) in (0, 50)
+  assert count_kept(path, 'a', last + 3) == 0

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from promptrl_jax.models.cache import LayerCache
-from promptrl_jax.models.transformer import attend
+from promptrl_jax.models.attention import attend
 
 
 @pytest.mark.parametrize('free', [3, 90, 200])  # one block, two and three

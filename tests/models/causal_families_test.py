@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from promptrl_jax.models import pretrained, weights
-from promptrl_jax.models.transformer import Transformer, causal_mask
+from promptrl_jax.models.attention import causal_mask
+from promptrl_jax.models.transformer import Transformer
 from promptrl_jax.parallel.mesh import make_data_mesh
 from promptrl_jax.sampling.decode import generate
 from promptrl_jax.sampling.methods import Sampling

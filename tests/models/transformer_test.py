@@ -4,10 +4,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from promptrl_jax.models.attention import attend
 from promptrl_jax.models.transformer import (
   Transformer,
   apply_rope,
-  attend,
   rope_angles,
 )
 from promptrl_jax.testing import tiny

@@ -1,0 +1,120 @@
+"""Tables of instructions that were rewritten, paired with where they began."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from promptrl_jax.evaluation import statistics
+
+INITIAL = 'initial'
+
+
+@dataclasses.dataclass(frozen=True)
+class Scores:
+  """What one choice of instructions is worth.
+
+  Attributes:
+    dev, test: rewards [examples] of every task; `test` may be empty.
+  """
+
+  dev: Sequence[np.ndarray]
+  test: Sequence[np.ndarray] = ()
+
+
+def units(rewards: Sequence[np.ndarray]) -> np.ndarray:
+  """What is resampled: tasks by their means, or the examples of one task."""
+  if len(rewards) == 1:
+    return np.asarray(rewards[0], np.float64)
+  return np.array([np.mean(row) for row in rewards])
+
+
+def summarise(
+  choices: Mapping[str, Scores], resamples: int, seed: int
+) -> dict[str, dict[str, Any]]:
+  """Means, intervals and comparisons with the initial instructions, JSON-ready.
+
+  Intervals are percentile bootstraps over tasks, or over the examples of a
+  single task; p-values are of the paired sign-flip test, Holm-corrected over
+  the choices.
+  """
+  table: dict[str, dict[str, Any]] = {}
+  base = choices[INITIAL]
+  for name, scores in choices.items():
+    row: dict[str, Any] = {'dev': float(np.mean(units(scores.dev)))}
+    if len(scores.test):
+      mine, other = units(scores.test)[None], units(base.test)[None]
+      low, high = statistics.bootstrap_interval(
+        mine, resamples=resamples, seed=seed
+      )
+      row['test'] = {'mean': float(mine.mean()), 'low': low, 'high': high}
+      if name != INITIAL:
+        low, high = statistics.bootstrap_difference(
+          mine, other, resamples=resamples, seed=seed
+        )
+        gain = float(mine.mean() - other.mean())
+        row['gain'] = {'mean': gain, 'low': low, 'high': high}
+        row['p'] = statistics.permutation_test(mine, other, seed=seed)
+    table[name] = row
+  compared = [row for row in table.values() if 'p' in row]
+  adjusted = statistics.holm(np.array([row['p'] for row in compared]))
+  for row, p in zip(compared, adjusted, strict=True):
+    row['p'] = float(p)
+  return table
+
+
+def markdown(table: Mapping[str, Mapping[str, Any]]) -> str:
+  """The table of `summarise`; rewards times 100."""
+  lines = [
+    '| instruction | dev | test [95 %] | against initial [95 %] | p (Holm) |',
+    '|---|---:|---:|---:|---:|',
+  ]
+  for name, row in table.items():
+    p = f'{row["p"]:.2g}' if 'p' in row else '-'
+    cells = [_share(row.get('test')), _share(row.get('gain'), '+'), p]
+    lines.append(f'| {name} | {100 * row["dev"]:.1f} | {" | ".join(cells)} |')
+  return '\n'.join(lines)
+
+
+def by_group(
+  choices: Mapping[str, Scores], groups: Sequence[str]
+) -> dict[str, dict[str, float]]:
+  """Mean test reward of the tasks of each group, for each choice."""
+  return {
+    name: {
+      group: float(
+        np.mean(
+          [
+            np.mean(row)
+            for row, mine in zip(scores.test, groups, strict=True)
+            if mine == group
+          ]
+        )
+      )
+      for group in sorted(set(groups))
+    }
+    for name, scores in choices.items()
+  }
+
+
+def group_markdown(table: Mapping[str, Mapping[str, float]]) -> str:
+  """The table of `by_group`."""
+  groups = list(next(iter(table.values())))
+  lines = [
+    f'| test | {" | ".join(groups)} |',
+    f'|---|{"---:|" * len(groups)}',
+  ]
+  for name, row in table.items():
+    cells = ' | '.join(f'{100 * row[group]:.1f}' for group in groups)
+    lines.append(f'| {name} | {cells} |')
+  return '\n'.join(lines)
+
+
+def _share(value: Mapping[str, float] | None, sign: str = '') -> str:
+  if value is None:
+    return '-'
+  mean, low, high = (100 * value[k] for k in ('mean', 'low', 'high'))
+  return f'{mean:{sign}.1f} [{low:{sign}.1f}, {high:{sign}.1f}]'

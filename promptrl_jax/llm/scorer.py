@@ -1,0 +1,40 @@
+"""Models that can say how probable a given text is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+
+from promptrl_jax.llm.backend import Backend, Request
+from promptrl_jax.llm.cache import CachedBackend
+
+
+@runtime_checkable
+class Scorer(Protocol):
+  """A language model that scores texts; `JaxLM` is one."""
+
+  def score(
+    self, requests: Sequence[Request], texts: Sequence[str]
+  ) -> list[np.ndarray]:
+    """Log-probs of the tokens [N] of each text after its messages."""
+    ...
+
+
+def as_scorer(backend: Backend) -> Scorer:
+  """The backend, taken out of its caches, as one that scores texts.
+
+  Raises:
+    ValueError: it cannot; chat servers give no log-probs of given texts.
+  """
+  inner = backend
+  while isinstance(inner, CachedBackend):
+    inner = inner.backend
+  if isinstance(inner, Scorer):
+    return inner
+  raise ValueError(
+    f'{backend.name} cannot score a given text, which the rewards perplexity '
+    'and perplexity_f1 need: use a model in this process (backend "jax"), or '
+    'the reward em, f1, accuracy or numeric'
+  )

@@ -1,0 +1,109 @@
+"""What a rewriter is asked, and how its reply becomes an instruction.
+
+A meta prompt is a text with `{instruction}` in it. Two generic families, after
+PRewrite (arXiv 2401.08189), and texts of one's own: that of the
+embedded rewriter is `MINICODE`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+
+from promptrl_jax.prompts.templates import Messages
+from promptrl_jax.tasks.instructions import Instruction
+
+_PLACE = '{instruction}'
+_LABEL = re.compile(
+  r'\A(?:(?:new|rewritten|improved|revised)\s+)?instruction\s*:\s*',
+  re.IGNORECASE,
+)
+_FENCE = re.compile(r'\A```\w*\n(.*?)\n?```\Z', re.DOTALL)
+_QUOTES = {'"': '"', "'": "'", '\u201c': '\u201d', '`': '`'}
+
+GENERIC_A = (
+  'Rewrite the instruction below: say it in other words, and add specific '
+  'requirements or a description that illustrates what is wanted. Answer with '
+  'the new instruction alone.\nInstruction: {instruction}'
+)
+GENERIC_B = (
+  'Rewrite the instruction below: say it in other words, and add requirements '
+  'or guidance that help to solve the task correctly. Answer with the new '
+  'instruction alone.\nInstruction: {instruction}'
+)
+# `templates.PLAIN.rewriter` without feedback.
+MINICODE = '{instruction}\nname: solve\n=>'
+
+_FAMILIES = {
+  'generic_a': GENERIC_A,
+  'generic_b': GENERIC_B,
+  'minicode': MINICODE,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class MetaPrompt:
+  """A request for a better instruction.
+
+  Attributes:
+    family: what a report calls it.
+    text: with `{instruction}` once.
+  """
+
+  family: str
+  text: str
+
+  def __post_init__(self):
+    if self.text.count(_PLACE) != 1:
+      raise ValueError(
+        f'meta prompt {self.text!r}: expected {_PLACE} in it, once'
+      )
+
+
+def make_meta(family: str, text: str = '') -> MetaPrompt:
+  """A meta prompt by name.
+
+  Args:
+    family: `generic_a`, `generic_b`, `minicode`, or `custom` for `text`.
+    text: of the family `custom` alone.
+
+  Raises:
+    ValueError: unknown family, or a text where none belongs or lacking one.
+  """
+  if family != 'custom' and text:
+    raise ValueError(
+      f'a meta prompt text needs family "custom", not {family!r}'
+    )
+  if family == 'custom':
+    return MetaPrompt(family, text)
+  if family not in _FAMILIES:
+    raise ValueError(
+      f'meta prompt family {family!r}: expected '
+      f'{", ".join(_FAMILIES)} or custom'
+    )
+  return MetaPrompt(family, _FAMILIES[family])
+
+
+def render(meta: MetaPrompt, instruction: Instruction) -> Messages:
+  """What the rewriter reads: nothing but meta prompt and instruction."""
+  before, _, after = meta.text.partition(_PLACE)
+  return (('user', f'{before}{instruction.text}{after}'),)
+
+
+def read(reply: str, initial: Instruction) -> Instruction:
+  """The instruction in a reply, without a label, fence or quotes around it.
+
+  A reply with nothing in it gives the initial instruction, so that a failed
+  rewrite never loses the task.
+  """
+  text, before = reply.strip(), None
+  while text != before:
+    before = text
+    fenced = _FENCE.match(text)
+    text = fenced[1].strip() if fenced else _LABEL.sub('', text).strip()
+    if len(text) > 1 and _QUOTES.get(text[0]) == text[-1]:
+      inside = text[1:-1]
+      # Quotes at both ends may belong to two words: "a" or "b".
+      if text[0] not in inside and text[-1] not in inside:
+        text = inside.strip()
+  return Instruction(text) if text else initial

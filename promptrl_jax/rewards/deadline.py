@@ -1,0 +1,73 @@
+"""Rewards from functions that may raise, or never return.
+
+A reward function of a user runs in a thread of its own. What it raises, and
+that it does not come back, is told apart from a reward of zero: the sample is
+dropped and the reason is kept.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import dataclasses
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import Any
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+  """What became of a future: a value, or why there is none."""
+
+  value: Any = None
+  error: str = ''
+
+
+def then(before: Future, fn: Callable[[Any], Any]) -> Future:
+  """A future of `fn(before.result())`.
+
+  `fn` runs as soon as `before` is done, in a daemon thread: one that hangs
+  holds up neither the pool that settled `before` nor the end of the process.
+  """
+  after: Future = Future()
+
+  def run() -> None:
+    try:
+      after.set_result(fn(before.result()))
+    except BaseException as error:  # Raised again where it is read.
+      after.set_exception(error)
+
+  def start(_: Future) -> None:
+    threading.Thread(target=run, daemon=True).start()
+
+  before.add_done_callback(start)
+  return after
+
+
+def gather(futures: Sequence[Future], timeout_s: float) -> list[Outcome]:
+  """Waits for all futures, but not for those that hang.
+
+  Args:
+    futures: what to wait for.
+    timeout_s: seconds without any of them getting done after which the others
+      are given up. A limit on the whole would drop samples of a busy machine.
+
+  Returns:
+    One outcome per future, in order.
+  """
+  waiting = set(futures)
+  while waiting:
+    done, waiting = concurrent.futures.wait(
+      waiting, timeout_s, concurrent.futures.FIRST_COMPLETED
+    )
+    if not done:
+      break
+  late = f'no result, and none of the others, for {timeout_s:g} s'
+  return [Outcome(error=late) if f in waiting else _read(f) for f in futures]
+
+
+def _read(future: Future) -> Outcome:
+  error = future.exception()
+  if error is None:
+    return Outcome(future.result())
+  return Outcome(error=f'{type(error).__name__}: {error}')

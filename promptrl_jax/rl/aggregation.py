@@ -1,0 +1,61 @@
+"""How the tokens of a batch are averaged: weights and one denominator.
+
+A loss is `sum(weights * token_loss) / denominator`. Weights depend on nothing
+but the sequence they belong to, so the sums and the denominators of
+micro-batches add up to those of the batch.
+"""
+
+from __future__ import annotations
+
+import chex
+import jax
+import jax.numpy as jnp
+
+AGGREGATIONS = ('token_mean', 'sequence_mean', 'constant')
+
+
+def aggregation_weights(
+  mask: jax.Array, kind: str, constant_length: int | None = None
+) -> tuple[jax.Array, jax.Array]:
+  """Returns what each token weighs, and what their sum is divided by.
+
+    token_mean     sum_i sum_t l_it / sum_i |o_i|
+    sequence_mean  1/N sum_i 1/|o_i| sum_t l_it
+    constant       1/N sum_i 1/L sum_t l_it
+
+  |o_i| is the number of valid tokens of sequence i, N the number of sequences
+  that have any. The first is that of DAPO (https://arxiv.org/abs/2503.14476,
+  eq. 12), the second that of GRPO (https://arxiv.org/abs/2402.03300, eq. 3),
+  the third that of Dr. GRPO (https://arxiv.org/abs/2503.20783): there a token
+  weighs the same whatever the length of its sequence and of the others.
+
+  Args:
+    mask: `[N, C]` bool.
+    kind: one of the three names.
+    constant_length: L, the largest length of a completion, say; for 'constant'
+      alone.
+
+  Returns:
+    `[N, C]` float32 weights, 0 where invalid, and the scalar denominator, 0 for
+    a batch without a valid token.
+  """
+  if kind not in AGGREGATIONS:
+    raise ValueError(
+      f'aggregation {kind!r}: expected one of {", ".join(AGGREGATIONS)}'
+    )
+  if (kind == 'constant') != (constant_length is not None):
+    raise ValueError(
+      f'aggregation {kind!r} with constant_length={constant_length}: give a '
+      "length to 'constant', and to no other"
+    )
+  if constant_length is not None and constant_length < 1:
+    raise ValueError(f'constant_length={constant_length}: expected at least 1')
+  chex.assert_rank(mask, 2)
+  weights = jnp.asarray(mask, bool).astype(jnp.float32)
+  lengths = jnp.sum(weights, axis=1, keepdims=True)
+  sequences = jnp.sum(lengths > 0).astype(jnp.float32)
+  if kind == 'token_mean':
+    return weights, jnp.sum(weights)
+  if kind == 'sequence_mean':
+    return weights / jnp.maximum(lengths, 1), sequences
+  return weights, sequences * jnp.float32(constant_length)

@@ -1,0 +1,85 @@
+"""Learning from pairs: which of two answers to one prompt is better."""
+
+from __future__ import annotations
+
+import chex
+import jax
+import jax.numpy as jnp
+
+from promptrl_jax.rl.filters import informative_groups
+from promptrl_jax.rl.masked import keep, masked_sum
+
+
+def preference_loss(
+  chosen_logps: jax.Array,
+  rejected_logps: jax.Array,
+  ref_chosen_logps: jax.Array,
+  ref_rejected_logps: jax.Array,
+  mask: jax.Array | None = None,
+  *,
+  beta: float = 0.1,
+) -> tuple[jax.Array, dict[str, jax.Array]]:
+  """Sums the logistic loss of pairs.
+
+    margin = beta ((chosen - ref_chosen) - (rejected - ref_rejected))
+    loss   = -sum log sigmoid(margin)
+
+  See "Direct Preference Optimization", Rafailov et al., 2023
+  (https://arxiv.org/abs/2305.18290), eq. 7. With references of 0, beta 1 and
+  scores in place of log-probabilities this is the Bradley-Terry likelihood, by
+  which a reward model or a critic learns from pairs.
+
+  Args:
+    chosen_logps: `[P]` log-probability of each better answer, summed over its
+      tokens.
+    rejected_logps: `[P]`, of each worse answer.
+    ref_chosen_logps: `[P]`, under the reference.
+    ref_rejected_logps: `[P]`.
+    mask: `[P]` booleans or weights; None counts everything.
+    beta: price of leaving the reference; larger stays closer.
+
+  Returns:
+    Scalar loss sum, and metric sums: `accuracy` counts pairs whose margin is
+    positive, `margin` sums margins.
+  """
+  arrays = [chosen_logps, rejected_logps, ref_chosen_logps, ref_rejected_logps]
+  chex.assert_rank(arrays, 1)
+  chex.assert_equal_shape(arrays)
+  chosen = chosen_logps - jax.lax.stop_gradient(ref_chosen_logps)
+  rejected = rejected_logps - jax.lax.stop_gradient(ref_rejected_logps)
+  margin = beta * keep(chosen - rejected, mask)
+  metrics = {
+    'accuracy': masked_sum((margin > 0).astype(margin.dtype), mask),
+    'margin': masked_sum(margin, mask),
+  }
+  metrics = jax.tree.map(jax.lax.stop_gradient, metrics)
+  return -masked_sum(jax.nn.log_sigmoid(margin), mask), metrics
+
+
+def best_and_worst(
+  rewards: jax.Array,
+  groups: jax.Array,
+  num_groups: int,
+  valid: jax.Array | None = None,
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+  """Pairs the best sequence of each group with its worst.
+
+  Args:
+    rewards: `[N]`.
+    groups: `[N]` int in [0, num_groups).
+    num_groups: how many groups there are; static.
+    valid: `[N]` bool, rows that count; None counts all.
+
+  Returns:
+    `[num_groups]` int rows of the best, `[num_groups]` int rows of the worst,
+    the first ones where several tie, and `[num_groups]` bool: whether the two
+    differ in reward. Where they do not, both rows are 0.
+  """
+  rewards = jnp.asarray(rewards, jnp.result_type(rewards, jnp.float32))
+  if valid is None:
+    valid = jnp.ones(rewards.shape, bool)
+  is_pair = informative_groups(rewards, groups, num_groups, valid)
+  member = (groups == jnp.arange(num_groups)[:, None]) & valid
+  best = jnp.argmax(jnp.where(member, rewards, -jnp.inf), axis=1)
+  worst = jnp.argmin(jnp.where(member, rewards, jnp.inf), axis=1)
+  return jnp.where(is_pair, best, 0), jnp.where(is_pair, worst, 0), is_pair

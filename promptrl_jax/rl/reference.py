@@ -1,0 +1,64 @@
+"""The reference policy as it follows the one that is trained.
+
+A frozen reference needs no function, and neither does one that is the model
+without its adapter. Both functions take and return parameter trees of one
+structure and keep the types of the reference.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import jax
+import jax.numpy as jnp
+
+Params = TypeVar('Params')
+
+
+def ema(reference: Params, params: Params, decay: float) -> Params:
+  """Returns an exponential moving average of the parameters.
+
+    ref <- decay * ref + (1 - decay) * params
+
+  After n steps towards constant parameters the distance is decay^n of what it
+  was.
+
+  Args:
+    reference: tree of float32 or float64 arrays. Narrower ones are refused: a
+      step of (1 - decay) times a small difference rounds to nothing.
+    params: tree of arrays, of any float type.
+    decay: weight of the *old* reference, 0 to 1.
+  """
+  if not 0 <= decay <= 1:
+    raise ValueError(f'decay={decay}: expected 0 to 1')
+
+  def blend(path, old, new):
+    if old.dtype not in (jnp.float32, jnp.float64):
+      raise ValueError(
+        f'reference parameter {jax.tree_util.keystr(path)} is {old.dtype}: a '
+        'moving average in it would not move; keep the reference in float32'
+      )
+    return decay * old + (1 - decay) * new.astype(old.dtype)
+
+  return jax.tree_util.tree_map_with_path(blend, reference, params)
+
+
+def copy_every(
+  reference: Params, params: Params, step: int | jax.Array, every: int
+) -> Params:
+  """Returns the parameters after each `every` updates, else the reference.
+
+  Args:
+    reference: tree of arrays.
+    params: tree of arrays; cast to the types of the reference.
+    step: updates done so far, the first being 1.
+    every: positive.
+  """
+  if every < 1:
+    raise ValueError(f'every={every}: expected at least 1')
+  is_due = jnp.asarray(step) % every == 0
+  return jax.tree.map(
+    lambda old, new: jnp.where(is_due, new.astype(old.dtype), old),
+    reference,
+    params,
+  )

@@ -1,0 +1,173 @@
+"""AG News, SST-2, Natural Questions and GSM8K as PRewrite uses them.
+
+Templates and split sizes are those of PRewrite (arXiv 2401.08189): dev is a
+random tenth of the official training split, drawn once and for all; test is the
+official test split, or the validation split where test labels are not
+published. The paper counts 871 test examples of SST-2, the hub 872.
+Instructions are ours, plain ones to begin with.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import random
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from promptrl_jax.tasks import instruction_sources, instructions
+from promptrl_jax.tasks.instructions import InstructionTask
+from promptrl_jax.tasks.mbpp import DataError
+
+SPLITS = ('train', 'dev', 'test')
+_DEV_SHARE = 0.1
+
+
+@dataclasses.dataclass(frozen=True)
+class InstructionSet:
+  """A data set and how its rows become examples.
+
+  Attributes:
+    hub: id and config on the hub.
+    train, test: official splits that ours are made of.
+    sizes: of our train and dev, of the official training split.
+    task, template, instruction: of every example.
+    columns: of a row that are read.
+    example: row -> (input, output).
+  """
+
+  hub: tuple[str, str]
+  train: str
+  test: str
+  sizes: tuple[int, int]
+  task: str
+  template: str
+  instruction: str
+  columns: tuple[str, ...]
+  example: Callable[[Mapping[str, Any]], tuple[str, str | list[str]]]
+
+
+_AG_NEWS = ('World', 'Sports', 'Business', 'Sci/Tech')
+_SST2 = ('negative', 'positive')
+
+SETS = {
+  'ag_news': InstructionSet(
+    hub=('fancyzhx/ag_news', ''),
+    train='train',
+    test='test',
+    sizes=(108_000, 12_000),
+    task='classification',
+    template='{instruction}\nArticle: {input}',
+    instruction=(
+      'Classify the article as one of World, Sports, Business, Sci/Tech.'
+    ),
+    columns=('text', 'label'),  # The text is title and description.
+    example=lambda row: (row['text'], _AG_NEWS[row['label']]),
+  ),
+  'sst2': InstructionSet(
+    hub=('stanfordnlp/sst2', ''),
+    train='train',
+    test='validation',
+    sizes=(60_614, 6_735),
+    task='classification',
+    template='{instruction}\nText: {input}',
+    instruction='Classify the text as positive or negative.',
+    columns=('sentence', 'label'),
+    example=lambda row: (row['sentence'], _SST2[row['label']]),
+  ),
+  'nq': InstructionSet(
+    hub=('google-research-datasets/nq_open', ''),
+    train='train',
+    test='validation',
+    sizes=(79_168, 8_757),
+    task='qa',
+    template='{instruction}\nQuestion: {input}',
+    instruction='Answer the question.',
+    columns=('question', 'answer'),
+    example=lambda row: (row['question'], list(row['answer'])),
+  ),
+  'gsm8k': InstructionSet(
+    hub=('openai/gsm8k', 'main'),
+    train='train',
+    test='test',
+    sizes=(6_725, 748),
+    task='math',
+    template='{instruction}\nQuestion: {input}',
+    instruction='Solve the problem.',
+    columns=('question', 'answer'),
+    example=lambda row: (
+      row['question'], row['answer'].rpartition('####')[2].strip(),
+    ),
+  ),
+}  # fmt: skip
+
+
+def load(name: str, split: str, path: str = '') -> InstructionTask:
+  """One split of a data set, as one task.
+
+  Args:
+    name: one of `SETS`.
+    split: `train`, `dev` or `test`.
+    path: folder with files named after the official splits (`train.jsonl`,
+      `test.jsonl`, ...) and with the hub's columns; empty: the hub.
+
+  Raises:
+    DataError: unknown set or split, data that cannot be had, or other columns.
+  """
+  if name not in SETS:
+    raise DataError(f'data set {name!r}: expected one of {", ".join(SETS)}')
+  if split not in SPLITS:
+    raise DataError(f'split {split!r}: expected one of {", ".join(SPLITS)}')
+  source = SETS[name]
+  hub, config = (path, '') if path else source.hub
+  official = source.test if split == 'test' else source.train
+  rows = list(instruction_sources.read_hub(hub, config, official))
+  if split != 'test':
+    in_dev = dev_places(name, len(rows))
+    rows = [
+      row for i, row in enumerate(rows) if (i in in_dev) == (split == 'dev')
+    ]
+  if not rows:
+    raise DataError(f'split {split!r} of {hub} is empty')
+  lines = [(where, _line(source, row, where)) for where, row in rows]
+  (task,) = instructions.group(lines)
+  return task
+
+
+def split_sizes(name: str, rows: int) -> tuple[int, int]:
+  """Sizes of train and dev made of so many rows.
+
+  Those of the paper for the official data, otherwise a tenth, rounded up, is
+  dev.
+  """
+  if rows == sum(SETS[name].sizes):
+    return SETS[name].sizes
+  dev = math.ceil(_DEV_SHARE * rows)
+  return rows - dev, dev
+
+
+def dev_places(name: str, rows: int) -> frozenset[int]:
+  """Which rows of the official training split are dev: always the same."""
+  _, dev = split_sizes(name, rows)
+  return frozenset(random.Random(f'dev/{name}').sample(range(rows), dev))
+
+
+def _line(
+  source: InstructionSet, row: Mapping[str, Any], where: str
+) -> dict[str, Any]:
+  for column in source.columns:
+    if column not in row:
+      raise DataError(
+        f'{where}: no column {column!r}; there are {", ".join(row)}'
+      )
+  try:
+    given, output = source.example(row)
+  except (IndexError, TypeError, AttributeError) as error:
+    raise DataError(f'{where}: cannot be read ({error}): {row!r}') from error
+  return {
+    'instruction': source.instruction,
+    'input': given,
+    'output': output,
+    'task': source.task,
+    'template': source.template,
+  }

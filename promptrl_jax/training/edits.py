@@ -1,0 +1,236 @@
+"""Edits that turned a failure into a pass, from the trace of any experiment.
+
+In an episode, a program failed for one wording of a statement and another one
+passed for a later wording: a rewriter may learn to write the second when it is
+shown the first.
+
+  trace.jsonl --read_trace--> rows --find--> edits --keep_true--> --to_chats-->
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from promptrl_jax.execution import ExecutionPool, Program
+from promptrl_jax.prompts import feedback as feedback_lib
+from promptrl_jax.prompts import templates
+from promptrl_jax.rewards import guards
+from promptrl_jax.tasks import splits
+from promptrl_jax.types import Task
+
+_FIELDS = {
+  'task_id': str, 'step': int, 'visible_passed': bool, 'feedback': str,
+}  # fmt: skip
+_EPISODE = ('strategy', 'protocol', 'budget', 'seed', 'row', 'task_id')
+FEEDBACK = ('with', 'without', 'both')
+
+
+@dataclasses.dataclass(frozen=True)
+class Edit:
+  """A wording that failed and a later one that passed.
+
+  Attributes:
+    task_id: the task.
+    function_name: the function that the statement is about.
+    before: the statement that the program failed for.
+    feedback: what was said of that program.
+    after: the statement that a program passed the visible tests for.
+    code: that program.
+  """
+
+  task_id: str
+  function_name: str
+  before: str
+  feedback: str
+  after: str
+  code: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Chat:
+  """What a rewriter is asked and what it is to answer."""
+
+  messages: templates.Messages
+  reply: str
+
+
+def read_trace(path: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
+  """The rows of a `trace.jsonl`.
+
+  Raises:
+    FileNotFoundError: there is no such file.
+    ValueError: a line is no row of a trace; names file, line and field.
+  """
+  if not os.path.isfile(path):
+    raise FileNotFoundError(
+      f'no trace at {os.fspath(path)}: expected the trace.jsonl of a workdir'
+    )
+  with open(path, encoding='utf-8') as file:
+    for number, line in enumerate(file, 1):
+      where = f'{os.fspath(path)}:{number}'
+      try:
+        row = json.loads(line)
+      except ValueError as error:
+        raise ValueError(f'{where}: no JSON ({error}): {line[:60]!r}') from None
+      _check(row, where)
+      yield row
+
+
+def _check(row: Any, where: str) -> None:
+  if not isinstance(row, dict):
+    raise ValueError(f'{where}: expected an object, got {type(row).__name__}')
+  for field, kind in _FIELDS.items():
+    if not isinstance(row.get(field), kind):
+      raise ValueError(
+        f'{where}: field {field!r} must be {kind.__name__}, got '
+        f'{row.get(field)!r}: is this the trace of an experiment?'
+      )
+  prompt = row.get('prompt')
+  fields = ('statement', 'signature', 'attempt')
+  if prompt is not None and not (
+    isinstance(prompt, dict)
+    and all(isinstance(prompt.get(field), str) for field in fields)
+  ):
+    raise ValueError(
+      f'{where}: field "prompt" must be null or have the texts '
+      f'{", ".join(fields)}, got {prompt!r}'
+    )
+
+
+def find(rows: Iterable[Mapping[str, Any]]) -> list[Edit]:
+  """All distinct edits, in the order of the trace.
+
+  A wording that failed before it passed owes that to another sample and is no
+  success of the edit; nor is a repair, which was shown a program.
+
+  Args:
+    rows: of one trace, in order.
+  """
+  episodes: dict[tuple, list[Mapping[str, Any]]] = {}
+  edits: dict[Edit, None] = {}
+  for row in rows:
+    key = tuple(row.get(name) for name in _EPISODE)
+    earlier = episodes.setdefault(key, [])
+    if earlier and row['step'] <= earlier[-1]['step']:
+      earlier.clear()  # Another run was appended to the file.
+    if row.get('prompt') is not None:
+      edits |= dict.fromkeys(_edits_to(row, earlier))
+      earlier.append(row)
+  return list(edits)
+
+
+def _edits_to(
+  row: Mapping[str, Any], earlier: Sequence[Mapping[str, Any]]
+) -> Iterator[Edit]:
+  prompt = row['prompt']
+  after = prompt['statement']
+  if not row['visible_passed'] or prompt['attempt']:
+    return
+  if any(e['prompt']['statement'] == after for e in earlier):
+    return
+  for failed in earlier:
+    if not failed['visible_passed'] and not failed['prompt']['attempt']:
+      yield Edit(
+        task_id=row['task_id'],
+        function_name=_function_name(prompt['signature']),
+        before=failed['prompt']['statement'],
+        feedback=failed['feedback'],
+        after=after,
+        code=row.get('code') or '',
+      )
+
+
+def _function_name(signature: str) -> str:
+  return signature.split('(')[0].removeprefix('def ').strip()
+
+
+def keep_true(
+  edits: Sequence[Edit],
+  tasks: Sequence[Task],
+  pool: ExecutionPool,
+  *,
+  protocol: str = 'visible1',
+  bounds: guards.GuardConfig = guards.DEFAULT,
+) -> list[Edit]:
+  """Edits of `tasks` whose program passes all tests, and that have no flag.
+
+  A trace knows of visible tests alone, which a wrong program may pass. Only
+  training tasks may be looked at so closely.
+
+  Args:
+    edits: from `find`.
+    tasks: of the training split; edits of other tasks are left out.
+    pool: runs the programs again.
+    protocol: which tests were visible.
+    bounds: of the guards.
+
+  Raises:
+    ValueError: a task is not of the training split.
+  """
+  problems = {t.task_id: splits.reveal_for_training(t, protocol) for t in tasks}
+  by_id = {task.task_id: task for task in tasks}
+  mine = [
+    edit
+    for edit in edits
+    if edit.task_id in by_id
+    and not guards.flag(
+      edit.after,
+      by_id[edit.task_id],
+      problems[edit.task_id].visible_tests,
+      bounds,
+    )
+  ]
+  results = pool.run(
+    Program(
+      code=edit.code,
+      tests=by_id[edit.task_id].tests,
+      setup=by_id[edit.task_id].setup,
+      entry_point=by_id[edit.task_id].entry_point,
+    )
+    for edit in mine
+  )
+  return [e for e, result in zip(mine, results, strict=True) if result.passed]
+
+
+def to_chats(
+  edits: Sequence[Edit], feedback: str = 'both', template: str = 'plain'
+) -> dict[Chat, str]:
+  """What a rewriter learns from: distinct requests and replies, with task ids.
+
+  Args:
+    edits: from `find` or `keep_true`.
+    feedback: whether requests show what was said of the failed program:
+      `with`, `without` (as a rewriter is asked before the first program), or
+      `both`, each as a request of its own.
+    template: how requests are written; see `prompts.templates`.
+
+  Raises:
+    ValueError: `feedback` or `template` is not known.
+  """
+  if feedback not in FEEDBACK:
+    raise ValueError(f'feedback {feedback!r}: expected one of {FEEDBACK}')
+  if template not in templates.TEMPLATES:
+    raise ValueError(
+      f'template {template!r}: expected one of {sorted(templates.TEMPLATES)}'
+    )
+  write = templates.TEMPLATES[template].rewriter
+  shown = {'with': (True,), 'without': (False,), 'both': (False, True)}
+  chats: dict[Chat, str] = {}
+  for edit in edits:
+    for show in shown[feedback]:
+      said = feedback_lib.summarize_feedback(edit.feedback) if show else ''
+      prompt = templates.RewritePrompt(edit.before, edit.function_name, said)
+      reply = _reply(edit.after, template)
+      chats.setdefault(Chat(write(prompt), reply), edit.task_id)
+  return chats
+
+
+def _reply(statement: str, template: str) -> str:
+  """What `Template.rewritten` reads as `statement`."""
+  if template == 'plain':
+    return f' {statement}'
+  return f'{templates.rewrite.PREFIX} {statement}'

@@ -1,0 +1,151 @@
+"""A language model as a policy over packed rows: log-probs, entropies, values.
+
+Parameters are a tree of collections: `params` of the model, `adapters` of rank
+r if it has some (`models.lora`), `value` of a value head if it has one. What of
+it is trained is a tree of its own (`split`), so that gradients, optimizer and
+checkpoints know nothing of the rest.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+
+from promptrl_jax.models import lora
+from promptrl_jax.models.attention import SharedPrefix
+from promptrl_jax.models.config import TransformerConfig
+from promptrl_jax.models.heads import ValueHead
+from promptrl_jax.models.token_logps import token_logps
+from promptrl_jax.models.transformer import Transformer
+from promptrl_jax.training.packing import Packed, of_sequences
+
+Params = dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class PolicyConfig:
+  """The language model and how it is read.
+
+  Attributes:
+    model: its shape; `remat` trades memory for time.
+    lora: of the adapters; None: it has none.
+    temperature: that completions are sampled at: log-probs are those of the
+      distribution that they are from.
+    logits_chunk: see `token_logps`.
+  """
+
+  model: TransformerConfig
+  lora: lora.LoraConfig | None = None
+  temperature: float = 1.0
+  logits_chunk: int | None = None
+
+
+@struct.dataclass
+class TokenOutputs:
+  """What the policy says about the tokens of completions, float32 [R, Q, C].
+
+  Attributes:
+    logps: of each token, in nats.
+    entropies: of the distribution that it is from.
+    values: expected return before it; None without a value head.
+  """
+
+  logps: jax.Array
+  entropies: jax.Array
+  values: jax.Array | None
+
+
+def split(params: Params, train: str) -> tuple[Params, Params]:
+  """What is trained and what is not.
+
+  Args:
+    params: all collections.
+    train: `full` (the model) or `lora` (its adapters); a value head always is.
+
+  Raises:
+    ValueError: there is nothing of the kind in `params`.
+  """
+  kinds = {'full': 'params', 'lora': 'adapters'}
+  if kinds.get(train) not in params:
+    raise ValueError(
+      f'train={train!r}: expected full, or lora with adapters attached; the '
+      f'parameters have {", ".join(sorted(params))}'
+    )
+  chosen = (kinds[train], 'value')
+  trained = {name: tree for name, tree in params.items() if name in chosen}
+  fixed = {name: tree for name, tree in params.items() if name not in chosen}
+  return trained, fixed
+
+
+def without_adapters(params: Params) -> Params:
+  """The model that adapters started from: the reference (arXiv 2106.09685)."""
+  return {name: tree for name, tree in params.items() if name == 'params'}
+
+
+def cast(params: Params, dtype: Any) -> Params:
+  """`params` with the floating-point leaves of the model in `dtype`.
+
+  Adapters and value heads stay as they are: they are small.
+  """
+  if 'params' not in params:
+    return params
+  to = lambda x: x.astype(dtype) if jnp.issubdtype(x.dtype, jnp.floating) else x
+  return {**params, 'params': jax.tree.map(to, params['params'])}
+
+
+def visible(rows: Packed, sliding_window: int | None = None) -> SharedPrefix:
+  """Who may attend to whom: see `Packed`."""
+  c = rows.completions
+  size = rows.tokens.shape[1] - c.shape[1] * c.shape[2]
+  prompts, followed = rows.segments[:, :size], rows.segments[:, size:]
+  at, after = rows.positions[:, :size], rows.positions[:, size:]
+  along = after.reshape(c.shape)
+
+  def sees(query, key, query_at, key_at):
+    same = (query[..., :, None] == key[..., None, :]) & (key > 0)[..., None, :]
+    back = query_at[..., :, None] - key_at[..., None, :]
+    near = True if sliding_window is None else back < sliding_window
+    return same & (back >= 0) & near
+
+  return SharedPrefix(
+    prompts=sees(prompts, prompts, at, at),
+    prefix=sees(followed, prompts, after, at),
+    lanes=sees(c, c, along, along),
+  )
+
+
+def variables(config: PolicyConfig, params: Params) -> Params:
+  """What the model and its samplers run with: adapters are attached."""
+  model = {'params': params['params']}
+  if config.lora is None or 'adapters' not in params:
+    return model
+  return lora.attach(config.lora, model, params['adapters'])
+
+
+def outputs(config: PolicyConfig, params: Params, rows: Packed) -> TokenOutputs:
+  """Runs the policy over packed rows [R, ...]."""
+  model, tied = Transformer(config.model), config.model.tie_embeddings
+  mask = visible(rows, config.model.sliding_window)
+  hidden, _ = model.apply(
+    variables(config, params), rows.tokens, rows.positions, mask
+  )
+  hidden: Any = jnp.take_along_axis(hidden, rows.predictors[..., None], axis=1)
+  logps, entropies = token_logps(
+    hidden,
+    params['params']['embedding' if tied else 'lm_head'],
+    rows.tokens[:, -hidden.shape[1] :],
+    config.temperature,
+    contracted=1 if tied else 0,
+    chunk=config.logits_chunk,
+  )
+  values = None
+  if 'value' in params:
+    head: Any = ValueHead().apply({'params': params['value']}, hidden)
+    values = of_sequences(rows, head)
+  return TokenOutputs(
+    of_sequences(rows, logps), of_sequences(rows, entropies), values
+  )

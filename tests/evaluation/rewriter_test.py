@@ -1,0 +1,95 @@
+"""One rewrite and one program, beside the direct answer."""
+
+import dataclasses
+import re
+
+import numpy as np
+import pytest
+
+from promptrl_jax.evaluation import report, rewriter
+from promptrl_jax.testing import tiny
+from promptrl_jax.testing.scripted import ScriptedBackend
+
+# Even ones say what to do, odd ones say nothing.
+TASKS = [
+  dataclasses.replace(task, statement=f'Case {k} of the numbers.')
+  if k % 2
+  else task
+  for k, task in enumerate(tiny.tasks(8, 'test'))
+]
+
+
+def write_program(request):
+  found = re.search(r'add (\d+)', request.messages[-1].content)
+  return f'\n  return x + {found.group(1)}' if found else '\n  return None'
+
+
+def states(*known):
+  """A rewriter that understands the given cases and spoils all else."""
+
+  def answer(request):
+    found = re.search(r'Case (\d+)|add (\d+)', request.messages[-1].content)
+    number = int(found.group(1) or found.group(2))
+    return (
+      f' Please add {number} to it.'
+      if number in known
+      else ' Nobody knows why.'
+    )
+
+  return ScriptedBackend(answer)
+
+
+def play(pool, **rewriters):
+  coder = ScriptedBackend(write_program)
+  cells = rewriter.play(coder, rewriters, TASKS, pool)
+  return coder, {cell.strategy: cell for cell in cells}
+
+
+def test_passes_are_told_problem_by_problem(pool):
+  _, cells = play(pool, half=[states(0, 1, 2, 3)], all=[states(*range(8))])
+  direct = [k % 2 == 0 for k in range(8)]
+  np.testing.assert_array_equal(cells['direct'].passed, [direct])
+  np.testing.assert_array_equal(cells['half'].passed, [[1] * 4 + [0] * 4])
+  np.testing.assert_array_equal(cells['all'].passed, [[1] * 8])
+  assert list(cells) == ['direct', 'half', 'all']
+
+
+def test_a_rewrite_is_asked_first_and_both_calls_are_greedy(pool):
+  model = states(1)
+  coder, cells = play(pool, one=[model])
+  assert (cells['direct'].calls == 1).all() and (cells['one'].calls == 2).all()
+  assert (cells['one'].attempts == 1).all()
+  assert len(model.batches) == 1 and len(coder.batches) == 2
+  for backend in (model, coder):
+    assert all(r.temperature == 0 for batch in backend.batches for r in batch)
+  assert '#' not in ''.join(model.prompts)  # no feedback: nothing has run
+
+
+def test_no_model_reads_a_hidden_test(pool):
+  model = states(1)
+  coder, _ = play(pool, one=[model])
+  for task, prompt in zip(TASKS, coder.prompts, strict=False):
+    assert task.tests[0] in prompt
+    assert not any(hidden in prompt for hidden in task.tests[1:])
+  assert not any('assert' in prompt for prompt in model.prompts)
+
+
+def test_seeds_are_rows_and_the_report_pairs_them(pool):
+  _, cells = play(pool, ours=[states(*range(8)), states(0, 1, 2, 3, 4, 5)])
+  assert cells['ours'].passed.shape == (2, 8)
+  summary = report.summarise(
+    list(cells.values()), subject='ours', resamples=200
+  )
+  (comparison,) = summary['comparisons']
+  assert comparison['other'] == 'direct'
+  assert comparison['pass']['difference'] == pytest.approx(7 / 8 - 1 / 2)
+  # d = (0, 1, 0, 1, 0, 1, -1/2, 1/2): of its sign patterns 6 in 32 reach |3|.
+  assert comparison['pass']['p'] == pytest.approx(6 / 32)
+
+
+def test_names_must_make_sense(pool):
+  coder = ScriptedBackend(write_program)
+  with pytest.raises(ValueError, match="called 'direct'"):
+    rewriter.play(coder, {'direct': [states()]}, TASKS, pool)
+  with pytest.raises(ValueError, match="'ours' has no model"):
+    rewriter.play(coder, {'ours': []}, TASKS, pool)

@@ -1,0 +1,187 @@
+"""PRewrite from the command line: embedded models, and models behind HTTP."""
+
+import http.server
+import json
+import pathlib
+import re
+import subprocess
+import sys
+import threading
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[2]
+SMOKE = '--config=configs/rewrite.py:smoke'
+
+
+def run(workdir, *flags):
+  return subprocess.run(
+    [
+      sys.executable, '-m', 'experiments.rewrite', f'--workdir={workdir}',
+      *flags, '--config.eval.resamples=200',
+    ],
+    cwd=ROOT, capture_output=True, text=True, timeout=300,
+  )  # fmt: skip
+
+
+def lines(path):
+  return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_the_smoke_walk_rewrites_chooses_and_measures(tmp_path):
+  result = run(tmp_path / 'a', SMOKE)
+  assert result.returncode == 0, result.stderr[-3000:]
+  table = json.loads((tmp_path / 'a' / 'results.json').read_text())['table']
+  assert table['PRewrite-S']['dev'] >= table['initial']['dev']
+  assert (
+    table['PRewrite-S']['test']['low'] <= table['PRewrite-S']['test']['mean']
+  )
+  chosen = lines(tmp_path / 'a' / 'instructions.jsonl')
+  assert len(chosen) == 12
+  for row in chosen:
+    assert row['PRewrite-S']['dev'] >= row['initial']['dev']
+  trace = lines(tmp_path / 'a' / 'trace.jsonl')
+  assert len(trace) == 12 * (1 + 4)
+  # Without the cache, once more: the same bytes.
+  again = run(tmp_path / 'b', SMOKE)
+  assert again.returncode == 0
+  for name in ('instructions.jsonl', 'trace.jsonl'):
+    assert (tmp_path / 'a' / name).read_bytes() == (
+      tmp_path / 'b' / name
+    ).read_bytes()
+  # And with it: nothing is asked.
+  cached = run(tmp_path / 'a', SMOKE)
+  assert 'task model   0 answers' in cached.stdout
+
+
+class Stub(http.server.BaseHTTPRequestHandler):
+  """A rewriter that appends its seed, and a model that obeys the third."""
+
+  def do_POST(self):
+    size = int(self.headers['Content-Length'])
+    body = json.loads(self.rfile.read(size))
+    content = body['messages'][-1]['content']
+    self.server.bodies.append(body)
+    if body['model'] == 'rewriter':
+      seed = body['seed'] if body['temperature'] else 'greedy'
+      reply = f'"{content.split("Instruction: ")[1]} Try {seed}."'
+    else:
+      instruction, given = content.split('\nWord: ')
+      reply = given[::-1] if instruction.endswith('Try 3.') else given
+    payload = json.dumps(
+      {
+        'choices': [{'message': {'content': reply}, 'finish_reason': 'stop'}],
+        'usage': {'prompt_tokens': 11, 'completion_tokens': 7},
+      }
+    ).encode()
+    self.send_response(self.server.status)
+    self.send_header('Content-Length', str(len(payload)))
+    self.end_headers()
+    self.wfile.write(payload)
+
+  def log_message(self, *unused):
+    pass
+
+
+@pytest.fixture
+def server():
+  server = http.server.ThreadingHTTPServer(('127.0.0.1', 0), Stub)
+  server.bodies, server.status = [], 200
+  thread = threading.Thread(target=server.serve_forever)
+  thread.start()
+  yield server
+  server.shutdown()
+  thread.join()
+  server.server_close()
+
+
+def run_http(tmp_path, server, *flags, task='qa'):
+  for name, words in (
+    ('dev', ('secret', 'abc', 'de')), ('test', ('hidden', 'fg')),
+  ):  # fmt: skip
+    rows = [
+      {
+        'instruction': 'Spell backwards.', 'input': word,
+        'output': word[::-1], 'task': task,
+        'template': '{instruction}\nWord: {input}',
+      }
+      for word in words
+    ]  # fmt: skip
+    text = ''.join(json.dumps(row) + '\n' for row in rows)
+    (tmp_path / f'{name}.jsonl').write_text(text)
+  url = f'http://127.0.0.1:{server.server_port}/v1'
+  models = [
+    f'--config.{role}.{field}={value}'
+    for role, model in (('rewriter', 'rewriter'), ('task_model', 'task'))
+    for field, value in (
+      ('base_url', url), ('model', model), ('max_retries', 0),
+      ('timeout_s', 5.0),
+    )
+  ]  # fmt: skip
+  return run(
+    tmp_path / 'run', '--config=configs/rewrite.py:jsonl',
+    f'--config.data.dev={tmp_path / "dev.jsonl"}',
+    f'--config.data.test={tmp_path / "test.jsonl"}', *models, *flags,
+  )  # fmt: skip
+
+
+def test_it_rewrites_one_instruction_with_models_behind_http(tmp_path, server):
+  result = run_http(tmp_path, server)
+  assert result.returncode == 0, result.stderr[-3000:]
+  assert 'PRewrite-S, dev 1.000:\nSpell backwards. Try 3.' in result.stdout
+  assert 'PRewrite-I, dev 0.000:\nSpell backwards. Try greedy.' in result.stdout
+  table = json.loads((tmp_path / 'run' / 'results.json').read_text())['table']
+  assert table['PRewrite-S']['test']['mean'] == 1.0
+  assert table['PRewrite-S']['gain']['mean'] == 1.0
+  answers = [b for b in server.bodies if b['model'] == 'task']
+  assert {b['temperature'] for b in answers} == {0.0}
+  # 12 candidates: initial, greedy and ten samples; two and the best on test.
+  assert len(answers) == 12 * 3 + 3 * 2
+
+  asked = len(server.bodies)
+  assert run_http(tmp_path, server).returncode == 0
+  assert len(server.bodies) == asked
+
+
+def test_the_rewriter_is_given_no_input(tmp_path, server):
+  assert run_http(tmp_path, server).returncode == 0
+  given = [b['messages'] for b in server.bodies if b['model'] == 'rewriter']
+  given += [row['messages'] for row in lines(tmp_path / 'run' / 'trace.jsonl')]
+  assert len(given) == 2 * 11
+  for messages in given:
+    assert not re.search('secret|abc|hidden', json.dumps(messages))
+
+
+@pytest.mark.parametrize(('flag', 'message'), [
+  ('--config.reward.metric=perplexity', 'task cannot score a given text'),
+  ('--config.reward.metric=bleu', "metric 'bleu': expected auto"),
+  ('--config.reward.metric=accuracy', 'accuracy needs labels'),
+  ('--config.meta.family=fancy', "family 'fancy': expected generic_a"),
+  ('--config.rewrite.samples=0', 'samples=0'),
+  ("--config.strategies=('X',)", "strategies=('X',): expected some of I, S"),
+  ('--config.data.dev=', 'data.dev is empty'),
+  ('--config.task_model.model=', 'no model is named'),
+])  # fmt: skip
+def test_bad_settings_are_refused_in_one_line(tmp_path, server, flag, message):
+  result = run_http(tmp_path, server, flag)
+  assert result.returncode != 0
+  assert message in result.stderr
+  assert 'Traceback' not in result.stderr
+  assert not (tmp_path / 'run' / 'results.json').exists()
+
+
+def test_a_dev_file_with_an_unknown_task_is_refused(tmp_path, server):
+  result = run_http(tmp_path, server, task='poem')
+  assert result.returncode != 0
+  assert "dev.jsonl:1: unknown task 'poem': expected qa" in result.stderr
+  assert 'Traceback' not in result.stderr
+  assert server.bodies == []
+
+
+def test_a_dead_endpoint_is_an_error_and_not_a_zero(tmp_path, server):
+  server.status = 500
+  result = run_http(tmp_path, server)
+  assert result.returncode != 0
+  assert '500' in result.stderr
+  assert 'Traceback' not in result.stderr
+  assert not (tmp_path / 'run' / 'results.json').exists()

@@ -1,0 +1,70 @@
+import pytest
+
+from promptrl_jax.llm.backend import BackendError, Message, Request
+from promptrl_jax.llm.program_lm import ProgramLM
+from promptrl_jax.testing.scripted import ScriptedBackend
+
+
+def ask(arguments, head='Double it.\n###\ndef solve(x):', **fields):
+  return Request((Message('user', f'{head}\nInput: {arguments}'),), **fields)
+
+
+def answers(pool, body, *requests):
+  coder = ScriptedBackend(lambda _: body)
+  texts = [c.text for c in ProgramLM(coder, pool).complete(requests)]
+  return texts, coder
+
+
+def test_the_answer_is_what_the_program_gives_for_the_input(pool):
+  texts, coder = answers(pool, '\n  return 2 * x', *map(ask, ('3', '"ab"')))
+  assert texts == ['6', "'abab'"]
+  # One program for both, written without sight of either input.
+  assert coder.prompts == ['Double it.\n###\ndef solve(x):']
+
+
+def test_other_settings_ask_for_another_program(pool):
+  _, coder = answers(
+    pool, '\n  return x', ask('1', seed=1, temperature=0.5), ask('1')
+  )
+  assert [r.seed for r in coder.batches[0]] == [1, 0]
+
+
+@pytest.mark.parametrize(('body', 'text'), [
+  ('\n  return None', 'None'),
+  ('\n  return x == 3', 'True'),
+  ('\n  return 1 / 0', ''),
+  ('\n  return (', ''),
+  ('\n  while True: pass', ''),
+  ('\n  return "a returned b, expected c"', "b, expected c'"),
+])  # fmt: skip
+def test_values_are_shown_and_failures_answer_nothing(pool, body, text):
+  assert answers(pool, body, ask('3'))[0] == [text]
+
+
+def test_arguments_may_be_several_and_of_any_literal(pool):
+  head = 'Join.\n###\ndef solve(a, b):'
+  texts, _ = answers(
+    pool, '\n  return len(a) + b[1]', ask('[1, 2], {1: 40}', head)
+  )
+  assert texts == ['42']
+
+
+def test_prompts_of_another_form_are_refused(pool):
+  for request in (ask('3', 'no signature'), Request((Message('user', 'x'),))):
+    with pytest.raises(ValueError, match='ends in a line "def f'):
+      answers(pool, '', request)
+  with pytest.raises(ValueError, match='no list of Python literals'):
+    answers(pool, '', ask('3) or open("x"'))
+
+
+def test_a_failure_of_the_pool_is_no_answer(pool):
+  class Broken:
+    def run(self, programs):
+      from promptrl_jax.execution import ProgramResult
+
+      return [ProgramResult('infra_error', None, (), message='lost')] * len(
+        programs
+      )
+
+  with pytest.raises(BackendError, match='no verdict: lost'):
+    answers(Broken(), '\n  return x', ask('3'))

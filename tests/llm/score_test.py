@@ -1,0 +1,86 @@
+"""Log-probs of given texts, from models in this process."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from promptrl_jax.llm.backend import Message, Request
+from promptrl_jax.llm.cache import CachedBackend
+from promptrl_jax.llm.jax_lm import JaxLM, JaxLMConfig
+from promptrl_jax.llm.scorer import as_scorer
+from promptrl_jax.models.transformer import Transformer, causal_mask
+from promptrl_jax.parallel.mesh import make_data_mesh
+from promptrl_jax.testing import tiny
+from promptrl_jax.testing.scripted import ScriptedBackend
+
+CONFIG = JaxLMConfig(4, (16, 48), 16)
+
+
+@pytest.fixture(scope='module')
+def model():
+  return JaxLM(
+    'tiny', tiny.CONFIG, tiny.params(), tiny.tokenizer(), make_data_mesh(),
+    CONFIG,
+  )  # fmt: skip
+
+
+def ask(text, **fields):
+  return Request((Message('user', text),), **fields, max_tokens=8)
+
+
+def by_hand(prompt, text):
+  """Log-softmax of the stacked model on one row without any padding."""
+  tokenizer = tiny.tokenizer()
+  before = tokenizer.render([('user', prompt)])
+  (after,) = tokenizer.encode([text])
+  tokens = jnp.array([[*before, *after]])
+  positions = jnp.arange(tokens.shape[1])[None]
+  mask = causal_mask(jnp.ones_like(tokens, bool))
+  model = Transformer(tiny.CONFIG)
+  hidden, _ = model.apply(tiny.params(), tokens, positions, mask)
+  logits = model.apply(tiny.params(), hidden, method=Transformer.logits)
+  logps = jax.nn.log_softmax(logits, axis=-1)[0]
+  places = range(len(before) - 1, len(before) + len(after) - 1)
+  return [logps[i, t] for i, t in zip(places, after, strict=True)]
+
+
+def test_each_token_has_the_log_prob_of_the_plain_forward_pass(model):
+  pairs = [('add', ' two'), ('Write a function', 'x'), ('y' * 30, 'return a')]
+  found = model.score([ask(p) for p, _ in pairs], [t for _, t in pairs])
+  for (prompt, text), logps in zip(pairs, found, strict=True):
+    np.testing.assert_allclose(logps, by_hand(prompt, text), atol=1e-4)
+
+
+def test_a_score_does_not_depend_on_its_neighbours(model):
+  prompts = [ask('add ' * (i % 5 + 1)) for i in range(11)]
+  texts = ['re' * (i % 4 + 1) for i in range(11)]
+  together = model.score(prompts, texts)
+  for prompt, text, logps in zip(prompts, texts, together, strict=True):
+    np.testing.assert_allclose(
+      model.score([prompt], [text])[0], logps, atol=1e-5
+    )
+
+
+def test_the_greedy_answer_is_the_most_probable_of_its_length(model):
+  [answer] = model.complete([ask('add')])
+  other = model.score([ask('add')] * 2, [answer.text, 'zq' + answer.text])
+  assert other[0].mean() > other[1].mean()
+
+
+@pytest.mark.parametrize('text', ['', 'word ' * 40])
+def test_a_text_without_tokens_or_beyond_the_limit_is_refused(model, text):
+  with pytest.raises(ValueError, match='expected 1 to 16'):
+    model.score([ask('add')], [text])
+
+
+def test_a_prompt_beyond_the_limit_is_refused(model):
+  with pytest.raises(ValueError, match='takes 48'):
+    model.score([ask('word ' * 60)], ['a'])
+
+
+def test_a_backend_without_log_probs_is_refused_by_name(model):
+  assert as_scorer(model) is model
+  assert as_scorer(CachedBackend(CachedBackend(model))) is model
+  with pytest.raises(ValueError, match='scripted cannot score.*backend "jax"'):
+    as_scorer(ScriptedBackend(lambda _: ''))

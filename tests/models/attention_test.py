@@ -1,0 +1,67 @@
+"""Rows that share prompts attend as texts of their own would."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from promptrl_jax.models import attention
+
+R, P, S, C, K, G, H = 2, 5, 3, 4, 2, 3, 8
+
+
+@pytest.fixture
+def row():
+  rng = np.random.default_rng(0)
+  size = P + S * C
+  queries = rng.normal(size=(R, size, K, G, H)).astype(np.float32)
+  keys, values = rng.normal(size=(2, R, size, K, H)).astype(np.float32)
+  causal = lambda n: np.tril(np.ones((n, n), bool))
+  mask = attention.SharedPrefix(
+    prompts=np.broadcast_to(causal(P), (R, P, P)),
+    prefix=rng.random((R, S * C, P)) < 0.7,
+    lanes=np.broadcast_to(causal(C), (R, S, C, C)),
+  )
+  return queries, keys, values, mask
+
+
+def as_dense(mask):
+  """The same mask as bool [R, T, T]."""
+  dense = np.zeros((R, P + S * C, P + S * C), bool)
+  dense[:, :P, :P] = mask.prompts
+  dense[:, P:, :P] = mask.prefix
+  for lane in range(S):
+    where = slice(P + lane * C, P + (lane + 1) * C)
+    dense[:, where, where] = mask.lanes[:, lane]
+  return dense
+
+
+def test_equals_the_dense_mask(row):
+  *inputs, mask = row
+  np.testing.assert_allclose(
+    attention.attend_shared(*inputs, mask),
+    attention.attend(*inputs, as_dense(mask)),
+    atol=1e-6,
+  )
+
+
+def test_gradients_equal_those_of_the_dense_mask(row):
+  *inputs, mask = row
+  weights = np.random.default_rng(1).normal(size=inputs[0].shape)
+
+  def loss(attend, mask, inputs):
+    return jnp.sum(attend(*inputs, mask) * weights)
+
+  shared = jax.grad(loss, 2)
+  for a, b in zip(
+    shared(attention.attend_shared, mask, inputs),
+    shared(attention.attend, as_dense(mask), inputs),
+    strict=True,
+  ):
+    np.testing.assert_allclose(a, b, atol=1e-5)
+
+
+def test_large_scores_do_not_overflow(row):
+  queries, keys, values, mask = row
+  attended = attention.attend_shared(queries * 1e3, keys, values, mask)
+  assert np.isfinite(attended).all()

@@ -1,0 +1,68 @@
+import pytest
+
+from promptrl_jax.prompts import meta, templates
+from promptrl_jax.tasks.instructions import Instruction
+
+SAY = Instruction('Say {input} twice.')
+
+
+def test_each_family_renders_its_text_with_the_instruction_once():
+  for family in ('generic_a', 'generic_b', 'minicode'):
+    prompt = meta.make_meta(family)
+    ((role, content),) = meta.render(prompt, SAY)
+    assert role == 'user'
+    assert content == prompt.text.replace('{instruction}', SAY.text)
+    assert content.count(SAY.text) == 1
+
+
+def test_the_generic_families_differ_and_end_as_in_the_paper():
+  a, b = (
+    meta.render(meta.make_meta(f), SAY)[0][1]
+    for f in ('generic_a', 'generic_b')
+  )
+  assert a != b
+  assert a.endswith(f'\nInstruction: {SAY.text}')
+  assert b.endswith(f'\nInstruction: {SAY.text}')
+
+
+def test_the_embedded_rewriter_reads_what_it_was_trained_on():
+  plain = templates.PLAIN.rewriter(templates.RewritePrompt(SAY.text, 'solve'))
+  assert meta.render(meta.make_meta('minicode'), SAY) == plain
+
+
+def test_a_custom_text_is_used_as_it_is():
+  custom = meta.make_meta('custom', 'Shorter: {instruction} {braces}')
+  assert meta.render(custom, SAY)[0][1] == (
+    'Shorter: Say {input} twice. {braces}'
+  )
+
+
+@pytest.mark.parametrize('text', ['', 'no place', '{instruction}' * 2])
+def test_a_custom_text_needs_one_place_for_the_instruction(text):
+  with pytest.raises(ValueError, match='expected {instruction} in it, once'):
+    meta.make_meta('custom', text)
+
+
+def test_unknown_families_and_stray_texts_are_refused():
+  with pytest.raises(ValueError, match="'fancy': expected generic_a"):
+    meta.make_meta('fancy')
+  with pytest.raises(ValueError, match='needs family "custom"'):
+    meta.make_meta('generic_a', 'text {instruction}')
+
+
+@pytest.mark.parametrize(('reply', 'text'), [
+  (' Add them. ', 'Add them.'),
+  ('Instruction: Add them.', 'Add them.'),
+  ('New instruction: "Add them."', 'Add them.'),
+  ('```text\nAdd them.\nThen stop.\n```', 'Add them.\nThen stop.'),
+  ('"yes" or "no"', '"yes" or "no"'),
+  ('\u201cAdd them.\u201d', 'Add them.'),
+  ('"', '"'),
+])  # fmt: skip
+def test_a_reply_is_read_without_what_is_put_around_it(reply, text):
+  assert meta.read(reply, SAY) == Instruction(text)
+
+
+@pytest.mark.parametrize('reply', ['', ' \n', 'Instruction:', '""'])
+def test_an_empty_reply_keeps_the_initial_instruction(reply):
+  assert meta.read(reply, SAY) == SAY

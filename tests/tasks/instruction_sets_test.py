@@ -1,0 +1,103 @@
+"""Data sets of PRewrite, on files with the hub's columns."""
+
+import json
+
+import datasets
+import pytest
+
+from promptrl_jax.tasks import instruction_sets
+from promptrl_jax.tasks.mbpp import DataError
+
+ROWS = {
+  'ag_news': lambda i: {'text': f'Title {i}. Words.', 'label': i % 4},
+  'sst2': lambda i: {'idx': i, 'sentence': f'fine {i}', 'label': i % 2},
+  'nq': lambda i: {'question': f'who {i}', 'answer': [f'a{i}', f'b{i}']},
+  'gsm8k': lambda i: {
+    'question': f'How many {i}?', 'answer': f'2 + {i}\n#### 1,00{i % 10}',
+  },
+}  # fmt: skip
+ARTICLE = '{instruction}\nArticle: {input}'
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, monkeypatch):
+  monkeypatch.setattr(datasets.config, 'HF_DATASETS_CACHE', tmp_path / 'cache')
+
+
+def write(folder, name, count=25):
+  source = instruction_sets.SETS[name]
+  folder.mkdir()
+  for split, start in ((source.train, 0), (source.test, 1000)):
+    rows = [ROWS[name](start + i) for i in range(count)]
+    text = ''.join(json.dumps(row) + '\n' for row in rows)
+    (folder / f'{split}.jsonl').write_text(text)
+  return str(folder)
+
+
+@pytest.mark.parametrize(('name', 'rows', 'sizes'), [
+  ('ag_news', 120_000, (108_000, 12_000)),
+  ('sst2', 67_349, (60_614, 6_735)),
+  ('nq', 87_925, (79_168, 8_757)),
+  ('gsm8k', 7_473, (6_725, 748)),
+])  # fmt: skip
+def test_split_sizes_of_the_official_data_are_those_of_the_paper(
+  name, rows, sizes
+):
+  assert instruction_sets.split_sizes(name, rows) == sizes
+  places = instruction_sets.dev_places(name, rows)
+  assert len(places) == sizes[1]
+  assert places == instruction_sets.dev_places(name, rows)
+
+
+@pytest.mark.parametrize('name', ROWS)
+def test_dev_is_a_fixed_tenth_of_train_and_disjoint(tmp_path, name):
+  path = write(tmp_path / name, name)
+  splits = {
+    split: instruction_sets.load(name, split, path)
+    for split in instruction_sets.SPLITS
+  }
+  inputs = {
+    split: {e.input for e in task.examples} for split, task in splits.items()
+  }
+  assert [len(inputs[s]) for s in ('train', 'dev', 'test')] == [22, 3, 25]
+  assert not inputs['train'] & inputs['dev']
+  assert not inputs['test'] & (inputs['train'] | inputs['dev'])
+  assert instruction_sets.load(name, 'dev', path) == splits['dev']
+  assert len({task.key for task in splits.values()}) == 1
+
+
+def test_prompts_and_outputs_are_those_of_each_set(tmp_path):
+  seen = {}
+  for name in ROWS:
+    task = instruction_sets.load(name, 'test', write(tmp_path / name, name))
+    prompt = task.prompt(task.instruction, task.examples[1])
+    seen[name] = prompt.split('\n')[1], task.examples[1].outputs, task.labels
+  assert seen == {
+    'ag_news': (
+      'Article: Title 1001. Words.', ('Sports',),
+      ('Business', 'Sci/Tech', 'Sports', 'World'),
+    ),
+    'sst2': ('Text: fine 1001', ('positive',), ('negative', 'positive')),
+    'nq': ('Question: who 1001', ('a1001', 'b1001'), ()),
+    'gsm8k': ('Question: How many 1001?', ('1,001',), ()),
+  }  # fmt: skip
+
+
+def test_other_columns_and_labels_are_refused_with_the_row(tmp_path):
+  path = write(tmp_path / 'x', 'gsm8k')
+  with pytest.raises(DataError, match=r"no column 'text'; there are question"):
+    instruction_sets.load('ag_news', 'test', path)
+  (tmp_path / 'y').mkdir()
+  row = {'text': 'x', 'label': 7}
+  (tmp_path / 'y' / 'test.jsonl').write_text(json.dumps(row))
+  with pytest.raises(DataError, match='test:1: cannot be read'):
+    instruction_sets.load('ag_news', 'test', str(tmp_path / 'y'))
+
+
+def test_what_cannot_be_had_is_refused(tmp_path):
+  with pytest.raises(DataError, match="'imdb': expected one of ag_news"):
+    instruction_sets.load('imdb', 'dev')
+  with pytest.raises(DataError, match="'valid': expected one of train"):
+    instruction_sets.load('nq', 'valid')
+  with pytest.raises(DataError, match='could not be loaded'):
+    instruction_sets.load('nq', 'dev', str(tmp_path / 'none'))
