@@ -23,17 +23,19 @@ def all_reduce(size: int, n: int) -> float:
   return 2 * size * (n - 1) / n
 
 
-def data(gradients: int, n: int) -> float:
-  """Data parallelism: gradients are summed over the devices, once a step.
+def data(gradients: int, n: int, *, micro_batches: int = 1) -> float:
+  """Data parallelism: gradients are summed over the devices.
 
   2 (n - 1) / n * gradients: nearly constant, so a step scales as long as it
-  computes longer than that takes. Micro-batches are summed before.
+  computes longer than that takes.
 
   Args:
     gradients: bytes of all gradients.
     n: devices.
+    micro_batches: how many a step has: XLA sums over the devices within the
+      loop over them, and not once after it.
   """
-  return all_reduce(gradients, n)
+  return micro_batches * all_reduce(gradients, n)
 
 
 def fsdp(

@@ -70,11 +70,14 @@ jax.config.update('jax_platforms', 'cpu')
 jax.config.update('jax_num_cpu_devices', 8)
 import jax.numpy as jnp
 import numpy as np
+import optax
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec as P
 from promptrl_jax.parallel import communication
 from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.testing import tiny
-from promptrl_jax.training import supervised
+from promptrl_jax.training import lm_policy, lm_update, packing, supervised
+from promptrl_jax.training import state as state_lib
+from promptrl_jax.training.lm_config import LMUpdateConfig
 
 L, D, F, ROWS, T = 3, 16, 64, 16, 8
 
@@ -131,6 +134,34 @@ def layers(axis, n, remat):
   return report(step.lower(shapes, x), mesh)
 
 
+def update(n, micro_batches):
+  mesh = mesh_of('data', n)
+  prompts = [[5, 6, 7]] * 16
+  packed = packing.pack(
+    prompts, prompts, range(16),
+    packing.PackingConfig(8, 1, 8, sequences=1, row_multiple=16))
+  numbers = packing.spread(packed, np.ones((16, 8), np.float32))
+  batch = lm_update.LMBatch(packed, numbers, numbers)
+  optimizer = optax.sgd(0.1)
+  state = jax.eval_shape(lambda: state_lib.initial_state(
+    lambda _: tiny.params(), optimizer, jax.random.key(0)))
+  whole, rows = NamedSharding(mesh, P()), mesh_lib.rows(mesh)
+  place = lambda tree, where: jax.tree.map(
+    lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=where), tree)
+  step = lm_update.make_update_fn(
+    lm_policy.PolicyConfig(tiny.CONFIG), optimizer,
+    LMUpdateConfig(micro_batches=micro_batches), mesh)
+  lowered = step.lower(
+    place(state, whole), {}, place(batch, rows),
+    place(jnp.float32(0), whole))
+  found = communication.read(lowered.compile().as_text())
+  assert all(one.is_exact for one in found)
+  return {
+    'sent': sum(one.sent for one in found),
+    'batch': sum(x.nbytes for x in jax.tree.leaves(batch)),
+    'axes': sorted(communication.sent(found, mesh))}
+
+
 def search(n):
   mesh = mesh_of('data', n)
   rows = NamedSharding(mesh, P('data'))
@@ -147,6 +178,7 @@ found = {
   'embedding': tiny.CONFIG.vocab_size * tiny.CONFIG.hidden_size}
 for n in (1, 2, 4, 8):
   found[f'train {n}'] = train(n)
+  found[f'update {n}'] = update(n, micro_batches=2)
   found[f'tensor {n}'] = layers('tensor', n, remat=False)
   for remat in (False, True):
     found[f'fsdp {remat:d} {n}'] = layers('fsdp', n, remat)
@@ -253,6 +285,20 @@ def test_data_parallel_training_sums_gradients(compiled, n):
   assert_sends(
     compiled[f'train {n}'], 'data', n, volumes.data(gradients, n), slack=64
   )
+
+
+@pytest.mark.parametrize('n', [1, 2, 4, 8])
+def test_the_update_of_a_language_model_sums_those_of_micro_batches(
+  compiled, n
+):
+  found = compiled[f'update {n}']
+  gradients = 4 * (compiled['params'] + compiled['embedding'])
+  expected = volumes.data(gradients, n, micro_batches=2)
+  # Rows are dealt to micro-batches anew, so that the batch itself travels, too,
+  # and there are a few numbers as above.
+  dealt = volumes.all_reduce(found['batch'], n)
+  assert 0 <= found['sent'] - expected <= dealt + 512
+  assert found['axes'] == (['data'] if n > 1 else [])
 
 
 @pytest.mark.parametrize('n', [1, 2, 4, 8])
