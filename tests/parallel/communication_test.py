@@ -1,0 +1,333 @@
+"""Bytes read from HLO text are those counted by hand and by the formulas."""
+
+import json
+import pathlib
+import subprocess
+import sys
+
+import jax
+import numpy as np
+import pytest
+from jax.sharding import Mesh
+
+from promptrl_jax.parallel import communication, volumes
+
+ROOT = pathlib.Path(__file__).parents[2]
+
+# An instruction of every kind, in both and asynchronous forms; sizes are worked
+# out below.
+TEXT = """HloModule jit_step, is_scheduled=true, num_partitions=8
+
+%sum (a: f32[], b: f32[]) -> f32[] {
+  ROOT %add = f32[] add(%a, %b)
+}
+
+%body.1 (p: (s32[], f32[4])) -> (s32[], f32[4]) {
+  %reduced = f32[4]{0} all-reduce(%x), channel_id=1, \
+replica_groups={{0,1},{2,3},{4,5},{6,7}}, to_apply=%sum
+  ROOT %inner = (s32[], f32[4]{0}) while(%t), condition=%cond.2, body=%body.2
+}
+
+%cond.1 (p: (s32[], f32[4])) -> pred[] {
+  ROOT %gathered = pred[8]{0} all-gather(%x), replica_groups=[1,8]<=[8]
+}
+
+%body.2 (p: (s32[], f32[4])) -> (s32[], f32[4]) {
+  %scattered = bf16[4]{0} reduce-scatter(%x), \
+replica_groups=[2,4]<=[4,2]T(1,0), to_apply=%sum
+}
+
+%cond.2 (p: (s32[], f32[4])) -> pred[] {
+  ROOT %less = pred[] compare(%a, %b), direction=LT
+}
+
+%branch (p: f32[4]) -> f32[4] {
+  ROOT %moved = f32[4,4]{1,0} collective-permute(%x), \
+source_target_pairs={{0,1},{1,0},{2,2}}
+}
+
+%wrapped (p: f32[4]) -> f32[4] {
+  ROOT %all = (f32[2]{0}, /*index=1*/f32[2]{0}) all-to-all(%x, %y), \
+replica_groups=mesh['a'=4,'b'=2], device_ids=([2,2,2]T(0,2,1)) {'b'}
+}
+
+ENTRY %main (p: f32[4]) -> f32[4] {
+  %start = (f32[2]{0}, f32[16]{0}) all-gather-start(%x), replica_groups={}
+  %done = f32[16]{0} all-gather-done(%start)
+  %loop = (s32[], f32[4]{0}) while(%t), condition=%cond.1, body=%body.1, \
+backend_config={"known_trip_count":{"n":"3"},"x":1}
+  %choice = f32[4]{0} conditional(%i, %p), branch_computations={%branch}
+  %later = ((f32[4]{0}), f32[4]{0}) async-start(%p), calls=%wrapped
+  ROOT %end = f32[4]{0} all-reduce(%x), replica_groups={{0}}, to_apply=%sum, \
+metadata={op_name="body=%body.1"}
+}
+"""
+
+COMPILED = """
+import json, sys
+import jax
+jax.config.update('jax_platforms', 'cpu')
+jax.config.update('jax_num_cpu_devices', 8)
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec as P
+from promptrl_jax.parallel import communication
+from promptrl_jax.parallel import mesh as mesh_lib
+from promptrl_jax.testing import tiny
+from promptrl_jax.training import lm_policy, lm_update, packing, supervised
+from promptrl_jax.training import state as state_lib
+from promptrl_jax.training.lm_config import LMUpdateConfig
+
+L, D, F, ROWS, T = 3, 16, 64, 16, 8
+
+
+def mesh_of(axis, n):
+  sizes = [n if name == axis else 1 for name in mesh_lib.AXES]
+  return Mesh(np.array(jax.devices()[:n]).reshape(sizes), mesh_lib.AXES,
+              axis_types=(AxisType.Auto,) * 3)
+
+
+def report(lowered, mesh):
+  found = communication.read(lowered.compile().as_text())
+  return [communication.sent(found, mesh), all(f.is_exact for f in found)]
+
+
+def train(n):
+  mesh = mesh_of('data', n)
+  settings = supervised.SupervisedConfig(
+    steps=8, rows=ROWS, row_length=T, lr=0.01, muon_lr=0.02, warmup=2,
+    weight_decay=0.0, prompt_weight=0.25, max_grad_norm=1.0)
+  init, step = supervised.make_train_step(tiny.CONFIG, settings, mesh)
+  ints = jax.ShapeDtypeStruct((ROWS, T), jnp.int32)
+  batch = supervised.PackedRows(
+    ints, ints, ints, jax.ShapeDtypeStruct((ROWS, T), jnp.float32))
+  state = jax.eval_shape(init, jax.random.key(0))
+  return report(step.lower(state, batch), mesh)
+
+
+def layers(axis, n, remat):
+  # Two products per layer, split as the axis says, under one scan.
+  mesh = mesh_of(axis, n)
+  place = lambda *spec: NamedSharding(mesh, P(*spec))
+  rows = place(('data', 'fsdp'))
+  up, down = (None, 'fsdp', 'tensor'), (None, 'tensor', 'fsdp')
+
+  def block(x, kernels):
+    whole = jax.lax.with_sharding_constraint(
+      kernels, (place(None, 'tensor'), place('tensor')))
+    hidden = jnp.tanh(x @ whole[0])
+    x = x + jax.lax.with_sharding_constraint(hidden @ whole[1], rows)
+    return jax.lax.with_sharding_constraint(x, rows), None
+
+  def loss(kernels, x):
+    body = jax.checkpoint(block, prevent_cse=False) if remat else block
+    return jnp.sum(jax.lax.scan(body, x, kernels)[0] ** 2)
+
+  shapes = (
+    jax.ShapeDtypeStruct((L, D, F), jnp.float32, sharding=place(*up)),
+    jax.ShapeDtypeStruct((L, F, D), jnp.float32, sharding=place(*down)))
+  x = jax.ShapeDtypeStruct((ROWS, T, D), jnp.float32, sharding=rows)
+  step = jax.jit(
+    jax.grad(loss, argnums=(0, 1)),
+    out_shardings=((place(*up), place(*down)), rows))
+  return report(step.lower(shapes, x), mesh)
+
+
+def update(n, micro_batches):
+  mesh = mesh_of('data', n)
+  prompts = [[5, 6, 7]] * 16
+  packed = packing.pack(
+    prompts, prompts, range(16),
+    packing.PackingConfig(8, 1, 8, sequences=1, row_multiple=16))
+  numbers = packing.spread(packed, np.ones((16, 8), np.float32))
+  batch = lm_update.LMBatch(packed, numbers, numbers)
+  optimizer = optax.sgd(0.1)
+  state = jax.eval_shape(lambda: state_lib.initial_state(
+    lambda _: tiny.params(), optimizer, jax.random.key(0)))
+  whole, rows = NamedSharding(mesh, P()), mesh_lib.rows(mesh)
+  place = lambda tree, where: jax.tree.map(
+    lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=where), tree)
+  step = lm_update.make_update_fn(
+    lm_policy.PolicyConfig(tiny.CONFIG), optimizer,
+    LMUpdateConfig(micro_batches=micro_batches), mesh)
+  lowered = step.lower(
+    place(state, whole), {}, place(batch, rows),
+    place(jnp.float32(0), whole))
+  found = communication.read(lowered.compile().as_text())
+  assert all(one.is_exact for one in found)
+  return {
+    'sent': sum(one.sent for one in found),
+    'batch': sum(x.nbytes for x in jax.tree.leaves(batch)),
+    'axes': sorted(communication.sent(found, mesh))}
+
+
+def search(n):
+  mesh = mesh_of('data', n)
+  rows = NamedSharding(mesh, P('data'))
+
+  def grow(x):
+    return jax.lax.while_loop(lambda x: jnp.sum(x) < 9.0, lambda x: x * 2, x)
+
+  x = jax.ShapeDtypeStruct((8,), jnp.float32, sharding=rows)
+  return report(jax.jit(grow).lower(x), mesh)
+
+
+found = {
+  'params': tiny.CONFIG.num_params,
+  'embedding': tiny.CONFIG.vocab_size * tiny.CONFIG.hidden_size}
+for n in (1, 2, 4, 8):
+  found[f'train {n}'] = train(n)
+  found[f'update {n}'] = update(n, micro_batches=2)
+  found[f'tensor {n}'] = layers('tensor', n, remat=False)
+  for remat in (False, True):
+    found[f'fsdp {remat:d} {n}'] = layers('fsdp', n, remat)
+found['search'] = search(8)
+print(json.dumps(found))
+"""
+
+
+def mesh_of(**sizes):
+  devices = np.array(jax.devices()[:1] * 8).reshape(list(sizes.values()))
+  return Mesh(devices, tuple(sizes))
+
+
+@pytest.fixture(scope='module')
+def read():
+  return {one.name: one for one in communication.read(TEXT)}
+
+
+@pytest.mark.parametrize(
+  ('name', 'size', 'times', 'is_exact', 'sent'),
+  [
+    ('reduced', 16, 3, True, 2 * 16 * 1 / 2 * 3),
+    ('gathered', 8, 4, True, 8 * 7 / 8 * 4),  # the condition runs once more
+    ('scattered', 32, 3, False, 32 * 3 / 4 * 3),
+    ('moved', 64, 1, True, 64),
+    ('all', 16, 1, True, 16 * 1 / 2),
+    ('start', 64, 1, True, 64 * 7 / 8),
+    ('end', 16, 1, True, 0),
+  ],
+)
+def test_instructions_send_what_rings_send(
+  read, name, size, times, is_exact, sent
+):
+  one = read[name]
+  assert (one.size, one.times, one.is_exact) == (size, times, is_exact)
+  assert one.sent == sent
+
+
+def test_every_collective_is_read_once(read):
+  names = {'reduced', 'gathered', 'scattered', 'moved', 'all', 'start', 'end'}
+  assert read.keys() == names
+  assert len(communication.read(TEXT)) == len(names)
+
+
+def test_all_forms_of_groups_are_read(read):
+  assert read['reduced'].groups == ((0, 1), (2, 3), (4, 5), (6, 7))
+  assert read['gathered'].groups == (tuple(range(8)),)
+  assert read['start'].groups == (tuple(range(8)),)
+  # 0..7 as [4, 2], transposed, in rows of four.
+  assert read['scattered'].groups == ((0, 2, 4, 6), (1, 3, 5, 7))
+  # 0..7 as [2, 2, 2], last two axes exchanged, as [4, 2].
+  assert read['all'].groups == ((0, 2), (1, 3), (4, 6), (5, 7))
+
+
+def test_bytes_are_told_by_the_axes_that_they_cross():
+  sent = communication.sent(
+    communication.read(TEXT), mesh_of(data=2, fsdp=2, tensor=2)
+  )
+  assert sent == {
+    'tensor': 48,
+    'data+fsdp+tensor': 28 + 56,
+    'data+fsdp': 72,
+    'fsdp': 8,
+    'other': 64,
+  }
+
+
+def test_text_that_cannot_be_read_is_refused():
+  with pytest.raises(ValueError, match='no ENTRY computation'):
+    communication.read('module @jit_step {}')
+  with pytest.raises(ValueError, match='which devices take part'):
+    communication.read(TEXT.replace("{'b'}", "{'b':(1)2}"))
+  with pytest.raises(ValueError, match='what it sends is not known'):
+    communication.read(TEXT.replace(' all-gather-start', ' ragged-all-to-all'))
+
+
+@pytest.fixture(scope='module')
+def compiled():
+  done = subprocess.run(
+    [sys.executable, '-c', COMPILED],
+    cwd=ROOT,
+    capture_output=True,
+    text=True,
+    timeout=900,
+    check=False,
+  )
+  assert done.returncode == 0, done.stderr[-3000:]
+  return json.loads(done.stdout.splitlines()[-1])
+
+
+def assert_sends(found, axis, n, expected, slack=0.0):
+  sent, is_exact = found
+  assert is_exact
+  assert sent.keys() <= {axis} and (n > 1) == bool(sent)
+  assert abs(sent.get(axis, 0.0) - expected) <= slack, (sent, expected)
+
+
+@pytest.mark.parametrize('n', [1, 2, 4, 8])
+def test_data_parallel_training_sums_gradients(compiled, n):
+  # A tied embedding has two gradients, of the look-up and of the projection,
+  # and the compiler sums each over the devices before it adds them.
+  gradients = 4 * (compiled['params'] + compiled['embedding'])
+  # The loss, its parts and their denominators are a few numbers more.
+  assert_sends(
+    compiled[f'train {n}'], 'data', n, volumes.data(gradients, n), slack=64
+  )
+
+
+@pytest.mark.parametrize('n', [1, 2, 4, 8])
+def test_the_update_of_a_language_model_sums_those_of_micro_batches(
+  compiled, n
+):
+  found = compiled[f'update {n}']
+  gradients = 4 * (compiled['params'] + compiled['embedding'])
+  expected = volumes.data(gradients, n, micro_batches=2)
+  # Rows are dealt to micro-batches anew, so that the batch itself travels, too,
+  # and there are a few numbers as above.
+  dealt = volumes.all_reduce(found['batch'], n)
+  assert 0 <= found['sent'] - expected <= dealt + 512
+  assert found['axes'] == (['data'] if n > 1 else [])
+
+
+@pytest.mark.parametrize('n', [1, 2, 4, 8])
+@pytest.mark.parametrize('remat', [0, 1])
+def test_fully_sharded_layers_fetch_parameters_and_sum_gradients(
+  compiled, n, remat
+):
+  params = 4 * 3 * 2 * 16 * 64
+  expected = volumes.fsdp(params, params, n, gathers=1 + remat, scatters=False)
+  assert_sends(compiled[f'fsdp {remat} {n}'], 'fsdp', n, expected)
+
+
+@pytest.mark.parametrize('n', [1, 2, 4, 8])
+def test_split_layers_sum_activations_once_forward_once_backward(compiled, n):
+  activations = 4 * 16 * 8 * 16
+  # One pair of products per layer: half of a block.
+  expected = volumes.tensor(activations, 3, n) / 2
+  assert_sends(compiled[f'tensor {n}'], 'tensor', n, expected)
+
+
+def test_a_loop_without_a_known_end_is_told(compiled):
+  sent, is_exact = compiled['search']
+  # Two runs of the condition, with the sum in it, are the least there can be.
+  assert not is_exact and sent == {'data': 2 * 2 * 4 * 7 / 8}
+
+
+@pytest.mark.parametrize('n', [1, 2, 8])
+def test_formulas_of_parallelism_relate_as_they_should(n):
+  assert volumes.fsdp(100, 100, n) == 1.5 * volumes.data(100, n)
+  assert volumes.fsdp(100, 100, n, scatters=False) == 2 * volumes.data(100, n)
+  again = volumes.tensor(100, 2, n, remat=True)
+  assert again == 1.25 * volumes.tensor(100, 2, n) == 10 * volumes.data(100, n)
