@@ -8,6 +8,7 @@ import subprocess
 import sys
 from typing import NamedTuple
 
+from experiments.peers.iterations import Work
 from experiments.peers.workload import Workload
 
 
@@ -29,15 +30,37 @@ PEERS = {
   ),
 }
 
+_TRL = (
+  'pip install torch==2.13.0, then pip install trl=={} transformers==5.23.0'
+)
+_TUNIX = PEERS['tunix'].install
+# (Peer, algorithm); PPO left TRL after 1.12.
+TRAINERS = {
+  ('trl', 'grpo'): Peer('trl_grpo.py', 'trl', _TRL.format('1.16.0')),
+  ('trl', 'ppo'): Peer(
+    'trl_ppo.py', 'trl.experimental.ppo', _TRL.format('1.12.0')
+  ),
+  ('tunix', 'grpo'): Peer('tunix_grpo.py', 'tunix', _TUNIX),
+  ('tunix', 'ppo'): Peer('tunix_ppo.py', 'tunix', _TUNIX),
+}
+
 
 def installed(name: str, python: str) -> bool:
-  """Whether `python` finds a peer; if not, stderr says how to get it."""
-  peer = PEERS[name]
-  look = f'import importlib.util as u; print(u.find_spec({peer.package!r}))'
+  """Whether `python` finds a sampler; if not, stderr says how to get it."""
+  return has(PEERS[name], name, python)
+
+
+def has(peer: Peer, name: str, python: str) -> bool:
+  """Whether `python` finds `peer`; if not, stderr says how to get it."""
+  look = (
+    'import contextlib, importlib.util as u\nfound = None\n'
+    'with contextlib.suppress(ModuleNotFoundError):\n'
+    f'  found = u.find_spec({peer.package!r})\nprint(found is not None)'
+  )
   found = subprocess.run(
     [python, '-c', look], check=True, capture_output=True, text=True
   )
-  if found.stdout.strip() != 'None':
+  if found.stdout.split()[-1] == 'True':
     return True
   print(
     f'{name} is skipped: {python} has no {peer.package}; in an environment of '
@@ -48,8 +71,13 @@ def installed(name: str, python: str) -> bool:
 
 
 def command(name: str, python: str, work: Workload) -> list[str]:
-  """The command line that times a peer."""
-  driver = pathlib.Path(__file__).with_name(PEERS[name].driver)
+  """The command line that times a sampler."""
+  return drive(PEERS[name], python, work)
+
+
+def drive(peer: Peer, python: str, work: Workload | Work) -> list[str]:
+  """The command line that runs the driver of a peer."""
+  driver = pathlib.Path(__file__).with_name(peer.driver)
   return [python, str(driver), json.dumps(work._asdict())]
 
 
