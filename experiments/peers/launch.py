@@ -30,16 +30,26 @@ PEERS = {
   ),
 }
 
-_TRL = (
-  'pip install torch==2.13.0, then pip install trl=={} transformers==5.23.0'
-)
-_TUNIX = PEERS['tunix'].install
-# (Peer, algorithm); PPO left TRL after 1.12.
+
+def _environment(name: str, *packages: str) -> str:
+  """Commands that make an environment, and the flag that takes it."""
+  pip = f'.peers/{name}/bin/pip install'
+  commands = [
+    f'python3 -m venv .peers/{name}',
+    *(f'{pip} {p}' for p in packages),
+  ]
+  flag = f'--{name}_python=.peers/{name}/bin/python'
+  return f'{" && ".join(commands)}, then {flag}'
+
+
+_TORCH = 'torch==2.13.0'
+_TRL = _environment('trl', _TORCH, 'trl==1.16.0 transformers==5.23.0')
+_TRL_PPO = _environment('trl_ppo', _TORCH, 'trl==1.12.0 transformers==5.23.0')
+_TUNIX = _environment('tunix', 'google-tunix==0.1.7')
+# (peer, algorithm); PPO left TRL after 1.12.
 TRAINERS = {
-  ('trl', 'grpo'): Peer('trl_grpo.py', 'trl', _TRL.format('1.16.0')),
-  ('trl', 'ppo'): Peer(
-    'trl_ppo.py', 'trl.experimental.ppo', _TRL.format('1.12.0')
-  ),
+  ('trl', 'grpo'): Peer('trl_grpo.py', 'trl', _TRL),
+  ('trl', 'ppo'): Peer('trl_ppo.py', 'trl.experimental.ppo', _TRL_PPO),
   ('tunix', 'grpo'): Peer('tunix_grpo.py', 'tunix', _TUNIX),
   ('tunix', 'ppo'): Peer('tunix_ppo.py', 'tunix', _TUNIX),
 }
