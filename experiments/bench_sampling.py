@@ -31,10 +31,10 @@ import jax.numpy as jnp
 import numpy as np
 from absl import app, flags
 
+from experiments.bench_models import SHAPE, SIZES, random_params
 from experiments.peers import launch
 from experiments.peers.workload import Workload
 from experiments.rates import copy_rate, matmul_rate, seconds
-from promptrl_jax.models import transformer
 from promptrl_jax.models.config import TransformerConfig
 from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.sampling.decode import make_generate_fn
@@ -53,62 +53,6 @@ _TUNIX = flags.DEFINE_string('tunix_python', '', 'Has Tunix; empty: this one.')
 _VLLM = flags.DEFINE_string('vllm_python', '', 'Has vLLM; empty: this one.')
 
 _PROMPT, _NEW = 64, 128
-_COMMON = {
-  'family': 'qwen2',
-  'head_size': 64,
-  'max_positions': 2048,
-  'norm_eps': 1e-6,
-  'qkv_bias': True,
-  'tie_embeddings': False,
-  'eos_token_ids': (),
-}
-SIZES = {
-  'small': TransformerConfig(
-    vocab_size=4096,
-    hidden_size=256,
-    num_layers=4,
-    num_heads=4,
-    num_kv_heads=4,
-    mlp_size=704,
-    **_COMMON,
-  ),
-  'large': TransformerConfig(
-    vocab_size=32000,
-    hidden_size=768,
-    num_layers=12,
-    num_heads=12,
-    num_kv_heads=12,
-    mlp_size=2048,
-    **_COMMON,
-  ),
-}
-
-_SHAPE = (
-  'vocab_size',
-  'hidden_size',
-  'num_layers',
-  'num_heads',
-  'num_kv_heads',
-  'head_size',
-  'mlp_size',
-  'max_positions',
-)
-
-
-def random_params(config: TransformerConfig, dtype: str):
-  """Normal weights of scale 0.02."""
-
-  def make(key):
-    leaves, tree = jax.tree.flatten(transformer.shapes(config))
-    keys = jax.random.split(key, len(leaves))
-    return tree.unflatten(
-      [
-        (0.02 * jax.random.normal(k, leaf.shape)).astype(dtype)
-        for k, leaf in zip(keys, leaves, strict=True)
-      ]
-    )
-
-  return jax.jit(make)(jax.random.key(0))
 
 
 def floor_s(
@@ -182,7 +126,7 @@ def workload(size: str) -> Workload:
   """What a peer is asked for."""
   return Workload(
     size=size,
-    shape={name: getattr(SIZES[size], name) for name in _SHAPE},
+    shape={name: getattr(SIZES[size], name) for name in SHAPE},
     prompt=_PROMPT,
     new=_NEW,
     batches=[int(batch) for batch in _BATCHES.value],

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from typing import NamedTuple
 
+from experiments.peers.iterations import Work
 from experiments.peers.workload import Workload
 
 
@@ -30,14 +31,46 @@ PEERS = {
 }
 
 
+def _environment(name: str, *packages: str) -> str:
+  """Commands that make an environment, and the flag that takes it."""
+  pip = f'.peers/{name}/bin/pip install'
+  commands = [
+    f'python3 -m venv .peers/{name}',
+    *(f'{pip} {p}' for p in packages),
+  ]
+  flag = f'--{name}_python=.peers/{name}/bin/python'
+  return f'{" && ".join(commands)}, then {flag}'
+
+
+_TORCH = 'torch==2.13.0'
+_TRL = _environment('trl', _TORCH, 'trl==1.16.0 transformers==5.23.0')
+_TRL_PPO = _environment('trl_ppo', _TORCH, 'trl==1.12.0 transformers==5.23.0')
+_TUNIX = _environment('tunix', 'google-tunix==0.1.7')
+# (peer, algorithm); PPO left TRL after 1.12.
+TRAINERS = {
+  ('trl', 'grpo'): Peer('trl_grpo.py', 'trl', _TRL),
+  ('trl', 'ppo'): Peer('trl_ppo.py', 'trl.experimental.ppo', _TRL_PPO),
+  ('tunix', 'grpo'): Peer('tunix_grpo.py', 'tunix', _TUNIX),
+  ('tunix', 'ppo'): Peer('tunix_ppo.py', 'tunix', _TUNIX),
+}
+
+
 def installed(name: str, python: str) -> bool:
-  """Whether `python` finds a peer; if not, stderr says how to get it."""
-  peer = PEERS[name]
-  look = f'import importlib.util as u; print(u.find_spec({peer.package!r}))'
+  """Whether `python` finds a sampler; if not, stderr says how to get it."""
+  return has(PEERS[name], name, python)
+
+
+def has(peer: Peer, name: str, python: str) -> bool:
+  """Whether `python` finds `peer`; if not, stderr says how to get it."""
+  look = (
+    'import contextlib, importlib.util as u\nfound = None\n'
+    'with contextlib.suppress(ModuleNotFoundError):\n'
+    f'  found = u.find_spec({peer.package!r})\nprint(found is not None)'
+  )
   found = subprocess.run(
     [python, '-c', look], check=True, capture_output=True, text=True
   )
-  if found.stdout.strip() != 'None':
+  if found.stdout.split()[-1] == 'True':
     return True
   print(
     f'{name} is skipped: {python} has no {peer.package}; in an environment of '
@@ -48,8 +81,13 @@ def installed(name: str, python: str) -> bool:
 
 
 def command(name: str, python: str, work: Workload) -> list[str]:
-  """The command line that times a peer."""
-  driver = pathlib.Path(__file__).with_name(PEERS[name].driver)
+  """The command line that times a sampler."""
+  return drive(PEERS[name], python, work)
+
+
+def drive(peer: Peer, python: str, work: Workload | Work) -> list[str]:
+  """The command line that runs the driver of a peer."""
+  driver = pathlib.Path(__file__).with_name(peer.driver)
   return [python, str(driver), json.dumps(work._asdict())]
 
 

@@ -10,12 +10,9 @@ from __future__ import annotations
 import itertools
 
 import jax
-import jax.numpy as jnp
+import tunix_qwen2
 import workload
-from flax import nnx
-from jax.sharding import AxisType
 from tunix.generate.sampler import CacheConfig, Sampler
-from tunix.models.qwen2.model import ModelConfig, Qwen2, ShardingConfig
 
 
 class Ids:
@@ -39,40 +36,8 @@ class Ids:
 
 def make_sampler(work: workload.Workload, dtype: str, devices: int) -> Sampler:
   """A sampler of random weights; its cache holds the work and no more."""
-  shape = work.shape
-  config = ModelConfig(
-    num_layers=shape['num_layers'],
-    vocab_size=shape['vocab_size'],
-    embed_dim=shape['hidden_size'],
-    hidden_dim=shape['mlp_size'],
-    num_heads=shape['num_heads'],
-    head_dim=shape['head_size'],
-    num_kv_heads=shape['num_kv_heads'],
-    rope_theta=10_000,
-    norm_eps=1e-6,
-    shd_config=ShardingConfig.get_default_sharding(is_sampling=True),
-    dtype=jnp.dtype(dtype),
-    param_dtype=jnp.dtype(dtype),
-  )
-  model = Qwen2(config, rngs=nnx.Rngs(params=0))
-  mesh = jax.make_mesh(
-    (1, devices),
-    ('fsdp', 'tp'),
-    axis_types=(AxisType.Auto, AxisType.Auto),
-    devices=jax.devices()[:devices],
-  )
-  # Half of its kernels start as zeros.
-  keys = nnx.Rngs(1)
-  state = nnx.state(model)
-  state = jax.tree.map(
-    lambda leaf, sharding: jax.device_put(
-      (0.02 * jax.random.normal(keys(), leaf.shape)).astype(leaf.dtype),
-      sharding,
-    ),
-    state,
-    nnx.get_named_sharding(state, mesh),
-  )
-  nnx.update(model, state)
+  config = tunix_qwen2.config(work.shape, dtype, dtype, sampling=True)
+  model = tunix_qwen2.make_model(config, tunix_qwen2.mesh(devices))
   cache = CacheConfig(
     cache_size=work.prompt + work.new,
     num_layers=config.num_layers,
