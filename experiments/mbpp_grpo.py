@@ -27,6 +27,7 @@ from promptrl_jax.envs.rewriting import RewritingEnv
 from promptrl_jax.envs.rewriting_config import RewritingConfig
 from promptrl_jax.evaluation import cells, output, protocol, report, rewriter
 from promptrl_jax.execution import ExecutionPool, Limits, TooWeakError
+from promptrl_jax.execution.header import ImportHeaderPool
 from promptrl_jax.execution.memo import MemoPool
 from promptrl_jax.llm import load
 from promptrl_jax.llm.backend import BackendError
@@ -83,6 +84,9 @@ def run(config, workdir):
   with ExecutionPool(
     config.pool.workers, limits, config.pool.allow_weak
   ) as pool:
+    if config.pool.import_header:
+      pool = ImportHeaderPool(pool)
+
     # --- Training -------------------------------------------------------------
     judge = Judge(config, CachedBackend(coder), MemoPool(pool), start, mesh)
     env = RewritingEnv(CachedBackend(coder), pool, make_reward_config(config))
@@ -112,6 +116,7 @@ def run(config, workdir):
     'command': ' '.join(
       ['python', '-m', 'experiments.mbpp_grpo', *sys.argv[1:]]
     ),
+    'import header': 'on' if config.pool.import_header else 'off',
   }
   summary = report.summarise(
     found, subject=config.algorithms[0], resamples=config.eval.resamples

@@ -22,8 +22,8 @@ import tqdm
 from absl import app, flags, logging
 from ml_collections import config_flags
 
-from experiments import data
-from promptrl_jax.envs.prompt_edit import EnvConfig, VectorPromptEdit
+from experiments import data, rewriters
+from promptrl_jax.envs.prompt_edit import VectorPromptEdit
 from promptrl_jax.evaluation import (
   cells,
   lineup,
@@ -39,8 +39,6 @@ from promptrl_jax.llm import load
 from promptrl_jax.llm.backend import BackendError
 from promptrl_jax.llm.cache import CachedBackend
 from promptrl_jax.models import pretrained
-from promptrl_jax.models.config import TransformerConfig
-from promptrl_jax.operators.lexical import LexicalConfig
 from promptrl_jax.parallel import compilation
 from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.training import checkpoint, edits, loop, metrics, supervised
@@ -83,14 +81,18 @@ def run(config, workdir):
     raise ValueError(
       f'eval.split={config.eval.split!r}: expected validation or test'
     )
-  model_config, params, encoder = load_start(config.rewriter)
+  begin = rewriters.load_start(config.rewriter)
+  model_config, params = begin.config, begin.params
+  encoder = begin.tokenizer
   mesh = mesh_lib.make_data_mesh()
   coder = CachedBackend(
     load.load_backend(load.BackendConfig(**config.coder), mesh)
   )
   start = load.load_backend(load.BackendConfig(**config.rewriter), mesh)
   workdir_lib.prepare(workdir, json.loads(config.to_json()))
-  env_config = make_env_config(config)
+  env_config = dataclasses.replace(
+    rewriters.make_env_config(config), budget=config.collect.budget
+  )
   limits = Limits(cpu_s=config.pool.cpu_s, memory_mb=config.pool.memory_mb)
   with ExecutionPool(
     config.pool.workers, limits, config.pool.allow_weak
@@ -147,34 +149,6 @@ def run(config, workdir):
 
 
 # --- Stages -------------------------------------------------------------------
-
-
-def load_start(settings):
-  """The model that training starts from, in float32."""
-  if settings.backend != 'jax':
-    raise ValueError(
-      f'rewriter.backend={settings.backend!r}: only a model in this process '
-      'can be trained, expected jax'
-    )
-  folder = load.find(settings.model)
-  loaded = pretrained.load_pretrained(folder)
-  if not isinstance(loaded[0], TransformerConfig):
-    raise ValueError(
-      f'{folder} is a {loaded[0].family} model: expected a causal one, which '
-      'is what fine-tuning is written for'
-    )
-  return loaded
-
-
-def make_env_config(config):
-  settings = config.env.to_dict()
-  return EnvConfig(
-    **{
-      **settings,
-      'lexical': LexicalConfig(**settings['lexical']),
-      'budget': config.collect.budget,
-    }
-  )
 
 
 def make_edits(config, env_config, tasks, coder, start, pool, workdir):
