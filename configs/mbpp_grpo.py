@@ -90,6 +90,7 @@ def get_config(arg: str = 'minicode') -> ml_collections.ConfigDict:
   c.reward.solved_bonus = 1.0
   c.reward.share_weight = 0.0
   c.reward.word_cost = 0.0
+  c.reward.allow_keep = True  # an empty rewrite keeps the statement
   c.reward.timeout_s = 120.0
 
   c.train = ml_collections.ConfigDict()

@@ -46,6 +46,7 @@ def get_config(arg: str = 'minicode') -> ml_collections.ConfigDict:
   c.edits.feedback = 'both'  # what requests show: with | without | both
   # For each edit, at most so many statements that pass and are left alone.
   c.edits.keep = 1.0
+  c.edits.keep_as = 'nothing'  # how it is written: nothing | copy
   c.edits.held_out = 0.1  # share of problems whose edits are not learned from
 
   c.training = ml_collections.ConfigDict()

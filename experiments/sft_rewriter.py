@@ -172,7 +172,9 @@ def make_edits(config, env_config, tasks, coder, start, pool, workdir):
       random.Random(config.seed).shuffle(judged)
       judged = judged[: round(config.edits.keep * len(true))]
     true += judged
-  chats = edits.to_chats(true, config.edits.feedback, config.env.template)
+  chats = edits.to_chats(
+    true, config.edits.feedback, config.env.template, config.edits.keep_as
+  )
   if not chats:
     ids = {task.task_id for task in tasks['train']}
     mine = sum(edit.task_id in ids for edit in found)

@@ -29,6 +29,8 @@ class RewritingConfig:
     share_weight: weight of the share of tests that pass.
     word_cost: subtracted for each word of the rewrite; what is left of a reward
       is at least 0, so that a flagged rewrite is never the better one.
+    allow_keep: whether an empty rewrite leaves the statement as it is; else it
+      is flagged.
     timeout_s: seconds without any verdict after which the rest is dropped.
     guards: bounds of what is flagged.
   """
@@ -41,6 +43,7 @@ class RewritingConfig:
   solved_bonus: float = 1.0
   share_weight: float = 0.0
   word_cost: float = 0.0
+  allow_keep: bool = False
   timeout_s: float = 120.0
   guards: guards.GuardConfig = guards.DEFAULT
 

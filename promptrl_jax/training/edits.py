@@ -27,6 +27,7 @@ _FIELDS = {
 }  # fmt: skip
 _EPISODE = ('strategy', 'protocol', 'budget', 'seed', 'row', 'task_id')
 FEEDBACK = ('with', 'without', 'both')
+KEEP_AS = ('copy', 'nothing')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -227,7 +228,10 @@ def keep_true(
 
 
 def to_chats(
-  edits: Sequence[Edit], feedback: str = 'both', template: str = 'plain'
+  edits: Sequence[Edit],
+  feedback: str = 'both',
+  template: str = 'plain',
+  keep_as: str = 'copy',
 ) -> dict[Chat, str]:
   """What a rewriter learns from: distinct requests and replies, with task ids.
 
@@ -237,10 +241,15 @@ def to_chats(
       `with`, `without` (as a rewriter is asked before the first program), or
       `both`, each as a request of its own.
     template: how requests are written; see `prompts.templates`.
+    keep_as: what is written where nothing is to be changed: `copy`, the
+      statement again, or `nothing`, which leaves it as it is and can be learned
+      from few examples.
 
   Raises:
-    ValueError: `feedback` or `template` is not known.
+    ValueError: `feedback`, `template` or `keep_as` is not known.
   """
+  if keep_as not in KEEP_AS:
+    raise ValueError(f'keep_as {keep_as!r}: expected one of {KEEP_AS}')
   if feedback not in FEEDBACK:
     raise ValueError(f'feedback {feedback!r}: expected one of {FEEDBACK}')
   if template not in templates.TEMPLATES:
@@ -255,6 +264,8 @@ def to_chats(
       said = feedback_lib.summarize_feedback(edit.feedback) if show else ''
       prompt = templates.RewritePrompt(edit.before, edit.function_name, said)
       reply = _reply(edit.after, template)
+      if edit.after == edit.before and keep_as == 'nothing':
+        reply = ''
       chats.setdefault(Chat(write(prompt), reply), edit.task_id)
   return chats
 
