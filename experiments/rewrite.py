@@ -16,6 +16,7 @@ import contextlib
 import dataclasses
 import json
 import pathlib
+import sqlite3
 import sys
 
 import numpy as np
@@ -48,9 +49,12 @@ flags.mark_flag_as_required('workdir')
 
 _STRATEGIES = ('I', 'S')
 _REQUESTS_PER_CALL = 512  # What the progress bar waits for.
+_ROUNDS = 8  # Requests of each connection to a server between two savings.
 
 # What a bad config, bad data or a dead endpoint raise: told in one line.
-_USER_ERRORS = (ValueError, OSError, BackendError, TooWeakError)
+_USER_ERRORS = (
+  ValueError, OSError, BackendError, TooWeakError, sqlite3.Error,
+)  # fmt: skip
 
 
 def main(argv):
@@ -200,7 +204,11 @@ def open_model(settings, mesh, cache, stack):
       'no model is named: give --config.rewriter.model= and '
       '--config.task_model.model='
     )
-  backend = CachedBackend(load_backend(config, mesh), cache, config.identity)
+  # A server answers slowly: what it has answered is kept from time to time.
+  batch = _ROUNDS * config.concurrency if config.backend == 'http' else None
+  backend = CachedBackend(
+    load_backend(config, mesh), cache, config.identity, batch
+  )
   stack.callback(backend.close)
   return backend
 
