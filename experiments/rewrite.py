@@ -16,6 +16,7 @@ import contextlib
 import dataclasses
 import json
 import pathlib
+import sqlite3
 import sys
 
 import numpy as np
@@ -48,9 +49,12 @@ flags.mark_flag_as_required('workdir')
 
 _STRATEGIES = ('I', 'S')
 _REQUESTS_PER_CALL = 512  # What the progress bar waits for.
+_ROUNDS = 8  # Requests of each connection to a server between two savings.
 
 # What a bad config, bad data or a dead endpoint raise: told in one line.
-_USER_ERRORS = (ValueError, OSError, BackendError, TooWeakError)
+_USER_ERRORS = (
+  ValueError, OSError, BackendError, TooWeakError, sqlite3.Error,
+)  # fmt: skip
 
 
 def main(argv):
@@ -108,16 +112,19 @@ def run(config, workdir):
     candidates = {INITIAL: [[text] for text in initial]}
     if 'I' in config.strategies:
       greedy = prewrite.rewrite_greedily(rewriter, meta, initial, settings)
-      trace += [('I', rewrite) for rewrite in greedy]
+      trace += [rewrite.row('I') for rewrite in greedy]
       candidates['PRewrite-I'] = [[r.instruction] for r in greedy]
     if 'S' in config.strategies:
       drawn = prewrite.sample_rewrites(rewriter, meta, initial, settings)
-      trace += [('S', rewrite) for some in drawn for rewrite in some]
+      trace += [rewrite.row('S') for some in drawn for rewrite in some]
       candidates['PRewrite-S'] = [
         [first, *(r.instruction for r in some)]
         for first, some in zip(initial, drawn, strict=True)
       ]
-    write_trace(workdir / 'trace.jsonl', trace)
+    write_lines(workdir / 'trace.jsonl', trace)
+    dropped = drop_too_long(
+      task_model, dev, test, candidates, config.reward.max_tokens
+    )
 
     # --- Choosing on dev, measuring on test -----------------------------------
     rewarded = reward_all(reward_fn, dev, candidates)
@@ -134,7 +141,11 @@ def run(config, workdir):
       )
       for name, texts in chosen.items()
     }
-    calls = {'answered': task_model.misses, 'from_cache': task_model.hits}
+    calls = {
+      'answered': task_model.misses,
+      'from_cache': task_model.hits,
+      'rewrites_too_long': dropped,
+    }
 
   # --- Report -----------------------------------------------------------------
   report(config, workdir, dev, chosen, choices, groups, calls)
@@ -200,9 +211,37 @@ def open_model(settings, mesh, cache, stack):
       'no model is named: give --config.rewriter.model= and '
       '--config.task_model.model='
     )
-  backend = CachedBackend(load_backend(config, mesh), cache, config.identity)
+  # A server answers slowly: what it has answered is kept from time to time.
+  batch = _ROUNDS * config.concurrency if config.backend == 'http' else None
+  backend = CachedBackend(
+    load_backend(config, mesh), cache, config.identity, batch
+  )
   stack.callback(backend.close)
   return backend
+
+
+def drop_too_long(task_model, dev, test, candidates, max_tokens):
+  """Takes out rewrites that the task model has no room for; counts them.
+
+  A task that is left without a rewrite keeps its initial instruction.
+  """
+  dropped = 0
+  for place, task in enumerate(dev):
+    splits = [task, *test[place : place + 1]]
+    fitting = lambda text, splits=splits: all(
+      prewrite.fits(task_model, part, text, max_tokens) for part in splits
+    )
+    if not fitting(task.instruction):
+      raise ValueError(
+        f'{task_model.name} has no room for instruction '
+        f'{task.instruction.text[:60]!r} with its examples: raise '
+        'task_model.prompt_tokens (or max_context), or lower reward.max_tokens'
+      )
+    for lists in candidates.values():
+      kept = [text for text in lists[place] if fitting(text)]
+      dropped += len(lists[place]) - len(kept)
+      lists[place] = kept or [task.instruction]
+  return dropped
 
 
 def reward_all(reward_fn, tasks, candidates):
@@ -242,53 +281,24 @@ def choose(candidates, rewarded):
   return chosen, scores
 
 
-def write_trace(path, trace):
-  rows = [
-    {
-      'strategy': strategy,
-      'messages': [dataclasses.astuple(m) for m in rewrite.request.messages],
-      'temperature': rewrite.request.temperature,
-      'seed': rewrite.request.seed,
-      'reply': rewrite.reply,
-      'instruction': rewrite.instruction.text,
-    }
-    for strategy, rewrite in trace
-  ]
-  write_lines(path, rows)
-
-
-def write_lines(path, rows):
-  text = ''.join(json.dumps(row) + '\n' for row in rows)
-  write_atomically(path, text.encode())
-
-
 def report(config, workdir, dev, chosen, choices, groups, calls):
   """Writes the tables and the instructions, and shows them."""
   table = instruction_report.summarise(
     choices, config.eval.resamples, config.seed
   )
-  result = {'config': json.loads(config.to_json()), 'calls': calls}
-  result['table'] = table
+  registers = instruction_report.by_group(choices, groups) if groups else {}
   text = instruction_report.markdown(table)
-  if groups:
-    result['registers'] = instruction_report.by_group(choices, groups)
-    text += '\n\n' + instruction_report.group_markdown(result['registers'])
+  if registers:
+    text += '\n\n' + instruction_report.group_markdown(registers)
+  result = {
+    'config': json.loads(config.to_json()),
+    'calls': calls,
+    'table': table,
+    'registers': registers,
+  }
   write_lines(
     workdir / 'instructions.jsonl',
-    [
-      {
-        'task': task.task,
-        'template': task.template,
-        **{
-          name: {
-            'instruction': texts[i].text,
-            'dev': float(choices[name].dev[i].mean()),
-          }
-          for name, texts in chosen.items()
-        },
-      }
-      for i, task in enumerate(dev)
-    ],
+    instruction_report.rows(dev, chosen, choices),
   )
   write_atomically(
     workdir / 'results.json', (json.dumps(result, indent=2) + '\n').encode()
@@ -302,10 +312,15 @@ def report(config, workdir, dev, chosen, choices, groups, calls):
       )
   print(
     f'\ntask model   {calls["answered"]} answers, {calls["from_cache"]} from '
-    'the cache'
+    f'the cache; {calls["rewrites_too_long"]} rewrites were too long'
   )
   print(f'instructions {workdir / "instructions.jsonl"}')
   print(f'trace        {workdir / "trace.jsonl"}')
+
+
+def write_lines(path, rows):
+  text = ''.join(json.dumps(row) + '\n' for row in rows)
+  write_atomically(path, text.encode())
 
 
 if __name__ == '__main__':

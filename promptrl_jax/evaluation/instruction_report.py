@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from promptrl_jax.evaluation import statistics
+from promptrl_jax.tasks.instructions import Instruction, InstructionTask
 
 INITIAL = 'initial'
 
@@ -77,6 +78,28 @@ def markdown(table: Mapping[str, Mapping[str, Any]]) -> str:
     cells = [_share(row.get('test')), _share(row.get('gain'), '+'), p]
     lines.append(f'| {name} | {100 * row["dev"]:.1f} | {" | ".join(cells)} |')
   return '\n'.join(lines)
+
+
+def rows(
+  tasks: Sequence[InstructionTask],
+  chosen: Mapping[str, Sequence[Instruction]],
+  choices: Mapping[str, Scores],
+) -> list[dict[str, Any]]:
+  """The instructions of each task with their dev rewards, JSON-ready."""
+  return [
+    {
+      'task': task.task,
+      'template': task.template,
+      **{
+        name: {
+          'instruction': texts[i].text,
+          'dev': float(choices[name].dev[i].mean()),
+        }
+        for name, texts in chosen.items()
+      },
+    }
+    for i, task in enumerate(tasks)
+  ]
 
 
 def by_group(
