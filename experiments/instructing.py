@@ -77,6 +77,48 @@ def load_tasks(data, seed):
   return dev, test, groups, canonical
 
 
+def load_training(data, dev, seed):
+  """Tasks to train on, and those that say when to stop.
+
+  The embedded tasks are of other splits than `dev`, with all their examples. In
+  files, training and dev examples are of the same instructions, and apart.
+  """
+  if data.name == 'minicode':
+    splits = (
+      instruct.load(split, data.dev_examples, data.test_examples)
+      for split in ('train', 'validation')
+    )
+    train, validation = (
+      [
+        dataclasses.replace(p.dev, examples=p.dev.examples + p.test.examples)
+        for p in pairs
+      ]
+      for pairs in splits
+    )
+    return (
+      train[: data.train_limit or None],
+      validation[: data.validation_limit or None],
+    )
+  if not data.train:
+    raise ValueError(
+      'data.train is empty: give a file of training examples with '
+      '--config.data.train='
+    )
+  train = list(instructions.load(data.train))
+  if data.instruction:
+    train = [with_instruction(train, data.instruction, data.train)]
+  by_key = {task.key: task for task in dev}
+  shared = [task for task in train if task.key in by_key]
+  matched = {
+    task.key: task
+    for task, _ in instructions.match(
+      shared, [by_key[task.key] for task in shared], ('train', 'dev')
+    )
+  }
+  train = [matched.get(task.key, task) for task in train]
+  return train[: data.train_limit or None], dev
+
+
 def with_instruction(tasks, text, path):
   """The one task of a file, with another initial instruction."""
   if len(tasks) > 1:
@@ -88,7 +130,11 @@ def with_instruction(tasks, text, path):
 
 def open_model(settings, mesh, cache, stack):
   """A model with its answers on disk, closed at the end."""
-  config = BackendConfig(**settings)
+  config = (
+    settings
+    if isinstance(settings, BackendConfig)
+    else BackendConfig(**settings)
+  )
   if not config.model:
     raise ValueError(
       'no model is named: give --config.rewriter.model= and '
