@@ -17,11 +17,9 @@ import json
 import pathlib
 import sys
 
-import tqdm
 from absl import app, flags, logging
 from ml_collections import config_flags
 
-from configs import mbpp_grpo as presets
 from experiments import data, rewriters
 from promptrl_jax.envs.rewriting import RewritingEnv
 from promptrl_jax.envs.rewriting_config import RewritingConfig
@@ -34,8 +32,7 @@ from promptrl_jax.llm.backend import BackendError
 from promptrl_jax.llm.cache import CachedBackend
 from promptrl_jax.parallel import compilation
 from promptrl_jax.parallel import mesh as mesh_lib
-from promptrl_jax.training import checkpoint, loop, metrics
-from promptrl_jax.training import rewriter as learner_lib
+from promptrl_jax.training import loop
 from promptrl_jax.training import workdir as workdir_lib
 
 _CONFIG = config_flags.DEFINE_config_file(
@@ -70,7 +67,9 @@ def run(config, workdir):
     logging.get_absl_logger().setLevel('ERROR')  # Orbax logs here
 
   # --- Data and models --------------------------------------------------------
-  settings = {name: with_algorithm(config, name) for name in config.algorithms}
+  settings = {
+    name: rewriters.with_algorithm(config, name) for name in config.algorithms
+  }
   tasks = data.load_tasks(config.data)
   if config.eval.split not in ('validation', 'test'):
     raise ValueError(
@@ -141,17 +140,6 @@ def run(config, workdir):
 # --- Stages -------------------------------------------------------------------
 
 
-def with_algorithm(config, name):
-  """The config with what an algorithm changes."""
-  if name not in presets.ALGORITHMS:
-    raise ValueError(
-      f'algorithm {name!r}: expected one of {", ".join(presets.ALGORITHMS)}'
-    )
-  chosen = config.copy_and_resolve_references()
-  chosen.update_from_flattened_dict(presets.ALGORITHMS[name])
-  return chosen
-
-
 def make_reward_config(config):
   env = config.env
   return RewritingConfig(
@@ -206,39 +194,14 @@ class Judge:
 def train(config, made, env, judge, tasks, seed, folder):
   """Trains one rewriter to the end, from its last checkpoint if any."""
   problems = tasks['validation'][: config.validate_limit or None]
-  settings = loop.LoopConfig(
-    made.config.iterations, config.validate_every, config.checkpoint_every
-  )
-  with checkpoint.open_checkpoints(folder / 'checkpoints') as checkpoints:
-    state, totals = made.initial, dict(loop.TOTALS)
-    if checkpoints.latest_step() is not None:
-      state, totals = checkpoint.restore_checkpoint(checkpoints, state)
-    start = int(state.step)
-    progress = tqdm.tqdm(
-      initial=start, total=settings.iterations, unit='update',
-      desc=f'{folder.parent.name} seed {seed}',
-    )  # fmt: skip
-
-    def show(step, row, totals):
-      del step
-      best = totals['best']
-      progress.set_postfix(
-        reward=f'{row["reward/mean"]:.2f}',
-        kl=f'{row.get("train/kl", 0.0):.3f}',
-        best_validation=f'{best:.3f}' if best >= 0 else '-',
-        refresh=False,
-      )
-      progress.update()
-
-    training = learner_lib.Training(
-      made, env, tasks['train'], seed, settings.is_saved
-    )
-    with metrics.MetricWriter(folder, resume_step=start) as writer, progress:
-      loop.run(
-        state, totals, training.iterate,
-        lambda s: judge.validate(made, s, problems),
-        checkpoints, writer, settings, [show],
-      )  # fmt: skip
+  rewriters.train(
+    made, env, tasks['train'],
+    lambda state: judge.validate(made, state, problems),
+    loop.LoopConfig(
+      made.config.iterations, config.validate_every, config.checkpoint_every
+    ),
+    seed, folder,
+  )  # fmt: skip
 
 
 if __name__ == '__main__':

@@ -13,44 +13,28 @@ task model are kept in an SQLite file: the same command again asks nothing.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
 import pathlib
 import sys
 
-import numpy as np
-import tqdm
 from absl import app, flags, logging
 from ml_collections import config_flags
 
+from experiments import instructing
 from promptrl_jax.evaluation import instruction_report
-from promptrl_jax.evaluation.instruction_report import INITIAL, Scores
-from promptrl_jax.execution import ExecutionPool, Limits, TooWeakError
+from promptrl_jax.evaluation.instruction_report import INITIAL
 from promptrl_jax.files import write_atomically
-from promptrl_jax.llm.backend import BackendError
-from promptrl_jax.llm.cache import CachedBackend
-from promptrl_jax.llm.load import BackendConfig, load_backend
-from promptrl_jax.llm.program_lm import ProgramLM
 from promptrl_jax.parallel import compilation
 from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.prompts import meta as meta_lib
 from promptrl_jax.rewards import text as text_rewards
 from promptrl_jax.strategies import prewrite
-from promptrl_jax.tasks import instructions
-from promptrl_jax.tasks.instructions import Instruction
-from promptrl_jax.tasks.minicode import instruct
 
 _CONFIG = config_flags.DEFINE_config_file(
   'config', 'configs/rewrite.py', lock_config=True
 )
 _WORKDIR = flags.DEFINE_string('workdir', None, 'Where results go.')
 flags.mark_flag_as_required('workdir')
-
-_STRATEGIES = ('I', 'S')
-_REQUESTS_PER_CALL = 512  # What the progress bar waits for.
-
-# What a bad config, bad data or a dead endpoint raise: told in one line.
-_USER_ERRORS = (ValueError, OSError, BackendError, TooWeakError)
 
 
 def main(argv):
@@ -60,7 +44,7 @@ def main(argv):
     run(_CONFIG.value, pathlib.Path(_WORKDIR.value))
   except KeyboardInterrupt:
     sys.exit('interrupted: the same command goes on with the answers so far')
-  except _USER_ERRORS as error:
+  except instructing.USER_ERRORS as error:
     logging.debug('raised here', exc_info=True)
     sys.exit(f'error: {error} (--verbosity=1 shows where)')
 
@@ -70,10 +54,12 @@ def run(config, workdir):
   compilation.use_cache()
   if logging.get_verbosity() == logging.INFO:  # the default
     logging.set_verbosity(logging.WARNING)
-  check_strategies(config.strategies)
+  instructing.check_strategies(config.strategies)
 
   # --- Data -------------------------------------------------------------------
-  dev, test, groups, canonical = load_tasks(config.data, config.seed)
+  dev, test, groups, canonical = instructing.load_tasks(
+    config.data, config.seed
+  )
   for task in dev:  # A metric that does not suit is refused before any call.
     text_rewards.make_metric(config.reward.metric, task.task)
   print(
@@ -87,54 +73,31 @@ def run(config, workdir):
   mesh = mesh_lib.from_text(config.mesh)
   cache = config.cache or workdir / 'cache.sqlite'
   with contextlib.ExitStack() as stack:
-    rewriter = open_model(config.rewriter, mesh, cache, stack)
-    task_model = open_model(config.task_model, mesh, cache, stack)
-    if config.runs_programs:
-      limits = Limits(cpu_s=config.pool.cpu_s, memory_mb=config.pool.memory_mb)
-      pool = stack.enter_context(
-        ExecutionPool(config.pool.workers, limits, config.pool.allow_weak)
-      )
-      print(f'programs run behind {pool.layers.describe()}')
-      task_model = CachedBackend(
-        ProgramLM(task_model, pool), cache, identity=str(limits)
-      )
-      stack.callback(task_model.close)
+    rewriter = instructing.open_model(config.rewriter, mesh, cache, stack)
+    task_model = instructing.open_task_model(config, mesh, cache, stack)
     print(f'rewriter {rewriter.name}, task model {task_model.name}')
     reward_fn = prewrite.make_reward_fn(task_model, **config.reward)
 
     # --- Rewriting ------------------------------------------------------------
     initial = [task.instruction for task in dev]
-    trace = []
-    candidates = {INITIAL: [[text] for text in initial]}
-    if 'I' in config.strategies:
-      greedy = prewrite.rewrite_greedily(rewriter, meta, initial, settings)
-      trace += [('I', rewrite) for rewrite in greedy]
-      candidates['PRewrite-I'] = [[r.instruction] for r in greedy]
-    if 'S' in config.strategies:
-      drawn = prewrite.sample_rewrites(rewriter, meta, initial, settings)
-      trace += [('S', rewrite) for some in drawn for rewrite in some]
-      candidates['PRewrite-S'] = [
-        [first, *(r.instruction for r in some)]
-        for first, some in zip(initial, drawn, strict=True)
-      ]
-    write_trace(workdir / 'trace.jsonl', trace)
+    drawn, trace = instructing.draw_candidates(
+      rewriter, meta, initial, settings, config.strategies
+    )
+    instructing.write_lines(workdir / 'trace.jsonl', trace)
+    candidates = {INITIAL: [[text] for text in initial], **drawn}
+    dropped = instructing.drop_too_long(
+      task_model, dev, test, candidates, config.reward.max_tokens
+    )
 
     # --- Choosing on dev, measuring on test -----------------------------------
-    rewarded = reward_all(reward_fn, dev, candidates)
-    chosen, dev_scores = choose(candidates, rewarded)
-    if canonical:
-      chosen['canonical wording (reference)'] = canonical
-      dev_scores['canonical wording (reference)'] = reward_fn(
-        list(zip(dev, canonical, strict=True))
-      )
-    choices = {
-      name: Scores(
-        dev_scores[name],
-        reward_fn(list(zip(test, texts, strict=True))) if test else (),
-      )
-      for name, texts in chosen.items()
+    chosen, choices = instructing.measure(
+      reward_fn, dev, test, candidates, canonical
+    )
+    calls = {
+      'answered': task_model.misses,
+      'from_cache': task_model.hits,
+      'rewrites_too_long': dropped,
     }
-    calls = {'answered': task_model.misses, 'from_cache': task_model.hits}
 
   # --- Report -----------------------------------------------------------------
   report(config, workdir, dev, chosen, choices, groups, calls)
@@ -143,152 +106,24 @@ def run(config, workdir):
 # --- Stages -------------------------------------------------------------------
 
 
-def check_strategies(names):
-  unknown = set(names) - set(_STRATEGIES)
-  if unknown or not names:
-    raise ValueError(
-      f'strategies={tuple(names)}: expected some of {", ".join(_STRATEGIES)}'
-    )
-
-
-def load_tasks(data, seed):
-  """Dev and test tasks in one order, and for minicode registers and wordings.
-
-  Without a test file there are no test tasks.
-  """
-  groups, canonical = [], []
-  if data.name == 'minicode':
-    pairs = instruct.load(data.split, data.dev_examples, data.test_examples)
-    pairs = pairs[: data.tasks_limit or None]
-    dev, test = [p.dev for p in pairs], [p.test for p in pairs]
-    groups = [p.register for p in pairs]
-    canonical = [Instruction(p.canonical) for p in pairs]
-  elif data.name == 'jsonl':
-    if not data.dev:
-      raise ValueError(
-        'data.dev is empty: give a file of dev examples with --config.data.dev='
-      )
-    dev = list(instructions.load(data.dev))
-    test = list(instructions.load(data.test)) if data.test else []
-    if data.instruction:
-      dev = [with_instruction(dev, data.instruction, data.dev)]
-      test = test and [with_instruction(test, data.instruction, data.test)]
-    if test:
-      dev, test = map(list, zip(*instructions.match(dev, test), strict=True))
-    dev, test = (part[: data.tasks_limit or None] for part in (dev, test))
-  else:
-    raise ValueError(f'data.name={data.name!r}: expected minicode or jsonl')
-  dev = [prewrite.subsample(task, data.dev_limit, seed) for task in dev]
-  test = [prewrite.subsample(task, data.test_limit, seed) for task in test]
-  return dev, test, groups, canonical
-
-
-def with_instruction(tasks, text, path):
-  """The one task of a file, with another initial instruction."""
-  if len(tasks) > 1:
-    raise ValueError(
-      f'data.instruction replaces one instruction, but {path} has {len(tasks)}'
-    )
-  return dataclasses.replace(tasks[0], instruction=Instruction(text))
-
-
-def open_model(settings, mesh, cache, stack):
-  """A model with its answers on disk, closed at the end."""
-  config = BackendConfig(**settings)
-  if not config.model:
-    raise ValueError(
-      'no model is named: give --config.rewriter.model= and '
-      '--config.task_model.model='
-    )
-  backend = CachedBackend(load_backend(config, mesh), cache, config.identity)
-  stack.callback(backend.close)
-  return backend
-
-
-def reward_all(reward_fn, tasks, candidates):
-  """Rewards of the candidates of each strategy and task on dev."""
-  jobs = [
-    (name, place, text)
-    for place in range(len(tasks))
-    for name, lists in candidates.items()
-    for text in lists[place]
-  ]
-  per_call = max(
-    1, _REQUESTS_PER_CALL // max(len(task.examples) for task in tasks)
-  )
-  found = {name: [[] for _ in tasks] for name in candidates}
-  best = np.full(len(tasks), np.nan)
-  with tqdm.tqdm(total=len(jobs), desc='dev', unit='candidate') as progress:
-    for start in range(0, len(jobs), per_call):
-      some = jobs[start : start + per_call]
-      rewards = reward_fn([(tasks[place], text) for _, place, text in some])
-      for (name, place, _), row in zip(some, rewards, strict=True):
-        found[name][place].append(row)
-        best[place] = np.fmax(best[place], row.mean())
-      progress.set_postfix(best=f'{np.nanmean(best):.3f}', refresh=False)
-      progress.update(len(some))
-  return found
-
-
-def choose(candidates, rewarded):
-  """The instruction of each strategy and task, and its dev rewards."""
-  chosen, scores = {}, {}
-  for name, lists in candidates.items():
-    places = [prewrite.select(rows) for rows in rewarded[name]]
-    chosen[name] = [texts[i] for texts, i in zip(lists, places, strict=True)]
-    scores[name] = [
-      rows[i] for rows, i in zip(rewarded[name], places, strict=True)
-    ]
-  return chosen, scores
-
-
-def write_trace(path, trace):
-  rows = [
-    {
-      'strategy': strategy,
-      'messages': [dataclasses.astuple(m) for m in rewrite.request.messages],
-      'temperature': rewrite.request.temperature,
-      'seed': rewrite.request.seed,
-      'reply': rewrite.reply,
-      'instruction': rewrite.instruction.text,
-    }
-    for strategy, rewrite in trace
-  ]
-  write_lines(path, rows)
-
-
-def write_lines(path, rows):
-  text = ''.join(json.dumps(row) + '\n' for row in rows)
-  write_atomically(path, text.encode())
-
-
 def report(config, workdir, dev, chosen, choices, groups, calls):
   """Writes the tables and the instructions, and shows them."""
   table = instruction_report.summarise(
     choices, config.eval.resamples, config.seed
   )
-  result = {'config': json.loads(config.to_json()), 'calls': calls}
-  result['table'] = table
+  registers = instruction_report.by_group(choices, groups) if groups else {}
   text = instruction_report.markdown(table)
-  if groups:
-    result['registers'] = instruction_report.by_group(choices, groups)
-    text += '\n\n' + instruction_report.group_markdown(result['registers'])
-  write_lines(
+  if registers:
+    text += '\n\n' + instruction_report.group_markdown(registers)
+  result = {
+    'config': json.loads(config.to_json()),
+    'calls': calls,
+    'table': table,
+    'registers': registers,
+  }
+  instructing.write_lines(
     workdir / 'instructions.jsonl',
-    [
-      {
-        'task': task.task,
-        'template': task.template,
-        **{
-          name: {
-            'instruction': texts[i].text,
-            'dev': float(choices[name].dev[i].mean()),
-          }
-          for name, texts in chosen.items()
-        },
-      }
-      for i, task in enumerate(dev)
-    ],
+    instruction_report.rows(dev, chosen, choices),
   )
   write_atomically(
     workdir / 'results.json', (json.dumps(result, indent=2) + '\n').encode()
@@ -302,7 +137,7 @@ def report(config, workdir, dev, chosen, choices, groups, calls):
       )
   print(
     f'\ntask model   {calls["answered"]} answers, {calls["from_cache"]} from '
-    'the cache'
+    f'the cache; {calls["rewrites_too_long"]} rewrites were too long'
   )
   print(f'instructions {workdir / "instructions.jsonl"}')
   print(f'trace        {workdir / "trace.jsonl"}')

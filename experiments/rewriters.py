@@ -7,11 +7,15 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
+import tqdm
 
+from configs import mbpp_grpo
 from promptrl_jax.envs.prompt_edit import EnvConfig
+from promptrl_jax.envs.rewrite_env import Identified, RewriteEnv
 from promptrl_jax.llm import load
 from promptrl_jax.llm.jax_lm import JaxLM, JaxLMConfig
 from promptrl_jax.models import lora, peft, pretrained
@@ -23,6 +27,8 @@ from promptrl_jax.training import (
   lm_advantages,
   lm_config,
   lm_rollout,
+  loop,
+  metrics,
   packing,
   reference,
   rewriter,
@@ -86,6 +92,17 @@ def make_env_config(config) -> EnvConfig:
   )
 
 
+def with_algorithm(config, name):
+  """The config with what an algorithm changes."""
+  if name not in mbpp_grpo.ALGORITHMS:
+    raise ValueError(
+      f'algorithm {name!r}: expected one of {", ".join(mbpp_grpo.ALGORITHMS)}'
+    )
+  chosen = config.copy_and_resolve_references()
+  chosen.update_from_flattened_dict(mbpp_grpo.ALGORITHMS[name])
+  return chosen
+
+
 def make(config, start: Start, mesh, seed: int) -> rewriter.Rewriter:
   """The jitted functions of one rewriter."""
   settings = rewriter_config.RewriterConfig(
@@ -116,6 +133,76 @@ def make(config, start: Start, mesh, seed: int) -> rewriter.Rewriter:
     start.config, params, start.tokenizer, mesh, settings, seed, adapters,
     (*lengths, settings.packing.prompt_size),
   )  # fmt: skip
+
+
+def train(
+  made: rewriter.Rewriter,
+  env: RewriteEnv[Any],
+  tasks: Sequence[Identified],
+  validate_fn: Callable[[rewriter.RewriterState], float],
+  settings: loop.LoopConfig,
+  seed: int,
+  folder: pathlib.Path,
+  patience: int = 0,
+) -> None:
+  """Trains one rewriter to the end, from its last checkpoint if any.
+
+  Args:
+    made: the learner.
+    env: gives rewards.
+    tasks: of the training split.
+    validate_fn: score of a state, larger is better.
+    settings: when things happen.
+    seed: of the order of tasks and of the sampler.
+    folder: of metrics and checkpoints.
+    patience: validations in a row without a new best after which the run ends,
+      0: it goes on. With it the state of step 0 is validated as well, and stays
+      the best if nothing is better.
+  """
+  with checkpoint.open_checkpoints(folder / 'checkpoints') as checkpoints:
+    state, totals = made.initial, dict(loop.TOTALS)
+    if checkpoints.latest_step() is not None:
+      state, totals = checkpoint.restore_checkpoint(checkpoints, state)
+    elif patience:
+      totals |= {'best': validate_fn(state), 'stale': 0}
+      checkpoint.save_checkpoint(
+        checkpoints, state, totals, score=totals['best']
+      )
+    start = int(state.step)
+    progress = tqdm.tqdm(
+      initial=start, total=settings.iterations, unit='update',
+      desc=f'{folder.parent.name} seed {seed}',
+    )  # fmt: skip
+
+    def score(state):
+      value = validate_fn(state)
+      if patience:
+        # In the checkpoint: a resumed run stops where it would have.
+        totals['stale'] = 0 if value > totals['best'] else totals['stale'] + 1
+      return value
+
+    def show(step, row, totals):
+      best = totals['best']
+      progress.set_postfix(
+        reward=f'{row["reward/mean"]:.2f}',
+        kl=f'{row.get("train/kl", 0.0):.3f}',
+        best_validation='-' if best == loop.TOTALS['best'] else f'{best:.3f}',
+        refresh=False,
+      )
+      progress.update()
+      if is_stale(totals) and settings.is_validated(step + 1):
+        raise loop.Stop
+
+    def is_stale(totals):
+      return bool(patience) and totals['stale'] >= patience
+
+    training = rewriter.Training(made, env, tasks, seed, settings.is_saved)
+    with metrics.MetricWriter(folder, resume_step=start) as writer, progress:
+      if not is_stale(totals):
+        loop.run(
+          state, totals, training.iterate, score, checkpoints, writer,
+          settings, [show],
+        )  # fmt: skip
 
 
 def save_best(

@@ -17,6 +17,7 @@ PRESETS = (
     for arg in ('coder', 'rewriter', 'coder_smoke', 'rewriter_smoke')
   ]
   + [('mbpp_grpo', arg) for arg in ('smoke', 'minicode', 'algorithms', 'mbpp')]
+  + [('prewrite', arg) for arg in ('smoke', 'minicode', 'jsonl')]
   + [('sft_rewriter', arg) for arg in ('smoke', 'minicode')]
 )
 

@@ -15,6 +15,7 @@ from promptrl_jax.evaluation import canvas
 PANELS = {
   'reward/mean': 'Reward of sampled rewrites',
   'eval/validation_pass': 'Validation, greedy: pass@1',
+  'eval/dev_reward': 'Dev, greedy: reward',
   'train/kl': 'KL to the reference, nats per token',
   'rollout/length': 'Tokens of a rewrite',
 }

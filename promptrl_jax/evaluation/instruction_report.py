@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from promptrl_jax.evaluation import statistics
+from promptrl_jax.tasks.instructions import Instruction, InstructionTask
 
 INITIAL = 'initial'
 
@@ -52,18 +53,61 @@ def summarise(
       )
       row['test'] = {'mean': float(mine.mean()), 'low': low, 'high': high}
       if name != INITIAL:
-        low, high = statistics.bootstrap_difference(
-          mine, other, resamples=resamples, seed=seed
-        )
-        gain = float(mine.mean() - other.mean())
-        row['gain'] = {'mean': gain, 'low': low, 'high': high}
-        row['p'] = statistics.permutation_test(mine, other, seed=seed)
+        row |= _gain(mine, other, resamples, seed)
     table[name] = row
-  compared = [row for row in table.values() if 'p' in row]
-  adjusted = statistics.holm(np.array([row['p'] for row in compared]))
-  for row, p in zip(compared, adjusted, strict=True):
-    row['p'] = float(p)
+  _correct([row for row in table.values() if 'p' in row])
   return table
+
+
+def compare(
+  choices: Mapping[str, Scores],
+  pairs: Sequence[tuple[str, str]],
+  resamples: int,
+  seed: int,
+) -> list[dict[str, Any]]:
+  """Gains on test of the first of each pair over the second, JSON-ready.
+
+  As in `summarise`, with p-values corrected over these pairs.
+  """
+  rows = [
+    {'of': of, 'over': over}
+    | _gain(
+      units(choices[of].test)[None], units(choices[over].test)[None],
+      resamples, seed,
+    )
+    for of, over in pairs
+  ]  # fmt: skip
+  _correct(rows)
+  return rows
+
+
+def over_seeds(scores: Sequence[Scores]) -> Scores:
+  """Scores of one strategy, each reward the mean over seeds."""
+  mean = lambda splits: [
+    np.mean(rewards, axis=0) for rewards in zip(*splits, strict=True)
+  ]
+  return Scores(mean([s.dev for s in scores]), mean([s.test for s in scores]))
+
+
+def _gain(
+  mine: np.ndarray, other: np.ndarray, resamples: int, seed: int
+) -> dict[str, Any]:
+  """Paired difference of means [1, units], its interval and p-value."""
+  low, high = statistics.bootstrap_difference(
+    mine, other, resamples=resamples, seed=seed
+  )
+  gain = float(mine.mean() - other.mean())
+  return {
+    'gain': {'mean': gain, 'low': low, 'high': high},
+    'p': statistics.permutation_test(mine, other, seed=seed),
+  }
+
+
+def _correct(rows: Sequence[dict[str, Any]]) -> None:
+  """Corrects the p-values in place for how many there are (Holm)."""
+  adjusted = statistics.holm(np.array([row['p'] for row in rows]))
+  for row, p in zip(rows, adjusted, strict=True):
+    row['p'] = float(p)
 
 
 def markdown(table: Mapping[str, Mapping[str, Any]]) -> str:
@@ -77,6 +121,42 @@ def markdown(table: Mapping[str, Mapping[str, Any]]) -> str:
     cells = [_share(row.get('test')), _share(row.get('gain'), '+'), p]
     lines.append(f'| {name} | {100 * row["dev"]:.1f} | {" | ".join(cells)} |')
   return '\n'.join(lines)
+
+
+def compared_markdown(rows: Sequence[Mapping[str, Any]]) -> str:
+  """The table of `compare`; rewards times 100."""
+  lines = [
+    '| instruction | against | test, difference [95 %] | p (Holm) |',
+    '|---|---|---:|---:|',
+  ]
+  lines += [
+    f'| {row["of"]} | {row["over"]} | {_share(row["gain"], "+")} | '
+    f'{row["p"]:.2g} |'
+    for row in rows
+  ]
+  return '\n'.join(lines)
+
+
+def rows(
+  tasks: Sequence[InstructionTask],
+  chosen: Mapping[str, Sequence[Instruction]],
+  choices: Mapping[str, Scores],
+) -> list[dict[str, Any]]:
+  """The instructions of each task with their dev rewards, JSON-ready."""
+  return [
+    {
+      'task': task.task,
+      'template': task.template,
+      **{
+        name: {
+          'instruction': texts[i].text,
+          'dev': float(choices[name].dev[i].mean()),
+        }
+        for name, texts in chosen.items()
+      },
+    }
+    for i, task in enumerate(tasks)
+  ]
 
 
 def by_group(

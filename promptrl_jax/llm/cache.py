@@ -26,9 +26,7 @@ from promptrl_jax.llm.backend import Backend, BackendError, Completion, Request
 
 IN_MEMORY = ':memory:'
 _FORMAT = 1  # Of the database; stands in its `user_version`.
-_PATIENCE_S = (
-  60.0  # Another process may hold the lock for as long as it writes.
-)
+_PATIENCE_S = 60.0  # With another process that writes.
 
 
 class CachedBackend:
@@ -46,6 +44,7 @@ class CachedBackend:
     backend: Backend,
     path: str | os.PathLike[str] = IN_MEMORY,
     identity: str = '',
+    batch: int | None = None,
   ):
     """Opens or makes the database.
 
@@ -54,12 +53,17 @@ class CachedBackend:
       path: file of the database; parents are made.
       identity: what else the answers depend on, such as the precision of the
         parameters or the address of the server.
+      batch: most misses that the backend gets in one call; None: all of them.
+        What a call has answered is kept before the next one.
 
     Raises:
       ValueError: the file is something else, or of another version.
     """
+    if batch is not None and batch < 1:
+      raise ValueError(f'batch={batch}: expected at least 1, or None')
     self.backend = backend
     self._identity = identity
+    self._batch = batch
     self._lock = threading.Lock()
     self._database = _open(path)
     self.hits = 0
@@ -70,7 +74,7 @@ class CachedBackend:
     return self.backend.name
 
   def complete(self, requests: Sequence[Request]) -> list[Completion]:
-    """Answers in order; all misses go to the backend in one batched call."""
+    """Answers in order; misses go to the backend in batched calls."""
     keys = [self._key(r) for r in requests]
     asked = dict(zip(keys, requests, strict=True))
     known = self._find(asked)
@@ -78,14 +82,12 @@ class CachedBackend:
       key: request for key, request in asked.items() if key not in known
     }
     if missing:
-      requests = [_without_idle_seed(r) for r in missing.values()]
-      answers = self.backend.complete(requests)
-      if len(answers) != len(missing):
-        raise BackendError(
-          f'{self.name} gave {len(answers)} completions for '
-          f'{len(missing)} requests'
+      size, wanted = self._batch or len(missing), list(missing)
+      for start in range(0, len(wanted), size):
+        some = wanted[start : start + size]
+        self._keep(
+          zip(some, self._ask([missing[key] for key in some]), strict=True)
         )
-      self._keep(zip(missing, answers, strict=True))
       # What another process wrote first counts, so that all see one answer.
       known |= self._find(missing)
     with self._lock:
@@ -104,6 +106,15 @@ class CachedBackend:
     with self._lock:
       self._database.close()
     self.backend.close()
+
+  def _ask(self, requests: Sequence[Request]) -> list[Completion]:
+    answers = self.backend.complete([_without_idle_seed(r) for r in requests])
+    if len(answers) != len(requests):
+      raise BackendError(
+        f'{self.name} gave {len(answers)} completions for '
+        f'{len(requests)} requests'
+      )
+    return answers
 
   def _key(self, request: Request) -> bytes:
     fields = dataclasses.asdict(_without_idle_seed(request))

@@ -19,6 +19,7 @@ import hashlib
 import math
 import random
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -70,7 +71,7 @@ class RewriteConfig:
 
 @dataclasses.dataclass(frozen=True)
 class Rewrite:
-  """What was asked of a rewriter and what it answered: a row of the trace.
+  """What was asked of a rewriter and what it answered.
 
   Attributes:
     request: all that it was given.
@@ -81,6 +82,17 @@ class Rewrite:
   request: Request
   reply: str
   instruction: Instruction
+
+  def row(self, strategy: str) -> dict[str, Any]:
+    """The rewrite as JSON data."""
+    return {
+      'strategy': strategy,
+      'messages': [dataclasses.astuple(m) for m in self.request.messages],
+      'temperature': self.request.temperature,
+      'seed': self.request.seed,
+      'reply': self.reply,
+      'instruction': self.instruction.text,
+    }
 
 
 def rewrite_request(
@@ -166,17 +178,40 @@ def make_reward_fn(
       (task, example, text_lib.make_metric(metric, task.task), request)
       for task, instruction in pairs
       for example in task.examples
-      for request in [_answer_request(task, instruction, example)]
+      for request in [
+        _answer_request(task, instruction, example, max_tokens, stop)
+      ]
     ]
-    values = _score(task_model, jobs, label_prefix)
-    ends = np.cumsum([len(task.examples) for task, _ in pairs])
-    return [np.asarray(v) for v in np.split(values, ends[:-1])]
-
-  def _answer_request(task, instruction, example) -> Request:
-    prompt = task.prompt(instruction, example)
-    return Request((Message('user', prompt),), max_tokens=max_tokens, stop=stop)
+    values = iter(_score(task_model, jobs, label_prefix))
+    return [
+      np.fromiter(values, np.float64, len(task.examples)) for task, _ in pairs
+    ]
 
   return rewards
+
+
+def fits(
+  task_model: Backend,
+  task: InstructionTask,
+  instruction: Instruction,
+  max_tokens: int,
+) -> bool:
+  """Whether the model takes the instruction with every example of the task."""
+  return all(
+    task_model.fits(_answer_request(task, instruction, example, max_tokens))
+    for example in task.examples
+  )
+
+
+def _answer_request(
+  task: InstructionTask,
+  instruction: Instruction,
+  example: Example,
+  max_tokens: int,
+  stop: tuple[str, ...] = (),
+) -> Request:
+  prompt = task.prompt(instruction, example)
+  return Request((Message('user', prompt),), max_tokens=max_tokens, stop=stop)
 
 
 _Job = tuple[InstructionTask, Example, text_lib.Metric, Request]
@@ -210,13 +245,19 @@ def select(rewards: Sequence[np.ndarray]) -> int:
   With the initial instruction in front, a rewrite must be better to be taken.
 
   Raises:
-    ValueError: there are no candidates, or they met different examples.
+    ValueError: there are no candidates, they met different examples, or a
+      reward is not finite.
   """
   sizes = {len(row) for row in rewards}
   if len(sizes) != 1 or 0 in sizes:
     raise ValueError(
       f'candidates were rewarded on {sorted(sizes)} examples: expected the '
       'same number, at least 1, for one or more candidates'
+    )
+  if not all(np.isfinite(row).all() for row in rewards):
+    raise ValueError(
+      'a reward is not finite: a result that the system lost is run again, '
+      'never compared'
     )
   # Summed exactly, so that equal rewards in another order are a tie.
   totals = [math.fsum(row) for row in rewards]

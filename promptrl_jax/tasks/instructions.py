@@ -16,6 +16,7 @@ input: one instruction serves them all (PRewrite, arXiv 2401.08189).
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 import pathlib
 import re
@@ -85,6 +86,11 @@ class InstructionTask:
   def key(self) -> tuple[str, str, str]:
     """What tells a task from others: the same in every split."""
     return self.instruction.text, self.task, self.template
+
+  @property
+  def task_id(self) -> str:
+    """A short name made of the key."""
+    return hashlib.sha256(repr(self.key).encode()).hexdigest()[:16]
 
   def prompt(self, instruction: Instruction, example: Example) -> str:
     """The prompt with an instruction, this task's own or a rewritten one."""
@@ -159,7 +165,9 @@ def to_rows(task: InstructionTask) -> list[dict[str, Any]]:
 
 
 def match(
-  dev: Sequence[InstructionTask], test: Sequence[InstructionTask]
+  dev: Sequence[InstructionTask],
+  test: Sequence[InstructionTask],
+  names: tuple[str, str] = ('dev', 'test'),
 ) -> list[tuple[InstructionTask, InstructionTask]]:
   """Pairs the splits of each task, with the labels of both in both.
 
@@ -168,7 +176,7 @@ def match(
   """
   tests = {task.key: task for task in test}
   for key in tests.keys() ^ {task.key for task in dev}:
-    side = 'test' if key in tests else 'dev'
+    side = names[key in tests]
     raise DataError(
       f'the instruction {key[0][:80]!r} ({key[1]}) is in the {side} file '
       'alone: both need the same instruction, task and template'
@@ -181,9 +189,9 @@ def match(
     }
     if shared:
       raise DataError(
-        f'dev and test share the input {min(shared)[:80]!r} of instruction '
-        f'{task.instruction.text[:80]!r}: instructions would be chosen on what '
-        'they are tested on'
+        f'{names[0]} and {names[1]} share the input {min(shared)[:80]!r} of '
+        f'instruction {task.instruction.text[:80]!r}: instructions would be '
+        'chosen on what they are tested on'
       )
     labels = tuple(sorted({*task.labels, *other.labels}))
     pairs.append(

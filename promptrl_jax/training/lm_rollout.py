@@ -1,10 +1,10 @@
 """Groups of rewrites of a batch of tasks: sampled, answered, judged.
 
-  tasks ─► prompts ─► G completions each ─► coder, pool ─► rewards
+  tasks ─► prompts ─► G completions each ─► frozen model ─► rewards
 
-`sample` runs the rewriter, `RewritingEnv.submit` asks the coder and leaves the
-programs to the pool, and `to_rollout` takes what came back. Between the two a
-caller may sample the next batch.
+`sample` runs the rewriter, `RewriteEnv.submit` asks the frozen model and leaves
+the rest to other threads or processes, and `to_rollout` takes what came back.
+Between the two a caller may sample the next batch.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ import dataclasses
 import time
 import zlib
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from promptrl_jax.envs.rewriting import RewritingEnv
+from promptrl_jax.envs.rewrite_env import Identified, RewriteEnv
 from promptrl_jax.models.tokenizer import Tokenizer
 from promptrl_jax.sampling.engine import Engine
 from promptrl_jax.sampling.requests import Draw, Request, Sample
-from promptrl_jax.types import Task
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Sampled:
     seconds: that sampling took.
   """
 
-  tasks: Sequence[Task]
+  tasks: Sequence[Identified]
   prompts: list[list[int]]
   samples: Sequence[Sample]
   texts: Sequence[str]
@@ -108,8 +108,8 @@ def seed_of(*parts: object) -> int:
 def sample(
   engine: Engine,
   tokenizer: Tokenizer,
-  env: RewritingEnv,
-  tasks: Sequence[Task],
+  env: RewriteEnv[Any],
+  tasks: Sequence[Identified],
   config: RolloutConfig,
   seed: int,
 ) -> Sampled:

@@ -1,6 +1,6 @@
 """The rewriter's learner: sample, reward, score, update, once per iteration.
 
-  tasks ─► lm_rollout ─► RewritingEnv ─► Rollout
+  tasks ─► lm_rollout ─► RewriteEnv ─► Rollout
     ─► pack ─► score (policy, reference) ─► advantages ─► update
 
 Everything that is compiled is made once, in `make_rewriter`.
@@ -20,8 +20,12 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from promptrl_jax.envs.rewrite_result import PendingRewards
-from promptrl_jax.envs.rewriting import RewritingEnv
+from promptrl_jax.envs.rewrite_env import (
+  Identified,
+  Pending,
+  Rewarded,
+  RewriteEnv,
+)
 from promptrl_jax.models.config import TransformerConfig
 from promptrl_jax.models.heads import ValueHead
 from promptrl_jax.models.tokenizer import Tokenizer
@@ -43,7 +47,6 @@ from promptrl_jax.training.lm_policy import Params, PolicyConfig
 from promptrl_jax.training.lm_rollout import Rollout, Sampled
 from promptrl_jax.training.rewriter_config import RewriterConfig
 from promptrl_jax.training.state import TrainState, initial_state
-from promptrl_jax.types import Task
 
 Row = dict[str, float]
 
@@ -200,8 +203,8 @@ class Training:
   def __init__(
     self,
     made: Rewriter,
-    env: RewritingEnv,
-    tasks: Sequence[Task],
+    env: RewriteEnv[Any],
+    tasks: Sequence[Identified],
     seed: int,
     is_boundary: Callable[[int], bool] = lambda step: False,
   ):
@@ -221,7 +224,7 @@ class Training:
     self._tasks = tasks
     self._seed = seed
     self._is_boundary = is_boundary
-    self._begun: tuple[Sampled, PendingRewards] | None = None
+    self._begun: tuple[Sampled, Pending] | None = None
 
   def iterate(self, state: RewriterState) -> tuple[RewriterState, Row]:
     """One iteration; `state` is donated."""
@@ -243,8 +246,8 @@ class Training:
 
   def _begin(
     self, state: RewriterState, step: int, round_: int, count: int | None = None
-  ) -> tuple[Sampled, PendingRewards]:
-    """Samples rewrites of new tasks and asks the coder."""
+  ) -> tuple[Sampled, Pending]:
+    """Samples rewrites of new tasks and asks what they are worth."""
     made, size = self._made, self._made.config.rollout.prompts
     # Each round of resampling walks in an order of its own.
     seed = lm_rollout.seed_of(self._seed, 'tasks', round_)
@@ -294,7 +297,7 @@ class Training:
     return found, row
 
 
-def _describe(sampled: Sampled, result: Any) -> Row:
+def _describe(sampled: Sampled, result: Rewarded) -> Row:
   lengths = [len(sample.tokens) for sample in sampled.samples]
   row = result.metrics()
   return row | {
@@ -302,7 +305,7 @@ def _describe(sampled: Sampled, result: Any) -> Row:
     'rollout/longest': float(max(lengths)),
     'rollout/distinct': len(set(sampled.texts)) / len(sampled.texts),
     'budget/rewrites': float(len(sampled.samples)),
-    'budget/calls': row['budget/coder_calls'] + len(sampled.samples),
+    'budget/calls': float(result.calls + len(sampled.samples)),
     'time/sample': sampled.seconds,
   }
 

@@ -185,3 +185,25 @@ def test_a_dead_endpoint_is_an_error_and_not_a_zero(tmp_path, server):
   assert '500' in result.stderr
   assert 'Traceback' not in result.stderr
   assert not (tmp_path / 'run' / 'results.json').exists()
+
+
+def test_rewrites_beyond_the_context_are_dropped_and_counted(tmp_path, server):
+  # Room for the instruction and ` Try 3.`, and not for ` Try greedy.`
+  words = len('Spell backwards. Try 3.\nWord: hidden')
+  limit = -(-words // 3) + 4 + 8
+  result = run_http(
+    tmp_path, server, f'--config.task_model.max_context={limit}',
+    '--config.reward.max_tokens=8',
+  )  # fmt: skip
+  assert result.returncode == 0, result.stderr[-3000:]
+  found = json.loads((tmp_path / 'run' / 'results.json').read_text())
+  assert found['calls']['rewrites_too_long'] == 1
+  (row,) = lines(tmp_path / 'run' / 'instructions.jsonl')
+  assert row['PRewrite-I']['instruction'] == 'Spell backwards.'
+  assert row['PRewrite-S']['instruction'] == 'Spell backwards. Try 3.'
+
+
+def test_an_initial_instruction_without_room_is_refused(tmp_path, server):
+  result = run_http(tmp_path, server, '--config.task_model.max_context=9')
+  assert result.returncode != 0
+  assert "has no room for instruction 'Spell backwards.'" in result.stderr

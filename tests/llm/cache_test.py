@@ -111,6 +111,27 @@ def test_everything_else_is_the_wrapped_backends():
   assert inner.batches == ['closed']
 
 
+def test_batches_are_as_small_as_asked_and_kept_one_by_one(tmp_path):
+  class Fails(Recorder):
+    def complete(self, requests):
+      if len(self.batches) == 2:
+        raise BackendError('down')
+      return super().complete(requests)
+
+  path = tmp_path / 'cache.sqlite'
+  requests = [ask(text) for text in 'abcde']
+  inner = Fails()
+  with pytest.raises(BackendError, match='down'):
+    CachedBackend(inner, path, batch=2).complete(requests)
+  assert [len(batch) for batch in inner.batches] == [2, 2]
+  again = CachedBackend(Recorder(), path)
+  texts = [c.text for c in again.complete(requests)]
+  assert texts[:4] == ['answer 0', 'answer 1', 'answer 2', 'answer 3']
+  assert (again.hits, again.misses) == (4, 1)
+  with pytest.raises(ValueError, match='batch=0'):
+    CachedBackend(Recorder(), batch=0)
+
+
 # --- In a file ----------------------------------------------------------------
 
 

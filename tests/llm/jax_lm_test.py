@@ -195,6 +195,39 @@ def test_an_unknown_backend_is_refused():
     load_backend(BackendConfig('carrier-pigeon', 'm'), MESH)
 
 
+@pytest.mark.parametrize(('limit', 'lengths'), [
+  (400, (64, 96, 160, 256, 400)),
+  (100, (64, 96, 100)),
+  (50, (50,)),
+  (1000, (64, 96, 160, 256, 400, 800, 1000)),
+])  # fmt: skip
+def test_prompts_may_be_as_long_as_the_settings_say(
+  monkeypatch, limit, lengths
+):
+  shapes = []
+  monkeypatch.setattr(
+    JaxLM, 'from_folder', lambda *args, **_: shapes.append(args[3])
+  )
+  load_backend(
+    BackendConfig('jax', 'minicode_coder', prompt_tokens=limit, new_tokens=30),
+    MESH,
+  )
+  assert (shapes[0].prompt_lengths, shapes[0].new_tokens) == (lengths, 30)
+
+
+def test_a_limit_of_no_tokens_is_refused():
+  with pytest.raises(ValueError, match='prompt_tokens=0'):
+    BackendConfig('jax', 'minicode_coder', prompt_tokens=0)
+
+
+def test_settings_that_change_answers_change_the_identity():
+  config = BackendConfig('http', 'm', base_url='http://a/v1')
+  same = dataclasses.replace(config, timeout_s=1.0)
+  assert same.identity == config.identity
+  for change in ({'dtype': 'int8'}, {'base_url': 'http://b/v1'}):
+    assert dataclasses.replace(config, **change).identity != config.identity
+
+
 def test_an_encoder_decoder_answers_the_same_alone_and_among_others():
   size = tiny.CONFIG.vocab_size  # that of the tokenizer
   config = dataclasses.replace(tiny_encoder_decoder.CONFIG, vocab_size=size)

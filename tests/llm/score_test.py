@@ -1,5 +1,7 @@
 """Log-probs of given texts, from models in this process."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,9 +11,10 @@ from promptrl_jax.llm.backend import Message, Request
 from promptrl_jax.llm.cache import CachedBackend
 from promptrl_jax.llm.jax_lm import JaxLM, JaxLMConfig
 from promptrl_jax.llm.scorer import as_scorer
+from promptrl_jax.models.encoder_decoder import EncoderDecoder
 from promptrl_jax.models.transformer import Transformer, causal_mask
 from promptrl_jax.parallel.mesh import make_data_mesh
-from promptrl_jax.testing import tiny
+from promptrl_jax.testing import tiny, tiny_encoder_decoder
 from promptrl_jax.testing.scripted import ScriptedBackend
 
 CONFIG = JaxLMConfig(4, (16, 48), 16)
@@ -84,3 +87,26 @@ def test_a_backend_without_log_probs_is_refused_by_name(model):
   assert as_scorer(CachedBackend(CachedBackend(model))) is model
   with pytest.raises(ValueError, match='scripted cannot score.*backend "jax"'):
     as_scorer(ScriptedBackend(lambda _: ''))
+
+
+def test_an_encoder_decoder_scores_as_its_plain_forward_pass():
+  tokenizer = dataclasses.replace(tiny.tokenizer(), end=(2,))
+  config = dataclasses.replace(
+    tiny_encoder_decoder.CONFIG, vocab_size=tiny.CONFIG.vocab_size
+  )
+  params = tiny_encoder_decoder.params(config)
+  model = JaxLM('tiny', config, params, tokenizer, make_data_mesh(), CONFIG)
+  found = model.score([ask('add'), ask('add three')], ['two', 'a b c'])
+  for prompt, text, logps in zip(
+    ('add', 'add three'), ('two', 'a b c'), found, strict=True
+  ):
+    before = np.array([[*tokenizer.render([('user', prompt)]), 2]])
+    (after,) = tokenizer.encode([text])
+    shifted = np.array([[config.decoder_start_token_id, *after[:-1]]])
+    logits = EncoderDecoder(config).apply(
+      params, before, np.ones_like(before, bool), shifted
+    )
+    expected = jax.nn.log_softmax(jnp.asarray(logits), axis=-1)[0]
+    np.testing.assert_allclose(
+      logps, expected[np.arange(len(after)), after], atol=1e-4
+    )

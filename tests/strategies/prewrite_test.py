@@ -129,6 +129,25 @@ def test_candidates_that_cannot_be_compared_are_refused(rewards):
     prewrite.select([np.array(row) for row in rewards])
 
 
+def test_a_reward_that_is_no_number_is_refused():
+  with pytest.raises(ValueError, match='not finite'):
+    prewrite.select([np.array([1.0]), np.array([np.nan])])
+
+
+def test_no_pairs_have_no_rewards():
+  assert prewrite.make_reward_fn(task_model())([]) == []
+
+
+def test_an_instruction_fits_if_it_does_with_the_longest_example():
+  model = ScriptedBackend(lambda _: '', prompt_limit=5)  # Words.
+  fits = lambda text, *inputs: prewrite.fits(
+    model, make_task(inputs), Instruction(text), 8
+  )
+  assert fits('Go there.', 'a', 'a b')  # With the label: five words.
+  assert not fits('Go there.', 'a', 'a b c')
+  assert not fits('Go over there.', 'a', 'a b')
+
+
 def test_a_subsample_depends_on_task_and_seed_alone():
   task = make_task([str(i) for i in range(50)])
   draw = lambda seed: prewrite.subsample(task, 10, seed).examples

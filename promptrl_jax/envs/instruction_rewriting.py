@@ -1,0 +1,205 @@
+"""Rewriting instructions as an environment of one step, for training.
+
+  Instruction --prompts--> (rewriter) --rewrite--> guards --> task model
+    --> metric on a minibatch of examples --> reward
+
+PRewrite (Kong et al. 2024, arXiv 2401.08189, section 3). The rewriter is handed
+an `Instruction`, which has no field for an input. All rewrites of an
+instruction in one batch meet the same examples (common random numbers), so that
+what tells their rewards apart is the rewrite.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import logging
+import math
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+
+import numpy as np
+
+from promptrl_jax.envs.instruction_result import (
+  InstructionResult,
+  PendingInstructions,
+)
+from promptrl_jax.llm.backend import BackendError
+from promptrl_jax.prompts import meta as meta_lib
+from promptrl_jax.prompts import templates
+from promptrl_jax.prompts.meta import MetaPrompt
+from promptrl_jax.rewards import guards
+from promptrl_jax.strategies import prewrite
+from promptrl_jax.strategies.prewrite import RewardFn
+from promptrl_jax.tasks.instructions import Instruction, InstructionTask
+
+Pair = tuple[InstructionTask, Instruction]
+
+
+@dataclasses.dataclass(frozen=True)
+class InstructionRewritingConfig:
+  """Settings of the environment.
+
+  Attributes:
+    examples: of a task in one batch, 0 for all.
+    timeout_s: seconds after which a batch without rewards is given up.
+  """
+
+  examples: int = 4
+  timeout_s: float = 600.0
+
+  def __post_init__(self):
+    if self.examples < 0:
+      raise ValueError(
+        f'examples={self.examples}: expected 0 for all of a task, or more'
+      )
+    if not self.timeout_s > 0:
+      raise ValueError(f'timeout_s={self.timeout_s}: expected more than 0')
+
+
+class InstructionRewriting:
+  """Rewrites of instructions in, rewards out; a `RewriteEnv`.
+
+  Attributes:
+    config: the settings.
+  """
+
+  def __init__(
+    self,
+    reward_fn: RewardFn,
+    meta: MetaPrompt,
+    config: InstructionRewritingConfig = InstructionRewritingConfig(),
+    allowed: Callable[[Pair], bool] = lambda pair: True,
+  ):
+    """Puts the parts together.
+
+    Args:
+      reward_fn: from `prewrite.make_reward_fn`. A row for which it raises, or
+        gives no finite number, is dropped.
+      meta: what the rewriter is asked.
+      config: settings.
+      allowed: whether the task model has room for a task's examples with an
+        instruction.
+    """
+    self.config = config
+    self._reward_fn = reward_fn
+    self._meta = meta
+    self._allowed = allowed
+    self._turn = threading.Lock()  # Models are asked by one thread at a time.
+
+  def prompts(
+    self, tasks: Sequence[InstructionTask]
+  ) -> list[templates.Messages]:
+    """What the rewriter is asked: meta prompt and instruction, no input."""
+    return [meta_lib.render(self._meta, task.instruction) for task in tasks]
+
+  def submit(
+    self,
+    tasks: Sequence[InstructionTask],
+    rewrites: Sequence[str],
+    seed: int,
+    finished: Sequence[bool] | None = None,
+  ) -> PendingInstructions:
+    """Asks the task model, in a thread of its own.
+
+    Args:
+      tasks: the task of each row, with the examples to draw from.
+      rewrites: what the rewriter wrote for it.
+      seed: of the batch; which examples of a task are met depends on it and on
+        the task.
+      finished: False for a rewrite that the limit cut off.
+
+    Raises:
+      ValueError: the lengths differ, or there are no rows.
+    """
+    finished = [True] * len(tasks) if finished is None else finished
+    if not len(tasks) == len(rewrites) == len(finished) > 0:
+      raise ValueError(
+        f'{len(tasks)} tasks, {len(rewrites)} rewrites and {len(finished)} '
+        'marks of the end: expected one of each per row, and at least one row'
+      )
+    task_ids = tuple(task.task_id for task in tasks)
+    drawn = {
+      task_id: prewrite.subsample(task, self.config.examples, seed)
+      for task_id, task in dict(zip(task_ids, tasks, strict=True)).items()
+    }
+    read = [
+      self._read(drawn[task_id], text, whole)
+      for task_id, text, whole in zip(task_ids, rewrites, finished, strict=True)
+    ]
+    pairs = {
+      i: (drawn[task_ids[i]], instruction)
+      for i, (flag, instruction) in enumerate(read)
+      if not flag
+    }
+    begun = InstructionResult(
+      rewards=np.full(len(tasks), np.nan, np.float32),
+      task_ids=task_ids,
+      flags=tuple(flag for flag, _ in read),
+      dropped=('',) * len(tasks),
+      instructions=tuple(instruction.text for _, instruction in read),
+      calls=sum(len(task.examples) for task, _ in pairs.values()),
+      wait_seconds=0.0,
+    )
+    future: Future = Future()
+    work = functools.partial(self._work, future, list(pairs.values()))
+    # A daemon: a model that hangs does not hold up the end of the process.
+    threading.Thread(target=work, daemon=True).start()
+    return PendingInstructions(
+      begun, list(pairs), future, self.config.timeout_s
+    )
+
+  def _read(
+    self, task: InstructionTask, rewrite: str, finished: bool
+  ) -> tuple[str, Instruction]:
+    """Why the rewrite is flagged, or '', and the instruction that it makes."""
+    initial = task.instruction
+    found = meta_lib.read(rewrite, initial)
+    if found is initial:  # There was nothing to read.
+      return 'empty', found
+    if not finished:
+      return 'overlong', found
+    if found != initial and guards.is_repetitive(found.text):
+      return 'repetition', found
+    if not self._allowed((task, found)):
+      return 'no_room', found
+    return '', found
+
+  def _work(self, future: Future, pairs: Sequence[Pair]) -> None:
+    try:
+      with self._turn:
+        future.set_result(self._rewards(pairs))
+    except BaseException as error:  # Raised again where it is read.
+      future.set_exception(error)
+
+  def _rewards(self, pairs: Sequence[Pair]) -> list[float | Exception]:
+    """The reward of each pair, or why there is none."""
+    distinct = list(dict.fromkeys(pairs))
+    if not distinct:
+      return []
+    try:
+      rows = [_mean(row) for row in self._reward_fn(distinct)]
+    except BackendError:
+      raise
+    except Exception:  # Of some row; the others are not to suffer.
+      logging.getLogger(__name__).debug('asked row by row', exc_info=True)
+      rows = [self._alone(pair) for pair in distinct]
+    found = dict(zip(distinct, rows, strict=True))
+    return [found[pair] for pair in pairs]
+
+  def _alone(self, pair: Pair) -> float | Exception:
+    try:
+      (row,) = self._reward_fn([pair])
+    except BackendError:
+      raise
+    except Exception as error:
+      return error
+    return _mean(row)
+
+
+def _mean(row: np.ndarray) -> float | Exception:
+  value = float(np.mean(row))
+  if math.isfinite(value):
+    return value
+  return ValueError(f'the reward is {value}, expected a finite number')

@@ -1,0 +1,247 @@
+"""Training of PRewrite as a user runs it: whole, killed, resumed, bad input."""
+
+import dataclasses
+import http.server
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import jax
+import numpy as np
+import pytest
+
+from promptrl_jax.models import pretrained
+from promptrl_jax.testing import tiny
+
+ROOT = pathlib.Path(__file__).parents[2]
+UPDATES = 4
+WORDS = {
+  'train': ('secret', 'abc', 'de', 'fgh'),
+  'dev': ('ij', 'hidden'),
+  'test': ('unseen', 'kl'),
+}
+
+
+class TaskModel(http.server.BaseHTTPRequestHandler):
+  """Spells backwards if the instruction has an odd length."""
+
+  def do_POST(self):
+    body = json.loads(self.rfile.read(int(self.headers['Content-Length'])))
+    instruction, given = body['messages'][-1]['content'].rsplit('\nWord: ', 1)
+    self.server.bodies.append(body)
+    reply = given[::-1] if len(instruction) % 2 else given
+    payload = json.dumps(
+      {
+        'choices': [{'message': {'content': reply}, 'finish_reason': 'stop'}],
+        'usage': {'prompt_tokens': 11, 'completion_tokens': 7},
+      }
+    ).encode()
+    self.send_response(200)
+    self.send_header('Content-Length', str(len(payload)))
+    self.end_headers()
+    self.wfile.write(payload)
+
+  def log_message(self, *unused):
+    pass
+
+
+@pytest.fixture(scope='module')
+def server():
+  server = http.server.ThreadingHTTPServer(('127.0.0.1', 0), TaskModel)
+  server.bodies = []
+  thread = threading.Thread(target=server.serve_forever)
+  thread.start()
+  yield server
+  server.shutdown()
+  thread.join()
+  server.server_close()
+
+
+@pytest.fixture(scope='module')
+def inputs(tmp_path_factory):
+  """A tiny rewriter with random parameters, and files of one task."""
+  folder = tmp_path_factory.mktemp('inputs')
+  encoder = tiny.tokenizer()
+  config = dataclasses.replace(
+    tiny.CONFIG, max_positions=1024, bos_token_id=encoder.bos_id,
+    eos_token_ids=(encoder.eos_id,), pad_token_id=encoder.pad_id,
+  )  # fmt: skip
+  pretrained.save_pretrained(
+    folder / 'model', config, tiny.params(), encoder, 'float32'
+  )
+  for split, words in WORDS.items():
+    write(folder / f'{split}.jsonl', words)
+  return folder
+
+
+def write(path, words, task='qa'):
+  rows = [
+    {
+      'instruction': 'Spell backwards.', 'input': word, 'output': word[::-1],
+      'task': task, 'template': '{instruction}\nWord: {input}',
+    }
+    for word in words
+  ]  # fmt: skip
+  path.write_text(''.join(json.dumps(row) + '\n' for row in rows))
+  return path
+
+
+def command(inputs, server, workdir, *flags):
+  return [
+    sys.executable, '-m', 'experiments.prewrite', f'--workdir={workdir}',
+    '--config=configs/prewrite.py:jsonl',
+    *(f'--config.data.{name}={inputs / name}.jsonl' for name in WORDS),
+    f'--config.rewriter.model={inputs / "model"}',
+    f'--config.task_model.base_url=http://127.0.0.1:{server.server_port}/v1',
+    '--config.task_model.model=task', '--config.task_model.max_retries=0',
+    '--config.train.train=full', '--config.reference.kind=frozen',
+    f'--config.train.iterations={UPDATES}', '--config.optimizer.warmup=1',
+    '--config.optimizer.lr=0.01', '--config.rollout.group=4',
+    '--config.rollout.new_tokens=8', '--config.packing.lane_size=8',
+    '--config.packing.prompt_size=256', '--config.train.rows_per_piece=1',
+    '--config.rewrite.samples=2', '--config.env.examples=2',
+    '--config.validate_every=2', '--config.checkpoint_every=1',
+    '--config.eval.resamples=200', *flags,
+  ]  # fmt: skip
+
+
+def run(*arguments):
+  return subprocess.run(
+    command(*arguments), cwd=ROOT, capture_output=True, text=True, timeout=300
+  )
+
+
+@pytest.fixture(scope='module')
+def whole(inputs, server, tmp_path_factory):
+  """A run that nothing interrupted."""
+  workdir = tmp_path_factory.mktemp('whole')
+  result = run(inputs, server, workdir)
+  assert result.returncode == 0, result.stderr[-3000:]
+  return workdir, result
+
+
+def rows(workdir):
+  """Metrics of the training without the times."""
+  path = workdir / 'ppo' / 'seed_0' / 'metrics.jsonl'
+  return [
+    {k: v for k, v in json.loads(line).items() if not k.startswith('time/')}
+    for line in path.read_text().splitlines()
+  ]
+
+
+def leaves(folder):
+  _, params, _ = pretrained.load_pretrained(folder)
+  return jax.tree.leaves(params)
+
+
+def test_it_trains_chooses_and_measures(inputs, whole):
+  workdir, result = whole
+  found = rows(workdir)
+  assert [row['step'] for row in found] == list(range(UPDATES))
+  for row in found:
+    assert all(np.isfinite(v) for v in row.values()), row
+    assert row['budget/task_model_calls'] <= 4 * 2
+    assert row['train/value_loss'] > 0
+  assert [row['step'] for row in found if 'eval/dev_reward' in row] == [1, 3]
+  results = json.loads((workdir / 'results.json').read_text())
+  assert list(results['table']) == [
+    'initial', 'untrained PRewrite-I', 'untrained PRewrite-S',
+    'ppo PRewrite-I', 'ppo PRewrite-S',
+  ]  # fmt: skip
+  assert [(row['of'], row['over']) for row in results['compared']] == [
+    ('ppo PRewrite-I', 'untrained PRewrite-I'),
+    ('ppo PRewrite-S', 'untrained PRewrite-S'),
+  ]
+  before = leaves(inputs / 'model')
+  after = leaves(workdir / 'ppo' / 'seed_0' / 'model')
+  assert all(a.shape == b.shape for a, b in zip(before, after, strict=True))
+  assert 'ppo seed 0 PRewrite-S, dev' in result.stdout
+  assert (workdir / 'curves.png').stat().st_size > 0
+
+
+def test_the_rewriter_is_given_no_input(whole):
+  lines = (whole[0] / 'ppo' / 'seed_0' / 'trace.jsonl').read_text().splitlines()
+  assert len(lines) == 1 + 2
+  words = '|'.join(word for some in WORDS.values() for word in some)
+  for line in lines:
+    given = json.dumps(json.loads(line)['messages'])
+    assert 'Spell backwards.' in given
+    assert not re.search(rf'\b({words})\b', given)
+
+
+def test_kill_and_resume_equals_the_uninterrupted_run(
+  inputs, server, whole, tmp_path
+):
+  process = subprocess.Popen(
+    command(inputs, server, tmp_path), cwd=ROOT, stdout=subprocess.DEVNULL,
+    stderr=subprocess.DEVNULL, start_new_session=True,
+  )  # fmt: skip
+  path = tmp_path / 'ppo' / 'seed_0' / 'metrics.jsonl'
+  deadline = time.monotonic() + 200
+  while time.monotonic() < deadline:
+    if path.exists() and len(path.read_text().splitlines()) >= 2:
+      break
+    time.sleep(0.02)
+  os.killpg(process.pid, signal.SIGKILL)
+  process.wait()
+  assert not (tmp_path / 'results.json').exists()
+  result = run(inputs, server, tmp_path)
+  assert result.returncode == 0, result.stderr[-3000:]
+  assert rows(tmp_path) == rows(whole[0])
+  model = pathlib.Path('ppo') / 'seed_0' / 'model'
+  pairs = zip(leaves(tmp_path / model), leaves(whole[0] / model), strict=True)
+  assert all(np.array_equal(a, b) for a, b in pairs)
+  name = 'instructions.jsonl'
+  assert (tmp_path / name).read_bytes() == (whole[0] / name).read_bytes()
+
+
+def test_a_training_that_no_longer_helps_is_stopped_for_good(
+  inputs, server, tmp_path
+):
+  # Nothing is learned, so the first state stays the best.
+  flags = '--config.optimizer.lr=0', '--config.patience=1'
+  for _ in range(2):  # The second time there is nothing left to train.
+    result = run(inputs, server, tmp_path, *flags)
+    assert result.returncode == 0, result.stderr[-3000:]
+    assert [row['step'] for row in rows(tmp_path)] == [0, 1]
+  pairs = zip(
+    leaves(inputs / 'model'), leaves(tmp_path / 'ppo' / 'seed_0' / 'model'),
+    strict=True,
+  )  # fmt: skip
+  assert all(np.array_equal(a, b) for a, b in pairs)
+
+
+def test_another_config_in_the_same_workdir_is_refused(inputs, server, whole):
+  result = run(inputs, server, whole[0], '--config.optimizer.lr=0.5')
+  assert result.returncode != 0
+  assert 'optimizer.lr' in result.stderr and '0.5' in result.stderr
+
+
+@pytest.mark.parametrize(('flags', 'message'), [
+  (
+    ["--config.algorithms=('grpo',)", '--config.rollout.group=1'],
+    "a group of 1 with the advantage 'grpo'",
+  ),
+  (['--config.data.dev={}/empty.jsonl'], 'empty.jsonl is empty: expected one'),
+  (['--config.data.dev={}/poem.jsonl'], "poem.jsonl:1: unknown task 'poem'"),
+  (['--config.packing.prompt_size=32'], 'packing.prompt_size=32 is less'),
+  (['--config.reward.metric=perplexity'], 'task cannot score a given text'),
+])  # fmt: skip
+def test_bad_input_is_one_clear_message(
+  inputs, server, tmp_path, flags, message
+):
+  (tmp_path / 'empty.jsonl').write_text('')
+  write(tmp_path / 'poem.jsonl', ('ij',), 'poem')
+  workdir = tmp_path / 'run'
+  flags = [flag.format(tmp_path) for flag in flags]
+  result = run(inputs, server, workdir, *flags)
+  assert result.returncode != 0
+  assert message in result.stderr, result.stderr[-800:]
+  assert 'Traceback' not in result.stderr
+  assert not (workdir / 'ppo').exists()
