@@ -22,8 +22,8 @@ import tqdm
 from absl import app, flags, logging
 from ml_collections import config_flags
 
-from experiments import data
-from promptrl_jax.envs.prompt_edit import EnvConfig, VectorPromptEdit
+from experiments import controllers, data
+from promptrl_jax.envs.prompt_edit import VectorPromptEdit
 from promptrl_jax.evaluation import lineup, output, protocol, statistics
 from promptrl_jax.execution import ExecutionPool, Limits, TooWeakError
 from promptrl_jax.execution.header import ImportHeaderPool
@@ -32,10 +32,8 @@ from promptrl_jax.files import write_atomically
 from promptrl_jax.llm.backend import BackendError
 from promptrl_jax.llm.cache import CachedBackend
 from promptrl_jax.llm.load import BackendConfig, load_backend
-from promptrl_jax.operators.lexical import LexicalConfig
 from promptrl_jax.parallel import compilation
 from promptrl_jax.parallel import mesh as mesh_lib
-from promptrl_jax.rewards.tests import RewardConfig
 from promptrl_jax.rl import bandits
 from promptrl_jax.strategies import policies
 from promptrl_jax.tasks import splits
@@ -45,7 +43,6 @@ from promptrl_jax.training import (
   controller,
   loop,
   metrics,
-  ppo_config,
 )
 from promptrl_jax.training import workdir as workdir_lib
 
@@ -90,7 +87,7 @@ def run(config, workdir, mode):
 
   # --- Data -------------------------------------------------------------------
   tasks = data.load_tasks(config.data)
-  env_config = make_env_config(config)
+  env_config = controllers.make_env_config(config)
 
   # --- Models and pool --------------------------------------------------------
   mesh = mesh_lib.from_text(config.mesh)
@@ -114,7 +111,7 @@ def run(config, workdir, mode):
     learned = {}
     for seed in range(config.seed, config.seed + config.seeds):
       env = VectorPromptEdit(coder, rewriter, pool, env_config)
-      made = make_controller(config, env_config, seed)
+      made = controllers.make(config, env_config, seed)
       folder = workdir / f'seed_{seed}'
       if mode == 'train':
         train(config, made, env, pool, problems, tasks, seed, folder)
@@ -157,38 +154,6 @@ def announce(config, tasks, coder, rewriter):
   print(
     f'one run can tell differences of {100 * least:.1f} points or more '
     f'(paired, if {_DISCORDANT:.0%} of problems are solved by one side only)'
-  )
-
-
-def make_env_config(config):
-  env = config.env.to_dict()
-  for role in ('coder', 'rewriter'):
-    if config[role].backend == 'http' and env['template'] == 'plain':
-      raise ValueError(
-        f'{role}.backend=http needs --config.env.template=chat: the plain '
-        'format is that of the embedded models'
-      )
-  return EnvConfig(
-    **{**env, 'lexical': LexicalConfig(**env['lexical'])},
-    reward=RewardConfig(**config.reward),
-    gamma=config.ppo.gamma,
-  )
-
-
-def make_controller(config, env_config, seed):
-  """The jitted functions of one controller."""
-  settings = config.ppo.to_dict()
-  anneal = settings.pop('anneal')
-  iterations = config.controller.iterations
-  ppo = ppo_config.PPOConfig(
-    **settings, anneal_updates=iterations if anneal else None
-  )
-  return controller.make_controller(
-    controller.ControllerConfig(**config.controller),
-    ppo,
-    env_config.observation_size,
-    len(env_config.actions),
-    seed,
   )
 
 

@@ -213,6 +213,16 @@ def save_best(
     folder / 'checkpoints', read_only=True
   ) as checkpoints:
     state, _ = checkpoint.restore_checkpoint(checkpoints, made.initial, 'best')
+  return save(made, start, state, folder)
+
+
+def save(
+  made: rewriter.Rewriter,
+  start: Start,
+  state: rewriter.RewriterState,
+  folder: pathlib.Path,
+) -> pathlib.Path:
+  """Writes a state as a model folder; adapters are merged."""
   params = made.params(state)
   model = {'params': params['params']}
   if made.policy.lora is not None:

@@ -112,7 +112,9 @@ def run(
   except BaseException:
     # An update that was cut off has consumed its state, and a state whose row
     # was not written would leave a gap: then the last checkpoint must do.
-    is_whole = jax.process_count() == 1 and not state.step.is_deleted()
+    is_whole = jax.process_count() == 1 and not any(
+      leaf.is_deleted() for leaf in jax.tree.leaves(state)
+    )
     if is_whole and saved < int(state.step) == logged:
       checkpoint.save_checkpoint(checkpoints, state, totals)
     raise

@@ -25,6 +25,8 @@ from tensorboard.compat.proto import event_pb2, summary_pb2
 from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
 ROOMS = ('train', 'rollout', 'reward', 'eval', 'budget', 'time')
+# Where two policies are trained in one run, a name says first whose it is.
+PARTS = ('controller', 'rewriter')
 
 
 class MetricWriter:
@@ -81,7 +83,8 @@ class MetricWriter:
       scalars: names like 'train/loss' to anything `float` accepts.
 
     Raises:
-      ValueError: a name does not start with one of `ROOMS` and a slash.
+      ValueError: a name does not start with one of `ROOMS` and a slash, after
+        one of `PARTS` and a slash or not.
     """
     row: dict[str, Any] = {'step': int(step)}
     summary = summary_pb2.Summary()
@@ -142,7 +145,9 @@ class MetricWriter:
 
 
 def _check_name(name: str) -> None:
-  if name.partition('/')[0] not in ROOMS or not name.partition('/')[2]:
+  part, _, rest = name.partition('/')
+  room, _, last = (rest if part in PARTS else name).partition('/')
+  if room not in ROOMS or not last:
     raise ValueError(
       f'metric {name!r} must be one of {", ".join(ROOMS)}, a slash and a name'
     )

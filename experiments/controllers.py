@@ -1,0 +1,48 @@
+"""What the experiments that train a controller share: its parts.
+
+No flags here.
+"""
+
+from __future__ import annotations
+
+from promptrl_jax.envs.prompt_edit import EnvConfig
+from promptrl_jax.operators.lexical import LexicalConfig
+from promptrl_jax.rewards.tests import RewardConfig
+from promptrl_jax.training import controller, ppo_config
+
+
+def make_env_config(config) -> EnvConfig:
+  """The environment that the controller plays.
+
+  Raises:
+    ValueError: a model behind a server with the template of embedded ones.
+  """
+  env = config.env.to_dict()
+  for role in ('coder', 'rewriter'):
+    if config[role].backend == 'http' and env['template'] == 'plain':
+      raise ValueError(
+        f'{role}.backend=http needs --config.env.template=chat: the plain '
+        'format is that of the embedded models'
+      )
+  return EnvConfig(
+    **{**env, 'lexical': LexicalConfig(**env['lexical'])},
+    reward=RewardConfig(**config.reward),
+    gamma=config.ppo.gamma,
+  )
+
+
+def make(config, env_config, seed) -> controller.Controller:
+  """The jitted functions of one controller."""
+  settings = config.ppo.to_dict()
+  anneal = settings.pop('anneal')
+  iterations = config.controller.iterations
+  ppo = ppo_config.PPOConfig(
+    **settings, anneal_updates=iterations if anneal else None
+  )
+  return controller.make_controller(
+    controller.ControllerConfig(**config.controller),
+    ppo,
+    env_config.observation_size,
+    len(env_config.actions),
+    seed,
+  )

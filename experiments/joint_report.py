@@ -1,0 +1,83 @@
+"""Tables and figures of `experiments.joint`.
+
+No flags here.
+"""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from promptrl_jax.evaluation import actions, curves, output, plots, report
+from promptrl_jax.evaluation.cells import Cell, write_csv
+
+_PANELS = {
+  'eval/validation_pass': 'Validation, greedy: pass@1, mean over budgets',
+  'controller/rollout/solved_rate': 'Controller: training episodes solved',
+  'rewriter/reward/mean': 'Rewriter: reward of sampled rewrites',
+  'rewriter/train/kl': 'Rewriter: KL to the reference, nats per token',
+}
+
+
+def write(
+  workdir: pathlib.Path,
+  cells: Sequence[Cell],
+  header: Mapping[str, Any],
+  costs: Mapping[str, Sequence[Mapping[str, int]]],
+  subject: str,
+  resamples: int,
+) -> str:
+  """Writes results and figures; returns the report, Markdown.
+
+  Args:
+    workdir: holds `trace.jsonl` and a folder per arm and seed.
+    cells: results of all strategies.
+    header: where the numbers come from, see `report.to_markdown`.
+    costs: what training took, by arm and seed.
+    subject: the arm that the others are compared with.
+    resamples: of the bootstrap.
+  """
+  summary = report.summarise(cells, subject=subject, resamples=resamples)
+  text = report.to_markdown(summary, header) + '\n' + cost_table(costs)
+  report.write_results(
+    workdir, {'header': header, 'training': costs, **summary}, text
+  )
+  write_csv(workdir / 'results.csv', cells)
+  plots.solved_at_budget(workdir / 'solved_at_b.png', summary)
+  curves.draw(
+    workdir / 'curves.png',
+    {
+      arm: [
+        list(output.read_jsonl(workdir / arm / f'seed_{seed}/metrics.jsonl'))
+        for seed in header['seeds']
+      ]
+      for arm in costs
+    },
+    _PANELS, 'budget/coder_calls', 'coder calls in training',
+  )  # fmt: skip
+  largest = max(cell.budget for cell in cells)
+  taken = actions.action_statistics(
+    row
+    for row in output.read_jsonl(workdir / 'trace.jsonl')
+    if (row['strategy'], row['budget']) == (subject, largest)
+  )
+  plots.action_heatmap(workdir / 'actions.png', taken)
+  return text
+
+
+def cost_table(costs: Mapping[str, Sequence[Mapping[str, int]]]) -> str:
+  """What the training of each arm took, mean over seeds, as Markdown."""
+  names = list(next(iter(costs.values()))[0])
+  lines = [
+    '## Training',
+    '',
+    f'| arm | {" | ".join(names)} |',
+    f'|---|{"---:|" * len(names)}',
+  ]
+  for arm, rows in costs.items():
+    means = [np.mean([row[name] for row in rows]) for name in names]
+    lines.append(f'| {arm} | {" | ".join(f"{m:,.0f}" for m in means)} |')
+  return '\n'.join(lines) + '\n'
