@@ -7,10 +7,9 @@
 
 An iteration draws eight completions of 128 tokens for each of four prompts of
 64, rewards them by a line of Python, scores them by a reference and makes one
-step of AdamW. PPO takes 32 prompts and one completion of each from peers, which
-train a critic of the policy's size; `models` says what was in memory. Each line
-is one way to run. For every part, the best of ours is compared with the best of
-a peer.
+step of AdamW. For PPO, peers train a critic of the policy's size and ours has a
+value head on the policy; `models` says so. Each line is one way to run. For
+every part, the best of ours is compared with the best of a peer.
 
 The floor of an update is 6 operations per parameter and token and 12 per pair
 of tokens that attend, head and layer, at the rate of a large product in the

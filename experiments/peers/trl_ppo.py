@@ -65,7 +65,7 @@ def run(work: iterations.Work, folder: str, dtype: str) -> iterations.Clock:
     seed=0,
   )
   tokenizer = trl_models.make_tokenizer(work)
-  prompts = iterations.texts(work, work.sequences * steps)
+  prompts = iterations.texts(work, work.prompts) * (work.group * steps)
   data = Dataset.from_dict({'input_ids': tokenizer(prompts)['input_ids']})
   policy, reference = (
     AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)

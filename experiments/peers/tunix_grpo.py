@@ -30,9 +30,7 @@ def main() -> None:
         kl_loss_mode='low_var_kl',
       ),
     )
-    clock = tunix_rl.train(
-      work, learner, work.prompts, [cluster.actor_trainer.model]
-    )
+    clock = tunix_rl.train(work, learner, 1, [cluster.actor_trainer.model])
     iterations.report(
       clock.line(
         'tunix', 'grpo', dtype=dtype, devices=devices, models='policy+reference'

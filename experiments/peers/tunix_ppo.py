@@ -26,7 +26,7 @@ def main() -> None:
       ppo_config=PPOConfig(num_iterations=1, beta=work.beta, kl_method='kl'),
     )
     trained = [cluster.actor_trainer.model, cluster.critic_trainer.model]
-    clock = tunix_rl.train(work, learner, work.sequences, trained)
+    clock = tunix_rl.train(work, learner, work.group, trained)
     iterations.report(
       clock.line(
         'tunix',

@@ -82,21 +82,21 @@ def make_reward_fn(work: iterations.Work):
   return reward
 
 
-def batches(work: iterations.Work, prompts: int) -> Iterator[dict]:
-  """Endless batches of `prompts` prompts."""
-  texts = np.array(iterations.texts(work, prompts))
+def batches(work: iterations.Work, copies: int) -> Iterator[dict]:
+  """Endless batches of the prompts, each of them `copies` times."""
+  texts = np.repeat(iterations.texts(work, work.prompts), copies)
   return itertools.repeat({'prompts': texts})
 
 
 def train(
-  work: iterations.Work, learner, prompts: int, models: list[nnx.Module]
+  work: iterations.Work, learner, copies: int, models: list[nnx.Module]
 ) -> iterations.Clock:
   """Runs a learner until the clock has enough.
 
   Args:
     work: what is asked for.
     learner: of GRPO or PPO.
-    prompts: prompts of a batch of its data.
+    copies: of each prompt in its data; the learner of GRPO makes its own.
     models: that it updates.
   """
   # The second iteration compiles some programs again.
@@ -117,5 +117,5 @@ def train(
 
   learner._run_global_step = timed_step
   with clock.running():
-    learner.train(batches(work, prompts))
+    learner.train(batches(work, copies))
   return clock
