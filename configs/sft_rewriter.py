@@ -43,7 +43,9 @@ def get_config(arg: str = 'minicode') -> ml_collections.ConfigDict:
   c.collect.seeds = 1
 
   c.edits = ml_collections.ConfigDict()
-  c.edits.feedback = 'both'  # what requests show: with | without | both
+  # What requests show of the failed program: with | without | both.
+  c.edits.feedback = 'without'
+  c.edits.originals = True  # edits of statements as they were worded, no others
   # For each edit, at most so many statements that pass and are left alone.
   c.edits.keep = 1.0
   c.edits.keep_as = 'nothing'  # how it is written: nothing | copy

@@ -161,9 +161,12 @@ def make_edits(config, env_config, tasks, coder, start, pool, workdir):
     traces = [workdir / 'trace.jsonl']
     if not traces[0].exists():
       collect(config, env_config, tasks, coder, start, pool, traces[0])
+  worded = {task.task_id: task.statement for task in tasks['train']}
   found, true = [], []
   for find in (edits.find, edits.find_kept):
     passing = [e for trace in traces for e in find(edits.read_trace(trace))]
+    if config.edits.originals:
+      passing = [e for e in passing if e.before == worded.get(e.task_id)]
     found += passing
     judged = edits.keep_true(
       passing, tasks['train'], pool, protocol=config.data.protocol

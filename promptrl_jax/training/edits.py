@@ -106,12 +106,15 @@ def find(rows: Iterable[Mapping[str, Any]]) -> list[Edit]:
   """All distinct edits, in the order of the trace.
 
   A wording that failed before it passed owes that to another sample and is no
-  success of the edit; nor is a repair, which was shown a program.
+  success of the edit; nor is a repair, which was shown a program. An episode
+  that rewrites before it asks owes to that rewrite what it passes and another
+  episode, which asked first, did not.
 
   Args:
     rows: of one trace, in order.
   """
   episodes: dict[tuple, list[Mapping[str, Any]]] = {}
+  failed: dict[str, Mapping[str, Any]] = {}  # As it was worded, by task.
   edits: dict[Edit, None] = {}
   for row in rows:
     key = tuple(row.get(name) for name in _EPISODE)
@@ -119,6 +122,11 @@ def find(rows: Iterable[Mapping[str, Any]]) -> list[Edit]:
     if earlier and row['step'] <= earlier[-1]['step']:
       earlier.clear()  # Another run was appended to the file.
     if row.get('prompt') is not None:
+      if row['step'] == 0 and row.get('action') == 'keep':
+        failed[row['task_id']] = row
+      rewrites_first = row['step'] == 0 and row.get('action') == 'semantic'
+      if rewrites_first and row['task_id'] in failed:
+        earlier.append(failed[row['task_id']])
       edits |= dict.fromkeys(_edits_to(row, earlier))
       earlier.append(row)
   return list(edits)
