@@ -17,6 +17,7 @@ PRESETS = (
     for arg in ('coder', 'rewriter', 'coder_smoke', 'rewriter_smoke')
   ]
   + [('mbpp_grpo', arg) for arg in ('smoke', 'minicode', 'algorithms', 'mbpp')]
+  + [('joint', arg) for arg in ('smoke', 'minicode')]
   + [('sft_rewriter', arg) for arg in ('smoke', 'minicode')]
 )
 
@@ -56,7 +57,7 @@ def test_every_field_is_read_somewhere(stem, arg):
 
 
 @pytest.mark.parametrize(
-  'stem', ['mbpp_ppo', 'pretrain_minicode', 'sft_rewriter']
+  'stem', ['mbpp_ppo', 'pretrain_minicode', 'sft_rewriter', 'joint']
 )
 def test_an_unknown_argument_names_the_known_ones(stem):
   with pytest.raises(ValueError, match='smoke'):
