@@ -5,7 +5,7 @@
 Arguments:
   smoke     the whole walk in about a minute: a few problems and calls
   minicode  the embedded suite and models (the default): three arms of
-            10,000 coder calls each, docs/joint.md
+            5,000 coder calls each, docs/joint.md
 
 An arm is a way to spend the same number of coder calls:
   --config.arms.both='(1,2)' --config.calls=20000
@@ -31,7 +31,7 @@ def get_config(arg: str = 'minicode') -> ml_collections.ConfigDict:
   c.seeds = 1  # runs of each arm
   c.mesh = ''  # devices by axis; empty: all along data
 
-  c.calls = 10_000  # of the coder, in the training of each arm
+  c.calls = 5000  # of the coder, in the training of each arm
   c.calls_per_leg = 500  # between two rows of metrics
   c.arms = ml_collections.ConfigDict()
   # Iterations of the controller, then of the rewriter, in one turn.

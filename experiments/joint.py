@@ -219,8 +219,8 @@ def train(config, arm, training, state, player, strategy_of, tasks, folder):
       state, totals = checkpoint.restore_checkpoint(checkpoints, state)
     start = int(state.step)
     progress = tqdm.tqdm(
-      initial=min(arm.calls, int(state.coder_calls)), total=arm.calls, unit='call',
-      desc=f'{folder.parent.name} {folder.name}',
+      initial=min(arm.calls, int(state.coder_calls)), total=arm.calls,
+      unit='call', desc=f'{folder.parent.name} {folder.name}',
     )  # fmt: skip
 
     def score(state):

@@ -18,6 +18,7 @@ PRESETS = (
   ]
   + [('mbpp_grpo', arg) for arg in ('smoke', 'minicode', 'algorithms', 'mbpp')]
   + [('prewrite', arg) for arg in ('smoke', 'minicode', 'jsonl')]
+  + [('joint', arg) for arg in ('smoke', 'minicode')]
   + [('sft_rewriter', arg) for arg in ('smoke', 'minicode')]
 )
 
@@ -57,7 +58,7 @@ def test_every_field_is_read_somewhere(stem, arg):
 
 
 @pytest.mark.parametrize(
-  'stem', ['mbpp_ppo', 'pretrain_minicode', 'sft_rewriter']
+  'stem', ['mbpp_ppo', 'pretrain_minicode', 'sft_rewriter', 'joint']
 )
 def test_an_unknown_argument_names_the_known_ones(stem):
   with pytest.raises(ValueError, match='smoke'):

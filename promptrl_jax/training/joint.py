@@ -118,9 +118,13 @@ def initial(
   control: controller_lib.Controller, learner: rewriter_lib.Rewriter
 ) -> JointState:
   """The state before the first leg, of arrays that may be donated."""
-  zero = jnp.zeros((), jnp.int32)
-  copied = jax.tree.map(jnp.copy, (control.initial, learner.initial))
-  return JointState(*copied, zero, jnp.copy(zero), jnp.copy(zero))
+  return JointState(
+    controller=jax.tree.map(jnp.copy, control.initial),
+    rewriter=jax.tree.map(jnp.copy, learner.initial),
+    step=jnp.zeros((), jnp.int32),
+    coder_calls=jnp.zeros((), jnp.int32),
+    rewriter_calls=jnp.zeros((), jnp.int32),
+  )
 
 
 class Training:
@@ -182,7 +186,7 @@ class Training:
       run = self._play if part == CONTROLLER else self._rewrite
       state, row = run(state)
       rows[part].append(row)
-    state = state.replace(step=state.step + 1)
+    state = dataclasses.replace(state, step=state.step + 1)
     return state, _summary(state, rows)
 
   def _play(self, state: JointState) -> tuple[JointState, Row]:
@@ -192,7 +196,8 @@ class Training:
       self._seed,
     )  # fmt: skip
     coder, rewriter = row['budget/generate_calls'], row['budget/rewrite_calls']
-    return _spend(state, coder, rewriter).replace(controller=new), row
+    state = dataclasses.replace(state, controller=new)
+    return _spend(state, coder, rewriter), row
 
   def _rewrite(self, state: JointState) -> tuple[JointState, Row]:
     new, row = self._rewriter.iterate(state.rewriter)
@@ -203,11 +208,13 @@ class Training:
         'all its rewrites were flagged (reward/flag_... say why); lower '
         'optimizer.lr or raise reference.kl_coef'
       )
-    return _spend(state, coder, rewriter).replace(rewriter=new), row
+    state = dataclasses.replace(state, rewriter=new)
+    return _spend(state, coder, rewriter), row
 
 
 def _spend(state: JointState, coder: float, rewriter: float) -> JointState:
-  return state.replace(
+  return dataclasses.replace(
+    state,
     coder_calls=state.coder_calls + int(coder),
     rewriter_calls=state.rewriter_calls + int(rewriter),
   )

@@ -97,6 +97,19 @@ def test_an_interrupt_leaves_the_last_finished_iteration(tmp_path):
   assert read(tmp_path) == read(whole)
 
 
+def test_a_state_that_is_half_consumed_is_not_saved(tmp_path):
+  def interrupted(state):
+    if int(state.step) == 5:
+      state.value.delete()  # as a donated update of one part does
+      raise KeyboardInterrupt
+    return iterate(state)
+
+  with pytest.raises(KeyboardInterrupt):
+    run(tmp_path, iterate_fn=interrupted)
+  state, _ = restore(tmp_path)
+  assert int(state.step) == 4
+
+
 def test_settings_are_a_frozen_dataclass():
   with pytest.raises(dataclasses.FrozenInstanceError):
     CONFIG.iterations = 7

@@ -108,6 +108,15 @@ def test_names_outside_the_rooms_are_refused(tmp_path, name):
   assert rows(tmp_path) == []
 
 
+def test_a_name_may_say_first_whose_it_is(tmp_path):
+  with MetricWriter(tmp_path) as writer:
+    writer.write_scalars(0, {'rewriter/train/kl': 0.5})
+    for name in ('rewriter/kl', 'train', 'rewriter/train/', 'coder/train/kl'):
+      with pytest.raises(ValueError, match=name):
+        writer.write_scalars(0, {name: 1.0})
+  assert rows(tmp_path) == [{'step': 0, 'rewriter/train/kl': 0.5}]
+
+
 def png(width, height):
   def chunk(kind, data):
     checksum = struct.pack('>I', zlib.crc32(kind + data))

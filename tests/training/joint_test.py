@@ -1,0 +1,228 @@
+"""Controller and rewriter in turns: whose turn, what it costs, resume."""
+
+import functools
+import re
+
+import jax
+import numpy as np
+import pytest
+
+from promptrl_jax.envs.prompt_edit import EnvConfig, VectorPromptEdit
+from promptrl_jax.envs.rewriting import RewritingEnv
+from promptrl_jax.envs.rewriting_config import RewritingConfig
+from promptrl_jax.execution import ExecutionPool
+from promptrl_jax.llm import load
+from promptrl_jax.llm.jax_lm import JaxLM, JaxLMConfig
+from promptrl_jax.models import pretrained
+from promptrl_jax.parallel import mesh as mesh_lib
+from promptrl_jax.rewards.guards import GuardConfig
+from promptrl_jax.testing import tiny
+from promptrl_jax.testing.scripted import ScriptedBackend
+from promptrl_jax.training import (
+  checkpoint,
+  controller,
+  joint,
+  lm_rollout,
+  packing,
+  rewriter,
+  rewriter_config,
+)
+from promptrl_jax.training.ppo_config import PPOConfig
+
+TASKS = tiny.tasks(6)
+EPISODES, GROUPS, GROUP, NEW_TOKENS = 4, 2, 4, 24
+
+
+def answer(request):
+  """Right for one wording in two, so that rewrites differ in reward."""
+  prompt = request.messages[-1].content
+  found = re.search(r'add (\d+)', prompt)
+  right = found and sum(prompt.encode()) % 2
+  return f'\n  return x + {found.group(1)}' if right else '\n  return y'
+
+
+@functools.cache
+def parts(overlap=False):
+  """The learners, and the backend that the controller asks for rewrites."""
+  mesh = mesh_lib.make_data_mesh()
+  model, params, tokenizer = pretrained.load_pretrained(
+    load.find('minicode_rewriter')
+  )
+  config = rewriter_config.RewriterConfig(
+    iterations=10,
+    packing=packing.PackingConfig(
+      256, lanes=4, lane_size=NEW_TOKENS, sequences=8
+    ),
+    rows_per_piece=1,
+    overlap=overlap,
+    update=rewriter_config.LMUpdateConfig(
+      importance='token' if overlap else 'none'
+    ),
+    rollout=lm_rollout.RolloutConfig(GROUPS, GROUP, NEW_TOKENS),
+    optimizer=rewriter_config.OptimizerConfig(lr=1e-2),
+  )
+  learner = rewriter.make_rewriter(
+    model, params, tokenizer, mesh, config, 0, prompt_lengths=(256,)
+  )
+  env = EnvConfig(max_steps=3, budget=4, rewrite_max_tokens=NEW_TOKENS)
+  control = controller.make_controller(
+    controller.ControllerConfig(10, EPISODES, (2, 4), False, (16,), (8,)),
+    PPOConfig(minibatches=2), env.observation_size, len(env.actions), seed=0,
+  )  # fmt: skip
+  policy = JaxLM(
+    'rewriter', model, params, tokenizer, mesh,
+    JaxLMConfig(prompt_lengths=(256,), new_tokens=NEW_TOKENS),
+  )  # fmt: skip
+  return control, learner, policy, env
+
+
+class Recorder:
+  """Forwards to a rewriter and keeps the parameters that it was given."""
+
+  def __init__(self, policy):
+    self.given = []
+    self._policy = policy
+
+  def replace_params(self, params):
+    self.given.append(np.array(jax.tree.leaves(params)[0]))
+    self._policy.replace_params(params)
+
+
+@pytest.fixture(scope='module')
+def pool():
+  with ExecutionPool(workers=1) as pool:
+    yield pool
+
+
+def make(pool, config, overlap=False, **guards):
+  control, learner, policy, env = parts(overlap)
+  coder, recorder = ScriptedBackend(answer), Recorder(policy)
+  training = joint.Training(
+    config, control, learner, VectorPromptEdit(coder, policy, pool, env),
+    RewritingEnv(coder, pool, RewritingConfig(guards=GuardConfig(**guards))),
+    recorder, TASKS, seed=3,
+  )  # fmt: skip
+  return training, coder, recorder
+
+
+def play(training, state, legs):
+  rows = []
+  for _ in range(legs):
+    state, row = training.iterate(state)
+    rows.append({k: v for k, v in row.items() if 'time/' not in k})
+  return state, rows
+
+
+def fresh():
+  return joint.initial(*parts()[:2])
+
+
+def copied(tree):
+  return jax.tree.map(np.array, tree)
+
+
+def equal(first, second):
+  pairs = zip(jax.tree.leaves(first), jax.tree.leaves(second), strict=True)
+  return all(np.array_equal(a, b) for a, b in pairs)
+
+
+def test_turns_and_marks_by_hand():
+  config = joint.JointConfig(100, 30, controller=2, rewriter=1)
+  whose = [config.part(i)[0] for i in range(7)]
+  assert whose == ['c', 'c', 'r', 'c', 'c', 'r', 'c']
+  assert config.legs == 4
+  assert [config.mark(leg) for leg in range(4)] == [30, 60, 90, 100]
+  alone = joint.JointConfig(100, 30, controller=0, rewriter=2)
+  assert {alone.part(i) for i in range(5)} == {'rewriter'}
+
+
+@pytest.mark.parametrize(
+  ('numbers', 'message'),
+  [
+    ((0, 1, 1, 1), 'calls=0'),
+    ((10, 11, 1, 1), 'calls_per_leg=11'),
+    ((10, 5, 0, 0), 'a turn of 0 controller and 0 rewriter'),
+    ((10, 5, -1, 2), 'a turn of -1 controller'),
+  ],
+)
+def test_settings_that_would_train_nothing_are_refused(numbers, message):
+  with pytest.raises(ValueError, match=message):
+    joint.JointConfig(*numbers)
+
+
+def test_calls_are_those_that_the_coder_got(pool):
+  config = joint.JointConfig(40, 20, 1, 1)
+  training, coder, _ = make(pool, config)
+  state, rows = play(training, fresh(), config.legs)
+  assert int(state.step) == 2
+  assert 40 <= int(state.coder_calls) == rows[-1]['budget/coder_calls']
+  # The last iteration may pass the mark, by less than all it asks.
+  assert int(state.coder_calls) < 40 + max(4 * EPISODES, GROUPS * GROUP)
+  turns = [int(state.controller.step), int(state.rewriter.step)]
+  assert turns[0] - turns[1] in (0, 1)
+  for part, count in zip(('controller', 'rewriter'), turns, strict=True):
+    name = f'{part}/rollout/iterations'
+    assert sum(row[name] for row in rows) == count
+  # Rows that ask the same share an answer, and each counts as a call.
+  asked = sum(map(len, coder.batches))
+  assert asked <= int(state.coder_calls)
+  assert sum(row['budget/calls'] for row in rows) == int(
+    state.coder_calls
+  ) + int(state.rewriter_calls)
+
+
+@pytest.mark.parametrize('turn', [(1, 0), (0, 1)])
+def test_a_part_without_a_turn_stays_as_it_was(pool, turn):
+  config = joint.JointConfig(16, 16, *turn)
+  training, _, _ = make(pool, config)
+  before = copied(fresh())
+  state, (row,) = play(training, fresh(), 1)
+  learned = [
+    not equal(before.controller.params, state.controller.params),
+    not equal(before.rewriter.learner.params, state.rewriter.learner.params),
+  ]
+  assert learned == [bool(n) for n in turn]
+  idle = 'rewriter' if turn[0] else 'controller'
+  assert [name for name in row if name.startswith(f'{idle}/')] == [
+    f'{idle}/rollout/iterations'
+  ]
+
+
+def test_semantic_asks_the_rewriter_as_it_is_by_then(pool):
+  control, learner, _, _ = parts()
+  config = joint.JointConfig(48, 1, 1, 1)  # a leg is an iteration
+  training, _, recorder = make(pool, config)
+  state = joint.initial(control, learner)
+  seen, known = [], learner.decode_params
+  for leg in range(4):
+    if leg % 2 == 0:
+      seen.append(np.array(jax.tree.leaves(known(state.rewriter))[0]))
+    state, _ = training.iterate(state)
+  assert len(recorder.given) == 2
+  assert all(map(np.array_equal, recorder.given, seen))
+  assert not np.array_equal(*seen)
+
+
+def test_resume_equals_the_uninterrupted_run_bit_for_bit(pool, tmp_path):
+  config = joint.JointConfig(60, 15, 1, 2)
+  whole, rows = play(make(pool, config)[0], fresh(), config.legs)
+  half, first = play(make(pool, config)[0], fresh(), 2)
+  with checkpoint.open_checkpoints(tmp_path) as checkpoints:
+    checkpoint.save_checkpoint(checkpoints, half, {})
+  with checkpoint.open_checkpoints(tmp_path) as checkpoints:
+    half, _ = checkpoint.restore_checkpoint(checkpoints, fresh())
+  resumed, second = play(make(pool, config)[0], half, config.legs - 2)
+  assert first + second == rows
+  assert int(whole.controller.step) > 1 and int(whole.rewriter.step) > 2
+  jax.tree.map(np.testing.assert_array_equal, whole, resumed)
+
+
+def test_a_rewriter_whose_words_are_all_flagged_ends_the_run(pool):
+  training, _, _ = make(pool, joint.JointConfig(16, 8, 0, 1), min_words=90)
+  with pytest.raises(joint.NoCalls, match='iteration 1 of the rewriter'):
+    training.iterate(fresh())
+
+
+def test_sampling_ahead_is_refused(pool):
+  with pytest.raises(ValueError, match='train.overlap=False'):
+    make(pool, joint.JointConfig(16, 8, 1, 1), overlap=True)
