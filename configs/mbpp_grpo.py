@@ -98,6 +98,10 @@ def get_config(arg: str = 'minicode') -> ml_collections.ConfigDict:
   c.train.train = 'full'  # full | lora
   c.train.value_head = False
   c.train.rows_per_piece = 4
+  # For large vocabularies and long rows: places with logits at a time (of
+  # packing.lanes * packing.lane_size), and layers computed twice.
+  c.train.logits_chunk = ml_collections.config_dict.placeholder(int)
+  c.train.remat = False
   c.train.overlap = False  # sample ahead while programs run
   c.train.dtype = 'float32'  # of the sampler
 
@@ -182,6 +186,7 @@ def get_config(arg: str = 'minicode') -> ml_collections.ConfigDict:
     c.pool.cpu_s = 5.0
     c.train.train = 'lora'
     c.reference.kind = 'adapter_off'
+    c.train.logits_chunk, c.train.remat = 64, True
   return c
 
 

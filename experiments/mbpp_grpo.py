@@ -78,7 +78,10 @@ def run(config, workdir):
   mesh = mesh_lib.from_text(config.mesh)
   coder = load.load_backend(load.BackendConfig(**config.coder), mesh)
   start = rewriters.load_start(config.rewriter)
-  workdir_lib.prepare(workdir, json.loads(config.to_json()))
+  # A folder of the same name may hold another model by now.
+  models = {'coder': coder.name, 'start': start.name}
+  settings_of_run = json.loads(config.to_json()) | {'models': models}
+  workdir_lib.prepare(workdir, settings_of_run)
   limits = Limits(cpu_s=config.pool.cpu_s, memory_mb=config.pool.memory_mb)
   with ExecutionPool(
     config.pool.workers, limits, config.pool.allow_weak
@@ -110,7 +113,7 @@ def run(config, workdir):
   # --- Report -----------------------------------------------------------------
   header = {
     'data_hash': f'{data.describe(config.data)}, {config.eval.split}',
-    'model_hashes': {'coder': coder.name, 'start': start.name},
+    'model_hashes': models,
     'seeds': list(seeds),
     'command': ' '.join(
       ['python', '-m', 'experiments.mbpp_grpo', *sys.argv[1:]]

@@ -142,7 +142,12 @@ def make_rewriter(
     ),
     pad_token_id=tokenizer.pad_id,
   )
-  policy = PolicyConfig(model, lora, config.rollout.temperature)
+  policy = PolicyConfig(
+    dataclasses.replace(model, remat=config.remat or model.remat),
+    lora,
+    config.rollout.temperature,
+    config.logits_chunk,
+  )
   if config.value_head:
     head = ValueHead().init(
       jax.random.key(seed), jnp.zeros((1, model.hidden_size))
@@ -283,18 +288,22 @@ class Training:
       if missing <= 0 or round_ == config.resample_rounds:
         break
       current = self._begin(state, step, round_ + 1, missing)
-    # Sums for what was used, means for what is a rate.
     row = {
-      name: (sum if name.startswith(('budget/', 'time/')) else np.mean)(
-        [row[name] for row in rows]
-      )
+      name: float(_joined(name)([row[name] for row in rows]))
       for name in rows[0]
     }
-    row = {name: float(value) for name, value in row.items()}
     row['rollout/steps'] = float(sum(map(len, found.completions)))
     row['rollout/groups'] = float(len(found.prompts))
     row['rollout/rounds'] = float(len(rows))
     return found, row
+
+
+def _joined(name: str) -> Callable[..., Any]:
+  """Sums for what was used or lost, means for what is a rate."""
+  if name == 'rollout/longest':
+    return max
+  is_sum = name.startswith(('budget/', 'time/')) or name == 'reward/dropped'
+  return sum if is_sum else np.mean
 
 
 def _describe(sampled: Sampled, result: Rewarded) -> Row:

@@ -66,6 +66,8 @@ class RewriterConfig:
     value_head: whether there is one, for the advantage `gae`.
     rows_per_piece: packed rows of a micro-batch, on each part of the mesh that
       rows are split over.
+    logits_chunk: places of a row that have logits at a time; None: all.
+    remat: whether the update computes layers again instead of keeping them.
     overlap: whether the device samples the next batch while the pool runs the
       programs of this one. The policy that sampled is then one update behind;
       `update.importance` corrects for it.
@@ -79,6 +81,8 @@ class RewriterConfig:
   train: str = 'full'
   value_head: bool = False
   rows_per_piece: int = 4
+  logits_chunk: int | None = None
+  remat: bool = False
   overlap: bool = False
   dtype: str = 'float32'
   rollout: RolloutConfig = RolloutConfig()
@@ -88,6 +92,10 @@ class RewriterConfig:
   optimizer: OptimizerConfig = OptimizerConfig()
 
   def __post_init__(self):
+    for field in ('rows_per_piece', 'logits_chunk'):
+      value = getattr(self, field)
+      if value is not None and value < 1:
+        raise ValueError(f'{field}={value}: expected 1 or more')
     if (self.advantage.kind == 'gae') != self.value_head:
       raise ValueError(
         f'value_head={self.value_head} with the advantage '
@@ -105,18 +113,25 @@ class RewriterConfig:
         f'{self.advantage.kind!r}: it compares the completions of a prompt, '
         'so take 2 or more, or reinforce, reinforce_pp or gae'
       )
+    if self.rollout.group < 2 and self.rollout.drop_uniform:
+      raise ValueError(
+        'a group of 1 with drop_uniform=True: the rewards of such a group are '
+        'all equal, so that every one would be left out; take 2 or more, or '
+        'drop_uniform=False'
+      )
 
   def shaped(self, shards: int) -> RewriterConfig:
     """The same with shapes that hold any batch.
 
-    Rows are as many as completions of the greatest length take; those that
-    stay empty are skipped, a micro-batch at a time.
+    Rows are as many as it takes if every completion fills a lane and no two
+    prompts fit into one row; those that stay empty are skipped, a micro-batch
+    at a time.
 
     Args:
       shards: parts of the mesh that rows are split over.
     """
-    completions = self.rollout.prompts * self.rollout.group
-    worst = -(-completions // self.packing.lanes)
+    seats = min(self.packing.lanes, self.packing.sequences)
+    worst = self.rollout.prompts * -(-self.rollout.group // seats)
     piece = self.rows_per_piece * shards
     micro_batches = -(-worst // (piece * self.update.minibatches))
     rows = piece * micro_batches * self.update.minibatches
