@@ -50,6 +50,7 @@ def get_config(arg: str = 'minicode') -> ml_collections.ConfigDict:
   for section in _LEARNER:
     c[section] = learner[section]
   c.train.iterations = 60
+  c.rollout.prompts, c.rollout.group = 32, 4
   c.advantage.lam = 0.95  # of GAE
 
   c.env = ml_collections.ConfigDict()

@@ -74,6 +74,8 @@ def run(config, workdir):
   settings = {
     name: rewriters.with_algorithm(config, name) for name in config.algorithms
   }
+  for chosen_settings in settings.values():  # Refused before any work.
+    rewriters.make_config(chosen_settings)
   dev, test, groups, canonical = instructing.load_tasks(
     config.data, config.seed
   )
@@ -87,9 +89,6 @@ def run(config, workdir):
   check_prompts(config, meta, start.tokenizer, (*train, *validation, *dev))
   seeds = range(config.seed, config.seed + config.seeds)
   runs = [(name, seed) for name in settings for seed in seeds]
-  for name, seed in runs[: len(settings)]:  # Bad settings, before any work.
-    rewriters.make(settings[name], start, mesh, seed)
-  workdir_lib.prepare(workdir, json.loads(config.to_json()))
   print(
     f'{len(train)} instruction(s) to train on, {len(validation)} that say when '
     f'to stop, {len(dev)} to rewrite in the end'
@@ -98,6 +97,11 @@ def run(config, workdir):
   with contextlib.ExitStack() as stack:
     task_model = instructing.open_task_model(config, mesh, cache, stack)
     print(f'rewriter {start.name}, task model {task_model.name}')
+    # A folder of the same name may hold another model by now.
+    names = {'rewriter': start.name, 'task_model': task_model.name}
+    workdir_lib.prepare(
+      workdir, json.loads(config.to_json()) | {'models': names}
+    )
     reward_fn = prewrite.make_reward_fn(task_model, **config.reward)
 
     def fits(pair):

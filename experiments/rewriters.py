@@ -103,9 +103,13 @@ def with_algorithm(config, name):
   return chosen
 
 
-def make(config, start: Start, mesh, seed: int) -> rewriter.Rewriter:
-  """The jitted functions of one rewriter."""
-  settings = rewriter_config.RewriterConfig(
+def make_config(config) -> rewriter_config.RewriterConfig:
+  """Settings of the learner.
+
+  Raises:
+    ValueError: a setting makes no sense, alone or beside another.
+  """
+  return rewriter_config.RewriterConfig(
     **config.train,
     packing=packing.PackingConfig(**config.packing),
     rollout=lm_rollout.RolloutConfig(**config.rollout),
@@ -119,6 +123,11 @@ def make(config, start: Start, mesh, seed: int) -> rewriter.Rewriter:
     reference=reference.ReferenceConfig(**config.reference),
     optimizer=rewriter_config.OptimizerConfig(**config.optimizer),
   )
+
+
+def make(config, start: Start, mesh, seed: int) -> rewriter.Rewriter:
+  """The jitted functions of one rewriter."""
+  settings = make_config(config)
   params, adapters = dict(start.params), None
   if settings.train == 'lora':
     adapters = lora.LoraConfig(

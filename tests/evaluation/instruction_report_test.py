@@ -52,3 +52,39 @@ def test_groups_are_means_over_their_tasks():
   assert '| initial | 100.0 | 25.0 |' in (
     instruction_report.group_markdown(table)
   )
+
+
+def test_choices_are_compared_in_pairs():
+  base = rows(*[[0, 0, 1, 0]] * 12)
+  better = rows(*[[1, 1, 1, 0]] * 12)
+  choices = {
+    'initial': Scores(base, base),
+    'before': Scores(base, base),
+    'after': Scores(better, better),
+  }
+  found = instruction_report.compare(
+    choices, [('after', 'before'), ('before', 'initial')], 200, 0
+  )
+  assert [(row['of'], row['over']) for row in found] == [
+    ('after', 'before'), ('before', 'initial'),
+  ]  # fmt: skip
+  assert found[0]['gain'] == pytest.approx(
+    {'mean': 0.5, 'low': 0.5, 'high': 0.5}
+  )
+  assert found[0]['p'] == pytest.approx(4 / 2**12)
+  assert found[1]['p'] == 1.0
+  # As the table has it: one is the same comparison as the other.
+  table = instruction_report.summarise(choices, 200, 0)
+  assert table['after']['gain'] == found[0]['gain']
+  text = instruction_report.compared_markdown(found)
+  assert '| after | before | +50.0 [+50.0, +50.0] | 0.00098 |' in text
+
+
+def test_seeds_are_averaged_example_by_example():
+  first = Scores(rows([1, 0], [1]), rows([0, 0, 1], [1]))
+  second = Scores(rows([1, 1], [0]), rows([0, 1, 1], [1]))
+  found = instruction_report.over_seeds([first, second])
+  assert [row.tolist() for row in found.dev] == [[1.0, 0.5], [0.5]]
+  assert [row.tolist() for row in found.test] == [[0.0, 0.5, 1.0], [1.0]]
+  alone = instruction_report.over_seeds([Scores(rows([1, 0]))])
+  assert list(alone.test) == []
