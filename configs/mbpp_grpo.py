@@ -94,7 +94,7 @@ def get_config(arg: str = 'minicode') -> ml_collections.ConfigDict:
   c.reward.timeout_s = 120.0
 
   c.train = ml_collections.ConfigDict()
-  c.train.iterations = 100
+  c.train.iterations = 40
   c.train.train = 'full'  # full | lora
   c.train.value_head = False
   c.train.rows_per_piece = 4
@@ -106,10 +106,10 @@ def get_config(arg: str = 'minicode') -> ml_collections.ConfigDict:
   c.train.dtype = 'float32'  # of the sampler
 
   c.rollout = ml_collections.ConfigDict()
-  c.rollout.prompts = 32
+  c.rollout.prompts = 64
   c.rollout.group = 8
   c.rollout.new_tokens = 64
-  c.rollout.temperature = 1.0
+  c.rollout.temperature = 0.8
   c.rollout.drop_uniform = True
   c.rollout.resample_rounds = 0
 
@@ -152,7 +152,7 @@ def get_config(arg: str = 'minicode') -> ml_collections.ConfigDict:
   c.reference.steps = 100
 
   c.optimizer = ml_collections.ConfigDict()
-  c.optimizer.lr = 2e-4
+  c.optimizer.lr = 1e-4
   c.optimizer.warmup = 5
   c.optimizer.decay = 'linear'  # constant | linear
   c.optimizer.weight_decay = 0.0
@@ -164,7 +164,7 @@ def get_config(arg: str = 'minicode') -> ml_collections.ConfigDict:
   c.lora.alpha = 32.0
   c.lora.targets = ('.*',)
 
-  c.validate_every = 20  # iterations
+  c.validate_every = 10  # iterations
   c.validate_limit = 0  # first N validation problems, 0 = all
   c.checkpoint_every = 10
 

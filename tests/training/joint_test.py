@@ -59,7 +59,7 @@ def parts(overlap=False):
       importance='token' if overlap else 'none'
     ),
     rollout=lm_rollout.RolloutConfig(GROUPS, GROUP, NEW_TOKENS),
-    optimizer=rewriter_config.OptimizerConfig(lr=1e-2),
+    optimizer=rewriter_config.OptimizerConfig(lr=3e-4),
   )
   learner = rewriter.make_rewriter(
     model, params, tokenizer, mesh, config, 0, prompt_lengths=(256,)
