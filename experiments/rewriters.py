@@ -86,9 +86,13 @@ def make_env_config(config) -> EnvConfig:
   )
 
 
-def make(config, start: Start, mesh, seed: int) -> rewriter.Rewriter:
-  """The jitted functions of one rewriter."""
-  settings = rewriter_config.RewriterConfig(
+def make_config(config) -> rewriter_config.RewriterConfig:
+  """Settings of the learner, checked.
+
+  Raises:
+    ValueError: they do not go together.
+  """
+  return rewriter_config.RewriterConfig(
     **config.train,
     packing=packing.PackingConfig(**config.packing),
     rollout=lm_rollout.RolloutConfig(**config.rollout),
@@ -102,6 +106,11 @@ def make(config, start: Start, mesh, seed: int) -> rewriter.Rewriter:
     reference=reference.ReferenceConfig(**config.reference),
     optimizer=rewriter_config.OptimizerConfig(**config.optimizer),
   )
+
+
+def make(config, start: Start, mesh, seed: int) -> rewriter.Rewriter:
+  """The jitted functions of one rewriter."""
+  settings = make_config(config)
   params, adapters = dict(start.params), None
   if settings.train == 'lora':
     adapters = lora.LoraConfig(
