@@ -70,6 +70,8 @@ def run(config, workdir):
   settings = {
     name: rewriters.with_algorithm(config, name) for name in config.algorithms
   }
+  for chosen in settings.values():  # the last one may be wrong, too
+    rewriters.make_config(chosen)
   tasks = data.load_tasks(config.data)
   if config.eval.split not in ('validation', 'test'):
     raise ValueError(
