@@ -52,8 +52,7 @@ def load_tasks(data, seed):
   """
   groups, canonical = [], []
   if data.name == 'minicode':
-    pairs = instruct.load(data.split, data.dev_examples, data.test_examples)
-    pairs = pairs[: data.tasks_limit or None]
+    pairs = load_minicode(data)
     dev, test = [p.dev for p in pairs], [p.test for p in pairs]
     groups = [p.register for p in pairs]
     canonical = [Instruction(p.canonical) for p in pairs]
@@ -77,12 +76,25 @@ def load_tasks(data, seed):
   return dev, test, groups, canonical
 
 
-def load_training(data, dev, seed):
+def load_minicode(data):
+  """The embedded tasks, with training inputs if their instructions train."""
+  count = data.get('train_examples', 0)
+  pairs = instruct.load(
+    data.split, data.dev_examples, data.test_examples, train_examples=count
+  )
+  return pairs[: data.tasks_limit or None]
+
+
+def load_training(data, dev):
   """Tasks to train on, and those that say when to stop.
 
-  The embedded tasks are of other splits than `dev`, with all their examples. In
-  files, training and dev examples are of the same instructions, and apart.
+  With training inputs, the instructions of `dev` are trained on; so they are if
+  files have it so. The embedded tasks without are of other splits than `dev`,
+  with all their examples.
   """
+  if data.name == 'minicode' and data.train_examples:
+    train = [pair.train for pair in load_minicode(data)]
+    return train[: data.train_limit or None], dev
   if data.name == 'minicode':
     splits = (
       instruct.load(split, data.dev_examples, data.test_examples)

@@ -21,19 +21,32 @@ def write(path, *words, instruction='Spell.', output=None):
   return str(path)
 
 
-def test_embedded_tasks_to_train_on_are_of_other_splits():
+def inputs(task):
+  return {example.input for example in task.examples}
+
+
+def test_embedded_instructions_have_three_sets_of_inputs():
   c = prewrite.get_config('smoke')
   dev, test, *_ = instructing.load_tasks(c.data, 0)
-  train, validation = instructing.load_training(c.data, dev, 0)
-  assert (len(train), len(validation), len(dev)) == (16, 6, 12)
+  train, validation = instructing.load_training(c.data, dev)
+  assert len(train) == len(dev) == len(test) == 8
+  assert validation is dev
+  for some in zip(train, dev, test, strict=True):
+    assert len({task.task_id for task in some}) == 1
+    assert [len(task.examples) for task in some] == [8, 8, 8]
+    assert len(set.union(*map(inputs, some))) == 24
+
+
+def test_other_embedded_problems_may_be_trained_on():
+  c = prewrite.get_config('smoke')
+  c.data.train_examples, c.data.validation_limit = 0, 6
+  dev, *_ = instructing.load_tasks(c.data, 0)
+  train, validation = instructing.load_training(c.data, dev)
+  assert len(train) > 900 and len(validation) == 6
   ids = [{task.task_id for task in some} for some in (train, validation, dev)]
   assert not ids[0] & ids[1] and not (ids[0] | ids[1]) & ids[2]
-  # Dev and test examples are one pool to train on, and stay apart in the end.
-  assert len(train[0].examples) > len(dev[0].examples)
-  for mine, theirs in zip(dev, test, strict=True):
-    assert not {e.input for e in mine.examples} & {
-      e.input for e in theirs.examples
-    }
+  # Dev and test inputs are one pool to train on.
+  assert len(train[0].examples) == 16
 
 
 def test_files_give_the_labels_of_all_splits(tmp_path):
@@ -41,7 +54,7 @@ def test_files_give_the_labels_of_all_splits(tmp_path):
   c.data.train = write(tmp_path / 'train', 'a', 'b', output='yes')
   c.data.dev = write(tmp_path / 'dev', 'c', output='no')
   dev, *_ = instructing.load_tasks(c.data, 0)
-  (train,), (validation,) = instructing.load_training(c.data, dev, 0)
+  (train,), (validation,) = instructing.load_training(c.data, dev)
   assert train.labels == ('no', 'yes')
   assert [e.input for e in train.examples] == ['a', 'b']
   assert [e.input for e in validation.examples] == ['c']
@@ -52,7 +65,7 @@ def test_instructions_without_dev_examples_may_be_trained_on(tmp_path):
   c.data.train = write(tmp_path / 'train', 'a', instruction='Say.')
   c.data.dev = write(tmp_path / 'dev', 'a')
   dev, *_ = instructing.load_tasks(c.data, 0)
-  (train,), _ = instructing.load_training(c.data, dev, 0)
+  (train,), _ = instructing.load_training(c.data, dev)
   assert train.instruction.text == 'Say.'
 
 
@@ -62,7 +75,7 @@ def test_an_input_in_training_and_dev_is_refused(tmp_path):
   c.data.dev = write(tmp_path / 'dev', 'same')
   dev, *_ = instructing.load_tasks(c.data, 0)
   with pytest.raises(ValueError, match="train and dev share the input 'same'"):
-    instructing.load_training(c.data, dev, 0)
+    instructing.load_training(c.data, dev)
 
 
 def test_a_missing_training_file_is_named(tmp_path):
@@ -70,7 +83,7 @@ def test_a_missing_training_file_is_named(tmp_path):
   c.data.dev = write(tmp_path / 'dev', 'a')
   dev, *_ = instructing.load_tasks(c.data, 0)
   with pytest.raises(ValueError, match=r'--config\.data\.train='):
-    instructing.load_training(c.data, dev, 0)
+    instructing.load_training(c.data, dev)
 
 
 def test_unknown_names_are_told_the_known_ones():
