@@ -85,12 +85,15 @@ def load_minicode(data):
   return pairs[: data.tasks_limit or None]
 
 
-def load_training(data, dev):
+def load_training(data, dev, test):
   """Tasks to train on, and those that say when to stop.
 
-  With training inputs, the instructions of `dev` are trained on; so they are if
-  files have it so. The embedded tasks without are of other splits than `dev`,
-  with all their examples.
+  The embedded tasks are those of `dev` with inputs for training or, if there
+  are to be none, those of other splits of the suite with all their inputs.
+  Tasks of files may be those of `dev` or not.
+
+  Raises:
+    ValueError: no file, or one with an input of `dev` or `test`.
   """
   if data.name == 'minicode' and data.train_examples:
     train = [pair.train for pair in load_minicode(data)]
@@ -119,15 +122,14 @@ def load_training(data, dev):
   train = list(instructions.load(data.train))
   if data.instruction:
     train = [with_instruction(train, data.instruction, data.train)]
-  by_key = {task.key: task for task in dev}
-  shared = [task for task in train if task.key in by_key]
-  matched = {
-    task.key: task
-    for task, _ in instructions.match(
-      shared, [by_key[task.key] for task in shared], ('train', 'dev')
+  for name, others in (('dev', dev), ('test', test)):
+    by_key = {task.key: task for task in others}
+    shared = [task for task in train if task.key in by_key]
+    pairs = instructions.match(
+      shared, [by_key[task.key] for task in shared], ('train', name)
     )
-  }
-  train = [matched.get(task.key, task) for task in train]
+    matched = {task.key: task for task, _ in pairs}
+    train = [matched.get(task.key, task) for task in train]
   return train[: data.train_limit or None], dev
 
 
