@@ -38,6 +38,9 @@ def get_config(arg: str = 'minicode') -> ml_collections.ConfigDict:
   c.seeds = 1  # runs of each algorithm, from c.seed on
 
   c.data.train = ''  # jsonl: file of training examples
+  # minicode: inputs of each instruction to train on, as PRewrite does; 0: other
+  # problems are trained on, those of the train split of the suite.
+  c.data.train_examples = 8
   c.data.train_limit = 0  # first N tasks to train on, 0 = all
   c.data.validation_limit = 0  # minicode: first N tasks that stop a training
 
@@ -50,6 +53,7 @@ def get_config(arg: str = 'minicode') -> ml_collections.ConfigDict:
   for section in _LEARNER:
     c[section] = learner[section]
   c.train.iterations = 60
+  c.optimizer.lr = 5e-4
   c.rollout.prompts, c.rollout.group = 32, 4
   c.advantage.lam = 0.95  # of GAE
 
@@ -62,7 +66,7 @@ def get_config(arg: str = 'minicode') -> ml_collections.ConfigDict:
   c.patience = 3  # validations without a new best that end a run; 0: none do
 
   if arg == 'smoke':
-    c.data.train_limit, c.data.validation_limit = 16, 6
+    c.data.tasks_limit = 8
     c.train.iterations = 2
     c.rollout.prompts, c.rollout.group = 4, 4
     c.train.rows_per_piece = 1

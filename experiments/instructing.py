@@ -52,8 +52,7 @@ def load_tasks(data, seed):
   """
   groups, canonical = [], []
   if data.name == 'minicode':
-    pairs = instruct.load(data.split, data.dev_examples, data.test_examples)
-    pairs = pairs[: data.tasks_limit or None]
+    pairs = load_minicode(data)
     dev, test = [p.dev for p in pairs], [p.test for p in pairs]
     groups = [p.register for p in pairs]
     canonical = [Instruction(p.canonical) for p in pairs]
@@ -77,12 +76,28 @@ def load_tasks(data, seed):
   return dev, test, groups, canonical
 
 
-def load_training(data, dev, seed):
+def load_minicode(data):
+  """The embedded tasks, with training inputs if their instructions train."""
+  count = data.get('train_examples', 0)
+  pairs = instruct.load(
+    data.split, data.dev_examples, data.test_examples, train_examples=count
+  )
+  return pairs[: data.tasks_limit or None]
+
+
+def load_training(data, dev, test):
   """Tasks to train on, and those that say when to stop.
 
-  The embedded tasks are of other splits than `dev`, with all their examples. In
-  files, training and dev examples are of the same instructions, and apart.
+  The embedded tasks are those of `dev` with inputs for training or, if there
+  are to be none, those of other splits of the suite with all their inputs.
+  Tasks of files may be those of `dev` or not.
+
+  Raises:
+    ValueError: no file, or one with an input of `dev` or `test`.
   """
+  if data.name == 'minicode' and data.train_examples:
+    train = [pair.train for pair in load_minicode(data)]
+    return train[: data.train_limit or None], dev
   if data.name == 'minicode':
     splits = (
       instruct.load(split, data.dev_examples, data.test_examples)
@@ -107,15 +122,14 @@ def load_training(data, dev, seed):
   train = list(instructions.load(data.train))
   if data.instruction:
     train = [with_instruction(train, data.instruction, data.train)]
-  by_key = {task.key: task for task in dev}
-  shared = [task for task in train if task.key in by_key]
-  matched = {
-    task.key: task
-    for task, _ in instructions.match(
-      shared, [by_key[task.key] for task in shared], ('train', 'dev')
+  for name, others in (('dev', dev), ('test', test)):
+    by_key = {task.key: task for task in others}
+    shared = [task for task in train if task.key in by_key]
+    pairs = instructions.match(
+      shared, [by_key[task.key] for task in shared], ('train', name)
     )
-  }
-  train = [matched.get(task.key, task) for task in train]
+    matched = {task.key: task for task, _ in pairs}
+    train = [matched.get(task.key, task) for task in train]
   return train[: data.train_limit or None], dev
 
 

@@ -79,7 +79,7 @@ def run(config, workdir):
   dev, test, groups, canonical = instructing.load_tasks(
     config.data, config.seed
   )
-  train, validation = instructing.load_training(config.data, dev, config.seed)
+  train, validation = instructing.load_training(config.data, dev, test)
   for task in (*train, *dev):
     text_rewards.make_metric(config.reward.metric, task.task)
   meta = meta_lib.make_meta(config.meta.family, config.meta.text)

@@ -61,6 +61,21 @@ def test_it_is_deterministic_and_the_seed_changes_the_inputs(pairs):
   assert instruct.load('validation', seed=1) != pairs
 
 
+def test_a_third_of_the_inputs_may_be_for_training(pairs):
+  found = instruct.load('validation', 8, 8, train_examples=8)
+  assert len(found) > 80 and pairs[0].train is None
+  for pair in found:
+    assert pair.train is not None and pair.train.key == pair.test.key
+    some = [
+      {example.input for example in task.examples}
+      for task in (pair.train, pair.dev, pair.test)
+    ]
+    assert min(map(len, some)) >= 4
+    assert len(set.union(*some)) == sum(map(len, some)) <= 24
+  with pytest.raises(ValueError, match='train_examples=2'):
+    instruct.load('validation', train_examples=2)
+
+
 def test_bad_sizes_and_splits_are_refused():
   with pytest.raises(ValueError, match='dev_examples=3'):
     instruct.load('test', 3)

@@ -31,6 +31,7 @@ class Pair:
     task_id, register: of the problem.
     canonical: its statement in the wording that the coder knows best.
     dev, test: the same task with disjoint inputs.
+    train: likewise, if there was to be such a split.
   """
 
   task_id: str
@@ -38,10 +39,15 @@ class Pair:
   canonical: str
   dev: InstructionTask
   test: InstructionTask
+  train: InstructionTask | None = None
 
 
 def load(
-  split: str, dev_examples: int = 8, test_examples: int = 8, seed: int = 0
+  split: str,
+  dev_examples: int = 8,
+  test_examples: int = 8,
+  seed: int = 0,
+  train_examples: int = 0,
 ) -> tuple[Pair, ...]:
   """The tasks of one split of the suite.
 
@@ -50,14 +56,17 @@ def load(
     dev_examples, test_examples: inputs of each; fewer for a problem that has
       fewer, in the same proportion.
     seed: of the inputs.
+    train_examples: inputs of a third part; 0: there is none.
   """
-  for name, count in (('dev', dev_examples), ('test', test_examples)):
-    if count < _FEWEST:
+  for name, count in (
+    ('dev', dev_examples), ('test', test_examples), ('train', train_examples),
+  ):  # fmt: skip
+    if count < _FEWEST and (name, count) != ('train', 0):
       raise ValueError(f'{name}_examples={count}: expected at least {_FEWEST}')
   if split not in suite.SPLITS:
     raise ValueError(f'split {split!r}: minicode has {", ".join(suite.SPLITS)}')
   pairs = (
-    _pair(row, dev_examples, test_examples, seed)
+    _pair(row, (train_examples, dev_examples, test_examples), seed)
     for row in suite.rows()
     if row['split'] == split
   )
@@ -65,8 +74,9 @@ def load(
 
 
 def _pair(
-  row: Mapping[str, Any], dev_count: int, test_count: int, seed: int
+  row: Mapping[str, Any], counts: tuple[int, int, int], seed: int
 ) -> Pair | None:
+  """The task, with so many examples to train on, for dev and for test."""
   family = generate.FAMILIES[row['family']]
   index = family.grid().index(dict(row['params']))
   reference = generate.references(family)[index]
@@ -75,18 +85,19 @@ def _pair(
   assertion = _renamed(row['test_list'][0], name)
   rng = random.Random(f'{seed}/{row["task_id"]}')
   found: dict[str, Any] = {}
-  for _ in range(40 * (dev_count + test_count)):
+  for _ in range(40 * sum(counts)):
     args = family.inputs(rng, row['params'])
     text = ', '.join(map(generate.literal, args))
     if f'{NAME}({text})' not in assertion:
       found[text] = reference(*args)
-    if len(found) == dev_count + test_count:
+    if len(found) == sum(counts):
       break
   kinds = {type(value) for value in found.values()}
   task = {int: 'math', bool: 'classification'}.get(min(kinds, key=str))
-  dev_share = dev_count * len(found) // (dev_count + test_count)
-  fewest = min(dev_share, len(found) - dev_share)
-  if len(kinds) > 1 or task is None or fewest < _FEWEST:
+  share = lambda count: count * len(found) // sum(counts)
+  start, end = share(counts[0]), share(counts[0]) + share(counts[1])
+  sizes = end - start, len(found) - end, *([start] if counts[0] else [])
+  if len(kinds) > 1 or task is None or min(sizes) < _FEWEST:
     return None
   template = (
     f'{{instruction}}\n{assertion}\n###\n{_renamed(signature, name)}\n'
@@ -100,7 +111,8 @@ def _pair(
   part = lambda some: dataclasses.replace(whole, examples=tuple(some))
   return Pair(
     row['task_id'], row['register'], row['canonical'],
-    part(examples[:dev_share]), part(examples[dev_share:]),
+    part(examples[start:end]), part(examples[end:]),
+    part(examples[:start]) if start else None,
   )  # fmt: skip
 
 
