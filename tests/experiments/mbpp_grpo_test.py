@@ -1,0 +1,215 @@
+"""Training a rewriter: whole, killed and resumed, with bad input."""
+
+import dataclasses
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import jax
+import numpy as np
+import pytest
+
+from promptrl_jax.evaluation.cells import read_csv
+from promptrl_jax.models import pretrained
+from promptrl_jax.tasks import splits
+from promptrl_jax.tasks.minicode import suite
+from promptrl_jax.testing import tiny, tiny_encoder_decoder
+
+ROOT = pathlib.Path(__file__).parents[2]
+ITERATIONS = 4
+SMALL = (
+  '--config=configs/mbpp_grpo.py:smoke',
+  f'--config.train.iterations={ITERATIONS}',
+  '--config.rollout.prompts=2',
+  '--config.data.train_limit=8',
+  '--config.data.validation_limit=2',
+  '--config.data.test_limit=4',
+  '--config.validate_every=2',
+)
+
+
+def command(workdir, *flags):
+  chosen = []  # A flag of a tuple that is given twice is put together.
+  if not any('algorithms' in flag for flag in flags):
+    # It learns from groups without a difference, too.
+    chosen = ["--config.algorithms=('ppo',)"]
+  return [
+    sys.executable, '-m', 'experiments.mbpp_grpo', f'--workdir={workdir}',
+    *SMALL, *chosen, *flags,
+  ]  # fmt: skip
+
+
+def run(workdir, *flags):
+  return subprocess.run(
+    command(workdir, *flags), cwd=ROOT, capture_output=True, text=True,
+    timeout=600,
+  )  # fmt: skip
+
+
+def rows(workdir):
+  """Metrics of the training without the times."""
+  path = workdir / 'ppo' / 'seed_0' / 'metrics.jsonl'
+  return [
+    {k: v for k, v in json.loads(line).items() if not k.startswith('time/')}
+    for line in path.read_text().splitlines()
+  ]
+
+
+def leaves(folder):
+  _, params, _ = pretrained.load_pretrained(folder)
+  return [np.asarray(leaf) for leaf in jax.tree.leaves(params)]
+
+
+def equal(first, second):
+  pairs = zip(leaves(first), leaves(second), strict=True)
+  return all(np.array_equal(a, b) for a, b in pairs)
+
+
+@pytest.fixture(scope='module')
+def whole(tmp_path_factory):
+  """A run that nothing interrupted."""
+  workdir = tmp_path_factory.mktemp('whole')
+  result = run(workdir)
+  assert result.returncode == 0, result.stderr[-3000:]
+  return workdir, result
+
+
+def test_it_leaves_results_and_a_model(whole):
+  workdir, result = whole
+  for name in ('config.json', 'results.json', 'results.md', 'curves.png'):
+    assert (workdir / name).stat().st_size > 0, name
+  folder = workdir / 'ppo' / 'seed_0'
+  assert list(folder.glob('events*'))
+  assert str(folder / 'model') in result.stdout
+  assert 'TensorBoard' in result.stdout
+  start = ROOT / 'promptrl_jax' / 'assets' / 'minicode_rewriter'
+  assert not equal(start, folder / 'model')
+  header = json.loads((workdir / 'results.json').read_text())['header']
+  assert header['seeds'] == [0] and 'minicode' in header['data_hash']
+
+
+def test_every_iteration_has_a_row_of_finite_numbers(whole):
+  found = rows(whole[0])
+  assert [row['step'] for row in found] == list(range(ITERATIONS))
+  for row in found:
+    assert all(np.isfinite(v) for v in row.values() if v is not None)
+    assert row['budget/rewrites'] == 8
+    assert row['train/tokens'] == row['rollout/steps'] > 0
+    assert 0 <= row['reward/mean'] <= 1
+  scored = [i for i, r in enumerate(found) if 'eval/validation_pass' in r]
+  assert scored == [1, 3]
+  # Minibatches after the first see a policy that has moved.
+  assert all(row['train/approx_kl'] > 0 for row in found)
+
+
+def test_all_are_compared_on_the_same_problems_with_two_calls(whole):
+  found = read_csv(whole[0] / 'results.csv')
+  assert {'direct', 'start', 'ppo'} == {cell.strategy for cell in found}
+  assert len({cell.task_ids for cell in found}) == 1
+  wanted = tuple(task.task_id for task in suite.load('test')[:4])
+  assert found[0].task_ids == wanted
+  assert {cell.budget for cell in found} == {2}
+
+
+def test_kill_and_resume_equals_the_uninterrupted_run(whole, tmp_path):
+  process = subprocess.Popen(
+    command(tmp_path), cwd=ROOT, stdout=subprocess.DEVNULL,
+    stderr=subprocess.DEVNULL, start_new_session=True,
+  )  # fmt: skip
+  path = tmp_path / 'ppo' / 'seed_0' / 'metrics.jsonl'
+  deadline = time.monotonic() + 500
+  while time.monotonic() < deadline and process.poll() is None:
+    if path.exists() and len(path.read_text().splitlines()) >= 2:
+      break
+    time.sleep(0.02)
+  os.killpg(process.pid, signal.SIGKILL)
+  process.wait()
+  assert len(path.read_text().splitlines()) >= 2
+  assert not (tmp_path / 'results.json').exists()
+  result = run(tmp_path)
+  assert result.returncode == 0, result.stderr[-3000:]
+  assert rows(tmp_path) == rows(whole[0])
+  folders = [path / 'ppo/seed_0/model' for path in (tmp_path, whole[0])]
+  assert equal(*folders)
+  csv = 'results.csv'
+  assert (tmp_path / csv).read_text() == (whole[0] / csv).read_text()
+
+
+def test_another_config_or_model_in_the_same_workdir_is_refused(
+  whole, tmp_path
+):
+  path = whole[0] / 'config.json'
+  before = path.read_text()
+  model = tmp_path / 'model'
+  config = dataclasses.replace(tiny.CONFIG, max_positions=512)
+  pretrained.save_pretrained(
+    model, config, tiny.params(), tiny.tokenizer(), 'float32'
+  )
+  for flags, message in (
+    (['--config.optimizer.lr=0.5'], 'optimizer.lr'),
+    ([f'--config.rewriter.model={model}'], 'rewriter.model'),
+  ):
+    result = run(whole[0], *flags)
+    assert result.returncode != 0
+    assert message in result.stderr and 'Traceback' not in result.stderr
+  assert path.read_text() == before
+  # The folder is called what it was, and its weights are others.
+  start = json.loads(before)['models']['start']
+  path.write_text(before.replace(start, 'minicode_rewriter@0000'))
+  try:
+    result = run(whole[0])
+  finally:
+    path.write_text(before)
+  assert result.returncode != 0
+  assert "models.start: 'minicode_rewriter@0000' there" in result.stderr
+
+
+def test_bad_input_is_one_clear_message(tmp_path):
+  t5 = tmp_path / 't5'
+  encoder = tiny.tokenizer()
+  config = dataclasses.replace(
+    tiny_encoder_decoder.CONFIG, vocab_size=encoder.vocab_size
+  )
+  pretrained.save_pretrained(
+    t5, config, tiny_encoder_decoder.params(config), encoder
+  )
+  cases = [
+    (["--config.algorithms=('ppq',)"], "algorithm 'ppq': expected one of grpo"),
+    (
+      ["--config.algorithms=('ppo', 'grpo')", '--config.rollout.group=1'],
+      'a group of 1',
+    ),
+    (['--config.train.overlap=True'], 'overlap=True with importance=none'),
+    (['--config.eval.split=train'], "eval.split='train': expected validation"),
+    (['--config.rewriter.backend=http'], "rewriter.backend='http'"),
+    ([f'--config.rewriter.model={t5}'], 'is a t5 model: expected a causal'),
+    (['--config.data.protocol=all'], "'all'"),
+    (['--config.reference.kind=adapter_off'], "needs train='lora'"),
+  ]
+  for number, (flags, message) in enumerate(cases):
+    workdir = tmp_path / f'run_{number}'
+    result = run(workdir, *flags)
+    assert result.returncode != 0, flags
+    assert message in result.stderr, (flags, result.stderr[-800:])
+    assert 'Traceback' not in result.stderr, flags
+    assert not (workdir / 'results.json').exists()
+
+
+def test_prompts_of_a_run_hold_no_hidden_test():
+  from configs import mbpp_grpo
+  from experiments import mbpp_grpo as experiment
+  from promptrl_jax.envs.rewriting import RewritingEnv
+  from promptrl_jax.testing.scripted import ScriptedBackend
+
+  config = mbpp_grpo.get_config('smoke')
+  env = RewritingEnv(
+    ScriptedBackend(lambda _: ''), None, experiment.make_reward_config(config)
+  )
+  tasks = suite.load('train')[:20]
+  for task, messages in zip(tasks, env.prompts(tasks), strict=True):
+    for test in splits.hidden_tests(task, config.data.protocol):
+      assert test not in json.dumps(messages)

@@ -1,0 +1,105 @@
+"""The update of one device and of eight that share parameters and rows."""
+
+import json
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[2]
+
+SCRIPT = """
+import json
+import jax
+jax.config.update('jax_num_cpu_devices', 8)
+jax.config.update('jax_disable_most_optimizations', True)  # to compile
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax.sharding import AxisType, Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+from promptrl_jax.models import causal_families
+from promptrl_jax.parallel import mesh as mesh_lib
+from promptrl_jax.parallel import sharding
+from promptrl_jax.testing import tiny
+from promptrl_jax.training import lm_policy, lm_update, packing
+from promptrl_jax.training.lm_config import LMUpdateConfig
+from promptrl_jax.training.state import initial_state
+
+shape = packing.PackingConfig(
+  16, lanes=2, lane_size=12, sequences=4, row_multiple=8)
+rng = np.random.default_rng(0)
+draw = lambda low, high: rng.integers(3, 300, rng.integers(low, high)).tolist()
+prompts = [draw(2, 8) for _ in range(8)]
+completions = [draw(1, 12) for _ in range(32)]
+rows = packing.pack(prompts, completions, [i // 4 for i in range(32)], shape)
+normal = lambda scale, mean: packing.spread(
+  rows, rng.normal(mean, scale, (32, 12)).astype('f4'))
+batch = lm_update.LMBatch(
+  rows, normal(1, 0), normal(0.2, -5), normal(0.2, -5), normal(0.2, -5))
+config = LMUpdateConfig(
+  loss='ppo', importance='token', entropy_coef=0.01, micro_batches=2, epochs=2)
+start = jax.tree.map(np.asarray, dict(tiny.params()))
+optimizer = optax.chain(optax.clip_by_global_norm(1.0), optax.sgd(1e-2))
+
+def run(mesh):
+  whole = NamedSharding(mesh, P())
+  build = lambda start: initial_state(
+    lambda key: start, optimizer, jax.random.key(0))
+  place = jax.tree.map(lambda _: whole, jax.eval_shape(build, start))
+  place = place.replace(
+    params=sharding.shardings(start, causal_families.PARTITION, mesh))
+  state = jax.jit(build, out_shardings=place)(start)
+  qkv = lambda s: s.params['params']['layers']['qkv']
+  share = qkv(state).addressable_shards[0].data.size / qkv(state).size
+  policy = lm_policy.PolicyConfig(tiny.CONFIG, temperature=0.8, logits_chunk=7)
+  split = jax.device_put(batch, mesh_lib.rows(mesh))
+  update = lm_update.make_update_fn(policy, optimizer, config, mesh)
+  score = lm_update.make_score_fn(policy, config, mesh)
+  scores = np.asarray(score(state.params, split.rows).logps)
+  found = []
+  for _ in range(3):
+    state, metrics = update(state, {}, split, jnp.float32(0.1))
+    found.append({k: float(v) for k, v in metrics.items()})
+  after = qkv(state).addressable_shards[0].data.size / qkv(state).size
+  params = jax.tree.map(np.asarray, state.params)
+  return found, scores, params, [share, after], update._cache_size()
+
+one = Mesh(np.asarray(jax.devices()[:1]).reshape(1, 1, 1), mesh_lib.AXES,
+           axis_types=(AxisType.Auto,) * 3)
+many = mesh_lib.make_mesh({'data': 2, 'fsdp': 2, 'tensor': 2})
+alone, together = run(one), run(many)
+there = np.asarray(rows.mask)
+print(json.dumps({
+  'alone': alone[0],
+  'together': together[0],
+  'scores': float(np.abs(alone[1] - together[1])[there].max()),
+  'params': max(float(np.abs(a - b).max()) for a, b in zip(
+    jax.tree.leaves(alone[2]), jax.tree.leaves(together[2]), strict=True)),
+  'shares': together[3],
+  'programs': [alone[4], together[4]],
+}))
+"""
+
+
+def test_eight_devices_give_the_losses_and_gradients_of_one():
+  run = subprocess.run(
+    [sys.executable, '-c', SCRIPT],
+    cwd=ROOT,
+    capture_output=True,
+    text=True,
+    timeout=600,
+    check=False,
+  )
+  assert run.returncode == 0, run.stderr[-2000:]
+  found = json.loads(run.stdout.splitlines()[-1])
+  for alone, together in zip(found['alone'], found['together'], strict=True):
+    assert together == pytest.approx(alone, rel=1e-4, abs=1e-4)
+    assert alone['train/grad_norm'] > 0.01 and alone['train/kl'] > 0.01
+  losses = [metrics['train/loss'] for metrics in found['alone']]
+  assert abs(losses[0] - losses[-1]) > 1e-3  # something was learned
+  assert found['scores'] < 1e-4 and found['params'] < 1e-4
+  # Each device holds a quarter, before and after.
+  assert found['shares'] == [0.25, 0.25]
+  assert found['programs'] == [1, 1]

@@ -1,0 +1,265 @@
+"""The rewriter's learner, from tasks to changed parameters."""
+
+import functools
+import math
+import threading
+
+import jax
+import numpy as np
+import pytest
+
+from configs import mbpp_grpo
+from tests.training import tiny_rewriter
+
+made_of = functools.cache(
+  lambda name: tiny_rewriter.make(tiny_rewriter.make_config(name))
+)
+
+
+@pytest.fixture(autouse=True, scope='module')
+def compiled_quickly():
+  """Programs run for milliseconds here, and there are many."""
+  jax.config.update('jax_disable_most_optimizations', True)
+  yield
+  jax.config.update('jax_disable_most_optimizations', False)
+
+
+def parameters(state):
+  return jax.tree.map(np.asarray, state.learner.params)
+
+
+def equal(first, second):
+  assert jax.tree.structure(first) == jax.tree.structure(second)
+  pairs = zip(jax.tree.leaves(first), jax.tree.leaves(second), strict=True)
+  return all(np.array_equal(a, b) for a, b in pairs)
+
+
+@pytest.mark.parametrize('name', mbpp_grpo.ALGORITHMS)
+def test_every_algorithm_learns_and_compiles_once(name, pool):
+  made = made_of(name)
+  before = parameters(made.initial)
+  state, rows = tiny_rewriter.train(made, tiny_rewriter.make_env(pool), 2)
+  assert int(state.step) == 2
+  programs = made.engine.compiled_programs()
+  assert made.update._cache_size() == 1 and made.score._cache_size() <= 2
+  scores = made.score._cache_size()
+  state, third = tiny_rewriter.train(
+    made, tiny_rewriter.make_env(pool), 1, state
+  )
+  assert made.update._cache_size() == 1
+  assert made.score._cache_size() == scores
+  assert made.engine.compiled_programs() == programs
+  assert not equal(before, parameters(state))
+  assert rows[0]['rollout/groups'] > 0
+  for row in (*rows, *third):
+    assert all(math.isfinite(value) for value in row.values()), row
+    assert 0 < row['reward/mean'] <= 1
+    calls = row['budget/coder_calls'] + row['budget/rewrites']
+    assert row['budget/calls'] == calls
+    if row['rollout/groups']:  # all may have solved the task by now
+      assert row['train/tokens'] == row['rollout/steps'] > 0
+      assert row['train/grad_norm'] > 0
+
+
+@pytest.mark.parametrize('name', ['grpo', 'ppo', 'reinforce'])
+def test_what_is_rewarded_becomes_likely(name, pool):
+  env = tiny_rewriter.make_env(pool)
+  _, rows = tiny_rewriter.train(made_of(name), env, 10)
+  rewards = [row['reward/mean'] for row in rows]
+  first, last = np.mean(rewards[:2]), np.mean(rewards[-2:])
+  # Rewards are 0 or 1, and each mean is of 32 of them.
+  variance = sum(max(p * (1 - p), 1 / 32) / 32 for p in (first, last))
+  assert last - first > 3 * math.sqrt(variance), rewards
+
+
+def test_rewards_that_are_all_equal_change_nothing(pool):
+  # That of a flagged rewrite is 0 as well.
+  env = tiny_rewriter.make_env(pool, reward_fn=lambda *_: 0.0)
+  made = made_of('grpo')
+  state, rows = tiny_rewriter.train(made, env, 2)
+  assert int(state.step) == 2
+  assert [row['rollout/groups'] for row in rows] == [0, 0]
+  assert equal(parameters(made.initial), parameters(state))
+  # Nor if they are not left out: what they are compared with is themselves.
+  config = tiny_rewriter.make_config(
+    'grpo', rollout={'drop_uniform': False}, reference={'kind': 'none'}
+  )
+  made = tiny_rewriter.make(config)
+  state, rows = tiny_rewriter.train(made, env, 2)
+  assert [row['rollout/groups'] for row in rows] == [4, 4]
+  assert equal(parameters(made.initial), parameters(state))
+
+
+def nth(count, do):
+  """A reward function that does something else at its n-th call."""
+  lock, calls = threading.Lock(), iter(range(10**9))
+
+  def reward_fn(task, rewrite, verdict):
+    with lock:
+      call = next(calls)
+    return do() if call == count else float(verdict.passed)
+
+  return reward_fn
+
+
+def test_a_reward_that_is_no_number_leaves_the_others_in(pool):
+  env = tiny_rewriter.make_env(pool, reward_fn=nth(3, lambda: math.nan))
+  state, (row, after) = tiny_rewriter.train(made_of('reinforce'), env, 2)
+  assert row['reward/dropped'] == 1 and after['reward/dropped'] == 0
+  assert row['rollout/groups'] == 4  # the group of the dropped one, too
+  assert math.isfinite(row['train/loss'])
+  assert all(np.isfinite(x).all() for x in jax.tree.leaves(parameters(state)))
+
+
+def test_what_raises_or_hangs_is_dropped_and_counted(pool):
+  def fail():
+    raise KeyError('no such word')
+
+  released = threading.Event()
+  failing, hanging = nth(2, fail), nth(5, lambda: released.wait(120) * 0.0)
+  lock = threading.Lock()
+
+  def reward_fn(*inputs):
+    with lock:  # one call after the other, so that both count the same
+      failing(*inputs)
+    return hanging(*inputs)
+
+  env = tiny_rewriter.make_env(pool, reward_fn=reward_fn, timeout_s=10.0)
+  try:
+    _, (row, _) = tiny_rewriter.train(made_of('reinforce'), env, 2)
+  finally:
+    released.set()
+  assert row['reward/dropped'] == 2
+  assert row['rollout/groups'] == 4
+  assert row['time/wait_for_verdicts'] >= 10
+
+
+def test_a_run_in_which_no_program_gets_a_reward_ends(pool):
+  env = tiny_rewriter.make_env(pool, reward_fn=lambda *_: math.inf)
+  with pytest.raises(RuntimeError, match=r'none of .* the reward is inf'):
+    tiny_rewriter.train(made_of('grpo'), env, 1)
+
+
+@functools.cache
+def overlapping():
+  return tiny_rewriter.make(
+    tiny_rewriter.make_config(
+      overlap=True, update={'importance': 'token'}, optimizer={'lr': 1e-2}
+    )
+  )
+
+
+def test_a_batch_sampled_ahead_is_told_by_its_importance_weights(pool):
+  env = tiny_rewriter.make_env(pool)
+  _, rows = tiny_rewriter.train(overlapping(), env, 3)
+  current, *ahead = [row['train/mismatch_kl'] for row in rows]
+  assert current < 1e-7
+  assert all(value > 1e-4 for value in ahead)
+  assert all(row['time/sampled_ahead'] > 0 for row in rows)
+  # Each batch is of the policy as it is where nothing runs ahead.
+  alone = lambda step: True
+  _, rows = tiny_rewriter.train(overlapping(), env, 3, is_boundary=alone)
+  assert all(row['train/mismatch_kl'] < 1e-7 for row in rows)
+  assert all(row['time/sampled_ahead'] == 0 for row in rows)
+
+
+def test_a_run_that_goes_on_at_a_boundary_ends_like_one_that_never_stopped(
+  pool,
+):
+  env, made = tiny_rewriter.make_env(pool), overlapping()
+  boundary = lambda step: step % 2 == 0
+  whole, rows = tiny_rewriter.train(made, env, 4, is_boundary=boundary)
+  half, before = tiny_rewriter.train(made, env, 2, is_boundary=boundary)
+  resumed, after = tiny_rewriter.train(made, env, 2, half, is_boundary=boundary)
+  leaves = lambda tree: jax.tree.map(np.asarray, tree)
+  assert equal(leaves(whole), leaves(resumed))
+  untimed = lambda rows: [
+    {k: v for k, v in row.items() if not k.startswith('time/')} for row in rows
+  ]
+  assert untimed(rows) == untimed([*before, *after])
+  # The second batch of each half was sampled ahead, the first was not.
+  stale = [row['train/mismatch_kl'] > 1e-6 for row in rows]
+  assert stale == [False, True, False, True]
+
+
+def test_adapters_are_trained_alone_against_the_model_without_them(pool):
+  config = tiny_rewriter.make_config(
+    train='lora', reference={'kind': 'adapter_off'}, optimizer={'lr': 1e-2}
+  )
+  made = tiny_rewriter.make(config)
+  model = jax.tree.map(np.array, made.fixed['params'])
+  before = parameters(made.initial)
+  state, rows = tiny_rewriter.train(made, tiny_rewriter.make_env(pool), 3)
+  after = parameters(state)
+  assert set(after) == {'adapters'} and not equal(before, after)
+  assert equal(model, jax.tree.map(np.asarray, made.fixed['params']))
+  assert state.reference == {}
+  # At first an adapter adds nothing.
+  assert rows[0]['train/kl'] < 1e-8 < 1e-5 < rows[-1]['train/kl']
+
+
+def test_groups_that_say_nothing_are_drawn_again(pool):
+  made, lock, calls = made_of('dapo'), threading.Lock(), iter(range(10**9))
+
+  def reward_fn(task, rewrite, verdict):
+    with lock:
+      call = next(calls)
+    return 0.0 if call < 16 else float(call % 2)
+
+  env = tiny_rewriter.make_env(pool, reward_fn=reward_fn)
+  _, (row,) = tiny_rewriter.train(made, env, 1)
+  # All of the first four groups got 0, whether flagged or not.
+  assert row['rollout/rounds'] >= 2 and row['budget/rewrites'] >= 32
+  assert row['rollout/groups'] >= 1
+  assert made.update._cache_size() == 1
+
+
+@pytest.mark.parametrize(
+  ('name', 'settings', 'message'),
+  [
+    ('grpo', {'rollout': {'group': 1}}, "a group of 1 with .* 'grpo'"),
+    ('rloo', {'rollout': {'group': 1}}, "a group of 1 with .* 'rloo'"),
+    (
+      'reinforce',
+      {'rollout': {'group': 1, 'drop_uniform': True}},
+      'a group of 1 with drop_uniform=True',
+    ),
+    ('ppo', {'value_head': False}, 'gae needs a value head'),
+    ('grpo', {'value_head': True}, 'the others have no use'),
+    ('grpo', {'overlap': True}, 'overlap=True with importance=none'),
+    ('grpo', {'optimizer': {'decay': 'cosine'}}, "decay='cosine'"),
+  ],
+)
+def test_settings_that_cannot_work_are_refused(name, settings, message):
+  with pytest.raises(ValueError, match=message):
+    tiny_rewriter.make_config(name, **settings)
+
+
+@pytest.mark.parametrize(
+  ('settings', 'message'),
+  [
+    (
+      {'rollout': {'new_tokens': 25}},
+      'lane_size=24 is less than new_tokens=25',
+    ),
+    (
+      {'packing': tiny_rewriter.packing.PackingConfig(16, 4, 24, 8)},
+      'prompt_size=16 is less than the longest prompt, 32',
+    ),
+    ({'reference': {'kind': 'adapter_off'}}, "needs train='lora'"),
+  ],
+)
+def test_a_model_that_does_not_fit_its_settings_is_refused(settings, message):
+  with pytest.raises(ValueError, match=message):
+    tiny_rewriter.make(tiny_rewriter.make_config(**settings))
+
+
+def test_adapters_that_are_not_there_cannot_be_trained():
+  config = tiny_rewriter.make_config(train='lora')
+  with pytest.raises(ValueError, match="train='lora': expected full, or lora"):
+    tiny_rewriter.rewriter.make_rewriter(
+      tiny_rewriter.tiny.CONFIG, tiny_rewriter.taught(),
+      tiny_rewriter.tiny.tokenizer(),
+      tiny_rewriter.mesh_lib.make_data_mesh(), config, 0,
+      prompt_lengths=(32,),
+    )  # fmt: skip
