@@ -48,7 +48,7 @@ from promptrl_jax.parallel import mesh as mesh_lib
 
 _SIZES = flags.DEFINE_list('sizes', ['small', 'large'], 'Models to train.')
 _ALGORITHMS = flags.DEFINE_list('algorithms', ['grpo', 'ppo'], 'To time.')
-_DTYPES = flags.DEFINE_list('dtypes', ['float32', 'bfloat16'], 'Of activations')
+_DTYPES = flags.DEFINE_list('dtypes', ['float32', 'bfloat16'], 'Of products')
 _RUNS = flags.DEFINE_integer('runs', 3, 'Timed iterations; the median counts.')
 _LIMIT = flags.DEFINE_float(
   'limit_s', 150, 'No further iteration is timed once these took longer.'
