@@ -57,7 +57,7 @@ ALGORITHMS = {
   },
   'ppo': {
     'advantage.kind': 'gae',
-    'value_head': True,
+    'train.value_head': True,
     'learner.minibatches': 2,
     'learner.epochs': 2,
     'rollout.drop_uniform': False,
