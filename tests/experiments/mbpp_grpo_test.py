@@ -213,3 +213,16 @@ def test_prompts_of_a_run_hold_no_hidden_test():
   for task, messages in zip(tasks, env.prompts(tasks), strict=True):
     for test in splits.hidden_tests(task, config.data.protocol):
       assert test not in json.dumps(messages)
+
+
+def test_each_algorithm_is_a_change_of_the_config_that_is_there():
+  from configs import mbpp_grpo
+  from experiments import mbpp_grpo as experiment
+  from experiments import rewriters
+
+  config = mbpp_grpo.get_config('smoke').lock()
+  for name in mbpp_grpo.ALGORITHMS:
+    settings = rewriters.make_config(experiment.with_algorithm(config, name))
+    assert settings.value_head == (name == 'ppo')
+  with pytest.raises(ValueError, match="'ppq': expected one of grpo, dr_grpo"):
+    experiment.with_algorithm(config, 'ppq')

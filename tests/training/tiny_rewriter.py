@@ -118,7 +118,7 @@ def make_config(name: str = 'grpo', **sections: Any) -> RewriterConfig:
   for path, value in mbpp_grpo.ALGORITHMS[name].items():
     section, _, field = path.rpartition('.')
     section = {'learner': 'update'}.get(section, section)
-    (parts[section] if section else whole)[field] = value
+    (whole if section == 'train' else parts[section])[field] = value
   if parts['update'].get('constant_length'):
     parts['update']['constant_length'] = NEW_TOKENS
   for section, value in sections.items():
