@@ -52,7 +52,7 @@ def get_config(arg: str = 'minicode') -> ml_collections.ConfigDict:
 
   for section in _LEARNER:
     c[section] = learner[section]
-  c.train.iterations = 60
+  c.train.iterations = 40
   c.optimizer.lr = 5e-4
   c.rollout.prompts, c.rollout.group = 32, 4
   c.advantage.lam = 0.95  # of GAE
