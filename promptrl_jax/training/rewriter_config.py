@@ -106,22 +106,32 @@ class RewriterConfig:
         'so take 2 or more, or reinforce, reinforce_pp or gae'
       )
 
-  def shaped(self, shards: int) -> RewriterConfig:
+  def shaped(self, shards: int, processes: int = 1) -> RewriterConfig:
     """The same with shapes that hold any batch.
 
     Rows are as many as completions of the greatest length take; those that
     stay empty are skipped, a micro-batch at a time.
 
     Args:
-      shards: parts of the mesh that rows are split over.
+      shards: parts of the mesh that rows are split over, as many on each
+        process.
+      processes: that share the prompts; each packs its own rows.
+
+    Raises:
+      ValueError: they cannot share the prompts equally.
     """
-    completions = self.rollout.prompts * self.rollout.group
-    worst = -(-completions // self.packing.lanes)
+    if self.rollout.prompts % processes:
+      raise ValueError(
+        f'rollout.prompts={self.rollout.prompts} cannot be shared equally by '
+        f'{processes} processes: choose a multiple of {processes}'
+      )
+    completions = self.rollout.prompts * self.rollout.group // processes
+    worst = -(-completions // self.packing.lanes) * processes
     piece = self.rows_per_piece * shards
     micro_batches = -(-worst // (piece * self.update.minibatches))
     rows = piece * micro_batches * self.update.minibatches
     return dataclasses.replace(
       self,
       update=dataclasses.replace(self.update, micro_batches=micro_batches),
-      packing=dataclasses.replace(self.packing, row_multiple=rows),
+      packing=dataclasses.replace(self.packing, row_multiple=rows // processes),
     )
