@@ -83,11 +83,13 @@ def run(config, workdir):
   coder = load.load_backend(load.BackendConfig(**config.coder), mesh)
   start = rewriters.load_start(config.rewriter)
   described = data.describe(config.data)
+  # A folder of the same name may hold another model by now.
+  models = {'coder': coder.name, 'start': start.name}
+  settings_of_run = json.loads(config.to_json()) | {'models': models}
   distributed.require_same(
-    f'{coder.name} {start.name} {described} {config.to_json()}',
-    'what is trained on (coder, start, data, config)',
+    json.dumps({'data': described, **settings_of_run}), 'the config'
   )
-  workdir_lib.prepare(workdir, json.loads(config.to_json()))
+  workdir_lib.prepare(workdir, settings_of_run)
   limits = Limits(cpu_s=config.pool.cpu_s, memory_mb=config.pool.memory_mb)
   with ExecutionPool(
     config.pool.workers, limits, config.pool.allow_weak
@@ -121,7 +123,7 @@ def run(config, workdir):
   # --- Report -----------------------------------------------------------------
   header = {
     'data_hash': f'{described}, {config.eval.split}',
-    'model_hashes': {'coder': coder.name, 'start': start.name},
+    'model_hashes': models,
     'seeds': list(seeds),
     'command': ' '.join(
       ['python', '-m', 'experiments.mbpp_grpo', *sys.argv[1:]]
@@ -195,7 +197,7 @@ class Judge:
     mine, passed = tasks[jax.process_index() :: jax.process_count()], []
     if mine:
       passed = self._play({'policy': [self._policy]}, mine)[-1].passed
-    counts = np.asarray([[np.sum(passed), np.size(passed)]])
+    counts = np.asarray([[np.sum(passed), np.size(passed)]], int)
     solved, count = exchange.gather_rows(counts).sum(axis=0)
     return float(solved / count)
 

@@ -38,6 +38,10 @@ from promptrl_jax.training import (
 )
 
 
+# For how long processes that have saved their part wait for the others.
+_SAVED_S = 3600.0
+
+
 @dataclasses.dataclass(frozen=True)
 class Start:
   """The model that training starts from.
@@ -218,6 +222,7 @@ def save_best(
 
   All processes read the checkpoint, the first one writes.
   """
+  distributed.barrier(f'checkpoints of {folder}', _SAVED_S)
   with checkpoint.open_checkpoints(
     folder / 'checkpoints', read_only=True
   ) as checkpoints:

@@ -117,7 +117,7 @@ def make_config(name: str = 'grpo', **sections: Any) -> RewriterConfig:
   }  # fmt: skip
   for path, value in mbpp_grpo.ALGORITHMS[name].items():
     section, _, field = path.rpartition('.')
-    section = {'learner': 'update'}.get(section, section)
+    section = {'learner': 'update', 'train': ''}.get(section, section)
     (parts[section] if section else whole)[field] = value
   if parts['update'].get('constant_length'):
     parts['update']['constant_length'] = NEW_TOKENS
