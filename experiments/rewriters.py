@@ -37,7 +37,6 @@ from promptrl_jax.training import (
   rewriter_config,
 )
 
-
 # For how long processes that have saved their part wait for the others.
 _SAVED_S = 3600.0
 

@@ -1,4 +1,4 @@
-"""GRPO on two processes, killed in its third step, ends like one that is not."""
+"""GRPO on two processes: killed in its third step, it ends as if it was not."""
 
 import json
 
