@@ -77,7 +77,7 @@ def get_config(arg: str = 'minicode') -> ml_collections.ConfigDict:
   c.seed = 0  # of the first run
   c.seeds = 1  # runs of each algorithm
 
-  c.mesh = ''  # devices by axis; empty: all along data
+  c.mesh = ''  # a process' devices by axis; empty: all along data
 
   c.data = main.data
   c.coder = main.coder

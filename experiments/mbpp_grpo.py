@@ -17,10 +17,12 @@ import json
 import pathlib
 import sys
 
+import jax
+import numpy as np
 from absl import app, flags, logging
 from ml_collections import config_flags
 
-from experiments import data, rewriters
+from experiments import data, distributed_flags, rewriters
 from promptrl_jax.envs.rewriting import RewritingEnv
 from promptrl_jax.envs.rewriting_config import RewritingConfig
 from promptrl_jax.evaluation import cells, output, protocol, report, rewriter
@@ -30,7 +32,7 @@ from promptrl_jax.execution.memo import MemoPool
 from promptrl_jax.llm import load
 from promptrl_jax.llm.backend import BackendError
 from promptrl_jax.llm.cache import CachedBackend
-from promptrl_jax.parallel import compilation
+from promptrl_jax.parallel import compilation, distributed, exchange
 from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.training import loop
 from promptrl_jax.training import workdir as workdir_lib
@@ -40,6 +42,7 @@ _CONFIG = config_flags.DEFINE_config_file(
 )
 _WORKDIR = flags.DEFINE_string('workdir', None, 'Where results go.')
 flags.mark_flag_as_required('workdir')
+distributed_flags.define()
 
 # What bad settings, bad data or a dead endpoint raise: told in one line.
 _USER_ERRORS = (
@@ -51,7 +54,9 @@ def main(argv):
   if len(argv) > 1:
     raise app.UsageError(f'unknown arguments: {argv[1:]}')
   try:
-    run(_CONFIG.value, pathlib.Path(_WORKDIR.value))
+    mesh_lib.use_cpu_cores()
+    with distributed.session(distributed_flags.config()):
+      run(_CONFIG.value, pathlib.Path(_WORKDIR.value))
   except KeyboardInterrupt:
     sys.exit('interrupted: the same command goes on from the last checkpoint')
   except _USER_ERRORS as error:
@@ -60,7 +65,6 @@ def main(argv):
 
 
 def run(config, workdir):
-  mesh_lib.use_cpu_cores()
   compilation.use_cache()
   if logging.get_verbosity() == logging.INFO:  # the default
     logging.set_verbosity(logging.WARNING)
@@ -77,12 +81,16 @@ def run(config, workdir):
     raise ValueError(
       f'eval.split={config.eval.split!r}: expected validation or test'
     )
-  mesh = mesh_lib.from_text(config.mesh)
+  mesh = mesh_lib.of_process(config.mesh)
   coder = load.load_backend(load.BackendConfig(**config.coder), mesh)
   start = rewriters.load_start(config.rewriter)
+  described = data.describe(config.data)
   # A folder of the same name may hold another model by now.
   models = {'coder': coder.name, 'start': start.name}
   settings_of_run = json.loads(config.to_json()) | {'models': models}
+  distributed.require_same(
+    json.dumps({'data': described, **settings_of_run}), 'the config'
+  )
   workdir_lib.prepare(workdir, settings_of_run)
   limits = Limits(cpu_s=config.pool.cpu_s, memory_mb=config.pool.memory_mb)
   with ExecutionPool(
@@ -104,6 +112,8 @@ def run(config, workdir):
         trained[name, seed] = rewriters.save_best(made, start, folder)
 
     # --- Evaluation -----------------------------------------------------------
+    if not distributed.is_first():
+      return  # The end of the session waits for the first.
     found = judge.compare(
       {
         name: [trained[name, seed] for seed in seeds]
@@ -114,7 +124,7 @@ def run(config, workdir):
 
   # --- Report -----------------------------------------------------------------
   header = {
-    'data_hash': f'{data.describe(config.data)}, {config.eval.split}',
+    'data_hash': f'{described}, {config.eval.split}',
     'model_hashes': models,
     'seeds': list(seeds),
     'command': ' '.join(
@@ -184,10 +194,14 @@ class Judge:
     return self._play(entrants, tasks)
 
   def validate(self, made, state, tasks):
-    """pass@1 of the policy as it is now."""
+    """pass@1 of the policy as it is now; processes share the tasks."""
     self._policy.replace_params(made.decode_params(state))
-    played = self._play({'policy': [self._policy]}, tasks)
-    return float(played[-1].passed.mean())
+    mine, passed = tasks[jax.process_index() :: jax.process_count()], []
+    if mine:
+      passed = self._play({'policy': [self._policy]}, mine)[-1].passed
+    counts = np.asarray([[np.sum(passed), np.size(passed)]], int)
+    solved, count = exchange.gather_rows(counts).sum(axis=0)
+    return float(solved / count)
 
   def _play(self, entrants, tasks):
     return rewriter.play(

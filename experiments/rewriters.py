@@ -5,6 +5,7 @@ No flags here.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import pathlib
 from collections.abc import Callable, Sequence
@@ -22,6 +23,7 @@ from promptrl_jax.models import lora, peft, pretrained
 from promptrl_jax.models.config import TransformerConfig
 from promptrl_jax.models.tokenizer import Tokenizer
 from promptrl_jax.operators.lexical import LexicalConfig
+from promptrl_jax.parallel import distributed, exchange
 from promptrl_jax.training import (
   checkpoint,
   lm_advantages,
@@ -34,6 +36,9 @@ from promptrl_jax.training import (
   rewriter,
   rewriter_config,
 )
+
+# For how long processes that have saved their part wait for the others.
+_SAVED_S = 3600.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -181,6 +186,7 @@ def train(
     progress = tqdm.tqdm(
       initial=start, total=settings.iterations, unit='update',
       desc=f'{folder.parent.name} seed {seed}',
+      disable=not distributed.is_first(),
     )  # fmt: skip
 
     def score(state):
@@ -206,7 +212,10 @@ def train(
       return bool(patience) and totals['stale'] >= patience
 
     training = rewriter.Training(made, env, tasks, seed, settings.is_saved)
-    with metrics.MetricWriter(folder, resume_step=start) as writer, progress:
+    writing = distributed.first_only(metrics.MetricWriter)(
+      folder, resume_step=start
+    )
+    with writing or contextlib.nullcontext() as writer, progress:
       if not is_stale(totals):
         loop.run(
           state, totals, training.iterate, score, checkpoints, writer,
@@ -217,12 +226,17 @@ def train(
 def save_best(
   made: rewriter.Rewriter, start: Start, folder: pathlib.Path
 ) -> pathlib.Path:
-  """Writes the best checkpoint as a model folder; adapters are merged."""
+  """Writes the best checkpoint as a model folder; adapters are merged.
+
+  All processes read the checkpoint, the first one writes.
+  """
+  distributed.barrier(f'checkpoints of {folder}', _SAVED_S)
   with checkpoint.open_checkpoints(
     folder / 'checkpoints', read_only=True
   ) as checkpoints:
     state, _ = checkpoint.restore_checkpoint(checkpoints, made.initial, 'best')
-  return save(made, start, state, folder)
+  distributed.first_only(save)(made, start, state, folder)
+  return folder / 'model'
 
 
 def save(
@@ -232,7 +246,7 @@ def save(
   folder: pathlib.Path,
 ) -> pathlib.Path:
   """Writes a state as a model folder; adapters are merged."""
-  params = made.params(state)
+  params = exchange.own_copies(made.params(state), made.own_mesh)
   model = {'params': params['params']}
   if made.policy.lora is not None:
     model = lora.merge(made.policy.lora, model, params['adapters'])

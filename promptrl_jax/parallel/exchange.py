@@ -19,6 +19,7 @@ import jax
 import numpy as np
 from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
 
 from promptrl_jax.parallel import mesh as mesh_lib
 
@@ -118,6 +119,55 @@ def gather_rows(tree: Any) -> Any:
     return jax.tree.map(np.asarray, tree)
   local = jax.tree.map(np.asarray, tree)
   return multihost_utils.process_allgather(local, tiled=True)
+
+
+def replicate(tree: Any, mesh: Mesh) -> Any:
+  """Arrays that all processes hold alike, as a copy on each device of a mesh.
+
+  Args:
+    tree: the same on every process, which is not checked.
+    mesh: of all devices.
+  """
+  everywhere = NamedSharding(mesh, P())
+  if jax.process_count() == 1:
+    return jax.device_put(tree, everywhere)
+  return jax.tree.map(
+    lambda x: jax.make_array_from_callback(
+      np.shape(x), everywhere, np.asarray(x).__getitem__
+    ),
+    tree,
+  )
+
+
+def own_copies(tree: Any, mesh: Mesh) -> Any:
+  """The copies that this process holds of arrays that are whole everywhere.
+
+  What it computes with them concerns no other process: it may do so as often
+  as it likes. Nothing is copied.
+
+  Args:
+    tree: arrays as `replicate` makes them.
+    mesh: of the devices of this process.
+
+  Raises:
+    ValueError: an array is split.
+  """
+  if jax.process_count() == 1:
+    return tree
+  sharding = NamedSharding(mesh, P())
+
+  def own(x: jax.Array) -> jax.Array:
+    if not x.is_fully_replicated:
+      raise ValueError(
+        f'an array of {x.shape} is split as {x.sharding}: expected a copy on '
+        'every device'
+      )
+    parts = {shard.device: shard.data for shard in x.addressable_shards}
+    return jax.make_array_from_single_device_arrays(
+      x.shape, sharding, [parts[device] for device in mesh.devices.flat]
+    )
+
+  return jax.tree.map(own, tree)
 
 
 def to_host(tree: Any) -> Any:

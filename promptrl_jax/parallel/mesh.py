@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import jax
 import numpy as np
@@ -35,12 +35,15 @@ def make_data_mesh(count: int | None = None) -> Mesh:
   return Mesh(devices, ('data',), axis_types=(AxisType.Auto,))
 
 
-def make_mesh(shape: Mapping[str, int]) -> Mesh:
-  """A mesh of all devices with the axes `data`, `fsdp` and `tensor`.
+def make_mesh(
+  shape: Mapping[str, int], devices: Sequence[jax.Device] | None = None
+) -> Mesh:
+  """A mesh with the axes `data`, `fsdp` and `tensor`.
 
   Args:
     shape: devices along each axis. Without `data`, that axis takes those that
       the others leave; `fsdp` and `tensor` have one if they are left out.
+    devices: None: all.
 
   Raises:
     ValueError: an axis is not known, or the product is not the number of
@@ -48,7 +51,8 @@ def make_mesh(shape: Mapping[str, int]) -> Mesh:
   """
   if unknown := sorted(shape.keys() - set(AXES)):
     raise ValueError(f'mesh axis {unknown[0]!r}: expected {", ".join(AXES)}')
-  count = len(jax.devices())
+  devices = jax.devices() if devices is None else devices
+  count = len(devices)
   split = {axis: shape.get(axis, 1) for axis in AXES[1:]}
   rest = max(1, count // math.prod(split.values()))
   sizes = (shape.get('data', rest), *split.values())
@@ -58,7 +62,8 @@ def make_mesh(shape: Mapping[str, int]) -> Mesh:
       f'{math.prod(sizes)} devices, there are {count}: choose sizes whose '
       f'product is {count}'
     )
-  return jax.make_mesh(sizes, AXES, axis_types=(AxisType.Auto,) * len(AXES))
+  types = (AxisType.Auto,) * len(AXES)
+  return jax.make_mesh(sizes, AXES, axis_types=types, devices=devices)
 
 
 def from_text(text: str) -> Mesh:
@@ -71,6 +76,40 @@ def from_text(text: str) -> Mesh:
     ValueError: as `parse` and `make_mesh`.
   """
   return make_mesh(parse(text)) if text else make_data_mesh()
+
+
+def of_process(text: str) -> Mesh:
+  """As `from_text`, of the devices of this process alone."""
+  devices = jax.local_devices()
+  if text:
+    return make_mesh(parse(text), devices)
+  return Mesh(np.asarray(devices), ('data',), axis_types=(AxisType.Auto,))
+
+
+def over_processes(mesh: Mesh) -> Mesh:
+  """The mesh of a process, with those of all others after it along `data`.
+
+  Rows of a process then lie on its own devices, and only `data` crosses hosts.
+
+  Args:
+    mesh: of the devices of this process.
+
+  Raises:
+    ValueError: another process has more devices, or fewer.
+  """
+  if jax.process_count() == 1:
+    return mesh
+  devices = sorted(jax.devices(), key=lambda d: (d.process_index, d.id))
+  if len(devices) != mesh.size * jax.process_count():
+    raise ValueError(
+      f'process {jax.process_index()} has {mesh.size} devices, all '
+      f'{jax.process_count()} processes have {len(devices)}: give each as many'
+    )
+  sizes = (-1, *mesh.devices.shape[1:])
+  return Mesh(
+    np.asarray(devices).reshape(sizes), mesh.axis_names,
+    axis_types=mesh.axis_types,
+  )  # fmt: skip
 
 
 def splits_parameters(mesh: Mesh) -> bool:

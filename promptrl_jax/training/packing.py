@@ -107,6 +107,22 @@ def pack(
   return _filled(rows, prompts, completions, owners, config)
 
 
+def part_of(packed: Packed, rows: int, first: int) -> Packed:
+  """Rows of one process as its part of a batch of several.
+
+  Args:
+    packed: at most `rows` rows.
+    rows: of every process; empty ones fill up.
+    first: number of its first completion in the batch.
+  """
+  extra = rows - len(packed.tokens)
+  fill = lambda x: np.pad(x, [(0, extra), *[(0, 0)] * (x.ndim - 1)])
+  # 0 is no completion once 1 is the first.
+  numbers = np.where(packed.sequence >= 0, packed.sequence + first + 1, 0)
+  filled = jax.tree.map(fill, packed.replace(sequence=numbers))
+  return filled.replace(sequence=np.int32(filled.sequence) - 1)
+
+
 def _order(completions, owners) -> list[int]:
   """Completions of one prompt together, prompts with most tokens first."""
   tokens: dict[int, int] = {}

@@ -4,6 +4,10 @@
     ─► pack ─► score (policy, reference) ─► advantages ─► update
 
 Everything that is compiled is made once, in `make_rewriter`.
+
+Where several processes share a run, each does the first line for its own tasks
+on its own devices, however long that takes; all of them do the second, once per
+iteration, on one mesh. In between, arrays are exchanged.
 """
 
 from __future__ import annotations
@@ -29,6 +33,7 @@ from promptrl_jax.envs.rewrite_env import (
 from promptrl_jax.models.config import TransformerConfig
 from promptrl_jax.models.heads import ValueHead
 from promptrl_jax.models.tokenizer import Tokenizer
+from promptrl_jax.parallel import exchange
 from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.rl import kl_control
 from promptrl_jax.sampling import prepare
@@ -49,6 +54,8 @@ from promptrl_jax.training.rewriter_config import RewriterConfig
 from promptrl_jax.training.state import TrainState, initial_state
 
 Row = dict[str, float]
+# Added up over processes; everything else is a mean.
+_SUMMED = ('budget/', 'rollout/steps', 'rollout/groups', 'reward/dropped')
 
 
 @flax.struct.dataclass
@@ -79,7 +86,8 @@ class Rewriter:
     policy: how the model is read.
     tokenizer: of the model.
     engine: samples rewrites.
-    mesh: where the update runs.
+    mesh: where the update runs: all devices.
+    own_mesh: where the engine runs: the devices of this process.
     fixed: parameters that are not trained.
     initial: the state of step 0.
     score: see `lm_update.make_score_fn`.
@@ -91,6 +99,7 @@ class Rewriter:
   tokenizer: Tokenizer
   engine: Engine
   mesh: Mesh
+  own_mesh: Mesh
   fixed: Params
   initial: RewriterState
   score: Callable[..., lm_policy.TokenOutputs]
@@ -102,8 +111,10 @@ class Rewriter:
 
   def decode_params(self, state: RewriterState) -> prepare.DecodeParams:
     """The policy as samplers take it."""
-    tree = lm_policy.variables(self.policy, self.params(state))
-    return prepare.prepare(lm_policy.cast(tree, self.config.dtype), self.mesh)
+    params = exchange.own_copies(self.params(state), self.own_mesh)
+    tree = lm_policy.variables(self.policy, params)
+    tree = lm_policy.cast(tree, self.config.dtype)
+    return prepare.prepare(tree, self.own_mesh)
 
 
 def make_rewriter(
@@ -123,17 +134,19 @@ def make_rewriter(
     model: its shape.
     params: `params` and, to train those, `adapters`.
     tokenizer: of the model.
-    mesh: with the axis `data`, over which rows are split.
+    mesh: of the devices of this process, with the axis `data`, over which rows
+      are split; those of other processes follow along it.
     config: settings.
     seed: of the value head and of minibatches.
     lora: config of the adapters.
     prompt_lengths, slots: of the sampler, see `EngineConfig`.
 
   Raises:
-    ValueError: what is to be trained is not there, or a rewrite does not fit
-      into the rows.
+    ValueError: what is to be trained is not there, a rewrite does not fit into
+      the rows, or processes cannot share the prompts equally.
   """
-  config = config.shaped(mesh_lib.num_row_shards(mesh))
+  own_mesh, mesh = mesh, mesh_lib.over_processes(mesh)
+  config = config.shaped(mesh_lib.num_row_shards(mesh), jax.process_count())
   _check(config, prompt_lengths)
   model = dataclasses.replace(
     model,
@@ -166,15 +179,16 @@ def make_rewriter(
       kl_control.initial(config.reference.kl_coef),
     )
 
+  trained, fixed = exchange.replicate((trained, fixed), mesh)
   state = jax.jit(build, out_shardings=whole)(trained)
-  fixed = jax.device_put(fixed, whole)
   reference.parameters(config.reference, state.reference, fixed)
   engine = make_engine(
     model, Sampling(),
     prepare.prepare(
-      lm_policy.cast(lm_policy.variables(policy, params), config.dtype), mesh
+      lm_policy.cast(lm_policy.variables(policy, params), config.dtype),
+      own_mesh,
     ),
-    mesh,
+    own_mesh,
     EngineConfig(
       slots=slots,
       prompt_lengths=tuple(prompt_lengths),
@@ -182,7 +196,7 @@ def make_rewriter(
     ),
   )  # fmt: skip
   return Rewriter(
-    config, policy, tokenizer, engine, mesh, fixed, state,
+    config, policy, tokenizer, engine, mesh, own_mesh, fixed, state,
     lm_update.make_score_fn(policy, config.update, mesh),
     lm_update.make_update_fn(policy, optimizer, config.update, mesh),
   )  # fmt: skip
@@ -243,6 +257,7 @@ class Training:
       self._begun = self._begin(state, step + 1, 0)
       ahead = time.perf_counter() - begin
     rollout, row = self._collect(state, step, current)
+    row = _over_processes(row)
     state, learned = learn(made, state, rollout)
     row |= learned
     row['time/sampled_ahead'] = ahead
@@ -257,6 +272,7 @@ class Training:
     # Each round of resampling walks in an order of its own.
     seed = lm_rollout.seed_of(self._seed, 'tasks', round_)
     indices = lm_rollout.draw_tasks(len(self._tasks), size, seed, step)
+    indices = indices[exchange.my_rows(size)]
     made.engine.replace_params(made.decode_params(state))
     batch_seed = lm_rollout.seed_of(self._seed, step, round_)
     sampled = lm_rollout.sample(
@@ -276,15 +292,19 @@ class Training:
   def _collect(
     self, state: RewriterState, step: int, current: Any
   ) -> tuple[Rollout, Row]:
-    """Waits for rewards; draws again in the place of groups without one."""
+    """Waits for rewards; draws again in the place of groups without one.
+
+    A process may take more rounds than another: they share nothing here.
+    """
     config = self._made.config.rollout
+    wanted = config.prompts // jax.process_count()
     found, rows = Rollout([], [], [], [], []), []
     for round_ in range(config.resample_rounds + 1):
       sampled, pending = current
       result = pending.result()
       found.extend(lm_rollout.to_rollout(sampled, result.rewards, config))
       rows.append(_describe(sampled, result))
-      missing = config.prompts - len(found.prompts)
+      missing = wanted - len(found.prompts)
       if missing <= 0 or round_ == config.resample_rounds:
         break
       current = self._begin(state, step, round_ + 1, missing)
@@ -319,27 +339,50 @@ def _describe(sampled: Sampled, result: Rewarded) -> Row:
   }
 
 
+def _over_processes(row: Row) -> Row:
+  """What all processes measured together; the same on each of them."""
+  found = exchange.gather_rows(np.asarray([list(row.values())]))
+  return {
+    name: float((np.sum if name.startswith(_SUMMED) else np.mean)(values))
+    for name, values in zip(row, found.T, strict=True)
+  }
+
+
 def learn(
   made: Rewriter, state: RewriterState, rollout: Rollout
 ) -> tuple[RewriterState, Row]:
-  """One update; `state` is donated. Without a completion, only a step."""
-  if not rollout.completions:
-    learner = dataclasses.replace(state.learner, step=state.step + 1)
-    waiting = {'time/score': 0.0, 'time/update': 0.0}
-    return RewriterState(learner, state.reference, state.kl), waiting
+  """One update; `state` is donated. Without a completion, only a step.
+
+  Args:
+    made: the learner.
+    state: the same on all processes.
+    rollout: of this process.
+  """
   config, started = made.config, time.perf_counter()
   rows = packing.pack(
     rollout.prompts, rollout.completions, rollout.owners, config.packing
   )
-  on_mesh = jax.device_put(rows, mesh_lib.rows(made.mesh))
-  batch, known = _scored(made, state, rollout, rows, on_mesh)
+  # All processes give as many, or none of them learns.
+  most, num_rows = exchange.gather_rows(
+    np.asarray([[len(rollout.completions), len(rows.tokens)]])
+  ).max(axis=0)
+  if not most:
+    learner = dataclasses.replace(state.learner, step=state.step + 1)
+    waiting = {'time/score': 0.0, 'time/update': 0.0}
+    return RewriterState(learner, state.reference, state.kl), waiting
+  batch, sampler_logps = _gathered(config, rollout, most)
+  first = jax.process_index() * (len(batch.rewards) // jax.process_count())
+  rows = packing.part_of(rows, num_rows, first)
+  on_mesh = exchange.global_rows(rows, made.mesh)
+  all_rows = exchange.gather_rows(rows)
+  batch = _scored(made, state, batch, all_rows, on_mesh)
   advantages, returns = lm_advantages.advantages(
-    config.advantage, batch, state.kl.coef
+    config.advantage, batch, float(state.kl.coef)
   )
   spread = lambda x: None if x is None else packing.spread(rows, x)
   data = {
     'advantages': spread(advantages),
-    'sampler_logps': spread(_padded(rollout.sampler_logps, batch.mask)),
+    'sampler_logps': spread(sampler_logps),
     'old_logps': None if config.update.is_one_step else spread(batch.logps),
     'ref_logps': spread(batch.ref_logps),
     'returns': spread(returns),
@@ -349,49 +392,79 @@ def learn(
   in_loss = config.advantage.kind not in lm_advantages.PAY_KL
   learner, metrics = made.update(
     state.learner, made.fixed,
-    lm_update.LMBatch(
-      on_mesh, **jax.device_put(data, mesh_lib.rows(made.mesh))
-    ),
-    state.kl.coef if in_loss else jnp.zeros_like(state.kl.coef),
+    lm_update.LMBatch(on_mesh, **exchange.global_rows(data, made.mesh)),
+    state.kl.coef * in_loss,
   )  # fmt: skip
   step = int(learner.step)
   state = RewriterState(
     learner,
     reference.follow(config.reference, state.reference, learner.params, step),
     reference.steer(
-      config.reference, state.kl, metrics.get('train/kl', jnp.zeros(()))
+      config.reference, state.kl, metrics.get('train/kl', np.zeros(()))
     ),
   )
   row = {name: float(value) for name, value in metrics.items()}
-  return state, row | known | {
+  there = all_rows.mask.any((1, 2))
+  return state, row | {
+    'rollout/trained_reward': float(
+      np.mean(batch.rewards[batch.mask.any(1)], dtype=np.float64)
+    ),
     'train/kl_coef': float(state.kl.coef),
-    'train/packed': float(np.mean(rows.segments[rows.mask.any((1, 2))] > 0)),
+    'train/packed': float(np.mean(all_rows.segments[there] > 0)),
     'time/score': scored - started,
     'time/update': time.perf_counter() - scored,
   }
 
 
+def _gathered(
+  config: RewriterConfig, rollout: Rollout, most: int
+) -> tuple[lm_advantages.Scored, np.ndarray]:
+  """Completions of all processes [N], and the sampler's log-probs [N, C].
+
+  Groups stay within a process. N is that of a full batch, so that what follows
+  is compiled once.
+
+  Args:
+    config: says how many that is.
+    rollout: of this process.
+    most: completions that any process has.
+  """
+  share = exchange.my_rows(config.rollout.prompts * config.rollout.group)
+  count = max(share.stop - share.start, int(most))
+  fill = [0] * (count - len(rollout.completions))
+  mask = np.zeros((count, config.packing.lane_size), bool)
+  sampler_logps = np.zeros(mask.shape, np.float32)
+  for number, logps in enumerate(rollout.sampler_logps):
+    mask[number, : len(logps)] = True
+    sampler_logps[number, : len(logps)] = logps
+  groups = np.asarray([*rollout.owners, *fill], np.int32)
+  batch = lm_advantages.Scored(
+    rewards=np.asarray([*rollout.rewards, *fill], np.float32),
+    groups=groups + jax.process_index() * count,
+    mask=mask,
+  )
+  return exchange.gather_rows((batch, sampler_logps))
+
+
 def _scored(
   made: Rewriter,
   state: RewriterState,
-  rollout: Rollout,
+  batch: lm_advantages.Scored,
   rows: packing.Packed,
   on_mesh: packing.Packed,
-) -> tuple[lm_advantages.Scored, Row]:
-  """Log-probs and values of the completions, under policy and reference.
+) -> lm_advantages.Scored:
+  """Adds log-probs and values, under policy and reference.
 
-  The number of completions is that of a full batch, so that what follows is
-  compiled once.
+  Args:
+    made, state: say which are needed.
+    batch: N completions, of all processes.
+    rows: of all processes.
+    on_mesh: the same, split over devices.
   """
   config = made.config
-  count = config.rollout.prompts * config.rollout.group
-  count = max(count, len(rollout.completions))
-  fill = count - len(rollout.completions)
-  shape = count, config.packing.lane_size
-  mask = np.zeros(shape, bool)
-  for number, completion in enumerate(rollout.completions):
-    mask[number, : len(completion)] = True
-  gather = lambda x: packing.gather(rows, x, count)
+  gather = lambda x: packing.gather(
+    rows, exchange.to_host(x), len(batch.rewards)
+  )
   needs_policy = not config.update.is_one_step or (
     config.value_head or config.advantage.kind in lm_advantages.PAY_KL
   )
@@ -406,17 +479,4 @@ def _scored(
   )
   if parameters is not None:
     fields['ref_logps'] = gather(made.score(parameters, on_mesh).logps)
-  batch = lm_advantages.Scored(
-    np.asarray([*rollout.rewards, *[0.0] * fill], np.float32),
-    np.asarray([*rollout.owners, *[0] * fill], np.int32),
-    mask,
-    **fields,
-  )
-  return batch, {'rollout/trained_reward': float(np.mean(rollout.rewards))}
-
-
-def _padded(values: Sequence[np.ndarray], mask: np.ndarray) -> np.ndarray:
-  """Ragged values as [N, C], 0 where there is no token."""
-  out = np.zeros(mask.shape, np.float32)
-  out[mask] = np.concatenate(values)
-  return out
+  return batch.replace(**fields)

@@ -120,7 +120,7 @@ class RewriterConfig:
         'drop_uniform=False'
       )
 
-  def shaped(self, shards: int) -> RewriterConfig:
+  def shaped(self, shards: int, processes: int = 1) -> RewriterConfig:
     """The same with shapes that hold any batch.
 
     Rows are as many as it takes if every completion fills a lane and no two
@@ -128,8 +128,18 @@ class RewriterConfig:
     at a time.
 
     Args:
-      shards: parts of the mesh that rows are split over.
+      shards: parts of the mesh that rows are split over, as many on each
+        process.
+      processes: that share the prompts; each packs its own rows.
+
+    Raises:
+      ValueError: they cannot share the prompts equally.
     """
+    if self.rollout.prompts % processes:
+      raise ValueError(
+        f'rollout.prompts={self.rollout.prompts} cannot be shared equally by '
+        f'{processes} processes: choose a multiple of {processes}'
+      )
     seats = min(self.packing.lanes, self.packing.sequences)
     worst = self.rollout.prompts * -(-self.rollout.group // seats)
     piece = self.rows_per_piece * shards
@@ -138,5 +148,5 @@ class RewriterConfig:
     return dataclasses.replace(
       self,
       update=dataclasses.replace(self.update, micro_batches=micro_batches),
-      packing=dataclasses.replace(self.packing, row_multiple=rows),
+      packing=dataclasses.replace(self.packing, row_multiple=rows // processes),
     )

@@ -31,6 +31,22 @@ with distributed.session(config):
     assert all(len(part) == 8 // mesh_lib.num_row_shards(mesh) for part in here)
     total = jax.jit(lambda x: jnp.sum(x * jnp.arange(8.0)[:, None]))(array)
     found[text] = [float(total), exchange.to_host(array).tolist()]
+  for text in ('', 'tensor=2'):
+    local = mesh_lib.of_process(text)
+    mesh = mesh_lib.over_processes(local)
+    assert set(local.devices.flat) == set(jax.local_devices())
+    assert mesh.shape['data'] == 2 * local.shape['data']
+    array = exchange.global_rows(rows[mine], mesh)
+    here = {s.index[0].start or 0 for s in array.addressable_shards}
+    assert min(here) == mine.start and max(here) < mine.stop, (text, here)
+    own = exchange.own_copies(exchange.replicate({'x': rows}, mesh), local)['x']
+    # A process may compute with it though the other does not.
+    if distributed.is_first():
+      found['own ' + text] = jax.jit(lambda x: x + 1)(own).tolist()
+  try:
+    exchange.own_copies(array, local)
+  except ValueError as error:
+    found['split'] = str(error)
   filled, real = exchange.pad_rows(rows[:7], 8)
   found['real'] = exchange.gather_rows(real[mine]).tolist()
   found['gathered'] = exchange.gather_rows(rows[mine] + 1).tolist()
@@ -65,6 +81,14 @@ def test_rows_are_gathered_in_order_on_every_process(shared):
     assert found['real'] == [True] * 7 + [False]
 
 
+def test_a_process_computes_alone_with_its_copies(shared):
+  rows = np.arange(24.0).reshape(8, 3)
+  for text in ('', 'tensor=2'):
+    np.testing.assert_array_equal(shared[0]['own ' + text], rows + 1)
+  for found in shared:
+    assert found['split'].startswith('an array of (8, 3) is split')
+
+
 def test_rows_that_do_not_divide_are_refused(shared):
   for found in shared:
     assert found['unequal'].startswith('7 rows cannot be shared equally by 2')
@@ -74,6 +98,11 @@ def test_one_process_holds_all_rows():
   mesh = mesh_lib.make_data_mesh()
   array = exchange.global_rows(np.arange(4), mesh)
   assert exchange.my_rows(3) == slice(0, 3)
+  assert mesh_lib.over_processes(mesh) is mesh == mesh_lib.of_process('')
+  tree = {'x': np.arange(3)}
+  assert exchange.own_copies(tree, mesh) is tree
+  whole = exchange.replicate(tree, mesh)['x']
+  assert whole.is_fully_replicated and len(whole.devices()) == 2
   np.testing.assert_array_equal(exchange.to_host(array), range(4))
   np.testing.assert_array_equal(exchange.gather_rows([1, 2]), [1, 2])
   with pytest.raises(ValueError, match='3 rows cannot be split over 2 devices'):

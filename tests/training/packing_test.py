@@ -98,3 +98,26 @@ def test_rows_are_filled_up_to_a_multiple():
 def test_what_does_not_fit_is_named(prompts, completions, message):
   with pytest.raises(ValueError, match=message):
     packing.pack(prompts, completions, [0], CONFIG)
+
+
+@given(batches(), st.integers(0, 3), st.integers(0, 50))
+def test_rows_become_a_part_of_a_larger_batch(batch, extra, first):
+  packed = packing.pack(*batch, CONFIG)
+  rows = len(packed.tokens)
+  part = packing.part_of(packed, rows + extra, first)
+  assert (part.sequence[rows:] == -1).all() and not part.mask[rows:].any()
+  assert (part.segments[rows:] == 0).all()
+  there = packed.sequence >= 0
+  np.testing.assert_array_equal(
+    part.sequence[:rows], np.where(there, packed.sequence + first, -1)
+  )
+  for name in ('tokens', 'positions', 'completions', 'places', 'mask'):
+    filled, kept = getattr(part, name), getattr(packed, name)
+    np.testing.assert_array_equal(filled[:rows], kept)
+    assert filled.dtype == kept.dtype
+
+
+def test_no_completion_becomes_empty_rows():
+  part = packing.part_of(packing.pack([], [], [], CONFIG), 2, first=6)
+  assert part.tokens.shape == (2, 20) and not part.mask.any()
+  assert (part.sequence == -1).all()

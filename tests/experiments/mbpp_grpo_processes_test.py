@@ -1,0 +1,136 @@
+"""GRPO on two processes: killed in its third step, it ends as if it was not."""
+
+import json
+
+import pytest
+
+from tests.parallel import processes
+
+# The experiment as users start it. A process may be told to die when it has
+# sampled and rewarded a batch and is about to learn from it.
+SCRIPT = """
+import hashlib, os, signal, sys
+import numpy as np
+from absl import app
+from experiments import mbpp_grpo
+from promptrl_jax.parallel import exchange
+from promptrl_jax.training import loop, rewriter
+
+folder, dies_at, *settings = ARGS
+learn, run = rewriter.learn, loop.run
+
+
+def learn_or_die(made, state, rollout):
+  if int(state.step) == int(dies_at) and jax.process_index() == 1:
+    os.kill(os.getpid(), signal.SIGKILL)
+  return learn(made, state, rollout)
+
+
+def digest(state):
+  found = hashlib.sha256()
+  for leaf in jax.tree.leaves(exchange.to_host(state.learner.params)):
+    found.update(np.asarray(leaf).tobytes())
+  return found.hexdigest()
+
+
+def run_and_tell(state, *rest):
+  begun = int(state.step), digest(state)
+  state = run(state, *rest)
+  print('result', *begun, int(state.step), digest(state), flush=True)
+  return state
+
+
+rewriter.learn, loop.run = learn_or_die, run_and_tell
+flags = ['mbpp_grpo', '--config=configs/mbpp_grpo.py:smoke',
+         f'--workdir={folder}', *settings]
+if config:
+  flags += [
+    '--distributed=flags', f'--coordinator={config.coordinator}',
+    f'--num_processes={config.processes}', f'--process_id={config.process}',
+    '--heartbeat_s=10']
+# A core, and so a device, for each.
+cores = sorted(os.sched_getaffinity(0))
+os.sched_setaffinity(0, {cores[config.process % len(cores) if config else 0]})
+app.run(mbpp_grpo.main, flags)
+"""
+SETTINGS = (
+  '--config.data.train_limit=8', '--config.data.validation_limit=4',
+  '--config.data.test_limit=4', '--config.train.iterations=4',
+  '--config.rollout.prompts=4', '--config.rollout.group=4',
+  '--config.rollout.resample_rounds=1', '--config.optimizer.warmup=0',
+  '--config.validate_every=4', '--config.checkpoint_every=1',
+  '--config.pool.workers=1',
+)  # fmt: skip
+pytestmark = pytest.mark.slow
+
+
+def start(folder, count=2, dies_at=-1, settings=()):
+  return processes.run(
+    SCRIPT, count, str(folder), str(dies_at), *SETTINGS, *settings,
+    timeout=900.0,
+  )  # fmt: skip
+
+
+def results(done):
+  """Step and digest of the parameters at the start and at the end."""
+  assert not any(d.returncode for d in done), processes.report(done)
+  lines = [line for d in done for line in d.stdout.splitlines()]
+  found = [line.split()[1:] for line in lines if line.startswith('result ')]
+  assert len(found) == len(done) and all(f == found[0] for f in found)
+  return found[0]
+
+
+def rows(folder):
+  """Metrics that do not depend on how fast the machine is."""
+  text = (folder / 'grpo' / 'seed_0' / 'metrics.jsonl').read_text()
+  return [
+    {k: v for k, v in json.loads(line).items() if not k.startswith('time/')}
+    for line in text.splitlines()
+  ]
+
+
+@pytest.fixture(scope='module')
+def uninterrupted(tmp_path_factory):
+  folder = tmp_path_factory.mktemp('uninterrupted')
+  return results(start(folder)), folder
+
+
+def test_a_run_that_dies_in_its_third_step_ends_like_one_that_does_not(
+  uninterrupted, tmp_path
+):
+  expected, folder = uninterrupted
+  assert expected[0] == '0' and expected[2] == '4'
+  assert expected[1] != expected[3]
+  # Sums over both processes.
+  assert rows(folder)[0]['budget/rewrites'] >= 16
+
+  died = start(tmp_path, dies_at=2)
+  assert died[1].returncode == -9
+  assert died[0].returncode not in (0, -9), processes.report(died)
+  assert len(rows(tmp_path)) == 2
+  found = results(start(tmp_path))
+  # The last save may have been cut off: then the one before it counts.
+  assert found[0] in ('1', '2') and found[2:] == expected[2:]
+  assert rows(tmp_path) == rows(folder)
+  for name in ('results.md', 'results.csv'):
+    assert (tmp_path / name).exists() and (folder / name).exists()
+
+
+def test_another_number_of_processes_goes_on_and_another_model_does_not(
+  tmp_path,
+):
+  died = start(tmp_path, dies_at=2)
+  assert died[1].returncode == -9
+  changed = start(tmp_path, settings=['--config.rewriter.model=minicode_coder'])
+  for done in changed:
+    assert done.returncode == 1 and 'another config' in done.stderr, done.stderr
+  begun, _, ended, _ = results(start(tmp_path, count=1))
+  assert begun in ('1', '2') and ended == '4'
+  assert [row['step'] for row in rows(tmp_path)] == [0, 1, 2, 3]
+
+
+def test_processes_that_cannot_share_prompts_are_refused(tmp_path):
+  done = start(tmp_path, settings=['--config.rollout.prompts=3'])
+  for process in done:
+    assert process.returncode == 1
+    assert 'rollout.prompts=3 cannot be shared equally' in process.stderr
