@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import jax
 import numpy as np
@@ -36,7 +37,7 @@ def make_data_mesh(count: int | None = None) -> Mesh:
 
 
 def make_mesh(
-  shape: Mapping[str, int], devices: Sequence[jax.Device] | None = None
+  shape: Mapping[str, int], devices: Sequence[Any] | None = None
 ) -> Mesh:
   """A mesh with the axes `data`, `fsdp` and `tensor`.
 

@@ -119,8 +119,9 @@ def part_of(packed: Packed, rows: int, first: int) -> Packed:
   fill = lambda x: np.pad(x, [(0, extra), *[(0, 0)] * (x.ndim - 1)])
   # 0 is no completion once 1 is the first.
   numbers = np.where(packed.sequence >= 0, packed.sequence + first + 1, 0)
-  filled = jax.tree.map(fill, packed.replace(sequence=numbers))
-  return filled.replace(sequence=np.int32(filled.sequence) - 1)
+  numbered = dataclasses.replace(packed, sequence=numbers)
+  filled = jax.tree.map(fill, numbered)
+  return dataclasses.replace(filled, sequence=np.int32(filled.sequence) - 1)
 
 
 def _order(completions, owners) -> list[int]:

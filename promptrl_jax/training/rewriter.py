@@ -400,7 +400,7 @@ def learn(
     learner,
     reference.follow(config.reference, state.reference, learner.params, step),
     reference.steer(
-      config.reference, state.kl, metrics.get('train/kl', np.zeros(()))
+      config.reference, state.kl, metrics.get('train/kl', jnp.zeros(()))
     ),
   )
   row = {name: float(value) for name, value in metrics.items()}
@@ -479,4 +479,4 @@ def _scored(
   )
   if parameters is not None:
     fields['ref_logps'] = gather(made.score(parameters, on_mesh).logps)
-  return batch.replace(**fields)
+  return dataclasses.replace(batch, **fields)
