@@ -28,6 +28,8 @@ import numpy as np
 # The barrier with a time-out has no public name, nor has what parts quietly.
 from jax._src.distributed import global_state
 from jax.experimental import multihost_utils
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
 
 Args = ParamSpec('Args')
 Result = TypeVar('Result')
@@ -161,6 +163,24 @@ def initialize(config: DistributedConfig) -> None:
       f'{jax.default_backend()!r} sees {jax.process_count()}: the installed '
       'jaxlib cannot join these devices'
     )
+  _connect(config.timeout_s)
+
+
+def _connect(timeout_s: float) -> None:
+  """Makes the first exchange between all devices now.
+
+  Gloo connects devices when they first exchange something, and fails where one
+  process comes 30 s after another: later on they may, as one still loads a
+  model or runs programs.
+  """
+  mesh = Mesh(np.asarray(jax.devices()), ('all',))
+  ones = jax.make_array_from_callback(
+    (mesh.size,), NamedSharding(mesh, P('all')), lambda _: np.ones(1, np.int32)
+  )
+  total = jax.jit(lambda x: x.sum()).lower(ones).compile()
+  barrier('the first exchange', timeout_s)
+  total(ones).block_until_ready()
+  multihost_utils.process_allgather(np.ones(1, np.int32))
 
 
 @contextlib.contextmanager
