@@ -165,9 +165,9 @@ def make_edits(config, env_config, tasks, coder, start, pool, workdir):
   found, true = [], []
   for find in (edits.find, edits.find_kept):
     passing = [e for trace in traces for e in find(edits.read_trace(trace))]
+    found += passing
     if config.edits.originals:
       passing = [e for e in passing if e.before == worded.get(e.task_id)]
-    found += passing
     judged = edits.keep_true(
       passing, tasks['train'], pool, protocol=config.data.protocol
     )

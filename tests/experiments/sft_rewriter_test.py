@@ -83,6 +83,8 @@ def command(inputs, workdir, *flags):
     *traces, '--config.data.validation_limit=3',
     f'--config.training.steps={STEPS}',
     '--config.training.row_length=400', '--config.env.max_tokens=8',
+    '--config.edits.feedback=both', '--config.edits.originals=False',
+    '--config.edits.keep=1.0',
     '--config.env.rewrite_max_tokens=8', *flags,
   ]  # fmt: skip
 

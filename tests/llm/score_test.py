@@ -11,8 +11,9 @@ from promptrl_jax.llm.backend import Message, Request
 from promptrl_jax.llm.cache import CachedBackend
 from promptrl_jax.llm.jax_lm import JaxLM, JaxLMConfig
 from promptrl_jax.llm.scorer import as_scorer
+from promptrl_jax.models.attention import causal_mask
 from promptrl_jax.models.encoder_decoder import EncoderDecoder
-from promptrl_jax.models.transformer import Transformer, causal_mask
+from promptrl_jax.models.transformer import Transformer
 from promptrl_jax.parallel.mesh import make_data_mesh
 from promptrl_jax.testing import tiny, tiny_encoder_decoder
 from promptrl_jax.testing.scripted import ScriptedBackend

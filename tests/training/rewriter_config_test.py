@@ -18,7 +18,7 @@ CONFIG = RewriterConfig(
 
 @pytest.mark.parametrize(
   ('shards', 'processes', 'rows_of_each', 'micro_batches'),
-  [(1, 1, 5, 5), (2, 1, 6, 3), (2, 2, 3, 3), (4, 2, 4, 2), (3, 3, 2, 2)],
+  [(1, 1, 6, 6), (2, 1, 6, 3), (2, 2, 3, 3), (4, 2, 4, 2), (3, 3, 2, 2)],
 )
 def test_each_process_has_rows_for_its_longest_batch(
   shards, processes, rows_of_each, micro_batches

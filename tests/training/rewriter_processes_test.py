@@ -80,6 +80,9 @@ def test_two_processes_learn_what_one_does(groups, tmp_path):
   for name in names:
     assert alone[name]['step'] == first[name]['step'] == 1
     assert alone[name]['train/tokens'] == first[name]['train/tokens'] > 0
+    # How full rows are is a matter of how completions were dealt to them.
+    for row in (first[name], alone[name]):
+      row.pop('train/packed')
     assert first[name] == pytest.approx(alone[name], abs=1e-4), name
     np.testing.assert_array_equal(*found[name])
     # Adam moves by the sign of a gradient, however near to 0 that is.

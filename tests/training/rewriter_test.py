@@ -61,7 +61,7 @@ def test_every_algorithm_learns_and_compiles_once(name, pool):
       assert row['train/grad_norm'] > 0
 
 
-@pytest.mark.parametrize('name', ['grpo', 'ppo', 'reinforce'])
+@pytest.mark.parametrize('name', ['grpo', 'reinforce'])
 def test_what_is_rewarded_becomes_likely(name, pool):
   env = tiny_rewriter.make_env(pool)
   _, rows = tiny_rewriter.train(made_of(name), env, 10)
@@ -144,7 +144,10 @@ def test_a_run_in_which_no_program_gets_a_reward_ends(pool):
 def overlapping():
   return tiny_rewriter.make(
     tiny_rewriter.make_config(
-      overlap=True, update={'importance': 'token'}, optimizer={'lr': 1e-2}
+      overlap=True,
+      update={'importance': 'token'},
+      optimizer={'lr': 1e-2},
+      rollout={'drop_uniform': False},  # so that every batch is learned from
     )
   )
 
