@@ -44,6 +44,9 @@ def start(count, what, grace=20):
     text=True,
     env={**os.environ, 'GRACE_S': str(grace)},
     start_new_session=True,
+    # A job in the background of a script inherits that it is ignored, and a
+    # shell cannot trap what it was started without.
+    preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
   )
 
 
