@@ -21,10 +21,11 @@ import sys
 
 import numpy as np
 import tqdm
-from absl import app, flags, logging
+from absl import app, flags
 from ml_collections import config_flags
 
 from experiments import (
+  command,
   controllers,
   data,
   joint_players,
@@ -33,10 +34,8 @@ from experiments import (
 )
 from promptrl_jax.envs.rewriting import RewritingEnv
 from promptrl_jax.envs.rewriting_config import RewritingConfig
-from promptrl_jax.evaluation import protocol
-from promptrl_jax.execution import ExecutionPool, Limits, TooWeakError
+from promptrl_jax.execution import ExecutionPool, Limits
 from promptrl_jax.execution.memo import MemoPool
-from promptrl_jax.llm.backend import BackendError
 from promptrl_jax.llm.cache import CachedBackend
 from promptrl_jax.llm.load import BackendConfig, load_backend
 from promptrl_jax.parallel import compilation
@@ -53,31 +52,18 @@ flags.mark_flag_as_required('workdir')
 # Calls that an arm pays for once.
 _CALLS = ('coder calls', 'rewriter calls')
 
-# What bad settings, bad data or a dead endpoint raise: told in one line.
-_USER_ERRORS = (
-  ValueError, OSError, BackendError, protocol.SystemFailure, TooWeakError,
-  joint.NoCalls,
-)  # fmt: skip
-
 
 def main(argv):
   if len(argv) > 1:
     raise app.UsageError(f'unknown arguments: {argv[1:]}')
-  try:
+  with command.in_one_line(errors=(*command.USER_ERRORS, joint.NoCalls)):
     run(_CONFIG.value, pathlib.Path(_WORKDIR.value))
-  except KeyboardInterrupt:
-    sys.exit('interrupted: the same command goes on from the last checkpoint')
-  except _USER_ERRORS as error:
-    logging.debug('raised here', exc_info=True)
-    sys.exit(f'error: {error} (--verbosity=1 shows where)')
 
 
 def run(config, workdir):
   mesh_lib.use_cpu_cores()
   compilation.use_cache()
-  if logging.get_verbosity() == logging.INFO:  # the default
-    logging.set_verbosity(logging.WARNING)
-    logging.get_absl_logger().setLevel('ERROR')  # Orbax logs here
+  command.log_warnings_alone()
 
   # --- Data and models --------------------------------------------------------
   arms = make_arms(config)

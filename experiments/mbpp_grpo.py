@@ -19,18 +19,17 @@ import sys
 
 import jax
 import numpy as np
-from absl import app, flags, logging
+from absl import app, flags
 from ml_collections import config_flags
 
-from experiments import data, distributed_flags, rewriters
+from experiments import command, data, distributed_flags, rewriters
 from promptrl_jax.envs.rewriting import RewritingEnv
 from promptrl_jax.envs.rewriting_config import RewritingConfig
-from promptrl_jax.evaluation import cells, output, protocol, report, rewriter
-from promptrl_jax.execution import ExecutionPool, Limits, TooWeakError
+from promptrl_jax.evaluation import cells, output, report, rewriter
+from promptrl_jax.execution import ExecutionPool, Limits
 from promptrl_jax.execution.header import ImportHeaderPool
 from promptrl_jax.execution.memo import MemoPool
 from promptrl_jax.llm import load
-from promptrl_jax.llm.backend import BackendError
 from promptrl_jax.llm.cache import CachedBackend
 from promptrl_jax.parallel import compilation, distributed, exchange
 from promptrl_jax.parallel import mesh as mesh_lib
@@ -44,31 +43,19 @@ _WORKDIR = flags.DEFINE_string('workdir', None, 'Where results go.')
 flags.mark_flag_as_required('workdir')
 distributed_flags.define()
 
-# What bad settings, bad data or a dead endpoint raise: told in one line.
-_USER_ERRORS = (
-  ValueError, OSError, BackendError, protocol.SystemFailure, TooWeakError,
-)  # fmt: skip
-
 
 def main(argv):
   if len(argv) > 1:
     raise app.UsageError(f'unknown arguments: {argv[1:]}')
-  try:
+  with command.in_one_line():
     mesh_lib.use_cpu_cores()
     with distributed.session(distributed_flags.config()):
       run(_CONFIG.value, pathlib.Path(_WORKDIR.value))
-  except KeyboardInterrupt:
-    sys.exit('interrupted: the same command goes on from the last checkpoint')
-  except _USER_ERRORS as error:
-    logging.debug('raised here', exc_info=True)
-    sys.exit(f'error: {error} (--verbosity=1 shows where)')
 
 
 def run(config, workdir):
   compilation.use_cache()
-  if logging.get_verbosity() == logging.INFO:  # the default
-    logging.set_verbosity(logging.WARNING)
-    logging.get_absl_logger().setLevel('ERROR')  # Orbax logs here
+  command.log_warnings_alone()
 
   # --- Data and models --------------------------------------------------------
   settings = {

@@ -19,17 +19,16 @@ import time
 
 import numpy as np
 import tqdm
-from absl import app, flags, logging
+from absl import app, flags
 from ml_collections import config_flags
 
-from experiments import controllers, data
+from experiments import command, controllers, data
 from promptrl_jax.envs.prompt_edit import VectorPromptEdit
 from promptrl_jax.evaluation import lineup, output, protocol, statistics
-from promptrl_jax.execution import ExecutionPool, Limits, TooWeakError
+from promptrl_jax.execution import ExecutionPool, Limits
 from promptrl_jax.execution.header import ImportHeaderPool
 from promptrl_jax.execution.memo import MemoPool
 from promptrl_jax.files import write_atomically
-from promptrl_jax.llm.backend import BackendError
 from promptrl_jax.llm.cache import CachedBackend
 from promptrl_jax.llm.load import BackendConfig, load_backend
 from promptrl_jax.parallel import compilation
@@ -59,31 +58,18 @@ flags.mark_flag_as_required('workdir')
 # Share of problems that two strategies typically disagree on.
 _DISCORDANT = 0.15
 
-# What a bad config, bad data or a dead endpoint raise: told in one line.
-_USER_ERRORS = (
-  ValueError, OSError, BackendError, protocol.SystemFailure, TooWeakError,
-)  # fmt: skip
-
 
 def main(argv):
   if len(argv) > 1:
     raise app.UsageError(f'unknown arguments: {argv[1:]}')
-  try:
+  with command.in_one_line():
     run(_CONFIG.value, pathlib.Path(_WORKDIR.value), _MODE.value)
-  except KeyboardInterrupt:
-    sys.exit('interrupted: the same command goes on from the last checkpoint')
-  except _USER_ERRORS as error:
-    logging.debug('raised here', exc_info=True)
-    sys.exit(f'error: {error} (--verbosity=1 shows where)')
 
 
 def run(config, workdir, mode):
   mesh_lib.use_cpu_cores()
   compilation.use_cache()
-  if logging.get_verbosity() == logging.INFO:  # the default
-    logging.set_verbosity(logging.WARNING)
-    # Orbax logs here, and warns of each read-only checkpoint.
-    logging.get_absl_logger().setLevel('ERROR')
+  command.log_warnings_alone()
 
   # --- Data -------------------------------------------------------------------
   tasks = data.load_tasks(config.data)

@@ -18,13 +18,12 @@ from __future__ import annotations
 import contextlib
 import json
 import pathlib
-import sys
 
 import numpy as np
-from absl import app, flags, logging
+from absl import app, flags
 from ml_collections import config_flags
 
-from experiments import instructing, rewriters
+from experiments import command, instructing, rewriters
 from promptrl_jax.envs.instruction_rewriting import (
   InstructionRewriting,
   InstructionRewritingConfig,
@@ -53,21 +52,14 @@ _UNTRAINED = 'untrained'
 def main(argv):
   if len(argv) > 1:
     raise app.UsageError(f'unknown arguments: {argv[1:]}')
-  try:
+  with command.in_one_line(errors=instructing.USER_ERRORS):
     run(_CONFIG.value, pathlib.Path(_WORKDIR.value))
-  except KeyboardInterrupt:
-    sys.exit('interrupted: the same command goes on from the last checkpoint')
-  except instructing.USER_ERRORS as error:
-    logging.debug('raised here', exc_info=True)
-    sys.exit(f'error: {error} (--verbosity=1 shows where)')
 
 
 def run(config, workdir):
   mesh_lib.use_cpu_cores()
   compilation.use_cache()
-  if logging.get_verbosity() == logging.INFO:  # the default
-    logging.set_verbosity(logging.WARNING)
-    logging.get_absl_logger().setLevel('ERROR')  # Orbax logs here
+  command.log_warnings_alone()
 
   # --- Data and models --------------------------------------------------------
   instructing.check_strategies(config.strategies)

@@ -15,12 +15,11 @@ from __future__ import annotations
 import contextlib
 import json
 import pathlib
-import sys
 
 from absl import app, flags, logging
 from ml_collections import config_flags
 
-from experiments import instructing
+from experiments import command, instructing
 from promptrl_jax.evaluation import instruction_report
 from promptrl_jax.evaluation.instruction_report import INITIAL
 from promptrl_jax.files import write_atomically
@@ -40,13 +39,11 @@ flags.mark_flag_as_required('workdir')
 def main(argv):
   if len(argv) > 1:
     raise app.UsageError(f'unknown arguments: {argv[1:]}')
-  try:
+  with command.in_one_line(
+    'interrupted: the same command goes on with the answers so far',
+    errors=instructing.USER_ERRORS,
+  ):
     run(_CONFIG.value, pathlib.Path(_WORKDIR.value))
-  except KeyboardInterrupt:
-    sys.exit('interrupted: the same command goes on with the answers so far')
-  except instructing.USER_ERRORS as error:
-    logging.debug('raised here', exc_info=True)
-    sys.exit(f'error: {error} (--verbosity=1 shows where)')
 
 
 def run(config, workdir):
