@@ -12,6 +12,8 @@ SCRIPT = """
 import hashlib, os, signal, sys
 import numpy as np
 from absl import app
+
+sys.argv = sys.argv[:1]  # a config's default is read on import, overrides too
 from experiments import mbpp_grpo
 from promptrl_jax.parallel import exchange
 from promptrl_jax.training import loop, rewriter
@@ -51,7 +53,8 @@ if config:
 # A core, and so a device, for each.
 cores = sorted(os.sched_getaffinity(0))
 os.sched_setaffinity(0, {cores[config.process % len(cores) if config else 0]})
-app.run(mbpp_grpo.main, flags)
+sys.argv = flags
+app.run(mbpp_grpo.main)
 """
 SETTINGS = (
   '--config.data.train_limit=8', '--config.data.validation_limit=4',
