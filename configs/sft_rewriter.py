@@ -51,6 +51,11 @@ def get_config(arg: str = 'minicode') -> ml_collections.ConfigDict:
   c.edits.keep_as = 'nothing'  # how it is written: nothing | copy
   c.edits.held_out = 0.1  # share of problems whose edits are not learned from
 
+  # Statements of the embedded suite's kind with values that no problem has.
+  c.practice = ml_collections.ConfigDict()
+  c.practice.share = 0.5  # of the draws
+  c.practice.registers = ('canonical', 'noisy', 'paraphrased')
+
   c.training = ml_collections.ConfigDict()
   c.training.steps = 100
   c.training.rows = 16

@@ -39,6 +39,8 @@ from promptrl_jax.llm.cache import CachedBackend
 from promptrl_jax.models import pretrained
 from promptrl_jax.parallel import compilation
 from promptrl_jax.parallel import mesh as mesh_lib
+from promptrl_jax.prompts import templates
+from promptrl_jax.tasks.minicode import practice
 from promptrl_jax.training import checkpoint, edits, loop, metrics, supervised
 from promptrl_jax.training import workdir as workdir_lib
 
@@ -220,10 +222,9 @@ def split(rows, encoder, config):
   held = set(ids[:count])
   parts = [], []
   for row in rows:
-    prompt = encoder.render([tuple(message) for message in row['messages']])
-    reply = [*encoder.encode([row['reply']])[0], encoder.eos_id]
-    if len(prompt) + len(reply) <= config.training.row_length:
-      parts[row['task_id'] in held].append(([*prompt, *reply], len(prompt)))
+    encoded = encode(encoder, row['messages'], row['reply'])
+    if len(encoded[0]) <= config.training.row_length:
+      parts[row['task_id'] in held].append(encoded)
   if not all(parts):
     raise ValueError(
       f'{len(parts[0])} requests to learn from and {len(parts[1])} held out '
@@ -231,6 +232,29 @@ def split(rows, encoder, config):
       'at least one of each; use longer rows or more traces'
     )
   return parts
+
+
+def draw(config, learned, encoder, rng):
+  """Endless token ids to learn from: edits, and practice statements."""
+  write = templates.TEMPLATES[config.env.template].rewriter
+  while True:
+    if rng.random() >= config.practice.share:
+      yield rng.choice(learned)
+      continue
+    register = rng.choice(config.practice.registers)
+    wording = practice.draw(register, rng)
+    request = templates.RewritePrompt(wording.statement, wording.function_name)
+    reply = '' if register == 'canonical' else f' {wording.canonical}'
+    encoded = encode(encoder, write(request), reply)
+    if len(encoded[0]) <= config.training.row_length:
+      yield encoded
+
+
+def encode(encoder, messages, reply):
+  """Token ids, and how many of them are the request."""
+  prompt = encoder.render([tuple(message) for message in messages])
+  reply = [*encoder.encode([reply])[0], encoder.eos_id]
+  return [*prompt, *reply], len(prompt)
 
 
 def train(
@@ -245,7 +269,7 @@ def train(
 
   def iterate(state):
     rng = random.Random(f'{config.seed}/{int(state.step)}')
-    drawn = iter(lambda: rng.choice(learned), None)
+    drawn = draw(config, learned, encoder, rng)
     batch = supervised.pack_encoded(drawn, encoder.pad_id, settings)
     state, scalars = step_fn(state, batch)
     return state, {name: float(value) for name, value in scalars.items()}

@@ -121,50 +121,61 @@ def gather_rows(tree: Any) -> Any:
   return multihost_utils.process_allgather(local, tiled=True)
 
 
-def replicate(tree: Any, mesh: Mesh) -> Any:
-  """Arrays that all processes hold alike, as a copy on each device of a mesh.
+def place(tree: Any, shardings: Any) -> Any:
+  """Arrays that all processes hold alike, put where they belong.
 
   Args:
     tree: the same on every process, which is not checked.
-    mesh: of all devices.
+    shardings: one for each array, or one for all of a part of the tree.
   """
-  everywhere = NamedSharding(mesh, P())
   if jax.process_count() == 1:
-    return jax.device_put(tree, everywhere)
-  return jax.tree.map(
-    lambda x: jax.make_array_from_callback(
-      np.shape(x), everywhere, np.asarray(x).__getitem__
-    ),
-    tree,
-  )
+    return jax.device_put(tree, shardings)
+
+  def parts(sharding: NamedSharding, part: Any) -> Any:
+    return jax.tree.map(
+      lambda x: jax.make_array_from_callback(
+        np.shape(x), sharding, np.asarray(x).__getitem__
+      ),
+      part,
+    )
+
+  return jax.tree.map(parts, shardings, tree)
+
+
+def replicate(tree: Any, mesh: Mesh) -> Any:
+  """`place`, with a copy on each device of a mesh."""
+  return place(tree, NamedSharding(mesh, P()))
 
 
 def own_copies(tree: Any, mesh: Mesh) -> Any:
-  """The copies that this process holds of arrays that are whole everywhere.
+  """The copies that this process holds of arrays that every process has whole.
 
   What it computes with them concerns no other process: it may do so as often
   as it likes. Nothing is copied.
 
   Args:
-    tree: arrays as `replicate` makes them.
+    tree: arrays on `mesh.over_processes(mesh)`, maybe split over the devices of
+      a process, and in the same way on each.
     mesh: of the devices of this process.
 
   Raises:
-    ValueError: an array is split.
+    ValueError: an array is split over processes.
   """
   if jax.process_count() == 1:
     return tree
-  sharding = NamedSharding(mesh, P())
 
   def own(x: jax.Array) -> jax.Array:
-    if not x.is_fully_replicated:
+    spec = getattr(x.sharding, 'spec', P())
+    if 'data' in jax.tree.leaves(tuple(spec)):
       raise ValueError(
-        f'an array of {x.shape} is split as {x.sharding}: expected a copy on '
-        'every device'
+        f'an array of {x.shape} is split as {x.sharding}: expected all of it '
+        'on every process'
       )
     parts = {shard.device: shard.data for shard in x.addressable_shards}
     return jax.make_array_from_single_device_arrays(
-      x.shape, sharding, [parts[device] for device in mesh.devices.flat]
+      x.shape,
+      NamedSharding(mesh, spec),
+      [parts[device] for device in mesh.devices.flat],
     )
 
   return jax.tree.map(own, tree)

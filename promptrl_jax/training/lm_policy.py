@@ -14,13 +14,17 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from flax import struct
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
 
-from promptrl_jax.models import lora
+from promptrl_jax.models import lora, pretrained
 from promptrl_jax.models.attention import SharedPrefix
 from promptrl_jax.models.config import TransformerConfig
 from promptrl_jax.models.heads import ValueHead
 from promptrl_jax.models.token_logps import token_logps
 from promptrl_jax.models.transformer import Transformer
+from promptrl_jax.parallel import mesh as mesh_lib
+from promptrl_jax.parallel import sharding
 from promptrl_jax.training.packing import Packed, of_sequences
 
 Params = dict[str, Any]
@@ -79,6 +83,31 @@ def split(params: Params, train: str) -> tuple[Params, Params]:
   trained = {name: tree for name, tree in params.items() if name in chosen}
   fixed = {name: tree for name, tree in params.items() if name not in chosen}
   return trained, fixed
+
+
+def placement(params: Params, family: str, mesh: Mesh) -> Params:
+  """A sharding for each leaf, by the rule table of the model's family.
+
+  Args:
+    params: collections, or some of them; shapes are enough.
+    family: of the model.
+    mesh: on one with the axis `data` alone, every device has all of it.
+
+  Raises:
+    ValueError: the axes of the mesh do not divide a leaf.
+  """
+  whole = NamedSharding(mesh, P())
+  if not mesh_lib.splits_parameters(mesh):
+    return jax.tree.map(lambda _: whole, params)
+  rules = pretrained.family(family).partition
+  # Rules name leaves from below their collection; the head is small.
+  below = lambda tree: sharding.shardings({'params': tree}, rules, mesh)
+  return {
+    name: jax.tree.map(lambda _: whole, tree)
+    if name == 'value'
+    else below(tree)['params']
+    for name, tree in params.items()
+  }
 
 
 def without_adapters(params: Params) -> Params:

@@ -154,6 +154,7 @@ def make_update_fn(
   optimizer: optax.GradientTransformation,
   config: LMUpdateConfig,
   mesh: Mesh | None = None,
+  placed: Any = None,
 ) -> Callable[..., tuple[TrainState, Metrics]]:
   """Returns the jitted `(state, fixed, batch, kl_coef) -> (state, metrics)`.
 
@@ -165,6 +166,9 @@ def make_update_fn(
     optimizer: changes `state.params`, the trained part of the parameters.
     config: settings; one compilation each, and for each shape of a batch.
     mesh: its `data` and `fsdp` axes split the rows of every micro-batch.
+    placed: `state.placement`, where the new state goes; None: wherever the
+      compiler leaves it, which may differ from where the first one was, so that
+      the second update is compiled once more.
   """
   loss_fn = make_loss_fn(policy, config)
 
@@ -208,7 +212,8 @@ def make_update_fn(
     )
     return state, metrics
 
-  return jax.jit(update, donate_argnums=0)
+  out = None if placed is None else (placed, None)
+  return jax.jit(update, donate_argnums=0, out_shardings=out)
 
 
 def _deal(key: jax.Array, rows: Packed, config: LMUpdateConfig) -> jax.Array:

@@ -30,6 +30,7 @@ from promptrl_jax.envs.rewrite_env import (
   Rewarded,
   RewriteEnv,
 )
+from promptrl_jax.models import pretrained
 from promptrl_jax.models.config import TransformerConfig
 from promptrl_jax.models.heads import ValueHead
 from promptrl_jax.models.tokenizer import Tokenizer
@@ -48,6 +49,7 @@ from promptrl_jax.training import (
   packing,
   reference,
 )
+from promptrl_jax.training import state as state_lib
 from promptrl_jax.training.lm_policy import Params, PolicyConfig
 from promptrl_jax.training.lm_rollout import Rollout, Sampled
 from promptrl_jax.training.rewriter_config import RewriterConfig
@@ -114,7 +116,7 @@ class Rewriter:
     params = exchange.own_copies(self.params(state), self.own_mesh)
     tree = lm_policy.variables(self.policy, params)
     tree = lm_policy.cast(tree, self.config.dtype)
-    return prepare.prepare(tree, self.own_mesh)
+    return _prepared(tree, self.policy.model, self.own_mesh)
 
 
 def make_rewriter(
@@ -134,8 +136,9 @@ def make_rewriter(
     model: its shape.
     params: `params` and, to train those, `adapters`.
     tokenizer: of the model.
-    mesh: of the devices of this process, with the axis `data`, over which rows
-      are split; those of other processes follow along it.
+    mesh: of the devices of this process. Rows are split over `data`, along
+      which other processes follow, and `fsdp`; over `fsdp` and `tensor`
+      parameters, optimizer and reference are, by the family's rules.
     config: settings.
     seed: of the value head and of minibatches.
     lora: config of the adapters.
@@ -166,8 +169,6 @@ def make_rewriter(
       jax.random.key(seed), jnp.zeros((1, model.hidden_size))
     )
     params = {**params, 'value': head['params']}
-  trained, fixed = lm_policy.split(params, config.train)
-  whole = NamedSharding(mesh, P())
   steps = config.update.epochs * config.update.minibatches
   optimizer = config.optimizer.make(config.iterations * steps)
 
@@ -179,14 +180,19 @@ def make_rewriter(
       kl_control.initial(config.reference.kl_coef),
     )
 
-  trained, fixed = exchange.replicate((trained, fixed), mesh)
-  state = jax.jit(build, out_shardings=whole)(trained)
+  whole = NamedSharding(mesh, P())
+  placed = lm_policy.placement(params, model.family, mesh)
+  trained, fixed = lm_policy.split(exchange.place(params, placed), config.train)
+  learner = state_lib.placement(trained, optimizer, whole)
+  compared = jax.eval_shape(build, trained).reference
+  where = RewriterState(learner, learner.params if compared else {}, whole)
+  state = jax.jit(build, out_shardings=where)(trained)
   reference.parameters(config.reference, state.reference, fixed)
   engine = make_engine(
     model, Sampling(),
-    prepare.prepare(
+    _prepared(
       lm_policy.cast(lm_policy.variables(policy, params), config.dtype),
-      own_mesh,
+      model, own_mesh,
     ),
     own_mesh,
     EngineConfig(
@@ -198,8 +204,18 @@ def make_rewriter(
   return Rewriter(
     config, policy, tokenizer, engine, mesh, own_mesh, fixed, state,
     lm_update.make_score_fn(policy, config.update, mesh),
-    lm_update.make_update_fn(policy, optimizer, config.update, mesh),
+    lm_update.make_update_fn(policy, optimizer, config.update, mesh, learner),
   )  # fmt: skip
+
+
+def _prepared(
+  params: Params, model: TransformerConfig, mesh: Mesh
+) -> prepare.DecodeParams:
+  """As samplers take them, split where the mesh splits parameters."""
+  rules = None
+  if mesh_lib.splits_parameters(mesh):
+    rules = pretrained.family(model.family).partition
+  return prepare.prepare(params, mesh, rules)
 
 
 def _check(config: RewriterConfig, prompt_lengths: Sequence[int]) -> None:

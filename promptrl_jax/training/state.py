@@ -114,3 +114,28 @@ def make_optimizer(
   if max_grad_norm is None:
     return adam
   return optax.chain(optax.clip_by_global_norm(max_grad_norm), adam)
+
+
+def placement(
+  params: Params, optimizer: optax.GradientTransformation, whole: Any
+) -> TrainState:
+  """Shardings of a state: what the optimizer keeps lies where parameters lie.
+
+  Args:
+    params: arrays where they belong.
+    optimizer: of the state.
+    whole: sharding of everything else.
+  """
+  where = jax.tree.map(lambda x: x.sharding, params)
+  return TrainState(
+    params=where,
+    opt_state=optax.tree.map_params(
+      optimizer,
+      lambda _, sharding: sharding,
+      jax.eval_shape(optimizer.init, params),
+      where,
+      transform_non_params=lambda _: whole,
+    ),
+    step=whole,
+    key_data=whole,
+  )
