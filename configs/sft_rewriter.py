@@ -54,6 +54,7 @@ def get_config(arg: str = 'minicode') -> ml_collections.ConfigDict:
   # Statements of the embedded suite's kind with values that no problem has.
   c.practice = ml_collections.ConfigDict()
   c.practice.share = 0.5  # of the draws
+  c.practice.known = 0.5  # of these, with values of training problems
   c.practice.registers = ('canonical', 'noisy', 'paraphrased')
 
   c.training = ml_collections.ConfigDict()

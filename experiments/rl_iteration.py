@@ -121,7 +121,9 @@ def run(
   mesh = mesh_lib.make_data_mesh(way.devices)
   copied = NamedSharding(mesh, PartitionSpec())
   # Products of 16 bits beside float32 activations are the fastest on CPU.
-  policy = PolicyConfig(dataclasses.replace(config, unroll=config.num_layers))
+  policy = PolicyConfig(
+    dataclasses.replace(config, unroll=config.num_layers), mesh=mesh
+  )
   settings = LMUpdateConfig(
     aggregation='token_mean' if is_ppo else 'sequence_mean',
     micro_batches=way.micro_batches,
@@ -140,8 +142,8 @@ def run(
   advantages = ppo_advantages if is_ppo else grpo_advantages
   programs = Programs(
     make_generate_fn(config, Sampling(), asked.new, everywhere),
-    make_score_fn(policy, settings, mesh),
-    make_update_fn(policy, optimizer, settings, mesh),
+    make_score_fn(policy, settings),
+    make_update_fn(policy, optimizer, settings),
     jax.jit(lambda *arrays: advantages(asked, *arrays)),
   )
   packed = packing.PackingConfig(

@@ -242,7 +242,7 @@ def draw(config, learned, encoder, rng):
       yield rng.choice(learned)
       continue
     register = rng.choice(config.practice.registers)
-    wording = practice.draw(register, rng)
+    wording = practice.draw(register, config.practice.known, rng)
     request = templates.RewritePrompt(wording.statement, wording.function_name)
     reply = '' if register == 'canonical' else f' {wording.canonical}'
     encoded = encode(encoder, write(request), reply)

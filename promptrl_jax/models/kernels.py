@@ -140,19 +140,24 @@ def kernel_of(module: nn.Module, name: str, init: Any, shape: Any) -> Any:
   return module.param(name, init, shape)
 
 
-def adapted_dense(module: nn.Module, x: jax.Array, name: str) -> jax.Array:
+def adapted_dense(
+  module: nn.Module, x: jax.Array, name: str, interleaved: bool = False
+) -> jax.Array:
   """`dense` by the kernel `name` of a layer and, if it has one, its adapter.
 
   Args:
     module: the layer; `lora.attach` gives adapters to it.
     x: [..., in].
     name: of the kernel [in, ...].
+    interleaved: of a kernel [in, parts, out], the parts of each output are to
+      lie side by side.
 
   Returns:
     [..., out].
   """
-  y = dense(x, getattr(module, name))
+  ordered = lambda k: jnp.swapaxes(k, 1, 2) if interleaved else k
+  y = dense(x, ordered(getattr(module, name)))
   if module.has_variable('lora', name):
     adapter = module.get_variable('lora', name)
-    y += dense(dense(x, adapter['a']), adapter['b'])
+    y += dense(dense(x, adapter['a']), ordered(adapter['b']))
   return y

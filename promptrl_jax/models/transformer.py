@@ -14,6 +14,7 @@ from typing import Any
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+from jax.sharding import Mesh
 
 from promptrl_jax.models import attention
 from promptrl_jax.models.cache import LayerCache
@@ -24,7 +25,9 @@ from promptrl_jax.models.kernels import (
   dense,
   kernel_of,
 )
+from promptrl_jax.parallel import sharding
 
+ROWS = ('data', 'fsdp')
 _ACTIVATIONS = {
   'silu': nn.silu,
   'gelu': functools.partial(nn.gelu, approximate=False),
@@ -109,29 +112,31 @@ class Block(nn.Module):
   The projections of queries, keys and values are one matrix [D, K, G + 2, H]:
   per key-value head its G query heads, its key and its value. One product
   instead of three; splitting over K keeps a head's group on one device.
+
+  Attributes:
+    config: the shape.
+    mesh: see `Transformer`.
   """
 
   config: TransformerConfig
+  mesh: Mesh | None = None
 
   def setup(self):
     c = self.config
     # Residual branches start small, so that depth does not scale the stream.
     normal, small = 0.02, 0.02 / (2 * c.num_layers) ** 0.5
-    init, zeros = nn.initializers.normal, nn.initializers.zeros
+    zeros = nn.initializers.zeros
     heads = (c.num_kv_heads, c.group_size + 2, c.head_size)
     parts = 2 if c.is_gated else 1
     self.attention_norm = norm(c)
     self.mlp_norm = norm(c)
-    self.qkv = kernel_of(self, 'qkv', init(normal), (c.hidden_size, *heads))
-    self.out = kernel_of(
-      self, 'out', init(small), (c.num_heads * c.head_size, c.hidden_size)
+    inner = c.num_heads * c.head_size
+    self.qkv = self._kernel('qkv', normal, (c.hidden_size, *heads), 1)
+    self.out = self._kernel('out', small, (inner, c.hidden_size), 0)
+    self.gate_up = self._kernel(
+      'gate_up', normal, (c.hidden_size, parts, c.mlp_size), 2
     )
-    self.gate_up = kernel_of(
-      self, 'gate_up', init(normal), (c.hidden_size, parts, c.mlp_size)
-    )
-    self.down = kernel_of(
-      self, 'down', init(small), (c.mlp_size, c.hidden_size)
-    )
+    self.down = self._kernel('down', small, (c.mlp_size, c.hidden_size), 0)
     if c.qkv_bias:
       self.qkv_bias = self.param('qkv_bias', zeros, heads)
     if c.out_bias:
@@ -143,12 +148,18 @@ class Block(nn.Module):
       self.q_norm = RMSNorm(c.norm_eps)
       self.k_norm = RMSNorm(c.norm_eps)
 
+  def _kernel(self, name, scale, shape, split):
+    """A kernel, its axis `split` over `tensor`, and whole over `fsdp`."""
+    kernel = kernel_of(self, name, nn.initializers.normal(scale), shape)
+    return sharding.pin(kernel, self.mesh, *[None] * split, 'tensor')
+
   def _project(self, x, rope):
     """Queries [B, T, K, G, H], keys and values [B, T, K, H]."""
     c = self.config
     flat = adapted_dense(self, self.attention_norm(x), 'qkv')
     shape = (c.num_kv_heads, c.group_size + 2, c.head_size)
     qkv = flat.reshape(*x.shape[:-1], *shape)
+    qkv = sharding.pin(qkv, self.mesh, ROWS, None, 'tensor')
     if c.qkv_bias:
       qkv += self.qkv_bias.astype(x.dtype)
     rotated, values = qkv[..., :-1, :], qkv[..., -1, :]
@@ -165,26 +176,39 @@ class Block(nn.Module):
       )
     return rotated[..., :-1, :] * c.head_size**-0.5, rotated[..., -1, :], values
 
+  def _gate_up(self, x):
+    """The hidden units [B, T, F], two of them if gated."""
+    c = self.config
+    count = 2 if c.is_gated else 1
+    if self.mesh is None:
+      flat = adapted_dense(self, x, 'gate_up')
+      parts = jnp.split(flat, count, axis=-1)
+    else:
+      # One part after the other could not be split over devices.
+      flat = adapted_dense(self, x, 'gate_up', interleaved=True)
+      flat = sharding.pin(flat, self.mesh, ROWS, None, 'tensor')
+      flat = flat.reshape(*x.shape[:-1], c.mlp_size, count)
+      parts = [flat[..., i] for i in range(count)]
+    if c.mlp_bias:
+      bias = self.gate_up_bias.astype(x.dtype)
+      parts = [part + of for part, of in zip(parts, bias, strict=True)]
+    return parts
+
   def _finish(self, x, attended):
     """Output projection and MLP; `attended` is [B, T, K, G, H]."""
     c = self.config
     projected = adapted_dense(self, attended.reshape(*x.shape[:-1], -1), 'out')
     if c.out_bias:
       projected += self.out_bias.astype(x.dtype)
-    x = x + projected
-    hidden = adapted_dense(self, self.mlp_norm(x), 'gate_up')
-    if c.mlp_bias:
-      hidden += self.gate_up_bias.astype(x.dtype).reshape(-1)
-    act = _ACTIVATIONS[c.activation]
+    x = sharding.pin(x + projected, self.mesh, ROWS)
+    parts = self._gate_up(self.mlp_norm(x))
+    hidden = _ACTIVATIONS[c.activation](parts[0])
     if c.is_gated:
-      gate, up = jnp.split(hidden, 2, axis=-1)
-      hidden = act(gate) * up
-    else:
-      hidden = act(hidden)
+      hidden *= parts[1]
     projected = adapted_dense(self, hidden, 'down')
     if c.mlp_bias:
       projected += self.down_bias.astype(x.dtype)
-    return x + projected
+    return sharding.pin(x + projected, self.mesh, ROWS)
 
   def __call__(self, x, rope, mask):
     """Full sequence: `x` [B, T, D], `mask` [B, T, T] -> x, (keys, values)."""
@@ -202,9 +226,16 @@ class Block(nn.Module):
 
 
 class Transformer(nn.Module):
-  """Tokens to hidden states to logits."""
+  """Tokens to hidden states to logits.
+
+  Attributes:
+    config: the shape.
+    mesh: where a mesh splits parameters, activations are pinned to it: rows of
+      tokens over `data` and `fsdp`, heads and hidden units over `tensor`.
+  """
 
   config: TransformerConfig
+  mesh: Mesh | None = None
 
   def setup(self):
     c = self.config
@@ -227,12 +258,13 @@ class Transformer(nn.Module):
       in_axes=(nn.broadcast,) * 2,  # pyright: ignore[reportArgumentType]
       length=c.num_layers,
       unroll=c.unroll,
-    )(c)
+    )(c, self.mesh)
     self.final_norm = norm(c)
 
   def embed(self, tokens: jax.Array, positions: jax.Array) -> jax.Array:
     """Input of the first layer, [..., D]."""
-    x = self.embedding[tokens]
+    x = sharding.pin(self.embedding, self.mesh, 'tensor')[tokens]
+    x = sharding.pin(x, self.mesh, ROWS)
     if self.config.positions == 'learned':
       x = x + self.position_embedding[positions]
     return x.astype(self.config.dtype)

@@ -40,12 +40,15 @@ class PolicyConfig:
     temperature: that completions are sampled at: log-probs are those of the
       distribution that they are from.
     logits_chunk: see `token_logps`.
+    mesh: whose `data` and `fsdp` axes split rows; if it splits parameters, too,
+      activations are pinned to it.
   """
 
   model: TransformerConfig
   lora: lora.LoraConfig | None = None
   temperature: float = 1.0
   logits_chunk: int | None = None
+  mesh: Mesh | None = None
 
 
 @struct.dataclass
@@ -157,7 +160,11 @@ def variables(config: PolicyConfig, params: Params) -> Params:
 
 def outputs(config: PolicyConfig, params: Params, rows: Packed) -> TokenOutputs:
   """Runs the policy over packed rows [R, ...]."""
-  model, tied = Transformer(config.model), config.model.tie_embeddings
+  splits = config.mesh is not None and mesh_lib.splits_parameters(config.mesh)
+  mesh = config.mesh if splits else None
+  model, tied = Transformer(config.model, mesh), config.model.tie_embeddings
+  head = params['params']['embedding' if tied else 'lm_head']
+  head = sharding.pin(head, mesh, *(['tensor'] if tied else [None, 'tensor']))
   mask = visible(rows, config.model.sliding_window)
   hidden, _ = model.apply(
     variables(config, params), rows.tokens, rows.positions, mask
@@ -165,7 +172,7 @@ def outputs(config: PolicyConfig, params: Params, rows: Packed) -> TokenOutputs:
   hidden: Any = jnp.take_along_axis(hidden, rows.predictors[..., None], axis=1)
   logps, entropies = token_logps(
     hidden,
-    params['params']['embedding' if tied else 'lm_head'],
+    head,
     rows.tokens[:, -hidden.shape[1] :],
     config.temperature,
     contracted=1 if tied else 0,

@@ -63,7 +63,7 @@ class LMBatch:
 
 
 def make_score_fn(
-  policy: PolicyConfig, config: LMUpdateConfig, mesh: Mesh | None = None
+  policy: PolicyConfig, config: LMUpdateConfig
 ) -> Callable[[Params, Packed], lm_policy.TokenOutputs]:
   """Returns the jitted `(params, rows) -> TokenOutputs`.
 
@@ -74,7 +74,7 @@ def make_score_fn(
     params = lm_policy.cast(params, config.compute_dtype)
 
     def full(piece):
-      return lm_policy.outputs(policy, params, _on(mesh, piece))
+      return lm_policy.outputs(policy, params, _on(policy.mesh, piece))
 
     def empty(piece):
       shapes = jax.eval_shape(full, piece)
@@ -153,7 +153,6 @@ def make_update_fn(
   policy: PolicyConfig,
   optimizer: optax.GradientTransformation,
   config: LMUpdateConfig,
-  mesh: Mesh | None = None,
   placed: Any = None,
 ) -> Callable[..., tuple[TrainState, Metrics]]:
   """Returns the jitted `(state, fixed, batch, kl_coef) -> (state, metrics)`.
@@ -165,7 +164,6 @@ def make_update_fn(
     policy: the language model.
     optimizer: changes `state.params`, the trained part of the parameters.
     config: settings; one compilation each, and for each shape of a batch.
-    mesh: its `data` and `fsdp` axes split the rows of every micro-batch.
     placed: `state.placement`, where the new state goes; None: wherever the
       compiler leaves it, which may differ from where the first one was, so that
       the second update is compiled once more.
@@ -180,7 +178,7 @@ def make_update_fn(
       params, opt_state = carry
       gradients, count, metrics = accumulate_gradients(
         lambda trained, piece: loss_fn(
-          trained, fixed, kl_coef, _on(mesh, piece)
+          trained, fixed, kl_coef, _on(policy.mesh, piece)
         ),
         lm_policy.cast(params, config.compute_dtype),
         jax.tree.map(lambda x: x[index], batch),

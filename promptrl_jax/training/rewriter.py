@@ -163,6 +163,7 @@ def make_rewriter(
     lora,
     config.rollout.temperature,
     config.logits_chunk,
+    mesh,
   )
   if config.value_head:
     head = ValueHead().init(
@@ -203,8 +204,8 @@ def make_rewriter(
   )  # fmt: skip
   return Rewriter(
     config, policy, tokenizer, engine, mesh, own_mesh, fixed, state,
-    lm_update.make_score_fn(policy, config.update, mesh),
-    lm_update.make_update_fn(policy, optimizer, config.update, mesh, learner),
+    lm_update.make_score_fn(policy, config.update),
+    lm_update.make_update_fn(policy, optimizer, config.update, learner),
   )  # fmt: skip
 
 

@@ -64,7 +64,7 @@ metadata={op_name="body=%body.1"}
 """
 
 COMPILED = """
-import json, sys
+import dataclasses, json, sys
 import jax
 jax.config.update('jax_platforms', 'cpu')
 jax.config.update('jax_num_cpu_devices', 8)
@@ -72,6 +72,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec as P
+from promptrl_jax.models import transformer
 from promptrl_jax.parallel import communication
 from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.testing import tiny
@@ -79,7 +80,11 @@ from promptrl_jax.training import lm_policy, lm_update, packing, supervised
 from promptrl_jax.training import state as state_lib
 from promptrl_jax.training.lm_config import LMUpdateConfig
 
-L, D, F, ROWS, T = 3, 16, 64, 16, 8
+ROWS, T = 16, 8
+# Heads, hidden units and vocabulary divide by eight.
+WIDE = dataclasses.replace(
+  tiny.CONFIG, vocab_size=304, num_layers=3, num_heads=8, num_kv_heads=8,
+  mlp_size=64, tie_embeddings=False)
 
 
 def mesh_of(axis, n):
@@ -106,60 +111,44 @@ def train(n):
   return report(step.lower(state, batch), mesh)
 
 
-def layers(axis, n, remat):
-  # Two products per layer, split as the axis says, under one scan.
+def update(axis, n, remat=False):
+  # Two micro-batches of 8 rows, 8 places each, 8 of 16 tokens predicted.
   mesh = mesh_of(axis, n)
-  place = lambda *spec: NamedSharding(mesh, P(*spec))
-  rows = place(('data', 'fsdp'))
-  up, down = (None, 'fsdp', 'tensor'), (None, 'tensor', 'fsdp')
-
-  def block(x, kernels):
-    whole = jax.lax.with_sharding_constraint(
-      kernels, (place(None, 'tensor'), place('tensor')))
-    hidden = jnp.tanh(x @ whole[0])
-    x = x + jax.lax.with_sharding_constraint(hidden @ whole[1], rows)
-    return jax.lax.with_sharding_constraint(x, rows), None
-
-  def loss(kernels, x):
-    body = jax.checkpoint(block, prevent_cse=False) if remat else block
-    return jnp.sum(jax.lax.scan(body, x, kernels)[0] ** 2)
-
-  shapes = (
-    jax.ShapeDtypeStruct((L, D, F), jnp.float32, sharding=place(*up)),
-    jax.ShapeDtypeStruct((L, F, D), jnp.float32, sharding=place(*down)))
-  x = jax.ShapeDtypeStruct((ROWS, T, D), jnp.float32, sharding=rows)
-  step = jax.jit(
-    jax.grad(loss, argnums=(0, 1)),
-    out_shardings=((place(*up), place(*down)), rows))
-  return report(step.lower(shapes, x), mesh)
-
-
-def update(n, micro_batches):
-  mesh = mesh_of('data', n)
   prompts = [[5, 6, 7]] * 16
   packed = packing.pack(
     prompts, prompts, range(16),
     packing.PackingConfig(8, 1, 8, sequences=1, row_multiple=16))
   numbers = packing.spread(packed, np.ones((16, 8), np.float32))
   batch = lm_update.LMBatch(packed, numbers, numbers)
+  config = dataclasses.replace(WIDE, remat=remat)
   optimizer = optax.sgd(0.1)
-  state = jax.eval_shape(lambda: state_lib.initial_state(
-    lambda _: tiny.params(), optimizer, jax.random.key(0)))
-  whole, rows = NamedSharding(mesh, P()), mesh_lib.rows(mesh)
   place = lambda tree, where: jax.tree.map(
-    lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=where), tree)
+    lambda x, at: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=at),
+    tree, where)
+  everywhere = lambda tree, at: place(tree, jax.tree.map(lambda _: at, tree))
+  params = dict(transformer.shapes(config))
+  params = place(params, lm_policy.placement(params, config.family, mesh))
+  whole = NamedSharding(mesh, P())
+  placed = state_lib.placement(params, optimizer, whole)
+  state = jax.eval_shape(lambda params: state_lib.initial_state(
+    lambda _: params, optimizer, jax.random.key(0)), params)
   step = lm_update.make_update_fn(
-    lm_policy.PolicyConfig(tiny.CONFIG), optimizer,
-    LMUpdateConfig(micro_batches=micro_batches), mesh)
+    lm_policy.PolicyConfig(config, mesh=mesh), optimizer,
+    LMUpdateConfig(micro_batches=2), placed)
   lowered = step.lower(
-    place(state, whole), {}, place(batch, rows),
-    place(jnp.float32(0), whole))
-  found = communication.read(lowered.compile().as_text())
-  assert all(one.is_exact for one in found)
+    place(state, placed), {}, everywhere(batch, mesh_lib.rows(mesh)),
+    everywhere(jnp.float32(0), whole))
+  sent, is_exact = report(lowered, mesh)
+  size = lambda tree: 4 * sum(x.size for x in jax.tree.leaves(tree))
+  layers = params['params']['layers']
+  kernels = {k: v for k, v in layers.items() if not k.endswith('norm')}
   return {
-    'sent': sum(one.sent for one in found),
+    'sent': sent, 'is_exact': is_exact,
     'batch': sum(x.nbytes for x in jax.tree.leaves(batch)),
-    'axes': sorted(communication.sent(found, mesh))}
+    'kernels': size(kernels),
+    'outside': 2 * 4 * config.vocab_size * config.hidden_size,
+    'params': size(params),
+    'activations': 4 * 8 * 16 * config.hidden_size}
 
 
 def search(n):
@@ -178,10 +167,10 @@ found = {
   'embedding': tiny.CONFIG.vocab_size * tiny.CONFIG.hidden_size}
 for n in (1, 2, 4, 8):
   found[f'train {n}'] = train(n)
-  found[f'update {n}'] = update(n, micro_batches=2)
-  found[f'tensor {n}'] = layers('tensor', n, remat=False)
-  for remat in (False, True):
-    found[f'fsdp {remat:d} {n}'] = layers('fsdp', n, remat)
+  for axis in mesh_lib.AXES:
+    found[f'{axis} {n} 0'] = update(axis, n)
+for axis in ('fsdp', 'tensor'):
+  found[f'{axis} 2 1'] = update(axis, 2, remat=True)
 found['search'] = search(8)
 print(json.dumps(found))
 """
@@ -287,36 +276,51 @@ def test_data_parallel_training_sums_gradients(compiled, n):
   )
 
 
-@pytest.mark.parametrize('n', [1, 2, 4, 8])
-def test_the_update_of_a_language_model_sums_those_of_micro_batches(
-  compiled, n
-):
-  found = compiled[f'update {n}']
-  gradients = 4 * (compiled['params'] + compiled['embedding'])
-  expected = volumes.data(gradients, n, micro_batches=2)
-  # Rows are dealt to micro-batches anew, so that the batch itself travels, too,
-  # and there are a few numbers as above.
+# Devices, and whether layers are computed again.
+SPLIT = [(1, 0), (2, 0), (4, 0), (8, 0), (2, 1)]
+
+
+def assert_update_sends(found, axis, n, expected):
+  """Up to the rows, which are dealt to micro-batches anew, and the metrics."""
   dealt = volumes.all_reduce(found['batch'], n)
-  assert 0 <= found['sent'] - expected <= dealt + 512
-  assert found['axes'] == (['data'] if n > 1 else [])
+  sent = found['sent'].get(axis, 0.0)
+  assert found['is_exact'] and found['sent'].keys() <= {axis}
+  assert (n > 1) == (sent > 0)
+  assert 0 <= sent - expected <= dealt + 512, (sent, expected)
 
 
 @pytest.mark.parametrize('n', [1, 2, 4, 8])
-@pytest.mark.parametrize('remat', [0, 1])
-def test_fully_sharded_layers_fetch_parameters_and_sum_gradients(
-  compiled, n, remat
-):
-  params = 4 * 3 * 2 * 16 * 64
-  expected = volumes.fsdp(params, params, n, gathers=1 + remat, scatters=False)
-  assert_sends(compiled[f'fsdp {remat} {n}'], 'fsdp', n, expected)
+def test_the_update_of_a_language_model_sums_gradients(compiled, n):
+  found = compiled[f'data {n} 0']
+  expected = volumes.data(found['params'], n, micro_batches=2)
+  assert_update_sends(found, 'data', n, expected)
 
 
-@pytest.mark.parametrize('n', [1, 2, 4, 8])
-def test_split_layers_sum_activations_once_forward_once_backward(compiled, n):
-  activations = 4 * 16 * 8 * 16
-  # One pair of products per layer: half of a block.
-  expected = volumes.tensor(activations, 3, n) / 2
-  assert_sends(compiled[f'tensor {n}'], 'tensor', n, expected)
+@pytest.mark.parametrize(('n', 'remat'), SPLIT)
+def test_over_fsdp_it_fetches_parameters_and_sums_gradients(compiled, n, remat):
+  found = compiled[f'fsdp {n} {remat}']
+  layers = volumes.fsdp(
+    found['kernels'], found['kernels'], n, gathers=1 + remat, scatters=False
+  )
+  # Embedding and projection lie outside the loop over layers: they are fetched
+  # once for all micro-batches. Norms are whole everywhere.
+  rest = found['params'] - found['kernels']
+  expected = (
+    2 * (layers + volumes.all_reduce(rest, n))
+    + volumes.all_gather(found['outside'], n)
+  )  # fmt: skip
+  assert_update_sends(found, 'fsdp', n, expected)
+
+
+@pytest.mark.parametrize(('n', 'remat'), SPLIT)
+def test_over_tensor_it_sums_activations(compiled, n, remat):
+  found = compiled[f'tensor {n} {remat}']
+  layers = volumes.tensor(found['activations'], 3, n, remat=bool(remat))
+  # Half of the tokens are predicted from, each with four numbers of a softmax.
+  places = 8 * 8
+  outside = found['activations'] * 3 // 2 + 4 * 4 * places
+  expected = 2 * (layers + volumes.all_reduce(outside, n))
+  assert_update_sends(found, 'tensor', n, expected)
 
 
 def test_a_loop_without_a_known_end_is_told(compiled):

@@ -10,12 +10,13 @@ have no program and no tests.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import random
 import string
 from collections.abc import Sequence
 from typing import Any
 
-from promptrl_jax.tasks.minicode import generate, registers
+from promptrl_jax.tasks.minicode import generate, registers, suite
 from promptrl_jax.tasks.minicode.family import Family, Params, fill
 
 # Beyond the largest value of a family; twice as many for wider ranges.
@@ -40,15 +41,34 @@ class Wording:
   function_name: str
 
 
-def draw(register: str, rng: random.Random) -> Wording:
-  """A statement of a family of the train split, with values of its own."""
-  family, params = _draw_problem(rng)
+def draw(register: str, known: float, rng: random.Random) -> Wording:
+  """A statement of a family of the train split.
+
+  Args:
+    register: its wording.
+    known: share of draws with the values of a training problem.
+    rng: drawn from.
+  """
+  family, params = (_known if rng.random() < known else _draw_problem)(rng)
   return Wording(
     f'practice/{family.name}/{generate.params_text(params)}',
     registers.render(family, params, register, rng),
     fill(family.canonical, params),
     generate.draw_name(family, params, rng),
   )
+
+
+@functools.cache
+def _training() -> tuple[tuple[Family, Params], ...]:
+  return tuple(
+    (generate.FAMILIES[row['family']], row['params'])
+    for row in suite.rows()
+    if row['split'] == 'train' and row['params']
+  )
+
+
+def _known(rng: random.Random) -> tuple[Family, Params]:
+  return rng.choice(_training())
 
 
 def _draw_problem(rng: random.Random) -> tuple[Family, Params]:
