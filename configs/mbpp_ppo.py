@@ -53,6 +53,7 @@ def get_config(arg: str = 'minicode') -> ml_collections.ConfigDict:
   c.data.name = 'minicode'  # minicode | mbpp
   c.data.path = ''  # MBPP as JSONL; empty: the Hugging Face hub
   c.data.protocol = 'visible1'  # blind | visible1 | visible_all | oracle
+  c.data.train_tasks = ''  # file of ids: train on these alone
   c.data.train_limit = 0  # first N tasks of a split, 0 = all
   c.data.validation_limit = 0
   c.data.test_limit = 0

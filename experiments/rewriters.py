@@ -35,6 +35,7 @@ from promptrl_jax.training import (
   reference,
   rewriter,
   rewriter_config,
+  rewriter_training,
 )
 
 # For how long processes that have saved their part wait for the others.
@@ -211,7 +212,9 @@ def train(
     def is_stale(totals):
       return bool(patience) and totals['stale'] >= patience
 
-    training = rewriter.Training(made, env, tasks, seed, settings.is_saved)
+    training = rewriter_training.Training(
+      made, env, tasks, seed, settings.is_saved
+    )
     writing = distributed.first_only(metrics.MetricWriter)(
       folder, resume_step=start
     )

@@ -90,7 +90,14 @@ def run(config, workdir):
 
     # --- Edits ----------------------------------------------------------------
     rows = make_edits(config, env_config, tasks, coder, start, pool, workdir)
-    learned, held_out = split(rows, encoder, config)
+    held = hold_out(tasks['train'], config)
+    write_atomically(workdir / 'held_out.txt', '\n'.join(held).encode())
+    learned, held_out = split(rows, held, encoder, config)
+    known = ()
+    if config.data.name == 'minicode':
+      known = practice.values_of(
+        {task.task_id for task in tasks['train']} - set(held)
+      )
     print(
       f'{len(learned)} requests to learn from, {len(held_out)} held out, of '
       f'{len({row["task_id"] for row in rows})} problems'
@@ -99,8 +106,8 @@ def run(config, workdir):
     # --- Training -------------------------------------------------------------
     settings = supervised.SupervisedConfig(**config.training)
     state = train(
-      config, settings, model_config, params, encoder, mesh, learned, held_out,
-      workdir,
+      config, settings, model_config, params, encoder, mesh, learned, known,
+      held_out, workdir,
     )  # fmt: skip
     folder = workdir / 'model'
     pretrained.save_pretrained(
@@ -208,18 +215,21 @@ def collect(config, env_config, tasks, coder, start, pool, path):
   )
 
 
-def split(rows, encoder, config):
-  """Token ids of what is learned from and of what is held out, by problem."""
-  ids = sorted({row['task_id'] for row in rows})
+def hold_out(tasks, config):
+  """Ids of training problems that nothing is learned from, sorted."""
+  ids = sorted(task.task_id for task in tasks)
   random.Random(config.seed).shuffle(ids)
-  count = max(1, round(config.edits.held_out * len(ids)))
+  count = round(config.edits.held_out * len(ids))
   if not 0 < count < len(ids):
     raise ValueError(
-      f'edits of {len(ids)} problems with edits.held_out='
-      f'{config.edits.held_out}: expected at least one problem to learn from '
-      'and one to hold out'
+      f'edits.held_out={config.edits.held_out} of {len(ids)} problems: '
+      'expected at least one to learn from and one to hold out'
     )
-  held = set(ids[:count])
+  return sorted(ids[:count])
+
+
+def split(rows, held, encoder, config):
+  """Token ids of what is learned from and of what is held out, by problem."""
   parts = [], []
   for row in rows:
     encoded = encode(encoder, row['messages'], row['reply'])
@@ -234,15 +244,16 @@ def split(rows, encoder, config):
   return parts
 
 
-def draw(config, learned, encoder, rng):
+def draw(config, learned, known, encoder, rng):
   """Endless token ids to learn from: edits, and practice statements."""
   write = templates.TEMPLATES[config.env.template].rewriter
   while True:
-    if rng.random() >= config.practice.share:
+    if not known or rng.random() >= config.practice.share:
       yield rng.choice(learned)
       continue
     register = rng.choice(config.practice.registers)
-    wording = practice.draw(register, config.practice.known, rng)
+    values = rng.choice(known) if rng.random() < config.practice.known else None
+    wording = practice.draw(register, rng, values)
     request = templates.RewritePrompt(wording.statement, wording.function_name)
     reply = '' if register == 'canonical' else f' {wording.canonical}'
     encoded = encode(encoder, write(request), reply)
@@ -258,8 +269,8 @@ def encode(encoder, messages, reply):
 
 
 def train(
-  config, settings, model_config, params, encoder, mesh, learned, held_out,
-  workdir,
+  config, settings, model_config, params, encoder, mesh, learned, known,
+  held_out, workdir,
 ):  # fmt: skip
   """Trains to the end, from the last checkpoint if any; the best state."""
   _, step_fn = supervised.make_train_step(model_config, settings, mesh)
@@ -269,7 +280,7 @@ def train(
 
   def iterate(state):
     rng = random.Random(f'{config.seed}/{int(state.step)}')
-    drawn = draw(config, learned, encoder, rng)
+    drawn = draw(config, learned, known, encoder, rng)
     batch = supervised.pack_encoded(drawn, encoder.pad_id, settings)
     state, scalars = step_fn(state, batch)
     return state, {name: float(value) for name, value in scalars.items()}

@@ -27,6 +27,7 @@ from promptrl_jax.envs.rewriting import RewritingEnv
 from promptrl_jax.tasks import splits
 from promptrl_jax.training import controller as controller_lib
 from promptrl_jax.training import rewriter as rewriter_lib
+from promptrl_jax.training import rewriter_training
 from promptrl_jax.training.metrics import PARTS
 from promptrl_jax.training.state import TrainState
 from promptrl_jax.types import Task
@@ -170,7 +171,7 @@ class Training:
     self._problems = [
       splits.reveal_for_training(task, protocol) for task in tasks
     ]
-    self._rewriter = rewriter_lib.Training(learner, rewriting, tasks, seed)
+    self._rewriter = rewriter_training.Training(learner, rewriting, tasks, seed)
 
   def iterate(self, state: JointState) -> tuple[JointState, Row]:
     """One leg; `state` is donated.

@@ -16,10 +16,10 @@ from absl import app
 sys.argv = sys.argv[:1]  # a config's default is read on import, overrides too
 from experiments import mbpp_grpo
 from promptrl_jax.parallel import exchange
-from promptrl_jax.training import loop, rewriter
+from promptrl_jax.training import loop, rewriter_update
 
 folder, dies_at, *settings = ARGS
-learn, run = rewriter.learn, loop.run
+learn, run = rewriter_update.learn, loop.run
 
 
 def learn_or_die(made, state, rollout):
@@ -42,7 +42,7 @@ def run_and_tell(state, *rest):
   return state
 
 
-rewriter.learn, loop.run = learn_or_die, run_and_tell
+rewriter_update.learn, loop.run = learn_or_die, run_and_tell
 flags = ['mbpp_grpo', '--config=configs/mbpp_grpo.py:smoke',
          f'--workdir={folder}', *settings]
 if config:

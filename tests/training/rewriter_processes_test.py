@@ -15,7 +15,7 @@ from promptrl_jax.parallel import exchange
 from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.sampling.requests import Draw, Request
 from promptrl_jax.testing import tiny
-from promptrl_jax.training import lm_rollout, rewriter
+from promptrl_jax.training import lm_rollout, rewriter, rewriter_update
 from tests.training import tiny_rewriter
 
 folder, groups, mesh, *names = ARGS
@@ -52,7 +52,7 @@ def learn(name):
   sampled = [
     sample.tokens.tolist() for group in made.engine.run(REQUESTS)
     for sample in group]
-  state, row = rewriter.learn(
+  state, row = rewriter_update.learn(
     made, made.initial, rollout(exchange.my_rows(4)))
   assert shares == qkv(state) and len(set(shares)) == 1
   here = exchange.own_copies(state.learner.params, made.own_mesh)

@@ -29,6 +29,7 @@ from promptrl_jax.training import (
   lm_update,
   packing,
   rewriter,
+  rewriter_training,
 )
 from promptrl_jax.training.lm_advantages import AdvantageConfig
 from promptrl_jax.training.lm_config import LMUpdateConfig
@@ -175,7 +176,7 @@ def train(
   is_boundary: Any = lambda step: False,
 ) -> tuple[rewriter.RewriterState, list[rewriter.Row]]:
   """Some iterations, and the metrics of each."""
-  training = rewriter.Training(made, env, TASKS, seed, is_boundary)
+  training = rewriter_training.Training(made, env, TASKS, seed, is_boundary)
   state, rows = state or start(made), []
   for _ in range(iterations):
     state, row = training.iterate(state)

@@ -2,24 +2,23 @@
 
 The suite holds almost every combination of values that its families name, so a
 small rewriter that was trained on most of them writes them from memory: on
-problems that it has not seen it spoils a number in one of three. Practice
-statements have values that no problem has, and leave nothing but copying. They
-have no program and no tests.
+problems that it has not seen it spoils a number in one of three. Values that no
+problem has leave nothing but copying. These statements have no program and no
+tests.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import functools
 import random
 import string
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from promptrl_jax.tasks.minicode import generate, registers, suite
 from promptrl_jax.tasks.minicode.family import Family, Params, fill
 
-# Beyond the largest value of a family; twice as many for wider ranges.
+# How far beyond the largest value of a family, at least.
 _MARGIN = 8
 _TRIES = 20
 
@@ -29,49 +28,47 @@ class Wording:
   """One statement and what it says in full.
 
   Attributes:
-    task_id: of no problem of the suite, but of its form.
     statement: in the register.
     canonical: the canonical statement.
     function_name: what a function for it may be called.
   """
 
-  task_id: str
   statement: str
   canonical: str
   function_name: str
 
 
-def draw(register: str, known: float, rng: random.Random) -> Wording:
+Values = tuple[Family, Params]
+
+
+def values_of(task_ids: Collection[str]) -> list[Values]:
+  """Families and values of problems of the suite, for `draw`."""
+  return [
+    (generate.FAMILIES[row['family']], row['params'])
+    for row in suite.rows()
+    if row['task_id'] in task_ids
+  ]
+
+
+def draw(
+  register: str, rng: random.Random, values: Values | None = None
+) -> Wording:
   """A statement of a family of the train split.
 
   Args:
     register: its wording.
-    known: share of draws with the values of a training problem.
     rng: drawn from.
+    values: what it is about; None: values that no problem has.
   """
-  family, params = (_known if rng.random() < known else _draw_problem)(rng)
+  family, params = values or _beyond(rng)
   return Wording(
-    f'practice/{family.name}/{generate.params_text(params)}',
     registers.render(family, params, register, rng),
     fill(family.canonical, params),
     generate.draw_name(family, params, rng),
   )
 
 
-@functools.cache
-def _training() -> tuple[tuple[Family, Params], ...]:
-  return tuple(
-    (generate.FAMILIES[row['family']], row['params'])
-    for row in suite.rows()
-    if row['split'] == 'train' and row['params']
-  )
-
-
-def _known(rng: random.Random) -> tuple[Family, Params]:
-  return rng.choice(_training())
-
-
-def _draw_problem(rng: random.Random) -> tuple[Family, Params]:
+def _beyond(rng: random.Random) -> Values:
   families = [f for f in generate.FAMILIES.values() if f.params and not f.ood]
   while True:
     family = rng.choice(families)
