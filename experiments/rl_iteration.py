@@ -141,7 +141,7 @@ def run(
   reference = {'params': jax.tree.map(jnp.copy, state.params['params'])}
   advantages = ppo_advantages if is_ppo else grpo_advantages
   programs = Programs(
-    make_generate_fn(config, Sampling(), asked.new, everywhere),
+    make_generate_fn(config, Sampling(), asked.new, everywhere, asked.group),
     make_score_fn(policy, settings),
     make_update_fn(policy, optimizer, settings),
     jax.jit(lambda *arrays: advantages(asked, *arrays)),

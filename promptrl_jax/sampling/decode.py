@@ -89,6 +89,8 @@ def generate(
   seeds: jax.Array,
   limits: jax.Array,
   top_p: jax.Array | None = None,
+  *,
+  group: int = 1,
 ) -> loop.Completions:
   """Completes left-padded prompts; pure, jitted by `make_generate_fn`.
 
@@ -103,12 +105,17 @@ def generate(
     seeds: uint32 [B]; token t of row b uses fold_in(key(seeds[b]), t).
     limits: int [B], most new tokens of each row.
     top_p: [B], nucleus mass; None: 1 for every row.
+    group: rows that follow one another and have the same prompt, which is read
+      once.
 
   Returns:
     Completions of shape [B, N].
   """
   prompt_length = tokens.shape[1]
-  logits, cache = prefill(config, params, tokens, mask, new_tokens)
+  logits, cache = jax.tree.map(
+    lambda x: jnp.repeat(x, group, axis=0),
+    prefill(config, params, tokens[::group], mask[::group], new_tokens),
+  )
   shapes = jax.eval_shape(lambda: cache)
   lengths = jnp.sum(mask, axis=-1)
   slots = jnp.arange(cache[0].num_slots)
@@ -162,6 +169,7 @@ def make_generate_fn(
   method: methods.Sampling,
   new_tokens: int,
   mesh: Mesh,
+  group: int = 1,
 ) -> Callable[..., loop.Completions]:
   """Jits `generate` with the batch split over the mesh.
 
@@ -170,10 +178,11 @@ def make_generate_fn(
 
   Returns:
     A function of (params, tokens, mask, temperature, seeds, limits) and, if
-    wanted, top_p. B must be a multiple of the devices that rows are split over;
-    each shape (B, P) is compiled once.
+    wanted, top_p. B must be a multiple of `group` times the devices that rows
+    are split over; each shape (B, P) is compiled once.
   """
-  return jit_rows(functools.partial(generate, config, method, new_tokens), mesh)
+  run = functools.partial(generate, config, method, new_tokens, group=group)
+  return jit_rows(run, mesh)
 
 
 def jit_rows(run: Callable[..., Any], mesh: Mesh) -> Any:

@@ -98,6 +98,20 @@ def test_greedy_decode_with_cache_equals_argmax_of_the_full_forward():
     np.testing.assert_array_equal(drawn, expected)
 
 
+def test_a_prompt_that_rows_share_is_read_once_and_drawn_from_alike():
+  tokens, mask = (np.repeat(x, 2, axis=0) for x in prompts(2, 9))
+  grouped = make_generate_fn(tiny.CONFIG, Sampling(), NEW, MESH, group=2)
+  out = grouped(
+    decode_params(), tokens, mask, np.full(4, 0.8, np.float32),
+    np.arange(4, dtype=np.uint32), np.full(4, NEW, np.int32),
+  )  # fmt: skip
+  alone = run(tokens, mask)
+  np.testing.assert_array_equal(out.tokens, alone.tokens)
+  np.testing.assert_allclose(out.logps, alone.logps, atol=1e-5)
+  # What follows differs in a group, by its seeds.
+  assert not np.array_equal(out.tokens[0], out.tokens[1])
+
+
 def test_padding_and_neighbours_do_not_change_a_row():
   tokens, mask = prompts(4, 9)
   together = run(tokens, mask, seeds=[5, 6, 7, 8])
