@@ -57,6 +57,9 @@ ALGORITHMS = {
   },
   'ppo': {
     'advantage.kind': 'gae',
+    # A batch in which nearly all pass has a small deviation: divided by it, the
+    # one that fails moves the policy further than it was moved until then.
+    'advantage.normalize': False,
     'train.value_head': True,
     'learner.minibatches': 2,
     'learner.epochs': 2,
@@ -97,6 +100,7 @@ def get_config(arg: str = 'minicode') -> ml_collections.ConfigDict:
   c.train.iterations = 40
   c.train.train = 'full'  # full | lora
   c.train.value_head = False
+  c.train.value_trunk = False  # whether its loss changes the model below
   c.train.rows_per_piece = 4
   # For large vocabularies and long rows: places with logits at a time (of
   # packing.lanes * packing.lane_size), and layers computed twice.

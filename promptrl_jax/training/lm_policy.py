@@ -40,6 +40,7 @@ class PolicyConfig:
     temperature: that completions are sampled at: log-probs are those of the
       distribution that they are from.
     logits_chunk: see `token_logps`.
+    value_trunk: whether the value loss changes the model below its head.
     mesh: whose `data` and `fsdp` axes split rows; if it splits parameters, too,
       activations are pinned to it.
   """
@@ -48,6 +49,7 @@ class PolicyConfig:
   lora: lora.LoraConfig | None = None
   temperature: float = 1.0
   logits_chunk: int | None = None
+  value_trunk: bool = False
   mesh: Mesh | None = None
 
 
@@ -180,8 +182,9 @@ def outputs(config: PolicyConfig, params: Params, rows: Packed) -> TokenOutputs:
   )
   values = None
   if 'value' in params:
-    head: Any = ValueHead().apply({'params': params['value']}, hidden)
-    values = of_sequences(rows, head)
+    below = hidden if config.value_trunk else jax.lax.stop_gradient(hidden)
+    found: Any = ValueHead().apply({'params': params['value']}, below)
+    values = of_sequences(rows, found)
   return TokenOutputs(
     of_sequences(rows, logps), of_sequences(rows, entropies), values
   )

@@ -143,6 +143,7 @@ def make_rewriter(
     lora,
     config.rollout.temperature,
     config.logits_chunk,
+    config.value_trunk,
     mesh,
   )
   if config.value_head:

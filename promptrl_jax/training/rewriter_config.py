@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
+import jax
+import jax.numpy as jnp
 import optax
 
 from promptrl_jax.training.lm_advantages import OF_GROUPS, AdvantageConfig
@@ -15,7 +18,7 @@ from promptrl_jax.training.reference import ReferenceConfig
 
 @dataclasses.dataclass(frozen=True)
 class OptimizerConfig:
-  """AdamW after a clip of the global norm.
+  """AdamW after a clip of the norm, which a value head does not share.
 
   Attributes:
     lr: peak learning rate.
@@ -51,9 +54,28 @@ class OptimizerConfig:
       [self.warmup],
     )
     return optax.chain(
-      optax.clip_by_global_norm(self.max_grad_norm),
+      _clip_by_collection(self.max_grad_norm),
       optax.adamw(schedule, b2=self.b2, weight_decay=self.weight_decay),
     )
+
+
+def _clip_by_collection(most: float) -> optax.GradientTransformation:
+  """Scales the gradient of each collection down to a norm of at most `most`.
+
+  That of a new value head is far longer than that of the policy at first, and
+  would leave next to nothing of it if they shared a norm.
+  """
+
+  def clip(updates: Any, params: Any) -> Any:
+    del params
+    norms = {name: optax.tree.norm(tree) for name, tree in updates.items()}
+    scales = {k: most / jnp.maximum(norm, most) for k, norm in norms.items()}
+    return {
+      name: jax.tree.map(lambda x, name=name: x * scales[name], tree)
+      for name, tree in updates.items()
+    }
+
+  return optax.stateless(clip)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,6 +86,8 @@ class RewriterConfig:
     iterations: updates of the run.
     train: `full` or `lora`.
     value_head: whether there is one, for the advantage `gae`.
+    value_trunk: whether its loss changes the model below it. In a run of a few
+      dozen updates that spoils the policy before the values are of use.
     rows_per_piece: packed rows of a micro-batch, on each part of the mesh that
       rows are split over.
     logits_chunk: places of a row that have logits at a time; None: all.
@@ -80,6 +104,7 @@ class RewriterConfig:
   packing: PackingConfig
   train: str = 'full'
   value_head: bool = False
+  value_trunk: bool = False
   rows_per_piece: int = 4
   logits_chunk: int | None = None
   remat: bool = False

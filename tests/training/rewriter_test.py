@@ -61,15 +61,14 @@ def test_every_algorithm_learns_and_compiles_once(name, pool):
       assert row['train/grad_norm'] > 0
 
 
-@pytest.mark.parametrize('name', ['grpo', 'reinforce'])
+@pytest.mark.parametrize('name', ['grpo', 'reinforce', 'ppo'])
 def test_what_is_rewarded_becomes_likely(name, pool):
   env = tiny_rewriter.make_env(pool)
   _, rows = tiny_rewriter.train(made_of(name), env, 10)
   rewards = [row['reward/mean'] for row in rows]
-  first, last = np.mean(rewards[:2]), np.mean(rewards[-2:])
-  # Rewards are 0 or 1, and each mean is of 32 of them.
-  variance = sum(max(p * (1 - p), 1 / 32) / 32 for p in (first, last))
-  assert last - first > 3 * math.sqrt(variance), rewards
+  # Half of the rewrites are rewarded at the start, by how it was taught. The
+  # mean of 64 of them, had nothing been learned:
+  assert np.mean(rewards[-4:]) > 0.5 + 3 * math.sqrt(0.25 / 64), rewards
 
 
 def test_rewards_that_are_all_equal_change_nothing(pool):
