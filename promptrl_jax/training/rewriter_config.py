@@ -22,7 +22,7 @@ class OptimizerConfig:
 
   Attributes:
     lr: peak learning rate.
-    warmup: optimizer steps of linear rise.
+    warmup: optimizer steps of a lower rate, which rises by equal parts.
     decay: after them, `constant`, or `linear` to 0 at the end of the run.
     weight_decay: decoupled.
     b2: Adam's second decay.
@@ -42,20 +42,25 @@ class OptimizerConfig:
         f'decay={self.decay!r}: expected one of constant, linear'
       )
 
-  def make(self, steps: int) -> optax.GradientTransformation:
-    """The optimizer of a run of so many steps."""
-    rest = max(1, steps - self.warmup)
+  def rate(self, steps: int) -> optax.Schedule:
+    """The learning rate by update, of a run of so many."""
+    rise, rest = max(1, self.warmup), max(1, steps - self.warmup)
     end = 0.0 if self.decay == 'linear' else self.lr
-    schedule = optax.join_schedules(
+    # From a step above 0, so that the first update is one.
+    first = self.lr / (self.warmup + 1)
+    return optax.join_schedules(
       [
-        optax.linear_schedule(0.0, self.lr, max(1, self.warmup)),
+        optax.linear_schedule(first, self.lr, rise),
         optax.linear_schedule(self.lr, end, rest),
       ],
       [self.warmup],
     )
+
+  def make(self, steps: int) -> optax.GradientTransformation:
+    """The optimizer of a run of so many updates."""
     return optax.chain(
       _clip_by_collection(self.max_grad_norm),
-      optax.adamw(schedule, b2=self.b2, weight_decay=self.weight_decay),
+      optax.adamw(self.rate(steps), b2=self.b2, weight_decay=self.weight_decay),
     )
 
 

@@ -9,9 +9,14 @@ from typing import Any
 
 from promptrl_jax.files import write_atomically
 
+# How a run is computed and not what: it may go on with others.
+_FREE = ('mesh', 'pool.workers')
+
 
 def prepare(workdir: pathlib.Path, config: Mapping[str, Any]) -> None:
   """Creates the folder with its `config.json`, or checks that it is the same.
+
+  A run may go on with another mesh or number of workers of the pool.
 
   Raises:
     ValueError: it was made with another config; says each difference.
@@ -35,5 +40,5 @@ def _differences(
     a, b = theirs.get(key), mine.get(key)
     if isinstance(a, dict) and isinstance(b, dict):
       yield from _differences(a, b, f'{prefix}{key}.')
-    elif a != b:
+    elif a != b and f'{prefix}{key}' not in _FREE:
       yield f'{prefix}{key}: {a!r} there, {b!r} here'
