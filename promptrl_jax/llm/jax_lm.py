@@ -198,13 +198,15 @@ class JaxLM:
     self._scorer.replace_params(params)
 
   def score(
-    self, requests: Sequence[Request], texts: Sequence[str]
+    self, requests: Sequence[Request], texts: Sequence[str], given: str = ''
   ) -> list[np.ndarray]:
     """Log-probs at temperature 1 of each token of a text that is given.
 
     Args:
       requests: of which the messages count.
       texts: what follows each of them, without the token that ends a text.
+      given: stands between a prompt and its text, and is not scored. An
+        encoder-decoder begins its text anew, so that nothing does.
 
     Returns:
       float32 [N] for each text.
@@ -212,7 +214,8 @@ class JaxLM:
     Raises:
       ValueError: a prompt or a text is too long, or a text is empty.
     """
-    rows = [self._prompt_ids(_messages(r)) for r in requests]
+    between = () if self._end else self._tokenizer.encode([given])[0]
+    rows = [[*self._prompt_ids(_messages(r)), *between] for r in requests]
     for row, request in zip(rows, requests, strict=True):
       self._check(row, request)
     return self._scorer.run(rows, self._tokenizer.encode(list(texts)))

@@ -16,9 +16,9 @@ class Scorer(Protocol):
   """A language model that scores texts; `JaxLM` is one."""
 
   def score(
-    self, requests: Sequence[Request], texts: Sequence[str]
+    self, requests: Sequence[Request], texts: Sequence[str], given: str = ''
   ) -> list[np.ndarray]:
-    """Log-probs of the tokens [N] of each text after its messages."""
+    """Log-probs of the tokens [N] of each text after its messages and `given`."""
     ...
 
 

@@ -232,7 +232,8 @@ def _score(
   if weighed:
     logps = as_scorer(task_model).score(
       [jobs[i][3] for i in weighed],
-      [label_prefix + jobs[i][1].outputs[0] for i in weighed],
+      [jobs[i][1].outputs[0] for i in weighed],
+      label_prefix,
     )
     for i, row in zip(weighed, logps, strict=True):
       values[i] += text_lib.perplexity_reward(row)

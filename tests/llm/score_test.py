@@ -33,10 +33,11 @@ def ask(text, **fields):
   return Request((Message('user', text),), **fields, max_tokens=8)
 
 
-def by_hand(prompt, text):
+def by_hand(prompt, text, given=''):
   """Log-softmax of the stacked model on one row without any padding."""
   tokenizer = tiny.tokenizer()
   before = tokenizer.render([('user', prompt)])
+  before = [*before, *tokenizer.encode([given])[0]]
   (after,) = tokenizer.encode([text])
   tokens = jnp.array([[*before, *after]])
   positions = jnp.arange(tokens.shape[1])[None]
@@ -54,6 +55,13 @@ def test_each_token_has_the_log_prob_of_the_plain_forward_pass(model):
   found = model.score([ask(p) for p, _ in pairs], [t for _, t in pairs])
   for (prompt, text), logps in zip(pairs, found, strict=True):
     np.testing.assert_allclose(logps, by_hand(prompt, text), atol=1e-4)
+
+
+def test_what_stands_before_a_text_is_read_and_not_scored(model):
+  (found,) = model.score([ask('add')], ['two'], '\n')
+  np.testing.assert_allclose(found, by_hand('add', 'two', '\n'), atol=1e-4)
+  assert len(found) == len(by_hand('add', 'two'))
+  assert not np.allclose(found, by_hand('add', 'two'), atol=1e-3)
 
 
 def test_a_score_does_not_depend_on_its_neighbours(model):

@@ -179,6 +179,15 @@ def test_the_digest_is_of_all_files_that_make_the_model(tmp_path):
   assert pretrained.digest(tmp_path) not in (before, merged)
 
 
+def test_the_same_weights_with_another_tokenizer_are_another_model(tmp_path):
+  shutil.copy(torch_file.PATH, tmp_path)
+  pretrained.tokenizer_lib.save(tmp_path, tiny.tokenizer())
+  before = pretrained.digest(tmp_path)
+  path = tmp_path / 'tokenizer.json'
+  path.write_text(path.read_text().replace('"Ġa"', '"Ġæ"', 1))
+  assert pretrained.digest(tmp_path) != before
+
+
 def test_the_digest_changes_with_a_weight(folder):
   before = pretrained.digest(folder)
   save(folder, seed=1)

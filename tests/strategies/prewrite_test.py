@@ -160,8 +160,8 @@ def test_a_subsample_depends_on_task_and_seed_alone():
 class Weigher(ScriptedBackend):
   """Also says how probable a label is: one half, then a quarter."""
 
-  def score(self, requests, texts):
-    self.asked = texts
+  def score(self, requests, texts, given=''):
+    self.asked = texts, given
     return [np.log([0.5, 0.25]) for _ in requests]
 
 
@@ -171,7 +171,7 @@ def test_perplexity_and_f1_are_added_and_perplexity_asks_no_answers():
   (alone,) = prewrite.make_reward_fn(model, 'perplexity')(pairs)
   np.testing.assert_allclose(alone, [-np.log(8) / 2] * 2)
   assert model.prompts == []
-  assert model.asked == ['\neno terces', '\nowt terces']
+  assert model.asked == (['eno terces', 'owt terces'], '\n')
   (f1,) = prewrite.make_reward_fn(model, 'f1')(pairs)
   np.testing.assert_allclose(f1, [2 / 3] * 2)
   (both,) = prewrite.make_reward_fn(model, 'perplexity_f1')(pairs)
