@@ -55,6 +55,12 @@ ALGORITHMS = {
     'learner.minibatches': 2,
     'rollout.drop_uniform': False,
   },
+  'pairs': {
+    'advantage.kind': 'pairs',
+    'learner.loss': 'reinforce',
+    'learner.aggregation': 'constant',  # whole completions, as they are
+    'learner.constant_length': 1,
+  },
   'ppo': {
     'advantage.kind': 'gae',
     # A batch in which nearly all pass has a small deviation: divided by it, the
@@ -79,6 +85,8 @@ def get_config(arg: str = 'minicode') -> ml_collections.ConfigDict:
   c.algorithms = ('grpo',)  # keys of ALGORITHMS
   c.seed = 0  # of the first run
   c.seeds = 1  # runs of each algorithm
+  # Updates from which on another of ALGORITHMS takes over: ((30, 'pairs'),)
+  c.switches = ()
 
   c.mesh = ''  # a process' devices by axis; empty: all along data
 
@@ -128,6 +136,7 @@ def get_config(arg: str = 'minicode') -> ml_collections.ConfigDict:
   c.advantage.gamma = 1.0
   c.advantage.lam = 1.0
   c.advantage.normalize = True
+  c.advantage.beta = 0.1
 
   c.learner = ml_collections.ConfigDict()
   c.learner.loss = 'ppo'

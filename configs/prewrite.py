@@ -36,6 +36,7 @@ def get_config(arg: str = 'minicode') -> ml_collections.ConfigDict:
   learner = mbpp_grpo.get_config('minicode')
   c.algorithms = ('ppo',)  # keys of ALGORITHMS
   c.seeds = 1  # runs of each algorithm, from c.seed on
+  c.switches = ()  # updates at which another takes over: ((30, 'pairs'),)
 
   c.data.train = ''  # jsonl: file of training examples
   # minicode: inputs of each instruction to train on, as PRewrite does; 0: other

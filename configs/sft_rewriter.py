@@ -61,19 +61,19 @@ def get_config(arg: str = 'minicode') -> ml_collections.ConfigDict:
   c.practice.registers = ('canonical', 'noisy', 'paraphrased')
 
   c.training = ml_collections.ConfigDict()
-  c.training.steps = 100
+  c.training.steps = 1200
   c.training.rows = 16
   c.training.row_length = 192
-  c.training.lr = 2e-4  # Adam: embeddings and norms
-  c.training.muon_lr = 8e-4  # Muon: matrices
+  c.training.lr = 6e-4  # Adam: embeddings and norms
+  c.training.muon_lr = 2e-3  # Muon: matrices
   c.training.warmup = 10
   c.training.weight_decay = 0.0
   c.training.prompt_weight = 0.0
   c.training.max_grad_norm = 1.0
   # The likelihood of held-out replies is mostly that of rewrites. When to write
   # none is learned later, so the last state counts.
-  c.validate_every = 100  # steps
-  c.checkpoint_every = 25  # steps
+  c.validate_every = 1200  # steps
+  c.checkpoint_every = 100  # steps
 
   c.eval = ml_collections.ConfigDict()
   c.eval.split = 'validation'  # or test

@@ -99,18 +99,23 @@ def make_env_config(config) -> EnvConfig:
 
 
 def with_algorithm(config, name):
-  """The config with what an algorithm changes."""
+  """The config with what an algorithm changes, and those that take over."""
   if name not in mbpp_grpo.ALGORITHMS:
     raise ValueError(
       f'algorithm {name!r}: expected one of {", ".join(mbpp_grpo.ALGORITHMS)}'
     )
   chosen = config.copy_and_resolve_references()
   chosen.update_from_flattened_dict(mbpp_grpo.ALGORITHMS[name])
+  plain = config.copy_and_resolve_references()
+  plain.switches = ()
+  chosen.switches = tuple(
+    (start, with_algorithm(plain, taker)) for start, taker in config.switches
+  )
   return chosen
 
 
 def make_config(config) -> rewriter_config.RewriterConfig:
-  """Settings of the learner.
+  """Settings of the learner, and of those that take over.
 
   Raises:
     ValueError: a setting makes no sense, alone or beside another.
@@ -128,6 +133,9 @@ def make_config(config) -> rewriter_config.RewriterConfig:
     ),
     reference=reference.ReferenceConfig(**config.reference),
     optimizer=rewriter_config.OptimizerConfig(**config.optimizer),
+    switches=tuple(
+      (start, make_config(later)) for start, later in config.get('switches', ())
+    ),
   )
 
 
@@ -197,8 +205,13 @@ def train(
         totals['stale'] = 0 if value > totals['best'] else totals['stale'] + 1
       return value
 
+    starts = dict(made.config.switches)
+
     def show(step, row, totals):
       best = totals['best']
+      if step in starts:
+        kind = starts[step].advantage.kind
+        progress.write(f'update {step}: from here on by {kind}')
       progress.set_postfix(
         reward=f'{row["reward/mean"]:.2f}',
         kl=f'{row.get("train/kl", 0.0):.3f}',

@@ -18,7 +18,7 @@ class Scorer(Protocol):
   def score(
     self, requests: Sequence[Request], texts: Sequence[str], given: str = ''
   ) -> list[np.ndarray]:
-    """Log-probs of the tokens [N] of each text after its messages and `given`."""
+    """Log-probs of the tokens [N] of each text; see `JaxLM.score`."""
     ...
 
 

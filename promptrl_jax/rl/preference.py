@@ -56,6 +56,39 @@ def preference_loss(
   return -masked_sum(jax.nn.log_sigmoid(margin), mask), metrics
 
 
+def pair_advantages(
+  log_ratios: jax.Array,
+  rewards: jax.Array,
+  groups: jax.Array,
+  num_groups: int,
+  valid: jax.Array | None = None,
+  *,
+  beta: float = 0.1,
+) -> jax.Array:
+  """What makes REINFORCE descend `preference_loss`, best against worst.
+
+    A_best = beta sigmoid(-margin) = -A_worst,  0 for the others
+    margin = beta (log_ratio_best - log_ratio_worst)
+
+  The gradient of -log sigmoid(margin) is -beta sigmoid(-margin) times that of
+  the difference of log-probabilities: so that of sum_i -A_i logp_i is the same
+  at the parameters that the ratios are of, and only there: one step per batch.
+
+  Args:
+    log_ratios: `[N]`, policy over reference, summed over the tokens of each.
+    rewards, groups, num_groups, valid: as for `best_and_worst`.
+    beta: as for `preference_loss`.
+
+  Returns:
+    `[N]` advantages, through which no gradient flows.
+  """
+  best, worst, is_pair = best_and_worst(rewards, groups, num_groups, valid)
+  margin = beta * (log_ratios[best] - log_ratios[worst])
+  worth = beta * jax.nn.sigmoid(-margin) * is_pair
+  found = jnp.zeros_like(log_ratios).at[best].add(worth).at[worst].add(-worth)
+  return jax.lax.stop_gradient(found)
+
+
 def best_and_worst(
   rewards: jax.Array,
   groups: jax.Array,

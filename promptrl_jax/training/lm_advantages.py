@@ -1,6 +1,7 @@
 """What each token of a batch of completions is worth, by the name of a method.
 
 rewards [N] ─┬─ grpo, dr_grpo, rloo, reinforce ── one number per completion
+             ├─ pairs ── the best of each group against its worst
              ├─ reinforce_pp ── less the divergence to come, over the batch
              └─ gae ── per token, with values and the divergence as a reward
 """
@@ -15,14 +16,22 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
-from promptrl_jax.rl import group_advantages, kl, masked, token_rewards
+from promptrl_jax.rl import (
+  group_advantages,
+  kl,
+  masked,
+  preference,
+  token_rewards,
+)
 
-KINDS = ('grpo', 'dr_grpo', 'rloo', 'reinforce', 'reinforce_pp', 'gae')
+KINDS = ('grpo', 'dr_grpo', 'rloo', 'reinforce', 'reinforce_pp', 'gae', 'pairs')
 # Those that compare completions of one prompt, so that equal rewards say
 # nothing.
-OF_GROUPS = ('grpo', 'dr_grpo', 'rloo')
+OF_GROUPS = ('grpo', 'dr_grpo', 'rloo', 'pairs')
 # Those that take the divergence from the reference as a reward of tokens.
 PAY_KL = ('reinforce_pp', 'gae')
+# Those that read how probable completions are to the policy.
+USE_LOGPS = (*PAY_KL, 'pairs')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,16 +42,18 @@ class AdvantageConfig:
     kind: `grpo`: over the deviation of the group; `dr_grpo`: not divided;
       `rloo`: against the others of the group; `reinforce`: against the mean of
       the batch; `reinforce_pp`: normalised over the batch; `gae`: with a value
-      head.
+      head; `pairs`: see `preference.pair_advantages`.
     gamma: `gae`: discount per token.
     lam: `gae`: weight of longer horizons.
     normalize: `gae`: over the tokens of the batch.
+    beta: `pairs`: price of leaving the reference.
   """
 
   kind: str = 'grpo'
   gamma: float = 1.0
   lam: float = 0.95
   normalize: bool = True
+  beta: float = 0.1
 
   def __post_init__(self):
     if self.kind not in KINDS:
@@ -84,7 +95,7 @@ def advantages(
     kl_coef: price of the divergence in reward per nat, for the kinds `PAY_KL`.
 
   Raises:
-    ValueError: the method needs values, and there are none.
+    ValueError: the method needs values or log-probs, and there are none.
   """
   mask, count = batch.mask, len(batch.rewards)
   valid = jnp.any(mask, axis=1)
@@ -105,6 +116,17 @@ def advantages(
     return token_rewards.reinforce_pp_advantages(
       rewards, mask, price, kl_coef
     ), None
+  if config.kind == 'pairs':
+    if batch.logps is None:
+      raise ValueError("advantage 'pairs' needs log-probs of the policy")
+    apart = batch.logps
+    if batch.ref_logps is not None:
+      apart = apart - batch.ref_logps
+    found = preference.pair_advantages(
+      jnp.sum(masked.keep(apart, mask), axis=1), rewards, batch.groups, count,
+      valid, beta=config.beta,
+    )  # fmt: skip
+    return token_rewards.to_tokens(found, mask), None
   if config.kind == 'rloo':
     found = group_advantages.leave_one_out(rewards, batch.groups, count, valid)
   else:

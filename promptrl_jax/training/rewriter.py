@@ -38,6 +38,7 @@ from promptrl_jax.training.rewriter_config import RewriterConfig
 from promptrl_jax.training.state import TrainState, initial_state
 
 Row = dict[str, float]
+UpdateFn = Callable[..., tuple[TrainState, dict[str, jax.Array]]]
 
 
 @flax.struct.dataclass
@@ -73,7 +74,7 @@ class Rewriter:
     fixed: parameters that are not trained.
     initial: the state of step 0.
     score: see `lm_update.make_score_fn`.
-    update: see `lm_update.make_update_fn`.
+    updates: of each phase, see `lm_update.make_update_fn`.
   """
 
   config: RewriterConfig
@@ -85,7 +86,7 @@ class Rewriter:
   fixed: Params
   initial: RewriterState
   score: Callable[..., lm_policy.TokenOutputs]
-  update: Callable[..., tuple[TrainState, dict[str, jax.Array]]]
+  updates: tuple[UpdateFn, ...]
 
   def params(self, state: RewriterState) -> Params:
     """All collections."""
@@ -151,8 +152,7 @@ def make_rewriter(
       jax.random.key(seed), jnp.zeros((1, model.hidden_size))
     )
     params = {**params, 'value': head['params']}
-  steps = config.update.epochs * config.update.minibatches
-  optimizer = config.optimizer.make(config.iterations * steps)
+  optimizer = config.optimizer.make(config.optimizer_steps)
 
   def build(trained: Params) -> RewriterState:
     masters = jax.tree.map(lambda x: x.astype(jnp.float32), trained)
@@ -187,7 +187,10 @@ def make_rewriter(
   return Rewriter(
     config, policy, tokenizer, engine, mesh, own_mesh, fixed, state,
     lm_update.make_score_fn(policy, config.update),
-    lm_update.make_update_fn(policy, optimizer, config.update, learner),
+    tuple(
+      lm_update.make_update_fn(policy, optimizer, phase.update, learner)
+      for phase in config.phases
+    ),
   )  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Any
 
 import jax
@@ -103,6 +104,8 @@ class RewriterConfig:
     dtype: of the sampler's parameters.
     packing: of one row.
     rollout, advantage, update, reference, optimizer: the parts.
+    switches: update number and settings that hold from it on, in order. They
+      may differ in `advantage`, `update` and in which groups are kept.
   """
 
   iterations: int
@@ -120,8 +123,10 @@ class RewriterConfig:
   update: LMUpdateConfig = LMUpdateConfig()
   reference: ReferenceConfig = ReferenceConfig()
   optimizer: OptimizerConfig = OptimizerConfig()
+  switches: tuple[tuple[int, RewriterConfig], ...] = ()
 
   def __post_init__(self):
+    self._check_switches()
     for field in ('rows_per_piece', 'logits_chunk'):
       value = getattr(self, field)
       if value is not None and value < 1:
@@ -131,6 +136,15 @@ class RewriterConfig:
         f'value_head={self.value_head} with the advantage '
         f'{self.advantage.kind!r}: gae needs a value head, the others have no '
         'use for one'
+      )
+    if self.advantage.kind == 'pairs' and (
+      self.update.loss != 'reinforce' or not self.update.is_one_step
+    ):
+      raise ValueError(
+        f'the advantage pairs with the loss {self.update.loss!r}, '
+        f'epochs={self.update.epochs} and minibatches='
+        f'{self.update.minibatches}: its gradient is right for reinforce and '
+        'one step per batch'
       )
     if self.overlap and self.update.importance == 'none':
       raise ValueError(
@@ -149,6 +163,44 @@ class RewriterConfig:
         'all equal, so that every one would be left out; take 2 or more, or '
         'drop_uniform=False'
       )
+
+  def _check_switches(self) -> None:
+    starts = [start for start, _ in self.switches]
+    if starts != sorted(set(starts)) or any(start < 1 for start in starts):
+      raise ValueError(
+        f'switches at the updates {starts}: expected ascending numbers from 1'
+      )
+    for start, later in self.switches:
+      kept = dataclasses.replace(
+        later.rollout,
+        drop_uniform=self.rollout.drop_uniform,
+        resample_rounds=self.rollout.resample_rounds,
+      )
+      theirs = {**vars(later), 'rollout': kept}
+      for name, mine in vars(self).items():
+        if name in ('advantage', 'update', 'switches') or mine == theirs[name]:
+          continue
+        raise ValueError(
+          f'the switch at update {start} changes {name} from {mine} to '
+          f'{theirs[name]}: one optimizer state serves the whole run, so that '
+          'only advantage, update and which groups are kept may change'
+        )
+
+  @property
+  def phases(self) -> tuple[RewriterConfig, ...]:
+    """These settings, and those that follow."""
+    return (self, *(later for _, later in self.switches))
+
+  def phase(self, step: int) -> int:
+    """Which of `phases` holds for update number `step`, from 0."""
+    return sum(start <= step for start, _ in self.switches)
+
+  @property
+  def optimizer_steps(self) -> int:
+    """How many a run takes."""
+    updates = [phase.update for phase in self.phases]
+    steps = [update.epochs * update.minibatches for update in updates]
+    return sum(steps[self.phase(step)] for step in range(self.iterations))
 
   def shaped(self, shards: int, processes: int = 1) -> RewriterConfig:
     """The same with shapes that hold any batch.
@@ -173,10 +225,22 @@ class RewriterConfig:
     seats = min(self.packing.lanes, self.packing.sequences)
     worst = self.rollout.prompts * -(-self.rollout.group // seats)
     piece = self.rows_per_piece * shards
-    micro_batches = -(-worst // (piece * self.update.minibatches))
-    rows = piece * micro_batches * self.update.minibatches
-    return dataclasses.replace(
-      self,
-      update=dataclasses.replace(self.update, micro_batches=micro_batches),
-      packing=dataclasses.replace(self.packing, row_multiple=rows // processes),
-    )
+    # As many rows in every phase.
+    parts = [phase.update.minibatches for phase in self.phases]
+    unit = piece * math.lcm(*parts)
+    rows = -(-worst // unit) * unit
+
+    def cut(phase: RewriterConfig, **more: Any) -> RewriterConfig:
+      count = rows // (piece * phase.update.minibatches)
+      return dataclasses.replace(
+        phase,
+        update=dataclasses.replace(phase.update, micro_batches=count),
+        packing=dataclasses.replace(
+          self.packing, row_multiple=rows // processes
+        ),
+        **more,
+      )
+
+    later = tuple((start, cut(phase)) for start, phase in self.switches)
+    # What switches are compared with has these rows as well.
+    return cut(self, switches=later)

@@ -61,12 +61,12 @@ class Training:
 
   def iterate(self, state: RewriterState) -> tuple[RewriterState, Row]:
     """One iteration; `state` is donated."""
-    made, config, step = self._made, self._made.config, int(state.step)
+    made, step = self._made, int(state.step)
     started = time.perf_counter()
     current = self._begun or self._begin(state, step, 0)
     self._begun = None
     ahead = 0.0
-    if config.overlap and not self._is_boundary(step + 1):
+    if made.config.overlap and not self._is_boundary(step + 1):
       begin = time.perf_counter()
       self._begun = self._begin(state, step + 1, 0)
       ahead = time.perf_counter() - begin
@@ -110,7 +110,8 @@ class Training:
 
     A process may take more rounds than another: they share nothing here.
     """
-    config = self._made.config.rollout
+    settings = self._made.config
+    config = settings.phases[settings.phase(step)].rollout
     wanted = config.prompts // jax.process_count()
     found, rows = Rollout([], [], [], [], []), []
     for round_ in range(config.resample_rounds + 1):

@@ -37,7 +37,9 @@ def learn(
     state: the same on all processes.
     rollout: of this process.
   """
-  config, started = made.config, time.perf_counter()
+  started = time.perf_counter()
+  phase = made.config.phase(int(state.step))
+  config = made.config.phases[phase]
   rows = packing.pack(
     rollout.prompts, rollout.completions, rollout.owners, config.packing
   )
@@ -54,7 +56,7 @@ def learn(
   rows = packing.part_of(rows, num_rows, first)
   on_mesh = exchange.global_rows(rows, made.mesh)
   all_rows = exchange.gather_rows(rows)
-  batch = _scored(made, state, batch, all_rows, on_mesh)
+  batch = _scored(made, config, state, batch, all_rows, on_mesh)
   advantages, returns = lm_advantages.advantages(
     config.advantage, batch, float(state.kl.coef)
   )
@@ -68,8 +70,9 @@ def learn(
     'old_values': spread(batch.values),
   }
   scored = time.perf_counter()
-  in_loss = config.advantage.kind not in lm_advantages.PAY_KL
-  learner, metrics = made.update(
+  # The others pay it in their advantages.
+  in_loss = config.advantage.kind not in lm_advantages.USE_LOGPS
+  learner, metrics = made.updates[phase](
     state.learner, made.fixed,
     lm_update.LMBatch(on_mesh, **exchange.global_rows(data, made.mesh)),
     state.kl.coef * in_loss,
@@ -127,6 +130,7 @@ def _gathered(
 
 def _scored(
   made: Rewriter,
+  config: RewriterConfig,
   state: RewriterState,
   batch: lm_advantages.Scored,
   rows: packing.Packed,
@@ -135,17 +139,16 @@ def _scored(
   """Adds log-probs and values, under policy and reference.
 
   Args:
-    made, state: say which are needed.
+    made, config, state: say which are needed.
     batch: N completions, of all processes.
     rows: of all processes.
     on_mesh: the same, split over devices.
   """
-  config = made.config
   gather = lambda x: packing.gather(
     rows, exchange.to_host(x), len(batch.rewards)
   )
   needs_policy = not config.update.is_one_step or (
-    config.value_head or config.advantage.kind in lm_advantages.PAY_KL
+    config.value_head or config.advantage.kind in lm_advantages.USE_LOGPS
   )
   fields = {}
   if needs_policy:

@@ -225,3 +225,25 @@ def test_each_algorithm_is_a_change_of_the_config_that_is_there():
     assert settings.value_head == (name == 'ppo')
   with pytest.raises(ValueError, match="'ppq': expected one of grpo, dr_grpo"):
     rewriters.with_algorithm(config, 'ppq')
+
+
+def test_those_that_take_over_are_changes_of_the_same_config():
+  from configs import mbpp_grpo
+  from experiments import rewriters
+
+  config = mbpp_grpo.get_config('smoke')
+  config.switches = ((1, 'reinforce'), (2, 'pairs'))
+  settings = rewriters.make_config(
+    rewriters.with_algorithm(config.lock(), 'dr_grpo')
+  )
+  kinds = [phase.advantage.kind for phase in settings.phases]
+  assert kinds == ['dr_grpo', 'reinforce', 'pairs']
+  # Nothing of the one before is left.
+  assert [p.rollout.drop_uniform for p in settings.phases] == [
+    True, False, True,
+  ]  # fmt: skip
+  assert [p.update.constant_length for p in settings.phases] == [64, None, 1]
+  config = mbpp_grpo.get_config('smoke')
+  config.switches = ((1, 'ppo'),)
+  with pytest.raises(ValueError, match='switch at update 1 changes value_head'):
+    rewriters.make_config(rewriters.with_algorithm(config, 'grpo'))

@@ -7,7 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from promptrl_jax.rl.preference import best_and_worst, preference_loss
+from promptrl_jax.rl.preference import (
+  best_and_worst,
+  pair_advantages,
+  preference_loss,
+)
 
 
 def test_the_loss_by_hand():
@@ -80,6 +84,27 @@ def test_the_best_of_a_group_is_paired_with_its_worst():
   np.testing.assert_array_equal(is_pair, [True, False, False, False])
   np.testing.assert_array_equal(best, [1, 0, 0, 0])
   np.testing.assert_array_equal(worst, [2, 0, 0, 0])
+
+
+def test_reinforce_with_advantages_of_pairs_has_the_gradient_of_pairs():
+  rng = np.random.default_rng(0)
+  logps, refs = rng.normal(-5, 2, (2, 8)).astype(np.float32)
+  rewards = jnp.array([0.0, 1.0, 0.5, 1.0, 0.3, 0.3, 0.2, 0.9])
+  groups = jnp.array([0, 0, 0, 1, 2, 2, 3, 3])  # of 1 and 2 there is no pair
+
+  def pairs(logps):
+    best, worst, is_pair = best_and_worst(rewards, groups, 4)
+    at = lambda x: (x[best], x[worst])
+    return preference_loss(
+      *at(logps), *at(jnp.asarray(refs)), is_pair, beta=0.3
+    )[0]
+
+  worth = jax.jit(pair_advantages, static_argnums=3)(
+    logps - refs, rewards, groups, 4, beta=0.3
+  )
+  expected = jax.grad(pairs)(jnp.asarray(logps))
+  assert np.count_nonzero(expected) == 4
+  np.testing.assert_allclose(-worth, expected, atol=1e-6)
 
 
 def test_shapes_that_would_broadcast_are_refused():

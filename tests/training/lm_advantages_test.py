@@ -114,13 +114,15 @@ def test_the_divergence_is_no_reward_where_it_is_a_term_of_the_loss(kind):
 def test_equal_rewards_are_worth_nothing_to_policies(kind):
   if kind == 'gae':  # an untaught value head still has something to learn
     return
-  scored = Scored(np.full(6, 0.3, np.float32), GROUPS, MASK)
+  logps = np.where(MASK, -1.0, 0.0).astype(np.float32)
+  scored = Scored(np.full(6, 0.3, np.float32), GROUPS, MASK, logps)
   np.testing.assert_array_equal(advantages(kind, scored)[0], 0)
 
 
 @pytest.mark.parametrize('kind', lm_advantages.KINDS)
 def test_rows_without_a_token_have_no_influence(kind):
-  fields = {'values': np.zeros(MASK.shape, np.float32)}
+  zeros = np.zeros(MASK.shape, np.float32)
+  fields = {'values': zeros, 'logps': zeros - 1}
   rewards = REWARDS.copy()
   rewards[5] = np.nan
   poisoned = Scored(rewards, GROUPS, MASK, **fields)
@@ -142,6 +144,8 @@ def test_it_is_compiled_once_for_a_method():
 def test_a_method_that_lacks_something_is_told():
   with pytest.raises(ValueError, match="'gae' needs a value head"):
     advantages('gae')
+  with pytest.raises(ValueError, match="'pairs' needs log-probs"):
+    advantages('pairs')
   with pytest.raises(ValueError, match="'td': expected one of grpo"):
     AdvantageConfig('td')
 

@@ -1,7 +1,11 @@
 """Shapes that hold any batch, shared by processes."""
 
+import dataclasses
+
 import pytest
 
+from promptrl_jax.training.lm_advantages import AdvantageConfig
+from promptrl_jax.training.lm_config import LMUpdateConfig
 from promptrl_jax.training.lm_rollout import RolloutConfig
 from promptrl_jax.training.packing import PackingConfig
 from promptrl_jax.training.rewriter_config import RewriterConfig
@@ -34,3 +38,43 @@ def test_each_process_has_rows_for_its_longest_batch(
 def test_prompts_that_processes_cannot_share_are_refused():
   with pytest.raises(ValueError, match=r'rollout\.prompts=6 .* 4 processes'):
     CONFIG.shaped(4, 4)
+
+
+PAIRS = dataclasses.replace(
+  CONFIG,
+  advantage=AdvantageConfig('pairs'),
+  update=LMUpdateConfig(loss='reinforce'),
+)
+
+
+def test_phases_follow_one_another_and_share_the_rows():
+  base, pairs = (dataclasses.replace(c, iterations=10) for c in (CONFIG, PAIRS))
+  thirds = dataclasses.replace(base, update=LMUpdateConfig(minibatches=3))
+  config = dataclasses.replace(base, switches=((2, thirds), (7, pairs)))
+  found = [config.phase(step) for step in range(10)]
+  assert found == [0, 0, 1, 1, 1, 1, 1, 2, 2, 2]
+  assert config.optimizer_steps == 2 + 5 * 3 + 3
+  shaped = config.shaped(2)
+  for phase in shaped.phases:
+    assert phase.packing == shaped.packing
+    rows = 2 * phase.update.micro_batches * phase.update.minibatches
+    assert rows == shaped.packing.row_multiple == 6
+
+
+@pytest.mark.parametrize(
+  ('switches', 'message'),
+  [
+    (((0, CONFIG),), r'at the updates \[0\]: expected ascending'),
+    (((4, CONFIG), (4, CONFIG)), r'at the updates \[4, 4\]'),
+    (((4, dataclasses.replace(CONFIG, remat=True)),), 'changes remat from'),
+  ],
+)
+def test_switches_that_cannot_be_are_refused(switches, message):
+  with pytest.raises(ValueError, match=message):
+    dataclasses.replace(CONFIG, switches=switches)
+
+
+def test_pairs_need_one_step_of_reinforce():
+  for update in (LMUpdateConfig(), LMUpdateConfig(loss='reinforce', epochs=2)):
+    with pytest.raises(ValueError, match='right for reinforce and one step'):
+      dataclasses.replace(PAIRS, update=update)

@@ -1,10 +1,12 @@
 """The rewriter's learner, from tasks to changed parameters."""
 
+import dataclasses
 import functools
 import math
 import threading
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -41,12 +43,12 @@ def test_every_algorithm_learns_and_compiles_once(name, pool):
   state, rows = tiny_rewriter.train(made, tiny_rewriter.make_env(pool), 2)
   assert int(state.step) == 2
   programs = made.engine.compiled_programs()
-  assert made.update._cache_size() == 1 and made.score._cache_size() <= 2
+  assert made.updates[0]._cache_size() == 1 and made.score._cache_size() <= 2
   scores = made.score._cache_size()
   state, third = tiny_rewriter.train(
     made, tiny_rewriter.make_env(pool), 1, state
   )
-  assert made.update._cache_size() == 1
+  assert made.updates[0]._cache_size() == 1
   assert made.score._cache_size() == scores
   assert made.engine.compiled_programs() == programs
   assert not equal(before, parameters(state))
@@ -69,6 +71,23 @@ def test_what_is_rewarded_becomes_likely(name, pool):
   # Half of the rewrites are rewarded at the start, by how it was taught. The
   # mean of 64 of them, had nothing been learned:
   assert np.mean(rewards[-4:]) > 0.5 + 3 * math.sqrt(0.25 / 64), rewards
+
+
+def test_another_algorithm_takes_over_and_the_optimizer_stays(pool):
+  env = tiny_rewriter.make_env(pool)
+  first, later = (tiny_rewriter.make_config(n) for n in ('grpo', 'pairs'))
+  made = tiny_rewriter.make(dataclasses.replace(first, switches=((1, later),)))
+  state, rows = tiny_rewriter.train(made, env, 3)
+  assert [update._cache_size() for update in made.updates] == [1, 1]
+  # The first update is that of a run without a switch, the others are not.
+  _, plain = tiny_rewriter.train(made_of('grpo'), env, 1)
+  pick = lambda row: {k: v for k, v in row.items() if k.startswith('train/')}
+  assert pick(rows[0]) == pytest.approx(pick(plain[0]), rel=1e-5)
+  counts = [
+    int(x) for x in jax.tree.leaves(state.learner.opt_state)
+    if x.ndim == 0 and jnp.issubdtype(x.dtype, jnp.integer)
+  ]  # fmt: skip
+  assert set(counts) == {sum(row['rollout/groups'] > 0 for row in rows)}
 
 
 def test_rewards_that_are_all_equal_change_nothing(pool):
@@ -213,7 +232,7 @@ def test_groups_that_say_nothing_are_drawn_again(pool):
   # All of the first four groups got 0, whether flagged or not.
   assert row['rollout/rounds'] >= 2 and row['budget/rewrites'] >= 32
   assert row['rollout/groups'] >= 1
-  assert made.update._cache_size() == 1
+  assert made.updates[0]._cache_size() == 1
 
 
 @pytest.mark.parametrize(
