@@ -1,4 +1,4 @@
-"""A completion cache that never shares a sample between two seeds.
+"""A cache of answers that never shares a sample between two seeds.
 
 The key is a hash of the model's name and the whole request, so samples at a
 temperature are told apart by their seed. Greedy requests ignore the seed:
@@ -20,11 +20,15 @@ import os
 import pathlib
 import sqlite3
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
 
 from promptrl_jax.llm.backend import Backend, BackendError, Completion, Request
 
 IN_MEMORY = ':memory:'
+_Asked = TypeVar('_Asked')
 _FORMAT = 1  # Of the database; stands in its `user_version`.
 _PATIENCE_S = 60.0  # With another process that writes.
 
@@ -75,25 +79,64 @@ class CachedBackend:
 
   def complete(self, requests: Sequence[Request]) -> list[Completion]:
     """Answers in order; misses go to the backend in batched calls."""
-    keys = [self._key(r) for r in requests]
-    asked = dict(zip(keys, requests, strict=True))
-    known = self._find(asked)
-    missing = {
-      key: request for key, request in asked.items() if key not in known
-    }
+    rows = self._answers(
+      [(self._key(r), _without_idle_seed(r)) for r in requests],
+      lambda some: [
+        dataclasses.astuple(c) for c in self.backend.complete(some)
+      ],
+    )
+    return [Completion(*row) for row in rows]
+
+  def score(
+    self, requests: Sequence[Request], texts: Sequence[str], given: str = ''
+  ) -> list[np.ndarray]:
+    """As `JaxLM.score`, for a backend that can; see `scorer.as_scorer`."""
+    model: Any = self.backend
+
+    def ask(some: Sequence[tuple[Request, str]]) -> list[list[float]]:
+      found = model.score(*map(list, zip(*some, strict=True)), given)
+      return [row.tolist() for row in found]
+
+    # Of a request the messages count.
+    rows = self._answers(
+      [
+        (self._key(Request(r.messages), text, given), (r, text))
+        for r, text in zip(requests, texts, strict=True)
+      ],
+      ask,
+    )
+    return [np.asarray(row, np.float32) for row in rows]
+
+  def _answers(
+    self,
+    asked: Sequence[tuple[bytes, _Asked]],
+    ask: Callable[[Sequence[_Asked]], Sequence[Any]],
+  ) -> list[Any]:
+    """What is known, or else what `ask` says, in order; anything JSON holds.
+
+    Args:
+      asked: keys, and what stands for each of them.
+      ask: answers in batches.
+    """
+    known = self._find(key for key, _ in asked)
+    missing = {key: one for key, one in asked if key not in known}
     if missing:
       size, wanted = self._batch or len(missing), list(missing)
       for start in range(0, len(wanted), size):
         some = wanted[start : start + size]
-        self._keep(
-          zip(some, self._ask([missing[key] for key in some]), strict=True)
-        )
+        answers = ask([missing[key] for key in some])
+        if len(answers) != len(some):
+          raise BackendError(
+            f'{self.name} gave {len(answers)} completions for {len(some)} '
+            'requests'
+          )
+        self._keep(zip(some, answers, strict=True))
       # What another process wrote first counts, so that all see one answer.
       known |= self._find(missing)
     with self._lock:
       self.misses += len(missing)
-      self.hits += len(keys) - len(missing)
-    return [known[key] for key in keys]
+      self.hits += len(asked) - len(missing)
+    return [known[key] for key, _ in asked]
 
   def fits(self, request: Request) -> bool:
     return self.backend.fits(request)
@@ -107,35 +150,25 @@ class CachedBackend:
       self._database.close()
     self.backend.close()
 
-  def _ask(self, requests: Sequence[Request]) -> list[Completion]:
-    answers = self.backend.complete([_without_idle_seed(r) for r in requests])
-    if len(answers) != len(requests):
-      raise BackendError(
-        f'{self.name} gave {len(answers)} completions for '
-        f'{len(requests)} requests'
-      )
-    return answers
-
-  def _key(self, request: Request) -> bytes:
+  def _key(self, request: Request, *scored: str) -> bytes:
     fields = dataclasses.asdict(_without_idle_seed(request))
-    content = json.dumps([self.name, self._identity, fields], sort_keys=True)
+    parts = [self.name, self._identity, fields, *scored]
+    content = json.dumps(parts, sort_keys=True)
     return hashlib.sha256(content.encode()).digest()
 
-  def _find(self, keys: Iterable[bytes]) -> dict[bytes, Completion]:
+  def _find(self, keys: Iterable[bytes]) -> dict[bytes, Any]:
     found = {}
     query = 'SELECT completion FROM completions WHERE key = ?'
     with self._lock:
       for key in keys:
         row = self._database.execute(query, (key,)).fetchone()
         if row is not None:
-          found[key] = Completion(*json.loads(row[0]))
+          found[key] = json.loads(row[0])
     return found
 
-  def _keep(self, answers: Iterable[tuple[bytes, Completion]]) -> None:
+  def _keep(self, answers: Iterable[tuple[bytes, Any]]) -> None:
     # JSON, since a completion may hold half of a surrogate pair.
-    rows = [
-      (key, json.dumps(dataclasses.astuple(answer))) for key, answer in answers
-    ]
+    rows = [(key, json.dumps(answer)) for key, answer in answers]
     with self._lock, self._database:
       self._database.executemany(
         'INSERT OR IGNORE INTO completions VALUES (?, ?)', rows

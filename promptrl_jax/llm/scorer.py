@@ -23,7 +23,7 @@ class Scorer(Protocol):
 
 
 def as_scorer(backend: Backend) -> Scorer:
-  """The backend, taken out of its caches, as one that scores texts.
+  """The backend, in its caches, as one that scores texts.
 
   Raises:
     ValueError: it cannot; chat servers give no log-probs of given texts.
@@ -31,8 +31,8 @@ def as_scorer(backend: Backend) -> Scorer:
   inner = backend
   while isinstance(inner, CachedBackend):
     inner = inner.backend
-  if isinstance(inner, Scorer):
-    return inner
+  if isinstance(inner, Scorer) and isinstance(backend, Scorer):
+    return backend
   raise ValueError(
     f'{backend.name} cannot score a given text, which the rewards perplexity '
     'and perplexity_f1 need: use a model in this process (backend "jax"), or '

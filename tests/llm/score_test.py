@@ -93,9 +93,27 @@ def test_a_prompt_beyond_the_limit_is_refused(model):
 
 def test_a_backend_without_log_probs_is_refused_by_name(model):
   assert as_scorer(model) is model
-  assert as_scorer(CachedBackend(CachedBackend(model))) is model
+  cached = CachedBackend(CachedBackend(model))
+  assert as_scorer(cached) is cached
   with pytest.raises(ValueError, match='scripted cannot score.*backend "jax"'):
-    as_scorer(ScriptedBackend(lambda _: ''))
+    as_scorer(CachedBackend(ScriptedBackend(lambda _: '')))
+
+
+def test_a_score_that_is_known_is_not_asked_for_again(model, tmp_path):
+  asked = [ask('add'), ask('add', temperature=0.7), ask('sub')], ['a', 'a', 'b']
+  first = CachedBackend(model, tmp_path / 'cache.db')
+  found = first.score(*asked, '\n')
+  assert (first.misses, first.hits) == (2, 1)  # the temperature says nothing
+  again = CachedBackend(model, tmp_path / 'cache.db')
+  for a, b, c in zip(
+    found, again.score(*asked, '\n'), model.score(*asked, '\n'), strict=True
+  ):
+    np.testing.assert_array_equal(a, b)
+    np.testing.assert_array_equal(a, c)
+  assert (again.misses, again.hits) == (0, 3)
+  again.score(*asked)  # something else stands before the texts
+  again.complete(asked[0][:1])
+  assert (again.misses, again.hits) == (3, 4)
 
 
 def test_an_encoder_decoder_scores_as_its_plain_forward_pass():

@@ -2,7 +2,7 @@
 
 The suite holds almost every combination of values that its families name, so a
 small rewriter that was trained on most of them writes them from memory: on
-problems that it has not seen it spoils a number in one of three. Values that no
+problems that it has not seen it spoils a number in one of four. Values that no
 problem has leave nothing but copying. These statements have no program and no
 tests.
 """
