@@ -14,8 +14,9 @@ import numpy as np
 _LOG = logging.getLogger(__name__)
 
 # Why a rewrite is worth nothing: no words, cut off by the limit, going round in
-# circles, or too long for the task model with an example.
-FLAGS = ('empty', 'overlong', 'repetition', 'no_room')
+# circles, telling the answer of an example, or too long for the task model with
+# an example.
+FLAGS = ('empty', 'overlong', 'repetition', 'answer', 'no_room')
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -35,6 +35,7 @@ from promptrl_jax.strategies.prewrite import RewardFn
 from promptrl_jax.tasks.instructions import Instruction, InstructionTask
 
 Pair = tuple[InstructionTask, Instruction]
+_LONG_ANSWER = 8  # characters
 
 
 @dataclasses.dataclass(frozen=True)
@@ -125,8 +126,8 @@ class InstructionRewriting:
       for task_id, task in dict(zip(task_ids, tasks, strict=True)).items()
     }
     read = [
-      self._read(drawn[task_id], text, whole)
-      for task_id, text, whole in zip(task_ids, rewrites, finished, strict=True)
+      self._read(task, drawn[task.task_id], text, whole)
+      for task, text, whole in zip(tasks, rewrites, finished, strict=True)
     ]
     pairs = {
       i: (drawn[task_ids[i]], instruction)
@@ -151,9 +152,19 @@ class InstructionRewriting:
     )
 
   def _read(
-    self, task: InstructionTask, rewrite: str, finished: bool
+    self,
+    task: InstructionTask,
+    drawn: InstructionTask,
+    rewrite: str,
+    finished: bool,
   ) -> tuple[str, Instruction]:
-    """Why the rewrite is flagged, or '', and the instruction that it makes."""
+    """Why the rewrite is flagged, or '', and the instruction that it makes.
+
+    Args:
+      task: with all its examples.
+      drawn: with those that the rewrite would meet.
+      rewrite, finished: what was written.
+    """
     initial = task.instruction
     found = meta_lib.read(rewrite, initial)
     if found is initial:  # There was nothing to read.
@@ -162,7 +173,9 @@ class InstructionRewriting:
       return 'overlong', found
     if found != initial and guards.is_repetitive(found.text):
       return 'repetition', found
-    if not self._allowed((task, found)):
+    if _tells_answer(task, found):
+      return 'answer', found
+    if not self._allowed((drawn, found)):
       return 'no_room', found
     return '', found
 
@@ -196,6 +209,21 @@ class InstructionRewriting:
     except Exception as error:
       return error
     return _mean(row)
+
+
+def _tells_answer(task: InstructionTask, found: Instruction) -> bool:
+  """Whether a rewrite holds the answer of an example that was not told before.
+
+  Labels may be named, and short answers occur by chance.
+  """
+  text, before = found.text.lower(), task.instruction.text.lower()
+  return any(
+    answer in text and answer not in before
+    for example in task.examples
+    for output in example.outputs
+    if output not in task.labels
+    and len(answer := output.strip().lower()) >= _LONG_ANSWER
+  )
 
 
 def _mean(row: np.ndarray) -> float | Exception:

@@ -131,6 +131,24 @@ def test_the_initial_instruction_may_be_said_again():
   assert result.flags == ('',) and result.rewards[0] == 1.0
 
 
+def test_a_rewrite_that_tells_an_answer_is_worth_nothing():
+  answers = ('abcdefghi', 'de')
+  task = make_task('Say ZYXWVUTSRQ.', (*answers, 'qrstuvwxyz'))
+  env, _ = make(examples=1)
+  texts = ['Spell backwards: IHGFEDCBA.', 'Spell ed backwards.']
+  texts += ['Spell backwards, as zyxwvutsrq.']  # as it was found
+  result = env.submit([task] * 3, texts, 0).result()
+  assert result.flags == ('answer', '', '')
+  assert result.rewards[0] == 0
+  # Labels may be named.
+  label = InstructionTask(
+    Instruction('Sort it.'), 'classification', task.template,
+    (Example('abc', ('a positive one',)),), ('a positive one', 'b'),
+  )  # fmt: skip
+  named = env.submit([label], ['Say a positive one or b.'], 0).result()
+  assert named.flags == ('',)
+
+
 def test_no_flag_is_better_than_a_reward_below_zero():
   def minus_length(pairs):
     return [np.array([-float(len(text.text))]) for _, text in pairs]
