@@ -82,6 +82,7 @@ def discounted_returns(
 
     R_t = r_t + gamma (1 - done_t) R_{t+1},  R_T = bootstrap
 
+  Sutton and Barto, "Reinforcement Learning", 2nd edition, 2018, eq. 3.9.
   A cut-off inside the array counts as an end without a future; where that
   biases, take `gae` with `lam=1` and add the values.
 

@@ -58,7 +58,8 @@ def percentile_filter(
   with r_(0) <= ... <= r_(n-1) the valid rewards in order. Compute advantages
   first, over all sequences, and multiply their mask by this one: standardising
   what was kept a second time would turn good sequences into bad examples. Ties
-  at the threshold are kept, so at least one sequence always is.
+  at the threshold are kept, so at least one sequence always is. Learning from
+  the best alone is RAFT (https://arxiv.org/abs/2304.06767).
 
   Args:
     rewards: `[N]`.

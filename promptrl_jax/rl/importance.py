@@ -32,7 +32,8 @@ def truncated_importance_weights(
     token     w_t = min(exp(logp_t - sampler_logp_t), cap)
     sequence  w_i = min(exp(sum_t (logp_t - sampler_logp_t)), cap)
 
-  See "Truncated Importance Sampling", Ionides, 2008, and for language models
+  See "Truncated Importance Sampling", Ionides, 2008
+  (https://doi.org/10.1198/106186008X320456), and for language models
   "Your Efficient RL Framework Secretly Brings You Off-Policy RL Training", Yao
   et al., 2025. The sequence level is unbiased below the cap, the token level
   has less variance. Multiply the weights of a policy loss by them, not its

@@ -91,7 +91,8 @@ def penalize(
     A_t - kl_coef (logp_t - ref_logp_t), as a constant
 
   REINFORCE on them follows the gradient of `reward - kl_coef * KL` per token:
-  it equals the gradient of k2 as a loss term.
+  it equals the gradient of k2 as a loss term. The divergence as a reward is
+  that of InstructGPT (https://arxiv.org/abs/2203.02155), eq. 2.
 
   Args:
     advantages: `[...]`.
@@ -113,6 +114,7 @@ def exact_kl(logits: jax.Array, ref_logits: jax.Array) -> jax.Array:
 
     KL(p || q) = sum_v p_v (log p_v - log q_v)
 
+  Kullback and Leibler, 1951 (https://doi.org/10.1214/aoms/1177729694).
   Exchange the arguments for the forward divergence. Logits of -inf are outcomes
   of probability 0: those of `logits` count nothing, those of `ref_logits` alone
   make the result infinite.

@@ -123,7 +123,8 @@ def value_loss(
     error_i = (V_i - R_i)^2
     with a clip: max(error_i, (V_old_i + clip(V_i - V_old_i, -c, c) - R_i)^2)
 
-  The clipped form is that of the PPO authors' code; it is pessimistic, never
+  The clipped form is that of the PPO authors' code (baselines, `ppo2`); see
+  https://arxiv.org/abs/2006.05990. It is pessimistic, never
   smaller than the plain error.
 
   Args:
@@ -172,6 +173,8 @@ def categorical_logps(
   action_mask: jax.Array | None = None,
 ) -> jax.Array:
   """Returns the log-probability of each action.
+
+    logp_a = z_a - log sum_b exp(z_b), over allowed actions b
 
   Args:
     logits: `[..., A]`.

@@ -79,6 +79,11 @@ def ppo_loss(
 ) -> tuple[jax.Array, Metrics]:
   """Clips the ratio of each token: see `losses.clipped_objective`.
 
+    o_t = min(ratio_t A_t, clip(ratio_t, 1 - low, 1 + high) A_t)
+
+  See "Proximal Policy Optimization Algorithms", Schulman et al., 2017
+  (https://arxiv.org/abs/1707.06347), eq. 7.
+
   The loss of GRPO, too (https://arxiv.org/abs/2402.03300, eq. 3), whose
   advantages are those of `group_advantages`. Args as in `PolicyLossFn`.
   """
@@ -104,6 +109,8 @@ def dapo_loss(
   clip_high: float = 0.28,
 ) -> tuple[jax.Array, Metrics]:
   """Clips the ratio of each token later upwards than downwards.
+
+    o_t as for `ppo_loss`, with low < high
 
   See "DAPO", Yu et al., 2025 (https://arxiv.org/abs/2503.14476), eq. 10: rare
   tokens gain room to become likely. With it go `filters.informative_groups`,
@@ -195,7 +202,8 @@ def reinforce_loss(
     o_t = A_t logp_t
 
   See "Simple Statistical Gradient-Following Algorithms for Connectionist
-  Reinforcement Learning", Williams, 1992, theorem 1. The baseline is what the
+  Reinforcement Learning", Williams, 1992
+  (https://doi.org/10.1007/BF00992696), theorem 1. The baseline is what the
   advantages are made with: none, the mean of batch or group
   (`group_advantages`), the others of the group (`leave_one_out`), a value
   (`completion_gae`), or the batch (`reinforce_pp_advantages`). On policy only:

@@ -20,8 +20,8 @@ def ema(reference: Params, params: Params, decay: float) -> Params:
 
     ref <- decay * ref + (1 - decay) * params
 
-  After n steps towards constant parameters the distance is decay^n of what it
-  was.
+  A "mean teacher" (https://arxiv.org/abs/1703.01780). After n steps towards
+  constant parameters the distance is decay^n of what it was.
 
   Args:
     reference: tree of float32 or float64 arrays. Narrower ones are refused: a
@@ -47,6 +47,11 @@ def copy_every(
   reference: Params, params: Params, step: int | jax.Array, every: int
 ) -> Params:
   """Returns the parameters after each `every` updates, else the reference.
+
+    ref <- params if step mod every = 0, else ref
+
+  The target network of "Human-level control through deep reinforcement
+  learning", Mnih et al., 2015 (https://doi.org/10.1038/nature14236).
 
   Args:
     reference: tree of arrays.
