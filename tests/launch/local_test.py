@@ -36,6 +36,15 @@ except KeyboardInterrupt:
 """
 
 
+def _hear():
+  """A job in the background, or under nohup, inherits that some are ignored.
+
+  A shell cannot trap what it was started without.
+  """
+  for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    signal.signal(name, signal.SIG_DFL)
+
+
 def start(count, what, grace=20):
   return subprocess.Popen(
     [LOCAL, str(count), sys.executable, '-c', CHILD, what],
@@ -44,9 +53,7 @@ def start(count, what, grace=20):
     text=True,
     env={**os.environ, 'GRACE_S': str(grace)},
     start_new_session=True,
-    # A job in the background of a script inherits that it is ignored, and a
-    # shell cannot trap what it was started without.
-    preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    preexec_fn=_hear,
   )
 
 

@@ -125,6 +125,7 @@ def check(alone, together):
     assert np.mean(difference > 1e-4) < 0.01, name
 
 
+@pytest.mark.slow
 def test_a_process_without_a_group_does_not_hold_up_the_other(tmp_path):
   (first, second), found = run(tmp_path / 'some', 2, 2, 'grpo')
   assert first == second and first['grpo']['train/tokens'] > 0
