@@ -219,12 +219,16 @@ def drop_too_long(task_model, dev, test, candidates, max_tokens):
   return dropped
 
 
-def measure(reward_fn, dev, test, candidates, canonical=()):
-  """Chooses on dev and measures on test.
+def measure(
+  task_model, reward_fn, dev, test, candidates, max_tokens, canonical=()
+):
+  """Chooses on dev and measures on test, without rewrites that are too long.
 
   Returns:
-    The instruction of each strategy and task, and the scores of each strategy.
+    The instruction of each strategy and task, the scores of each strategy, and
+    counts of what the task model was asked.
   """
+  dropped = drop_too_long(task_model, dev, test, candidates, max_tokens)
   rewarded = reward_all(reward_fn, dev, candidates)
   chosen, dev_scores = choose(candidates, rewarded)
   if canonical:
@@ -237,7 +241,12 @@ def measure(reward_fn, dev, test, candidates, canonical=()):
     )
     for name, texts in chosen.items()
   }
-  return chosen, choices
+  calls = {
+    'answered': task_model.misses,
+    'from_cache': task_model.hits,
+    'rewrites_too_long': dropped,
+  }
+  return chosen, choices, calls
 
 
 def reward_all(reward_fn, tasks, candidates):

@@ -137,17 +137,10 @@ def run(config, workdir):
       folder = workdir / name / f'seed_{seed}'
       instructing.write_lines(folder / 'trace.jsonl', trace)
       candidates |= {(name, seed, way): some for way, some in drawn.items()}
-    dropped = instructing.drop_too_long(
-      task_model, dev, test, candidates, config.reward.max_tokens
-    )
-    chosen, scores = instructing.measure(
-      reward_fn, dev, test, candidates, canonical
-    )
-    calls = {
-      'answered': task_model.misses,
-      'from_cache': task_model.hits,
-      'rewrites_too_long': dropped,
-    }
+    chosen, scores, calls = instructing.measure(
+      task_model, reward_fn, dev, test, candidates, config.reward.max_tokens,
+      canonical,
+    )  # fmt: skip
 
   # --- Report -----------------------------------------------------------------
   report(config, workdir, dev, chosen, scores, groups, calls)

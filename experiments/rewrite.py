@@ -82,19 +82,12 @@ def run(config, workdir):
     )
     instructing.write_lines(workdir / 'trace.jsonl', trace)
     candidates = {INITIAL: [[text] for text in initial], **drawn}
-    dropped = instructing.drop_too_long(
-      task_model, dev, test, candidates, config.reward.max_tokens
-    )
 
     # --- Choosing on dev, measuring on test -----------------------------------
-    chosen, choices = instructing.measure(
-      reward_fn, dev, test, candidates, canonical
-    )
-    calls = {
-      'answered': task_model.misses,
-      'from_cache': task_model.hits,
-      'rewrites_too_long': dropped,
-    }
+    chosen, choices, calls = instructing.measure(
+      task_model, reward_fn, dev, test, candidates, config.reward.max_tokens,
+      canonical,
+    )  # fmt: skip
 
   # --- Report -----------------------------------------------------------------
   report(config, workdir, dev, chosen, choices, groups, calls)

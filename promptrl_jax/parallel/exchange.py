@@ -142,11 +142,6 @@ def place(tree: Any, shardings: Any) -> Any:
   return jax.tree.map(parts, shardings, tree)
 
 
-def replicate(tree: Any, mesh: Mesh) -> Any:
-  """`place`, with a copy on each device of a mesh."""
-  return place(tree, NamedSharding(mesh, P()))
-
-
 def own_copies(tree: Any, mesh: Mesh) -> Any:
   """The copies that this process holds of arrays that every process has whole.
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from jax.sharding import NamedSharding, PartitionSpec
 
 from promptrl_jax.parallel import exchange
 from promptrl_jax.parallel import mesh as mesh_lib
@@ -16,6 +17,7 @@ import json
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import NamedSharding, PartitionSpec
 from promptrl_jax.parallel import exchange
 from promptrl_jax.parallel import mesh as mesh_lib
 
@@ -39,7 +41,8 @@ with distributed.session(config):
     array = exchange.global_rows(rows[mine], mesh)
     here = {s.index[0].start or 0 for s in array.addressable_shards}
     assert min(here) == mine.start and max(here) < mine.stop, (text, here)
-    own = exchange.own_copies(exchange.replicate({'x': rows}, mesh), local)['x']
+    whole = exchange.place({'x': rows}, NamedSharding(mesh, PartitionSpec()))
+    own = exchange.own_copies(whole, local)['x']
     # A process may compute with it though the other does not.
     if distributed.is_first():
       found['own ' + text] = jax.jit(lambda x: x + 1)(own).tolist()
@@ -101,7 +104,7 @@ def test_one_process_holds_all_rows():
   assert mesh_lib.over_processes(mesh) is mesh == mesh_lib.of_process('')
   tree = {'x': np.arange(3)}
   assert exchange.own_copies(tree, mesh) is tree
-  whole = exchange.replicate(tree, mesh)['x']
+  whole = exchange.place(tree, NamedSharding(mesh, PartitionSpec()))['x']
   assert whole.is_fully_replicated and len(whole.devices()) == 2
   np.testing.assert_array_equal(exchange.to_host(array), range(4))
   np.testing.assert_array_equal(exchange.gather_rows([1, 2]), [1, 2])
