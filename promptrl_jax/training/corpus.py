@@ -75,8 +75,7 @@ def train_problems(rows: Sequence[Mapping[str, Any]]) -> list[_Item]:
 def _first_assertion(item: _Item, name: str, rng: random.Random) -> str:
   family, params = item.family, item.params
   args = generate.telling_arguments(family, params, name, rng)
-  index = family.grid().index(dict(params))
-  value = generate.references(family)[index](*args)
+  value = generate.reference(family, params)(*args)
   return generate.assertion(name, args, value)
 
 

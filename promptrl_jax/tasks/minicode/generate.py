@@ -63,15 +63,16 @@ def params_text(params: Params) -> str:
 
 
 @functools.cache
-def _reference(family_name: str, index: int) -> Callable[..., Any]:
-  family = FAMILIES[family_name]
-  code = fill(family.code, family.grid()[index], f='reference')
+def _reference(
+  family_name: str, params: tuple[tuple[str, Any], ...]
+) -> Callable[..., Any]:
+  code = fill(FAMILIES[family_name].code, dict(params), f='reference')
   return compile_reference(code, 'reference')
 
 
-def references(family: Family) -> list[Callable[..., Any]]:
-  """The reference function of every problem of the family, in grid order."""
-  return [_reference(family.name, i) for i in range(len(family.grid()))]
+def reference(family: Family, params: Params) -> Callable[..., Any]:
+  """The reference function of one problem, on the family's grid or off it."""
+  return _reference(family.name, tuple(params.items()))
 
 
 def assertion(name: str, args: tuple[Any, ...], value: Any) -> str:
@@ -87,11 +88,8 @@ def telling_arguments(
   The draw, out of a few hundred, whose value differs from that of the most
   siblings: what a terse statement leaves out can be read off it.
   """
-  grid = family.grid()
-  mine = references(family)[grid.index(dict(params))]
-  siblings = [
-    f for p, f in zip(grid, references(family), strict=True) if p != params
-  ]
+  mine = reference(family, params)
+  siblings = [reference(family, p) for p in family.grid() if p != params]
   rng.shuffle(siblings)
   most, best = -1, None
   for _ in range(_DRAWS):
@@ -113,7 +111,7 @@ def draw_tests(
   family: Family, params: Params, name: str, rng: random.Random
 ) -> list[str]:
   """Assertions of one problem: a telling one, then ones with other values."""
-  mine = references(family)[family.grid().index(dict(params))]
+  mine = reference(family, params)
   first = telling_arguments(family, params, name, rng)
   seen_args, seen_values = {literal(first)}, {literal(mine(*first))}
   tests = [assertion(name, first, mine(*first))]

@@ -78,8 +78,7 @@ def _pair(
 ) -> Pair | None:
   """The task, with so many examples to train on, for dev and for test."""
   family = generate.FAMILIES[row['family']]
-  index = family.grid().index(dict(row['params']))
-  reference = generate.references(family)[index]
+  reference = generate.reference(family, row['params'])
   signature = row['code'].split('\n', 1)[0]
   name = signature.split('(')[0].removeprefix('def ')
   assertion = _renamed(row['test_list'][0], name)
