@@ -44,6 +44,12 @@ ALGORITHMS = {
     'learner.aggregation': 'sequence_mean',
     'learner.minibatches': 2,
   },
+  'mispo_pp': {
+    'advantage.kind': 'reinforce_pp',
+    'learner.loss': 'mispo',
+    'learner.minibatches': 2,
+    'rollout.drop_uniform': False,
+  },
   'rloo': {'advantage.kind': 'rloo', 'learner.loss': 'reinforce'},
   'reinforce': {
     'advantage.kind': 'reinforce',
@@ -137,6 +143,7 @@ def get_config(arg: str = 'minicode') -> ml_collections.ConfigDict:
   c.advantage.lam = 1.0
   c.advantage.normalize = True
   c.advantage.beta = 0.1
+  c.advantage.charge_kl = 'auto'  # auto | loss | reward
 
   c.learner = ml_collections.ConfigDict()
   c.learner.loss = 'ppo'
@@ -145,6 +152,7 @@ def get_config(arg: str = 'minicode') -> ml_collections.ConfigDict:
   c.learner.constant_length = ml_collections.config_dict.placeholder(int)
   c.learner.kl_estimator = 'k3'
   c.learner.kl_cap = ml_collections.config_dict.placeholder(float)
+  c.learner.kl_min_prob = ml_collections.config_dict.placeholder(float)
   c.learner.entropy_coef = 0.0
   c.learner.value_coef = 0.5
   c.learner.value_clip = ml_collections.config_dict.placeholder(float)

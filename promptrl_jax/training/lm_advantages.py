@@ -28,10 +28,10 @@ KINDS = ('grpo', 'dr_grpo', 'rloo', 'reinforce', 'reinforce_pp', 'gae', 'pairs')
 # Those that compare completions of one prompt, so that equal rewards say
 # nothing.
 OF_GROUPS = ('grpo', 'dr_grpo', 'rloo', 'pairs')
-# Those that take the divergence from the reference as a reward of tokens.
-PAY_KL = ('reinforce_pp', 'gae')
-# Those that read how probable completions are to the policy.
-USE_LOGPS = (*PAY_KL, 'pairs')
+# Where a divergence from the reference is charged.
+CHARGES = ('auto', 'loss', 'reward')
+# Those that take it as a reward, unless they are told otherwise.
+_PAY_KL = ('reinforce_pp', 'gae')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,6 +47,10 @@ class AdvantageConfig:
     lam: `gae`: weight of longer horizons.
     normalize: `gae`: over the tokens of the batch.
     beta: `pairs`: price of leaving the reference.
+    charge_kl: where the divergence from the reference is paid: `loss`, as a
+      term of it; `reward`, in reward, of tokens for `reinforce_pp` and `gae`,
+      of whole completions for the others; `auto`: `reward` for these two,
+      `loss` for the others, and in the pair for `pairs`.
   """
 
   kind: str = 'grpo'
@@ -54,12 +58,38 @@ class AdvantageConfig:
   lam: float = 0.95
   normalize: bool = True
   beta: float = 0.1
+  charge_kl: str = 'auto'
 
   def __post_init__(self):
     if self.kind not in KINDS:
       raise ValueError(
         f'advantage {self.kind!r}: expected one of {", ".join(KINDS)}'
       )
+    if self.charge_kl not in CHARGES:
+      raise ValueError(
+        f'charge_kl={self.charge_kl!r}: expected one of {", ".join(CHARGES)}'
+      )
+    if self.kind == 'pairs' and self.charge_kl != 'auto':
+      raise ValueError(
+        f"charge_kl={self.charge_kl!r} with the advantage 'pairs': it is paid "
+        'in the pair, expected auto'
+      )
+
+  @property
+  def pays_kl(self) -> bool:
+    """Whether advantages take the divergence as a reward."""
+    is_auto = self.charge_kl == 'auto'
+    return self.kind in _PAY_KL if is_auto else self.charge_kl == 'reward'
+
+  @property
+  def kl_in_loss(self) -> bool:
+    """Whether it is a term of the loss."""
+    return not self.pays_kl and self.kind != 'pairs'
+
+  @property
+  def uses_logps(self) -> bool:
+    """Whether advantages read how probable completions are to the policy."""
+    return self.pays_kl or self.kind == 'pairs'
 
 
 @struct.dataclass
@@ -92,7 +122,7 @@ def advantages(
   Args:
     config: the method.
     batch: N completions.
-    kl_coef: price of the divergence in reward per nat, for the kinds `PAY_KL`.
+    kl_coef: price of the divergence in reward per nat, where it is a reward.
 
   Raises:
     ValueError: the method needs values or log-probs, and there are none.
@@ -101,8 +131,10 @@ def advantages(
   valid = jnp.any(mask, axis=1)
   rewards = masked.keep(batch.rewards, valid)
   price = None
-  if batch.ref_logps is not None and config.kind in PAY_KL:
+  if batch.ref_logps is not None and config.pays_kl:
     price = kl.token_kl(batch.logps, batch.ref_logps, mask, kind='k1')
+    if config.kind not in _PAY_KL:
+      rewards = rewards - kl_coef * jnp.sum(price, axis=1)
   if config.kind == 'gae':
     if batch.values is None:
       raise ValueError("advantage 'gae' needs a value head: value_head=True")

@@ -23,6 +23,8 @@ class LMUpdateConfig:
     kl_estimator: of the divergence from the reference as a term of the loss:
       one of `rl.kl.KINDS`.
     kl_cap: largest estimate of a token, in nats; None: there is none.
+    kl_min_prob: tokens no more probable than this to the policy are left out of
+      that term; None: all count.
     entropy_coef: weight of the entropy bonus.
     value_coef: weight of the value loss, if there is a value head.
     value_clip: see `rl.losses.value_loss`.
@@ -43,6 +45,7 @@ class LMUpdateConfig:
   constant_length: int | None = None
   kl_estimator: str = 'k3'
   kl_cap: float | None = None
+  kl_min_prob: float | None = None
   entropy_coef: float = 0.0
   value_coef: float = 0.5
   value_clip: float | None = None

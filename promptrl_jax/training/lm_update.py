@@ -132,8 +132,9 @@ def make_loss_fn(policy: PolicyConfig, config: LMUpdateConfig):
       loss -= config.entropy_coef * masked_sum(found.entropies, weights)
     if data.ref_logps is not None:
       divergence = kl.token_kl(
-        logps, data.ref_logps, mask, kind=config.kl_estimator, cap=config.kl_cap
-      )
+        logps, data.ref_logps, mask, kind=config.kl_estimator,
+        cap=config.kl_cap, min_prob=config.kl_min_prob,
+      )  # fmt: skip
       loss += kl_coef * masked_sum(divergence, weights)
       metrics['kl'] = masked_sum(
         kl.token_kl(logps, data.ref_logps, mask, kind='k3'), mask

@@ -70,12 +70,10 @@ def learn(
     'old_values': spread(batch.values),
   }
   scored = time.perf_counter()
-  # The others pay it in their advantages.
-  in_loss = config.advantage.kind not in lm_advantages.USE_LOGPS
   learner, metrics = made.updates[phase](
     state.learner, made.fixed,
     lm_update.LMBatch(on_mesh, **exchange.global_rows(data, made.mesh)),
-    state.kl.coef * in_loss,
+    state.kl.coef * config.advantage.kl_in_loss,
   )  # fmt: skip
   step = int(learner.step)
   state = RewriterState(
@@ -148,7 +146,7 @@ def _scored(
     rows, exchange.to_host(x), len(batch.rewards)
   )
   needs_policy = not config.update.is_one_step or (
-    config.value_head or config.advantage.kind in lm_advantages.USE_LOGPS
+    config.value_head or config.advantage.uses_logps
   )
   fields = {}
   if needs_policy:

@@ -110,6 +110,35 @@ def test_the_divergence_is_no_reward_where_it_is_a_term_of_the_loss(kind):
   )
 
 
+@pytest.mark.parametrize('kind', ['grpo', 'dr_grpo', 'rloo', 'reinforce'])
+def test_the_divergence_of_a_completion_is_a_reward_if_it_is_asked_for(kind):
+  logps = np.where(MASK, -1.0, 0.0).astype(np.float32)
+  scored = batch(logps=logps, ref_logps=logps - 0.5)
+  found, _ = advantages(kind, scored, kl_coef=0.2, charge_kl='reward')
+  paid = Scored((REWARDS - 0.1 * LENGTHS).astype(np.float32), GROUPS, MASK)
+  np.testing.assert_allclose(found, advantages(kind, paid)[0], atol=1e-6)
+
+
+@pytest.mark.parametrize('kind', ['reinforce_pp', 'gae'])
+def test_the_divergence_is_no_reward_if_it_is_to_be_a_term_of_the_loss(kind):
+  logps = np.where(MASK, -1.0, 0.0).astype(np.float32)
+  scored = batch(logps=logps, ref_logps=logps - 0.5, values=0 * logps)
+  found, _ = advantages(kind, scored, kl_coef=1.0, charge_kl='loss')
+  free, _ = advantages(kind, scored, kl_coef=0.0)
+  np.testing.assert_array_equal(found, free)
+
+
+def test_it_is_charged_once():
+  for kind in set(lm_advantages.KINDS) - {'pairs'}:
+    for charge in lm_advantages.CHARGES:
+      config = AdvantageConfig(kind, charge_kl=charge)
+      assert config.kl_in_loss != config.pays_kl
+  with pytest.raises(ValueError, match="'pairs': it is paid in the pair"):
+    AdvantageConfig('pairs', charge_kl='loss')
+  with pytest.raises(ValueError, match="charge_kl='both': expected one of"):
+    AdvantageConfig(charge_kl='both')
+
+
 @pytest.mark.parametrize('kind', lm_advantages.KINDS)
 def test_equal_rewards_are_worth_nothing_to_policies(kind):
   if kind == 'gae':  # an untaught value head still has something to learn

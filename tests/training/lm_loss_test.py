@@ -40,6 +40,7 @@ def in_numpy(batch, found, config):
     trust = mask.astype(float)
   apart = logps - flat(batch.ref_logps)
   divergence = np.minimum(apart**2 / 2, config.kl_cap)
+  divergence = np.where(np.exp(logps) > config.kl_min_prob, divergence, 0.0)
   values, before = flat(found.values), flat(batch.old_values)
   near = before + np.clip(values - before, -0.05, 0.05)
   errors = np.maximum(
@@ -65,9 +66,12 @@ def in_numpy(batch, found, config):
 
 @pytest.mark.parametrize('importance', ['none', 'token', 'sequence'])
 def test_every_term_counts_as_much_as_it_should(importance):
-  config = dataclasses.replace(CONFIG, importance=importance)
   batch, tree = batch_of(SHARED), params(value=True)
   found = jax.jit(lm_policy.outputs, static_argnums=0)(POLICY, tree, batch.rows)
+  likely = float(np.exp(np.median(found.logps[batch.rows.mask])))
+  config = dataclasses.replace(
+    CONFIG, importance=importance, kl_min_prob=likely
+  )
   batch = batch.replace(
     # Near to what the policy says, so that neither clip nor cap is everything.
     **{
@@ -93,10 +97,11 @@ def test_every_term_counts_as_much_as_it_should(importance):
     assert float(measured[name] / count) == pytest.approx(value, rel=1e-4), name
   # Terms that do nothing would be found equal whatever they are.
   assert 0.01 < float(metrics['clip_fraction'] / count) < 0.99
-  plain = lm_update.make_loss_fn(
-    POLICY, dataclasses.replace(config, kl_cap=9.9)
-  )
-  assert not np.isclose(jax.jit(plain)(tree, {}, KL_COEF, batch)[0], loss)
+  for changed in ({'kl_cap': 9.9}, {'kl_min_prob': None}):
+    plain = lm_update.make_loss_fn(
+      POLICY, dataclasses.replace(config, **changed)
+    )
+    assert not np.isclose(jax.jit(plain)(tree, {}, KL_COEF, batch)[0], loss)
 
 
 def test_products_of_16_bits_are_what_a_config_asks_for():
