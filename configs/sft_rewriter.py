@@ -61,7 +61,7 @@ def get_config(arg: str = 'minicode') -> ml_collections.ConfigDict:
   c.practice.registers = ('canonical', 'noisy', 'paraphrased')
 
   c.training = ml_collections.ConfigDict()
-  c.training.steps = 1200
+  c.training.steps = 500
   c.training.rows = 16
   c.training.row_length = 192
   c.training.lr = 6e-4  # Adam: embeddings and norms
@@ -72,7 +72,7 @@ def get_config(arg: str = 'minicode') -> ml_collections.ConfigDict:
   c.training.max_grad_norm = 1.0
   # The likelihood of held-out replies is mostly that of rewrites. When to write
   # none is learned later, so the last state counts.
-  c.validate_every = 1200  # steps
+  c.validate_every = 500  # steps
   c.checkpoint_every = 100  # steps
 
   c.eval = ml_collections.ConfigDict()
