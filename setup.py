@@ -15,6 +15,7 @@ setuptools.setup(
   package_data={
     'promptrl_jax': [
       'assets/*/*',
+      'models/*.cc',
       'operators/*.txt',
       'tasks/minicode/*.jsonl.gz',
     ]

@@ -10,6 +10,8 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
+from promptrl_jax.models import few_rows
+
 _INT8_MAX = 127
 
 
@@ -21,15 +23,20 @@ class StoredKernel:
   how fast the kernel is packed, which is faster along its rows.
 
   Attributes:
-    values: [*out, in], floating point or int8.
+    values: [*out, in], floating point or int8; or the panels of
+      `few_rows.pack`.
     scale: [*out] if `values` are int8: what each output is multiplied by.
+    threads: how many share a product with panels; 0: they are no panels.
   """
 
   values: Any
   scale: Any = None
+  threads: int = struct.field(pytree_node=False, default=0)
 
 
-def store(kernel: Any, bits: int | None = None) -> StoredKernel:
+def store(
+  kernel: Any, bits: int | None = None, threads: int = 0
+) -> StoredKernel:
   """Lays out `kernel` [in, *out].
 
   Args:
@@ -37,10 +44,14 @@ def store(kernel: Any, bits: int | None = None) -> StoredKernel:
     bits: None to keep its type; 8 to round each output's weights to int8, as a
       multiple of their largest magnitude over 127 (arXiv 2208.07339, section
       2.1, one scale per output).
+    threads: to pack it for `few_rows` and so many, if it can be; 0: not to.
 
   Raises:
     ValueError: other `bits`.
   """
+  flat = kernel.reshape(kernel.shape[0], -1)
+  if threads and bits is None and few_rows.fits(flat):
+    return StoredKernel(few_rows.pack(flat), threads=threads)
   values = kernel.transpose(*range(1, kernel.ndim), 0)
   if bits is None:
     return StoredKernel(values)
@@ -73,12 +84,21 @@ def dense(
   """
   rows = x.reshape(-1, x.shape[-1])
   if isinstance(kernel, StoredKernel):
-    flat = product(rows, kernel.values.reshape(-1, x.shape[-1]), 1)
+    flat = _stored_product(rows, kernel)
     if kernel.scale is not None:
       flat *= kernel.scale.reshape(-1)
   else:
     flat = product(rows, kernel.reshape(x.shape[-1], -1), 0)
   return flat.astype(dtype or x.dtype).reshape(*x.shape[:-1], -1)
+
+
+def _stored_product(x: jax.Array, kernel: StoredKernel) -> jax.Array:
+  values = kernel.values
+  if not kernel.threads:
+    return product(x, values.reshape(-1, x.shape[-1]), 1)
+  if len(x) <= few_rows.MOST_ROWS and x.dtype.itemsize >= values.dtype.itemsize:
+    return few_rows.product(x.astype(values.dtype), values, kernel.threads)
+  return product(x, few_rows.unpack(values), 1)
 
 
 def product(x: jax.Array, kernel: jax.Array, contracted: int) -> jax.Array:

@@ -12,24 +12,31 @@ _MAX_BYTES = 2 * 2**30
 _MIN_SECONDS = 0.5  # A program that compiles faster is not worth a file.
 
 
-def use_cache(folder: str | os.PathLike[str] | None = None) -> None:
-  """Keeps compiled programs in a folder; call before the first is compiled.
+def cache_folder() -> pathlib.Path | None:
+  """Where compiled programs are kept, made if need be.
 
-  Args:
-    folder: where to; None: what the environment variable
-      `PROMPTRL_COMPILATION_CACHE` says, or `~/.cache/promptrl_jax`. An empty
-      text turns it off.
+  It is what the environment variable `PROMPTRL_COMPILATION_CACHE` says, or
+  `~/.cache/promptrl_jax`; None if the variable is empty, or the folder cannot
+  be made: a home that cannot be written to is no reason to stop.
   """
-  if folder is None:
-    home = os.path.expanduser('~/.cache/promptrl_jax')
-    folder = os.environ.get(_VARIABLE, home)
-  if not str(folder):
-    return
+  folder = os.environ.get(
+    _VARIABLE, os.path.expanduser('~/.cache/promptrl_jax')
+  )
+  if not folder:
+    return None
   path = pathlib.Path(folder)
   try:
     path.mkdir(parents=True, exist_ok=True)
-  except OSError:  # A home that cannot be written to is no reason to stop.
+  except OSError:
+    return None
+  return path
+
+
+def use_cache() -> None:
+  """Keeps what JAX compiles; call before the first is compiled."""
+  folder = cache_folder()
+  if folder is None:
     return
-  jax.config.update('jax_compilation_cache_dir', str(path))
+  jax.config.update('jax_compilation_cache_dir', str(folder))
   jax.config.update('jax_persistent_cache_min_compile_time_secs', _MIN_SECONDS)
   jax.config.update('jax_compilation_cache_max_size', _MAX_BYTES)

@@ -6,6 +6,7 @@ Kernels are stored with their outputs first, in int8 if asked for.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +16,7 @@ from flax import struct
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
+from promptrl_jax.models import few_rows
 from promptrl_jax.models import kernels as kernels_lib
 from promptrl_jax.parallel import sharding
 
@@ -94,6 +96,9 @@ def _split(
   params: Any, mesh: Mesh, rules: sharding.Rules | None, bits: int | None
 ) -> tuple[Callable[[Any], DecodeParams], DecodeParams]:
   """Function that takes the stack apart, and where the parts go."""
+  threads = 0
+  if _can_share(mesh, rules) and few_rows.is_available():
+    threads = 1 if mesh.size > 1 else len(os.sched_getaffinity(0))
   num_layers = jax.tree.leaves(params['params']['layers'])[0].shape[0]
 
   def split(params: Any) -> DecodeParams:
@@ -103,8 +108,8 @@ def _split(
       jax.tree.map(lambda leaf, i=i: leaf[i], stacks) for i in range(num_layers)
     )
     return DecodeParams(
-      _stored({'params': top}, bits),
-      tuple(_stored(layer, bits) for layer in layers),
+      _stored({'params': top}, bits, threads),
+      tuple(_stored(layer, bits, threads) for layer in layers),
     )
 
   place = lambda tree, prefix: jax.tree_util.tree_map_with_path(
@@ -115,11 +120,13 @@ def _split(
   return split, DecodeParams(place(parts.top, ''), layers)
 
 
-def _stored(variables: dict[str, Any], bits: int | None) -> dict[str, Any]:
+def _stored(
+  variables: dict[str, Any], bits: int | None, threads: int
+) -> dict[str, Any]:
   """Moves the kernels from `params` to `stored`."""
   params = dict(variables['params'])
   kernels = {
-    name: kernels_lib.store(params.pop(name), bits)
+    name: kernels_lib.store(params.pop(name), bits, threads)
     for name in _KERNELS
     if name in params
   }

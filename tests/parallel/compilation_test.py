@@ -6,10 +6,9 @@ import sys
 
 ROOT = pathlib.Path(__file__).parents[2]
 SCRIPT = """
-import sys
 from promptrl_jax.parallel import compilation
 compilation._MIN_SECONDS = 0.0
-compilation.use_cache(sys.argv[1] if len(sys.argv) > 1 else None)
+compilation.use_cache()
 import jax
 hits = []
 jax.monitoring.register_event_listener(
@@ -18,11 +17,15 @@ print(float(jax.jit(lambda x: (x * 2).sum())(jax.numpy.ones(7))), sum(hits))
 """
 
 
-def run(*folder, **environment):
+def run(folder):
   done = subprocess.run(
-    [sys.executable, '-c', SCRIPT, *folder],
+    [sys.executable, '-c', SCRIPT],
     cwd=ROOT,
-    env={'PATH': '/usr/bin:/bin', 'JAX_PLATFORMS': 'cpu', **environment},
+    env={
+      'PATH': '/usr/bin:/bin',
+      'JAX_PLATFORMS': 'cpu',
+      'PROMPTRL_COMPILATION_CACHE': str(folder),
+    },
     capture_output=True,
     text=True,
     check=True,
@@ -33,16 +36,16 @@ def run(*folder, **environment):
 
 
 def test_the_second_start_compiles_nothing(tmp_path):
-  assert run(str(tmp_path)) == 0
-  assert list(tmp_path.iterdir())
-  assert run(str(tmp_path)) > 0
-
-
-def test_the_folder_comes_from_the_environment(tmp_path):
-  run(PROMPTRL_COMPILATION_CACHE=str(tmp_path / 'here'))
+  assert run(tmp_path / 'here') == 0
   assert list((tmp_path / 'here').iterdir())
+  assert run(tmp_path / 'here') > 0
 
 
-def test_a_home_that_cannot_be_written_to_is_no_reason_to_stop(tmp_path):
+def test_a_folder_that_cannot_be_written_to_is_no_reason_to_stop(tmp_path):
   (tmp_path / 'file').write_text('')
-  assert run(str(tmp_path / 'file' / 'cache')) == 0
+  assert run(tmp_path / 'file' / 'cache') == 0
+
+
+def test_an_empty_name_turns_it_off():
+  assert run('') == 0
+  assert run('') == 0

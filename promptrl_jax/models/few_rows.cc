@@ -1,0 +1,159 @@
+// Products of a few rows with a kernel that lies in memory in the order in which
+// it is read: what a step of decoding spends its time on.
+//
+//   panels [N / 32, K / D, 32, D]  of 4 / D bytes: bfloat16 (D = 2) or float32
+//   x      [M, K]                  of the same type
+//   out    [M, N]                  float32
+//
+// A vector holds outputs, so that nothing is summed across its lanes, and a row
+// is summed in the same order whatever M is.
+
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+
+#include "xla/ffi/api/ffi.h"
+#if defined(__AVX512BF16__)
+#include <immintrin.h>
+#endif
+
+namespace ffi = xla::ffi;
+
+namespace {
+
+constexpr int kOutputs = 32;  // of a panel
+// Words of all panels over 32: from there on a second thread is worth waking.
+constexpr int64_t kWorthSharing = 1 << 12;
+// Bytes of a vector, and rows that share a pass over a panel: their sums stay
+// in registers.
+#if defined(__AVX512F__)
+constexpr int kVector = 64, kRows = 8;
+#elif defined(__aarch64__)
+constexpr int kVector = 16, kRows = 2;
+#else
+constexpr int kVector = 32, kRows = 2;
+#endif
+constexpr int kLanes = kVector / 4, kVectors = kOutputs / kLanes;
+
+typedef float Floats __attribute__((vector_size(kVector)));
+typedef uint32_t Words __attribute__((vector_size(kVector)));
+
+inline Words Load(const uint32_t* from) {
+  Words found;
+  std::memcpy(&found, from, sizeof(found));
+  return found;
+}
+
+// Both take a word of each of several outputs, and the word of a row that meets
+// them all.
+struct Float32 {
+  static Floats Add(Floats sum, Words weights, uint32_t x) {
+    return sum + (Floats)weights * (Floats)(Words{} + x);
+  }
+};
+
+struct BFloat16 {
+  // Two values lie in a word; each is the upper half of a float.
+  static Floats Add(Floats sum, Words weights, uint32_t x) {
+    const Words each = Words{} + x;
+#if defined(__AVX512BF16__)
+    return (Floats)_mm512_dpbf16_ps((__m512)sum, (__m512bh)weights,
+                                    (__m512bh)each);
+#else
+    sum += (Floats)(weights << 16) * (Floats)(each << 16);
+    return sum + (Floats)(weights & 0xffff0000u) *
+                     (Floats)(each & 0xffff0000u);
+#endif
+  }
+};
+
+template <typename Type, int R>
+__attribute__((noinline)) void Rows(const uint32_t* panel, const uint32_t* x,
+                                    float* out, int64_t words,
+                                    int64_t n_size) {
+  Floats sums[R][kVectors] = {};
+  for (int64_t k = 0; k < words; ++k, panel += kOutputs)
+    for (int v = 0; v < kVectors; ++v) {
+      const Words weights = Load(panel + v * kLanes);
+      for (int r = 0; r < R; ++r)
+        sums[r][v] = Type::Add(sums[r][v], weights, x[r * words + k]);
+    }
+  for (int r = 0; r < R; ++r)
+    std::memcpy(out + r * n_size, sums[r], sizeof(sums[r]));
+}
+
+// R or fewer rows, by the function that is made for as many.
+template <typename Type, int R>
+void Some(int64_t rows, const uint32_t* panel, const uint32_t* x, float* out,
+          int64_t words, int64_t n_size) {
+  if constexpr (R > 0) {
+    if (rows == R) return Rows<Type, R>(panel, x, out, words, n_size);
+    Some<Type, R - 1>(rows, panel, x, out, words, n_size);
+  }
+}
+
+// Calls `part(i)` for i < parts, on this thread and on up to `threads` - 1 of the
+// pool. A thread that comes late finds no part left and touches nothing.
+template <typename Part>
+void Share(ffi::ThreadPool pool, int64_t threads, int64_t parts, Part part) {
+  struct Counts {
+    std::atomic<int64_t> begun{0}, done{0};
+  };
+  auto counts = std::make_shared<Counts>();
+  auto work = [counts, parts, part] {
+    for (int64_t i; (i = counts->begun.fetch_add(1)) < parts;) {
+      part(i);
+      counts->done.fetch_add(1, std::memory_order_release);
+    }
+  };
+  for (int64_t i = 1; i < threads; ++i) pool.Schedule(decltype(work)(work));
+  work();
+  while (counts->done.load(std::memory_order_acquire) < parts) {
+  }
+}
+
+template <typename Type, ffi::DataType kType>
+ffi::Error FewRows(ffi::ThreadPool pool, int64_t threads,
+                   ffi::Buffer<kType> x, ffi::Buffer<kType> panels,
+                   ffi::ResultBuffer<ffi::F32> out) {
+  const int64_t m_size = x.dimensions()[0], count = panels.dimensions()[0];
+  const int64_t n_size = count * kOutputs, words = panels.dimensions()[1];
+  const uint32_t* panel = static_cast<const uint32_t*>(panels.untyped_data());
+  const uint32_t* rows = static_cast<const uint32_t*>(x.untyped_data());
+  float* sums = out->typed_data();
+  const auto panels_from = [=](int64_t from, int64_t to) {
+    for (int64_t i = from; i < to; ++i)
+      for (int64_t m = 0; m < m_size; m += kRows)
+        Some<Type, kRows>(m_size - m < kRows ? m_size - m : kRows,
+                          panel + i * kOutputs * words, rows + m * words,
+                          sums + m * n_size + i * kOutputs, words, n_size);
+  };
+  // Several parts for each thread, so that none waits long for the last.
+  const int64_t size = (count + 4 * threads - 1) / (4 * threads);
+  if (threads == 1 || count * words < kWorthSharing)
+    panels_from(0, count);
+  else
+    Share(pool, threads, (count + size - 1) / size, [=](int64_t i) {
+      panels_from(i * size, i * size + size < count ? i * size + size : count);
+    });
+  return ffi::Error::Success();
+}
+
+template <ffi::DataType kType>
+auto Binding() {
+  return ffi::Ffi::Bind()
+      .template Ctx<ffi::ThreadPool>()
+      .template Attr<int64_t>("threads")
+      .template Arg<ffi::Buffer<kType>>()
+      .template Arg<ffi::Buffer<kType>>()
+      .template Ret<ffi::Buffer<ffi::F32>>();
+}
+
+}  // namespace
+
+XLA_FFI_DEFINE_HANDLER_SYMBOL(few_rows_bfloat16,
+                              (FewRows<BFloat16, ffi::BF16>),
+                              Binding<ffi::BF16>());
+XLA_FFI_DEFINE_HANDLER_SYMBOL(few_rows_float32, (FewRows<Float32, ffi::F32>),
+                              Binding<ffi::F32>());
