@@ -15,7 +15,7 @@ setuptools.setup(
   package_data={
     'promptrl_jax': [
       'assets/*/*',
-      'models/*.cc',
+      'models/cpp/*',
       'operators/*.txt',
       'tasks/minicode/*.jsonl.gz',
     ]

@@ -6,16 +6,19 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
+from promptrl_jax.models import native
 from promptrl_jax.models.kernels import quantize
 
 _NEG_INF = -1e30
 _BLOCK = 96  # most slots of a block
+_MULTIPLE = 16  # of slots and of the head, for `cpp/attend.cc`
 
 
 def layout(slots: int) -> tuple[int, int]:
   """Blocks C and their width W with room for so many slots."""
   blocks = -(-slots // _BLOCK)
-  return blocks, -(-slots // blocks)
+  width = -(-slots // blocks)
+  return blocks, -(-width // _MULTIPLE) * _MULTIPLE
 
 
 @struct.dataclass
@@ -93,7 +96,11 @@ class LayerCache:
     )
 
   def attend(
-    self, queries: jax.Array, mask: jax.Array, bias: jax.Array | None = None
+    self,
+    queries: jax.Array,
+    mask: jax.Array,
+    bias: jax.Array | None = None,
+    threads: int = 0,
   ) -> jax.Array:
     """Attention of one token over the slots.
 
@@ -101,12 +108,18 @@ class LayerCache:
       queries: [B, K, G, H], already scaled.
       mask: bool [B, S], slots that may be attended to; at least one per row.
       bias: [K, S], added to the scores.
+      threads: how many of XLA's share `cpp/attend.cc`; 0: not by it.
 
     Returns:
       [B, K, G, H].
     """
     b, k, blocks, h, width = self.keys.shape
     dtype = queries.dtype
+    is_wide = dtype == self.keys.dtype == jnp.float32
+    if threads and is_wide and bias is None and h % _MULTIPLE == 0:
+      return native.call(
+        'attend', queries.shape, threads, queries, self.keys, self.values, mask
+      )
     queries = jnp.broadcast_to(
       queries[:, :, None], (b, k, blocks, queries.shape[2], h)
     )

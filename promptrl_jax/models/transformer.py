@@ -221,7 +221,8 @@ class Block(nn.Module):
     """One token: `x` [B, 1, D], `mask` [B, S]; writes slot `slot`."""
     queries, keys, values = self._project(x, rope)
     cache = cache.write(keys, values, slot)
-    attended = cache.attend(queries[:, 0], mask)
+    by = self.qkv.threads if isinstance(self.qkv, StoredKernel) else 0
+    attended = cache.attend(queries[:, 0], mask, threads=by)
     return self._finish(x, attended[:, None]), cache
 
 

@@ -16,8 +16,8 @@ from flax import struct
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from promptrl_jax.models import few_rows
 from promptrl_jax.models import kernels as kernels_lib
+from promptrl_jax.models import native
 from promptrl_jax.parallel import sharding
 
 # Kernels of `Block`, and the projection on the vocabulary.
@@ -97,7 +97,7 @@ def _split(
 ) -> tuple[Callable[[Any], DecodeParams], DecodeParams]:
   """Function that takes the stack apart, and where the parts go."""
   threads = 0
-  if _can_share(mesh, rules) and few_rows.is_available():
+  if _can_share(mesh, rules) and native.is_available():
     threads = 1 if mesh.size > 1 else len(os.sched_getaffinity(0))
   num_layers = jax.tree.leaves(params['params']['layers'])[0].shape[0]
 

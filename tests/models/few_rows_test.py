@@ -1,20 +1,16 @@
 """Products of a few rows by the compiled function."""
 
-import pathlib
 import shutil
-import subprocess
-import sys
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from promptrl_jax.models import few_rows, kernels
+from promptrl_jax.models import few_rows, kernels, native
 
-ROOT = pathlib.Path(__file__).parents[2]
 needs_compiler = pytest.mark.skipif(
-  not any(map(shutil.which, few_rows._COMPILERS)), reason='no C++ compiler'
+  not any(map(shutil.which, native.COMPILERS)), reason='no C++ compiler'
 )
 
 
@@ -29,7 +25,7 @@ def factors(rows, dtype, inputs=96, outputs=160):
 @pytest.mark.parametrize('rows', [*range(1, 10), 33])
 @pytest.mark.parametrize('threads', [1, 3])
 def test_it_is_the_product(rows, dtype, threads):
-  assert few_rows.is_available()
+  assert native.is_available()
   x, kernel = factors(rows, dtype)
   found = jax.jit(few_rows.product, static_argnums=2)(
     x, few_rows.pack(kernel), threads
@@ -43,7 +39,7 @@ def test_it_is_the_product(rows, dtype, threads):
 @pytest.mark.parametrize('dtype', ['bfloat16', 'float32'])
 @pytest.mark.parametrize('threads', [1, 2])
 def test_shared_by_threads_it_stays_the_same(dtype, threads):
-  assert few_rows.is_available()
+  assert native.is_available()
   # Large enough to be shared, and with a last part that is not full.
   x, kernel = factors(5, dtype, inputs=256, outputs=32 * 301)
   panels = few_rows.pack(kernel)
@@ -57,7 +53,7 @@ def test_shared_by_threads_it_stays_the_same(dtype, threads):
 @needs_compiler
 @pytest.mark.parametrize('dtype', ['bfloat16', 'float32'])
 def test_a_row_does_not_depend_on_the_others(dtype):
-  assert few_rows.is_available()
+  assert native.is_available()
   x, kernel = factors(11, dtype)
   panels = few_rows.pack(kernel)
   together = np.asarray(few_rows.product(x, panels))
@@ -94,7 +90,7 @@ def test_which_kernels_can_be_packed(shape, dtype, fits):
 @pytest.mark.parametrize('rows', [3, few_rows.MOST_ROWS + 1])
 @pytest.mark.parametrize('dtype', ['bfloat16', 'float32'])
 def test_a_layer_does_not_care_how_its_kernel_is_stored(rows, dtype):
-  assert few_rows.is_available()
+  assert native.is_available()
   x, kernel = factors(rows, dtype)
   kernel = kernel.reshape(96, 5, 32)
   plain = kernels.dense(x.astype(jnp.float32), kernels.store(kernel))
@@ -102,32 +98,3 @@ def test_a_layer_does_not_care_how_its_kernel_is_stored(rows, dtype):
   assert packed.threads == 2
   found = jax.jit(kernels.dense)(x.astype(jnp.float32), packed)
   np.testing.assert_allclose(found, plain, rtol=1e-5, atol=2e-5)
-
-
-@pytest.mark.parametrize(
-  ('environment', 'found'),
-  [
-    ({}, True),
-    ({'PROMPTRL_FEW_ROWS': '0'}, False),
-    ({'PATH': ''}, False),  # no compiler
-    ({'PROMPTRL_COMPILATION_CACHE': ''}, True),
-  ],
-)
-@needs_compiler
-def test_where_there_is_none(environment, found, tmp_path):
-  script = 'from promptrl_jax.models import few_rows as f\n'
-  script += 'print(f.is_available(), f.is_available())'
-  cache = tmp_path / 'cache'
-  done = subprocess.run(
-    [sys.executable, '-c', script],
-    cwd=ROOT, capture_output=True, text=True, check=True,
-    env={
-      'PATH': '/usr/local/bin:/usr/bin:/bin',
-      'JAX_PLATFORMS': 'cpu',
-      'PROMPTRL_COMPILATION_CACHE': str(cache),
-      **environment,
-    },
-  )  # fmt: skip
-  assert done.stdout.split() == [str(found)] * 2
-  kept = list(cache.iterdir()) if cache.exists() else []
-  assert [p.suffix for p in kept] == ['.so'] * (not environment)

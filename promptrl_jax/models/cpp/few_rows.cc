@@ -8,42 +8,21 @@
 // A vector holds outputs, so that nothing is summed across its lanes, and a row
 // is summed in the same order whatever M is.
 
-#include <atomic>
-#include <cstdint>
-#include <cstring>
-#include <memory>
-
-#include "xla/ffi/api/ffi.h"
+#include "native.h"
 #if defined(__AVX512BF16__)
 #include <immintrin.h>
 #endif
 
 namespace ffi = xla::ffi;
 
+namespace promptrl {
 namespace {
 
 constexpr int kOutputs = 32;  // of a panel
 // Words of all panels over 32: from there on a second thread is worth waking.
 constexpr int64_t kWorthSharing = 1 << 12;
-// Bytes of a vector, and rows that share a pass over a panel: their sums stay
-// in registers.
-#if defined(__AVX512F__)
-constexpr int kVector = 64, kRows = 8;
-#elif defined(__aarch64__)
-constexpr int kVector = 16, kRows = 2;
-#else
-constexpr int kVector = 32, kRows = 2;
-#endif
-constexpr int kLanes = kVector / 4, kVectors = kOutputs / kLanes;
-
-typedef float Floats __attribute__((vector_size(kVector)));
-typedef uint32_t Words __attribute__((vector_size(kVector)));
-
-inline Words Load(const uint32_t* from) {
-  Words found;
-  std::memcpy(&found, from, sizeof(found));
-  return found;
-}
+constexpr int kVectors = kOutputs / kLanes;
+constexpr int kRows = kSums / kVectors;  // that share a pass over a panel
 
 // Both take a word of each of several outputs, and the word of a row that meets
 // them all.
@@ -75,7 +54,7 @@ __attribute__((noinline)) void Rows(const uint32_t* panel, const uint32_t* x,
   Floats sums[R][kVectors] = {};
   for (int64_t k = 0; k < words; ++k, panel += kOutputs)
     for (int v = 0; v < kVectors; ++v) {
-      const Words weights = Load(panel + v * kLanes);
+      const Words weights = Load<Words>(panel + v * kLanes);
       for (int r = 0; r < R; ++r)
         sums[r][v] = Type::Add(sums[r][v], weights, x[r * words + k]);
     }
@@ -90,26 +69,6 @@ void Some(int64_t rows, const uint32_t* panel, const uint32_t* x, float* out,
   if constexpr (R > 0) {
     if (rows == R) return Rows<Type, R>(panel, x, out, words, n_size);
     Some<Type, R - 1>(rows, panel, x, out, words, n_size);
-  }
-}
-
-// Calls `part(i)` for i < parts, on this thread and on up to `threads` - 1 of the
-// pool. A thread that comes late finds no part left and touches nothing.
-template <typename Part>
-void Share(ffi::ThreadPool pool, int64_t threads, int64_t parts, Part part) {
-  struct Counts {
-    std::atomic<int64_t> begun{0}, done{0};
-  };
-  auto counts = std::make_shared<Counts>();
-  auto work = [counts, parts, part] {
-    for (int64_t i; (i = counts->begun.fetch_add(1)) < parts;) {
-      part(i);
-      counts->done.fetch_add(1, std::memory_order_release);
-    }
-  };
-  for (int64_t i = 1; i < threads; ++i) pool.Schedule(decltype(work)(work));
-  work();
-  while (counts->done.load(std::memory_order_acquire) < parts) {
   }
 }
 
@@ -151,9 +110,11 @@ auto Binding() {
 }
 
 }  // namespace
+}  // namespace promptrl
 
-XLA_FFI_DEFINE_HANDLER_SYMBOL(few_rows_bfloat16,
-                              (FewRows<BFloat16, ffi::BF16>),
-                              Binding<ffi::BF16>());
-XLA_FFI_DEFINE_HANDLER_SYMBOL(few_rows_float32, (FewRows<Float32, ffi::F32>),
-                              Binding<ffi::F32>());
+XLA_FFI_DEFINE_HANDLER_SYMBOL(
+    few_rows_bfloat16, (promptrl::FewRows<promptrl::BFloat16, ffi::BF16>),
+    promptrl::Binding<ffi::BF16>());
+XLA_FFI_DEFINE_HANDLER_SYMBOL(
+    few_rows_float32, (promptrl::FewRows<promptrl::Float32, ffi::F32>),
+    promptrl::Binding<ffi::F32>());

@@ -1,0 +1,173 @@
+// Attention of one token of each row over the slots of a cache, of which those
+// that it may not attend to are not read.
+//
+//   queries [B, K, G, H]      already scaled
+//   keys    [B, K, C, H, W]   C blocks of W slots
+//   values  [B, K, C, W, H]
+//   mask    [B, C * W]        bool; at least one of each row is true
+//   out     [B, K, G, H]
+//
+// All float32 but the mask; H and W are multiples of 16.
+
+#include <algorithm>
+#include <vector>
+
+#include "native.h"
+
+namespace ffi = xla::ffi;
+
+namespace promptrl {
+namespace {
+
+constexpr float kNever = -1e30f;
+constexpr int kTile = 4;  // vectors of slots that share a pass over a query
+
+// exp of x <= 0, as 2^n e^r with |r| <= ln 2 / 2: the series to r^6 is right to
+// 2e-7. Below -87 it is 0, as float32 nearly is.
+inline Floats Exp(Floats x) {
+  const Floats zero = {};
+  const Ints is_small = x < zero - 87.0f;
+  x = (Floats)((Ints)x & ~is_small);
+  const Floats shift = zero + 12582912.0f;  // 1.5 * 2^23: rounds to an integer
+  const Floats n = (x * 1.44269504f + shift) - shift;
+  const Floats r = x - n * 0.693359375f + n * 2.12194440e-4f;
+  Floats sum = zero + 1.0f / 720;
+  sum = sum * r + 1.0f / 120;
+  sum = sum * r + 1.0f / 24;
+  sum = sum * r + 1.0f / 6;
+  sum = sum * r + 0.5f;
+  sum = sum * r + 1.0f;
+  sum = sum * r + 1.0f;
+  const Ints power = (__builtin_convertvector(n, Ints) + 127) << 23;
+  return (Floats)((Ints)(sum * (Floats)power) & ~is_small);
+}
+
+// Scores of the slots [from, to) of a block, a multiple of kLanes of them.
+void Score(const float* query, const float* keys, int64_t h_size,
+           int64_t width, int64_t from, int64_t to, float* scores) {
+  int64_t w = from;
+  for (; w + kTile * kLanes <= to; w += kTile * kLanes) {
+    Floats sums[kTile] = {};
+    for (int64_t h = 0; h < h_size; ++h)
+      for (int i = 0; i < kTile; ++i)
+        sums[i] += query[h] * Load<Floats>(keys + h * width + w + i * kLanes);
+    std::memcpy(scores + w, sums, sizeof(sums));
+  }
+  for (; w < to; w += kLanes) {
+    Floats sum = {};
+    for (int64_t h = 0; h < h_size; ++h)
+      sum += query[h] * Load<Floats>(keys + h * width + w);
+    std::memcpy(scores + w, &sum, sizeof(sum));
+  }
+}
+
+// Adds values of the slots [from, to), by their weights, to `out` [H].
+void AddValues(const float* weights, const float* values, int64_t h_size,
+               int64_t from, int64_t to, float* out) {
+  for (int64_t h = 0; h < h_size; h += kTile * kLanes) {
+    const int vectors = std::min<int64_t>(kTile, (h_size - h) / kLanes);
+    Floats sums[kTile] = {};
+    for (int i = 0; i < vectors; ++i) sums[i] = Load<Floats>(out + h + i * kLanes);
+    if (vectors == kTile) {
+      for (int64_t w = from; w < to; ++w)
+        for (int i = 0; i < kTile; ++i)
+          sums[i] +=
+              weights[w] * Load<Floats>(values + w * h_size + h + i * kLanes);
+    } else {
+      for (int64_t w = from; w < to; ++w)
+        for (int i = 0; i < vectors; ++i)
+          sums[i] +=
+              weights[w] * Load<Floats>(values + w * h_size + h + i * kLanes);
+    }
+    for (int i = 0; i < vectors; ++i)
+      std::memcpy(out + h + i * kLanes, &sums[i], sizeof(sums[i]));
+  }
+}
+
+// Slots of a block that are read: from the first that counts to the last, in
+// whole vectors.
+struct Range {
+  int64_t from, to;
+};
+
+Range Visible(const bool* mask, int64_t width) {
+  int64_t from = 0, to = width;
+  while (from < width && !mask[from]) ++from;
+  if (from == width) return {0, 0};
+  while (!mask[to - 1]) --to;
+  return {from / kLanes * kLanes, (to + kLanes - 1) / kLanes * kLanes};
+}
+
+ffi::Error Attend(ffi::ThreadPool pool, int64_t threads,
+                  ffi::Buffer<ffi::F32> queries, ffi::Buffer<ffi::F32> keys,
+                  ffi::Buffer<ffi::F32> values, ffi::Buffer<ffi::PRED> mask,
+                  ffi::ResultBuffer<ffi::F32> out) {
+  const auto shape = keys.dimensions();
+  const int64_t rows = shape[0], heads = shape[1], blocks = shape[2];
+  const int64_t h_size = shape[3], width = shape[4];
+  const int64_t group = queries.dimensions()[2], slots = blocks * width;
+  const float *q = queries.typed_data(), *k = keys.typed_data();
+  const float* v = values.typed_data();
+  const bool* visible = mask.typed_data();
+  float* to = out->typed_data();
+  const auto one = [=](int64_t i) {
+    const bool* seen = visible + i / heads * slots;
+    thread_local std::vector<float> scores;
+    thread_local std::vector<Range> ranges;
+    scores.resize(slots);
+    ranges.resize(blocks);
+    for (int64_t c = 0; c < blocks; ++c)
+      ranges[c] = Visible(seen + c * width, width);
+    for (int64_t g = 0; g < group; ++g) {
+      const float* query = q + (i * group + g) * h_size;
+      float most = kNever;
+      for (int64_t c = 0; c < blocks; ++c) {
+        const auto [begin, end] = ranges[c];
+        float* of_block = scores.data() + c * width;
+        Score(query, k + (i * blocks + c) * h_size * width, h_size, width,
+              begin, end, of_block);
+        for (int64_t w = begin; w < end; ++w) {
+          of_block[w] = seen[c * width + w] ? of_block[w] : kNever;
+          most = std::max(most, of_block[w]);
+        }
+      }
+      float* result = to + (i * group + g) * h_size;
+      std::fill(result, result + h_size, 0.0f);
+      Floats total = {};
+      for (int64_t c = 0; c < blocks; ++c) {
+        const auto [begin, end] = ranges[c];
+        float* of_block = scores.data() + c * width;
+        for (int64_t w = begin; w < end; w += kLanes) {
+          const Floats weights = Exp(Load<Floats>(of_block + w) - most);
+          std::memcpy(of_block + w, &weights, sizeof(weights));
+          total += weights;
+        }
+        AddValues(of_block, v + (i * blocks + c) * h_size * width, h_size,
+                  begin, end, result);
+      }
+      float sum = 0;
+      for (int lane = 0; lane < kLanes; ++lane) sum += total[lane];
+      // A row of which nothing is seen stays 0.
+      if (sum != 0)
+        for (int64_t h = 0; h < h_size; ++h) result[h] /= sum;
+    }
+  };
+  if (threads == 1)
+    for (int64_t i = 0; i < rows * heads; ++i) one(i);
+  else
+    Share(pool, threads, rows * heads, one);
+  return ffi::Error::Success();
+}
+
+}  // namespace
+}  // namespace promptrl
+
+XLA_FFI_DEFINE_HANDLER_SYMBOL(attend, promptrl::Attend,
+                              ffi::Ffi::Bind()
+                                  .Ctx<ffi::ThreadPool>()
+                                  .Attr<int64_t>("threads")
+                                  .Arg<ffi::Buffer<ffi::F32>>()
+                                  .Arg<ffi::Buffer<ffi::F32>>()
+                                  .Arg<ffi::Buffer<ffi::F32>>()
+                                  .Arg<ffi::Buffer<ffi::PRED>>()
+                                  .Ret<ffi::Buffer<ffi::F32>>());

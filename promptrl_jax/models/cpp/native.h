@@ -1,0 +1,59 @@
+// What the functions of this folder share: vectors, and threads.
+
+#ifndef PROMPTRL_NATIVE_H_
+#define PROMPTRL_NATIVE_H_
+
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+
+#include "xla/ffi/api/ffi.h"
+
+namespace promptrl {
+
+// Bytes of a vector, and how many sums of that size stay in registers.
+#if defined(__AVX512F__)
+constexpr int kVector = 64, kSums = 16;
+#elif defined(__aarch64__)
+constexpr int kVector = 16, kSums = 16;
+#else
+constexpr int kVector = 32, kSums = 8;
+#endif
+constexpr int kLanes = kVector / 4;
+
+typedef float Floats __attribute__((vector_size(kVector)));
+typedef int32_t Ints __attribute__((vector_size(kVector)));
+typedef uint32_t Words __attribute__((vector_size(kVector)));
+
+template <typename Vector>
+inline Vector Load(const void* from) {
+  Vector found;
+  std::memcpy(&found, from, sizeof(found));
+  return found;
+}
+
+// Calls `part(i)` for i < parts, on this thread and on up to `threads` - 1 of the
+// pool. A thread that comes late finds no part left and touches nothing.
+template <typename Part>
+void Share(xla::ffi::ThreadPool pool, int64_t threads, int64_t parts,
+           Part part) {
+  struct Counts {
+    std::atomic<int64_t> begun{0}, done{0};
+  };
+  auto counts = std::make_shared<Counts>();
+  auto work = [counts, parts, part] {
+    for (int64_t i; (i = counts->begun.fetch_add(1)) < parts;) {
+      part(i);
+      counts->done.fetch_add(1, std::memory_order_release);
+    }
+  };
+  for (int64_t i = 1; i < threads; ++i) pool.Schedule(decltype(work)(work));
+  work();
+  while (counts->done.load(std::memory_order_acquire) < parts) {
+  }
+}
+
+}  // namespace promptrl
+
+#endif  // PROMPTRL_NATIVE_H_

@@ -1,0 +1,96 @@
+"""Where functions for decoding are compiled, and what they make of a cache."""
+
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from promptrl_jax.models import native
+from promptrl_jax.models.cache import LayerCache
+
+ROOT = pathlib.Path(__file__).parents[2]
+needs_compiler = pytest.mark.skipif(
+  not any(map(shutil.which, native.COMPILERS)), reason='no C++ compiler'
+)
+
+
+@needs_compiler
+@pytest.mark.parametrize('threads', [1, 3])
+@pytest.mark.parametrize('group', [1, 4])
+@pytest.mark.parametrize('head', [16, 48, 64, 128])
+@pytest.mark.parametrize('slots', [7, 100, 320])
+def test_attention_is_that_of_xla(slots, head, group, threads):
+  assert native.is_available()
+  rng = np.random.default_rng(slots + head)
+  draw = lambda *shape: jnp.asarray(rng.normal(size=shape), jnp.float32)
+  cache = LayerCache.from_prefill(
+    draw(5, slots, 2, head), draw(5, slots, 2, head), free=3
+  )
+  queries = draw(5, 2, group, head) / head**0.5
+  mask = rng.random((5, cache.num_slots)) < 0.5
+  mask[:, slots:] = False
+  mask[1] = np.arange(cache.num_slots) == slots - 1  # one alone
+  mask[2, : slots // 2] = False  # padding in front
+  mask[3] = np.arange(cache.num_slots) < slots  # all
+  mask[[0, 2, 4], slots - 1] = True
+  attend = jax.jit(LayerCache.attend, static_argnames='threads')
+  found = attend(cache, queries, mask, threads=threads)
+  expected = attend(cache, queries, mask)
+  np.testing.assert_allclose(found, expected, atol=2e-6)
+  # What is not seen does not count, whatever it is.
+  hidden = jnp.reshape(~mask, (5, 1, *cache.keys.shape[2:3], 1, -1))
+  spoilt = cache.replace(
+    keys=jnp.where(hidden, 1e30, cache.keys),
+    values=jnp.where(jnp.swapaxes(hidden, 3, 4), 1e30, cache.values),
+  )
+  again = attend(spoilt, queries, mask, threads=threads)
+  np.testing.assert_allclose(again, expected, atol=2e-6)
+  nothing = attend(cache, queries, np.zeros_like(mask), threads=threads)
+  np.testing.assert_array_equal(nothing, 0)
+
+
+@needs_compiler
+def test_large_scores_do_not_overflow_and_what_is_no_number_shows():
+  assert native.is_available()
+  keys = jnp.ones((1, 2, 1, 16)) * jnp.array([1.0, -1.0])[None, :, None, None]
+  values = jnp.ones((1, 2, 1, 16)) * jnp.array([2.0, 5.0])[None, :, None, None]
+  cache = LayerCache.from_prefill(keys, values, free=0)
+  mask = np.arange(cache.num_slots)[None] < 2
+  queries = jnp.full((1, 1, 1, 16), 1e4)
+  np.testing.assert_array_equal(cache.attend(queries, mask, threads=1), 2.0)
+  np.testing.assert_array_equal(cache.attend(-queries, mask, threads=1), 5.0)
+  assert np.isnan(cache.attend(queries * np.nan, mask, threads=1)).all()
+
+
+@pytest.mark.parametrize(
+  ('environment', 'found'),
+  [
+    ({}, True),
+    ({'PROMPTRL_NATIVE': '0'}, False),
+    ({'PATH': ''}, False),  # no compiler
+    ({'PROMPTRL_COMPILATION_CACHE': ''}, True),
+  ],
+)
+@needs_compiler
+def test_where_there_is_none(environment, found, tmp_path):
+  script = 'from promptrl_jax.models import native as f\n'
+  script += 'print(f.is_available(), f.is_available())'
+  cache = tmp_path / 'cache'
+  done = subprocess.run(
+    [sys.executable, '-c', script],
+    cwd=ROOT, capture_output=True, text=True, check=True,
+    env={
+      'PATH': '/usr/local/bin:/usr/bin:/bin',
+      'JAX_PLATFORMS': 'cpu',
+      'PROMPTRL_COMPILATION_CACHE': str(cache),
+      **environment,
+    },
+  )  # fmt: skip
+  assert done.stdout.split() == [str(found)] * 2
+  kept = list(cache.iterdir()) if cache.exists() else []
+  assert [p.suffix for p in kept] == ['.so'] * (not environment)
