@@ -117,6 +117,8 @@ def generate(
     prefill(config, params, tokens[::group], mask[::group], new_tokens),
   )
   shapes = jax.eval_shape(lambda: cache)
+  is_native = params.threads and config.kv_cache == 'plain'
+  carried = (lambda cache: cache) if is_native else _squeezed
   lengths = jnp.sum(mask, axis=-1)
   slots = jnp.arange(cache[0].num_slots)
   prompt_slots = jnp.pad(mask, ((0, 0), (0, len(slots) - prompt_length)))
@@ -138,7 +140,7 @@ def generate(
       config, params.top, params.layers, drawn.last, lengths + step,
       _unsqueezed(state.cache, shapes), slot, visible,
     )  # fmt: skip
-    return _LoopState(drawn, logits, _squeezed(cache))
+    return _LoopState(drawn, logits, carried(cache))
 
   nothing = jnp.full(len(tokens), config.pad_token_id, jnp.int32)
   seen = methods.seen(method, tokens, mask, config.vocab_size)
@@ -146,7 +148,7 @@ def generate(
   state = jax.lax.while_loop(
     lambda state: loop.goes_on(state.drawn, options),
     body,
-    _LoopState(drawn, logits, _squeezed(cache)),
+    _LoopState(drawn, logits, carried(cache)),
   )
   return state.drawn.completions()
 

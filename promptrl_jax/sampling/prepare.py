@@ -39,6 +39,11 @@ class DecodeParams:
   top: Any
   layers: tuple[Any, ...]
 
+  @property
+  def threads(self) -> int:
+    """How many share a step's products and attention; 0: XLA decides."""
+    return self.layers[0]['stored']['qkv'].threads
+
 
 def prepare(
   params: Any,

@@ -20,6 +20,8 @@ namespace promptrl {
 namespace {
 
 constexpr float kNever = -1e30f;
+// Numbers of the keys: from there on a second thread is worth waking.
+constexpr int64_t kWorthSharing = 1 << 19;
 constexpr int kTile = 4;  // vectors of slots that share a pass over a query
 
 // exp of x <= 0, as 2^n e^r with |r| <= ln 2 / 2: the series to r^6 is right to
@@ -152,7 +154,7 @@ ffi::Error Attend(ffi::ThreadPool pool, int64_t threads,
         for (int64_t h = 0; h < h_size; ++h) result[h] /= sum;
     }
   };
-  if (threads == 1)
+  if (threads == 1 || rows * heads * slots * h_size < kWorthSharing)
     for (int64_t i = 0; i < rows * heads; ++i) one(i);
   else
     Share(pool, threads, rows * heads, one);
