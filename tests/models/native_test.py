@@ -60,7 +60,7 @@ def test_large_scores_do_not_overflow_and_what_is_no_number_shows():
   keys = jnp.ones((1, 2, 1, 16)) * jnp.array([1.0, -1.0])[None, :, None, None]
   values = jnp.ones((1, 2, 1, 16)) * jnp.array([2.0, 5.0])[None, :, None, None]
   cache = LayerCache.from_prefill(keys, values, free=0)
-  mask = np.arange(cache.num_slots)[None] < 2
+  mask = jnp.arange(cache.num_slots)[None] < 2
   queries = jnp.full((1, 1, 1, 16), 1e4)
   np.testing.assert_array_equal(cache.attend(queries, mask, threads=1), 2.0)
   np.testing.assert_array_equal(cache.attend(-queries, mask, threads=1), 5.0)
