@@ -44,7 +44,7 @@ def test_attention_is_that_of_xla(slots, head, group, threads):
   np.testing.assert_allclose(found, expected, atol=2e-6)
   # What is not seen does not count, whatever it is.
   hidden = jnp.reshape(~mask, (5, 1, *cache.keys.shape[2:3], 1, -1))
-  spoilt = cache.replace(
+  spoilt = LayerCache(
     keys=jnp.where(hidden, 1e30, cache.keys),
     values=jnp.where(jnp.swapaxes(hidden, 3, 4), 1e30, cache.values),
   )
