@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 from flax import struct
@@ -95,6 +97,11 @@ class LayerCache:
       ]
     )
 
+  def is_native(self, threads: int, dtype: Any) -> bool:
+    """Whether `attend`, of queries of `dtype`, is that of `cpp/attend.cc`."""
+    is_wide = dtype == self.keys.dtype == jnp.float32
+    return threads > 0 and is_wide and self.keys.shape[3] % _MULTIPLE == 0
+
   def attend(
     self,
     queries: jax.Array,
@@ -115,8 +122,7 @@ class LayerCache:
     """
     b, k, blocks, h, width = self.keys.shape
     dtype = queries.dtype
-    is_wide = dtype == self.keys.dtype == jnp.float32
-    if threads and is_wide and bias is None and h % _MULTIPLE == 0:
+    if bias is None and self.is_native(threads, dtype):
       return native.call(
         'attend', queries.shape, threads, queries, self.keys, self.values, mask
       )

@@ -23,6 +23,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from promptrl_jax.files import write_atomically
 from promptrl_jax.parallel import compilation
 
 FOLDER = pathlib.Path(__file__).parent / 'cpp'
@@ -80,27 +81,25 @@ def _load() -> ctypes.CDLL:
   texts = [path.read_bytes() for path in sorted(FOLDER.iterdir())]
   made_of = (texts, _FLAGS, compiler, jax.__version__, _processor())
   name = hashlib.sha256(repr(made_of).encode()).hexdigest()[:16]
-  folder = compilation.cache_folder()
   with tempfile.TemporaryDirectory(prefix='promptrl_native_') as temporary:
-    path = pathlib.Path(folder or temporary) / f'native_{name}.so'
+    folder = compilation.cache_folder() or pathlib.Path(temporary)
+    path = folder / f'native_{name}.so'
     if not path.exists():
-      _compile(compiler, path)
+      made = pathlib.Path(temporary) / 'made.so'
+      _compile(compiler, made)
+      write_atomically(path, made.read_bytes())
     return ctypes.CDLL(str(path))
 
 
 def _compile(compiler: str, path: pathlib.Path) -> None:
-  # Another process may be at it: whole files alone appear under the name.
-  partial = path.with_suffix(f'.{os.getpid()}')
   sources = map(str, sorted(FOLDER.glob('*.cc')))
-  command = [compiler, *_FLAGS, f'-I{jax.ffi.include_dir()}', *sources]
-  try:
-    subprocess.run(
-      [*command, '-o', str(partial)],
-      check=True, capture_output=True, timeout=_TIMEOUT_S,
-    )  # fmt: skip
-    partial.replace(path)
-  finally:
-    partial.unlink(missing_ok=True)
+  subprocess.run(
+    [
+      compiler, *_FLAGS, f'-I{jax.ffi.include_dir()}', *sources,
+      '-o', str(path),
+    ],
+    check=True, capture_output=True, timeout=_TIMEOUT_S,
+  )  # fmt: skip
 
 
 def _processor() -> str:

@@ -117,7 +117,7 @@ def generate(
     prefill(config, params, tokens[::group], mask[::group], new_tokens),
   )
   shapes = jax.eval_shape(lambda: cache)
-  is_native = params.threads and config.kv_cache == 'plain'
+  is_native = cache[0].is_native(params.threads, config.dtype)
   carried = (lambda cache: cache) if is_native else _squeezed
   lengths = jnp.sum(mask, axis=-1)
   slots = jnp.arange(cache[0].num_slots)

@@ -1,7 +1,8 @@
 """Parameters laid out for decoding: one tree per layer instead of a stack.
 
 A scan over stacked layers would copy each layer's weights once per token.
-Kernels are stored with their outputs first, in int8 if asked for.
+Kernels are stored with their outputs first, in int8 if asked for, or on CPU
+packed for products of a few rows.
 """
 
 from __future__ import annotations

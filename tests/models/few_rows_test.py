@@ -1,17 +1,11 @@
 """Products of a few rows by the compiled function."""
 
-import shutil
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from promptrl_jax.models import few_rows, kernels, native
-
-needs_compiler = pytest.mark.skipif(
-  not any(map(shutil.which, native.COMPILERS)), reason='no C++ compiler'
-)
+from promptrl_jax.models import few_rows, kernels
 
 
 def factors(rows, dtype, inputs=96, outputs=160):
@@ -20,12 +14,11 @@ def factors(rows, dtype, inputs=96, outputs=160):
   return draw(rows, inputs), draw(inputs, outputs)
 
 
-@needs_compiler
+@pytest.mark.usefixtures('functions')
 @pytest.mark.parametrize('dtype', ['bfloat16', 'float32'])
 @pytest.mark.parametrize('rows', [*range(1, 10), 33])
 @pytest.mark.parametrize('threads', [1, 3])
 def test_it_is_the_product(rows, dtype, threads):
-  assert native.is_available()
   x, kernel = factors(rows, dtype)
   found = jax.jit(few_rows.product, static_argnums=2)(
     x, few_rows.pack(kernel), threads
@@ -35,11 +28,10 @@ def test_it_is_the_product(rows, dtype, threads):
   np.testing.assert_allclose(found, expected, rtol=1e-5, atol=2e-5)
 
 
-@needs_compiler
+@pytest.mark.usefixtures('functions')
 @pytest.mark.parametrize('dtype', ['bfloat16', 'float32'])
 @pytest.mark.parametrize('threads', [1, 2])
 def test_shared_by_threads_it_stays_the_same(dtype, threads):
-  assert native.is_available()
   # Large enough to be shared, and with a last part that is not full.
   x, kernel = factors(5, dtype, inputs=256, outputs=32 * 301)
   panels = few_rows.pack(kernel)
@@ -50,10 +42,9 @@ def test_shared_by_threads_it_stays_the_same(dtype, threads):
   np.testing.assert_allclose(alone, expected, rtol=1e-5, atol=1e-4)
 
 
-@needs_compiler
+@pytest.mark.usefixtures('functions')
 @pytest.mark.parametrize('dtype', ['bfloat16', 'float32'])
 def test_a_row_does_not_depend_on_the_others(dtype):
-  assert native.is_available()
   x, kernel = factors(11, dtype)
   panels = few_rows.pack(kernel)
   together = np.asarray(few_rows.product(x, panels))
@@ -86,11 +77,10 @@ def test_which_kernels_can_be_packed(shape, dtype, fits):
   assert bool(stored.threads) == fits
 
 
-@needs_compiler
+@pytest.mark.usefixtures('functions')
 @pytest.mark.parametrize('rows', [3, few_rows.MOST_ROWS + 1])
 @pytest.mark.parametrize('dtype', ['bfloat16', 'float32'])
 def test_a_layer_does_not_care_how_its_kernel_is_stored(rows, dtype):
-  assert native.is_available()
   x, kernel = factors(rows, dtype)
   kernel = kernel.reshape(96, 5, 32)
   plain = kernels.dense(x.astype(jnp.float32), kernels.store(kernel))

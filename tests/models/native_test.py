@@ -1,7 +1,6 @@
 """Where functions for decoding are compiled, and what they make of a cache."""
 
 import pathlib
-import shutil
 import subprocess
 import sys
 
@@ -10,22 +9,17 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from promptrl_jax.models import native
 from promptrl_jax.models.cache import LayerCache
 
 ROOT = pathlib.Path(__file__).parents[2]
-needs_compiler = pytest.mark.skipif(
-  not any(map(shutil.which, native.COMPILERS)), reason='no C++ compiler'
-)
 
 
-@needs_compiler
+@pytest.mark.usefixtures('functions')
 @pytest.mark.parametrize('threads', [1, 3])
 @pytest.mark.parametrize('group', [1, 4])
 @pytest.mark.parametrize('head', [16, 48, 64, 128])
 @pytest.mark.parametrize('slots', [7, 100, 320])
 def test_attention_is_that_of_xla(slots, head, group, threads):
-  assert native.is_available()
   rng = np.random.default_rng(slots + head)
   draw = lambda *shape: jnp.asarray(rng.normal(size=shape), jnp.float32)
   cache = LayerCache.from_prefill(
@@ -54,9 +48,8 @@ def test_attention_is_that_of_xla(slots, head, group, threads):
   np.testing.assert_array_equal(nothing, 0)
 
 
-@needs_compiler
+@pytest.mark.usefixtures('functions')
 def test_large_scores_do_not_overflow_and_what_is_no_number_shows():
-  assert native.is_available()
   keys = jnp.ones((1, 2, 1, 16)) * jnp.array([1.0, -1.0])[None, :, None, None]
   values = jnp.ones((1, 2, 1, 16)) * jnp.array([2.0, 5.0])[None, :, None, None]
   cache = LayerCache.from_prefill(keys, values, free=0)
@@ -76,7 +69,7 @@ def test_large_scores_do_not_overflow_and_what_is_no_number_shows():
     ({'PROMPTRL_COMPILATION_CACHE': ''}, True),
   ],
 )
-@needs_compiler
+@pytest.mark.usefixtures('compiler')
 def test_where_there_is_none(environment, found, tmp_path):
   script = 'from promptrl_jax.models import native as f\n'
   script += 'print(f.is_available(), f.is_available())'

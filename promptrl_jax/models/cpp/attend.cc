@@ -22,7 +22,7 @@ namespace {
 constexpr float kNever = -1e30f;
 // Numbers of the keys: from there on a second thread is worth waking.
 constexpr int64_t kWorthSharing = 1 << 19;
-constexpr int kTile = 4;  // vectors of slots that share a pass over a query
+constexpr int kTile = 4;  // vectors of columns that share a pass over rows
 
 // exp of x <= 0, as 2^n e^r with |r| <= ln 2 / 2: the series to r^6 is right to
 // 2e-7. Below -87 it is 0, as float32 nearly is.
@@ -44,46 +44,27 @@ inline Floats Exp(Floats x) {
   return (Floats)((Ints)(sum * (Floats)power) & ~is_small);
 }
 
-// Scores of the slots [from, to) of a block, a multiple of kLanes of them.
-void Score(const float* query, const float* keys, int64_t h_size,
-           int64_t width, int64_t from, int64_t to, float* scores) {
-  int64_t w = from;
-  for (; w + kTile * kLanes <= to; w += kTile * kLanes) {
-    Floats sums[kTile] = {};
-    for (int64_t h = 0; h < h_size; ++h)
-      for (int i = 0; i < kTile; ++i)
-        sums[i] += query[h] * Load<Floats>(keys + h * width + w + i * kLanes);
-    std::memcpy(scores + w, sums, sizeof(sums));
-  }
-  for (; w < to; w += kLanes) {
-    Floats sum = {};
-    for (int64_t h = 0; h < h_size; ++h)
-      sum += query[h] * Load<Floats>(keys + h * width + w);
-    std::memcpy(scores + w, &sum, sizeof(sum));
-  }
+// The columns [j, j + V vectors) of `AddRows`: as many sums stay in registers.
+template <int V>
+void AddColumns(const float* factors, const float* rows, int64_t count,
+                int64_t stride, int64_t j, float* to) {
+  Floats sums[V];
+  std::memcpy(sums, to + j, sizeof(sums));
+  for (int64_t i = 0; i < count; ++i)
+    for (int v = 0; v < V; ++v)
+      sums[v] += factors[i] * Load<Floats>(rows + i * stride + j + v * kLanes);
+  std::memcpy(to + j, sums, sizeof(sums));
 }
 
-// Adds values of the slots [from, to), by their weights, to `out` [H].
-void AddValues(const float* weights, const float* values, int64_t h_size,
-               int64_t from, int64_t to, float* out) {
-  for (int64_t h = 0; h < h_size; h += kTile * kLanes) {
-    const int vectors = std::min<int64_t>(kTile, (h_size - h) / kLanes);
-    Floats sums[kTile] = {};
-    for (int i = 0; i < vectors; ++i) sums[i] = Load<Floats>(out + h + i * kLanes);
-    if (vectors == kTile) {
-      for (int64_t w = from; w < to; ++w)
-        for (int i = 0; i < kTile; ++i)
-          sums[i] +=
-              weights[w] * Load<Floats>(values + w * h_size + h + i * kLanes);
-    } else {
-      for (int64_t w = from; w < to; ++w)
-        for (int i = 0; i < vectors; ++i)
-          sums[i] +=
-              weights[w] * Load<Floats>(values + w * h_size + h + i * kLanes);
-    }
-    for (int i = 0; i < vectors; ++i)
-      std::memcpy(out + h + i * kLanes, &sums[i], sizeof(sums[i]));
-  }
+// to[j] += sum of factors[i] * rows[i * stride + j] over i < count, for the
+// columns j in [from, end), whole vectors of them.
+void AddRows(const float* factors, const float* rows, int64_t count,
+             int64_t stride, int64_t from, int64_t end, float* to) {
+  int64_t j = from;
+  for (; j + kTile * kLanes <= end; j += kTile * kLanes)
+    AddColumns<kTile>(factors, rows, count, stride, j, to);
+  for (; j < end; j += kLanes)
+    AddColumns<1>(factors, rows, count, stride, j, to);
 }
 
 // Slots of a block that are read: from the first that counts to the last, in
@@ -126,8 +107,9 @@ ffi::Error Attend(ffi::ThreadPool pool, int64_t threads,
       for (int64_t c = 0; c < blocks; ++c) {
         const auto [begin, end] = ranges[c];
         float* of_block = scores.data() + c * width;
-        Score(query, k + (i * blocks + c) * h_size * width, h_size, width,
-              begin, end, of_block);
+        std::fill(of_block + begin, of_block + end, 0.0f);
+        AddRows(query, k + (i * blocks + c) * h_size * width, h_size, width,
+                begin, end, of_block);
         for (int64_t w = begin; w < end; ++w) {
           of_block[w] = seen[c * width + w] ? of_block[w] : kNever;
           most = std::max(most, of_block[w]);
@@ -144,8 +126,9 @@ ffi::Error Attend(ffi::ThreadPool pool, int64_t threads,
           std::memcpy(of_block + w, &weights, sizeof(weights));
           total += weights;
         }
-        AddValues(of_block, v + (i * blocks + c) * h_size * width, h_size,
-                  begin, end, result);
+        AddRows(of_block + begin,
+                v + ((i * blocks + c) * width + begin) * h_size, end - begin,
+                h_size, 0, h_size, result);
       }
       float sum = 0;
       for (int lane = 0; lane < kLanes; ++lane) sum += total[lane];
@@ -154,10 +137,8 @@ ffi::Error Attend(ffi::ThreadPool pool, int64_t threads,
         for (int64_t h = 0; h < h_size; ++h) result[h] /= sum;
     }
   };
-  if (threads == 1 || rows * heads * slots * h_size < kWorthSharing)
-    for (int64_t i = 0; i < rows * heads; ++i) one(i);
-  else
-    Share(pool, threads, rows * heads, one);
+  const bool is_large = rows * heads * slots * h_size >= kWorthSharing;
+  Share(pool, is_large ? threads : 1, rows * heads, one);
   return ffi::Error::Success();
 }
 

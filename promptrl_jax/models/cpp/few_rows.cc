@@ -8,6 +8,8 @@
 // A vector holds outputs, so that nothing is summed across its lanes, and a row
 // is summed in the same order whatever M is.
 
+#include <algorithm>
+
 #include "native.h"
 #if defined(__AVX512BF16__)
 #include <immintrin.h>
@@ -81,21 +83,18 @@ ffi::Error FewRows(ffi::ThreadPool pool, int64_t threads,
   const uint32_t* panel = static_cast<const uint32_t*>(panels.untyped_data());
   const uint32_t* rows = static_cast<const uint32_t*>(x.untyped_data());
   float* sums = out->typed_data();
-  const auto panels_from = [=](int64_t from, int64_t to) {
-    for (int64_t i = from; i < to; ++i)
+  // Several parts for each thread, so that none waits long for the last.
+  const int64_t size = (count + 4 * threads - 1) / (4 * threads);
+  const auto some = [=](int64_t part) {
+    const int64_t end = std::min(count, (part + 1) * size);
+    for (int64_t i = part * size; i < end; ++i)
       for (int64_t m = 0; m < m_size; m += kRows)
-        Some<Type, kRows>(m_size - m < kRows ? m_size - m : kRows,
+        Some<Type, kRows>(std::min<int64_t>(m_size - m, kRows),
                           panel + i * kOutputs * words, rows + m * words,
                           sums + m * n_size + i * kOutputs, words, n_size);
   };
-  // Several parts for each thread, so that none waits long for the last.
-  const int64_t size = (count + 4 * threads - 1) / (4 * threads);
-  if (threads == 1 || count * words < kWorthSharing)
-    panels_from(0, count);
-  else
-    Share(pool, threads, (count + size - 1) / size, [=](int64_t i) {
-      panels_from(i * size, i * size + size < count ? i * size + size : count);
-    });
+  const bool is_large = count * words >= kWorthSharing;
+  Share(pool, is_large ? threads : 1, (count + size - 1) / size, some);
   return ffi::Error::Success();
 }
 

@@ -38,6 +38,10 @@ inline Vector Load(const void* from) {
 template <typename Part>
 void Share(xla::ffi::ThreadPool pool, int64_t threads, int64_t parts,
            Part part) {
+  if (threads == 1) {
+    for (int64_t i = 0; i < parts; ++i) part(i);
+    return;
+  }
   struct Counts {
     std::atomic<int64_t> begun{0}, done{0};
   };
