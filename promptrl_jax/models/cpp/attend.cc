@@ -22,7 +22,6 @@ namespace {
 constexpr float kNever = -1e30f;
 // Numbers of the keys: from there on a second thread is worth waking.
 constexpr int64_t kWorthSharing = 1 << 19;
-constexpr int kTile = 4;  // vectors of columns that share a pass over rows
 
 // exp of x <= 0, as 2^n e^r with |r| <= ln 2 / 2: the series to r^6 is right to
 // 2e-7. Below -87 it is 0, as float32 nearly is.
@@ -44,27 +43,33 @@ inline Floats Exp(Floats x) {
   return (Floats)((Ints)(sum * (Floats)power) & ~is_small);
 }
 
-// The columns [j, j + V vectors) of `AddRows`: as many sums stay in registers.
+// `AddRows` of the first V vectors of columns.
 template <int V>
-void AddColumns(const float* factors, const float* rows, int64_t count,
-                int64_t stride, int64_t j, float* to) {
+__attribute__((noinline)) void AddColumns(const float* factors,
+                                          const float* rows, int64_t count,
+                                          int64_t stride, float* to) {
   Floats sums[V];
-  std::memcpy(sums, to + j, sizeof(sums));
+  std::memcpy(sums, to, sizeof(sums));
   for (int64_t i = 0; i < count; ++i)
     for (int v = 0; v < V; ++v)
-      sums[v] += factors[i] * Load<Floats>(rows + i * stride + j + v * kLanes);
-  std::memcpy(to + j, sums, sizeof(sums));
+      sums[v] += factors[i] * Load<Floats>(rows + i * stride + v * kLanes);
+  std::memcpy(to, sums, sizeof(sums));
 }
 
 // to[j] += sum of factors[i] * rows[i * stride + j] over i < count, for the
-// columns j in [from, end), whole vectors of them.
+// columns j in [from, end), whole vectors of them. As many at once as registers
+// hold: memory is fastest read in long pieces.
 void AddRows(const float* factors, const float* rows, int64_t count,
              int64_t stride, int64_t from, int64_t end, float* to) {
-  int64_t j = from;
-  for (; j + kTile * kLanes <= end; j += kTile * kLanes)
-    AddColumns<kTile>(factors, rows, count, stride, j, to);
-  for (; j < end; j += kLanes)
-    AddColumns<1>(factors, rows, count, stride, j, to);
+  const int64_t vectors = (end - from) / kLanes;
+  const int64_t passes = (vectors + kSums - 1) / kSums;
+  for (int64_t i = 0; i < passes; ++i) {
+    const int64_t first = i * vectors / passes;
+    const int64_t j = from + first * kLanes;
+    AsConstant<kSums>((i + 1) * vectors / passes - first, [=](auto some) {
+      AddColumns<some>(factors, rows + j, count, stride, to + j);
+    });
+  }
 }
 
 // Slots of a block that are read: from the first that counts to the last, in

@@ -64,16 +64,6 @@ __attribute__((noinline)) void Rows(const uint32_t* panel, const uint32_t* x,
     std::memcpy(out + r * n_size, sums[r], sizeof(sums[r]));
 }
 
-// R or fewer rows, by the function that is made for as many.
-template <typename Type, int R>
-void Some(int64_t rows, const uint32_t* panel, const uint32_t* x, float* out,
-          int64_t words, int64_t n_size) {
-  if constexpr (R > 0) {
-    if (rows == R) return Rows<Type, R>(panel, x, out, words, n_size);
-    Some<Type, R - 1>(rows, panel, x, out, words, n_size);
-  }
-}
-
 template <typename Type, ffi::DataType kType>
 ffi::Error FewRows(ffi::ThreadPool pool, int64_t threads,
                    ffi::Buffer<kType> x, ffi::Buffer<kType> panels,
@@ -89,9 +79,10 @@ ffi::Error FewRows(ffi::ThreadPool pool, int64_t threads,
     const int64_t end = std::min(count, (part + 1) * size);
     for (int64_t i = part * size; i < end; ++i)
       for (int64_t m = 0; m < m_size; m += kRows)
-        Some<Type, kRows>(std::min<int64_t>(m_size - m, kRows),
-                          panel + i * kOutputs * words, rows + m * words,
+        AsConstant<kRows>(std::min<int64_t>(m_size - m, kRows), [=](auto few) {
+          Rows<Type, few>(panel + i * kOutputs * words, rows + m * words,
                           sums + m * n_size + i * kOutputs, words, n_size);
+        });
   };
   const bool is_large = count * words >= kWorthSharing;
   Share(pool, is_large ? threads : 1, (count + size - 1) / size, some);

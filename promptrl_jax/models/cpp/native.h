@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <type_traits>
 
 #include "xla/ffi/api/ffi.h"
 
@@ -31,6 +32,15 @@ inline Vector Load(const void* from) {
   Vector found;
   std::memcpy(&found, from, sizeof(found));
   return found;
+}
+
+// Calls `what` with `n`, from 1 to Most, as a constant: code is made for each.
+template <int Most, typename What>
+void AsConstant(int64_t n, What what) {
+  if constexpr (Most > 0) {
+    if (n == Most) return what(std::integral_constant<int, Most>());
+    AsConstant<Most - 1>(n, what);
+  }
 }
 
 // Calls `part(i)` for i < parts, on this thread and on up to `threads` - 1 of the
