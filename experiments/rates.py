@@ -22,9 +22,11 @@ def seconds(fn, *args, repeats: int) -> float:
   return float(np.median(times))
 
 
-def matmul_rate(repeats: int, size: int = 2048) -> float:
-  """Operations per second of a large float32 product, all cores."""
-  x = jnp.ones((size, size))
+def matmul_rate(
+  repeats: int, size: int = 2048, dtype: str = 'float32'
+) -> float:
+  """Operations per second of a large product, all cores."""
+  x = jnp.ones((size, size), dtype)
   return 2 * size**3 / seconds(jax.jit(lambda a: a @ a), x, repeats=repeats)
 
 
@@ -39,3 +41,9 @@ def copy_rate(runs: int, megabytes: int = 256) -> float:
       list(threads.map(lambda pair: np.copyto(pair[0], pair[1]), pairs))
       taken.append(time.perf_counter() - start)
   return cores * pairs[0].nbytes / float(np.median(taken[1:]))
+
+
+def device_copy_rate(runs: int, megabytes: int) -> float:
+  """Bytes per second read and written by one device, in its own memory."""
+  x = jnp.ones(megabytes * 2**18)
+  return 2 * x.nbytes / seconds(jax.jit(lambda a: a + 1), x, repeats=runs)

@@ -11,7 +11,9 @@ def floor_operations(config: TransformerConfig, asked: Work) -> float:
   length = asked.prompt + asked.new
   pairs = asked.sequences * length * (length + 1) / 2
   tokens = asked.sequences * length
-  return 6 * config.num_matmul_params * tokens + _attention(config, pairs)
+  return 6 * config.num_matmul_params * tokens + attention_operations(
+    config, pairs
+  )
 
 
 def least_operations(config: TransformerConfig, asked: Work) -> float:
@@ -26,10 +28,10 @@ def least_operations(config: TransformerConfig, asked: Work) -> float:
   pairs = asked.prompts * prompt * (prompt + 1) / 2
   pairs += asked.sequences * (new * prompt + new * (new + 1) / 2)
   products = (config.num_matmul_params - head) * tokens + head * drawn
-  return 6 * products + _attention(config, pairs)
+  return 6 * products + attention_operations(config, pairs)
 
 
-def _attention(config: TransformerConfig, pairs: float) -> float:
+def attention_operations(config: TransformerConfig, pairs: float) -> float:
   """Scores and mixed values of `pairs` of tokens, forward and backward."""
   width = config.num_heads * config.head_size
   return 12 * config.num_layers * width * pairs
