@@ -31,7 +31,11 @@ from experiments import rl_iteration
 from experiments.bench_models import SHAPE, SIZES, random_params
 from experiments.peers.iterations import Work
 from experiments.rates import copy_rate, device_copy_rate, matmul_rate, seconds
-from experiments.rl_comparison import attention_operations, least_operations
+from experiments.rl_comparison import (
+  forward_operations,
+  least_operations,
+  step_bytes,
+)
 from promptrl_jax.models.config import TransformerConfig
 from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.sampling.decode import make_generate_fn, prefill
@@ -67,23 +71,6 @@ _PRODUCT = 8192  # sides of the large one
 _COPIED_MB = 4096
 
 
-def forward_operations(
-  config: TransformerConfig, rows: int, length: int
-) -> float:
-  """Of reading `rows` prompts, with logits of their last tokens."""
-  head = config.vocab_size * config.hidden_size
-  products = (config.num_matmul_params - head) * rows * length + head * rows
-  pairs = rows * length * (length + 1) / 2
-  return 2 * products + attention_operations(config, pairs) / 3
-
-
-def step_bytes(config: TransformerConfig, rows: int, length: float) -> float:
-  """Weights, and keys and values of `length` slots, that one step reads."""
-  size = jnp.dtype(_DTYPE).itemsize
-  cache = 2 * config.num_layers * config.num_kv_heads * config.head_size
-  return size * (config.num_matmul_params + rows * length * cache)
-
-
 def sampling(config: TransformerConfig, rate: float, copy: float) -> None:
   """Prints the lines of prefill and decode."""
   rows, length, new = _BATCH.value, _PROMPT.value, _NEW.value
@@ -114,7 +101,7 @@ def sampling(config: TransformerConfig, rate: float, copy: float) -> None:
     for most in (1, new)
   )  # fmt: skip
   step = (long - short) / (new - 1)
-  least = step_bytes(config, rows, length + new / 2)
+  least = step_bytes(config, rows, length + new / 2, _DTYPE)
   report(
     program='decode',
     rows=rows,

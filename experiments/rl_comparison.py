@@ -1,6 +1,8 @@
-"""What an update must compute, and how many times as long a peer takes."""
+"""What must be computed and read, and how many times as long a peer takes."""
 
 from __future__ import annotations
+
+import jax.numpy as jnp
 
 from experiments.peers.iterations import PARTS, Work
 from promptrl_jax.models.config import TransformerConfig
@@ -11,9 +13,7 @@ def floor_operations(config: TransformerConfig, asked: Work) -> float:
   length = asked.prompt + asked.new
   pairs = asked.sequences * length * (length + 1) / 2
   tokens = asked.sequences * length
-  return 6 * config.num_matmul_params * tokens + attention_operations(
-    config, pairs
-  )
+  return 6 * config.num_matmul_params * tokens + _attention(config, pairs)
 
 
 def least_operations(config: TransformerConfig, asked: Work) -> float:
@@ -28,10 +28,29 @@ def least_operations(config: TransformerConfig, asked: Work) -> float:
   pairs = asked.prompts * prompt * (prompt + 1) / 2
   pairs += asked.sequences * (new * prompt + new * (new + 1) / 2)
   products = (config.num_matmul_params - head) * tokens + head * drawn
-  return 6 * products + attention_operations(config, pairs)
+  return 6 * products + _attention(config, pairs)
 
 
-def attention_operations(config: TransformerConfig, pairs: float) -> float:
+def forward_operations(
+  config: TransformerConfig, rows: int, length: int
+) -> float:
+  """Of reading `rows` prompts, with logits of their last tokens."""
+  head = config.vocab_size * config.hidden_size
+  products = (config.num_matmul_params - head) * rows * length + head * rows
+  pairs = rows * length * (length + 1) / 2
+  return 2 * products + _attention(config, pairs) / 3
+
+
+def step_bytes(
+  config: TransformerConfig, rows: int, length: float, dtype: str
+) -> float:
+  """Weights, and keys and values of `length` slots, that one step reads."""
+  size = jnp.dtype(dtype).itemsize
+  cache = 2 * config.num_layers * config.num_kv_heads * config.head_size
+  return size * (config.num_matmul_params + rows * length * cache)
+
+
+def _attention(config: TransformerConfig, pairs: float) -> float:
   """Scores and mixed values of `pairs` of tokens, forward and backward."""
   width = config.num_heads * config.head_size
   return 12 * config.num_layers * width * pairs
