@@ -24,7 +24,7 @@ class EngineConfig:
     steps: most tokens per row between two looks of the host at texts that are
       watched; others are looked at when enough slots are free.
     prefill_rows: prompts that a group reads at once; it waits until so many
-      slots are free.
+      slots are free. No more than three eighths of its slots count.
   """
 
   slots: int = 16

