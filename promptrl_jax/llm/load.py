@@ -114,15 +114,16 @@ def find(model: str) -> pathlib.Path:
   Raises:
     FileNotFoundError: there is no such model, or it cannot be fetched.
   """
-  embedded = ASSETS / model
-  if embedded.is_dir():
-    return embedded
-  if model in presets.PRESETS:
-    return pretrained.find(presets.PRESETS[model].hub_id)
-  if pathlib.Path(model).is_dir() or model.count('/') == 1:
-    return pretrained.find(model)
   known = sorted(p.name for p in ASSETS.iterdir() if p.is_dir())
-  raise FileNotFoundError(
-    f'no model {model!r}: expected a folder, an id on the hub '
-    f'(organisation/name) or one of {", ".join([*known, *presets.PRESETS])}'
-  )
+  if model in known:
+    return ASSETS / model
+  if model and (pathlib.Path(model).is_dir() or model.count('/') == 1):
+    return pretrained.find(model)
+  try:
+    preset = presets.find(model)
+  except ValueError as error:
+    raise FileNotFoundError(
+      f'no model {model!r}: expected a folder, an id on the hub '
+      f'(organisation/name) or one of {", ".join([*known, *presets.PRESETS])}'
+    ) from error
+  return pretrained.find(preset.hub_id)

@@ -7,6 +7,7 @@ can be told without its weights.
 from __future__ import annotations
 
 import dataclasses
+import re
 
 from promptrl_jax.models.config import RopeScaling, TransformerConfig
 from promptrl_jax.models.encoder_decoder_config import EncoderDecoderConfig
@@ -155,14 +156,17 @@ PRESETS = {
 
 
 def find(name: str) -> Preset:
-  """A preset; the start of a name will do if there is only one.
+  """A preset, also as its publisher spells it (`llama-3.2-3b-instruct`).
+
+  The start of a name will do if there is only one.
 
   Raises:
     ValueError: none or several.
   """
-  found = [key for key in PRESETS if key.startswith(name)]
-  if name in PRESETS:
-    found = [name]
+  plain = re.sub('[-.]', '_', name.lower())
+  found = [key for key in PRESETS if plain and key.startswith(plain)]
+  if plain in PRESETS:
+    found = [plain]
   if len(found) != 1:
     raise ValueError(
       f'model {name!r} names {len(found)} presets; expected one of '

@@ -241,7 +241,16 @@ def save_tree(
 
 def _by_rule_name(tensors: Tensors, table: Table) -> dict[str, str]:
   """Names in the files, by the name that a rule would give them."""
-  return {table.rule_name(name): name for name in sorted(tensors.names())}
+  found: dict[str, str] = {}
+  for name in sorted(tensors.names()):
+    short = table.rule_name(name)
+    if short in found:
+      raise CheckpointError(
+        f'{tensors.folder} has both {found[short]} and {name}: expected one, '
+        f'they are the same parameter'
+      )
+    found[short] = name
+  return found
 
 
 def _wanted(

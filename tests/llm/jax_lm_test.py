@@ -184,10 +184,21 @@ def test_a_preset_and_an_id_are_looked_for_on_the_hub(monkeypatch):
     raise FileNotFoundError(f'{source} cannot be reached')
 
   monkeypatch.setattr(load.pretrained, 'find', find)
-  for name in ('codellama_7b_instruct', 'someone/model'):
+  named = {
+    'codellama_7b_instruct': 'codellama/CodeLlama-7b-Instruct-hf',
+    'llama-3.2-3b-instruct': 'meta-llama/Llama-3.2-3B-Instruct',
+    'someone/model': 'someone/model',
+  }
+  for name in named:
     with pytest.raises(FileNotFoundError, match='cannot be reached'):
       load_backend(BackendConfig('jax', name), MESH)
-  assert asked == ['codellama/CodeLlama-7b-Instruct-hf', 'someone/model']
+  assert asked == list(named.values())
+
+
+@pytest.mark.parametrize('name', ['', 'gpt5', 'codet5p'])
+def test_a_name_that_means_nothing_is_told_what_there_is(name):
+  with pytest.raises(FileNotFoundError, match='expected a folder.*coder'):
+    load.find(name)
 
 
 def test_an_unknown_backend_is_refused():

@@ -56,6 +56,13 @@ def test_what_is_saved_is_what_was_read(golden, tensors, tmp_path):
     np.testing.assert_array_equal(saved[f'bert.{name}'], tensor)
 
 
+def test_two_names_of_one_parameter_are_told(tensors, tmp_path):
+  name = next(iter(tensors))
+  tensors[f'bert.{name}'] = tensors[name] + 1
+  with pytest.raises(ValueError, match=f'has both .*{re.escape(name)}'):
+    load(tmp_path, tensors)
+
+
 def test_old_names_of_norms_buffers_and_other_heads_are_understood(
   golden, tensors, tmp_path
 ):

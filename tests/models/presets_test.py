@@ -56,9 +56,26 @@ def test_the_family_of_a_preset_can_be_loaded(name):
   assert preset.hub_id.count('/') == 1
 
 
+@pytest.mark.parametrize(
+  'name',
+  [
+    'codet5p-770m-py',
+    'codellama-7b-instruct',
+    'llama-3.2-3b-instruct',
+    'qwen2.5-coder-0.5b-instruct',
+    'Qwen2.5-Coder-1.5B-Instruct',
+    'qwen2.5-coder-7b-instruct',
+    'deepseek-coder-6.7b-instruct',
+  ],
+)
+def test_a_preset_is_found_as_its_publisher_spells_it(name):
+  hub_id = presets.find(name).hub_id
+  assert hub_id.split('/')[1].lower().startswith(name.lower())
+
+
 def test_the_start_of_a_name_will_do_if_there_is_only_one():
   assert presets.find('codellama') is presets.PRESETS['codellama_7b_instruct']
   assert presets.find('codet5p_220m') is presets.PRESETS['codet5p_220m']
-  for name in ('codet5p_770', 'gpt'):
+  for name in ('codet5p_770', 'gpt', ''):
     with pytest.raises(ValueError, match=f'{name!r} names [02] presets'):
       presets.find(name)
