@@ -27,6 +27,9 @@ def _model(name: str) -> ml_collections.ConfigDict:
   c.model = name  # embedded name or model folder; http: name at the server
   c.dtype = 'float32'  # jax: of the parameters; or bfloat16, int8
   c.kv_cache = 'plain'  # jax: or int8
+  c.top_k = 0  # jax: most probable tokens to draw from, 0 = all
+  c.min_p = 0.0  # jax: least probability, as a share of the highest
+  c.repetition_penalty = 1.0  # jax: of tokens that are there already, 1 = none
   c.base_url = ''  # http: up to and without /chat/completions
   c.api_key_env = 'OPENAI_API_KEY'  # http: variable that holds the key
   c.timeout_s = 180.0  # http: limit on one attempt

@@ -26,6 +26,9 @@ def _model(backend: str, name: str) -> ml_collections.ConfigDict:
   c.model = name  # embedded name or model folder; http: name at the server
   c.dtype = 'float32'  # jax: of the parameters; or bfloat16, int8
   c.kv_cache = 'plain'  # jax: or int8
+  c.top_k = 0  # jax: most probable tokens to draw from, 0 = all
+  c.min_p = 0.0  # jax: least probability, as a share of the highest
+  c.repetition_penalty = 1.0  # jax: of tokens that are there already, 1 = none
   c.prompt_tokens = 400  # jax: most tokens of a prompt
   c.new_tokens = 80 if backend == 'jax' else 256  # jax: of a completion
   c.base_url = ''  # http: up to and without /chat/completions

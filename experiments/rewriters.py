@@ -24,6 +24,7 @@ from promptrl_jax.models.config import TransformerConfig
 from promptrl_jax.models.tokenizer import Tokenizer
 from promptrl_jax.operators.lexical import LexicalConfig
 from promptrl_jax.parallel import distributed, exchange
+from promptrl_jax.sampling.methods import Sampling
 from promptrl_jax.training import (
   checkpoint,
   lm_advantages,
@@ -72,12 +73,19 @@ def load_start(settings) -> Start:
   """Reads the model that a config names.
 
   Raises:
-    ValueError: it is not in this process, or not a causal model.
+    ValueError: it is not in this process, not a causal model, or to be drawn
+      from in part.
   """
   if settings.backend != 'jax':
     raise ValueError(
       f'rewriter.backend={settings.backend!r}: only a model in this process '
       'can be trained, expected jax'
+    )
+  method = load.BackendConfig(**settings).method
+  if method != Sampling():
+    raise ValueError(
+      f'rewriter: {method}: training draws from the whole distribution, '
+      f'expected {Sampling()}'
     )
   folder = load.find(settings.model)
   config, params, tokenizer = pretrained.load_pretrained(folder)

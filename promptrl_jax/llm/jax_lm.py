@@ -68,6 +68,7 @@ class JaxLM:
     mesh: Mesh,
     config: JaxLMConfig = JaxLMConfig(),
     bits: int | None = None,
+    method: Sampling = Sampling(),
   ):
     longest = config.prompt_lengths[-1] + config.new_tokens
     limit = getattr(model_config, 'max_positions', longest)
@@ -105,7 +106,7 @@ class JaxLM:
       params = prepare.prepare(params, mesh, rules, bits)
       self._end = ()
     shapes = sampling.EngineConfig(**dataclasses.asdict(config))
-    self._engine = make(model_config, Sampling(), params, mesh, shapes)
+    self._engine = make(model_config, method, params, mesh, shapes)
     self._scorer = Scorer(model_config, params, mesh, shapes)
 
   @classmethod
@@ -116,6 +117,7 @@ class JaxLM:
     dtype: str = 'float32',
     config: JaxLMConfig = JaxLMConfig(),
     kv_cache: str = 'plain',
+    method: Sampling = Sampling(),
   ) -> JaxLM:
     """Reads a model folder in Hugging Face's layout.
 
@@ -126,6 +128,8 @@ class JaxLM:
       dtype: of the parameters; `int8`: of the kernels, bfloat16 of the rest.
       config: shapes.
       kv_cache: `plain` or `int8`, of a causal model.
+      method: filters of the distribution that completions are drawn from;
+        `score` has none.
 
     Raises:
       FileNotFoundError: the folder lacks a file.
@@ -151,7 +155,9 @@ class JaxLM:
         )
       model_config = dataclasses.replace(model_config, kv_cache=kv_cache)
     name = f'{pathlib.Path(folder).name}@{pretrained.digest(folder)}'
-    return cls(name, model_config, params, tokenizer, mesh, config, bits)
+    return cls(
+      name, model_config, params, tokenizer, mesh, config, bits, method
+    )
 
   def complete(self, requests: Sequence[Request]) -> list[Completion]:
     """Answers a batch, in the order of the requests.

@@ -12,6 +12,7 @@ from promptrl_jax.llm.backend import Backend
 from promptrl_jax.llm.http import HttpBackend, HttpConfig
 from promptrl_jax.llm.jax_lm import JaxLM, JaxLMConfig
 from promptrl_jax.models import presets, pretrained
+from promptrl_jax.sampling.methods import Sampling
 
 ASSETS = pathlib.Path(__file__).parent.parent / 'assets'
 
@@ -29,6 +30,8 @@ class BackendConfig:
     dtype: `jax`: of the parameters: `float32`, `bfloat16`, or `int8` for the
       kernels of a causal model (the rest in bfloat16).
     kv_cache: `jax`: `plain` or, for a causal model, `int8`.
+    top_k, min_p, repetition_penalty: `jax`: as in `Sampling`; all of them off
+      by default. A server is told none of them.
     base_url, api_key_env, timeout_s, max_retries, concurrency: as in
       `HttpConfig`.
     max_context: context window of the server's model in tokens, 0 if unknown.
@@ -40,6 +43,9 @@ class BackendConfig:
   model: str
   dtype: str = 'float32'
   kv_cache: str = 'plain'
+  top_k: int = 0
+  min_p: float = 0.0
+  repetition_penalty: float = 1.0
   base_url: str = ''
   api_key_env: str = 'OPENAI_API_KEY'
   timeout_s: float = 180.0
@@ -55,12 +61,23 @@ class BackendConfig:
         f'prompt_tokens={self.prompt_tokens} and new_tokens={self.new_tokens}: '
         'expected at least 1 of both'
       )
+    if self.backend == 'http' and self.method != Sampling():
+      raise ValueError(
+        f'{self.method}: a server chooses these itself, expected those of '
+        f'{Sampling()}'
+      )
 
   @property
   def identity(self) -> str:
     """What answers depend on beside the backend's name, for cache keys."""
     fields = ('backend', 'dtype', 'kv_cache', 'base_url')
-    return json.dumps({field: getattr(self, field) for field in fields})
+    method = dataclasses.asdict(self.method)
+    return json.dumps({f: getattr(self, f) for f in fields} | method)
+
+  @property
+  def method(self) -> Sampling:
+    """Filters of the distribution that is sampled."""
+    return Sampling(self.top_k, self.min_p, self.repetition_penalty)
 
 
 def load_backend(config: BackendConfig, mesh: Mesh) -> Backend:
@@ -72,7 +89,12 @@ def load_backend(config: BackendConfig, mesh: Mesh) -> Backend:
   """
   if config.backend == 'jax':
     return JaxLM.from_folder(
-      find(config.model), mesh, config.dtype, _shapes(config), config.kv_cache
+      find(config.model),
+      mesh,
+      config.dtype,
+      _shapes(config),
+      config.kv_cache,
+      config.method,
     )
   if config.backend == 'http':
     if not config.base_url:

@@ -14,6 +14,7 @@ from promptrl_jax.models import encoder, pretrained
 from promptrl_jax.models.chat_template import ChatTemplate
 from promptrl_jax.models.encoder import EncoderConfig
 from promptrl_jax.parallel.mesh import make_data_mesh
+from promptrl_jax.sampling.methods import Sampling
 from promptrl_jax.testing import tiny, tiny_encoder_decoder
 
 CONFIG = JaxLMConfig(4, (16, 48), 8)
@@ -22,9 +23,7 @@ MESH = make_data_mesh()
 
 @pytest.fixture(scope='module')
 def model():
-  return JaxLM(
-    'tiny', tiny.CONFIG, tiny.params(), tiny.tokenizer(), MESH, CONFIG
-  )
+  return make_causal()
 
 
 def request(text='add', **changes):
@@ -237,15 +236,59 @@ def test_settings_that_change_answers_change_the_identity():
   assert same.identity == config.identity
   for change in ({'dtype': 'int8'}, {'base_url': 'http://b/v1'}):
     assert dataclasses.replace(config, **change).identity != config.identity
+  config = BackendConfig('jax', 'm')
+  for change in ({'top_k': 5}, {'min_p': 0.1}, {'repetition_penalty': 1.2}):
+    assert dataclasses.replace(config, **change).identity != config.identity
+
+
+def make_encoder_decoder(**settings):
+  size = tiny.CONFIG.vocab_size  # that of the tokenizer
+  config = dataclasses.replace(tiny_encoder_decoder.CONFIG, vocab_size=size)
+  return JaxLM(
+    'tiny', config, tiny_encoder_decoder.params(config),
+    dataclasses.replace(tiny.tokenizer(), end=(2,)), MESH, CONFIG, **settings,
+  )  # fmt: skip
+
+
+def make_causal(**settings):
+  return JaxLM(
+    'tiny', tiny.CONFIG, tiny.params(), tiny.tokenizer(), MESH, CONFIG,
+    **settings,
+  )  # fmt: skip
+
+
+@pytest.mark.parametrize('make', [make_causal, make_encoder_decoder])
+@pytest.mark.parametrize(
+  'method',
+  [Sampling(top_k=1), Sampling(min_p=1.0), Sampling(repetition_penalty=50.0)],
+)
+def test_filters_reach_the_sampler(make, method):
+  drawn = lambda model, temperature: model.complete(
+    [request('add two', seed=i, temperature=temperature) for i in range(4)]
+  )
+  plain, filtered = make(), make(method=method)
+  assert drawn(filtered, 0.9) != drawn(plain, 0.9)
+  if method.repetition_penalty == 1:
+    assert drawn(filtered, 0.9) == drawn(plain, 0.0)
+
+
+def test_filters_of_the_settings_reach_the_sampler():
+  asked = lambda temperature: [request('add two', temperature=temperature)]
+  load_model = lambda **settings: load_backend(
+    BackendConfig('jax', 'minicode_rewriter', **settings), MESH
+  )
+  found = load_model(top_k=1).complete(asked(1.0))
+  assert found == load_model().complete(asked(0.0))
+  assert found != load_model().complete(asked(1.0))
+
+
+def test_a_server_is_not_told_to_filter():
+  with pytest.raises(ValueError, match=r'top_k=5.*a server chooses'):
+    BackendConfig('http', 'm', base_url='http://a/v1', top_k=5)
 
 
 def test_an_encoder_decoder_answers_the_same_alone_and_among_others():
-  size = tiny.CONFIG.vocab_size  # that of the tokenizer
-  config = dataclasses.replace(tiny_encoder_decoder.CONFIG, vocab_size=size)
-  model = JaxLM(
-    'tiny', config, tiny_encoder_decoder.params(config),
-    dataclasses.replace(tiny.tokenizer(), end=(2,)), MESH, CONFIG,
-  )  # fmt: skip
+  model = make_encoder_decoder()
   requests = [request('add ' * (i % 3 + 1), seed=i) for i in range(5)]
   together = model.complete(requests)
   assert together == [model.complete([r])[0] for r in requests]
