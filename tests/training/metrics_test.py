@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import struct
+import time
 import zlib
 
 import pytest
@@ -59,6 +60,9 @@ def test_a_resumed_run_leaves_the_file_of_an_uninterrupted_one(tmp_path):
   write(tmp_path / 'cut', range(5))
   with (tmp_path / 'cut' / 'metrics.jsonl').open('a') as file:
     file.write('{"step": 5, "tra')  # killed in the middle of a row
+  # TensorBoard reads files in the order of their names: a time in seconds, and
+  # then the number of a writer in this process, of which 10 is before 9.
+  time.sleep(1)
   write(tmp_path / 'cut', range(3, 6), resume_step=3)
   whole = (tmp_path / 'whole' / 'metrics.jsonl').read_bytes()
   assert (tmp_path / 'cut' / 'metrics.jsonl').read_bytes() == whole
