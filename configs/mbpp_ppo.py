@@ -20,7 +20,7 @@ import ml_collections
 _ARGUMENTS = ('smoke', 'minicode', 'mbpp', 'promis')
 
 
-def _model(name: str) -> ml_collections.ConfigDict:
+def model(name: str) -> ml_collections.ConfigDict:
   """A language model: embedded weights, a folder, or an HTTP endpoint."""
   c = ml_collections.ConfigDict()
   c.backend = 'jax'  # jax | http
@@ -61,8 +61,8 @@ def get_config(arg: str = 'minicode') -> ml_collections.ConfigDict:
   c.data.validation_limit = 0
   c.data.test_limit = 0
 
-  c.coder = _model('minicode_coder')
-  c.rewriter = _model('minicode_rewriter')
+  c.coder = model('minicode_coder')
+  c.rewriter = model('minicode_rewriter')
 
   c.pool = ml_collections.ConfigDict()
   c.pool.workers = 2

@@ -16,29 +16,19 @@ Arguments:
 
 import ml_collections
 
+from configs import mbpp_ppo
+
 _ARGUMENTS = ('smoke', 'minicode', 'jsonl')
 
 
 def _model(backend: str, name: str) -> ml_collections.ConfigDict:
-  """A language model: embedded weights, a folder, or an HTTP endpoint."""
-  c = ml_collections.ConfigDict()
-  c.backend = backend  # jax | http
-  c.model = name  # embedded name or model folder; http: name at the server
-  c.dtype = 'float32'  # jax: of the parameters; or bfloat16, int8
-  c.kv_cache = 'plain'  # jax: or int8
-  c.top_k = 0  # jax: most probable tokens to draw from, 0 = all
-  c.min_p = 0.0  # jax: least probability, as a share of the highest
-  c.repetition_penalty = 1.0  # jax: of tokens that are there already, 1 = none
+  """A language model, as for `mbpp_ppo`, with the lengths of its texts."""
+  c = mbpp_ppo.model(name)
+  c.backend = backend
   c.prompt_tokens = 400  # jax: most tokens of a prompt
   c.new_tokens = 80 if backend == 'jax' else 256  # jax: of a completion
-  c.base_url = ''  # http: up to and without /chat/completions
   if backend == 'http':
     c.base_url = 'http://127.0.0.1:11434/v1'  # Ollama's
-  c.api_key_env = 'OPENAI_API_KEY'  # http: variable that holds the key
-  c.timeout_s = 180.0  # http: limit on one attempt
-  c.max_retries = 5  # http: attempts after the first
-  c.concurrency = 8  # http: requests in flight
-  c.max_context = 0  # http: context window in tokens, 0 = the server's
   return c
 
 

@@ -36,6 +36,7 @@ from experiments.rl_comparison import (
   least_operations,
   step_bytes,
 )
+from promptrl_jax.models import presets
 from promptrl_jax.models.config import TransformerConfig
 from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.sampling.decode import make_generate_fn, prefill
@@ -43,17 +44,13 @@ from promptrl_jax.sampling.methods import Sampling
 from promptrl_jax.sampling.prepare import prepare
 
 _SHAPES = SIZES | {
-  # The shape of Llama 3.2 1B.
-  'llama_1b': TransformerConfig(
-    vocab_size=128_256,
+  # Llama 3.2 1B
+  'llama_1b': dataclasses.replace(
+    presets.find('llama_3_2_3b_instruct').config,
     hidden_size=2048,
     num_layers=16,
     num_heads=32,
-    num_kv_heads=8,
     head_size=64,
-    mlp_size=8192,
-    max_positions=131_072,
-    rope_theta=500_000.0,
     eos_token_ids=(),
   ),
 }

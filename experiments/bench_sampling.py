@@ -27,7 +27,6 @@ import sys
 import time
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from absl import app, flags
 
@@ -35,6 +34,7 @@ from experiments.bench_models import SHAPE, SIZES, random_params
 from experiments.peers import launch
 from experiments.peers.workload import Workload
 from experiments.rates import copy_rate, matmul_rate, seconds
+from experiments.rl_comparison import step_bytes
 from promptrl_jax.models.config import TransformerConfig
 from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.sampling.decode import make_generate_fn
@@ -60,10 +60,8 @@ def floor_s(
 ) -> float:
   """Least seconds for `_NEW` steps of a batch, the prompt left out."""
   operations = 2 * config.num_matmul_params * batch
-  weights = config.num_matmul_params * jnp.dtype(dtype).itemsize
-  each = 2 * config.num_layers * config.num_kv_heads * config.head_size * 4
-  cache = batch * each * (_PROMPT + _NEW / 2)
-  return _NEW * max(operations / rate, (weights + cache) / copy)
+  read = step_bytes(config, batch, _PROMPT + _NEW / 2, dtype)
+  return _NEW * max(operations / rate, read / copy)
 
 
 def ours(size: str) -> None:

@@ -44,10 +44,13 @@ def forward_operations(
 def step_bytes(
   config: TransformerConfig, rows: int, length: float, dtype: str
 ) -> float:
-  """Weights, and keys and values of `length` slots, that one step reads."""
-  size = jnp.dtype(dtype).itemsize
-  cache = 2 * config.num_layers * config.num_kv_heads * config.head_size
-  return size * (config.num_matmul_params + rows * length * cache)
+  """Bytes of weights, and of keys and values of `length` slots, of one step.
+
+  Weights have `dtype`, the cache that of the activations.
+  """
+  weights = config.num_matmul_params * jnp.dtype(dtype).itemsize
+  slot = 2 * config.num_layers * config.num_kv_heads * config.head_size
+  return weights + rows * length * slot * jnp.dtype(config.dtype).itemsize
 
 
 def _attention(config: TransformerConfig, pairs: float) -> float:

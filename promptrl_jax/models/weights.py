@@ -247,7 +247,7 @@ def _by_rule_name(tensors: Tensors, table: Table) -> dict[str, str]:
     if short in found:
       raise CheckpointError(
         f'{tensors.folder} has both {found[short]} and {name}: expected one, '
-        f'they are the same parameter'
+        'they are the same parameter'
       )
     found[short] = name
   return found

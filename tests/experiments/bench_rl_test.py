@@ -1,5 +1,6 @@
 """The clock and the comparisons of the benchmark, without any peer."""
 
+import dataclasses
 import json
 import pathlib
 import sys
@@ -205,6 +206,28 @@ def test_the_best_ways_are_compared_by_part():
     | {'dtype': 'best', 'iteration': 1.71}
     | {'rollout': 3.0, 'score': 1.0, 'update': 2.0},
   ]
+
+
+# Products of a layer: 4 of 8 x 8 and 3 of 8 x 16; and 50 x 8 for logits.
+TWO_LAYERS = dataclasses.replace(CONFIG, num_layers=2, dtype='bfloat16')
+NORMS = 5 * 8  # counted among the parameters
+
+
+def test_what_reading_prompts_costs():
+  found = rl_comparison.forward_operations(TWO_LAYERS, rows=3, length=5)
+  products = 3 * 5 * (2 * (4 * 64 + 3 * 128) + NORMS) + 3 * 400
+  # Scores and values: two products of 8 for each layer and pair of tokens.
+  pairs = 3 * (5 + 4 + 3 + 2 + 1)
+  assert found == 2 * products + 2 * 2 * 2 * 8 * pairs
+
+
+def test_what_a_step_reads():
+  read = lambda config: rl_comparison.step_bytes(config, 3, 5, 'bfloat16')
+  weights = 2 * (4 * 64 + 3 * 128) + 400 + NORMS
+  assert read(TWO_LAYERS) == 2 * (weights + 3 * 5 * 2 * 2 * 8)
+  less = 2 * (4 * 64 - 2 * 32 + 3 * 128) + 400 + NORMS
+  shared = dataclasses.replace(TWO_LAYERS, num_kv_heads=1)
+  assert read(shared) == 2 * (less + 3 * 5 * 2 * 2 * 4)
 
 
 @pytest.mark.parametrize('algorithm', ['grpo', 'ppo'])

@@ -1,11 +1,10 @@
 """The main job walks whole with models that transformers has saved."""
 
 import json
-import subprocess
 
 import pytest
 
-from tests.experiments.mbpp_ppo_test import ROOT, command
+from tests.experiments.mbpp_ppo_test import ROOT, run
 
 pytest.importorskip('torch', reason='parity extra is not installed')
 
@@ -57,14 +56,11 @@ def save(name, folder):
 def test_the_walk_is_whole(name, tmp_path):
   model, workdir = tmp_path / name, tmp_path / 'run'
   save(name, model)
-  done = subprocess.run(
-    command(
-      workdir,
-      f'--config.coder.model={model}',
-      f'--config.rewriter.model={model}',
-    ),
-    cwd=ROOT, capture_output=True, text=True, timeout=600,
-  )  # fmt: skip
+  done = run(
+    workdir,
+    f'--config.coder.model={model}',
+    f'--config.rewriter.model={model}',
+  )
   assert done.returncode == 0, done.stderr
   results = json.loads((workdir / 'results.json').read_text())
   hashes = results['header']['model_hashes']
