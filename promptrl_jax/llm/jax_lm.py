@@ -1,7 +1,7 @@
 """A language model in this process, behind the `Backend` protocol.
 
-A causal model answers by continuous batching, an encoder-decoder in batches;
-both pad to a few shapes, so that a bounded number of programs is ever compiled.
+It answers by continuous batching and pads to a few shapes, so that a bounded
+number of programs is ever compiled.
 A completion depends on its own request, not on those beside it.
 """
 
@@ -25,7 +25,6 @@ from promptrl_jax.models.tokenizer import Tokenizer
 from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.sampling import prepare
 from promptrl_jax.sampling import requests as sampling
-from promptrl_jax.sampling.batches import Batches
 from promptrl_jax.sampling.engine import make_engine
 from promptrl_jax.sampling.methods import Sampling
 from promptrl_jax.sampling.scorer import Scorer
@@ -89,24 +88,15 @@ class JaxLM:
     self.seconds = 0.0
     self._config = config
     self._tokenizer = tokenizer
-    make: Any = make_engine
     rules = None
     if mesh_lib.splits_parameters(mesh):
       rules = pretrained.family(model_config.family).partition
+    params = prepare.prepare(params, mesh, rules, bits)
+    self._end = ()
     if isinstance(model_config, EncoderDecoderConfig):
-      if bits is not None:
-        raise ValueError(
-          f'{name}: only causal models have int8 kernels; choose float32 or '
-          'bfloat16'
-        )
-      make = Batches
-      params = prepare.place(params, mesh, rules)
       self._end = tokenizer.end  # Its encoder was trained on texts with one.
-    else:
-      params = prepare.prepare(params, mesh, rules, bits)
-      self._end = ()
     shapes = sampling.EngineConfig(**dataclasses.asdict(config))
-    self._engine = make(model_config, method, params, mesh, shapes)
+    self._engine = make_engine(model_config, method, params, mesh, shapes)
     self._scorer = Scorer(model_config, params, mesh, shapes)
 
   @classmethod
@@ -198,7 +188,7 @@ class JaxLM:
     """Answers from here on with other parameters, of the same shapes.
 
     Args:
-      params: of a causal model, from `prepare` on the mesh of this one.
+      params: from `prepare` on the mesh of this one.
     """
     self._engine.replace_params(params)
     self._scorer.replace_params(params)

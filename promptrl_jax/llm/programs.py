@@ -75,8 +75,8 @@ def compile_sampling(
     make: Any = encoder_decoder_sampling.make_generate_fn
   else:
     make = decode.make_generate_fn
-    rules = pretrained.family(config.family).partition
-    params = prepare.abstract(params, mesh, rules)
+  rules = pretrained.family(config.family).partition
+  params = prepare.abstract(params, mesh, rules)
   generate = make(config, Sampling(), batch.new_tokens, mesh)
   prompts = (batch.rows, batch.prompt)
   return generate.lower(

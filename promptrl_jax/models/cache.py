@@ -114,7 +114,7 @@ class LayerCache:
     Args:
       queries: [B, K, G, H], already scaled.
       mask: bool [B, S], slots that may be attended to; at least one per row.
-      bias: [K, S], added to the scores.
+      bias: [K, S] or [B, K, S], added to the scores.
       threads: how many of XLA's share `cpp/attend.cc`; 0: not by it.
 
     Returns:
@@ -136,7 +136,7 @@ class LayerCache:
     if self.key_scales is not None:
       scores *= self.key_scales[:, :, :, None]
     if bias is not None:
-      scores += bias.reshape(1, k, blocks, 1, width)
+      scores += bias.reshape(-1, k, blocks, 1, width)
     mask = mask.reshape(b, 1, blocks, 1, width)
     scores = jnp.where(mask, scores, _NEG_INF)
     # The softmax is divided out after the product: H numbers instead of S.

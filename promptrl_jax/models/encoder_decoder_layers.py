@@ -6,6 +6,7 @@ all layers share, and every head has keys and values of its own.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -15,7 +16,7 @@ import jax.numpy as jnp
 
 from promptrl_jax.models.cache import LayerCache
 from promptrl_jax.models.encoder_decoder_config import EncoderDecoderConfig
-from promptrl_jax.models.kernels import adapted_dense
+from promptrl_jax.models.kernels import adapted_dense, kernel_of
 
 NEG_INF = -1e30
 
@@ -73,13 +74,14 @@ class EncoderLayer(nn.Module):
     c = self.config
     d, q, h = c.hidden_size, c.num_heads, c.head_size
     self.attention_norm = self.param('attention_norm', _ones, (d,))
-    self.qkv = self.param('qkv', _query_first(d**-0.5), (d, q, 3, h))
-    self.out = self.param('out', _normal((q * h) ** -0.5), (q * h, d))
+    kernel = functools.partial(kernel_of, self)
+    self.qkv = kernel('qkv', _query_first(d**-0.5), (d, q, 3, h))
+    self.out = kernel('out', _normal((q * h) ** -0.5), (q * h, d))
     self.mlp_norm = self.param('mlp_norm', _ones, (d,))
-    self.gate_up = self.param(
+    self.gate_up = kernel(
       'gate_up', _normal(d**-0.5), (d, 1 + c.is_gated, c.mlp_size)
     )
-    self.down = self.param('down', _normal(c.mlp_size**-0.5), (c.mlp_size, d))
+    self.down = kernel('down', _normal(c.mlp_size**-0.5), (c.mlp_size, d))
 
   def _norm(self, x: jax.Array, scale: jax.Array) -> jax.Array:
     return rms_norm(x, scale, self.config.norm_eps)
@@ -87,8 +89,12 @@ class EncoderLayer(nn.Module):
   def _project(self, x: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Queries, keys and values, [B, T, Q, H] each."""
     flat = adapted_dense(self, self._norm(x, self.attention_norm), 'qkv')
-    qkv = flat.reshape(*x.shape[:-1], *self.qkv.shape[1:])
+    qkv = self._by_head(flat, 3)
     return qkv[..., 0, :], qkv[..., 1, :], qkv[..., 2, :]
+
+  def _by_head(self, flat: jax.Array, parts: int) -> jax.Array:
+    c = self.config
+    return flat.reshape(*flat.shape[:-1], c.num_heads, parts, c.head_size)
 
   def _mlp(self, x: jax.Array) -> jax.Array:
     hidden = adapted_dense(self, self._norm(x, self.mlp_norm), 'gate_up')
@@ -115,25 +121,24 @@ class DecoderLayer(EncoderLayer):
     c = self.config
     d, q, h = c.hidden_size, c.num_heads, c.head_size
     self.cross_norm = self.param('cross_norm', _ones, (d,))
-    self.cross_query = self.param(
+    kernel = functools.partial(kernel_of, self)
+    self.cross_query = kernel(
       'cross_query', _normal((d * h) ** -0.5), (d, q, h)
     )
-    self.cross_kv = self.param('cross_kv', _normal(d**-0.5), (d, q, 2, h))
-    self.cross_out = self.param(
-      'cross_out', _normal((q * h) ** -0.5), (q * h, d)
-    )
+    self.cross_kv = kernel('cross_kv', _normal(d**-0.5), (d, q, 2, h))
+    self.cross_out = kernel('cross_out', _normal((q * h) ** -0.5), (q * h, d))
 
   def _cross_queries(self, x: jax.Array) -> jax.Array:
     """[B, T, Q, H]."""
     flat = adapted_dense(self, self._norm(x, self.cross_norm), 'cross_query')
-    return flat.reshape(*x.shape[:-1], *self.cross_query.shape[1:])
+    return self._by_head(flat, 1)[..., 0, :]
 
   def cross_keys_values(
     self, encoded: jax.Array
   ) -> tuple[jax.Array, jax.Array]:
     """Keys and values [B, P, Q, H] of the encoder's output [B, P, D]."""
     flat = adapted_dense(self, encoded, 'cross_kv')
-    kv = flat.reshape(*encoded.shape[:-1], *self.cross_kv.shape[1:])
+    kv = self._by_head(flat, 2)
     return kv[..., 0, :], kv[..., 1, :]
 
   def __call__(
@@ -175,10 +180,10 @@ class DecoderLayer(EncoderLayer):
 
     Args:
       x: [B * G, 1, D].
-      bias: [Q, S].
+      bias: [Q, S], or [B * G, Q, S] for rows at slots of their own.
       cache: keys and values of the tokens before, S slots of B * G rows.
       cross: those of the prompts, B rows.
-      slot: scalar int, where the token's keys and values go.
+      slot: int, where the token's keys and values go: a scalar, or [B * G].
       mask: bool [B * G, S], slots that may be attended to, `slot` included.
       prompt_mask: bool [B, slots of `cross`].
 

@@ -11,6 +11,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+_NEG_INF = -1e30
+
 
 def buckets(
   offsets: np.ndarray, is_bidirectional: bool, count: int, max_distance: int
@@ -71,21 +73,28 @@ def square(
   return jnp.moveaxis(chosen, -1, 0)
 
 
+def causal(table: jax.Array, size: int, max_distance: int) -> jax.Array:
+  """`square` with very negative numbers for keys that lie ahead."""
+  bias = square(table, size, False, max_distance)
+  return jnp.where(jnp.tril(jnp.ones((size, size), bool)), bias, _NEG_INF)
+
+
 def row(
   table: jax.Array, slots: int, position: jax.Array, max_distance: int
 ) -> jax.Array:
-  """Bias of the causal query at `position` for the keys in S slots.
+  """Bias of the causal query at each position for the keys in S slots.
 
   Args:
     table: [buckets, Q].
     slots: S; slot s holds the key of position s.
-    position: scalar int, at most S - 1.
+    position: int [...], at most S - 1.
     max_distance: as in `buckets`.
 
   Returns:
-    [Q, S]; slots after `position` get some value, and the caller masks them.
+    [..., Q, S]; slots after it get some value, and the caller masks them.
   """
   by_distance = table[
     buckets(-np.arange(slots), False, table.shape[0], max_distance)
   ]
-  return by_distance[jnp.maximum(position - jnp.arange(slots), 0)].T
+  distance = jnp.maximum(position[..., None] - jnp.arange(slots), 0)
+  return jnp.swapaxes(by_distance[distance], -1, -2)

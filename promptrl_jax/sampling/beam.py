@@ -12,7 +12,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -20,12 +19,13 @@ import numpy as np
 from flax import struct
 from jax.sharding import Mesh
 
-from promptrl_jax.models import encoder_decoder
+from promptrl_jax.models import encoder_decoder_steps
 from promptrl_jax.models.cache import LayerCache
-from promptrl_jax.models.encoder_decoder import EncoderDecoderConfig
+from promptrl_jax.models.encoder_decoder_config import EncoderDecoderConfig
 from promptrl_jax.sampling import methods
 from promptrl_jax.sampling.decode import jit_rows
 from promptrl_jax.sampling.loop import Completions, ends
+from promptrl_jax.sampling.prepare import DecodeParams
 
 _NEVER = -1e9  # Score of what must not be chosen.
 
@@ -81,7 +81,7 @@ def beam_search(
   config: EncoderDecoderConfig,
   beams: Beams,
   new_tokens: int,
-  params: Any,
+  params: DecodeParams,
   tokens: jax.Array,
   mask: jax.Array,
 ) -> tuple[Completions, jax.Array]:
@@ -91,7 +91,7 @@ def beam_search(
     config: the model.
     beams: width and length penalty.
     new_tokens: N, most tokens of an answer.
-    params: parameters of the model.
+    params: parameters of the model, from `prepare`.
     tokens: int [B, P], prompts.
     mask: bool [B, P]; a row without any True is padding and gets no tokens.
 
@@ -110,9 +110,9 @@ def beam_search(
       f'vocab_size={vocabulary}'
     )
   batch = tokens.shape[0]
-  encoded = encoder_decoder.encode(config, params, tokens, mask)
-  layers = encoder_decoder.unstack_decoder(config, params)
-  cache, cross = encoder_decoder.start_cache(
+  top, layers = params.top, params.layers
+  encoded = encoder_decoder_steps.encode(config, top, tokens, mask)
+  cache, cross = encoder_decoder_steps.start_cache(
     config, layers, encoded, batch * k, new_tokens
   )
   lengths = np.arange(1, new_tokens + 1, dtype=np.float64)
@@ -124,8 +124,8 @@ def beam_search(
 
   def body(state: _LoopState) -> _LoopState:
     step, divisor = state.step, divisors[state.step]
-    logits, cache = encoder_decoder.decode_step(
-      config, params, layers, state.current, state.cache, cross, step, mask
+    logits, cache = encoder_decoder_steps.decode_step(
+      config, top, layers, state.current, state.cache, cross, step, mask
     )
     logps = jax.nn.log_softmax(logits, axis=-1).reshape(batch, k, vocabulary)
     added = logps

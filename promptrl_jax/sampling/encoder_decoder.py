@@ -8,21 +8,18 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 from flax import struct
 from jax.sharding import Mesh
 
-from promptrl_jax.models import encoder_decoder
+from promptrl_jax.models import encoder_decoder_steps
 from promptrl_jax.models.cache import LayerCache
-from promptrl_jax.models.encoder_decoder import (
-  EncoderDecoder,
-  EncoderDecoderConfig,
-)
+from promptrl_jax.models.encoder_decoder_config import EncoderDecoderConfig
 from promptrl_jax.sampling import loop, methods
 from promptrl_jax.sampling.decode import jit_rows
+from promptrl_jax.sampling.prepare import DecodeParams
 
 
 @struct.dataclass
@@ -35,7 +32,7 @@ def generate(
   config: EncoderDecoderConfig,
   method: methods.Sampling,
   new_tokens: int,
-  params: Any,
+  params: DecodeParams,
   tokens: jax.Array,
   mask: jax.Array,
   temperature: jax.Array,
@@ -49,7 +46,7 @@ def generate(
     config: the model.
     method: filters of the sampled distribution.
     new_tokens: N, most tokens that any row may get.
-    params: parameters of the model.
+    params: parameters of the model, from `prepare`.
     tokens: int [B, P], prompts.
     mask: bool [B, P]; a row without any True is padding and ends at once.
     temperature: [B], 0 for greedy.
@@ -61,9 +58,9 @@ def generate(
     Completions of shape [B, N]; `decoder_start_token_id` is not part of them.
   """
   batch = tokens.shape[0]
-  encoded = encoder_decoder.encode(config, params, tokens, mask)
-  layers = encoder_decoder.unstack_decoder(config, params)
-  cache, cross = encoder_decoder.start_cache(
+  top, layers = params.top, params.layers
+  encoded = encoder_decoder_steps.encode(config, top, tokens, mask)
+  cache, cross = encoder_decoder_steps.start_cache(
     config, layers, encoded, batch, new_tokens
   )
   options = loop.Options(
@@ -75,14 +72,14 @@ def generate(
 
   def body(state: _LoopState) -> _LoopState:
     drawn = state.drawn
-    logits, cache = encoder_decoder.decode_step(
-      config, params, layers, drawn.last, state.cache, cross, drawn.step, mask
+    logits, cache = encoder_decoder_steps.decode_step(
+      config, top, layers, drawn.last, state.cache, cross, drawn.step, mask
     )
     return _LoopState(loop.draw(config, method, options, drawn, logits), cache)
 
-  first = jnp.full(batch, config.decoder_start_token_id, jnp.int32)
-  seen = methods.seen(method, *_context(first), config.vocab_size)
-  drawn = loop.start(config, first, new_tokens, seen)
+  first, there = context(config, batch)
+  seen = methods.seen(method, first, there, config.vocab_size)
+  drawn = loop.start(config, first[:, 0], new_tokens, seen)
   state = jax.lax.while_loop(
     lambda state: loop.goes_on(state.drawn, options),
     body,
@@ -109,7 +106,7 @@ def make_generate_fn(
 def score(
   config: EncoderDecoderConfig,
   method: methods.Sampling,
-  params: Any,
+  params: DecodeParams,
   prompt_tokens: jax.Array,
   prompt_mask: jax.Array,
   tokens: jax.Array,
@@ -122,7 +119,7 @@ def score(
   Args:
     config: the model.
     method: the same filters that were sampled with.
-    params: parameters of the model.
+    params: parameters of the model, from `prepare`.
     prompt_tokens: int [B, P].
     prompt_mask: bool [B, P].
     tokens: int [B, N], completions as `generate` returns them.
@@ -133,22 +130,29 @@ def score(
   Returns:
     [B, N], 0 where `mask` is False.
   """
-  first = jnp.full(len(tokens), config.decoder_start_token_id, tokens.dtype)
-  before = jnp.concatenate([first[:, None], tokens[:, :-1]], axis=1)
-  logits: Any = EncoderDecoder(config).apply(
-    params, prompt_tokens, prompt_mask, before
+  start = context(config, len(tokens))
+  before = jnp.concatenate([start[0], tokens[:, :-1]], axis=1)
+  encoded = encoder_decoder_steps.encode(
+    config, params.top, prompt_tokens, prompt_mask
+  )
+  logits = encoder_decoder_steps.decode(
+    config, params.top, params.layers, encoded, prompt_mask, before
   )
   return methods.chosen_logps(
-    logits, _context(first), tokens, mask, temperature, method, top_p
+    logits, start, tokens, mask, temperature, method, top_p
   )
 
 
-def _context(first: jax.Array) -> tuple[jax.Array, jax.Array]:
-  """What the repetition penalty meets at first: the decoder's first token.
+def context(
+  config: EncoderDecoderConfig, rows: int
+) -> tuple[jax.Array, jax.Array]:
+  """What the decoder reads at first, int [B, 1], and that it is no padding.
 
-  As in transformers; what the encoder reads is not repeated but answered.
+  The repetition penalty meets it as in transformers, and not what the encoder
+  reads: that is not repeated but answered.
   """
-  return first[:, None], jnp.ones((len(first), 1), bool)
+  first = jnp.full((rows, 1), config.decoder_start_token_id, jnp.int32)
+  return first, jnp.ones((rows, 1), bool)
 
 
 def make_score_fn(

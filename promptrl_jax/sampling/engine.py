@@ -18,9 +18,9 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from promptrl_jax.models import cache
 from promptrl_jax.models.config import TransformerConfig
-from promptrl_jax.sampling import methods
+from promptrl_jax.models.encoder_decoder_config import EncoderDecoderConfig
+from promptrl_jax.sampling import methods, slot_models
 from promptrl_jax.sampling import slots as slots_lib
 from promptrl_jax.sampling.prepare import DecodeParams
 from promptrl_jax.sampling.requests import EngineConfig, Request, Sample, check
@@ -32,13 +32,13 @@ class Engine:
 
   def __init__(
     self,
-    config: TransformerConfig,
+    model: slots_lib.Model,
     params: DecodeParams,
     mesh: Mesh,
     settings: EngineConfig,
     programs: slots_lib.Programs,
   ):
-    self._config = config
+    self._model = model
     self._params = params
     self._mesh = mesh
     self._settings = settings
@@ -54,7 +54,7 @@ class Engine:
     Raises:
       ValueError: a request does not fit the settings or the vocabulary.
     """
-    check(requests, self._config.vocab_size, self._settings)
+    check(requests, self._model.config.vocab_size, self._settings)
     seating = Seating(requests, self._settings, self._mesh.shape['data'])
     slots = self._programs.empty_fn(self._blocks(requests))
     shelves: list[tuple[Shelf, slots_lib.Slots]] = []
@@ -105,8 +105,7 @@ class Engine:
   def _blocks(self, requests: Sequence[Request]) -> int:
     """Blocks of a row: attention costs as much as the longest prompt needs."""
     longest = max((len(r.prompt) for r in requests), default=1)
-    places = self._settings.padded(longest) + self._settings.new_tokens
-    return -(-places // _block_width(self._settings))
+    return self._model.blocks(self._settings.padded(longest))
 
   def _put(self, *tree: Any) -> Any:
     # Copies: the host writes to its rows while a device may still read them.
@@ -114,7 +113,7 @@ class Engine:
 
 
 def make_engine(
-  config: TransformerConfig,
+  config: TransformerConfig | EncoderDecoderConfig,
   method: methods.Sampling,
   params: DecodeParams,
   mesh: Mesh,
@@ -136,22 +135,12 @@ def make_engine(
     ValueError: the longest prompt and completion exceed the context of the
       model.
   """
-  if settings.prompt_lengths[-1] + settings.new_tokens > config.max_positions:
-    raise ValueError(
-      f'prompt_lengths up to {settings.prompt_lengths[-1]} and '
-      f'new_tokens={settings.new_tokens} exceed the context of '
-      f'{config.max_positions}'
-    )
+  model = slot_models.of(
+    config, settings.prompt_lengths[-1], settings.new_tokens
+  )
   programs = slots_lib.make_programs(
-    config, method, mesh,
+    model, method, mesh,
     rows=rows_of_a_group(settings, mesh.shape['data']),
-    width=_block_width(settings),
     most=settings.new_tokens,
   )  # fmt: skip
-  return Engine(config, params, mesh, settings, programs)
-
-
-def _block_width(settings: EngineConfig) -> int:
-  """Places of a block of the cache, the same for rows of all lengths."""
-  _, width = cache.layout(settings.prompt_lengths[-1] + settings.new_tokens)
-  return width
+  return Engine(model, params, mesh, settings, programs)

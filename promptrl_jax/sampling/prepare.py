@@ -21,20 +21,25 @@ from promptrl_jax.models import kernels as kernels_lib
 from promptrl_jax.models import native
 from promptrl_jax.parallel import sharding
 
-# Kernels of `Block`, and the projection on the vocabulary.
+# Kernels of `Block` and `DecoderLayer`, and the projection on the vocabulary.
 _KERNELS = ('qkv', 'out', 'gate_up', 'down', 'lm_head')
+_KERNELS += ('cross_query', 'cross_kv', 'cross_out')
+# The stack that is taken apart: of a causal model, of an encoder-decoder.
+_STACKS = ('layers', 'decoder')
 _ALIGNMENT = 64  # Bytes: what XLA wants of a buffer that it does not copy.
 
 
 @struct.dataclass
 class DecodeParams:
-  """Parameters of a causal language model.
+  """Parameters of a causal language model or an encoder-decoder.
 
   Attributes:
-    top: the variables of everything but the layers: `params`, and `stored`
-      with the projection on the vocabulary if it has a kernel of its own.
-    layers: the variables of each layer: `params` without its kernels, which are
-      under `stored` as `StoredKernel`, and `lora` if attached.
+    top: the variables of everything but the layers that write: `params`,
+      `stored` with the projection on the vocabulary if it has a kernel of its
+      own, and `lora` if the encoder has adapters.
+    layers: the variables of each layer that writes: `params` without its
+      kernels, which are under `stored` as `StoredKernel`, and `lora` if
+      attached.
   """
 
   top: Any
@@ -52,7 +57,7 @@ def prepare(
   rules: sharding.Rules | None = None,
   bits: int | None = None,
 ) -> DecodeParams:
-  """Splits the stack of layers and places the parts on the mesh.
+  """Splits the stack of layers that write and places the parts on the mesh.
 
   Args:
     params: tree with `params` at the top, and `lora` if adapters are attached.
@@ -61,7 +66,7 @@ def prepare(
     bits: 8 to round kernels to int8, see `kernels.store`; None to keep them.
 
   Returns:
-    Parameters for `decode.generate`. CPU devices share one copy in memory, so
+    Parameters for the samplers. CPU devices share one copy in memory, so
     that the weights of a small model stay in a cache that its cores share: two
     of 17 MB each took 1.7 times as long to multiply 8 rows.
   """
@@ -69,18 +74,6 @@ def prepare(
   if _can_share(mesh, rules):
     return _share(split(jax.tree.map(np.asarray, params)), mesh)
   return jax.jit(split, out_shardings=placed)(params)
-
-
-def place(params: Any, mesh: Mesh, rules: sharding.Rules | None = None) -> Any:
-  """Parameters on the mesh as they are, for samplers that take stacks.
-
-  Arguments and what CPU devices share are as for `prepare`.
-  """
-  if _can_share(mesh, rules):
-    return _share(params, mesh)
-  if rules is None:
-    return jax.device_put(params, NamedSharding(mesh, P()))
-  return jax.device_put(params, sharding.shardings(params, rules, mesh))
 
 
 def abstract(
@@ -105,16 +98,22 @@ def _split(
   threads = 0
   if _can_share(mesh, rules) and native.is_available():
     threads = 1 if mesh.size > 1 else len(os.sched_getaffinity(0))
-  num_layers = jax.tree.leaves(params['params']['layers'])[0].shape[0]
+  stack = next(name for name in _STACKS if name in params['params'])
+  num_layers = jax.tree.leaves(params['params'][stack])[0].shape[0]
 
   def split(params: Any) -> DecodeParams:
-    top = {k: v for k, v in params['params'].items() if k != 'layers'}
-    stacks = {name: tree['layers'] for name, tree in params.items()}
+    top = {
+      name: {k: v for k, v in tree.items() if k != stack}
+      for name, tree in params.items()
+    }
+    stacks = {
+      name: tree[stack] for name, tree in params.items() if stack in tree
+    }
     layers = (
       jax.tree.map(lambda leaf, i=i: leaf[i], stacks) for i in range(num_layers)
     )
     return DecodeParams(
-      _stored({'params': top}, bits, threads),
+      _stored(top, bits, threads),
       tuple(_stored(layer, bits, threads) for layer in layers),
     )
 
@@ -122,7 +121,7 @@ def _split(
     lambda path, leaf: _place(prefix, path, leaf, rules, mesh), tree
   )
   parts = jax.eval_shape(split, params)
-  layers = tuple(place(layer, 'layers/') for layer in parts.layers)
+  layers = tuple(place(layer, f'{stack}/') for layer in parts.layers)
   return split, DecodeParams(place(parts.top, ''), layers)
 
 

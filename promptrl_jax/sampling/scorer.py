@@ -21,6 +21,7 @@ from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.sampling import encoder_decoder, score
 from promptrl_jax.sampling.decode import jit_rows
 from promptrl_jax.sampling.methods import Sampling
+from promptrl_jax.sampling.prepare import DecodeParams
 from promptrl_jax.sampling.requests import EngineConfig
 from promptrl_jax.sampling.seating import rows_of_a_group
 
@@ -33,7 +34,7 @@ class Scorer:
   def __init__(
     self,
     config: TransformerConfig | EncoderDecoderConfig,
-    params: Any,
+    params: DecodeParams,
     mesh: Mesh,
     settings: EngineConfig,
   ):
@@ -41,8 +42,7 @@ class Scorer:
 
     Args:
       config: the model.
-      params: its parameters: from `prepare.prepare` of a causal model, from
-        `prepare.place` of an encoder-decoder.
+      params: its parameters, from `prepare`.
       mesh: rows are split over it.
       settings: shapes; a text may have as many tokens as a completion.
     """
@@ -56,7 +56,7 @@ class Scorer:
       run = encoder_decoder.score
     self._score_fn = jit_rows(functools.partial(run, config, Sampling()), mesh)
 
-  def replace_params(self, params: Any) -> None:
+  def replace_params(self, params: DecodeParams) -> None:
     """Scores from here on with parameters of the same shapes."""
     self._params = params
 

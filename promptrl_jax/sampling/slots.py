@@ -1,9 +1,8 @@
 """Programs of continuous batching: read prompts, give them slots, decode.
 
-A row of the batch is a slot that prompts take in turn. Its cache has S places
-in blocks of a fixed width: the left-padded prompt in the first P, token t
-behind them at P + t, as in `decode`. Only the rows' logits and caches stay on
-the devices; who sits in which row is told anew with every call.
+A row of the batch is a slot that prompts take in turn. Only the rows' logits
+and caches stay on the devices; who sits in which row is told anew with every
+call. What a row's cache holds is the business of its `Model`.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -19,11 +18,8 @@ from flax import struct
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from promptrl_jax.models import causal_steps
-from promptrl_jax.models.cache import LayerCache
-from promptrl_jax.models.config import TransformerConfig
 from promptrl_jax.parallel import mesh as mesh_lib
-from promptrl_jax.sampling import decode, loop, methods
+from promptrl_jax.sampling import loop, methods
 from promptrl_jax.sampling.prepare import DecodeParams
 
 
@@ -33,12 +29,12 @@ class Slots:
 
   Attributes:
     logits: [B, V] of the token to be drawn.
-    cache: one `LayerCache` per layer.
+    cache: what the model keeps of each row.
     seen: bool [B, V], tokens that the repetition penalty meets, or None.
   """
 
   logits: jax.Array
-  cache: tuple[LayerCache, ...]
+  cache: Any
   seen: jax.Array | None
 
 
@@ -69,34 +65,80 @@ class Rows:
 class _LoopState:
   drawn: loop.Drawn
   logits: jax.Array
-  cache: tuple[LayerCache, ...]
+  cache: Any
+
+
+class Model(Protocol):
+  """What the programs need of a kind of model."""
+
+  @property
+  def config(self) -> loop.Config: ...
+
+  def blocks(self, prompt: int) -> int:
+    """Blocks of the cache of rows with prompts of up to so many tokens."""
+    ...
+
+  def empty(self, rows: int, blocks: int) -> Any:
+    """The cache of free rows; each leaf has the rows in front."""
+    ...
+
+  def read(
+    self, params: DecodeParams, tokens: jax.Array, mask: jax.Array
+  ) -> tuple[jax.Array, Any]:
+    """Reads left-padded prompts [A, P].
+
+    Returns:
+      Logits [A, V] of the first token to be drawn, and the cache of A rows with
+      no more blocks than the prompts take.
+    """
+    ...
+
+  def step(
+    self,
+    params: DecodeParams,
+    tokens: jax.Array,
+    rows: Rows,
+    drawn: jax.Array,
+    cache: Any,
+  ) -> tuple[jax.Array, Any]:
+    """Reads a token of each row.
+
+    Args:
+      params: of the model.
+      tokens: int [B].
+      rows: who sits in them.
+      drawn: int [B], tokens that each row had drawn before this one. A row that
+        is done goes on behind its last token.
+      cache: of the rows.
+
+    Returns:
+      Logits [B, V] of the next token, and the cache.
+    """
+    ...
+
+  def context(
+    self, tokens: jax.Array, mask: jax.Array
+  ) -> tuple[jax.Array, jax.Array]:
+    """Tokens and mask that the repetition penalty meets before any is drawn."""
+    ...
 
 
 def empty(
-  config: TransformerConfig,
-  method: methods.Sampling,
-  rows: int,
-  width: int,
-  blocks: int,
+  model: Model, method: methods.Sampling, rows: int, blocks: int
 ) -> Slots:
-  """Free rows with so many blocks of so many places."""
-  shape = (rows, 0, config.num_kv_heads, config.head_size)
-  none = jnp.zeros(shape, config.dtype)
-  layer = lambda: LayerCache.in_blocks(
-    none, none, blocks, width, config.kv_cache
-  )
+  """Free rows with so many blocks."""
   nothing = jnp.zeros((rows, 1), jnp.int32)
+  vocabulary = model.config.vocab_size
   return Slots(
-    logits=jnp.zeros((rows, config.vocab_size)),
-    cache=tuple(layer() for _ in range(config.num_layers)),
-    seen=methods.seen(method, nothing, nothing.astype(bool), config.vocab_size),
+    logits=jnp.zeros((rows, vocabulary)),
+    cache=model.empty(rows, blocks),
+    seen=methods.seen(method, nothing, nothing.astype(bool), vocabulary),
   )
 
 
 def read(
-  config: TransformerConfig,
+  model: Model,
   method: methods.Sampling,
-  width: int,
   params: DecodeParams,
   tokens: jax.Array,
   mask: jax.Array,
@@ -104,25 +146,19 @@ def read(
   """Reads prompts; `insert` then copies them into rows.
 
   Args:
-    config: the model.
+    model: what reads them.
     method: filters of the sampled distribution.
-    width: places of a block of the cache.
     params: parameters of the model, from `prepare`.
     tokens: int [A, P], left-padded prompts.
     mask: bool [A, P].
 
   Returns:
-    Slots of A rows, with no more blocks than P places take.
+    Slots of A rows.
   """
-  logits, cached = decode.read_prompts(config, params, tokens, mask)
-  blocks = -(-tokens.shape[1] // width)
+  logits, cache = model.read(params, tokens, mask)
+  context = model.context(tokens, mask)
   return Slots(
-    logits,
-    tuple(
-      LayerCache.in_blocks(k, v, blocks, width, config.kv_cache)
-      for k, v in cached
-    ),
-    methods.seen(method, tokens, mask, config.vocab_size),
+    logits, cache, methods.seen(method, *context, model.config.vocab_size)
   )
 
 
@@ -158,7 +194,7 @@ def insert(
 
 
 def advance(
-  config: TransformerConfig,
+  model: Model,
   method: methods.Sampling,
   most: int,
   params: DecodeParams,
@@ -171,7 +207,7 @@ def advance(
   """Draws some tokens for every row that is not free.
 
   Args:
-    config: the model.
+    model: what decodes.
     method: filters of the sampled distribution.
     most: N, most steps.
     params: parameters of the model, from `prepare`.
@@ -187,7 +223,6 @@ def advance(
     The rows after it, and what was drawn [B, N].
   """
   batch = len(rows.drawn)
-  places = jnp.arange(slots.cache[0].num_slots)[None]
   options = loop.Options(
     rows.temperature,
     loop.uniforms(rows.seeds, rows.drawn + jnp.arange(most)[:, None]),
@@ -203,21 +238,13 @@ def advance(
     return (state.drawn.step < jnp.minimum(steps[0], most)) & more
 
   def body(state: _LoopState) -> _LoopState:
-    positions = rows.lengths + rows.drawn + state.drawn.step
-    # A row that is done goes on behind its last token, or waits in the end.
-    slot = jnp.minimum(rows.first + positions, places.shape[1] - 1)
-    visible = (places <= slot[:, None]) & (places >= rows.first[:, None])
-    if config.sliding_window is not None:
-      visible &= places > slot[:, None] - config.sliding_window
-    drawn = loop.draw(config, method, options, state.drawn, state.logits)
-    logits, cache = causal_steps.decode_step(
-      config, params.top, params.layers, drawn.last, positions, state.cache,
-      slot, visible,
-    )  # fmt: skip
+    before = rows.drawn + state.drawn.step
+    drawn = loop.draw(model.config, method, options, state.drawn, state.logits)
+    logits, cache = model.step(params, drawn.last, rows, before, state.cache)
     return _LoopState(drawn, logits, cache)
 
-  nothing = jnp.full(batch, config.pad_token_id, jnp.int32)
-  drawn = loop.start(config, nothing, most, slots.seen)
+  nothing = jnp.full(batch, model.config.pad_token_id, jnp.int32)
+  drawn = loop.start(model.config, nothing, most, slots.seen)
   state = jax.lax.while_loop(
     cond, body, _LoopState(drawn, slots.logits, slots.cache)
   )
@@ -250,11 +277,10 @@ class Programs:
 
 
 def make_programs(
-  config: TransformerConfig,
+  model: Model,
   method: methods.Sampling,
   mesh: Mesh,
   rows: int,
-  width: int,
   most: int,
 ) -> Programs:
   """Jits the programs with rows split over the axis `data` of a mesh.
@@ -263,11 +289,10 @@ def make_programs(
   the caches of its share of the heads.
 
   Args:
-    config: the model.
+    model: what reads and decodes.
     method: filters of the sampled distribution.
     mesh: see `engine.make_engine`.
     rows: B of each group.
-    width: places of a block of the cache.
     most: N, steps of `advance`.
   """
   split, whole = P('data'), P()
@@ -288,19 +313,19 @@ def make_programs(
     return jax.jit(mapped, out_shardings=out, **options)
 
   def make_empty(blocks: int) -> Slots:
-    fn = functools.partial(empty, config, method, rows, width, blocks)
+    fn = functools.partial(empty, model, method, rows, blocks)
     return jax.shard_map(fn, mesh=mesh, in_specs=(), out_specs=split)()
 
   return Programs(
     empty_fn=jax.jit(make_empty, out_shardings=slots, static_argnums=0),
     read_fn=jit(
-      functools.partial(read, config, method, width),
+      functools.partial(read, model, method),
       slots, whole, split, split,
     ),
     insert_fn=jit(insert, slots, *[split] * 5, donate_argnums=0),
     advance_fn=jit(
       functools.partial(
-        advance, config, method, most,
+        advance, model, method, most,
         together=mesh_lib.splits_parameters(mesh),
       ),
       (slots, row), whole, *[split] * 4,

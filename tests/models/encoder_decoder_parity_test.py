@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 from promptrl_jax.models import encoder_decoder, relative_bias, weights
+from promptrl_jax.parallel.mesh import make_data_mesh
 from promptrl_jax.sampling.beam import Beams, beam_search
 from promptrl_jax.sampling.encoder_decoder import generate
 from promptrl_jax.sampling.methods import Sampling
+from promptrl_jax.sampling.prepare import prepare
 from tests.golden import encoder_decoder as golden
 from tests.models.encoder_decoder_test import load, log_probs
 
@@ -27,9 +29,10 @@ def test_log_probs_and_texts_equal_those_of_transformers(name, tmp_path):
   found = log_probs(config, params, tokens, mask, golden.decoder_tokens())
   assert np.abs(found - expected).max() <= 1e-4
 
+  ready = prepare(params, make_data_mesh(1))
   endless = dataclasses.replace(config, eos_token_ids=())
   out = jax.jit(generate, static_argnums=(0, 1, 2))(
-    endless, Sampling(), golden.NEW, params, tokens, mask,
+    endless, Sampling(), golden.NEW, ready, tokens, mask,
     np.zeros(4, np.float32), np.zeros(4, np.uint32),
     np.full(4, golden.NEW, np.int32),
   )  # fmt: skip
@@ -40,7 +43,7 @@ def test_log_probs_and_texts_equal_those_of_transformers(name, tmp_path):
   answers, scores = golden.beams(reference, tokens, mask, 5, 0.8, stops)
   stopping = dataclasses.replace(config, eos_token_ids=stops)
   best, found = jax.jit(beam_search, static_argnums=(0, 1, 2))(
-    stopping, Beams(5, 0.8), golden.BEAM_NEW, params, tokens, mask
+    stopping, Beams(5, 0.8), golden.BEAM_NEW, ready, tokens, mask
   )
   np.testing.assert_array_equal(best.tokens, answers)
   np.testing.assert_allclose(found, scores, rtol=1e-4)

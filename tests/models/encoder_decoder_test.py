@@ -14,8 +14,11 @@ from jax.sharding import Mesh
 from safetensors import numpy as st_numpy
 
 from promptrl_jax.models import encoder_decoder, pretrained, weights
+from promptrl_jax.models import encoder_decoder_steps as steps
 from promptrl_jax.models.encoder_decoder import EncoderDecoder
 from promptrl_jax.parallel import sharding
+from promptrl_jax.parallel.mesh import make_data_mesh
+from promptrl_jax.sampling.prepare import prepare
 from promptrl_jax.testing import tiny as tiny_causal
 from promptrl_jax.testing import tiny_encoder_decoder as tiny
 from tests.golden import encoder_decoder as golden
@@ -59,17 +62,17 @@ def test_one_token_at_a_time_gives_the_teacher_forced_logits(per_prompt):
   tokens, mask = golden.prompts()
   rows = len(tokens) * per_prompt
   decoder_tokens = np.random.default_rng(2).integers(3, 96, (rows, 7))
-  layers = encoder_decoder.unstack_decoder(config, params)
+  ready = prepare(params, make_data_mesh(1))
 
   @jax.jit
   def start():
-    encoded = encoder_decoder.encode(config, params, tokens, mask)
-    return encoder_decoder.start_cache(config, layers, encoded, rows, 7)
+    encoded = steps.encode(config, ready.top, tokens, mask)
+    return steps.start_cache(config, ready.layers, encoded, rows, 7)
 
   @jax.jit
   def step(token, cache, slot):
-    return encoder_decoder.decode_step(
-      config, params, layers, token, cache, cross, slot, mask
+    return steps.decode_step(
+      config, ready.top, ready.layers, token, cache, cross, slot, mask
     )
 
   cache, cross = start()

@@ -18,9 +18,11 @@ from promptrl_jax.models import (
   transformer,
   weights,
 )
+from promptrl_jax.parallel.mesh import make_data_mesh
 from promptrl_jax.sampling import encoder_decoder as sampling
 from promptrl_jax.sampling.beam import Beams, beam_search
 from promptrl_jax.sampling.methods import Sampling
+from promptrl_jax.sampling.prepare import prepare
 from tests.golden import encoder_decoder
 from tests.golden import lora as golden
 from tests.models.encoder_decoder_test import log_probs
@@ -60,7 +62,8 @@ def test_greedy_text_with_attached_adapters_is_that_of_peft(name):
   rows, size = len(tokens), encoder_decoder.NEW
   out = jax.jit(sampling.generate, static_argnums=(0, 1, 2))(
     dataclasses.replace(config, eos_token_ids=()), Sampling(), size,
-    attach(settings, params, adapters), tokens, mask,
+    prepare(attach(settings, params, adapters), make_data_mesh(1)),
+    tokens, mask,
     np.zeros(rows, np.float32), np.zeros(rows, np.uint32),
     np.full(rows, size, np.int32),
   )  # fmt: skip
@@ -73,7 +76,8 @@ def test_beams_with_attached_adapters_are_those_of_the_merged_model():
   search = jax.jit(beam_search, static_argnums=(0, 1, 2))
   found, expected = (
     search(
-      config, Beams(3, 1.0), 8, combine(settings, params, adapters),
+      config, Beams(3, 1.0), 8,
+      prepare(combine(settings, params, adapters), make_data_mesh(1)),
       *encoder_decoder.prompts(),
     )
     for combine in (attach, merge)

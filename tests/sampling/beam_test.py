@@ -10,11 +10,13 @@ from promptrl_jax.parallel.mesh import make_data_mesh
 from promptrl_jax.sampling.beam import Beams, beam_search, make_beam_fn
 from promptrl_jax.sampling.encoder_decoder import generate, score
 from promptrl_jax.sampling.methods import Sampling
+from promptrl_jax.sampling.prepare import prepare
 from promptrl_jax.testing import tiny_encoder_decoder as tiny
 from tests.golden import encoder_decoder as golden
 from tests.models.encoder_decoder_test import load
 
 search = jax.jit(beam_search, static_argnums=(0, 1, 2))
+ready = lambda params: prepare(params, make_data_mesh(1))
 
 
 @pytest.mark.parametrize('case', range(len(golden.BEAMS)))
@@ -29,7 +31,9 @@ def test_results_are_those_of_transformers(name, case):
   search_fn = make_beam_fn(
     config, Beams(width, length_penalty), golden.BEAM_NEW, make_data_mesh()
   )
-  out, scores = jax.device_get(search_fn(params, *golden.prompts()))
+  out, scores = jax.device_get(
+    search_fn(prepare(params, make_data_mesh()), *golden.prompts())
+  )
   np.testing.assert_array_equal(out.tokens, expected[f'beams_{case}'])
   np.testing.assert_allclose(scores, expected[f'scores_{case}'], rtol=1e-4)
   np.testing.assert_array_equal(
@@ -40,6 +44,7 @@ def test_results_are_those_of_transformers(name, case):
 def test_a_score_is_the_penalised_sum_of_the_log_probs_of_the_text():
   folder = golden.FOLDER / 'codet5p'
   config, params = load(folder)
+  params = ready(params)
   stops = golden.stop_tokens(np.load(folder / 'expected.npz')['greedy'], 1)
   config = dataclasses.replace(config, eos_token_ids=stops)
   tokens, mask = golden.prompts()
@@ -61,9 +66,9 @@ def test_a_score_is_the_penalised_sum_of_the_log_probs_of_the_text():
 def test_one_beam_is_greedy():
   tokens, mask = golden.prompts()
   config = dataclasses.replace(tiny.CONFIG, eos_token_ids=())
-  out, _ = search(config, Beams(1), 9, tiny.params(), tokens, mask)
+  out, _ = search(config, Beams(1), 9, ready(tiny.params()), tokens, mask)
   greedy = jax.jit(generate, static_argnums=(0, 1, 2))(
-    config, Sampling(), 9, tiny.params(), tokens, mask,
+    config, Sampling(), 9, ready(tiny.params()), tokens, mask,
     np.zeros(4, np.float32), np.zeros(4, np.uint32), np.full(4, 9),
   )  # fmt: skip
   np.testing.assert_array_equal(out.tokens, greedy.tokens)
@@ -72,7 +77,7 @@ def test_one_beam_is_greedy():
 def test_a_row_of_padding_gets_nothing_and_does_not_disturb():
   tokens, mask = golden.prompts()
   run = lambda: jax.device_get(
-    search(tiny.CONFIG, Beams(2), 6, tiny.params(), tokens, mask)
+    search(tiny.CONFIG, Beams(2), 6, ready(tiny.params()), tokens, mask)
   )
   expected, scores = run()
   mask[2] = False
@@ -88,4 +93,4 @@ def test_impossible_widths_are_refused():
     Beams(0)
   tokens, mask = golden.prompts()
   with pytest.raises(ValueError, match='100 continuations.*vocab_size=99'):
-    beam_search(tiny.CONFIG, Beams(50), 3, tiny.params(), tokens, mask)
+    beam_search(tiny.CONFIG, Beams(50), 3, ready(tiny.params()), tokens, mask)

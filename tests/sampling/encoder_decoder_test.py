@@ -9,21 +9,23 @@ import numpy as np
 import pytest
 
 from promptrl_jax.models import encoder_decoder
-from promptrl_jax.parallel import sharding
 from promptrl_jax.parallel.mesh import make_data_mesh, make_mesh
 from promptrl_jax.sampling.encoder_decoder import (
   make_generate_fn,
   make_score_fn,
 )
 from promptrl_jax.sampling.methods import Sampling
+from promptrl_jax.sampling.prepare import prepare
 from promptrl_jax.testing import tiny_encoder_decoder as tiny
 from tests.golden import encoder_decoder as golden
 from tests.models.encoder_decoder_test import load
 
 NEW = 12
+MESH = make_data_mesh()
 generate_fn = functools.cache(
-  lambda method: make_generate_fn(tiny.CONFIG, method, NEW, make_data_mesh())
+  lambda method: make_generate_fn(tiny.CONFIG, method, NEW, MESH)
 )
+params = functools.cache(lambda: prepare(tiny.params(), MESH))
 score_fn = functools.cache(lambda method: make_score_fn(tiny.CONFIG, method))
 
 
@@ -33,7 +35,7 @@ def run(
   rows = len(tokens)
   seeds = np.arange(rows) if seeds is None else seeds
   out = generate_fn(method)(
-    tiny.params(),
+    params(),
     tokens,
     mask,
     np.full(rows, temperature, np.float32),
@@ -49,10 +51,10 @@ def test_greedy_text_is_that_of_transformers(name):
   config, params = load(folder)
   config = dataclasses.replace(config, eos_token_ids=())
   tokens, mask = golden.prompts()
-  generate = make_generate_fn(config, Sampling(), golden.NEW, make_data_mesh())
+  generate = make_generate_fn(config, Sampling(), golden.NEW, MESH)
   out = generate(
-    params, tokens, mask, np.zeros(4, np.float32), np.zeros(4, np.uint32),
-    np.full(4, golden.NEW, np.int32),
+    prepare(params, MESH), tokens, mask, np.zeros(4, np.float32),
+    np.zeros(4, np.uint32), np.full(4, golden.NEW, np.int32),
   )  # fmt: skip
   expected = np.load(folder / 'expected.npz')['greedy']
   np.testing.assert_array_equal(out.tokens, expected)
@@ -65,11 +67,11 @@ def test_sampler_logps_equal_scorer_logps():
   top_p = np.array([1.0, 0.4, 0.8, 0.95], np.float32)
   temperature = np.array([0.0, 0.6, 1.0, 1.5], np.float32)
   out = generate_fn(method)(
-    tiny.params(), tokens, mask, temperature, np.arange(4, dtype=np.uint32),
+    params(), tokens, mask, temperature, np.arange(4, dtype=np.uint32),
     np.full(4, NEW, np.int32), top_p,
   )  # fmt: skip
   scored = score_fn(method)(
-    tiny.params(), tokens, mask, out.tokens, out.mask,
+    params(), tokens, mask, out.tokens, out.mask,
     jnp.asarray(temperature), top_p,
   )  # fmt: skip
   np.testing.assert_allclose(out.logps, scored, atol=1e-4)
@@ -128,15 +130,25 @@ def test_devices_that_share_the_parameters_give_the_same_texts():
     *golden.prompts(), np.full(4, 0.8, np.float32),
     np.arange(4, dtype=np.uint32), np.full(4, 6, np.int32),
   )  # fmt: skip
-  alone = make_generate_fn(config, Sampling(), 6, make_data_mesh())
-  expected = alone(params, *rows)
+  alone = make_generate_fn(config, Sampling(), 6, MESH)
+  expected = alone(prepare(params, MESH), *rows)
   mesh = make_mesh({'tensor': 2})
-  split = jax.device_put(
-    params,
-    sharding.shardings(
-      encoder_decoder.shapes(config), encoder_decoder.PARTITION, mesh
-    ),
-  )
+  split = prepare(params, mesh, encoder_decoder.PARTITION)
   found = make_generate_fn(config, Sampling(), 6, mesh)(split, *rows)
   np.testing.assert_array_equal(found.tokens, expected.tokens)
   np.testing.assert_allclose(found.logps, expected.logps, atol=1e-5)
+
+
+def test_int8_kernels_of_the_decoder_change_log_probs_little():
+  tokens, mask = golden.prompts()
+  heat, seeds = np.full(4, 0.8, np.float32), np.arange(4, dtype=np.uint32)
+  rounded = prepare(tiny.params(), MESH, bits=8)
+  out = generate_fn(Sampling())(
+    rounded, tokens, mask, heat, seeds, np.full(4, NEW, np.int32)
+  )
+  exact = score_fn(Sampling())(
+    params(), tokens, mask, out.tokens, out.mask, heat
+  )
+  difference = np.abs(np.asarray(exact - out.logps))[np.asarray(out.mask)]
+  assert 0 < difference.mean() < 0.02
+  assert difference.max() < 0.1

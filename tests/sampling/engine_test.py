@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from promptrl_jax.parallel import mesh as mesh_lib
-from promptrl_jax.sampling.decode import make_generate_fn
+from promptrl_jax.sampling import decode, encoder_decoder
 from promptrl_jax.sampling.engine import make_engine
 from promptrl_jax.sampling.methods import Sampling
 from promptrl_jax.sampling.prepare import prepare
 from promptrl_jax.sampling.requests import Draw, EngineConfig, Request
-from promptrl_jax.testing import tiny
+from promptrl_jax.testing import tiny, tiny_encoder_decoder
 
 NEW = 24
 LENGTHS = (6, 100)  # Caches of one block, and of two.
@@ -24,21 +24,31 @@ MESH = mesh_lib.make_data_mesh()
 METHOD = Sampling(top_k=120, min_p=0.01, repetition_penalty=1.2)
 STOPS = tuple(range(2, 20))  # Random texts hardly ever draw a single one.
 CONFIG = dataclasses.replace(tiny.CONFIG, eos_token_ids=STOPS)
+T5 = dataclasses.replace(
+  tiny_encoder_decoder.CONFIG,
+  vocab_size=CONFIG.vocab_size,
+  eos_token_ids=STOPS,
+)
 
 
 @functools.cache
-def params():
-  return prepare(tiny.params(), MESH)
+def params(config=CONFIG):
+  is_t5 = config.family == T5.family
+  tree = tiny_encoder_decoder.params(T5) if is_t5 else tiny.params()
+  return prepare(tree, MESH)
 
 
-@functools.cache
-def engine(config=CONFIG):
-  return make_engine(config, METHOD, params(), MESH, SETTINGS)
+def make(config=CONFIG):
+  return make_engine(config, METHOD, params(config), MESH, SETTINGS)
+
+
+engine = functools.cache(make)
 
 
 @functools.cache
 def generate_fn(config):
-  return make_generate_fn(config, METHOD, NEW, MESH)
+  of = encoder_decoder if config.family == T5.family else decode
+  return of.make_generate_fn(config, METHOD, NEW, MESH)
 
 
 def requests(count, seed=0, draws=1):
@@ -75,7 +85,7 @@ def expected(requests, config=CONFIG):
   )
   out = jax.device_get(
     generate_fn(config)(
-      params(), tokens, mask, column('temperature', np.float32),
+      params(config), tokens, mask, column('temperature', np.float32),
       column('seed', np.uint32), column('limit', np.int32),
       column('top_p', np.float32),
     )
@@ -102,7 +112,9 @@ CONFIGS = {
   'window, endless, int8': dataclasses.replace(
     tiny.CONFIG, sliding_window=5, eos_token_ids=(), kv_cache='int8'
   ),
+  'encoder-decoder': T5,
 }
+both = pytest.mark.parametrize('config', [CONFIG, T5], ids=['causal', 't5'])
 
 
 @pytest.mark.parametrize('config', CONFIGS.values(), ids=CONFIGS.keys())
@@ -124,38 +136,42 @@ def test_order_of_arrival_changes_nothing():
     np.testing.assert_array_equal(found.logps, in_order[i].logps)
 
 
+@both
 @pytest.mark.parametrize('count', [3, 11])  # more than a group's slots
-def test_draws_of_a_prompt_that_is_read_once_are_those_of_each_alone(count):
+def test_draws_of_a_prompt_that_is_read_once_are_those_of_each_alone(
+  count, config
+):
   asked = requests(2, seed=2, draws=count)
   asked[0].draws[0] = dataclasses.replace(asked[0].draws[0], seed=2**32 - 1)
-  results = engine().run(asked)
+  results = engine(config).run(asked)
   assert [len(found) for found in results] == [count] * len(asked)
-  assert_same(flat(results), expected(asked))
+  assert_same(flat(results), expected(asked, config))
 
 
-def test_draws_of_one_prompt_are_shared_out_over_the_groups():
+@both
+def test_draws_of_one_prompt_are_shared_out_over_the_groups(config):
   (request,) = requests(1, draws=6)
   prompts = []
-  real = engine()._programs.read_fn
-  counting = dataclasses.replace(
-    engine()._programs,
+  other = make(config)
+  real = other._programs.read_fn
+  other._programs = dataclasses.replace(
+    other._programs,
     read_fn=lambda params, tokens, mask: (
       prompts.append(np.any(mask, axis=1).tolist())
       or real(params, tokens, mask)
     ),
   )
-  other = make_engine(CONFIG, METHOD, params(), MESH, SETTINGS)
-  other._programs = counting
   other.run([request])
   assert prompts == [[True, False, True, False]]  # Two rows of two groups.
 
 
-def test_a_watch_ends_a_draw_and_frees_its_row():
+@both
+def test_a_watch_ends_a_draw_and_frees_its_row(config):
   asked = [
     dataclasses.replace(r, draws=[dataclasses.replace(r.draws[0], limit=NEW)])
     for r in requests(12, seed=5)
   ]
-  whole = flat(engine().run(asked))
+  whole = flat(engine(config).run(asked))
   told = [[] for _ in asked]
 
   def watch(i, limit):
@@ -167,7 +183,7 @@ def test_a_watch_ends_a_draw_and_frees_its_row():
     return fn
 
   cut = flat(
-    engine().run(
+    engine(config).run(
       [
         dataclasses.replace(
           r, draws=[dataclasses.replace(r.draws[0], watch=watch(i, 7))]
@@ -187,8 +203,9 @@ def test_a_watch_ends_a_draw_and_frees_its_row():
     assert told[i] == sample.tokens[: len(told[i])].tolist()
 
 
-def test_mixed_calls_compile_nothing_after_the_first():
-  fresh = make_engine(CONFIG, METHOD, params(), MESH, SETTINGS)
+@both
+def test_mixed_calls_compile_nothing_after_the_first(config):
+  fresh = make(config)
   shorter = [r for r in requests(9) if len(r.prompt) <= LENGTHS[0]]
   fresh.run(shorter)
   # Free rows, one to read the length, one to copy, one to decode.

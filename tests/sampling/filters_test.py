@@ -15,6 +15,7 @@ LOADERS = {
   'llama2': causal_families_test.load,
   'codet5p': encoder_decoder_test.load,
 }
+MESH = causal_families_test.MESH
 ROWS = len(golden.prompts())
 
 
@@ -35,7 +36,9 @@ def score_of(name, case, tokens):
   """Log-probs of `tokens` [3, NEW] by our scorers."""
   config, params = load(name)
   method, temperature, top_p = arguments(case)
-  of = score if name == 'llama2' else encoder_decoder
+  of = score
+  if name == 'codet5p':
+    of, params = encoder_decoder, prepare(params, MESH)
   prompts = golden.prompts()
   return of.make_score_fn(config, method)(
     params, prompts, np.ones_like(prompts, bool), tokens,
@@ -48,8 +51,9 @@ def search_with_penalty():
   prompts = golden.prompts()
   mask = np.ones_like(prompts, bool)
   return jax.jit(beam_search, static_argnums=(0, 1, 2))(
-    config, Beams(**golden.BEAMS), golden.NEW, params, prompts, mask
-  )
+    config, Beams(**golden.BEAMS), golden.NEW, prepare(params, MESH), prompts,
+    mask,
+  )  # fmt: skip
 
 
 @pytest.mark.parametrize('case', golden.CASES)
@@ -66,11 +70,10 @@ def test_the_greedy_text_with_a_penalty_is_that_of_transformers(name):
   method, temperature, top_p = arguments('greedy')
   prompts = golden.prompts()
   of = decode if name == 'llama2' else encoder_decoder
-  if name == 'llama2':
-    params = prepare(params, causal_families_test.MESH)
   out = jax.jit(of.generate, static_argnums=(0, 1, 2))(
-    config, method, golden.NEW, params, prompts, np.ones_like(prompts, bool),
-    temperature, np.zeros(ROWS, np.uint32), np.full(ROWS, golden.NEW), top_p,
+    config, method, golden.NEW, prepare(params, MESH), prompts,
+    np.ones_like(prompts, bool), temperature, np.zeros(ROWS, np.uint32),
+    np.full(ROWS, golden.NEW), top_p,
   )  # fmt: skip
   expected = np.load(golden.FILE)
   np.testing.assert_array_equal(out.tokens, expected[f'{name}/greedy/tokens'])
