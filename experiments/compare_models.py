@@ -10,17 +10,21 @@ from __future__ import annotations
 
 import json
 import pathlib
-import sys
+from collections.abc import Sequence
 
 from absl import app
+
+from experiments import command
 
 _STRATEGIES = ('direct', 'best_of_b', 'random', 'best_fixed', 'bandit', 'ppo')
 
 
-def load(workdir: str) -> dict:
+def load(workdir: str | pathlib.Path) -> dict:
   path = pathlib.Path(workdir) / 'results.json'
   if not path.is_file():
-    sys.exit(f'error: {path} does not exist: is {workdir} a finished run?')
+    raise FileNotFoundError(
+      f'{path} does not exist: is {workdir} a finished run?'
+    )
   return json.loads(path.read_text(encoding='utf-8'))
 
 
@@ -46,29 +50,51 @@ def rows(result: dict, name: str, protocol: str) -> list[str]:
   return lines
 
 
-def main(argv):
-  if len(argv) < 3:
-    raise app.UsageError('name at least two workdirs')
-  results = [load(workdir) for workdir in argv[1:]]
+def name_of(result: dict) -> str:
+  """What the table calls a run: its coder, and whose controllers it played."""
+  models = result['header']['model_hashes']
+  trained_with = models.get('controllers of', models['coder'])
+  if trained_with == models['coder']:
+    return trained_with
+  return f'{models["coder"]}, controllers of {trained_with}'
+
+
+def table(workdirs: Sequence[str | pathlib.Path]) -> str:
+  """The results of finished runs, Markdown.
+
+  Raises:
+    FileNotFoundError: a run has no results.
+    ValueError: they are not of the same problems and protocol.
+  """
+  results = [load(workdir) for workdir in workdirs]
   first = results[0]
   protocol = next(name for name in first['tables'] if name != 'oracle')
-  for workdir, result in zip(argv[1:], results, strict=True):
+  for workdir, result in zip(workdirs, results, strict=True):
     mine, other = first['header']['data_hash'], result['header']['data_hash']
     sizes = [
       r['tables'].get(protocol, {}).get('problems') for r in (first, result)
     ]
     if mine != other or sizes[0] != sizes[1]:
-      sys.exit(
-        f'error: {workdir} was run on {other}, {sizes[1]} problems under '
-        f'{protocol}; {argv[1]} on {mine}, {sizes[0]} problems'
+      raise ValueError(
+        f'{workdir} was run on {other}, {sizes[1]} problems under {protocol}; '
+        f'{workdirs[0]} on {mine}, {sizes[0]} problems'
       )
-  print(f'{first["header"]["data_hash"]}, {protocol}, pass@1 in %, 95 %')
-  print()
-  print('| coder | B | ' + ' | '.join(_STRATEGIES) + ' |')
-  print('|---|---:|' + '---:|' * len(_STRATEGIES))
+  lines = [
+    f'{first["header"]["data_hash"]}, {protocol}, pass@1 in %, 95 %',
+    '',
+    '| coder | B | ' + ' | '.join(_STRATEGIES) + ' |',
+    '|---|---:|' + '---:|' * len(_STRATEGIES),
+  ]
   for result in results:
-    coder = result['header']['model_hashes']['coder']
-    print('\n'.join(rows(result, coder, protocol)))
+    lines += rows(result, name_of(result), protocol)
+  return '\n'.join(lines)
+
+
+def main(argv):
+  if len(argv) < 3:
+    raise app.UsageError('name at least two workdirs')
+  with command.in_one_line():
+    print(table(argv[1:]))
 
 
 if __name__ == '__main__':

@@ -7,6 +7,12 @@ Trains the controllers, then runs every strategy on the test split at each
 budget and writes, in the workdir: results.json, results.md, results.csv,
 trace.jsonl, plots, metrics.jsonl and TensorBoard events per controller, and
 checkpoints. A run that was interrupted goes on where it stopped.
+
+  ... --mode=eval --controllers=runs/minicode --workdir=runs/transfer \
+    --config.coder.model=FOLDER
+
+plays the controllers of a finished run with other models, and leaves both
+results in one table, transfer.md.
 """
 
 from __future__ import annotations
@@ -22,7 +28,7 @@ import tqdm
 from absl import app, flags
 from ml_collections import config_flags
 
-from experiments import command, controllers, data
+from experiments import command, compare_models, controllers, data
 from promptrl_jax.envs.prompt_edit import VectorPromptEdit
 from promptrl_jax.evaluation import lineup, output, protocol, statistics
 from promptrl_jax.execution import ExecutionPool, Limits
@@ -53,7 +59,18 @@ _MODE = flags.DEFINE_enum(
   'mode', 'train', ['train', 'eval'],
   'train: train, then evaluate; eval: evaluate the best checkpoints.',
 )  # fmt: skip
+_CONTROLLERS = flags.DEFINE_string(
+  'controllers', '',
+  'Workdir of a finished run whose controllers are evaluated, with --mode=eval;'
+  ' its models may be others.',
+)  # fmt: skip
 flags.mark_flag_as_required('workdir')
+
+# What may differ where controllers of another run are evaluated.
+_TRANSFERABLE = (
+  'coder', 'rewriter', 'pool', 'eval',
+  'env.template', 'env.max_tokens', 'env.rewrite_max_tokens',
+)  # fmt: skip
 
 # Share of problems that two strategies typically disagree on.
 _DISCORDANT = 0.15
@@ -63,10 +80,17 @@ def main(argv):
   if len(argv) > 1:
     raise app.UsageError(f'unknown arguments: {argv[1:]}')
   with command.in_one_line():
-    run(_CONFIG.value, pathlib.Path(_WORKDIR.value), _MODE.value)
+    run(
+      _CONFIG.value, pathlib.Path(_WORKDIR.value), _MODE.value,
+      pathlib.Path(_CONTROLLERS.value) if _CONTROLLERS.value else None,
+    )  # fmt: skip
 
 
-def run(config, workdir, mode):
+def run(config, workdir, mode, controllers_of=None):
+  if controllers_of is not None and mode != 'eval':
+    raise ValueError(
+      f'--controllers={controllers_of} takes --mode=eval: they are trained'
+    )
   mesh_lib.use_cpu_cores()
   compilation.use_cache()
   command.log_warnings_alone()
@@ -79,7 +103,14 @@ def run(config, workdir, mode):
   mesh = mesh_lib.from_text(config.mesh)
   coder = load_backend(BackendConfig(**config.coder), mesh)
   rewriter = load_backend(BackendConfig(**config.rewriter), mesh)
-  workdir_lib.prepare(workdir, json.loads(config.to_json()))
+  settings = json.loads(config.to_json())
+  models = {'coder': coder.name, 'rewriter': rewriter.name}
+  if controllers_of is not None:
+    trained = workdir_lib.require_finished(
+      controllers_of, settings, _TRANSFERABLE
+    )
+    models['controllers of'] = trained['header']['model_hashes']['coder']
+  workdir_lib.prepare(workdir, settings)
   announce(config, tasks, coder, rewriter)
   limits = Limits(cpu_s=config.pool.cpu_s, memory_mb=config.pool.memory_mb)
   with ExecutionPool(
@@ -98,7 +129,7 @@ def run(config, workdir, mode):
     for seed in range(config.seed, config.seed + config.seeds):
       env = VectorPromptEdit(coder, rewriter, pool, env_config)
       made = controllers.make(config, env_config, seed)
-      folder = workdir / f'seed_{seed}'
+      folder = (controllers_of or workdir) / f'seed_{seed}'
       if mode == 'train':
         train(config, made, env, pool, problems, tasks, seed, folder)
       learned[seed] = {
@@ -118,12 +149,16 @@ def run(config, workdir, mode):
 
   # --- Report -----------------------------------------------------------------
   table = output.write(
-    workdir, cells, make_header(config, coder.name, rewriter.name),
+    workdir, cells, make_header(config, models),
     resamples=config.eval.resamples,
   )  # fmt: skip
-  folder = workdir / f'seed_{config.seed}'
+  folder = (controllers_of or workdir) / f'seed_{config.seed}'
   output.draw_training(folder, workdir)
   show(workdir, table, folder, seconds)
+  if controllers_of is not None:
+    both = compare_models.table([controllers_of, workdir])
+    write_atomically(workdir / 'transfer.md', f'{both}\n'.encode())
+    print(f'transfer     {workdir / "transfer.md"}\n\n{both}')
 
 
 # --- Stages -------------------------------------------------------------------
@@ -247,12 +282,12 @@ def evaluate(config, env, pool, tasks, learned, workdir):
   return cells
 
 
-def make_header(config, coder, rewriter):
+def make_header(config, models):
   """Where the numbers come from."""
   command = ['python', '-m', 'experiments.mbpp_ppo', *sys.argv[1:]]
   return {
     'data_hash': data.describe(config.data),
-    'model_hashes': {'coder': coder, 'rewriter': rewriter},
+    'model_hashes': models,
     'seeds': list(range(config.seed, config.seed + config.seeds)),
     'command': ' '.join(command),
     'import header': 'on' if config.pool.import_header else 'off',

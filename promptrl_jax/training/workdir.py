@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import pathlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from promptrl_jax.files import write_atomically
@@ -23,22 +23,67 @@ def prepare(workdir: pathlib.Path, config: Mapping[str, Any]) -> None:
   """
   path = workdir / 'config.json'
   if path.exists():
-    different = sorted(_differences(json.loads(path.read_text()), config))
-    if different:
-      raise ValueError(
-        f'{workdir} holds a run with another config ({"; ".join(different)}): '
-        'use another --workdir, or the same config to continue it'
-      )
+    _require_same(
+      workdir, json.loads(path.read_text()), config, _FREE,
+      'use another --workdir, or the same config to continue it',
+    )  # fmt: skip
   workdir.mkdir(parents=True, exist_ok=True)
   write_atomically(path, (json.dumps(config, indent=2) + '\n').encode())
 
 
+def require_finished(
+  workdir: pathlib.Path, config: Mapping[str, Any], free: Collection[str]
+) -> Mapping[str, Any]:
+  """The results of a run of the same config as this one.
+
+  Args:
+    workdir: of the run.
+    config: of this one.
+    free: names in it, or of whole parts of it, that may differ.
+
+  Raises:
+    FileNotFoundError: the run has no results.
+    ValueError: something else differs; says what.
+  """
+  results = workdir / 'results.json'
+  if not results.is_file():
+    raise FileNotFoundError(
+      f'{results} does not exist: is {workdir} a finished run?'
+    )
+  theirs = json.loads((workdir / 'config.json').read_text())
+  _require_same(
+    workdir, theirs, config, {*_FREE, *free},
+    f'only {", ".join(sorted(free))} may differ',
+  )  # fmt: skip
+  return json.loads(results.read_text(encoding='utf-8'))
+
+
+def _require_same(
+  workdir: pathlib.Path,
+  theirs: Mapping[str, Any],
+  mine: Mapping[str, Any],
+  free: Collection[str],
+  advice: str,
+) -> None:
+  different = sorted(_differences(theirs, mine, free))
+  if different:
+    raise ValueError(
+      f'{workdir} holds a run with another config ({"; ".join(different)}): '
+      f'{advice}'
+    )
+
+
 def _differences(
-  theirs: Mapping[str, Any], mine: Mapping[str, Any], prefix: str = ''
+  theirs: Mapping[str, Any],
+  mine: Mapping[str, Any],
+  free: Collection[str],
+  prefix: str = '',
 ) -> Iterator[str]:
   for key in theirs.keys() | mine.keys():
-    a, b = theirs.get(key), mine.get(key)
+    name, a, b = f'{prefix}{key}', theirs.get(key), mine.get(key)
+    if name in free:
+      continue
     if isinstance(a, dict) and isinstance(b, dict):
-      yield from _differences(a, b, f'{prefix}{key}.')
-    elif a != b and f'{prefix}{key}' not in _FREE:
-      yield f'{prefix}{key}: {a!r} there, {b!r} here'
+      yield from _differences(a, b, free, f'{name}.')
+    elif a != b:
+      yield f'{name}: {a!r} there, {b!r} here'

@@ -130,18 +130,77 @@ def test_evaluation_alone_gives_the_same_numbers(whole):
   assert (workdir / 'results.csv').read_text() == before
 
 
-def test_two_runs_stand_in_one_table(whole):
-  workdir, _ = whole
-  result = subprocess.run(
+@pytest.fixture(scope='module')
+def transferred(whole, tmp_path_factory):
+  """The controllers of the whole run, played with another model as coder."""
+  workdir = tmp_path_factory.mktemp('transferred')
+  result = run(
+    workdir, '--mode=eval', f'--controllers={whole[0]}',
+    '--config.coder.model=minicode_rewriter',
+  )  # fmt: skip
+  assert result.returncode == 0, result.stderr[-3000:]
+  return workdir, result
+
+
+def compare(*workdirs):
+  return subprocess.run(
     [
-      sys.executable, '-m', 'experiments.compare_models', str(workdir),
-      str(workdir),
+      sys.executable, '-m', 'experiments.compare_models',
+      *map(str, workdirs),
     ],
     cwd=ROOT, capture_output=True, text=True, timeout=60,
   )  # fmt: skip
+
+
+def cells(line):
+  return [cell.strip() for cell in line.strip('|').split('|')]
+
+
+def test_controllers_play_with_another_coder_and_both_stand_in_one_table(
+  whole, transferred
+):
+  workdir, result = transferred
+  table = (workdir / 'transfer.md').read_text()
+  assert table in result.stdout
+  of_whole, of_transfer = map(cells, table.splitlines()[-2:])
+  assert of_whole[0].startswith('minicode_coder@')
+  other, _, trained_with = of_transfer[0].partition(', controllers of ')
+  assert other.startswith('minicode_rewriter@')
+  assert trained_with == of_whole[0]
+  # A rewriter writes no programs.
+  assert float(of_transfer[-1].split()[0]) == 0 < float(of_whole[2].split()[0])
+  assert (
+    'controllers of `minicode_coder@' in (workdir / 'results.md').read_text()
+  )
+  # Nothing was trained, here or there.
+  assert not list(workdir.glob('seed_*'))
+  trace = [json.loads(x) for x in (workdir / 'trace.jsonl').open()]
+  assert {'ppo', 'bandit'} <= {row['strategy'] for row in trace}
+
+
+def test_two_runs_with_two_models_stand_in_one_table(whole, transferred):
+  result = compare(whole[0], transferred[0])
   assert result.returncode == 0, result.stderr
-  lines = [x for x in result.stdout.splitlines() if 'minicode_coder@' in x]
-  assert len(lines) == 2 and lines[0] == lines[1]
+  assert result.stdout == (transferred[0] / 'transfer.md').read_text()
+  nowhere = compare(whole[0], whole[0] / 'nowhere')
+  assert nowhere.returncode != 0 and 'Traceback' not in nowhere.stderr
+  assert 'nowhere/results.json does not exist' in nowhere.stderr
+
+
+@pytest.mark.parametrize(
+  ('flags', 'message'),
+  [
+    ([], 'takes --mode=eval'),
+    (['--mode=eval', '--config.ppo.lr=0.5'], 'ppo.lr: 0.002 there, 0.5 here'),
+    (['--mode=eval', '--config.data.test_limit=5'], 'data.test_limit: 6 there'),
+  ],
+)
+def test_controllers_of_another_kind_of_run_are_refused(
+  whole, tmp_path, flags, message
+):
+  result = run(tmp_path / 'run', f'--controllers={whole[0]}', *flags)
+  assert result.returncode != 0 and message in result.stderr
+  assert not (tmp_path / 'run').exists()
 
 
 def test_another_config_in_the_same_workdir_is_refused(whole):
