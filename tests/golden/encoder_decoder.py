@@ -102,12 +102,14 @@ def log_probs(model, tokens: np.ndarray, mask: np.ndarray) -> np.ndarray:
   return torch.log_softmax(logits.float(), -1).numpy()
 
 
-def greedy(model, tokens: np.ndarray, mask: np.ndarray) -> np.ndarray:
-  """The likeliest answer of `NEW` tokens, [B, NEW]."""
+def greedy(
+  model, tokens: np.ndarray, mask: np.ndarray, count: int = NEW
+) -> np.ndarray:
+  """The likeliest answer of `count` tokens, [B, count]."""
   out = model.generate(
     input_ids=_long(tokens),
     attention_mask=_long(mask),
-    max_new_tokens=NEW,
+    max_new_tokens=count,
     do_sample=False,
     eos_token_id=_nothing(model),
   )

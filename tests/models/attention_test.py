@@ -45,6 +45,26 @@ def test_equals_the_dense_mask(row):
   )
 
 
+def test_the_fused_kernel_is_given_what_it_takes(row, monkeypatch):
+  *inputs, mask = row
+  # cuDNN needs a GPU; the same call computes the same by XLA.
+  fused = jax.nn.dot_product_attention
+  asked = []
+
+  def by_xla(*arrays, implementation, **options):
+    asked.append(implementation)
+    return fused(*arrays, implementation='xla', **options)
+
+  monkeypatch.setattr(jax.nn, 'dot_product_attention', by_xla)
+  mask = as_dense(mask)
+  np.testing.assert_allclose(
+    attention.attend_fn('cudnn', 'bfloat16')(*inputs, mask),
+    attention.attend(*inputs, mask),
+    atol=1e-5,
+  )
+  assert asked == ['cudnn']
+
+
 def test_gradients_equal_those_of_the_dense_mask(row):
   *inputs, mask = row
   weights = np.random.default_rng(1).normal(size=inputs[0].shape)

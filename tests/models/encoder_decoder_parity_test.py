@@ -10,7 +10,7 @@ import pytest
 from promptrl_jax.models import encoder_decoder, relative_bias, weights
 from promptrl_jax.parallel.mesh import make_data_mesh
 from promptrl_jax.sampling.beam import Beams, beam_search
-from promptrl_jax.sampling.encoder_decoder import generate
+from promptrl_jax.sampling.encoder_decoder import generate, make_generate_fn
 from promptrl_jax.sampling.methods import Sampling
 from promptrl_jax.sampling.prepare import prepare
 from tests.golden import encoder_decoder as golden
@@ -125,6 +125,7 @@ def test_log_probs_at_the_size_of_codet5p_770m(tmp_path):
       attention_mask=torch.tensor(mask).long(),
       decoder_input_ids=torch.tensor(decoder_tokens),
     ).logits
+  answers = golden.greedy(reference, tokens, mask, 64)
   expected = torch.log_softmax(logits, -1).numpy()
   del reference, logits
   config, params = load(tmp_path)
@@ -133,3 +134,12 @@ def test_log_probs_at_the_size_of_codet5p_770m(tmp_path):
   difference = np.abs(found - expected).max()
   print(f'max |delta log-prob| = {difference:.2e}')
   assert difference <= 1e-4
+  endless = dataclasses.replace(config, eos_token_ids=())
+  mesh = make_data_mesh(1)
+  ready = prepare(params, mesh)
+  del params
+  out = make_generate_fn(endless, Sampling(), 64, mesh)(
+    ready, tokens, mask, np.zeros(2, np.float32), np.zeros(2, np.uint32),
+    np.full(2, 64, np.int32),
+  )  # fmt: skip
+  np.testing.assert_array_equal(out.tokens, answers)

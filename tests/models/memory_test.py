@@ -11,10 +11,13 @@ ROOT = pathlib.Path(__file__).parents[2]
 SCRIPT = """
 import json, sys, threading, time
 import jax
+jax.config.update('jax_num_cpu_devices', 8)
 import jax.numpy as jnp
 from promptrl_jax.models import causal_families, tensor_files, transformer
 from promptrl_jax.models import weights
 from promptrl_jax.models.config import TransformerConfig
+from promptrl_jax.parallel import mesh as mesh_lib
+from promptrl_jax.parallel import sharding
 
 config = TransformerConfig(
   vocab_size=48_000, hidden_size=768, num_layers=10, num_heads=12,
@@ -53,23 +56,30 @@ def watch():
 
 watcher = threading.Thread(target=watch)
 watcher.start()
-params = weights.load_tree(weights.Tensors(folder), table, shapes)
+placed = None
+if sys.argv[2] == 'split':
+  mesh = mesh_lib.make_mesh({'fsdp': 2, 'tensor': 4})
+  placed = sharding.shardings(shapes, causal_families.PARTITION, mesh)
+params = weights.load_tree(
+  weights.Tensors(folder), table, shapes, shardings=placed)
 jax.block_until_ready(params)
 done.set()
 watcher.join()
-kept = sum(leaf.nbytes for leaf in jax.tree.leaves(params))
+kept = sum(shard.data.nbytes for leaf in jax.tree.leaves(params)
+           for shard in leaf.addressable_shards)
 print(json.dumps([peak[0] - before - kept, 48_000 * 768 * 4]))
 """
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize('how', ['read', 'split'])  # one device, eight
 @pytest.mark.parametrize('is_torch', [False, True])
 def test_reading_holds_at_most_the_largest_tensor_and_a_third(
-  is_torch, tmp_path
+  is_torch, how, tmp_path
 ):
   if is_torch:
     pytest.importorskip('torch', reason='parity extra is not installed')
-  for what in ('write', *(['convert'] if is_torch else []), 'read'):
+  for what in ('write', *(['convert'] if is_torch else []), how):
     done = subprocess.run(
       [sys.executable, '-c', SCRIPT, str(tmp_path), what],
       cwd=ROOT,

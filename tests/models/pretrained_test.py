@@ -132,15 +132,39 @@ def test_an_empty_folder_is_no_model(tmp_path):
     pretrained.load_pretrained(tmp_path)
 
 
-def test_a_model_that_cannot_be_fetched_says_what_to_do(monkeypatch):
+@pytest.mark.parametrize(
+  ('error', 'message'),
+  [
+    ('OfflineModeIsEnabled', 'give a folder'),
+    ('LocalEntryNotFoundError', 'was not fetched before'),
+    ('GatedRepoError', 'its licence has to be accepted.* HF_TOKEN'),
+    ('RepositoryNotFoundError', 'the hub knows no such model'),
+    ('RevisionNotFoundError', "has no revision 'v2'"),
+  ],
+)
+def test_a_model_that_cannot_be_fetched_says_what_to_do(
+  error, message, monkeypatch
+):
+  import httpx
   import huggingface_hub
-  import huggingface_hub.errors
+  from huggingface_hub import errors
 
-  offline = huggingface_hub.errors.OfflineModeIsEnabled('offline')
-  refuse = lambda *_, **__: (_ for _ in ()).throw(offline)
+  kind = getattr(errors, error)
+  of_server = issubclass(kind, errors.HfHubHTTPError)
+  request = httpx.Request('GET', 'https://hub.example/someone/model')
+  response = {'response': httpx.Response(403, request=request)}
+
+  def refuse(*_, **__):
+    raise kind('refused', **(response if of_server else {}))
+
   monkeypatch.setattr(huggingface_hub, 'snapshot_download', refuse)
-  with pytest.raises(FileNotFoundError, match='give a folder'):
-    pretrained.load_pretrained('someone/model')
+  with pytest.raises(FileNotFoundError, match=f"'someone/model': .*{message}"):
+    pretrained.load_pretrained('someone/model', revision='v2')
+
+
+def test_a_name_that_no_hub_can_have_is_told():
+  with pytest.raises(FileNotFoundError, match='no such folder, and the hub'):
+    pretrained.load_pretrained('no/such/model')
 
 
 @pytest.mark.parametrize('has_safetensors', [True, False])

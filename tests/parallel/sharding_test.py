@@ -10,6 +10,7 @@ from jax.sharding import PartitionSpec as P
 
 from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.parallel import sharding
+from tests.golden import causal, encoder_decoder
 
 ROOT = pathlib.Path(__file__).parents[2]
 
@@ -135,6 +136,64 @@ for name, (config, params, log_probs, inputs) in models.items():
   }
 print(json.dumps(found))
 """
+
+
+EVERY_FAMILY = """
+import json, pathlib, sys
+import jax
+jax.config.update('jax_num_cpu_devices', 8)
+import numpy as np
+from promptrl_jax.models import pretrained
+from promptrl_jax.parallel import mesh as mesh_lib
+from tests.golden import causal, encoder_decoder
+from tests.models import causal_families_test, encoder_decoder_test
+
+folders = [causal.FOLDER / name for name in causal.CASES]
+folders += [encoder_decoder.FOLDER / name for name in encoder_decoder.CASES]
+found = {}
+for folder in folders:
+  config = pretrained.load_config(folder)
+  # T5's have three heads.
+  shape = {'fsdp': 4} if config.family == 't5' else {'fsdp': 2, 'tensor': 2}
+  log_probs = causal_families_test.log_probs
+  if config.family == 't5':
+    log_probs = encoder_decoder_test.log_probs
+    inputs = (*encoder_decoder.prompts(), encoder_decoder.decoder_tokens())
+  else:
+    inputs = causal.prompts(config.vocab_size)
+  results, files = [], []
+  for mesh in (None, mesh_lib.make_mesh({'data': 2, **shape})):
+    config, params = pretrained.load_model(folder, mesh)
+    results.append(np.asarray(log_probs(config, params, *inputs)))
+    to = pathlib.Path(sys.argv[1]) / folder.name / str(len(files))
+    pretrained.save_model(to, config, params)
+    files.append({path.name: path.read_bytes() for path in to.iterdir()})
+  here = sum(x.addressable_shards[0].data.size for x in jax.tree.leaves(params))
+  found[folder.name] = {
+    'difference': float(np.abs(results[0] - results[1]).max()),
+    'same_files': files[0] == files[1] and len(files[0]) > 1,
+    'share': here / sum(x.size for x in jax.tree.leaves(params)),
+  }
+print(json.dumps(found))
+"""
+
+
+def test_a_mesh_holds_every_family_and_saves_what_one_device_saves(tmp_path):
+  run = subprocess.run(
+    [sys.executable, '-c', EVERY_FAMILY, str(tmp_path)],
+    cwd=ROOT,
+    capture_output=True,
+    text=True,
+    timeout=300,
+    check=False,
+  )
+  assert run.returncode == 0, run.stderr[-2000:]
+  found = json.loads(run.stdout.splitlines()[-1])
+  assert found.keys() == {*causal.CASES, *encoder_decoder.CASES}
+  for name, model in found.items():
+    assert model['difference'] < 1e-4, name
+    assert model['same_files'], name
+    assert 0.25 <= model['share'] < 0.3, name
 
 
 @pytest.fixture(scope='module')
