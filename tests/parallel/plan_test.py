@@ -13,6 +13,7 @@ import dataclasses, json, sys
 import jax
 jax.config.update('jax_num_cpu_devices', 6)
 from promptrl_jax.llm.programs import Batch
+from promptrl_jax.models import presets
 from promptrl_jax.parallel import plan
 from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.testing import tiny, tiny_encoder_decoder
@@ -32,6 +33,13 @@ try:
   plan.plan(causal, mesh, 'sample', Batch(5, 10, 6))
 except ValueError as error:
   found['rows'] = str(error)
+one = mesh_lib.make_mesh({}, jax.devices()[:1])
+needed = plan.Plan(
+  params=10 * 2**30, optimizer=8 * 2**30, cache=2**29, activations=2**30)
+preset = presets.find('codellama_7b').config
+found['report'] = plan._report(preset, one, needed)
+larger = dataclasses.replace(needed, cache=2 * 2**30)
+found['larger'] = plan._report(preset, one, larger)
 print(json.dumps(found))
 """
 
@@ -79,6 +87,22 @@ def test_training_keeps_two_moments_and_a_float32_copy(found, name):
   assert needed['optimizer'] == 6 * needed['params']
   # The gradients alone are as large as the parameters.
   assert needed['activations'] > needed['params']
+
+
+def test_a_report_says_what_it_fits_on(found):
+  # 19.5 GiB are 20.9 GB; of 24 GB, 92 % are for programs.
+  assert found['report'].splitlines() == [
+    '6.74 B parameters in float32 on 1 device(s) (data 1, fsdp 1, tensor 1); '
+    'GiB on each:',
+    '  params          10.00',
+    '  optimizer        8.00',
+    '  cache            0.50',
+    '  activations      1.00',
+    '  all             19.50',
+    'fits 1 x 24 GB (87% of each)',
+    'fits 1 x 80 GB (26% of each)',
+  ]
+  assert 'does not fit 1 x 24 GB (94% of each)' in found['larger']
 
 
 def test_rows_that_cannot_be_split_are_named(found):
