@@ -11,6 +11,8 @@ from concurrent.futures import Future
 
 import numpy as np
 
+from promptrl_jax.rewards import deadline
+
 _LOG = logging.getLogger(__name__)
 
 # Why a rewrite is worth nothing: no words, cut off by the limit, going round in
@@ -31,7 +33,9 @@ class InstructionResult:
     dropped: why the system gave no reward, or ''.
     instructions: what was read from each rewrite.
     calls: answers of the task model, one for each example of each row.
-    wait_seconds: that `result` waited for them.
+    answer_seconds: from the first question to the last reward.
+    wait_seconds: of these, that `result` waited; the device was at work in the
+      others.
   """
 
   rewards: np.ndarray
@@ -40,7 +44,8 @@ class InstructionResult:
   dropped: tuple[str, ...]
   instructions: tuple[str, ...]
   calls: int
-  wait_seconds: float
+  answer_seconds: float = 0.0
+  wait_seconds: float = 0.0
 
   @property
   def valid(self) -> np.ndarray:
@@ -56,7 +61,9 @@ class InstructionResult:
       'reward/dropped': float((~valid).sum()),
       'reward/flagged': (count - flagged['']) / count,
       'budget/task_model_calls': float(self.calls),
+      'time/answers': self.answer_seconds,
       'time/wait_for_answers': self.wait_seconds,
+      'time/overlapped': max(0.0, self.answer_seconds - self.wait_seconds),
     }
     return row | {
       f'reward/flag_{name}': flagged[name] / count for name in FLAGS
@@ -85,6 +92,7 @@ class PendingInstructions:
     self._rows = rows
     self._future = future
     self._timeout_s = timeout_s
+    self._span = deadline.Span([future])
     self._result: InstructionResult | None = None
 
   def done(self) -> bool:
@@ -142,5 +150,6 @@ class PendingInstructions:
       self._begun,
       rewards=rewards,
       dropped=tuple(dropped),
+      answer_seconds=self._span.seconds(),
       wait_seconds=seconds,
     )

@@ -141,7 +141,6 @@ class InstructionRewriting:
       dropped=('',) * len(tasks),
       instructions=tuple(instruction.text for _, instruction in read),
       calls=sum(len(task.examples) for task, _ in pairs.values()),
-      wait_seconds=0.0,
     )
     future: Future = Future()
     work = functools.partial(self._work, future, list(pairs.values()))

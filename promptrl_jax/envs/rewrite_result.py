@@ -36,7 +36,9 @@ class RewriteResult:
     calls: calls of the coder, one for each row that was not flagged.
     prompt_tokens, completion_tokens: of the coder.
     generate_seconds: that the coder took, in `submit`.
-    wait_seconds: that `result` waited for verdicts.
+    program_seconds: from the start of the programs to the last reward.
+    wait_seconds: of these, that `result` waited; the device was at work in the
+      others.
   """
 
   rewards: np.ndarray
@@ -49,7 +51,8 @@ class RewriteResult:
   prompt_tokens: int
   completion_tokens: int
   generate_seconds: float
-  wait_seconds: float
+  program_seconds: float = 0.0
+  wait_seconds: float = 0.0
 
   @property
   def valid(self) -> np.ndarray:
@@ -71,7 +74,9 @@ class RewriteResult:
       'budget/coder_calls': float(self.calls),
       'budget/coder_tokens': float(self.prompt_tokens + self.completion_tokens),
       'time/coder': self.generate_seconds,
+      'time/programs': self.program_seconds,
       'time/wait_for_verdicts': self.wait_seconds,
+      'time/overlapped': max(0.0, self.program_seconds - self.wait_seconds),
     }
     return row | {
       f'reward/flag_{name}': flagged[name] / count for name in FLAGS
@@ -90,6 +95,7 @@ class PendingRewards:
     self._result = unfinished
     self._rewarded = rewarded
     self._timeout_s = timeout_s
+    self._span = deadline.Span(rewarded.values())
 
   def done(self) -> bool:
     """Whether `result` returns at once."""
@@ -124,6 +130,7 @@ class PendingRewards:
       rewards=rewards,
       dropped=tuple(dropped),
       verdicts=tuple(verdicts),
+      program_seconds=self._span.seconds(),
       wait_seconds=seconds,
     )
     self._rewarded = {}

@@ -166,7 +166,6 @@ class RewritingEnv:
       prompt_tokens=sum(answer.prompt_tokens for answer in answers),
       completion_tokens=sum(answer.completion_tokens for answer in answers),
       generate_seconds=seconds,
-      wait_seconds=0.0,
     )
     return PendingRewards(unfinished, rewarded, self.config.timeout_s)
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 import concurrent.futures
 import dataclasses
 import threading
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from typing import Any
 
@@ -21,6 +22,22 @@ class Outcome:
 
   value: Any = None
   error: str = ''
+
+
+class Span:
+  """How long some futures take from now on."""
+
+  def __init__(self, futures: Iterable[Future]):
+    self._start = self._end = time.perf_counter()
+    for future in futures:
+      future.add_done_callback(self._note)
+
+  def _note(self, _: Future) -> None:
+    self._end = time.perf_counter()
+
+  def seconds(self) -> float:
+    """Until the last one that is done by now."""
+    return self._end - self._start
 
 
 def then(before: Future, fn: Callable[[Any], Any]) -> Future:

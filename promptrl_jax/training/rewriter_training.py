@@ -74,6 +74,7 @@ class Training:
     row = _over_processes(row)
     state, learned = rewriter_update.learn(made, state, rollout)
     row |= learned
+    row['train/phase'] = float(made.config.phase(step))
     row['time/sampled_ahead'] = ahead
     row['time/iteration'] = time.perf_counter() - started
     return state, row

@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import math
 import threading
+import time
 
 import jax
 import jax.numpy as jnp
@@ -79,6 +80,7 @@ def test_another_algorithm_takes_over_and_the_optimizer_stays(pool):
   made = tiny_rewriter.make(dataclasses.replace(first, switches=((1, later),)))
   state, rows = tiny_rewriter.train(made, env, 3)
   assert [update._cache_size() for update in made.updates] == [1, 1]
+  assert [row['train/phase'] for row in rows] == [0, 1, 1]
   # The first update is that of a run without a switch, the others are not.
   _, plain = tiny_rewriter.train(made_of('grpo'), env, 1)
   pick = lambda row: {k: v for k, v in row.items() if k.startswith('train/')}
@@ -182,6 +184,22 @@ def test_a_batch_sampled_ahead_is_told_by_its_importance_weights(pool):
   _, rows = tiny_rewriter.train(overlapping(), env, 3, is_boundary=alone)
   assert all(row['train/mismatch_kl'] < 1e-7 for row in rows)
   assert all(row['time/sampled_ahead'] == 0 for row in rows)
+
+
+def test_the_time_line_shows_programs_run_while_the_device_samples(pool):
+  slow = lambda task, rewrite, verdict: time.sleep(0.3) or float(len(rewrite))
+  env = tiny_rewriter.make_env(pool, reward_fn=slow)
+  # The first update compiles; the next has a batch that was sampled before.
+  _, (_, row) = tiny_rewriter.train(overlapping(), env, 2)
+  assert row['time/programs'] >= 0.3
+  assert row['time/overlapped'] > 0.5 * min(
+    row['time/programs'], row['time/sampled_ahead']
+  )
+  alone = lambda step: True
+  _, (_, row) = tiny_rewriter.train(overlapping(), env, 2, is_boundary=alone)
+  assert row['time/programs'] >= 0.3
+  assert row['time/overlapped'] < 0.1
+  assert row['time/wait_for_verdicts'] > 0.25
 
 
 def test_a_run_that_goes_on_at_a_boundary_ends_like_one_that_never_stopped(
