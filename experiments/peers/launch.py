@@ -46,7 +46,7 @@ _TORCH = 'torch==2.13.0'
 _TRL = _environment('trl', _TORCH, 'trl==1.16.0 transformers==5.23.0')
 _TRL_PPO = _environment('trl_ppo', _TORCH, 'trl==1.12.0 transformers==5.23.0')
 _TUNIX = _environment('tunix', 'google-tunix==0.1.7')
-# (peer, algorithm); PPO left TRL after 1.12.
+# (peer, algorithm). `trl.experimental.ppo` is in TRL up to 1.12, not in 1.16.
 TRAINERS = {
   ('trl', 'grpo'): Peer('trl_grpo.py', 'trl', _TRL),
   ('trl', 'ppo'): Peer('trl_ppo.py', 'trl.experimental.ppo', _TRL_PPO),

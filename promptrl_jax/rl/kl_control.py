@@ -80,6 +80,8 @@ def linear(
 
     coef_t = start + (end - start) min(t / steps, 1)
 
+  The counterpart of a linear learning-rate schedule; no paper's.
+
   Args:
     control: the state so far, of `initial(start)` at first.
     measured_kl: not used.

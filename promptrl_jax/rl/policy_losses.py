@@ -232,7 +232,8 @@ def trajectory_scale(
 
   A constant: no gradient flows through it. Were it differentiated, a sequence
   outside of the band would be pulled further out or in by the sign of its loss,
-  whatever its reward.
+  whatever its reward. Source: the trainer of ReinforceClaw ("MIS-PO"), which
+  does differentiate it.
 
   Args:
     logps: `[N, C]`.
@@ -272,7 +273,8 @@ def mispo_loss(
 
     o_t = scale_i min(ratio_t A_t, clip(ratio_t, 1 - low, 1 + high) A_t)
 
-  For answers that were rated once and are trained on for long: far from the
+  Source: the trainer of ReinforceClaw ("MIS-PO"), with the band a constant. For
+  answers that were rated once and are trained on for long: far from the
   reference they count less. Averaged by 'sequence_mean'; the divergence term
   that goes with it is `coef * token_kl(..., kind='k3')`. Its other form,
   REINFORCE with the divergence in the advantages, is `reinforce_loss` with
