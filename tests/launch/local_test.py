@@ -23,12 +23,12 @@ text = f'pids {os.getpid()} {child.pid if child else 0} ' + ' '.join(sys.argv)
 if what == 'deaf':
   for name in ('SIGINT', 'SIGTERM', 'SIGHUP'):
     signal.signal(getattr(signal, name), signal.SIG_IGN)
-os.write(1, (text + '\\n').encode())
-if what.startswith('/') and mine == '1':
-  while not os.path.exists(what):
-    time.sleep(0.05)
-  sys.exit(5)
-try:
+try:  # From its first words on: an interrupt may come at once.
+  os.write(1, (text + '\\n').encode())
+  if what.startswith('/') and mine == '1':
+    while not os.path.exists(what):
+      time.sleep(0.05)
+    sys.exit(5)
   time.sleep(600 if child else 0)
 except KeyboardInterrupt:
   os.write(1, f'last words of {mine}\\n'.encode())
