@@ -24,12 +24,9 @@ def lines(*flags):
 
 
 def test_parts_are_json_lines():
-  found = lines('--parts=decode,compile_s', '--batch=4', '--repeats=1')
-  assert [line['part'] for line in found] == ['decode', 'compile_s']
-  decode, compilation = found
+  (decode,) = lines('--parts=decode', '--batch=4', '--repeats=1')
+  assert decode['part'] == 'decode'
   assert decode['tokens_per_s'] > 0 and 0 < decode['share_of_floor'] < 2
-  # The bar is 10 s on a machine of its own.
-  assert 0 < compilation['compile_s'] < 60
 
 
 def test_an_unknown_part_is_told():
