@@ -1,13 +1,9 @@
 """A model that is split over eight devices answers as it does on one."""
 
-import json
-import pathlib
-import subprocess
-import sys
-
 import pytest
 
-ROOT = pathlib.Path(__file__).parents[2]
+from tests import scripts
+
 SCRIPT = """
 import dataclasses, json, pathlib, sys
 import jax
@@ -59,16 +55,8 @@ print(json.dumps(found))
 
 @pytest.fixture(scope='module')
 def found(tmp_path_factory):
-  run = subprocess.run(
-    [sys.executable, '-c', SCRIPT, str(tmp_path_factory.mktemp('models'))],
-    cwd=ROOT,
-    capture_output=True,
-    text=True,
-    timeout=600,
-    check=False,
-  )
-  assert run.returncode == 0, run.stderr[-2000:]
-  return json.loads(run.stdout.splitlines()[-1])
+  folder = tmp_path_factory.mktemp('models')
+  return scripts.found(SCRIPT, folder, timeout=600)
 
 
 @pytest.mark.parametrize('name', ['llama', 't5'])

@@ -1,13 +1,11 @@
 """Reading a checkpoint holds little beside the parameters themselves."""
 
 import json
-import pathlib
-import subprocess
-import sys
 
 import pytest
 
-ROOT = pathlib.Path(__file__).parents[2]
+from tests import scripts
+
 SCRIPT = """
 import json, sys, threading, time
 import jax
@@ -80,14 +78,6 @@ def test_reading_holds_at_most_the_largest_tensor_and_a_third(
   if is_torch:
     pytest.importorskip('torch', reason='parity extra is not installed')
   for what in ('write', *(['convert'] if is_torch else []), how):
-    done = subprocess.run(
-      [sys.executable, '-c', SCRIPT, str(tmp_path), what],
-      cwd=ROOT,
-      capture_output=True,
-      text=True,
-      timeout=300,
-      check=False,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-  extra, largest = json.loads(done.stdout)
+    printed = scripts.run(SCRIPT, tmp_path, what)
+  extra, largest = json.loads(printed)
   assert extra <= 1.3 * largest

@@ -1,10 +1,6 @@
 """Bytes read from HLO text are those counted by hand and by the formulas."""
 
 import functools
-import json
-import pathlib
-import subprocess
-import sys
 
 import jax
 import numpy as np
@@ -12,8 +8,7 @@ import pytest
 from jax.sharding import Mesh
 
 from promptrl_jax.parallel import communication, volumes
-
-ROOT = pathlib.Path(__file__).parents[2]
+from tests import scripts
 
 # An instruction of every kind, in both and asynchronous forms; sizes are worked
 # out below.
@@ -247,16 +242,7 @@ def test_text_that_cannot_be_read_is_refused():
 
 @functools.cache
 def counted(*arguments):
-  done = subprocess.run(
-    [sys.executable, '-c', COMPILED, *arguments],
-    cwd=ROOT,
-    capture_output=True,
-    text=True,
-    timeout=900,
-    check=False,
-  )
-  assert done.returncode == 0, done.stderr[-3000:]
-  return json.loads(done.stdout.splitlines()[-1])
+  return scripts.found(COMPILED, *arguments, timeout=900)
 
 
 @pytest.fixture

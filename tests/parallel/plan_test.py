@@ -1,11 +1,12 @@
 """What a plan says is what the shapes and the compiler say."""
 
-import json
 import pathlib
 import subprocess
 import sys
 
 import pytest
+
+from tests import scripts
 
 ROOT = pathlib.Path(__file__).parents[2]
 SCRIPT = """
@@ -57,9 +58,7 @@ def run(*command):
 
 @pytest.fixture(scope='module')
 def found():
-  done = run('-c', SCRIPT)
-  assert done.returncode == 0, done.stderr[-2000:]
-  return json.loads(done.stdout.splitlines()[-1])
+  return scripts.found(SCRIPT, timeout=600)
 
 
 @pytest.mark.parametrize('name', ['t5', 'causal'])

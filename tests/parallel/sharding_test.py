@@ -1,17 +1,11 @@
 """One device and eight that share a model give the same."""
 
-import json
-import pathlib
-import subprocess
-import sys
-
 import pytest
 from jax.sharding import PartitionSpec as P
 
 from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.parallel import sharding
-
-ROOT = pathlib.Path(__file__).parents[2]
+from tests import scripts
 
 SCRIPT = """
 import json
@@ -180,16 +174,7 @@ print(json.dumps(found))
 
 
 def test_a_mesh_holds_every_family_and_saves_what_one_device_saves(tmp_path):
-  run = subprocess.run(
-    [sys.executable, '-c', EVERY_FAMILY, str(tmp_path)],
-    cwd=ROOT,
-    capture_output=True,
-    text=True,
-    timeout=300,
-    check=False,
-  )
-  assert run.returncode == 0, run.stderr[-2000:]
-  found = json.loads(run.stdout.splitlines()[-1])
+  found = scripts.found(EVERY_FAMILY, tmp_path)
   assert len(found) == 6
   for name, model in found.items():
     assert model['difference'] < 1e-4, name
@@ -199,16 +184,7 @@ def test_a_mesh_holds_every_family_and_saves_what_one_device_saves(tmp_path):
 
 @pytest.fixture(scope='module')
 def adapted():
-  run = subprocess.run(
-    [sys.executable, '-c', ADAPTERS],
-    cwd=ROOT,
-    capture_output=True,
-    text=True,
-    timeout=300,
-    check=False,
-  )
-  assert run.returncode == 0, run.stderr[-2000:]
-  return json.loads(run.stdout.splitlines()[-1])
+  return scripts.found(ADAPTERS)
 
 
 @pytest.mark.parametrize('name', ['causal', 't5'])
@@ -224,16 +200,7 @@ def test_attached_adapters_lie_beside_their_leaf_and_change_nothing(
 
 
 def test_eight_devices_give_the_tokens_and_log_probs_of_one():
-  run = subprocess.run(
-    [sys.executable, '-c', SCRIPT],
-    cwd=ROOT,
-    capture_output=True,
-    text=True,
-    timeout=300,
-    check=False,
-  )
-  assert run.returncode == 0, run.stderr[-2000:]
-  found = json.loads(run.stdout.splitlines()[-1])
+  found = scripts.found(SCRIPT)
   assert found['same_tokens']
   assert found['same_refilled'] and found['new_programs'] == 0
   assert found['logps'] < 1e-4

@@ -1,13 +1,8 @@
 """The update of one device and of eight that share parameters and rows."""
 
-import json
-import pathlib
-import subprocess
-import sys
-
 import pytest
 
-ROOT = pathlib.Path(__file__).parents[2]
+from tests import scripts
 
 SCRIPT = """
 import json
@@ -85,16 +80,7 @@ print(json.dumps({
 
 
 def test_eight_devices_give_the_losses_and_gradients_of_one():
-  run = subprocess.run(
-    [sys.executable, '-c', SCRIPT],
-    cwd=ROOT,
-    capture_output=True,
-    text=True,
-    timeout=600,
-    check=False,
-  )
-  assert run.returncode == 0, run.stderr[-2000:]
-  found = json.loads(run.stdout.splitlines()[-1])
+  found = scripts.found(SCRIPT, timeout=600)
   for alone, together in zip(found['alone'], found['together'], strict=True):
     assert together == pytest.approx(alone, rel=1e-4, abs=1e-4)
     assert alone['train/grad_norm'] > 0.01 and alone['train/kl'] > 0.01
