@@ -8,27 +8,19 @@ under another protocol are refused: their numbers do not belong in one table.
 
 from __future__ import annotations
 
-import json
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from absl import app
 
 from experiments import command
+from promptrl_jax.training import workdir as workdir_lib
 
 _STRATEGIES = ('direct', 'best_of_b', 'random', 'best_fixed', 'bandit', 'ppo')
 
 
-def load(workdir: str | pathlib.Path) -> dict:
-  path = pathlib.Path(workdir) / 'results.json'
-  if not path.is_file():
-    raise FileNotFoundError(
-      f'{path} does not exist: is {workdir} a finished run?'
-    )
-  return json.loads(path.read_text(encoding='utf-8'))
-
-
-def rows(result: dict, name: str, protocol: str) -> list[str]:
+def rows(result: Mapping[str, Any], name: str, protocol: str) -> list[str]:
   """Lines of the table that belong to one run."""
   cells = {
     (cell['strategy'], cell['budget']): cell
@@ -50,7 +42,7 @@ def rows(result: dict, name: str, protocol: str) -> list[str]:
   return lines
 
 
-def name_of(result: dict) -> str:
+def name_of(result: Mapping[str, Any]) -> str:
   """What the table calls a run: its coder, and whose controllers it played."""
   models = result['header']['model_hashes']
   trained_with = models.get('controllers of', models['coder'])
@@ -59,14 +51,14 @@ def name_of(result: dict) -> str:
   return f'{models["coder"]}, controllers of {trained_with}'
 
 
-def table(workdirs: Sequence[str | pathlib.Path]) -> str:
+def table(workdirs: Sequence[pathlib.Path]) -> str:
   """The results of finished runs, Markdown.
 
   Raises:
     FileNotFoundError: a run has no results.
     ValueError: they are not of the same problems and protocol.
   """
-  results = [load(workdir) for workdir in workdirs]
+  results = [workdir_lib.results(workdir) for workdir in workdirs]
   first = results[0]
   protocol = next(name for name in first['tables'] if name != 'oracle')
   for workdir, result in zip(workdirs, results, strict=True):
@@ -94,7 +86,7 @@ def main(argv):
   if len(argv) < 3:
     raise app.UsageError('name at least two workdirs')
   with command.in_one_line():
-    print(table(argv[1:]))
+    print(table([pathlib.Path(name) for name in argv[1:]]))
 
 
 if __name__ == '__main__':

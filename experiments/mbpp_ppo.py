@@ -91,6 +91,7 @@ def run(config, workdir, mode, controllers_of=None):
     raise ValueError(
       f'--controllers={controllers_of} takes --mode=eval: they are trained'
     )
+  trained_in = controllers_of or workdir
   mesh_lib.use_cpu_cores()
   compilation.use_cache()
   command.log_warnings_alone()
@@ -129,7 +130,7 @@ def run(config, workdir, mode, controllers_of=None):
     for seed in range(config.seed, config.seed + config.seeds):
       env = VectorPromptEdit(coder, rewriter, pool, env_config)
       made = controllers.make(config, env_config, seed)
-      folder = (controllers_of or workdir) / f'seed_{seed}'
+      folder = trained_in / f'seed_{seed}'
       if mode == 'train':
         train(config, made, env, pool, problems, tasks, seed, folder)
       learned[seed] = {
@@ -152,7 +153,7 @@ def run(config, workdir, mode, controllers_of=None):
     workdir, cells, make_header(config, models),
     resamples=config.eval.resamples,
   )  # fmt: skip
-  folder = (controllers_of or workdir) / f'seed_{config.seed}'
+  folder = trained_in / f'seed_{config.seed}'
   output.draw_training(folder, workdir)
   show(workdir, table, folder, seconds)
   if controllers_of is not None:

@@ -93,16 +93,16 @@ def start_cache(
     filled one of cross-attention, B rows of at least P slots.
   """
   block = DecoderLayer(config)
-  blocks, fitting = cache.layout(encoded.shape[1])
-  if width is not None:
-    blocks, fitting = -(-encoded.shape[1] // width), width
+  places = encoded.shape[1]
+  width = width or cache.layout(places)[1]
+  blocks = -(-places // width)
   cross = []
   for layer in layers:
     found: Any = block.apply(
       layer, encoded, method=DecoderLayer.cross_keys_values
     )
     keys, values = found
-    cross.append(LayerCache.in_blocks(keys, values, blocks, fitting))
+    cross.append(LayerCache.in_blocks(keys, values, blocks, width))
   return empty_cache(config, rows, *cache.layout(slots)), tuple(cross)
 
 

@@ -45,17 +45,27 @@ def require_finished(
     FileNotFoundError: the run has no results.
     ValueError: something else differs; says what.
   """
-  results = workdir / 'results.json'
-  if not results.is_file():
-    raise FileNotFoundError(
-      f'{results} does not exist: is {workdir} a finished run?'
-    )
+  found = results(workdir)
   theirs = json.loads((workdir / 'config.json').read_text())
   _require_same(
     workdir, theirs, config, {*_FREE, *free},
     f'only {", ".join(sorted(free))} may differ',
   )  # fmt: skip
-  return json.loads(results.read_text(encoding='utf-8'))
+  return found
+
+
+def results(workdir: pathlib.Path) -> Mapping[str, Any]:
+  """What a finished run has found.
+
+  Raises:
+    FileNotFoundError: there are no results.
+  """
+  path = workdir / 'results.json'
+  if not path.is_file():
+    raise FileNotFoundError(
+      f'{path} does not exist: is {workdir} a finished run?'
+    )
+  return json.loads(path.read_text(encoding='utf-8'))
 
 
 def _require_same(
