@@ -143,14 +143,18 @@ def get_config(arg: str = 'minicode') -> ml_collections.ConfigDict:
   c.advantage.lam = 1.0
   c.advantage.normalize = True
   c.advantage.beta = 0.1
-  c.advantage.charge_kl = 'auto'  # auto | loss | reward
+  c.advantage.charge_kl = 'auto'  # auto | loss | reward | token
+  c.advantage.deviation = 'population'  # population | sample: with n - 1
+  c.advantage.kl_estimator = 'k1'  # where the divergence is a reward
+  c.advantage.kl_cap = ml_collections.config_dict.placeholder(float)
+  c.advantage.kl_min_prob = ml_collections.config_dict.placeholder(float)
 
   c.learner = ml_collections.ConfigDict()
   c.learner.loss = 'ppo'
   c.learner.loss_options = ml_collections.ConfigDict()
   c.learner.aggregation = 'token_mean'
   c.learner.constant_length = ml_collections.config_dict.placeholder(int)
-  c.learner.kl_estimator = 'k3'
+  c.learner.kl_estimator = 'k3'  # k1 | k2 | k3 | exact
   c.learner.kl_cap = ml_collections.config_dict.placeholder(float)
   c.learner.kl_min_prob = ml_collections.config_dict.placeholder(float)
   c.learner.entropy_coef = 0.0
@@ -163,7 +167,9 @@ def get_config(arg: str = 'minicode') -> ml_collections.ConfigDict:
   c.learner.compute_dtype = 'float32'
 
   c.reference = ml_collections.ConfigDict()
-  c.reference.kind = 'frozen'  # none | frozen | copy | ema | adapter_off
+  # none | frozen | copy | ema | adapter_off | model
+  c.reference.kind = 'frozen'
+  c.reference.model = ''  # of model: one with the rewriter's tokenizer
   c.reference.every = 10
   c.reference.decay = 0.99
   c.reference.kl_coef = 0.02

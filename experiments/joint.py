@@ -71,9 +71,13 @@ def run(config, workdir):
   env_config = controllers.make_env_config(config)
   mesh = mesh_lib.from_text(config.mesh)
   coder = CachedBackend(load_backend(BackendConfig(**config.coder), mesh))
-  start = rewriters.load_start(config.rewriter)
+  start = rewriters.load_start(config.rewriter, config.reference.model)
   policy = start.backend(mesh, config.env.rewrite_max_tokens)
-  workdir_lib.prepare(workdir, json.loads(config.to_json()))
+  # A folder of the same name may hold another model by now.
+  models = {'coder': coder.name, 'start': start.name} | start.reference_name
+  workdir_lib.prepare(
+    workdir, json.loads(config.to_json()) | {'models': models}
+  )
   limits = Limits(cpu_s=config.pool.cpu_s, memory_mb=config.pool.memory_mb)
   with ExecutionPool(
     config.pool.workers, limits, config.pool.allow_weak

@@ -70,10 +70,10 @@ def run(config, workdir):
     )
   mesh = mesh_lib.of_process(config.mesh)
   coder = load.load_backend(load.BackendConfig(**config.coder), mesh)
-  start = rewriters.load_start(config.rewriter)
+  start = rewriters.load_start(config.rewriter, config.reference.model)
   described = data.describe(config.data)
   # A folder of the same name may hold another model by now.
-  models = {'coder': coder.name, 'start': start.name}
+  models = {'coder': coder.name, 'start': start.name} | start.reference_name
   settings_of_run = json.loads(config.to_json()) | {'models': models}
   distributed.require_same(
     json.dumps({'data': described, **settings_of_run}), 'the config'

@@ -76,7 +76,7 @@ def run(config, workdir):
     text_rewards.make_metric(config.reward.metric, task.task)
   meta = meta_lib.make_meta(config.meta.family, config.meta.text)
   mesh = mesh_lib.from_text(config.mesh)
-  start = rewriters.load_start(config.rewriter)
+  start = rewriters.load_start(config.rewriter, config.reference.model)
   check_batches(config, train)
   check_prompts(config, meta, start.tokenizer, (*train, *validation, *dev))
   seeds = range(config.seed, config.seed + config.seeds)
@@ -92,7 +92,8 @@ def run(config, workdir):
     # A folder of the same name may hold another model by now.
     names = {'rewriter': start.name, 'task_model': task_model.name}
     workdir_lib.prepare(
-      workdir, json.loads(config.to_json()) | {'models': names}
+      workdir,
+      json.loads(config.to_json()) | {'models': names | start.reference_name},
     )
     reward_fn = prewrite.make_reward_fn(task_model, **config.reward)
 

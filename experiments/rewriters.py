@@ -20,6 +20,7 @@ from promptrl_jax.envs.rewrite_env import Identified, RewriteEnv
 from promptrl_jax.llm import load
 from promptrl_jax.llm.jax_lm import JaxLM, JaxLMConfig
 from promptrl_jax.models import lora, peft, pretrained
+from promptrl_jax.models import tokenizer as tokenizer_lib
 from promptrl_jax.models.config import TransformerConfig
 from promptrl_jax.models.tokenizer import Tokenizer
 from promptrl_jax.operators.lexical import LexicalConfig
@@ -52,12 +53,19 @@ class Start:
     config: its shape.
     params: with `params` at the top, float32.
     tokenizer: of the model.
+    reference: another one that training is not to leave, with this tokenizer.
   """
 
   name: str
   config: TransformerConfig
   params: Any
   tokenizer: Tokenizer
+  reference: Start | None = None
+
+  @property
+  def reference_name(self) -> dict[str, str]:
+    """Of the reference if there is one, for a list of models."""
+    return {'reference': self.reference.name} if self.reference else {}
 
   def backend(self, mesh, new_tokens):
     """The model as a backend whose parameters can be replaced."""
@@ -69,12 +77,16 @@ class Start:
     )
 
 
-def load_start(settings) -> Start:
+def load_start(settings, reference: str = '') -> Start:
   """Reads the model that a config names.
+
+  Args:
+    settings: of the rewriter.
+    reference: folder or name of another model, if it is to be compared with.
 
   Raises:
     ValueError: it is not in this process, not a causal model, or to be drawn
-      from in part.
+      from in part; or the reference has another tokenizer.
   """
   if settings.backend != 'jax':
     raise ValueError(
@@ -87,7 +99,22 @@ def load_start(settings) -> Start:
       f'rewriter: {method}: training draws from the whole distribution, '
       f'expected {Sampling()}'
     )
-  folder = load.find(settings.model)
+  start = _read(settings.model)
+  if not reference:
+    return start
+  other = _read(reference)
+  found = tokenizer_lib.difference(start.tokenizer, other.tokenizer)
+  if found:
+    raise ValueError(
+      f'reference.model={reference!r} has another tokenizer than '
+      f'rewriter.model={settings.model!r}: {found}; expected the same, since '
+      'log-probs of the same tokens are compared'
+    )
+  return dataclasses.replace(start, reference=other)
+
+
+def _read(model: str) -> Start:
+  folder = load.find(model)
   config, params, tokenizer = pretrained.load_pretrained(folder)
   if not isinstance(config, TransformerConfig):
     raise ValueError(
@@ -160,9 +187,11 @@ def make(config, start: Start, mesh, seed: int) -> rewriter.Rewriter:
   lengths = [
     n for n in JaxLMConfig().prompt_lengths if n < settings.packing.prompt_size
   ]
+  other = start.reference if settings.reference.kind == 'model' else None
   return rewriter.make_rewriter(
     start.config, params, start.tokenizer, mesh, settings, seed, adapters,
     (*lengths, settings.packing.prompt_size),
+    other=(other.config, dict(other.params)) if other else None,
   )  # fmt: skip
 
 

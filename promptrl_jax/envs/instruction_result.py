@@ -78,20 +78,17 @@ class PendingInstructions:
     begun: InstructionResult,
     rows: Sequence[int],
     future: Future,
-    timeout_s: float,
   ):
     """Waits for nothing yet.
 
     Args:
       begun: without rewards.
       rows: that the task model was asked about.
-      future: of a reward or an exception for each of them.
-      timeout_s: after which they are given up.
+      future: of a reward or an exception for each of them; it ends by itself.
     """
     self._begun = begun
     self._rows = rows
     self._future = future
-    self._timeout_s = timeout_s
     self._span = deadline.Span([future])
     self._result: InstructionResult | None = None
 
@@ -109,18 +106,9 @@ class PendingInstructions:
     """
     if self._result is None:
       started = time.perf_counter()
-      rewards = self._wait()
+      rewards = self._future.result()
       self._result = self._finish(rewards, time.perf_counter() - started)
     return self._result
-
-  def _wait(self) -> Sequence[float | Exception]:
-    try:
-      return self._future.result(self._timeout_s)
-    except TimeoutError:
-      if self._future.done():  # It was the task model that timed out.
-        raise
-      late = TimeoutError(f'no answers for {self._timeout_s:g} s')
-      return [late] * len(self._rows)
 
   def _finish(
     self, found: Sequence[float | Exception], seconds: float

@@ -17,7 +17,6 @@ import logging
 import math
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
 
 import numpy as np
 
@@ -29,7 +28,7 @@ from promptrl_jax.llm.backend import BackendError
 from promptrl_jax.prompts import meta as meta_lib
 from promptrl_jax.prompts import templates
 from promptrl_jax.prompts.meta import MetaPrompt
-from promptrl_jax.rewards import guards
+from promptrl_jax.rewards import deadline, guards
 from promptrl_jax.strategies import prewrite
 from promptrl_jax.strategies.prewrite import RewardFn
 from promptrl_jax.tasks.instructions import Instruction, InstructionTask
@@ -44,7 +43,8 @@ class InstructionRewritingConfig:
 
   Attributes:
     examples: of a task in one batch, 0 for all.
-    timeout_s: seconds after which a batch without rewards is given up.
+    timeout_s: seconds after which a batch without rewards is given up, and its
+      rows are asked for one by one, each with twice its share of them.
   """
 
   examples: int = 4
@@ -142,13 +142,8 @@ class InstructionRewriting:
       instructions=tuple(instruction.text for _, instruction in read),
       calls=sum(len(task.examples) for task, _ in pairs.values()),
     )
-    future: Future = Future()
-    work = functools.partial(self._work, future, list(pairs.values()))
-    # A daemon: a model that hangs does not hold up the end of the process.
-    threading.Thread(target=work, daemon=True).start()
-    return PendingInstructions(
-      begun, list(pairs), future, self.config.timeout_s
-    )
+    work = functools.partial(self._rewards, list(pairs.values()))
+    return PendingInstructions(begun, list(pairs), deadline.begin(work))
 
   def _read(
     self,
@@ -178,36 +173,31 @@ class InstructionRewriting:
       return 'no_room', found
     return '', found
 
-  def _work(self, future: Future, pairs: Sequence[Pair]) -> None:
-    try:
-      with self._turn:
-        future.set_result(self._rewards(pairs))
-    except BaseException as error:  # Raised again where it is read.
-      future.set_exception(error)
-
   def _rewards(self, pairs: Sequence[Pair]) -> list[float | Exception]:
     """The reward of each pair, or why there is none."""
     distinct = list(dict.fromkeys(pairs))
     if not distinct:
       return []
-    try:
-      rows = [_mean(row) for row in self._reward_fn(distinct)]
-    except BackendError:
-      raise
-    except Exception:  # Of some row; the others are not to suffer.
-      logging.getLogger(__name__).debug('asked row by row', exc_info=True)
-      rows = [self._alone(pair) for pair in distinct]
+    with self._turn:
+      rows = self._ask(distinct, self.config.timeout_s)
     found = dict(zip(distinct, rows, strict=True))
     return [found[pair] for pair in pairs]
 
-  def _alone(self, pair: Pair) -> float | Exception:
+  def _ask(
+    self, pairs: Sequence[Pair], limit: float
+  ) -> list[float | Exception]:
+    """Of distinct pairs, in `limit` seconds or row by row."""
     try:
-      (row,) = self._reward_fn([pair])
+      rows = deadline.call(lambda: self._reward_fn(pairs), limit)
+      return [_mean(row) for row in rows]
     except BackendError:
       raise
-    except Exception as error:
-      return error
-    return _mean(row)
+    except Exception as error:  # Of some row; the others are not to suffer.
+      if len(pairs) == 1:
+        return [error]
+      logging.getLogger(__name__).debug('asked row by row', exc_info=True)
+    share = 2 * limit / len(pairs)
+    return [row for pair in pairs for row in self._ask([pair], share)]
 
 
 def _tells_answer(task: InstructionTask, found: Instruction) -> bool:

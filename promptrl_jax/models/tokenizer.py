@@ -124,6 +124,19 @@ def pad_left(
   return tokens, mask
 
 
+def difference(one: Tokenizer, other: Tokenizer) -> str:
+  """In what the vocabularies of two tokenizers differ; empty if in nothing."""
+  ids, others = one.backend.get_vocab(), other.backend.get_vocab()
+  for token, i in sorted(ids.items(), key=lambda pair: pair[1]):
+    if others.get(token) != i:
+      return (
+        f'{token!r} is {i} in one, {others.get(token, "missing")} in the other'
+      )
+  if more := others.keys() - ids.keys():
+    return f'{len(more)} tokens more, {min(more)!r} among them'
+  return ''
+
+
 def _wrap(backend: tokenizers.Tokenizer) -> Tokenizer:
   vocab = backend.get_vocab()
   missing = [name for name in (PAD, BOS, EOS) if name not in vocab]

@@ -40,24 +40,56 @@ class Span:
     return self._end - self._start
 
 
-def then(before: Future, fn: Callable[[Any], Any]) -> Future:
-  """A future of `fn(before.result())`.
+class HungError(RuntimeError):
+  """A function has not come back in time; its thread is left behind."""
 
-  `fn` runs as soon as `before` is done, in a daemon thread: one that hangs
-  holds up neither the pool that settled `before` nor the end of the process.
+
+def begin(fn: Callable[[], Any]) -> Future:
+  """A future of `fn()`, which runs in a daemon thread of its own.
+
+  One that hangs does not hold up the end of the process.
   """
-  after: Future = Future()
+  future: Future = Future()
 
   def run() -> None:
     try:
-      after.set_result(fn(before.result()))
+      future.set_result(fn())
     except BaseException as error:  # Raised again where it is read.
+      future.set_exception(error)
+
+  threading.Thread(target=run, daemon=True).start()
+  return future
+
+
+def call(fn: Callable[[], Any], timeout_s: float) -> Any:
+  """`fn()`, if it comes back in time.
+
+  Raises:
+    HungError: it does not.
+  """
+  future = begin(fn)
+  if not concurrent.futures.wait([future], timeout_s).done:
+    raise HungError(f'no result for {timeout_s:g} s')
+  return future.result()
+
+
+def then(before: Future, fn: Callable[[Any], Any]) -> Future:
+  """A future of `fn(before.result())`.
+
+  `fn` runs as soon as `before` is done, and one that hangs does not hold up
+  what settled `before`.
+  """
+  after: Future = Future()
+
+  def settle(future: Future) -> None:
+    if error := future.exception():
       after.set_exception(error)
+    else:
+      after.set_result(future.result())
 
-  def start(_: Future) -> None:
-    threading.Thread(target=run, daemon=True).start()
-
-  before.add_done_callback(start)
+  before.add_done_callback(
+    lambda _: begin(lambda: fn(before.result())).add_done_callback(settle)
+  )
   return after
 
 

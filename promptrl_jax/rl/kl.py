@@ -9,6 +9,9 @@ reference), in nats. Which one to take:
       divergence: that of k1 as a reward.
   k3  unbiased, never negative, little variance: the one to watch, and the loss
       term of GRPO.
+
+Exact is the sum over the vocabulary (`exact_kl`): no variance but that of the
+texts, and twice the logits.
 """
 
 from __future__ import annotations
@@ -19,7 +22,8 @@ import jax.numpy as jnp
 
 from promptrl_jax.rl.masked import keep
 
-KINDS = ('k1', 'k2', 'k3')
+ESTIMATES = ('k1', 'k2', 'k3')
+KINDS = (*ESTIMATES, 'exact')
 
 
 def _estimate(log_ratio: jax.Array, kind: str) -> jax.Array:
@@ -40,8 +44,9 @@ def token_kl(
   kind: str = 'k3',
   cap: float | None = None,
   min_prob: float | None = None,
+  exact: jax.Array | None = None,
 ) -> jax.Array:
-  """Estimates KL(policy || reference) from the log-probability of each token.
+  """KL(policy || reference), estimated from the log-probability of each token.
 
     d = ref_logp - logp
     k1 = -d,  k2 = d^2 / 2,  k3 = exp(d) - 1 - d
@@ -53,60 +58,69 @@ def token_kl(
     logps: `[...]`, under the policy.
     ref_logps: `[...]`, under the reference.
     mask: `[...]` booleans or weights; None counts everything.
-    kind: 'k1', 'k2' or 'k3'.
+    kind: 'k1', 'k2', 'k3', or 'exact', which is not an estimate.
     cap: largest value of a token, the truncated divergence; a token above it
       has the cap as its value and no gradient, also where exp(d) overflows.
     min_prob: tokens that the policy gives no more than this probability count
       0, the adaptive divergence; None counts all. The choice has no gradient.
+    exact: `[...]`, see `exact_kl`, for the kind of that name; gradients flow
+      into it.
 
   Returns:
-    `[...]` estimates in nats, 0 where invalid.
+    `[...]` nats, 0 where invalid.
   """
   if kind not in KINDS:
     raise ValueError(f'kind={kind!r}: expected one of {", ".join(KINDS)}')
   if cap is not None and cap <= 0:
     raise ValueError(f'cap={cap}: expected a positive number of nats, or None')
   chex.assert_equal_shape([logps, ref_logps])
-  log_ratio = keep(jax.lax.stop_gradient(ref_logps) - logps, mask)
+  if kind != 'exact':
+    given = jax.lax.stop_gradient(ref_logps) - logps
+    measure = lambda log_ratio: _estimate(log_ratio, kind)
+  elif exact is not None:
+    chex.assert_equal_shape([logps, exact])
+    given, measure = exact, lambda divergence: divergence
+  else:
+    raise ValueError(
+      "kind='exact' without `exact`: expected the divergence over the "
+      'vocabulary at each token'
+    )
+  given = keep(given, mask)
   if min_prob is not None:
     likely = jnp.exp(jax.lax.stop_gradient(logps)) > min_prob
-    log_ratio = keep(log_ratio, likely)
+    given = keep(given, likely)
   if cap is None:
-    return _estimate(log_ratio, kind)
+    return measure(given)
   # Emptied before exp: the gradient of a minimum is 0 * inf = NaN otherwise.
-  above = _estimate(jax.lax.stop_gradient(log_ratio), kind) > cap
-  estimate = _estimate(jnp.where(above, 0.0, log_ratio), kind)
-  return jnp.where(above, cap, estimate)
+  above = measure(jax.lax.stop_gradient(given)) > cap
+  return jnp.where(above, cap, measure(jnp.where(above, 0.0, given)))
 
 
 def penalize(
   advantages: jax.Array,
-  logps: jax.Array,
-  ref_logps: jax.Array,
+  divergence: jax.Array,
   mask: jax.Array,
   kl_coef: float | jax.Array,
 ) -> jax.Array:
   """Returns advantages less the price of each token's own divergence.
 
-    A_t - kl_coef (logp_t - ref_logp_t), as a constant
+    A_t - kl_coef d_t, as a constant
 
-  REINFORCE on them follows the gradient of `reward - kl_coef * KL` per token:
-  it equals the gradient of k2 as a loss term. The divergence as a reward is
-  that of InstructGPT (https://arxiv.org/abs/2203.02155), eq. 2.
+  With d = k1, REINFORCE on them follows the gradient of `reward - kl_coef * KL`
+  per token: it equals the gradient of k2 as a loss term. The divergence as a
+  reward is that of InstructGPT (https://arxiv.org/abs/2203.02155), eq. 2.
 
   Args:
     advantages: `[...]`.
-    logps: `[...]`, under the policy.
-    ref_logps: `[...]`, under the reference.
+    divergence: `[...]`, see `token_kl`.
     mask: `[...]` bool.
     kl_coef: price in reward per nat.
 
   Returns:
     `[...]` advantages, 0 where invalid.
   """
-  chex.assert_equal_shape([advantages, logps, ref_logps, mask])
-  penalty = token_kl(logps, ref_logps, mask, kind='k1')
-  return jax.lax.stop_gradient(keep(advantages, mask) - kl_coef * penalty)
+  chex.assert_equal_shape([advantages, divergence, mask])
+  return jax.lax.stop_gradient(keep(advantages - kl_coef * divergence, mask))
 
 
 def exact_kl(logits: jax.Array, ref_logits: jax.Array) -> jax.Array:

@@ -29,7 +29,8 @@ KINDS = ('grpo', 'dr_grpo', 'rloo', 'reinforce', 'reinforce_pp', 'gae', 'pairs')
 # nothing.
 OF_GROUPS = ('grpo', 'dr_grpo', 'rloo', 'pairs')
 # Where a divergence from the reference is charged.
-CHARGES = ('auto', 'loss', 'reward')
+CHARGES = ('auto', 'loss', 'reward', 'token')
+DEVIATIONS = {'population': 'std', 'sample': 'sample_std'}
 # Those that take it as a reward, unless they are told otherwise.
 _PAY_KL = ('reinforce_pp', 'gae')
 
@@ -49,8 +50,12 @@ class AdvantageConfig:
     beta: `pairs`: price of leaving the reference.
     charge_kl: where the divergence from the reference is paid: `loss`, as a
       term of it; `reward`, in reward, of tokens for `reinforce_pp` and `gae`,
-      of whole completions for the others; `auto`: `reward` for these two,
-      `loss` for the others, and in the pair for `pairs`.
+      of whole completions for the others; `token`, off the advantage of each
+      token, see `kl.penalize`; `auto`: `reward` for these two, `loss` for the
+      others, and in the pair for `pairs`.
+    deviation: `grpo`: that of the `population`, or of a `sample`, with n - 1.
+    kl_estimator, kl_cap, kl_min_prob: of the divergence as a reward, see
+      `kl.token_kl`.
   """
 
   kind: str = 'grpo'
@@ -59,27 +64,39 @@ class AdvantageConfig:
   normalize: bool = True
   beta: float = 0.1
   charge_kl: str = 'auto'
+  deviation: str = 'population'
+  kl_estimator: str = 'k1'
+  kl_cap: float | None = None
+  kl_min_prob: float | None = None
 
   def __post_init__(self):
-    if self.kind not in KINDS:
-      raise ValueError(
-        f'advantage {self.kind!r}: expected one of {", ".join(KINDS)}'
-      )
-    if self.charge_kl not in CHARGES:
-      raise ValueError(
-        f'charge_kl={self.charge_kl!r}: expected one of {", ".join(CHARGES)}'
-      )
+    for field, known in (
+      ('kind', KINDS),
+      ('charge_kl', CHARGES),
+      ('deviation', DEVIATIONS),
+      ('kl_estimator', kl.KINDS),
+    ):
+      if getattr(self, field) not in known:
+        raise ValueError(
+          f'advantage {field}={getattr(self, field)!r}: expected one of '
+          f'{", ".join(known)}'
+        )
     if self.kind == 'pairs' and self.charge_kl != 'auto':
       raise ValueError(
         f"charge_kl={self.charge_kl!r} with the advantage 'pairs': it is paid "
         'in the pair, expected auto'
+      )
+    if self.kind in _PAY_KL and self.charge_kl == 'token':
+      raise ValueError(
+        f"charge_kl='token' with the advantage {self.kind!r}: it counts what "
+        'is still to be paid, expected reward, loss or auto'
       )
 
   @property
   def pays_kl(self) -> bool:
     """Whether advantages take the divergence as a reward."""
     is_auto = self.charge_kl == 'auto'
-    return self.kind in _PAY_KL if is_auto else self.charge_kl == 'reward'
+    return self.kind in _PAY_KL if is_auto else self.charge_kl != 'loss'
 
   @property
   def kl_in_loss(self) -> bool:
@@ -103,6 +120,7 @@ class Scored:
     logps: [N, C], under the policy before the update.
     ref_logps: [N, C], under the reference; None if there is none.
     values: [N, C]; None without a value head.
+    exact_kl: [N, C], from the reference; None unless the kind is exact.
   """
 
   rewards: Any
@@ -111,6 +129,7 @@ class Scored:
   logps: Any = None
   ref_logps: Any = None
   values: Any = None
+  exact_kl: Any = None
 
 
 @functools.partial(jax.jit, static_argnums=0)
@@ -132,8 +151,11 @@ def advantages(
   rewards = masked.keep(batch.rewards, valid)
   price = None
   if batch.ref_logps is not None and config.pays_kl:
-    price = kl.token_kl(batch.logps, batch.ref_logps, mask, kind='k1')
-    if config.kind not in _PAY_KL:
+    price = kl.token_kl(
+      batch.logps, batch.ref_logps, mask, kind=config.kl_estimator,
+      cap=config.kl_cap, min_prob=config.kl_min_prob, exact=batch.exact_kl,
+    )  # fmt: skip
+    if config.kind not in _PAY_KL and config.charge_kl == 'reward':
       rewards = rewards - kl_coef * jnp.sum(price, axis=1)
   if config.kind == 'gae':
     if batch.values is None:
@@ -167,6 +189,9 @@ def advantages(
       groups = jnp.zeros_like(groups)
     found = group_advantages.group_advantages(
       rewards, groups, count, valid,
-      scale='std' if config.kind == 'grpo' else 'none',
+      scale=DEVIATIONS[config.deviation] if config.kind == 'grpo' else 'none',
     )  # fmt: skip
-  return token_rewards.to_tokens(found, mask), None
+  found = token_rewards.to_tokens(found, mask)
+  if price is not None and config.charge_kl == 'token':
+    found = kl.penalize(found, price, mask, kl_coef)
+  return found, None

@@ -22,7 +22,7 @@ class LMUpdateConfig:
     constant_length: tokens, for the aggregation `constant`.
     kl_estimator: of the divergence from the reference as a term of the loss:
       one of `rl.kl.KINDS`.
-    kl_cap: largest estimate of a token, in nats; None: there is none.
+    kl_cap: largest divergence of a token, in nats; None: there is none.
     kl_min_prob: tokens no more probable than this to the policy are left out of
       that term; None: all count.
     entropy_coef: weight of the entropy bonus.

@@ -21,7 +21,7 @@ from promptrl_jax.models import lora, pretrained
 from promptrl_jax.models.attention import SharedPrefix
 from promptrl_jax.models.config import TransformerConfig
 from promptrl_jax.models.heads import ValueHead
-from promptrl_jax.models.token_logps import token_logps
+from promptrl_jax.models.token_logps import Projected, token_logps
 from promptrl_jax.models.transformer import Transformer
 from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.parallel import sharding
@@ -61,11 +61,16 @@ class TokenOutputs:
     logps: of each token, in nats.
     entropies: of the distribution that it is from.
     values: expected return before it; None without a value head.
+    divergences: of that distribution from the one of a reference, over the
+      whole vocabulary; None without a reference.
+    hidden: [R, S * C, D], see `hidden`; None unless it was asked for.
   """
 
   logps: jax.Array
   entropies: jax.Array
   values: jax.Array | None
+  divergences: jax.Array | None
+  hidden: jax.Array | None
 
 
 def split(params: Params, train: str) -> tuple[Params, Params]:
@@ -160,31 +165,66 @@ def variables(config: PolicyConfig, params: Params) -> Params:
   return lora.attach(config.lora, model, params['adapters'])
 
 
-def outputs(config: PolicyConfig, params: Params, rows: Packed) -> TokenOutputs:
-  """Runs the policy over packed rows [R, ...]."""
-  splits = config.mesh is not None and mesh_lib.splits_parameters(config.mesh)
-  mesh = config.mesh if splits else None
-  model, tied = Transformer(config.model, mesh), config.model.tie_embeddings
-  head = params['params']['embedding' if tied else 'lm_head']
-  head = sharding.pin(head, mesh, *(['tensor'] if tied else [None, 'tensor']))
+def head(config: PolicyConfig, params: Params) -> tuple[jax.Array, int]:
+  """The projection on the vocabulary, and its axis that is hidden."""
+  tied = config.model.tie_embeddings
+  kernel = params['params']['embedding' if tied else 'lm_head']
+  names = ['tensor'] if tied else [None, 'tensor']
+  return sharding.pin(kernel, _model_mesh(config), *names), int(tied)
+
+
+def hidden(config: PolicyConfig, params: Params, rows: Packed) -> jax.Array:
+  """States before that projection, of the places before tokens of lanes.
+
+  Args:
+    config, params: the model.
+    rows: [R, ...].
+
+  Returns:
+    [R, S * C, D].
+  """
   mask = visible(rows, config.model.sliding_window)
-  hidden, _ = model.apply(
+  found, _ = Transformer(config.model, _model_mesh(config)).apply(
     variables(config, params), rows.tokens, rows.positions, mask
   )
-  hidden: Any = jnp.take_along_axis(hidden, rows.predictors[..., None], axis=1)
-  logps, entropies = token_logps(
-    hidden,
-    head,
-    rows.tokens[:, -hidden.shape[1] :],
+  return jnp.take_along_axis(found, rows.predictors[..., None], axis=1)
+
+
+def outputs(
+  config: PolicyConfig,
+  params: Params,
+  rows: Packed,
+  reference: Projected | None = None,
+  keep_hidden: bool = False,
+) -> TokenOutputs:
+  """Runs the policy over packed rows [R, ...].
+
+  Args:
+    config, params: the policy.
+    rows: R of them.
+    reference: of a model to compare it with, `hidden` of the same rows.
+    keep_hidden: to compare others with this one.
+  """
+  states = hidden(config, params, rows)
+  found = token_logps(
+    Projected(states, *head(config, params)),
+    rows.tokens[:, -states.shape[1] :],
     config.temperature,
-    contracted=1 if tied else 0,
     chunk=config.logits_chunk,
+    reference=reference,
   )
   values = None
   if 'value' in params:
-    below = hidden if config.value_trunk else jax.lax.stop_gradient(hidden)
-    found: Any = ValueHead().apply({'params': params['value']}, below)
-    values = of_sequences(rows, found)
-  return TokenOutputs(
-    of_sequences(rows, logps), of_sequences(rows, entropies), values
-  )
+    below = states if config.value_trunk else jax.lax.stop_gradient(states)
+    values = ValueHead().apply({'params': params['value']}, below)
+  by_completion = lambda values: of_sequences(rows, values)
+  logps, entropies, divergences = jax.tree.map(by_completion, found)
+  values = jax.tree.map(by_completion, values)
+  kept = states if keep_hidden else None
+  return TokenOutputs(logps, entropies, values, divergences, kept)
+
+
+def _model_mesh(config: PolicyConfig) -> Mesh | None:
+  """The mesh, if it splits parameters."""
+  splits = config.mesh is not None and mesh_lib.splits_parameters(config.mesh)
+  return config.mesh if splits else None

@@ -19,6 +19,7 @@ import optax
 from flax import struct
 from jax.sharding import Mesh
 
+from promptrl_jax.models.token_logps import Projected
 from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.rl import (
   aggregation,
@@ -50,6 +51,8 @@ class LMBatch:
     old_logps: [R, Q, C], under the parameters before the update; None if that
       is one step, which computes them anyhow.
     ref_logps: [R, Q, C], under the reference; None if there is none.
+    ref_hidden: of the reference, see `lm_policy.hidden`; None unless the
+      divergence over the whole vocabulary is a term of the loss.
     returns, old_values: [R, Q, C]; None if there is no value head.
   """
 
@@ -58,39 +61,74 @@ class LMBatch:
   sampler_logps: Any
   old_logps: Any = None
   ref_logps: Any = None
+  ref_hidden: Any = None
   returns: Any = None
   old_values: Any = None
 
 
 def make_score_fn(
-  policy: PolicyConfig, config: LMUpdateConfig
-) -> Callable[[Params, Packed], lm_policy.TokenOutputs]:
-  """Returns the jitted `(params, rows) -> TokenOutputs`.
+  policy: PolicyConfig,
+  config: LMUpdateConfig,
+  compared: PolicyConfig | None = None,
+  keep_hidden: bool = False,
+) -> Callable[..., lm_policy.TokenOutputs]:
+  """Returns the jitted score.
 
+  It is called with `(params, rows)`, for the divergence from a reference over
+  the vocabulary also with its `(hidden, params)`, and gives a `TokenOutputs`.
   It runs over as many rows at a time as the update, without gradients.
+
+  Args:
+    policy: the language model.
+    config: settings.
+    compared: the reference.
+    keep_hidden: of the language model, which may be a reference itself.
   """
 
-  def score(params, rows):
+  def score(params, rows, ref_hidden=None, ref_params=None):
     params = lm_policy.cast(params, config.compute_dtype)
+    reference = _projection(compared, ref_params, config)
 
     def full(piece):
-      return lm_policy.outputs(policy, params, _on(policy.mesh, piece))
+      rows, states = _on(policy.mesh, piece)
+      return lm_policy.outputs(
+        policy, params, rows, reference(states), keep_hidden
+      )
 
     def empty(piece):
       shapes = jax.eval_shape(full, piece)
       return jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
 
     if config.pieces == 1:
-      return full(rows)
-    one = lambda piece: jax.lax.cond(jnp.any(piece.mask), full, empty, piece)
+      return full((rows, ref_hidden))
+    one = lambda piece: jax.lax.cond(jnp.any(piece[0].mask), full, empty, piece)
     cut = lambda x: x.reshape(config.pieces, -1, *x.shape[1:])
-    found = jax.lax.map(one, jax.tree.map(cut, rows))
-    return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), found)
+    found = jax.lax.map(one, jax.tree.map(cut, (rows, ref_hidden)))
+    found = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), found)
+    return _on(policy.mesh, found)
 
   return jax.jit(score)
 
 
-def make_loss_fn(policy: PolicyConfig, config: LMUpdateConfig):
+def _projection(
+  compared: PolicyConfig | None, params: Params | None, config: LMUpdateConfig
+) -> Callable[[jax.Array | None], Projected | None]:
+  """What makes distributions of the hidden states of a reference."""
+  if compared is None or params is None:
+    return lambda states: None
+  head, axis = lm_policy.head(
+    compared, lm_policy.cast(params, config.compute_dtype)
+  )
+  return lambda states: (
+    None if states is None else Projected(states, head, axis)
+  )
+
+
+def make_loss_fn(
+  policy: PolicyConfig,
+  config: LMUpdateConfig,
+  reference: Callable[[jax.Array | None], Projected | None] = lambda _: None,
+):
   """Returns `(trained, fixed, kl_coef, batch) -> (sum, (count, metrics))`.
 
   Metrics of the names in `_PER_LOSS` are sums like the loss, the others over
@@ -102,10 +140,14 @@ def make_loss_fn(policy: PolicyConfig, config: LMUpdateConfig):
   )
 
   def loss_fn(trained, fixed, kl_coef, batch):
-    found = lm_policy.outputs(policy, {**fixed, **trained}, batch.rows)
+    found = lm_policy.outputs(
+      policy, {**fixed, **trained}, batch.rows, reference(batch.ref_hidden)
+    )
     # Rows no longer matter: one completion after the other, [R * Q, C].
     flat = lambda x: x.reshape(-1, x.shape[-1])
-    found, data = jax.tree.map(flat, (found, batch.replace(rows=None)))
+    found, data = jax.tree.map(
+      flat, (found, batch.replace(rows=None, ref_hidden=None))
+    )
     mask = flat(batch.rows.mask)
     logps = keep(found.logps, mask)
     old_logps = data.old_logps
@@ -134,11 +176,13 @@ def make_loss_fn(policy: PolicyConfig, config: LMUpdateConfig):
       divergence = kl.token_kl(
         logps, data.ref_logps, mask, kind=config.kl_estimator,
         cap=config.kl_cap, min_prob=config.kl_min_prob,
+        exact=found.divergences,
       )  # fmt: skip
       loss += kl_coef * masked_sum(divergence, weights)
-      metrics['kl'] = masked_sum(
-        kl.token_kl(logps, data.ref_logps, mask, kind='k3'), mask
-      )
+      measured = found.divergences
+      if measured is None:
+        measured = kl.token_kl(logps, data.ref_logps, mask, kind='k3')
+      metrics['kl'] = masked_sum(measured, mask)
     if found.values is not None:
       metrics['value_loss'] = losses.value_loss(
         found.values, data.old_values, data.returns, weights, config.value_clip
@@ -155,8 +199,11 @@ def make_update_fn(
   optimizer: optax.GradientTransformation,
   config: LMUpdateConfig,
   placed: Any = None,
+  compared: PolicyConfig | None = None,
 ) -> Callable[..., tuple[TrainState, Metrics]]:
   """Returns the jitted `(state, fixed, batch, kl_coef) -> (state, metrics)`.
+
+  If the batch has hidden states of a reference, its parameters come last.
 
   The state is donated: use only the one that comes back. Metrics are means over
   tokens and over optimizer steps.
@@ -168,11 +215,14 @@ def make_update_fn(
     placed: `state.placement`, where the new state goes; None: wherever the
       compiler leaves it, which may differ from where the first one was, so that
       the second update is compiled once more.
+    compared: the reference.
   """
-  loss_fn = make_loss_fn(policy, config)
 
-  def update(state, fixed, batch, kl_coef):
+  def update(state, fixed, batch, kl_coef, ref_params=None):
     fixed = lm_policy.cast(fixed, config.compute_dtype)
+    loss_fn = make_loss_fn(
+      policy, config, _projection(compared, ref_params, config)
+    )
     order = _deal(step_key(state, 'update'), batch.rows, config)
 
     def optimizer_step(carry, index):

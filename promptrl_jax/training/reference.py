@@ -15,7 +15,9 @@ from promptrl_jax.rl import reference as rl_reference
 from promptrl_jax.training import lm_policy
 from promptrl_jax.training.lm_policy import Params
 
-KINDS = ('none', 'frozen', 'copy', 'ema', 'adapter_off')
+KINDS = ('none', 'frozen', 'copy', 'ema', 'adapter_off', 'model')
+# Those that need no copy of what is trained.
+_WITHOUT_ARRAYS = ('none', 'adapter_off', 'model')
 CONTROLS = ('fixed', 'adaptive', 'linear')
 
 
@@ -26,7 +28,9 @@ class ReferenceConfig:
   Attributes:
     kind: `none`; `frozen`: the policy at the start; `copy`: the policy of up to
       `every` updates ago; `ema`: a moving average of policies; `adapter_off`:
-      the model without its adapters.
+      the model without its adapters; `model`: another one, with the tokenizer
+      of the policy.
+    model: `model`: where it is, as for a rewriter.
     every: `copy`: updates between copies.
     decay: `ema`: weight of the old average.
     kl_coef: price at the start, in reward per nat.
@@ -38,6 +42,7 @@ class ReferenceConfig:
   """
 
   kind: str = 'frozen'
+  model: str = ''
   every: int = 10
   decay: float = 0.99
   kl_coef: float = 0.05
@@ -53,11 +58,17 @@ class ReferenceConfig:
           f'reference {field}={getattr(self, field)!r}: expected one of '
           f'{", ".join(known)}'
         )
+    # `none` may be what an algorithm makes of another kind.
+    if self.kind != 'none' and (self.kind == 'model') != bool(self.model):
+      raise ValueError(
+        f'reference kind={self.kind!r} with model={self.model!r}: the kind '
+        '`model` needs one, the others have no use for one'
+      )
 
 
 def initial(config: ReferenceConfig, trained: Params) -> Params:
   """The arrays of a reference, copies of what is trained; maybe none."""
-  if config.kind in ('none', 'adapter_off'):
+  if config.kind in _WITHOUT_ARRAYS:
     return {}
   return jax.tree.map(lambda x: x.copy(), trained)
 
@@ -66,6 +77,12 @@ def parameters(
   config: ReferenceConfig, reference: Params, fixed: Params
 ) -> Params | None:
   """All collections of the reference; None if there is none.
+
+  Args:
+    config: which reference.
+    reference: its arrays, see `initial`.
+    fixed: of the policy, what is not trained; for the kind `model`, all of that
+      model.
 
   Raises:
     ValueError: the adapter is to be switched off, and the model is trained.

@@ -73,7 +73,9 @@ class Rewriter:
     own_mesh: where the engine runs: the devices of this process.
     fixed: parameters that are not trained.
     initial: the state of step 0.
-    score: see `lm_update.make_score_fn`.
+    compared: how the reference is read.
+    compared_fixed: parameters of the reference that are not in the state.
+    score, score_reference: see `lm_update.make_score_fn`.
     updates: of each phase, see `lm_update.make_update_fn`.
   """
 
@@ -85,12 +87,21 @@ class Rewriter:
   own_mesh: Mesh
   fixed: Params
   initial: RewriterState
+  compared: PolicyConfig
+  compared_fixed: Params
   score: Callable[..., lm_policy.TokenOutputs]
+  score_reference: Callable[..., lm_policy.TokenOutputs]
   updates: tuple[UpdateFn, ...]
 
   def params(self, state: RewriterState) -> Params:
     """All collections."""
     return {**self.fixed, **state.learner.params}
+
+  def reference_params(self, state: RewriterState) -> Params | None:
+    """All collections of the reference; None if there is none."""
+    return reference.parameters(
+      self.config.reference, state.reference, self.compared_fixed
+    )
 
   def decode_params(self, state: RewriterState) -> prepare.DecodeParams:
     """The policy as samplers take it."""
@@ -110,6 +121,7 @@ def make_rewriter(
   lora: Any = None,
   prompt_lengths: Sequence[int] = (64, 96, 160, 256),
   slots: int = 16,
+  other: tuple[TransformerConfig, Params] | None = None,
 ) -> Rewriter:
   """Builds the jitted functions and the state of step 0.
 
@@ -124,6 +136,7 @@ def make_rewriter(
     seed: of the value head and of minibatches.
     lora: config of the adapters.
     prompt_lengths, slots: of the sampler, see `EngineConfig`.
+    other: for the reference `model`, with the tokenizer of the policy.
 
   Raises:
     ValueError: what is to be trained is not there, a rewrite does not fit into
@@ -166,11 +179,14 @@ def make_rewriter(
   placed = lm_policy.placement(params, model.family, mesh)
   trained, fixed = lm_policy.split(exchange.place(params, placed), config.train)
   learner = state_lib.placement(trained, optimizer, whole)
-  compared = jax.eval_shape(build, trained).reference
-  where: Any = (learner, learner.params if compared else {}, whole)
+  copied = jax.eval_shape(build, trained).reference
+  where: Any = (learner, learner.params if copied else {}, whole)
   where = RewriterState(*where)
   state = jax.jit(build, out_shardings=where)(trained)
-  reference.parameters(config.reference, state.reference, fixed)
+  compared, compared_fixed = policy, fixed
+  if other is not None:
+    compared, compared_fixed = _other(policy, *other)
+  reference.parameters(config.reference, state.reference, compared_fixed)
   engine = make_engine(
     model, Sampling(),
     _prepared(
@@ -184,14 +200,37 @@ def make_rewriter(
       new_tokens=config.rollout.new_tokens,
     ),
   )  # fmt: skip
+  exact = any(any(phase.exact_kl) for phase in config.phases)
+  score = lm_update.make_score_fn(policy, config.update, compared)
   return Rewriter(
     config, policy, tokenizer, engine, mesh, own_mesh, fixed, state,
-    lm_update.make_score_fn(policy, config.update),
+    compared, compared_fixed, score,
+    # One that reads as the policy does is not compiled twice.
+    score if compared is policy and not exact else lm_update.make_score_fn(
+      compared, config.update, keep_hidden=exact
+    ),
     tuple(
-      lm_update.make_update_fn(policy, optimizer, phase.update, learner)
+      lm_update.make_update_fn(
+        policy, optimizer, phase.update, learner, compared
+      )
       for phase in config.phases
     ),
   )  # fmt: skip
+
+
+def _other(
+  policy: PolicyConfig, model: TransformerConfig, params: Params
+) -> tuple[PolicyConfig, Params]:
+  """A model as the reference of another one: how it is read, and placed."""
+  if model.vocab_size != policy.model.vocab_size:
+    raise ValueError(
+      f'the reference has a vocabulary of {model.vocab_size}, the policy one '
+      f'of {policy.model.vocab_size}: expected a model of the same family'
+    )
+  assert policy.mesh is not None
+  placed = lm_policy.placement(params, model.family, policy.mesh)
+  read = dataclasses.replace(policy, model=model, lora=None)
+  return read, exchange.place(params, placed)
 
 
 def _prepared(

@@ -127,6 +127,7 @@ class RewriterConfig:
 
   def __post_init__(self):
     self._check_switches()
+    self._check_exact_kl()
     for field in ('rows_per_piece', 'logits_chunk'):
       value = getattr(self, field)
       if value is not None and value < 1:
@@ -162,6 +163,29 @@ class RewriterConfig:
         'a group of 1 with drop_uniform=True: the rewards of such a group are '
         'all equal, so that every one would be left out; take 2 or more, or '
         'drop_uniform=False'
+      )
+
+  @property
+  def exact_kl(self) -> tuple[bool, bool]:
+    """Whether advantages, and whether the loss, need it over the vocabulary."""
+    there = self.reference.kind != 'none'
+    return (
+      there and self.advantage.kl_estimator == 'exact',
+      there and self.update.kl_estimator == 'exact',
+    )
+
+  def _check_exact_kl(self) -> None:
+    in_advantages, in_loss = self.exact_kl
+    if in_advantages and not self.advantage.pays_kl:
+      raise ValueError(
+        "advantage.kl_estimator='exact' where the divergence is no reward: "
+        'charge_kl=reward or token, or the estimator of the loss (learner)'
+      )
+    if in_loss and not self.advantage.kl_in_loss:
+      raise ValueError(
+        f"kl_estimator='exact' in the loss with the advantage "
+        f'{self.advantage.kind!r}, where the divergence is no term of it: '
+        'charge_kl=loss, or the estimator of the advantage'
       )
 
   def _check_switches(self) -> None:

@@ -56,7 +56,7 @@ def learn(
   rows = packing.part_of(rows, num_rows, first)
   on_mesh = exchange.global_rows(rows, made.mesh)
   all_rows = exchange.gather_rows(rows)
-  batch = _scored(made, config, state, batch, all_rows, on_mesh)
+  batch, ref_hidden = _scored(made, config, state, batch, all_rows, on_mesh)
   advantages, returns = lm_advantages.advantages(
     config.advantage, batch, float(state.kl.coef)
   )
@@ -70,10 +70,15 @@ def learn(
     'old_values': spread(batch.values),
   }
   scored = time.perf_counter()
+  in_loss = config.exact_kl[1]
   learner, metrics = made.updates[phase](
     state.learner, made.fixed,
-    lm_update.LMBatch(on_mesh, **exchange.global_rows(data, made.mesh)),
+    lm_update.LMBatch(
+      on_mesh, **exchange.global_rows(data, made.mesh),
+      ref_hidden=ref_hidden if in_loss else None,
+    ),
     state.kl.coef * config.advantage.kl_in_loss,
+    made.reference_params(state) if in_loss else None,
   )  # fmt: skip
   step = int(learner.step)
   state = RewriterState(
@@ -133,8 +138,12 @@ def _scored(
   batch: lm_advantages.Scored,
   rows: packing.Packed,
   on_mesh: packing.Packed,
-) -> lm_advantages.Scored:
+) -> tuple[lm_advantages.Scored, jax.Array | None]:
   """Adds log-probs and values, under policy and reference.
+
+  Returns:
+    The batch, and the hidden states of the reference, which stay on the mesh;
+    None unless they are needed.
 
   Args:
     made, config, state: say which are needed.
@@ -148,15 +157,17 @@ def _scored(
   needs_policy = not config.update.is_one_step or (
     config.value_head or config.advantage.uses_logps
   )
-  fields = {}
+  fields, hidden = {}, None
+  compared = made.reference_params(state)
+  if compared is not None:
+    found = made.score_reference(compared, on_mesh)
+    fields['ref_logps'], hidden = gather(found.logps), found.hidden
   if needs_policy:
-    found = made.score(made.params(state), on_mesh)
+    exact = (hidden, compared) if config.exact_kl[0] else ()
+    found = made.score(made.params(state), on_mesh, *exact)
     fields['logps'] = gather(found.logps)
     if found.values is not None:
       fields['values'] = gather(found.values)
-  parameters = reference.parameters(
-    config.reference, state.reference, made.fixed
-  )
-  if parameters is not None:
-    fields['ref_logps'] = gather(made.score(parameters, on_mesh).logps)
-  return dataclasses.replace(batch, **fields)
+    if found.divergences is not None:
+      fields['exact_kl'] = gather(found.divergences)
+  return dataclasses.replace(batch, **fields), hidden

@@ -218,8 +218,30 @@ def test_a_reward_function_that_hangs_does_not_hold_up_the_run():
   pending = env.submit([TASK], ['Spell.'], 0)
   try:
     assert not pending.done()
-    with pytest.raises(RuntimeError, match='no answers for 0.2 s'):
+    with pytest.raises(RuntimeError, match='HungError: no result for 0.2 s'):
       pending.result()
+  finally:
+    release.set()
+
+
+def test_rows_beside_one_that_hangs_get_their_rewards():
+  release = threading.Event()
+
+  def hang(pairs):
+    if any('bad' in text.text for _, text in pairs):
+      release.wait()
+    return [np.array([0.5]) for _ in pairs]
+
+  env, _ = make(reward_fn=hang, timeout_s=1.0)
+  texts = ['Good one.', 'A bad one.', 'Good two.', 'A bad one.']
+  try:
+    result = env.submit([TASK] * 4, texts, 0).result()
+    np.testing.assert_array_equal(result.rewards, [0.5, np.nan, 0.5, np.nan])
+    assert result.dropped[1] == 'HungError: no result for 0.666667 s'
+    assert result.metrics()['reward/dropped'] == 2
+    # The next batch is not held up by what was left behind.
+    later = env.submit([TASK], ['Good three.'], 1).result()
+    np.testing.assert_array_equal(later.rewards, [0.5])
   finally:
     release.set()
 

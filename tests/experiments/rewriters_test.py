@@ -3,10 +3,14 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
+from configs import mbpp_grpo
 from experiments import rewriters
 from promptrl_jax.models import peft, pretrained
+from promptrl_jax.models import tokenizer as tokenizer_lib
 from promptrl_jax.models.transformer import Transformer
+from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.testing import tiny
 from promptrl_jax.training import lm_policy
 from tests.training import tiny_rewriter
@@ -17,6 +21,35 @@ def hidden(config, tree):
   places = jnp.arange(20)[None]
   mask = jnp.tril(jnp.ones((1, 20, 20), bool))
   return Transformer(config).apply(tree, tokens, places, mask)[0]
+
+
+def saved(folder, tokenizer, seed=0):
+  pretrained.save_pretrained(
+    folder, tiny.CONFIG, tiny.params(seed=seed), tokenizer, 'float32'
+  )
+  return str(folder)
+
+
+def test_a_reference_has_the_tokenizer_of_the_rewriter(tmp_path):
+  tokenizer = tiny.tokenizer()
+  model = saved(tmp_path / 'model', tokenizer)
+  same = saved(tmp_path / 'same', tokenizer, seed=1)
+  words = ['a reference reads other words than its policy'] * 3
+  other = saved(tmp_path / 'other', tokenizer_lib.train(words, 270), seed=1)
+  config = mbpp_grpo.get_config('smoke')
+  config.rewriter.model, config.rewriter.dtype = model, 'float32'
+  config.reference.kind, config.reference.model = 'model', same
+  config.packing.prompt_size = 64
+  start = rewriters.load_start(config.rewriter, same)
+  assert start.reference_name['reference'].startswith('same@')
+  made = rewriters.make(config, start, mesh_lib.make_data_mesh(), 0)
+  found = made.reference_params(made.initial)['params']['final_norm']
+  expected = start.reference.params['params']['final_norm']
+  assert found is not None and jax.tree.map(np.array_equal, found, expected)
+  with pytest.raises(
+    ValueError, match=r"reference\.model='.*other' has another tokenizer .* is"
+  ):
+    rewriters.load_start(config.rewriter, other)
 
 
 def test_adapters_are_merged_and_kept_beside_the_model(tmp_path):

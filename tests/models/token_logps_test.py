@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from promptrl_jax.models.token_logps import token_logps
+from promptrl_jax.models.token_logps import Projected, token_logps
 
 R, K, D, V = 2, 7, 6, 11
 
@@ -18,40 +18,68 @@ def inputs():
   return hidden, head, rng.integers(0, V, (R, K))
 
 
-def naive(hidden, head, targets, temperature):
+@pytest.fixture
+def other():
+  """Another model, of another width, whose embedding is its head."""
+  rng = np.random.default_rng(2)
+  hidden = 0.2 * rng.normal(size=(R, K, D + 3)).astype(np.float32)
+  return Projected(hidden, rng.normal(size=(V, D + 3)).astype(np.float32), 1)
+
+
+def naive(hidden, head, targets, temperature, other):
   logps = jax.nn.log_softmax(hidden @ head / temperature)
+  others = jax.nn.log_softmax(other.hidden @ other.head.T / temperature)
   chosen = jnp.take_along_axis(logps, targets[..., None], -1)[..., 0]
-  return chosen, -jnp.sum(jnp.exp(logps) * logps, axis=-1)
+  mean = lambda values: jnp.sum(jnp.exp(logps) * values, axis=-1)
+  return chosen, -mean(logps), mean(logps - others)
 
 
 @pytest.mark.parametrize('chunk', [None, 1, 3, 7, 100])
 @pytest.mark.parametrize('tied', [False, True])
-def test_equals_the_whole_softmax(inputs, chunk, tied):
+def test_equals_the_whole_softmax(inputs, other, chunk, tied):
   hidden, head, targets = inputs
-  found = token_logps(
-    hidden, head.T if tied else head, targets, 0.7,
-    contracted=int(tied), chunk=chunk,
-  )  # fmt: skip
-  for a, b in zip(found, naive(hidden, head, targets, 0.7), strict=True):
+  policy = Projected(hidden, head.T if tied else head, int(tied))
+  expected = naive(hidden, head, targets, 0.7, other)
+  found = token_logps(policy, targets, 0.7, chunk=chunk, reference=other)
+  for a, b in zip(found, expected, strict=True):
     np.testing.assert_allclose(a, b, atol=1e-5)
+  alone = token_logps(policy, targets, 0.7, chunk=chunk)
+  np.testing.assert_array_equal(alone[:2], found[:2])
+  assert alone.divergences is None
+  itself = token_logps(policy, targets, 0.7, chunk=chunk, reference=policy)
+  np.testing.assert_allclose(itself.divergences, 0, atol=1e-6)
 
 
 @pytest.mark.parametrize('chunk', [None, 3])
-def test_gradients_equal_those_of_the_whole_softmax(inputs, chunk):
+@pytest.mark.parametrize('compared', [False, True])
+def test_gradients_equal_those_of_the_whole_softmax(
+  inputs, other, chunk, compared
+):
   hidden, head, targets = inputs
-  weights = np.random.default_rng(1).normal(size=(2, R, K))
+  weights = np.random.default_rng(1).normal(size=(3, R, K))
 
-  def loss(function, hidden, head):
-    logps, entropies = function(hidden, head, targets, 0.7)
-    return jnp.sum(weights[0] * logps + weights[1] * entropies)
+  def loss(function, hidden, head, other):
+    found = function(hidden, head, targets, 0.7, other)[: 2 + compared]
+    return sum(jnp.sum(w * x) for w, x in zip(weights, found, strict=False))
 
-  chunked = lambda *args: token_logps(*args, chunk=chunk)
+  def chunked(hidden, head, targets, temperature, other):
+    return token_logps(
+      Projected(hidden, head), targets, temperature, chunk=chunk,
+      reference=other if compared else None,
+    )  # fmt: skip
+
   gradients = jax.grad(loss, (1, 2))
   for a, b in zip(
-    gradients(chunked, hidden, head), gradients(naive, hidden, head),
+    gradients(chunked, hidden, head, other),
+    gradients(naive, hidden, head, other),
     strict=True,
   ):  # fmt: skip
     np.testing.assert_allclose(a, b, atol=1e-5)
+  # None flow into the reference, whatever autodiff would make of it.
+  of_other = jax.grad(
+    lambda x: loss(chunked, hidden, head, other._replace(hidden=x))
+  )
+  assert not np.any(of_other(other.hidden))
 
 
 def test_the_program_holds_no_logits_of_the_whole_batch():
@@ -62,7 +90,9 @@ def test_the_program_holds_no_logits_of_the_whole_batch():
 
   def memory(chunk):
     def loss(hidden, head, targets):
-      return jnp.sum(token_logps(hidden, head, targets, chunk=chunk)[0])
+      return jnp.sum(
+        token_logps(Projected(hidden, head), targets, chunk=chunk).logps
+      )
 
     program = jax.jit(jax.grad(loss, (0, 1))).lower(hidden, head, targets)
     return program.compile().memory_analysis().temp_size_in_bytes

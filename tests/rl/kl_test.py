@@ -89,7 +89,7 @@ def test_only_likely_tokens_count_in_the_adaptive_divergence():
   np.testing.assert_allclose(estimates, [np.log(2), 0, 0], rtol=1e-6)
 
 
-@pytest.mark.parametrize('kind', kl.KINDS)
+@pytest.mark.parametrize('kind', kl.ESTIMATES)
 @pytest.mark.parametrize('cap', [None, 0.5])
 def test_padding_reaches_neither_values_nor_gradients(kind, cap):
   mask = jnp.array([True, False, False])
@@ -143,7 +143,8 @@ def test_k2_as_a_loss_has_the_gradient_of_the_divergence():
 def test_k1_in_the_advantages_has_the_gradient_of_the_divergence():
   def token_loss(logps, ref_logps):
     mask = jnp.ones(logps.shape, bool)
-    advantages = kl.penalize(jnp.zeros(7), logps, ref_logps, mask, 1.0)
+    price = kl.token_kl(logps, ref_logps, kind='k1')
+    advantages = kl.penalize(jnp.zeros(7), price, mask, 1.0)
     return -advantages * logps
 
   gradient, exact = expected_gradient(token_loss)
@@ -156,7 +157,8 @@ def test_penalized_reinforce_follows_advantage_and_k2():
   advantages = jnp.where(mask, advantages, jnp.nan)
 
   def penalized(logps):
-    shaped = kl.penalize(advantages, logps, ref_logps, mask, 0.3)
+    price = kl.token_kl(logps, ref_logps, mask, kind='k1')
+    shaped = kl.penalize(advantages, price, mask, 0.3)
     return reinforce_loss(logps, logps, shaped, mask)[0]
 
   def apart(logps):
@@ -166,6 +168,24 @@ def test_penalized_reinforce_follows_advantage_and_k2():
   np.testing.assert_allclose(
     jax.grad(penalized)(logps), jax.grad(apart)(logps), atol=1e-6
   )
+
+
+def test_the_exact_divergence_is_masked_and_capped_like_an_estimate():
+  logps, exact = jnp.log(jnp.array([0.5, 0.1, 0.5, 0.5])), jnp.arange(4.0)
+  mask = jnp.array([True, True, True, False])
+
+  def total(exact, **settings):
+    return kl.token_kl(
+      logps, logps - 1, mask, kind='exact', exact=exact, **settings
+    )
+
+  np.testing.assert_array_equal(total(exact), [0, 1, 2, 0])
+  np.testing.assert_array_equal(total(exact, cap=1.5), [0, 1, 1.5, 0])
+  np.testing.assert_array_equal(total(exact, min_prob=0.2), [0, 0, 2, 0])
+  gradient = jax.grad(lambda x: total(x, cap=1.5).sum())(exact)
+  np.testing.assert_array_equal(gradient, [1, 1, 0, 0])
+  with pytest.raises(ValueError, match="kind='exact' without `exact`"):
+    total(None)
 
 
 def test_bad_settings_are_refused():

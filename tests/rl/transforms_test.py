@@ -49,7 +49,7 @@ CASES = {
   ),
   'token_kl': (fixed(kl.token_kl, kind='k3'), draw(N, C), draw(N, C), MASK),
   'penalize': (
-    fixed(kl.penalize, kl_coef=0.1), draw(N, C), draw(N, C), draw(N, C), MASK,
+    fixed(kl.penalize, kl_coef=0.1), draw(N, C), draw(N, C), MASK,
   ),
   'trajectory_scale': (
     policy_losses.trajectory_scale, draw(N, C), draw(N, C), MASK,

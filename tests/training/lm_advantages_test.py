@@ -51,6 +51,13 @@ def test_numbers_by_hand(kind, expected):
   assert returns is None
 
 
+def test_the_deviation_may_be_that_of_a_sample():
+  found, _ = advantages('grpo', deviation='sample')
+  # Deviations sqrt(1/3) and sqrt(2).
+  expected = [2 / 3**0.5, -1 / 3**0.5, -1 / 3**0.5, -(0.5**0.5), 0.5**0.5]
+  np.testing.assert_allclose(found, of_rows(expected), atol=1e-5)
+
+
 def test_reinforce_pp_is_normalised_over_the_tokens_of_the_batch():
   found, _ = advantages('reinforce_pp')
   rewards = of_rows(REWARDS[:5])[MASK]  # 1 1 0 0 0 0 2 4 4
@@ -119,6 +126,41 @@ def test_the_divergence_of_a_completion_is_a_reward_if_it_is_asked_for(kind):
   np.testing.assert_allclose(found, advantages(kind, paid)[0], atol=1e-6)
 
 
+@pytest.mark.parametrize('kind', ['grpo', 'dr_grpo', 'rloo', 'reinforce'])
+def test_each_token_pays_for_itself_if_that_is_asked_for(kind):
+  logps = np.where(MASK, -1.0, 0.0).astype(np.float32)
+  apart = np.arange(18, dtype=np.float32).reshape(MASK.shape) / 10
+  scored = batch(logps=logps, ref_logps=logps - apart)
+  found, _ = advantages(kind, scored, kl_coef=0.2, charge_kl='token')
+  expected = np.where(MASK, advantages(kind)[0] - 0.2 * apart, 0)
+  np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+  ('settings', 'price'),
+  [
+    ({'kl_estimator': 'k2'}, 0.125),
+    ({'kl_estimator': 'k3'}, np.exp(-0.5) - 0.5),
+    ({'kl_cap': 0.3}, 0.3),
+    ({'kl_min_prob': 0.4}, 0.0),
+    ({'kl_estimator': 'exact'}, 0.7),
+    ({'kl_estimator': 'exact', 'kl_cap': 0.6}, 0.6),
+  ],
+)
+def test_what_a_nat_is_measured_by_is_a_choice(settings, price):
+  logps = np.where(MASK, -1.0, 0.0).astype(np.float32)
+  scored = batch(
+    values=0 * logps, logps=logps, ref_logps=logps - 0.5,
+    exact_kl=np.full(MASK.shape, 0.7, np.float32),
+  )  # fmt: skip
+  plain = {'lam': 1.0, 'normalize': False}
+  found, _ = advantages('gae', scored, kl_coef=0.1, **plain, **settings)
+  to_come = np.where(MASK, LENGTHS[:, None] - np.arange(3), 0) * 0.1 * price
+  np.testing.assert_allclose(
+    found, np.where(MASK, REWARDS[:, None] - to_come, 0), atol=1e-6
+  )
+
+
 @pytest.mark.parametrize('kind', ['reinforce_pp', 'gae'])
 def test_the_divergence_is_no_reward_if_it_is_to_be_a_term_of_the_loss(kind):
   logps = np.where(MASK, -1.0, 0.0).astype(np.float32)
@@ -131,6 +173,10 @@ def test_the_divergence_is_no_reward_if_it_is_to_be_a_term_of_the_loss(kind):
 def test_it_is_charged_once():
   for kind in set(lm_advantages.KINDS) - {'pairs'}:
     for charge in lm_advantages.CHARGES:
+      if charge == 'token' and kind in ('gae', 'reinforce_pp'):
+        with pytest.raises(ValueError, match='counts what is still to be paid'):
+          AdvantageConfig(kind, charge_kl=charge)
+        continue
       config = AdvantageConfig(kind, charge_kl=charge)
       assert config.kl_in_loss != config.pays_kl
   with pytest.raises(ValueError, match="'pairs': it is paid in the pair"):
@@ -175,7 +221,7 @@ def test_a_method_that_lacks_something_is_told():
     advantages('gae')
   with pytest.raises(ValueError, match="'pairs' needs log-probs"):
     advantages('pairs')
-  with pytest.raises(ValueError, match="'td': expected one of grpo"):
+  with pytest.raises(ValueError, match="kind='td': expected one of grpo"):
     AdvantageConfig('td')
 
 

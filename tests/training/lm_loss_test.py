@@ -8,9 +8,11 @@ import numpy as np
 import optax
 import pytest
 
-from promptrl_jax.training import lm_policy, lm_update
+from promptrl_jax.testing import tiny
+from promptrl_jax.training import lm_policy, lm_update, packing
 from promptrl_jax.training.lm_config import LMUpdateConfig
 from promptrl_jax.training.rewriter_config import OptimizerConfig
+from promptrl_jax.training.state import create_train_state
 from tests.training.lm_update_test import POLICY, SHARED, batch_of, params
 
 KL_COEF = 0.3
@@ -102,6 +104,69 @@ def test_every_term_counts_as_much_as_it_should(importance):
       POLICY, dataclasses.replace(config, **changed)
     )
     assert not np.isclose(jax.jit(plain)(tree, {}, KL_COEF, batch)[0], loss)
+
+
+def distributions(policy, tree, rows):
+  """All of them, as log-probs [R, S * C, V]."""
+  kernel, axis = lm_policy.head(policy, tree)
+  states = lm_policy.hidden(policy, tree, rows)
+  logits = states @ (kernel.T if axis else kernel)
+  return jax.nn.log_softmax(logits / policy.temperature)
+
+
+@pytest.mark.parametrize('chunk', [None, 5])
+def test_the_exact_divergence_is_a_term_over_the_whole_vocabulary(chunk):
+  policy = dataclasses.replace(POLICY, logits_chunk=chunk)
+  # Another shape, and tied where the policy is not.
+  other = dataclasses.replace(
+    policy,
+    model=dataclasses.replace(
+      tiny.CONFIG,
+      hidden_size=16,
+      tie_embeddings=not tiny.CONFIG.tie_embeddings,
+    ),
+  )
+  config = LMUpdateConfig(kl_estimator='exact', kl_cap=0.075, micro_batches=2)
+  batch, tree = batch_of(SHARED, multiple=2), params()
+  rows, there = batch.rows, batch.rows.mask
+  of_other = dict(tiny.params(other.model, seed=5))
+  found = lm_update.make_score_fn(other, config, keep_hidden=True)(
+    of_other, rows
+  )
+  batch = batch.replace(ref_logps=found.logps, ref_hidden=found.hidden)
+  logps, ref_logps = (
+    distributions(policy, tree, rows), distributions(other, of_other, rows)
+  )  # fmt: skip
+  apart = jnp.sum(jnp.exp(logps) * (logps - ref_logps), axis=-1)
+  expected = np.asarray(packing.of_sequences(rows, apart))[there]
+  scored = lm_update.make_score_fn(policy, config, other)(
+    tree, rows, batch.ref_hidden, of_other
+  )
+  np.testing.assert_allclose(
+    np.asarray(scored.divergences)[there], expected, rtol=1e-4
+  )
+  optimizer = optax.sgd(1e-2)
+  update = lm_update.make_update_fn(policy, optimizer, config, None, other)
+
+  def one_update(price):
+    state = create_train_state(
+      lambda _: jax.tree.map(jnp.copy, tree), optimizer, jax.random.key(0)
+    )
+    return update(state, {}, batch, price, of_other)
+
+  (moved, metrics), (free, without) = one_update(KL_COEF), one_update(0.0)
+  assert metrics['train/kl'] == pytest.approx(expected.mean(), rel=1e-4)
+  capped = np.minimum(expected, config.kl_cap)
+  assert 0.1 < np.mean(expected > capped) < 0.9  # or the cap would not show
+  assert metrics['train/loss'] - without['train/loss'] == pytest.approx(
+    KL_COEF * capped.mean(), rel=1e-3
+  )
+  # Where it has a price the policy moves towards the reference.
+  after = [
+    update(state, {}, batch, 0.0, of_other)[1]['train/kl']
+    for state in (moved, free)
+  ]
+  assert after[0] < after[1]
 
 
 def test_products_of_16_bits_are_what_a_config_asks_for():

@@ -34,8 +34,10 @@ normal = lambda scale, mean: packing.spread(
 batch = lm_update.LMBatch(
   rows, normal(1, 0), normal(0.2, -5), normal(0.2, -5), normal(0.2, -5))
 config = LMUpdateConfig(
-  loss='ppo', importance='token', entropy_coef=0.01, micro_batches=2, epochs=2)
+  loss='ppo', importance='token', entropy_coef=0.01, micro_batches=2, epochs=2,
+  kl_estimator='exact')
 start = jax.tree.map(np.asarray, dict(tiny.params()))
+other = jax.tree.map(np.asarray, dict(tiny.params(seed=1)))
 optimizer = optax.chain(optax.clip_by_global_norm(1.0), optax.sgd(1e-2))
 
 def run(mesh):
@@ -51,12 +53,20 @@ def run(mesh):
   policy = lm_policy.PolicyConfig(
     tiny.CONFIG, temperature=0.8, logits_chunk=7, mesh=mesh)
   split = jax.device_put(batch, mesh_lib.rows(mesh))
-  update = lm_update.make_update_fn(policy, optimizer, config, place)
-  score = lm_update.make_score_fn(policy, config)
-  scores = np.asarray(score(state.params, split.rows).logps)
+  update = lm_update.make_update_fn(policy, optimizer, config, place, policy)
+  # The reference is as far away as another seed.
+  reference = jax.device_put(other, place.params)
+  compared = lm_update.make_score_fn(policy, config, keep_hidden=True)(
+    reference, split.rows)
+  assert compared.hidden.sharding.is_equivalent_to(mesh_lib.rows(mesh), 3)
+  split = split.replace(
+    ref_logps=compared.logps, ref_hidden=compared.hidden)
+  score = lm_update.make_score_fn(policy, config, policy)
+  scored = score(state.params, split.rows, compared.hidden, reference)
+  scores = np.stack([scored.logps, scored.divergences, compared.logps])
   found = []
   for _ in range(3):
-    state, metrics = update(state, {}, split, jnp.float32(0.1))
+    state, metrics = update(state, {}, split, jnp.float32(0.1), reference)
     found.append({k: float(v) for k, v in metrics.items()})
   after = qkv(state).addressable_shards[0].data.size / qkv(state).size
   params = jax.tree.map(np.asarray, state.params)
@@ -70,7 +80,7 @@ there = np.asarray(rows.mask)
 print(json.dumps({
   'alone': alone[0],
   'together': together[0],
-  'scores': float(np.abs(alone[1] - together[1])[there].max()),
+  'scores': float(np.abs(alone[1] - together[1])[:, there].max()),
   'params': max(float(np.abs(a - b).max()) for a, b in zip(
     jax.tree.leaves(alone[2]), jax.tree.leaves(together[2]), strict=True)),
   'shares': together[3],

@@ -41,9 +41,9 @@ def test_an_average_follows_slowly():
   np.testing.assert_allclose(found, [[0.25, 4.25], [0.6875, 4.6875]])
 
 
-@pytest.mark.parametrize('kind', ['none', 'adapter_off'])
+@pytest.mark.parametrize('kind', ['none', 'adapter_off', 'model'])
 def test_kinds_without_arrays(kind):
-  config = ReferenceConfig(kind)
+  config = ReferenceConfig(kind, model='other' * (kind == 'model'))
   assert reference.initial(config, START) == {}
   assert reference.follow(config, {}, trained(1), 1) == {}
 
@@ -95,6 +95,8 @@ def test_prices_by_hand():
   [
     ({'kind': 'frosen'}, "reference kind='frosen'"),
     ({'control': 'pid'}, "reference control='pid'"),
+    ({'kind': 'model'}, "kind='model' with model='': the kind `model` needs"),
+    ({'model': 'folder'}, "kind='frozen' with model='folder'"),
   ],
 )
 def test_unknown_names_are_told(settings, message):

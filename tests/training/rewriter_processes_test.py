@@ -41,7 +41,9 @@ def learn(name):
     tiny.CONFIG, dict(tiny.params()), tiny.tokenizer(),
     mesh_lib.of_process(mesh),
     tiny_rewriter.make_config(
-      name, rollout={'group': 2}, update={'epochs': 1, 'minibatches': 1}),
+      name.removesuffix('_exact'), rollout={'group': 2},
+      update={'epochs': 1, 'minibatches': 1,
+              'kl_estimator': 'exact' if name.endswith('_exact') else 'k3'}),
     seed=0, prompt_lengths=(32,))
   qkv = lambda state: [
     tree['params']['layers']['qkv'].addressable_shards[0].data.size
@@ -67,8 +69,9 @@ with distributed.session(config):
   print(json.dumps({name: learn(name) for name in names}))
 """
 
-# Advantages over a group, over the batch, over its tokens, with a value head.
-NAMES = ('grpo', 'reinforce', 'reinforce_pp', 'ppo')
+# Advantages over a group, over the batch, over its tokens, with a value head,
+# and over the whole vocabulary.
+NAMES = ('grpo', 'reinforce', 'reinforce_pp', 'ppo', 'reinforce_exact')
 
 
 def run(folder, count, groups, *names, mesh='', devices=2):

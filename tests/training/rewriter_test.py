@@ -237,6 +237,56 @@ def test_adapters_are_trained_alone_against_the_model_without_them(pool):
   assert rows[0]['train/kl'] < 1e-8 < 1e-5 < rows[-1]['train/kl']
 
 
+def test_the_exact_divergence_may_be_charged_in_any_way(pool):
+  env = tiny_rewriter.make_env(pool)
+  settings = {'rollout': {'drop_uniform': False}, 'optimizer': {'lr': 3e-3}}
+
+  def run(name, **more):
+    made = tiny_rewriter.make(
+      tiny_rewriter.make_config(name, **settings, **more)
+    )
+    _, rows = tiny_rewriter.train(made, env, 3)
+    assert made.updates[0]._cache_size() == 1
+    assert made.score_reference._cache_size() == 1
+    assert made.score._cache_size() <= 1
+    return rows
+
+  exact = {'update': {'kl_estimator': 'exact'}}
+  rows, estimated = run('reinforce', **exact), run('reinforce')
+  found = [row['train/kl'] for row in rows]
+  assert found[0] < 1e-6 and min(found[1:]) > 1e-4
+  # After the same first step: the same samples, and k3 of their tokens.
+  assert 0.25 < found[1] / estimated[1]['train/kl'] < 4
+  lora = {'train': 'lora', 'reference': {'kind': 'adapter_off'}}
+  rows = run('reinforce', **exact, **lora)
+  assert rows[0]['train/kl'] < 1e-6 < rows[2]['train/kl']
+  # As a reward, of tokens and of completions.
+  for name, charge in (('reinforce_pp', 'auto'), ('reinforce', 'reward')):
+    paid = {'kl_estimator': 'exact', 'charge_kl': charge}
+    rows = run(name, advantage=paid)
+    assert all(math.isfinite(row['train/loss']) for row in rows)
+
+
+def test_another_model_may_be_the_reference(pool):
+  other = dataclasses.replace(
+    tiny_rewriter.tiny.CONFIG, hidden_size=16, num_layers=1
+  )
+  params = dict(tiny_rewriter.tiny.params(other, seed=3))
+  config = tiny_rewriter.make_config(
+    reference={'kind': 'model', 'model': 'other'},
+    update={'kl_estimator': 'exact'},
+    rollout={'drop_uniform': False},
+  )
+  made = tiny_rewriter.make(config, (other, params))
+  env = tiny_rewriter.make_env(pool)
+  state, rows = tiny_rewriter.train(made, env, 2)
+  assert state.reference == {}
+  assert all(row['train/kl'] > 0.5 for row in rows)  # from the first update on
+  wider = dataclasses.replace(other, vocab_size=320)
+  with pytest.raises(ValueError, match='a vocabulary of 320, the policy one'):
+    tiny_rewriter.make(config, (wider, params))
+
+
 def test_groups_that_say_nothing_are_drawn_again(pool):
   made, lock, calls = made_of('dapo'), threading.Lock(), iter(range(10**9))
 
@@ -267,6 +317,16 @@ def test_groups_that_say_nothing_are_drawn_again(pool):
     ('grpo', {'value_head': True}, 'the others have no use'),
     ('grpo', {'overlap': True}, 'overlap=True with importance=none'),
     ('grpo', {'optimizer': {'decay': 'cosine'}}, "decay='cosine'"),
+    (
+      'grpo',
+      {'advantage': {'kl_estimator': 'exact'}},
+      'where the divergence is no reward',
+    ),
+    (
+      'ppo',
+      {'update': {'kl_estimator': 'exact'}},
+      "in the loss with the advantage 'gae'",
+    ),
   ],
 )
 def test_settings_that_cannot_work_are_refused(name, settings, message):

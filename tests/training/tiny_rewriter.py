@@ -137,15 +137,15 @@ def make_config(name: str = 'grpo', **sections: Any) -> RewriterConfig:
   )
 
 
-def make(config: RewriterConfig) -> rewriter.Rewriter:
+def make(config: RewriterConfig, other: Any = None) -> rewriter.Rewriter:
   """A learner; all of them sample with one engine, which is compiled once."""
-  made = _make(config)
+  made = _make(config, other)
   if config.train == 'lora':
     return made
   return dataclasses.replace(made, engine=_first().engine)
 
 
-def _make(config: RewriterConfig) -> rewriter.Rewriter:
+def _make(config: RewriterConfig, other: Any = None) -> rewriter.Rewriter:
   params, adapters = dict(taught()), None
   if config.train == 'lora':
     adapters = LORA
@@ -153,7 +153,7 @@ def _make(config: RewriterConfig) -> rewriter.Rewriter:
     params['adapters'] = lora.init(LORA, shapes, jax.random.key(1))
   return rewriter.make_rewriter(
     tiny.CONFIG, params, tiny.tokenizer(), mesh_lib.make_data_mesh(), config,
-    seed=0, lora=adapters, prompt_lengths=(32,), slots=16,
+    seed=0, lora=adapters, prompt_lengths=(32,), slots=16, other=other,
   )  # fmt: skip
 
 
