@@ -78,9 +78,9 @@ def main(argv):
     pad_token_id=encoder.pad_id,
   )
   training = supervised.SupervisedConfig(**config.training)
-  init, step_fn = supervised.make_train_step(
-    model_config, training, mesh_lib.make_data_mesh()
-  )
+  mesh = mesh_lib.make_data_mesh()
+  step_fn = supervised.make_train_step(model_config, training, mesh)
+  init = supervised.make_init(model_config, training, mesh)
   state = init(jax.random.key(config.seed))
 
   # --- Training ---------------------------------------------------------------

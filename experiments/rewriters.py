@@ -21,7 +21,7 @@ from promptrl_jax.llm import load
 from promptrl_jax.llm.jax_lm import JaxLM, JaxLMConfig
 from promptrl_jax.models import lora, peft, pretrained
 from promptrl_jax.models import tokenizer as tokenizer_lib
-from promptrl_jax.models.config import TransformerConfig
+from promptrl_jax.models.encoder_decoder_config import LanguageModelConfig
 from promptrl_jax.models.tokenizer import Tokenizer
 from promptrl_jax.operators.lexical import LexicalConfig
 from promptrl_jax.parallel import distributed, exchange
@@ -57,7 +57,7 @@ class Start:
   """
 
   name: str
-  config: TransformerConfig
+  config: LanguageModelConfig
   params: Any
   tokenizer: Tokenizer
   reference: Start | None = None
@@ -85,7 +85,7 @@ def load_start(settings, reference: str = '') -> Start:
     reference: folder or name of another model, if it is to be compared with.
 
   Raises:
-    ValueError: it is not in this process, not a causal model, or to be drawn
+    ValueError: it is not in this process, writes no text, or is to be drawn
       from in part; or the reference has another tokenizer.
   """
   if settings.backend != 'jax':
@@ -116,10 +116,10 @@ def load_start(settings, reference: str = '') -> Start:
 def _read(model: str) -> Start:
   folder = load.find(model)
   config, params, tokenizer = pretrained.load_pretrained(folder)
-  if not isinstance(config, TransformerConfig):
+  if not isinstance(config, LanguageModelConfig):
     raise ValueError(
-      f'{folder} is a {config.family} model: expected a causal one, which is '
-      'what training is written for'
+      f'{folder} is a {config.family} model, which writes no text: expected a '
+      'causal or an encoder-decoder language model'
     )
   name = f'{pathlib.Path(folder).name}@{pretrained.digest(folder)}'
   return Start(name, config, params, tokenizer)

@@ -273,7 +273,7 @@ def train(
   held_out, workdir,
 ):  # fmt: skip
   """Trains to the end, from the last checkpoint if any; the best state."""
-  _, step_fn = supervised.make_train_step(model_config, settings, mesh)
+  step_fn = supervised.make_train_step(model_config, settings, mesh)
   score_fn = supervised.make_score(model_config, mesh)
   initial = supervised.start_from(params, settings, mesh)
   validation = supervised.pack_encoded(iter(held_out), encoder.pad_id, settings)

@@ -19,7 +19,10 @@ from jax.sharding import Mesh
 from promptrl_jax.llm.backend import Completion, Request
 from promptrl_jax.models import pretrained
 from promptrl_jax.models.config import TransformerConfig
-from promptrl_jax.models.encoder_decoder_config import EncoderDecoderConfig
+from promptrl_jax.models.encoder_decoder_config import (
+  EncoderDecoderConfig,
+  LanguageModelConfig,
+)
 from promptrl_jax.models.text_stream import TextStream
 from promptrl_jax.models.tokenizer import Tokenizer
 from promptrl_jax.parallel import mesh as mesh_lib
@@ -61,7 +64,7 @@ class JaxLM:
   def __init__(
     self,
     name: str,
-    model_config: TransformerConfig | EncoderDecoderConfig,
+    model_config: LanguageModelConfig,
     params: Any,
     tokenizer: Tokenizer,
     mesh: Mesh,
@@ -92,9 +95,7 @@ class JaxLM:
     if mesh_lib.splits_parameters(mesh):
       rules = pretrained.family(model_config.family).partition
     params = prepare.prepare(params, mesh, rules, bits)
-    self._end = ()
-    if isinstance(model_config, EncoderDecoderConfig):
-      self._end = tokenizer.end  # Its encoder was trained on texts with one.
+    self._goes_on = not isinstance(model_config, EncoderDecoderConfig)
     shapes = sampling.EngineConfig(**dataclasses.asdict(config))
     self._engine = make_engine(model_config, method, params, mesh, shapes)
     self._scorer = Scorer(model_config, params, mesh, shapes)
@@ -132,7 +133,7 @@ class JaxLM:
     model_config, params, tokenizer = pretrained.load_pretrained(
       folder, split, 'bfloat16' if bits else dtype
     )
-    if not isinstance(model_config, TransformerConfig | EncoderDecoderConfig):
+    if not isinstance(model_config, LanguageModelConfig):
       raise ValueError(
         f'{folder} is a {model_config.family} model, which writes no text: '
         'expected a causal or an encoder-decoder language model'
@@ -156,7 +157,7 @@ class JaxLM:
     with the same prompt share its prefill.
     """
     start = time.perf_counter()
-    rows = [self._prompt_ids(_messages(r)) for r in requests]
+    rows = [self._tokenizer.render(_messages(r)) for r in requests]
     for row, request in zip(rows, requests, strict=True):
       self._check(row, request)
     same: dict[tuple[int, ...], list[int]] = {}
@@ -210,15 +211,15 @@ class JaxLM:
     Raises:
       ValueError: a prompt or a text is too long, or a text is empty.
     """
-    between = () if self._end else self._tokenizer.encode([given])[0]
-    rows = [[*self._prompt_ids(_messages(r)), *between] for r in requests]
+    between = self._tokenizer.encode([given])[0] if self._goes_on else ()
+    rows = [[*self._tokenizer.render(_messages(r)), *between] for r in requests]
     for row, request in zip(rows, requests, strict=True):
       self._check(row, request)
     return self._scorer.run(rows, self._tokenizer.encode(list(texts)))
 
   def count_tokens(self, text: str) -> int:
     """Tokens of `text` as a prompt of the user, special tokens included."""
-    return len(self._prompt_ids([('user', text)]))
+    return len(self._tokenizer.render([('user', text)]))
 
   @property
   def prompt_limit(self) -> int:
@@ -227,7 +228,7 @@ class JaxLM:
 
   def fits(self, request: Request) -> bool:
     """Whether the prompt and `max_tokens` fit the compiled shapes."""
-    size = len(self._prompt_ids(_messages(request)))
+    size = len(self._tokenizer.render(_messages(request)))
     short = request.max_tokens <= self._config.new_tokens
     return short and size <= self.prompt_limit
 
@@ -237,9 +238,6 @@ class JaxLM:
 
   def close(self) -> None:
     """Nothing to free: arrays go with the object."""
-
-  def _prompt_ids(self, messages: list[tuple[str, str]]) -> list[int]:
-    return [*self._tokenizer.render(messages), *self._end]
 
   def _check(self, row: list[int], request: Request) -> None:
     if len(row) > self.prompt_limit:

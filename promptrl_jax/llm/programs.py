@@ -23,13 +23,14 @@ from promptrl_jax.models import (
   transformer,
 )
 from promptrl_jax.models.config import TransformerConfig
-from promptrl_jax.models.encoder_decoder import EncoderDecoderConfig
+from promptrl_jax.models.encoder_decoder_config import (
+  EncoderDecoderConfig,
+  LanguageModelConfig,
+)
 from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.sampling import decode, prepare
 from promptrl_jax.sampling import encoder_decoder as encoder_decoder_sampling
 from promptrl_jax.sampling.methods import Sampling
-
-LanguageModelConfig = TransformerConfig | EncoderDecoderConfig
 
 
 @dataclasses.dataclass(frozen=True)

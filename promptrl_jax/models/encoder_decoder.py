@@ -62,13 +62,19 @@ class EncoderDecoder(nn.Module):
     self.encoder_bias = self.param('encoder_bias', normal(d**-0.5), buckets)
     self.decoder_bias = self.param('decoder_bias', normal(d**-0.5), buckets)
     self.encoder = _stacked(EncoderLayer, c.num_layers, 2, c)
-    self.decoder = _stacked(DecoderLayer, c.num_decoder_layers, 3, c)
+    self.decoder = _stacked(DecoderLayer, c.num_decoder_layers, 4, c)
     ones = nn.initializers.ones
     self.encoder_norm = self.param('encoder_norm', ones, (d,))
     self.decoder_norm = self.param('decoder_norm', ones, (d,))
 
   def encode(self, tokens: jax.Array, mask: jax.Array) -> jax.Array:
-    """Hidden states [B, P, D] of `tokens` int [B, P], padding on any side."""
+    """Hidden states [B, P, D] of prompts.
+
+    Args:
+      tokens: int [B, P].
+      mask: bool [B, P], False on padding, which may be on any side; or
+        [B, P, P], who sees whom, where several prompts lie in a row.
+    """
     c = self.config
     bias = relative_bias.square(
       self.encoder_bias, tokens.shape[1], True, c.max_distance
@@ -77,33 +83,39 @@ class EncoderDecoder(nn.Module):
     return rms_norm(x, self.encoder_norm, c.norm_eps)
 
   def decode(
-    self, encoded: jax.Array, mask: jax.Array, tokens: jax.Array
+    self,
+    encoded: jax.Array,
+    mask: jax.Array,
+    tokens: jax.Array,
+    own_mask: jax.Array | None = None,
   ) -> jax.Array:
     """Hidden states of the decoder, teacher-forced.
 
     Args:
       encoded: [B, P, D], from `encode`.
-      mask: bool [B, P], tokens of the prompt.
-      tokens: int [B, T], what the decoder reads: `decoder_start_token_id`, then
-        the answer, padding on the right.
+      mask: bool [B, P], tokens of the prompt; or [B, G * T, P], who sees which.
+      tokens: int [B * G, T], what the decoder reads for G answers to each
+        prompt: `decoder_start_token_id`, then the answer, padding on the right.
+      own_mask: bool [B * G, T, T], which of the tokens before it a token sees,
+        where several answers lie in a row; None: all.
 
     Returns:
-      [B, T, D], after the last norm.
+      [B * G, T, D], after the last norm.
     """
     c = self.config
+    if own_mask is None:
+      own_mask = jnp.ones(tokens.shape, bool)
     bias = relative_bias.causal(
       self.decoder_bias, tokens.shape[1], c.max_distance
     )
-    x, _ = self.decoder(self._embed(tokens), encoded, bias, mask)
+    x, _ = self.decoder(self._embed(tokens), encoded, bias, mask, own_mask)
     return rms_norm(x, self.decoder_norm, c.norm_eps)
 
   def logits(self, hidden: jax.Array) -> jax.Array:
     """Projects the decoder's [..., D] on the vocabulary: float32 [..., V]."""
-    if self.config.scaled:
-      hidden = hidden * self.config.hidden_size**-0.5
     tied = self.config.tie_embeddings
     head = StoredKernel(self.embedding) if tied else self.lm_head
-    return dense(hidden, head, jnp.float32)
+    return dense(self.config.output_scale * hidden, head, jnp.float32)
 
   def __call__(
     self, tokens: jax.Array, mask: jax.Array, decoder_tokens: jax.Array

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from promptrl_jax.models import hf_fields
+from promptrl_jax.models.config import TransformerConfig
 
 _DTYPES = ('float32', 'bfloat16')
 _ARCHITECTURES = ('T5ForConditionalGeneration', 'T5WithLMHeadModel')
@@ -79,6 +80,11 @@ class EncoderDecoderConfig:
       )
 
   @property
+  def output_scale(self) -> float:
+    """What hidden states are multiplied by before they are projected."""
+    return self.hidden_size**-0.5 if self.scaled else 1.0
+
+  @property
   def num_params(self) -> int:
     """Number of parameters."""
     d, heads = self.hidden_size, self.num_heads * self.head_size
@@ -89,6 +95,9 @@ class EncoderDecoderConfig:
     biases = 2 * self.num_buckets * self.num_heads
     return embeddings + biases + encoder + decoder + 2 * d
 
+
+# Of the models that write text.
+LanguageModelConfig = TransformerConfig | EncoderDecoderConfig
 
 # Our field -> the field of a Hugging Face `config.json`.
 _REQUIRED = {

@@ -43,7 +43,7 @@ def attend(
     queries: [B, T, Q, H].
     keys, values: [B, S, Q, H].
     bias: [Q, T, S], or a number.
-    mask: bool [B, S], keys that any query may attend to.
+    mask: bool [B, T, S], or [B, S] where it is the same for all queries.
 
   Returns:
     [B, T, Q * H].
@@ -54,7 +54,8 @@ def attend(
   scores = jnp.matmul(
     queries, jnp.swapaxes(keys, 2, 3), preferred_element_type=jnp.float32
   )
-  scores = jnp.where(mask[:, None, None], scores + bias, NEG_INF)
+  mask = mask[:, None] if mask.ndim == 3 else mask[:, None, None]
+  scores = jnp.where(mask, scores + bias, NEG_INF)
   weights = jax.nn.softmax(scores, axis=-1).astype(values.dtype)
   attended = jnp.swapaxes(jnp.matmul(weights, values), 1, 2)
   return attended.reshape(*attended.shape[:2], -1)
@@ -108,7 +109,7 @@ class EncoderLayer(nn.Module):
   def __call__(
     self, x: jax.Array, bias: jax.Array, mask: jax.Array
   ) -> tuple[jax.Array, None]:
-    """`x` [B, P, D], `bias` [Q, P, P], `mask` [B, P] -> x, nothing."""
+    """`x` [B, P, D], `bias` [Q, P, P], `mask` as `attend` -> x, nothing."""
     attended = attend(*self._project(x), bias, mask)
     return self._mlp(x + adapted_dense(self, attended, 'out')), None
 
@@ -147,23 +148,26 @@ class DecoderLayer(EncoderLayer):
     encoded: jax.Array,
     bias: jax.Array,
     mask: jax.Array,
+    own_mask: jax.Array,
   ) -> tuple[jax.Array, None]:
-    """A full sequence.
+    """Full sequences; rows that share a prompt are neighbours.
 
     Args:
-      x: [B, T, D].
+      x: [B * G, T, D].
       encoded: [B, P, D], output of the encoder.
       bias: [Q, T, T], very negative for keys that lie ahead.
-      mask: bool [B, P], tokens of the prompt.
+      mask: bool [B, P] or [B, G * T, P], places of the encoder that tokens see.
+      own_mask: bool [B * G, T] or [B * G, T, T], those of the sequence.
 
     Returns:
-      [B, T, D], and nothing.
+      [B * G, T, D], and nothing.
     """
-    everything = jnp.ones(x.shape[:2], bool)
-    attended = attend(*self._project(x), bias, everything)
+    attended = attend(*self._project(x), bias, own_mask)
     x = x + adapted_dense(self, attended, 'out')
-    keys, values = self.cross_keys_values(encoded)
-    attended = attend(self._cross_queries(x), keys, values, 0.0, mask)
+    queries = self._cross_queries(x)
+    queries = queries.reshape(len(encoded), -1, *queries.shape[2:])
+    attended = attend(queries, *self.cross_keys_values(encoded), 0.0, mask)
+    attended = attended.reshape(*x.shape[:2], -1)
     return self._mlp(x + adapted_dense(self, attended, 'cross_out')), None
 
   def decode_step(

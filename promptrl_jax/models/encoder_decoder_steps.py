@@ -65,8 +65,9 @@ def decode(
     tree['decoder_bias'], tokens.shape[1], config.max_distance
   )
   x: Any = tree['embedding'][tokens].astype(config.dtype)
+  everything = jnp.ones(tokens.shape, bool)
   for layer in layers:
-    x, _ = block.apply(layer, x, encoded, bias, mask)
+    x, _ = block.apply(layer, x, encoded, bias, mask, everything)
   return _logits(config, top, x)
 
 

@@ -26,8 +26,10 @@ from safetensors import numpy as st_numpy
 
 from promptrl_jax.files import write_atomically
 from promptrl_jax.models import lora, pretrained, weights
-from promptrl_jax.models.config import TransformerConfig
-from promptrl_jax.models.encoder_decoder_config import EncoderDecoderConfig
+from promptrl_jax.models.encoder_decoder_config import (
+  EncoderDecoderConfig,
+  LanguageModelConfig,
+)
 from promptrl_jax.models.lora import PARTS, LoraConfig, Part
 
 CONFIG = 'adapter_config.json'
@@ -35,8 +37,6 @@ WEIGHTS = 'adapter_model.safetensors'
 
 _KEY = 'base_model.model.{module}.lora_{matrix}.weight'
 _EMBEDDINGS = ('embed_tokens', 'lm_head', 'wte', 'shared')
-_Model = TransformerConfig | EncoderDecoderConfig
-
 # Fields that do not change what a finished adapter computes. All others must
 # be empty: a setting that is not known here could mean another formula.
 _HARMLESS = {
@@ -67,7 +67,9 @@ _SUPPORTED: dict[str, tuple[Any, ...]] = {
 }
 
 
-def from_peft(values: Mapping[str, Any], model: _Model) -> LoraConfig:
+def from_peft(
+  values: Mapping[str, Any], model: LanguageModelConfig
+) -> LoraConfig:
   """Reads an `adapter_config.json`.
 
   Args:
@@ -157,7 +159,7 @@ def save(
 
 
 def load(
-  folder: str | os.PathLike[str], model: _Model
+  folder: str | os.PathLike[str], model: LanguageModelConfig
 ) -> tuple[LoraConfig, Any]:
   """Reads adapters that `save` or PEFT wrote.
 
@@ -260,7 +262,7 @@ def _modules(config: LoraConfig) -> list[str] | str:
   return list(dict.fromkeys(found))
 
 
-def _num_layers(model: _Model, part: Part) -> int:
+def _num_layers(model: LanguageModelConfig, part: Part) -> int:
   """Layers of the stack that a part is in."""
   if isinstance(model, EncoderDecoderConfig) and 'decoder' in part.stack:
     return model.num_decoder_layers
@@ -276,7 +278,7 @@ def _stored_shape(shapes: Any, part: Part, matrix: str) -> tuple[int, ...]:
   return int(np.prod(shape[2:])), shape[1]
 
 
-def _targets(modules: Any, model: _Model) -> tuple[str, ...]:
+def _targets(modules: Any, model: LanguageModelConfig) -> tuple[str, ...]:
   """`target_modules` as paths of parts.
 
   PEFT takes a list of name endings, a regular expression of whole names, or
@@ -308,7 +310,7 @@ def _targets(modules: Any, model: _Model) -> tuple[str, ...]:
 def _why_unknown(
   name: str,
   shape: tuple[int, ...],
-  model: _Model,
+  model: LanguageModelConfig,
   config: LoraConfig,
 ) -> str:
   if any(word in name for word in _EMBEDDINGS):

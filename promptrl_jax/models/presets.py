@@ -10,7 +10,10 @@ import dataclasses
 import re
 
 from promptrl_jax.models.config import RopeScaling, TransformerConfig
-from promptrl_jax.models.encoder_decoder_config import EncoderDecoderConfig
+from promptrl_jax.models.encoder_decoder_config import (
+  EncoderDecoderConfig,
+  LanguageModelConfig,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,7 +26,7 @@ class Preset:
   """
 
   hub_id: str
-  config: TransformerConfig | EncoderDecoderConfig
+  config: LanguageModelConfig
 
 
 def _llama_7b(hub_id: str, **settings) -> Preset:

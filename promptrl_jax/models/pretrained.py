@@ -30,6 +30,7 @@ from promptrl_jax.models import (
   weights,
 )
 from promptrl_jax.models import tokenizer as tokenizer_lib
+from promptrl_jax.models.config import TransformerConfig
 from promptrl_jax.parallel import sharding
 
 CONFIG, TOKENIZER = 'config.json', 'tokenizer.json'
@@ -171,6 +172,9 @@ def load_pretrained(
       f'{folder}: the tokenizer has {tokenizer.vocab_size} tokens, more than '
       f'the {config.vocab_size} of the model'
     )
+  if isinstance(config, TransformerConfig):
+    # It goes on with a text, whatever its tokenizer does to whole ones.
+    tokenizer = dataclasses.replace(tokenizer, end=())
   return config, params, tokenizer
 
 

@@ -36,7 +36,7 @@ class Tokenizer:
     eos_id: token that ends a text in training.
     eos_ids: tokens that end a text when a model writes them, `eos_id` first.
     start, end: ids that the model expects around a text; `end` is empty for
-      models that go on with a text.
+      models that go on with a text (see `pretrained.load_pretrained`).
     chat: how a conversation is written, if the model was taught one.
   """
 
@@ -81,7 +81,7 @@ class Tokenizer:
     return ids, len(self.decode([ids])[0])
 
   def render(self, messages: Messages, **variables: Any) -> list[int]:
-    """Ids of a conversation, up to where the model goes on.
+    """Ids of a conversation, up to where the model goes on or answers.
 
     Args:
       messages: pairs of role (`system`, `user`, `assistant`) and content. A
@@ -94,9 +94,10 @@ class Tokenizer:
     """
     if self.chat is None:
       text = '\n'.join(content for _, content in messages)
-      return [*self.start, *self.encode([text])[0]]
+      return [*self.start, *self.encode([text])[0], *self.end]
     # The template writes the leading special token where there is to be one.
-    return self.encode([self.chat.text(messages, **variables)])[0]
+    text = self.chat.text(messages, **variables)
+    return [*self.encode([text])[0], *self.end]
 
   def pad_left(
     self, rows: Sequence[Sequence[int]], length: int

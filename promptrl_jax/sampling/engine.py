@@ -18,8 +18,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from promptrl_jax.models.config import TransformerConfig
-from promptrl_jax.models.encoder_decoder_config import EncoderDecoderConfig
+from promptrl_jax.models.encoder_decoder_config import LanguageModelConfig
 from promptrl_jax.sampling import methods, slot_models
 from promptrl_jax.sampling import slots as slots_lib
 from promptrl_jax.sampling.prepare import DecodeParams
@@ -113,7 +112,7 @@ class Engine:
 
 
 def make_engine(
-  config: TransformerConfig | EncoderDecoderConfig,
+  config: LanguageModelConfig,
   method: methods.Sampling,
   params: DecodeParams,
   mesh: Mesh,

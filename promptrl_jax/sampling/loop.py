@@ -10,11 +10,8 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
-from promptrl_jax.models.config import TransformerConfig
-from promptrl_jax.models.encoder_decoder_config import EncoderDecoderConfig
+from promptrl_jax.models.encoder_decoder_config import LanguageModelConfig
 from promptrl_jax.sampling import methods
-
-Config = TransformerConfig | EncoderDecoderConfig
 
 
 @struct.dataclass
@@ -85,7 +82,10 @@ class Drawn:
 
 
 def start(
-  config: Config, last: jax.Array, new_tokens: int, seen: jax.Array | None
+  config: LanguageModelConfig,
+  last: jax.Array,
+  new_tokens: int,
+  seen: jax.Array | None,
 ) -> Drawn:
   """No tokens yet.
 
@@ -114,7 +114,7 @@ def goes_on(drawn: Drawn, options: Options) -> jax.Array:
 
 
 def draw(
-  config: Config,
+  config: LanguageModelConfig,
   method: methods.Sampling,
   options: Options,
   drawn: Drawn,
@@ -149,7 +149,7 @@ def draw(
   )
 
 
-def ends(config: Config, tokens: jax.Array) -> jax.Array:
+def ends(config: LanguageModelConfig, tokens: jax.Array) -> jax.Array:
   """Which tokens end a text."""
   ids = jnp.asarray(config.eos_token_ids, jnp.int32)
   return jnp.any(tokens[..., None] == ids, axis=-1)

@@ -14,8 +14,10 @@ import jax
 import numpy as np
 from jax.sharding import Mesh
 
-from promptrl_jax.models.config import TransformerConfig
-from promptrl_jax.models.encoder_decoder_config import EncoderDecoderConfig
+from promptrl_jax.models.encoder_decoder_config import (
+  EncoderDecoderConfig,
+  LanguageModelConfig,
+)
 from promptrl_jax.models.tokenizer import pad_left
 from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.sampling import encoder_decoder, score
@@ -33,7 +35,7 @@ class Scorer:
 
   def __init__(
     self,
-    config: TransformerConfig | EncoderDecoderConfig,
+    config: LanguageModelConfig,
     params: DecodeParams,
     mesh: Mesh,
     settings: EngineConfig,

@@ -11,7 +11,10 @@ from promptrl_jax.models import cache as cache_lib
 from promptrl_jax.models import causal_steps, encoder_decoder_steps
 from promptrl_jax.models.cache import LayerCache
 from promptrl_jax.models.config import TransformerConfig
-from promptrl_jax.models.encoder_decoder_config import EncoderDecoderConfig
+from promptrl_jax.models.encoder_decoder_config import (
+  EncoderDecoderConfig,
+  LanguageModelConfig,
+)
 from promptrl_jax.sampling import decode, encoder_decoder
 from promptrl_jax.sampling.prepare import DecodeParams
 from promptrl_jax.sampling.slots import Rows
@@ -148,7 +151,7 @@ class EncoderDecoder:
 
 
 def of(
-  config: TransformerConfig | EncoderDecoderConfig,
+  config: LanguageModelConfig,
   prompt: int,
   new_tokens: int,
 ) -> Causal | EncoderDecoder:

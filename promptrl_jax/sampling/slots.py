@@ -18,6 +18,7 @@ from flax import struct
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
+from promptrl_jax.models.encoder_decoder_config import LanguageModelConfig
 from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.sampling import loop, methods
 from promptrl_jax.sampling.prepare import DecodeParams
@@ -72,7 +73,7 @@ class Model(Protocol):
   """What the programs need of a kind of model."""
 
   @property
-  def config(self) -> loop.Config: ...
+  def config(self) -> LanguageModelConfig: ...
 
   def blocks(self, prompt: int) -> int:
     """Blocks of the cache of rows with prompts of up to so many tokens."""

@@ -18,13 +18,12 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from promptrl_jax.models import lora, pretrained
-from promptrl_jax.models.attention import SharedPrefix
-from promptrl_jax.models.config import TransformerConfig
+from promptrl_jax.models.encoder_decoder_config import LanguageModelConfig
 from promptrl_jax.models.heads import ValueHead
 from promptrl_jax.models.token_logps import Projected, token_logps
-from promptrl_jax.models.transformer import Transformer
 from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.parallel import sharding
+from promptrl_jax.training import lm_states
 from promptrl_jax.training.packing import Packed, of_sequences
 
 Params = dict[str, Any]
@@ -45,7 +44,7 @@ class PolicyConfig:
       activations are pinned to it.
   """
 
-  model: TransformerConfig
+  model: LanguageModelConfig
   lora: lora.LoraConfig | None = None
   temperature: float = 1.0
   logits_chunk: int | None = None
@@ -136,27 +135,6 @@ def cast(params: Params, dtype: Any) -> Params:
   return {**params, 'params': jax.tree.map(to, params['params'])}
 
 
-def visible(rows: Packed, sliding_window: int | None = None) -> SharedPrefix:
-  """Who may attend to whom: see `Packed`."""
-  c = rows.completions
-  size = rows.tokens.shape[1] - c.shape[1] * c.shape[2]
-  prompts, followed = rows.segments[:, :size], rows.segments[:, size:]
-  at, after = rows.positions[:, :size], rows.positions[:, size:]
-  along = after.reshape(c.shape)
-
-  def sees(query, key, query_at, key_at):
-    same = (query[..., :, None] == key[..., None, :]) & (key > 0)[..., None, :]
-    back = query_at[..., :, None] - key_at[..., None, :]
-    near = True if sliding_window is None else back < sliding_window
-    return same & (back >= 0) & near
-
-  return SharedPrefix(
-    prompts=sees(prompts, prompts, at, at),
-    prefix=sees(followed, prompts, after, at),
-    lanes=sees(c, c, along, along),
-  )
-
-
 def variables(config: PolicyConfig, params: Params) -> Params:
   """What the model and its samplers run with: adapters are attached."""
   model = {'params': params['params']}
@@ -174,20 +152,9 @@ def head(config: PolicyConfig, params: Params) -> tuple[jax.Array, int]:
 
 
 def hidden(config: PolicyConfig, params: Params, rows: Packed) -> jax.Array:
-  """States before that projection, of the places before tokens of lanes.
-
-  Args:
-    config, params: the model.
-    rows: [R, ...].
-
-  Returns:
-    [R, S * C, D].
-  """
-  mask = visible(rows, config.model.sliding_window)
-  found, _ = Transformer(config.model, _model_mesh(config)).apply(
-    variables(config, params), rows.tokens, rows.positions, mask
-  )
-  return jnp.take_along_axis(found, rows.predictors[..., None], axis=1)
+  """What it projects for the tokens of lanes, [R, S * C, D]."""
+  mesh = _model_mesh(config)
+  return lm_states.states(config.model, mesh, variables(config, params), rows)
 
 
 def outputs(

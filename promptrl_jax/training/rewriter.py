@@ -17,7 +17,7 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from promptrl_jax.models import pretrained
-from promptrl_jax.models.config import TransformerConfig
+from promptrl_jax.models.encoder_decoder_config import LanguageModelConfig
 from promptrl_jax.models.heads import ValueHead
 from promptrl_jax.models.tokenizer import Tokenizer
 from promptrl_jax.parallel import exchange
@@ -112,7 +112,7 @@ class Rewriter:
 
 
 def make_rewriter(
-  model: TransformerConfig,
+  model: LanguageModelConfig,
   params: Params,
   tokenizer: Tokenizer,
   mesh: Mesh,
@@ -121,7 +121,7 @@ def make_rewriter(
   lora: Any = None,
   prompt_lengths: Sequence[int] = (64, 96, 160, 256),
   slots: int = 16,
-  other: tuple[TransformerConfig, Params] | None = None,
+  other: tuple[LanguageModelConfig, Params] | None = None,
 ) -> Rewriter:
   """Builds the jitted functions and the state of step 0.
 
@@ -219,7 +219,7 @@ def make_rewriter(
 
 
 def _other(
-  policy: PolicyConfig, model: TransformerConfig, params: Params
+  policy: PolicyConfig, model: LanguageModelConfig, params: Params
 ) -> tuple[PolicyConfig, Params]:
   """A model as the reference of another one: how it is read, and placed."""
   if model.vocab_size != policy.model.vocab_size:
@@ -234,7 +234,7 @@ def _other(
 
 
 def _prepared(
-  params: Params, model: TransformerConfig, mesh: Mesh
+  params: Params, model: LanguageModelConfig, mesh: Mesh
 ) -> prepare.DecodeParams:
   """As samplers take them, split where the mesh splits parameters."""
   rules = None

@@ -1,8 +1,9 @@
-"""Next-token training of a causal LM on prompt-completion pairs.
+"""Next-token training of a language model on prompt-completion pairs.
 
 Pairs are packed: several lie in one row of fixed length, each attends to itself
 alone, and the loss counts completion tokens, plus prompt tokens at a small
-weight. Rows are split over the mesh's `data` axis.
+weight. An encoder-decoder has the same rows: its encoder reads their prompts,
+its decoder their completions. Rows are split over the mesh's `data` axis.
 """
 
 from __future__ import annotations
@@ -21,6 +22,11 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from promptrl_jax.models.config import TransformerConfig
+from promptrl_jax.models.encoder_decoder import EncoderDecoder
+from promptrl_jax.models.encoder_decoder_config import (
+  EncoderDecoderConfig,
+  LanguageModelConfig,
+)
 from promptrl_jax.models.tokenizer import Tokenizer
 from promptrl_jax.models.transformer import Transformer
 from promptrl_jax.training.corpus import Pair
@@ -40,7 +46,8 @@ class SupervisedConfig:
     muon_lr: peak learning rate of Muon, for matrices.
     warmup: steps of linear warm-up; then linear decay to zero.
     weight_decay: decoupled weight decay.
-    prompt_weight: loss weight of prompt tokens; completions have 1.
+    prompt_weight: loss weight of prompt tokens; completions have 1. To an
+      encoder-decoder prompts are given, so that they have none.
     max_grad_norm: clip by global norm.
   """
 
@@ -62,6 +69,7 @@ class PackedRows:
   tokens: np.ndarray  # int32 [R, T]
   segments: np.ndarray  # int32 [R, T], 0 is padding
   positions: np.ndarray  # int32 [R, T]
+  replies: np.ndarray  # bool [R, T], tokens of completions
   weights: np.ndarray  # float32 [R, T], loss weight of predicting this token
 
 
@@ -97,6 +105,7 @@ def pack_encoded(
     tokens=np.full(shape, pad_id, np.int32),
     segments=np.zeros(shape, np.int32),
     positions=np.zeros(shape, np.int32),
+    replies=np.zeros(shape, bool),
     weights=np.zeros(shape, np.float32),
   )
   used = np.zeros(config.rows, int)
@@ -113,9 +122,10 @@ def pack_encoded(
     batch.tokens[row, where] = ids
     batch.segments[row, where] = count[row]
     batch.positions[row, where] = np.arange(len(ids))
-    weights = np.ones(len(ids), np.float32)
-    weights[:prompt_size] = config.prompt_weight
+    is_reply = np.arange(len(ids)) >= prompt_size
+    weights = np.where(is_reply, 1.0, config.prompt_weight)
     weights[0] = 0.0
+    batch.replies[row, where] = is_reply
     batch.weights[row, where] = weights
     used[row] += len(ids)
   return batch
@@ -134,23 +144,58 @@ def _encoded(
 
 
 def loss_fn(
-  config: TransformerConfig, params: Any, batch: PackedRows
+  config: LanguageModelConfig, params: Any, batch: PackedRows
 ) -> tuple[jax.Array, jax.Array]:
   """Weighted mean cross-entropy, and that of completion tokens alone."""
-  model = Transformer(config)
-  segments = batch.segments
-  causal = jnp.tril(jnp.ones((segments.shape[1],) * 2, bool))
-  mask = causal & (segments[:, :, None] == segments[:, None, :])
-  hidden, _ = model.apply(params, batch.tokens, batch.positions, mask)
-  logits: Any = model.apply(params, hidden[:, :-1], method=Transformer.logits)
+  completion, weights = batch.replies[:, 1:], batch.weights[:, 1:]
+  if isinstance(config, EncoderDecoderConfig):
+    logits = _decoded(config, params, batch)
+    weights = weights * completion
+  else:
+    logits = _continued(config, params, batch)
   losses = optax.softmax_cross_entropy_with_integer_labels(
     logits, batch.tokens[:, 1:]
   )
-  weights = batch.weights[:, 1:]
-  completion = weights == 1.0
   total = jnp.sum(losses * weights) / jnp.maximum(jnp.sum(weights), 1.0)
   reply = jnp.sum(losses * completion) / jnp.maximum(jnp.sum(completion), 1)
   return total, reply
+
+
+def _continued(
+  config: TransformerConfig, params: Any, batch: PackedRows
+) -> Any:
+  """Logits [R, T - 1, V] of all tokens but the first, of a causal model."""
+  model = Transformer(config)
+  causal = jnp.tril(jnp.ones((batch.tokens.shape[1],) * 2, bool))
+  mask = causal & _same_segment(batch)
+  hidden, _ = model.apply(params, batch.tokens, batch.positions, mask)
+  return model.apply(params, hidden[:, :-1], method=Transformer.logits)
+
+
+def _decoded(
+  config: EncoderDecoderConfig, params: Any, batch: PackedRows
+) -> Any:
+  """The same of an encoder-decoder; those of prompts mean nothing."""
+  model, replies = EncoderDecoder(config), batch.replies
+  same = _same_segment(batch)
+  prompts = same & (~replies & (batch.segments > 0))[:, None, :]
+  encoded = model.apply(
+    params, batch.tokens, prompts, method=EncoderDecoder.encode
+  )
+  before = jnp.where(
+    jnp.roll(replies, 1, axis=1),
+    jnp.roll(batch.tokens, 1, axis=1),
+    config.decoder_start_token_id,
+  )
+  hidden: Any = model.apply(
+    params, encoded, prompts, before, same & replies[:, None, :],
+    method=EncoderDecoder.decode,
+  )  # fmt: skip
+  return model.apply(params, hidden[:, 1:], method=EncoderDecoder.logits)
+
+
+def _same_segment(batch: PackedRows) -> jax.Array:
+  return batch.segments[:, :, None] == batch.segments[:, None, :]
 
 
 def make_optimizer(config: SupervisedConfig) -> optax.GradientTransformation:
@@ -182,21 +227,20 @@ def _matrix_dimensions(params: Any) -> Any:
     'out': numbers(reduction_axis=1, output_axis=2),
     'gate_up': numbers(reduction_axis=1, output_axis=(2, 3)),
     'down': numbers(reduction_axis=1, output_axis=2),
+    'cross_query': numbers(reduction_axis=1, output_axis=(2, 3)),
+    'cross_kv': numbers(reduction_axis=1, output_axis=(2, 3, 4)),
+    'cross_out': numbers(reduction_axis=1, output_axis=2),
   }
   return jax.tree_util.tree_map_with_path(
     lambda path, _: shapes.get(path[-1].key), params
   )
 
 
-def make_train_step(
+def make_init(
   model_config: TransformerConfig, config: SupervisedConfig, mesh: Mesh
-) -> tuple[
-  Callable[[jax.Array], SupervisedState],
-  Callable[[SupervisedState, PackedRows], tuple[SupervisedState, dict]],
-]:
-  """Returns the jitted `init(key)` and `step(state, batch)`."""
+) -> Callable[[jax.Array], SupervisedState]:
+  """Returns the jitted `init(key)`, the state of step 0 of a new model."""
   optimizer = make_optimizer(config)
-  whole, rows = NamedSharding(mesh, P()), NamedSharding(mesh, P('data'))
 
   def init(key: jax.Array) -> SupervisedState:
     dummy = jnp.zeros((1, 2), jnp.int32)
@@ -204,6 +248,16 @@ def make_train_step(
       key, dummy, dummy, jnp.ones((1, 2, 2), bool)
     )
     return SupervisedState(params, optimizer.init(params), jnp.int32(0))
+
+  return jax.jit(init, out_shardings=NamedSharding(mesh, P()))
+
+
+def make_train_step(
+  model_config: LanguageModelConfig, config: SupervisedConfig, mesh: Mesh
+) -> Callable[[SupervisedState, PackedRows], tuple[SupervisedState, dict]]:
+  """Returns the jitted `step(state, batch)`, which donates the state."""
+  optimizer = make_optimizer(config)
+  whole, rows = NamedSharding(mesh, P()), NamedSharding(mesh, P('data'))
 
   def step(state: SupervisedState, batch: PackedRows):
     grad_fn = jax.value_and_grad(loss_fn, argnums=1, has_aux=True)
@@ -217,14 +271,11 @@ def make_train_step(
     params = optax.apply_updates(state.params, updates)
     return SupervisedState(params, opt_state, state.step + 1), metrics
 
-  return (
-    jax.jit(init, out_shardings=whole),
-    jax.jit(
-      step,
-      in_shardings=(whole, rows),
-      out_shardings=(whole, whole),
-      donate_argnums=0,
-    ),
+  return jax.jit(
+    step,
+    in_shardings=(whole, rows),
+    out_shardings=(whole, whole),
+    donate_argnums=0,
   )
 
 
@@ -244,7 +295,7 @@ def start_from(
 
 
 def make_score(
-  model_config: TransformerConfig, mesh: Mesh
+  model_config: LanguageModelConfig, mesh: Mesh
 ) -> Callable[[Any, PackedRows], jax.Array]:
   """Returns the jitted `score(params, batch)`: likelihood of completion tokens.
 

@@ -168,15 +168,35 @@ def test_another_config_or_model_in_the_same_workdir_is_refused(
   assert "models.start: 'minicode_rewriter@0000' there" in result.stderr
 
 
-def test_bad_input_is_one_clear_message(tmp_path):
-  t5 = tmp_path / 't5'
+@pytest.fixture
+def t5(tmp_path):
+  """An encoder-decoder that knows nothing, with a tokenizer of its own."""
   encoder = tiny.tokenizer()
   config = dataclasses.replace(
     tiny_encoder_decoder.CONFIG, vocab_size=encoder.vocab_size
   )
-  pretrained.save_pretrained(
-    t5, config, tiny_encoder_decoder.params(config), encoder
-  )
+  params = tiny_encoder_decoder.params(config)
+  pretrained.save_pretrained(tmp_path / 't5', config, params, encoder)
+  return tmp_path / 't5'
+
+
+@pytest.mark.slow
+def test_an_encoder_decoder_is_trained_and_can_be_the_next_start(t5, tmp_path):
+  model, flags = t5, ['--config.packing.prompt_size=400']
+  for number in range(2):
+    workdir = tmp_path / f'run_{number}'
+    result = run(workdir, f'--config.rewriter.model={model}', *flags)
+    assert result.returncode == 0, result.stderr[-2000:]
+    assert [row['step'] for row in rows(workdir)] == list(range(ITERATIONS))
+    model = workdir / 'ppo' / 'seed_0' / 'model'
+  # As nothing that it writes can be used, nothing is learned.
+  before, after = (pretrained.load_pretrained(m) for m in (t5, model))
+  assert before[0] == after[0]
+  jax.tree.map(np.testing.assert_array_equal, before[1], after[1])
+
+
+def test_bad_input_is_one_clear_message(t5, tmp_path):
+  other = ['--config.reference.kind=model', f'--config.reference.model={t5}']
   cases = [
     (["--config.algorithms=('ppq',)"], "algorithm 'ppq': expected one of grpo"),
     (
@@ -186,7 +206,7 @@ def test_bad_input_is_one_clear_message(tmp_path):
     (['--config.train.overlap=True'], 'overlap=True with importance=none'),
     (['--config.eval.split=train'], "eval.split='train': expected validation"),
     (['--config.rewriter.backend=http'], "rewriter.backend='http'"),
-    ([f'--config.rewriter.model={t5}'], 'is a t5 model: expected a causal'),
+    (other, f"reference.model='{t5}' has another tokenizer than"),
     (['--config.data.protocol=all'], "'all'"),
     (['--config.reference.kind=adapter_off'], "needs train='lora'"),
   ]

@@ -7,8 +7,9 @@ import pytest
 
 from configs import mbpp_grpo
 from experiments import rewriters
-from promptrl_jax.models import peft, pretrained
+from promptrl_jax.models import encoder, peft, pretrained
 from promptrl_jax.models import tokenizer as tokenizer_lib
+from promptrl_jax.models.encoder import EncoderConfig
 from promptrl_jax.models.transformer import Transformer
 from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.testing import tiny
@@ -50,6 +51,17 @@ def test_a_reference_has_the_tokenizer_of_the_rewriter(tmp_path):
     ValueError, match=r"reference\.model='.*other' has another tokenizer .* is"
   ):
     rewriters.load_start(config.rewriter, other)
+
+
+def test_a_model_that_writes_no_text_cannot_be_trained(tmp_path):
+  bert = EncoderConfig(tiny.CONFIG.vocab_size, 8, 1, 2, 8)
+  params = jax.tree.map(lambda x: jnp.zeros(x.shape), encoder.shapes(bert))
+  folder = tmp_path / 'bert'
+  pretrained.save_pretrained(folder, bert, params, tiny.tokenizer())
+  config = mbpp_grpo.get_config('smoke')
+  config.rewriter.model = str(folder)
+  with pytest.raises(ValueError, match='a bert model, which writes no text'):
+    rewriters.load_start(config.rewriter)
 
 
 def test_adapters_are_merged_and_kept_beside_the_model(tmp_path):

@@ -99,10 +99,12 @@ def train(n):
   settings = supervised.SupervisedConfig(
     steps=8, rows=ROWS, row_length=T, lr=0.01, muon_lr=0.02, warmup=2,
     weight_decay=0.0, prompt_weight=0.25, max_grad_norm=1.0)
-  init, step = supervised.make_train_step(tiny.CONFIG, settings, mesh)
+  init = supervised.make_init(tiny.CONFIG, settings, mesh)
+  step = supervised.make_train_step(tiny.CONFIG, settings, mesh)
   ints = jax.ShapeDtypeStruct((ROWS, T), jnp.int32)
   batch = supervised.PackedRows(
-    ints, ints, ints, jax.ShapeDtypeStruct((ROWS, T), jnp.float32))
+    ints, ints, ints, jax.ShapeDtypeStruct((ROWS, T), bool),
+    jax.ShapeDtypeStruct((ROWS, T), jnp.float32))
   state = jax.eval_shape(init, jax.random.key(0))
   return report(step.lower(state, batch), mesh)
 

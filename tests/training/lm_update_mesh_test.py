@@ -5,6 +5,7 @@ import pytest
 from tests import scripts
 
 SCRIPT = """
+import dataclasses
 import json
 import jax
 jax.config.update('jax_num_cpu_devices', 8)
@@ -14,13 +15,24 @@ import numpy as np
 import optax
 from jax.sharding import AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
-from promptrl_jax.models import causal_families
+from promptrl_jax.models import causal_families, encoder_decoder
 from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.parallel import sharding
-from promptrl_jax.testing import tiny
+from promptrl_jax.testing import tiny, tiny_encoder_decoder
 from promptrl_jax.training import lm_policy, lm_update, packing
 from promptrl_jax.training.lm_config import LMUpdateConfig
 from promptrl_jax.training.state import initial_state
+
+# Config, parameters by seed, rules, and where layers are.
+KINDS = {
+  'causal': (
+    tiny.CONFIG, tiny.params, causal_families.PARTITION, 'layers'),
+  'encoder_decoder': (
+    dataclasses.replace(
+      tiny_encoder_decoder.CONFIG, vocab_size=300, num_heads=4),
+    tiny_encoder_decoder.params, encoder_decoder.PARTITION, 'decoder'),
+}
+model, params_of, rules, layers = KINDS[KIND]
 
 shape = packing.PackingConfig(
   16, lanes=2, lane_size=12, sequences=4, row_multiple=8)
@@ -36,8 +48,8 @@ batch = lm_update.LMBatch(
 config = LMUpdateConfig(
   loss='ppo', importance='token', entropy_coef=0.01, micro_batches=2, epochs=2,
   kl_estimator='exact')
-start = jax.tree.map(np.asarray, dict(tiny.params()))
-other = jax.tree.map(np.asarray, dict(tiny.params(seed=1)))
+start, other = (
+  jax.tree.map(np.asarray, dict(params_of(model, seed))) for seed in (0, 1))
 optimizer = optax.chain(optax.clip_by_global_norm(1.0), optax.sgd(1e-2))
 
 def run(mesh):
@@ -46,12 +58,12 @@ def run(mesh):
     lambda key: start, optimizer, jax.random.key(0))
   place = jax.tree.map(lambda _: whole, jax.eval_shape(build, start))
   place = place.replace(
-    params=sharding.shardings(start, causal_families.PARTITION, mesh))
+    params=sharding.shardings(start, rules, mesh))
   state = jax.jit(build, out_shardings=place)(start)
-  qkv = lambda s: s.params['params']['layers']['qkv']
+  qkv = lambda s: s.params['params'][layers]['qkv']
   share = qkv(state).addressable_shards[0].data.size / qkv(state).size
   policy = lm_policy.PolicyConfig(
-    tiny.CONFIG, temperature=0.8, logits_chunk=7, mesh=mesh)
+    model, temperature=0.8, logits_chunk=7, mesh=mesh)
   split = jax.device_put(batch, mesh_lib.rows(mesh))
   update = lm_update.make_update_fn(policy, optimizer, config, place, policy)
   # The reference is as far away as another seed.
@@ -89,8 +101,9 @@ print(json.dumps({
 """
 
 
-def test_eight_devices_give_the_losses_and_gradients_of_one():
-  found = scripts.found(SCRIPT, timeout=600)
+@pytest.mark.parametrize('kind', ['causal', 'encoder_decoder'])
+def test_eight_devices_give_the_losses_and_gradients_of_one(kind):
+  found = scripts.found(f'KIND = {kind!r}\n{SCRIPT}', timeout=600)
   for alone, together in zip(found['alone'], found['together'], strict=True):
     assert together == pytest.approx(alone, rel=1e-4, abs=1e-4)
     assert alone['train/grad_norm'] > 0.01 and alone['train/kl'] > 0.01

@@ -1,13 +1,15 @@
 """Packing of pairs into rows, and that the training step learns them."""
 
+import dataclasses
 import itertools
 
 import jax
 import numpy as np
 import pytest
 
+from promptrl_jax.models.encoder_decoder import EncoderDecoder
 from promptrl_jax.parallel.mesh import make_data_mesh
-from promptrl_jax.testing import tiny
+from promptrl_jax.testing import tiny, tiny_encoder_decoder
 from promptrl_jax.training import supervised
 
 CONFIG = supervised.SupervisedConfig(
@@ -63,6 +65,8 @@ def test_weights_are_zero_first_small_on_the_prompt_and_one_after():
     prompt = 1 + sizes[text]
     assert weights[0] == 0.0
     assert (weights[1:prompt] == 0.25).all() and (weights[prompt:] == 1).all()
+    is_reply = batch.replies[row, start:stop]
+    assert not is_reply[:prompt].any() and is_reply[prompt:].all()
   padding = batch.segments == 0
   assert padding.any() and (batch.weights[padding] == 0).all()
   assert (batch.tokens[padding] == TOKENIZER.pad_id).all()
@@ -100,10 +104,38 @@ def test_the_loss_of_packed_pairs_is_the_mean_over_separate_ones(loss_fn):
   np.testing.assert_allclose([total, reply], sums / counts, rtol=1e-5)
 
 
+def test_an_encoder_decoder_reads_the_same_rows(loss_fn):
+  config = dataclasses.replace(
+    tiny_encoder_decoder.CONFIG, vocab_size=tiny.CONFIG.vocab_size
+  )
+  params = tiny_encoder_decoder.params(config)
+  packed = supervised.pack(iter(PAIRS), TOKENIZER, CONFIG)
+  total, reply = loss_fn(config, params, packed)
+  losses = []
+  for prompt, answer in PAIRS:
+    ids = [TOKENIZER.bos_id, *TOKENIZER.encode([prompt])[0]]
+    wanted = np.array([*TOKENIZER.encode([answer])[0], TOKENIZER.eos_id])
+    read = [config.decoder_start_token_id, *wanted[:-1]]
+    logits = EncoderDecoder(config).apply(
+      params, np.array([ids]), np.ones((1, len(ids)), bool), np.array([read])
+    )
+    logps = jax.nn.log_softmax(logits[0])
+    losses += (-logps[np.arange(len(wanted)), wanted]).tolist()
+  assert float(total) == float(reply)
+  assert float(total) == pytest.approx(np.mean(losses), rel=1e-5)
+  mesh = make_data_mesh()
+  step = supervised.make_train_step(config, CONFIG, mesh)
+  state, found = supervised.start_from(params, CONFIG, mesh), []
+  for _ in range(CONFIG.steps):
+    state, metrics = step(state, packed)
+    found.append(float(metrics['train/completion_loss']))
+  assert found[0] == pytest.approx(float(reply), rel=1e-4) and found[-1] < 0.5
+
+
 def test_two_pairs_are_learnt_by_heart():
   mesh = make_data_mesh()
-  init, step = supervised.make_train_step(tiny.CONFIG, CONFIG, mesh)
-  state = init(jax.random.key(0))
+  step = supervised.make_train_step(tiny.CONFIG, CONFIG, mesh)
+  state = supervised.make_init(tiny.CONFIG, CONFIG, mesh)(jax.random.key(0))
   batch = pack(PAIRS[:2])
   losses = []
   for _ in range(CONFIG.steps):
@@ -118,7 +150,7 @@ def test_two_pairs_are_learnt_by_heart():
 def test_training_may_start_from_a_model_that_exists():
   config = supervised.SupervisedConfig(**{**vars(CONFIG), 'warmup': 0})
   mesh = make_data_mesh(1)
-  _, step = supervised.make_train_step(tiny.CONFIG, config, mesh)
+  step = supervised.make_train_step(tiny.CONFIG, config, mesh)
   score = supervised.make_score(tiny.CONFIG, mesh)
   before = jax.device_get(tiny.params())
   batch = pack(PAIRS)

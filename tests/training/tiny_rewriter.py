@@ -66,7 +66,15 @@ def make_env(
 @functools.cache
 def taught() -> Any:
   """Parameters that say CLEAR or TERSE to any of TASKS."""
-  tokenizer = tiny.tokenizer()
+  # At the scale of `tiny.params`, embeddings take three times as long.
+  start = jax.tree.map(
+    lambda x: jnp.copy(x) if x.ndim > 2 else x / 1.5, dict(tiny.params())
+  )
+  return teach(tiny.CONFIG, start, tiny.tokenizer())
+
+
+def teach(model: Any, start: Any, tokenizer: Any, lr: float = 5e-3) -> Any:
+  """`taught`, of any model; takes the arrays of `start`."""
   env = make_env(None)
   prompts = [tokenizer.render(m) for m in env.prompts(TASKS)]
   texts = [
@@ -80,12 +88,8 @@ def taught() -> Any:
     advantages=rows.mask.astype(np.float32),
     sampler_logps=np.zeros(rows.mask.shape, np.float32),
   )
-  policy = lm_policy.PolicyConfig(tiny.CONFIG)
-  optimizer = optax.adam(5e-3)
-  # At the scale of `tiny.params`, embeddings take three times as long.
-  start = jax.tree.map(
-    lambda x: jnp.copy(x) if x.ndim > 2 else x / 1.5, dict(tiny.params())
-  )
+  policy = lm_policy.PolicyConfig(model)
+  optimizer = optax.adam(lr)
   state = create_train_state(lambda key: start, optimizer, jax.random.key(0))
   # With an advantage of 1, REINFORCE is maximum likelihood.
   update = lm_update.make_update_fn(
