@@ -183,9 +183,10 @@ def make_rewriter(
   where: Any = (learner, learner.params if copied else {}, whole)
   where = RewriterState(*where)
   state = jax.jit(build, out_shardings=where)(trained)
+  exact = any(any(phase.exact_kl) for phase in config.phases)
   compared, compared_fixed = policy, fixed
   if other is not None:
-    compared, compared_fixed = _other(policy, *other)
+    compared, compared_fixed = _other(policy, *other, exact)
   reference.parameters(config.reference, state.reference, compared_fixed)
   engine = make_engine(
     model, Sampling(),
@@ -200,7 +201,6 @@ def make_rewriter(
       new_tokens=config.rollout.new_tokens,
     ),
   )  # fmt: skip
-  exact = any(any(phase.exact_kl) for phase in config.phases)
   score = lm_update.make_score_fn(policy, config.update, compared)
   return Rewriter(
     config, policy, tokenizer, engine, mesh, own_mesh, fixed, state,
@@ -219,13 +219,18 @@ def make_rewriter(
 
 
 def _other(
-  policy: PolicyConfig, model: LanguageModelConfig, params: Params
+  policy: PolicyConfig,
+  model: LanguageModelConfig,
+  params: Params,
+  exact: bool,
 ) -> tuple[PolicyConfig, Params]:
   """A model as the reference of another one: how it is read, and placed."""
-  if model.vocab_size != policy.model.vocab_size:
+  if exact and model.vocab_size != policy.model.vocab_size:
+    # Models of one family may be filled up to other sizes.
     raise ValueError(
       f'the reference has a vocabulary of {model.vocab_size}, the policy one '
-      f'of {policy.model.vocab_size}: expected a model of the same family'
+      f'of {policy.model.vocab_size}: the divergence over the whole of it '
+      "(kl_estimator='exact') needs the same; take k3"
     )
   assert policy.mesh is not None
   placed = lm_policy.placement(params, model.family, policy.mesh)
