@@ -5,7 +5,7 @@
 Arguments:
   smoke     the whole walk in about a minute: a few problems and calls
   minicode  the embedded suite and models (the default): three arms of
-            5,000 coder calls each, docs/joint.md
+            5,000 coder calls each; docs/joint.md has a larger run
 
 An arm is a way to spend the same number of coder calls:
   --config.arms.both='(1,2)' --config.calls=20000
