@@ -181,7 +181,10 @@ def make_loss_fn(
       loss += kl_coef * masked_sum(divergence, weights)
       measured = found.divergences
       if measured is None:
-        measured = kl.token_kl(logps, data.ref_logps, mask, kind='k3')
+        # Tokens are of the policy before the update: one that has become rare
+        # since would count exp(d) for ever.
+        ratio = losses.bounded_exp(keep(logps - old_logps, mask))
+        measured = ratio * kl.token_kl(logps, data.ref_logps, mask, kind='k3')
       metrics['kl'] = masked_sum(measured, mask)
     if found.values is not None:
       metrics['value_loss'] = losses.value_loss(

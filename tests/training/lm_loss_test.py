@@ -61,7 +61,7 @@ def in_numpy(batch, found, config):
     'policy_loss': policy / count,
     'value_loss': errors[mask].sum() / count,
     'entropy': flat(found.entropies).sum() / count,
-    'kl': np.sum((np.expm1(-apart) + apart)[mask]) / count,
+    'kl': np.sum((ratio * (np.expm1(-apart) + apart))[mask]) / count,
     'mismatch_kl': np.sum((np.expm1(between) - between)[mask]) / count,
   }
 
