@@ -60,7 +60,8 @@ def get_config(arg: str = 'minicode') -> ml_collections.ConfigDict:
 
   c.env = ml_collections.ConfigDict()
   c.env.examples = 4  # of a task, for all rewrites of it in a batch; 0 = all
-  c.env.timeout_s = 600.0  # after which a batch without answers is given up
+  # After which a batch without answers is asked for row by row.
+  c.env.timeout_s = 600.0
 
   c.validate_every = 10  # updates
   c.checkpoint_every = 10

@@ -126,7 +126,11 @@ def run(config, workdir):
   # --- Report -----------------------------------------------------------------
   header = {
     'data_hash': data.describe(config.data),
-    'model_hashes': {'coder': coder.name, 'rewriter': start.name},
+    'model_hashes': {
+      'coder': coder.name,
+      'rewriter': start.name,
+      **start.reference_name,
+    },
     'seeds': list(seeds),
     'command': ' '.join(['python', '-m', 'experiments.joint', *sys.argv[1:]]),
   }

@@ -16,7 +16,9 @@ import functools
 import logging
 import math
 import threading
+import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 
 import numpy as np
 
@@ -43,8 +45,8 @@ class InstructionRewritingConfig:
 
   Attributes:
     examples: of a task in one batch, 0 for all.
-    timeout_s: seconds after which a batch without rewards is given up, and its
-      rows are asked for one by one, each with twice its share of them.
+    timeout_s: seconds after which the rows of a batch without rewards are asked
+      for one by one. Rows that hang take four times as long together at most.
   """
 
   examples: int = 4
@@ -87,7 +89,8 @@ class InstructionRewriting:
     self._reward_fn = reward_fn
     self._meta = meta
     self._allowed = allowed
-    self._turn = threading.Lock()  # Models are asked by one thread at a time.
+    # Models are asked by one thread at a time, but for those that hang.
+    self._turn = threading.Lock()
 
   def prompts(
     self, tasks: Sequence[InstructionTask]
@@ -179,25 +182,47 @@ class InstructionRewriting:
     if not distinct:
       return []
     with self._turn:
-      rows = self._ask(distinct, self.config.timeout_s)
+      rows = self._ask(distinct)
     found = dict(zip(distinct, rows, strict=True))
     return [found[pair] for pair in pairs]
 
-  def _ask(
-    self, pairs: Sequence[Pair], limit: float
-  ) -> list[float | Exception]:
-    """Of distinct pairs, in `limit` seconds or row by row."""
-    try:
-      rows = deadline.call(lambda: self._reward_fn(pairs), limit)
-      return [_mean(row) for row in rows]
-    except BackendError:
-      raise
-    except Exception as error:  # Of some row; the others are not to suffer.
-      if len(pairs) == 1:
-        return [error]
-      logging.getLogger(__name__).debug('asked row by row', exc_info=True)
-    share = 2 * limit / len(pairs)
-    return [row for pair in pairs for row in self._ask([pair], share)]
+  def _ask(self, pairs: Sequence[Pair]) -> list[float | Exception]:
+    """Of distinct pairs, together or, if that fails, one by one."""
+    limit = self.config.timeout_s
+    batch = deadline.begin(lambda: self._reward_fn(pairs))
+    failed = _read(batch, limit)
+    if isinstance(failed, list):
+      return failed
+    if len(pairs) == 1:
+      return [failed]
+    # Of some row; the others are not to suffer.
+    logging.getLogger(__name__).debug('asked one by one', exc_info=failed)
+    found, left = [], 2 * limit
+    for pair in pairs:
+      if isinstance(failed, deadline.HungError) and batch.done():
+        whole = _read(batch, 0.0)  # It was not for ever.
+        if isinstance(whole, list):
+          return whole
+      started = time.monotonic()
+      row = deadline.begin(lambda pair=pair: self._reward_fn([pair]))
+      alone = _read(row, max(left / 2, 2 * limit / len(pairs)))
+      found += alone if isinstance(alone, list) else [alone]
+      left -= time.monotonic() - started
+    return found
+
+
+def _read(asked: Future, limit: float) -> list[float | Exception] | Exception:
+  """Means of rewards, or why there are none.
+
+  Raises:
+    BackendError: the task model cannot be reached.
+  """
+  try:
+    return [_mean(row) for row in deadline.result(asked, limit)]
+  except BackendError:
+    raise
+  except Exception as error:
+    return error
 
 
 def _tells_answer(task: InstructionTask, found: Instruction) -> bool:

@@ -20,7 +20,7 @@ PARTITION: tuple[tuple[str, P], ...] = (
 
 
 class ValueHead(nn.Module):
-  """Expected return of each token of a causal language model.
+  """Expected return of each token of a language model.
 
   Attributes:
     zero_init: the first values are 0 everywhere, so that the first advantages

@@ -61,13 +61,12 @@ def begin(fn: Callable[[], Any]) -> Future:
   return future
 
 
-def call(fn: Callable[[], Any], timeout_s: float) -> Any:
-  """`fn()`, if it comes back in time.
+def result(future: Future, timeout_s: float) -> Any:
+  """Its result, if that comes in time.
 
   Raises:
     HungError: it does not.
   """
-  future = begin(fn)
   if not concurrent.futures.wait([future], timeout_s).done:
     raise HungError(f'no result for {timeout_s:g} s')
   return future.result()

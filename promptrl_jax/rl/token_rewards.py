@@ -150,7 +150,7 @@ def reinforce_pp_advantages(
   Args:
     rewards: `[N]`, of whole sequences.
     mask: `[N, C]` bool.
-    token_kl: `[N, C]`, divergence from the reference (k1); None leaves it out.
+    token_kl: `[N, C]`, divergence from the reference; None leaves it out.
     kl_coef: its price, in reward per nat.
 
   Returns:

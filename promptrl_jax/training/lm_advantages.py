@@ -55,7 +55,7 @@ class AdvantageConfig:
       others, and in the pair for `pairs`.
     deviation: `grpo`: that of the `population`, or of a `sample`, with n - 1.
     kl_estimator, kl_cap, kl_min_prob: of the divergence as a reward, see
-      `kl.token_kl`.
+      `kl.token_kl`; k1 alone has its gradient there, see `rl.kl`.
   """
 
   kind: str = 'grpo'
@@ -85,6 +85,24 @@ class AdvantageConfig:
       raise ValueError(
         f"charge_kl={self.charge_kl!r} with the advantage 'pairs': it is paid "
         'in the pair, expected auto'
+      )
+    if self.deviation != 'population' and self.kind != 'grpo':
+      raise ValueError(
+        f'deviation={self.deviation!r} with the advantage {self.kind!r}: only '
+        'grpo divides by one'
+      )
+    measured = (self.kl_estimator, self.kl_cap, self.kl_min_prob)
+    if measured != ('k1', None, None) and not self.pays_kl:
+      raise ValueError(
+        f'advantage kl_estimator, kl_cap, kl_min_prob={measured}, and the '
+        'divergence is no reward: set charge_kl=reward, or those of the loss '
+        '(learner)'
+      )
+    if self.charge_kl == 'token' and self.kl_estimator == 'exact':
+      raise ValueError(
+        "charge_kl='token' with kl_estimator='exact': the divergence at a "
+        'place is the same for every token there, so that its price has no '
+        'effect; take k1, or the loss'
       )
     if self.kind in _PAY_KL and self.charge_kl == 'token':
       raise ValueError(

@@ -175,17 +175,12 @@ class RewriterConfig:
     )
 
   def _check_exact_kl(self) -> None:
-    in_advantages, in_loss = self.exact_kl
-    if in_advantages and not self.advantage.pays_kl:
+    if self.exact_kl[1] and not self.advantage.kl_in_loss:
       raise ValueError(
-        "advantage.kl_estimator='exact' where the divergence is no reward: "
-        'charge_kl=reward or token, or the estimator of the loss (learner)'
-      )
-    if in_loss and not self.advantage.kl_in_loss:
-      raise ValueError(
-        f"kl_estimator='exact' in the loss with the advantage "
-        f'{self.advantage.kind!r}, where the divergence is no term of it: '
-        'charge_kl=loss, or the estimator of the advantage'
+        f"learner.kl_estimator='exact' with the advantage "
+        f'{self.advantage.kind!r} and charge_kl={self.advantage.charge_kl!r}, '
+        'which leave no divergence in the loss: set charge_kl=loss (not for '
+        'pairs), or k3'
       )
 
   def _check_switches(self) -> None:

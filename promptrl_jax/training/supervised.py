@@ -139,8 +139,8 @@ def _encoded(
     prompts = tokenizer.encode([prompt for prompt, _ in drawn])
     replies = tokenizer.encode([reply for _, reply in drawn])
     for prompt, reply in zip(prompts, replies, strict=True):
-      ids = [*tokenizer.start, *prompt, *reply, tokenizer.eos_id]
-      yield ids, len(prompt) + 1
+      given = [*tokenizer.start, *prompt, *tokenizer.end]
+      yield [*given, *reply, tokenizer.eos_id], len(given)
 
 
 def loss_fn(

@@ -140,6 +140,17 @@ def test_k2_as_a_loss_has_the_gradient_of_the_divergence():
   np.testing.assert_allclose(gradient, exact, atol=1e-6)
 
 
+def test_the_exact_divergence_in_the_advantages_has_no_expected_gradient():
+  def token_loss(logps, ref_logps):
+    price = jnp.full(7, kl.exact_kl(logps, ref_logps))
+    mask = jnp.ones(logps.shape, bool)
+    return -kl.penalize(jnp.zeros(7), price, mask, 1.0) * logps
+
+  gradient, exact = expected_gradient(token_loss)
+  np.testing.assert_allclose(gradient, 0.0, atol=1e-6)
+  assert np.abs(exact).max() > 0.01
+
+
 def test_k1_in_the_advantages_has_the_gradient_of_the_divergence():
   def token_loss(logps, ref_logps):
     mask = jnp.ones(logps.shape, bool)

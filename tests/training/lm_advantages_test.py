@@ -216,6 +216,22 @@ def test_it_is_compiled_once_for_a_method():
   assert lm_advantages.advantages._cache_size() == before + 1
 
 
+@pytest.mark.parametrize(
+  ('settings', 'message'),
+  [
+    ({'kl_cap': 0.1}, 'and the divergence is no reward'),
+    ({'kind': 'rloo', 'deviation': 'sample'}, 'only grpo divides by one'),
+    (
+      {'charge_kl': 'token', 'kl_estimator': 'exact'},
+      'its price has no effect',
+    ),
+  ],
+)
+def test_settings_without_an_effect_are_refused(settings, message):
+  with pytest.raises(ValueError, match=message):
+    AdvantageConfig(**settings)
+
+
 def test_a_method_that_lacks_something_is_told():
   with pytest.raises(ValueError, match="'gae' needs a value head"):
     advantages('gae')

@@ -320,12 +320,12 @@ def test_groups_that_say_nothing_are_drawn_again(pool):
     (
       'grpo',
       {'advantage': {'kl_estimator': 'exact'}},
-      'where the divergence is no reward',
+      'and the divergence is no reward',
     ),
     (
       'ppo',
       {'update': {'kl_estimator': 'exact'}},
-      "in the loss with the advantage 'gae'",
+      "with the advantage 'gae' and charge_kl='auto', which leave no",
     ),
   ],
 )
