@@ -72,6 +72,7 @@ def run(config, workdir):
   mesh = mesh_lib.from_text(config.mesh)
   coder = CachedBackend(load_backend(BackendConfig(**config.coder), mesh))
   start = rewriters.load_start(config.rewriter, config.reference.model)
+  rewriters.check(with_iterations(config), start)
   policy = start.backend(mesh, config.env.rewrite_max_tokens)
   # A folder of the same name may hold another model by now.
   models = {'coder': coder.name, 'start': start.name} | start.reference_name
@@ -193,11 +194,16 @@ def make_reward_config(config):
   )
 
 
+def with_iterations(config):
+  """The config with numbers that only schedules read; those are refused."""
+  settings = config.copy_and_resolve_references().unlock()
+  settings.controller.iterations = settings.train.iterations = config.calls
+  return settings
+
+
 def make_parts(config, env_config, start, mesh, seed):
   """The jitted functions of the controller and of the rewriter."""
-  settings = config.copy_and_resolve_references().unlock()
-  # Only schedules read them, and those were refused.
-  settings.controller.iterations = settings.train.iterations = config.calls
+  settings = with_iterations(config)
   return (
     controllers.make(settings, env_config, seed),
     rewriters.make(settings, start, mesh, seed),

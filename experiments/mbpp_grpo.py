@@ -71,6 +71,8 @@ def run(config, workdir):
   mesh = mesh_lib.of_process(config.mesh)
   coder = load.load_backend(load.BackendConfig(**config.coder), mesh)
   start = rewriters.load_start(config.rewriter, config.reference.model)
+  for chosen in settings.values():
+    rewriters.check(chosen, start)
   described = data.describe(config.data)
   # A folder of the same name may hold another model by now.
   models = {'coder': coder.name, 'start': start.name} | start.reference_name

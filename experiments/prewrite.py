@@ -77,6 +77,8 @@ def run(config, workdir):
   meta = meta_lib.make_meta(config.meta.family, config.meta.text)
   mesh = mesh_lib.from_text(config.mesh)
   start = rewriters.load_start(config.rewriter, config.reference.model)
+  for chosen_settings in settings.values():
+    rewriters.check(chosen_settings, start)
   check_batches(config, train)
   check_prompts(config, meta, start.tokenizer, (*train, *validation, *dev))
   seeds = range(config.seed, config.seed + config.seeds)

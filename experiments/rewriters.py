@@ -174,6 +174,14 @@ def make_config(config) -> rewriter_config.RewriterConfig:
   )
 
 
+def check(config, start: Start) -> None:
+  """Raises ValueError if a config cannot train this start."""
+  settings = make_config(config)
+  if settings.reference.kind == 'model':
+    assert start.reference is not None
+    rewriter.check_reference(settings, start.config, start.reference.config)
+
+
 def make(config, start: Start, mesh, seed: int) -> rewriter.Rewriter:
   """The jitted functions of one rewriter."""
   settings = make_config(config)

@@ -62,7 +62,8 @@ class TokenOutputs:
     values: expected return before it; None without a value head.
     divergences: of that distribution from the one of a reference, over the
       whole vocabulary; None without a reference.
-    hidden: [R, S * C, D], see `hidden`; None unless it was asked for.
+    hidden: [R, S * C, D], what `head` projects for each token of the lanes;
+      None unless it was asked for.
   """
 
   logps: jax.Array
@@ -151,8 +152,7 @@ def head(config: PolicyConfig, params: Params) -> tuple[jax.Array, int]:
   return sharding.pin(kernel, _model_mesh(config), *names), int(tied)
 
 
-def hidden(config: PolicyConfig, params: Params, rows: Packed) -> jax.Array:
-  """What it projects for the tokens of lanes, [R, S * C, D]."""
+def _states(config: PolicyConfig, params: Params, rows: Packed) -> jax.Array:
   mesh = _model_mesh(config)
   return lm_states.states(config.model, mesh, variables(config, params), rows)
 
@@ -169,12 +169,13 @@ def outputs(
   Args:
     config, params: the policy.
     rows: R of them.
-    reference: of a model to compare it with, `hidden` of the same rows.
+    reference: of a model to compare it with, for the same rows.
     keep_hidden: to compare others with this one.
   """
-  states = hidden(config, params, rows)
+  states = _states(config, params, rows)
+  projected = getattr(config.model, 'output_scale', 1.0) * states
   found = token_logps(
-    Projected(states, *head(config, params)),
+    Projected(projected, *head(config, params)),
     rows.tokens[:, -states.shape[1] :],
     config.temperature,
     chunk=config.logits_chunk,
@@ -187,7 +188,7 @@ def outputs(
   by_completion = lambda values: of_sequences(rows, values)
   logps, entropies, divergences = jax.tree.map(by_completion, found)
   values = jax.tree.map(by_completion, values)
-  kept = states if keep_hidden else None
+  kept = projected if keep_hidden else None
   return TokenOutputs(logps, entropies, values, divergences, kept)
 
 

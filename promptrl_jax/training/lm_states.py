@@ -26,7 +26,7 @@ from promptrl_jax.training.packing import Packed
 def states(
   model: LanguageModelConfig, mesh: Mesh | None, variables: Any, rows: Packed
 ) -> jax.Array:
-  """What is projected on the vocabulary for each token of the lanes.
+  """What the next token is read from, for each token of the lanes.
 
   Args:
     model: its shape.
@@ -100,4 +100,4 @@ def _decoded(
     variables, encoded, mask.prefix, before.reshape(r * lanes, width),
     mask.lanes.reshape(r * lanes, width, width), method=EncoderDecoder.decode,
   )  # fmt: skip
-  return model.output_scale * found.reshape(r, lanes * width, -1)
+  return found.reshape(r, lanes * width, -1)

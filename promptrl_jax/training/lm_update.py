@@ -51,8 +51,8 @@ class LMBatch:
     old_logps: [R, Q, C], under the parameters before the update; None if that
       is one step, which computes them anyhow.
     ref_logps: [R, Q, C], under the reference; None if there is none.
-    ref_hidden: of the reference, see `lm_policy.hidden`; None unless the
-      divergence over the whole vocabulary is a term of the loss.
+    ref_hidden: [R, S * C, D] of the reference, see `lm_policy.TokenOutputs`;
+      None unless the divergence over the vocabulary is a term of the loss.
     returns, old_values: [R, Q, C]; None if there is no value head.
   """
 
@@ -129,7 +129,9 @@ def make_loss_fn(
   config: LMUpdateConfig,
   reference: Callable[[jax.Array | None], Projected | None] = lambda _: None,
 ):
-  """Returns `(trained, fixed, kl_coef, batch) -> (sum, (count, metrics))`.
+  """Returns the loss as a sum, `(sum, (count, metrics))`.
+
+  It is called with `(trained, fixed, kl_coef, batch)`.
 
   Metrics of the names in `_PER_LOSS` are sums like the loss, the others over
   tokens, whose number is among them. `mismatch_...` describes a micro-batch and
@@ -227,17 +229,23 @@ def make_update_fn(
       policy, config, _projection(compared, ref_params, config)
     )
     order = _deal(step_key(state, 'update'), batch.rows, config)
+    # The large array of a batch is taken a piece at a time.
+    hidden, batch = batch.ref_hidden, batch.replace(ref_hidden=None)
+
+    def piece_loss(trained, piece):
+      rows, index = piece
+      if hidden is not None:
+        rows = rows.replace(ref_hidden=hidden[index])
+      return loss_fn(trained, fixed, kl_coef, _on(policy.mesh, rows))
 
     def optimizer_step(carry, index):
       params, opt_state = carry
       gradients, count, metrics = accumulate_gradients(
-        lambda trained, piece: loss_fn(
-          trained, fixed, kl_coef, _on(policy.mesh, piece)
-        ),
+        piece_loss,
         lm_policy.cast(params, config.compute_dtype),
-        jax.tree.map(lambda x: x[index], batch),
+        (jax.tree.map(lambda x: x[index], batch), index),
         config.micro_batches,
-        lambda piece: ~jnp.any(piece.rows.mask),
+        lambda piece: ~jnp.any(piece[0].rows.mask),
       )
       updates, opt_state = optimizer.update(gradients, opt_state, params)
       changed = (optax.apply_updates(params, updates), opt_state)

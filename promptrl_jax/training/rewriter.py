@@ -183,10 +183,10 @@ def make_rewriter(
   where: Any = (learner, learner.params if copied else {}, whole)
   where = RewriterState(*where)
   state = jax.jit(build, out_shardings=where)(trained)
-  exact = any(any(phase.exact_kl) for phase in config.phases)
   compared, compared_fixed = policy, fixed
   if other is not None:
-    compared, compared_fixed = _other(policy, *other, exact)
+    check_reference(config, model, other[0])
+    compared, compared_fixed = _other(policy, *other)
   reference.parameters(config.reference, state.reference, compared_fixed)
   engine = make_engine(
     model, Sampling(),
@@ -201,6 +201,7 @@ def make_rewriter(
       new_tokens=config.rollout.new_tokens,
     ),
   )  # fmt: skip
+  exact = any(any(phase.exact_kl) for phase in config.phases)
   score = lm_update.make_score_fn(policy, config.update, compared)
   return Rewriter(
     config, policy, tokenizer, engine, mesh, own_mesh, fixed, state,
@@ -219,23 +220,43 @@ def make_rewriter(
 
 
 def _other(
-  policy: PolicyConfig,
-  model: LanguageModelConfig,
-  params: Params,
-  exact: bool,
+  policy: PolicyConfig, model: LanguageModelConfig, params: Params
 ) -> tuple[PolicyConfig, Params]:
   """A model as the reference of another one: how it is read, and placed."""
-  if exact and model.vocab_size != policy.model.vocab_size:
-    # Models of one family may be filled up to other sizes.
-    raise ValueError(
-      f'the reference has a vocabulary of {model.vocab_size}, the policy one '
-      f'of {policy.model.vocab_size}: the divergence over the whole of it '
-      "(kl_estimator='exact') needs the same; take k3"
-    )
   assert policy.mesh is not None
   placed = lm_policy.placement(params, model.family, policy.mesh)
   read = dataclasses.replace(policy, model=model, lora=None)
   return read, exchange.place(params, placed)
+
+
+def check_reference(
+  config: RewriterConfig,
+  model: LanguageModelConfig,
+  other: LanguageModelConfig,
+) -> None:
+  """Raises ValueError if a model cannot be the reference of another one.
+
+  Args:
+    config: says what is compared.
+    model, other: policy and reference, of one tokenizer.
+  """
+  exact = any(any(phase.exact_kl) for phase in config.phases)
+  sizes = other.vocab_size, model.vocab_size
+  # Models of one family may be filled up to other sizes.
+  if sizes[0] < sizes[1] or (exact and sizes[0] != sizes[1]):
+    needed = 'the same' if exact else 'at least as many'
+    raise ValueError(
+      f'the reference has a vocabulary of {sizes[0]}, the policy one of '
+      f'{sizes[1]}: expected {needed}'
+      + (", or another kl_estimator than 'exact'" if exact else '')
+    )
+  longest = config.packing.prompt_size + config.packing.lane_size
+  limit = getattr(other, 'max_positions', longest)
+  if limit < longest:
+    raise ValueError(
+      f'a prompt of {config.packing.prompt_size} tokens and a rewrite of '
+      f'{config.packing.lane_size} exceed the context of the reference, {limit}'
+    )
 
 
 def _prepared(

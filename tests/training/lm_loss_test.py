@@ -109,7 +109,7 @@ def test_every_term_counts_as_much_as_it_should(importance):
 def distributions(policy, tree, rows):
   """All of them, as log-probs [R, S * C, V]."""
   kernel, axis = lm_policy.head(policy, tree)
-  states = lm_policy.hidden(policy, tree, rows)
+  states = lm_policy.outputs(policy, tree, rows, keep_hidden=True).hidden
   logits = states @ (kernel.T if axis else kernel)
   return jax.nn.log_softmax(logits / policy.temperature)
 

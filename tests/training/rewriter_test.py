@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from configs import mbpp_grpo
+from promptrl_jax.training import rewriter
 from tests.training import tiny_rewriter
 
 made_of = functools.cache(
@@ -282,9 +283,17 @@ def test_another_model_may_be_the_reference(pool):
   state, rows = tiny_rewriter.train(made, env, 2)
   assert state.reference == {}
   assert all(row['train/kl'] > 0.5 for row in rows)  # from the first update on
+  plain = tiny_rewriter.make_config(reference=config.reference.__dict__)
   wider = dataclasses.replace(other, vocab_size=320)
-  with pytest.raises(ValueError, match='a vocabulary of 320, the policy one'):
-    tiny_rewriter.make(config, (wider, params))
+  check = rewriter.check_reference
+  check(plain, made.policy.model, wider)
+  for settings, change, message in (
+    (config, {'vocab_size': 320}, 'expected the same, or another kl_estimator'),
+    (plain, {'vocab_size': 290}, 'of 290, the policy one of 300: expected at'),
+    (plain, {'max_positions': 87}, 'exceed the context of the reference, 87'),
+  ):
+    with pytest.raises(ValueError, match=message):
+      check(settings, made.policy.model, dataclasses.replace(other, **change))
 
 
 def test_groups_that_say_nothing_are_drawn_again(pool):
