@@ -127,7 +127,8 @@ def test_an_encoder_decoder_scores_as_its_plain_forward_pass():
   for prompt, text, logps in zip(
     ('add', 'add three'), ('two', 'a b c'), found, strict=True
   ):
-    before = np.array([[*tokenizer.render([('user', prompt)]), 2]])
+    before = np.array([tokenizer.render([('user', prompt)])])
+    assert before[0, -1] == 2  # its encoder was trained on texts with an end
     (after,) = tokenizer.encode([text])
     shifted = np.array([[config.decoder_start_token_id, *after[:-1]]])
     logits = EncoderDecoder(config).apply(
