@@ -50,14 +50,7 @@ def begin(fn: Callable[[], Any]) -> Future:
   One that hangs does not hold up the end of the process.
   """
   future: Future = Future()
-
-  def run() -> None:
-    try:
-      future.set_result(fn())
-    except BaseException as error:  # Raised again where it is read.
-      future.set_exception(error)
-
-  threading.Thread(target=run, daemon=True).start()
+  _start(future, fn)
   return future
 
 
@@ -79,17 +72,20 @@ def then(before: Future, fn: Callable[[Any], Any]) -> Future:
   what settled `before`.
   """
   after: Future = Future()
-
-  def settle(future: Future) -> None:
-    if error := future.exception():
-      after.set_exception(error)
-    else:
-      after.set_result(future.result())
-
-  before.add_done_callback(
-    lambda _: begin(lambda: fn(before.result())).add_done_callback(settle)
-  )
+  before.add_done_callback(lambda _: _start(after, lambda: fn(before.result())))
   return after
+
+
+def _start(future: Future, fn: Callable[[], Any]) -> None:
+  """Settles `future` by `fn()`, in a daemon thread."""
+
+  def run() -> None:
+    try:
+      future.set_result(fn())
+    except BaseException as error:  # Raised again where it is read.
+      future.set_exception(error)
+
+  threading.Thread(target=run, daemon=True).start()
 
 
 def gather(futures: Sequence[Future], timeout_s: float) -> list[Outcome]:

@@ -152,11 +152,6 @@ def head(config: PolicyConfig, params: Params) -> tuple[jax.Array, int]:
   return sharding.pin(kernel, _model_mesh(config), *names), int(tied)
 
 
-def _states(config: PolicyConfig, params: Params, rows: Packed) -> jax.Array:
-  mesh = _model_mesh(config)
-  return lm_states.states(config.model, mesh, variables(config, params), rows)
-
-
 def outputs(
   config: PolicyConfig,
   params: Params,
@@ -172,7 +167,9 @@ def outputs(
     reference: of a model to compare it with, for the same rows.
     keep_hidden: to compare others with this one.
   """
-  states = _states(config, params, rows)
+  states = lm_states.states(
+    config.model, _model_mesh(config), variables(config, params), rows
+  )
   projected = getattr(config.model, 'output_scale', 1.0) * states
   found = token_logps(
     Projected(projected, *head(config, params)),

@@ -112,22 +112,23 @@ def make_score_fn(
 
 def _projection(
   compared: PolicyConfig | None, params: Params | None, config: LMUpdateConfig
-) -> Callable[[jax.Array | None], Projected | None]:
-  """What makes distributions of the hidden states of a reference."""
+) -> Callable[[Any], Projected | None]:
+  """What makes distributions of the hidden states of a reference.
+
+  Without its parameters, which go with the states, there are none.
+  """
   if compared is None or params is None:
     return lambda states: None
   head, axis = lm_policy.head(
     compared, lm_policy.cast(params, config.compute_dtype)
   )
-  return lambda states: (
-    None if states is None else Projected(states, head, axis)
-  )
+  return lambda states: Projected(states, head, axis)
 
 
 def make_loss_fn(
   policy: PolicyConfig,
   config: LMUpdateConfig,
-  reference: Callable[[jax.Array | None], Projected | None] = lambda _: None,
+  reference: Callable[[Any], Projected | None] = lambda _: None,
 ):
   """Returns the loss as a sum, `(sum, (count, metrics))`.
 

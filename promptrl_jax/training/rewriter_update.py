@@ -141,15 +141,15 @@ def _scored(
 ) -> tuple[lm_advantages.Scored, jax.Array | None]:
   """Adds log-probs and values, under policy and reference.
 
-  Returns:
-    The batch, and the hidden states of the reference, which stay on the mesh;
-    None unless they are needed.
-
   Args:
     made, config, state: say which are needed.
     batch: N completions, of all processes.
     rows: of all processes.
     on_mesh: the same, split over devices.
+
+  Returns:
+    The batch, and the hidden states of the reference, which stay on the mesh;
+    None unless they are needed.
   """
   gather = lambda x: packing.gather(
     rows, exchange.to_host(x), len(batch.rewards)

@@ -11,9 +11,8 @@ import pytest
 
 from promptrl_jax.models import lora
 from promptrl_jax.models.encoder_decoder import EncoderDecoder
-from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.testing import tiny, tiny_encoder_decoder
-from promptrl_jax.training import lm_policy, packing, rewriter
+from promptrl_jax.training import lm_policy, packing
 from tests.training import tiny_rewriter
 from tests.training.lm_update_test import SHARED, batch_of, texts
 
@@ -71,20 +70,6 @@ def taught():
   return tiny_rewriter.teach(CONFIG, start, TOKENIZER, lr=1e-2)
 
 
-def make(name='grpo', **sections):
-  """A learner, with adapters if they are trained."""
-  config = tiny_rewriter.make_config(name, **sections)
-  params, adapters = dict(taught()), None
-  if config.train == 'lora':
-    adapters = LORA
-    shapes = jax.eval_shape(lambda: params)
-    params['adapters'] = lora.init(LORA, shapes, jax.random.key(1))
-  return rewriter.make_rewriter(
-    CONFIG, params, TOKENIZER, mesh_lib.make_data_mesh(), config, seed=0,
-    lora=adapters, prompt_lengths=(32,), slots=16,
-  )  # fmt: skip
-
-
 @pytest.mark.parametrize(
   ('name', 'sections'),
   [
@@ -95,7 +80,10 @@ def make(name='grpo', **sections):
   ids=['grpo', 'ppo', 'lora'],
 )
 def test_it_learns_as_a_rewriter(name, sections, pool):
-  made = make(name, **sections, rollout={'drop_uniform': False})
+  config = tiny_rewriter.make_config(
+    name, **sections, rollout={'drop_uniform': False}
+  )
+  made = tiny_rewriter.build(CONFIG, taught(), TOKENIZER, config, LORA)
   before = jax.tree.map(np.asarray, made.initial.learner.params)
   state, rows = tiny_rewriter.train(made, tiny_rewriter.make_env(pool), 10)
   for row in rows[:2]:

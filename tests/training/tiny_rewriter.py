@@ -150,14 +150,26 @@ def make(config: RewriterConfig, other: Any = None) -> rewriter.Rewriter:
 
 
 def _make(config: RewriterConfig, other: Any = None) -> rewriter.Rewriter:
-  params, adapters = dict(taught()), None
+  return build(tiny.CONFIG, taught(), tiny.tokenizer(), config, LORA, other)
+
+
+def build(
+  model: Any,
+  params: Any,
+  tokenizer: Any,
+  config: RewriterConfig,
+  adapters: lora.LoraConfig,
+  other: Any = None,
+) -> rewriter.Rewriter:
+  """A learner with an engine of its own, and adapters if they are trained."""
+  params, chosen = dict(params), None
   if config.train == 'lora':
-    adapters = LORA
+    chosen = adapters
     shapes = jax.eval_shape(lambda: params)
-    params['adapters'] = lora.init(LORA, shapes, jax.random.key(1))
+    params['adapters'] = lora.init(adapters, shapes, jax.random.key(1))
   return rewriter.make_rewriter(
-    tiny.CONFIG, params, tiny.tokenizer(), mesh_lib.make_data_mesh(), config,
-    seed=0, lora=adapters, prompt_lengths=(32,), slots=16, other=other,
+    model, params, tokenizer, mesh_lib.make_data_mesh(), config,
+    seed=0, lora=chosen, prompt_lengths=(32,), slots=16, other=other,
   )  # fmt: skip
 
 
