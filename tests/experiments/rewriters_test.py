@@ -44,9 +44,10 @@ def test_a_reference_has_the_tokenizer_of_the_rewriter(tmp_path):
   start = rewriters.load_start(config.rewriter, same)
   assert start.reference_name['reference'].startswith('same@')
   made = rewriters.make(config, start, mesh_lib.make_data_mesh(), 0)
-  found = made.reference_params(made.initial)['params']['final_norm']
-  expected = start.reference.params['params']['final_norm']
-  assert found is not None and jax.tree.map(np.array_equal, found, expected)
+  found = made.reference_params(made.initial)['params']
+  expected = start.reference.params['params']
+  jax.tree.map(np.testing.assert_array_equal, found, expected)
+  assert np.any(found['embedding'] != start.params['params']['embedding'])
   with pytest.raises(
     ValueError, match=r"reference\.model='.*other' has another tokenizer .* is"
   ):
