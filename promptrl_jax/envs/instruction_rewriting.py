@@ -190,7 +190,7 @@ class InstructionRewriting:
     """Of distinct pairs, together or, if that fails, one by one."""
     limit = self.config.timeout_s
     batch = deadline.begin(lambda: self._reward_fn(pairs))
-    failed = _read(batch, limit)
+    failed = _means(batch, limit)
     if isinstance(failed, list):
       return failed
     if len(pairs) == 1:
@@ -200,18 +200,18 @@ class InstructionRewriting:
     found, left = [], 2 * limit
     for pair in pairs:
       if isinstance(failed, deadline.HungError) and batch.done():
-        whole = _read(batch, 0.0)  # It was not for ever.
+        whole = _means(batch, 0.0)  # It was not for ever.
         if isinstance(whole, list):
           return whole
       started = time.monotonic()
       row = deadline.begin(lambda pair=pair: self._reward_fn([pair]))
-      alone = _read(row, max(left / 2, 2 * limit / len(pairs)))
+      alone = _means(row, max(left / 2, 2 * limit / len(pairs)))
       found += alone if isinstance(alone, list) else [alone]
       left -= time.monotonic() - started
     return found
 
 
-def _read(asked: Future, limit: float) -> list[float | Exception] | Exception:
+def _means(asked: Future, limit: float) -> list[float | Exception] | Exception:
   """Means of rewards, or why there are none.
 
   Raises:

@@ -73,11 +73,11 @@ class JaxLM:
     method: Sampling = Sampling(),
   ):
     longest = config.prompt_lengths[-1] + config.new_tokens
-    limit = getattr(model_config, 'max_positions', longest)
-    if longest > limit:
+    if longest > model_config.max_positions:
       raise ValueError(
         f'{name}: prompts of {config.prompt_lengths[-1]} and '
-        f'{config.new_tokens} new tokens exceed the context of {limit}'
+        f'{config.new_tokens} new tokens exceed the context of '
+        f'{model_config.max_positions}'
       )
     # A chat model ends its turn with more tokens than its config may name.
     ends = (*model_config.eos_token_ids, *tokenizer.eos_ids)

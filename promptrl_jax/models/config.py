@@ -120,6 +120,11 @@ class TransformerConfig:
     return self.num_heads // self.num_kv_heads
 
   @property
+  def output_scale(self) -> float:
+    """What hidden states are multiplied by before they are projected."""
+    return 1.0
+
+  @property
   def num_params(self) -> int:
     """Number of parameters."""
     d, h, f = self.hidden_size, self.head_size, self.mlp_size

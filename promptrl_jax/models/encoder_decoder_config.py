@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -78,6 +79,11 @@ class EncoderDecoderConfig:
         f'max_distance={self.max_distance}: expected more than half of '
         f'num_buckets={self.num_buckets}'
       )
+
+  @property
+  def max_positions(self) -> float:
+    """Relative positions have no end."""
+    return math.inf
 
   @property
   def output_scale(self) -> float:

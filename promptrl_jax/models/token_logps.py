@@ -74,13 +74,11 @@ def token_logps(
     x = jnp.pad(x, [(0, 0), (0, padding)] + [(0, 0)] * (x.ndim - 2))
     return jnp.swapaxes(x.reshape(r, -1, chunk, *x.shape[2:]), 0, 1)
 
-  given = {'policy': policy}
-  if reference is not None:
-    given['reference'] = reference
+  models = (policy,) if reference is None else (policy, reference)
   found = _chunked(  # pyright: ignore[reportGeneralTypeIssues]
-    tuple(projected.contracted for projected in given.values()),
-    {name: cut(projected.hidden) for name, projected in given.items()},
-    {name: projected.head for name, projected in given.items()},
+    tuple(model.contracted for model in models),
+    tuple(cut(model.hidden) for model in models),
+    tuple(model.head for model in models),
     cut(targets),
     temperature,
   )
@@ -90,7 +88,7 @@ def token_logps(
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def _chunked(contracted, hidden, heads, targets, temperature):
-  """`token_logps` of [chunks, R, chunk, ...], with a dict for both models."""
+  """`token_logps` of [chunks, R, chunk, ...]; the policy is the first model."""
   return _forward(contracted, hidden, heads, targets, temperature)[0]
 
 
@@ -131,31 +129,23 @@ def _backward(contracted, saved, cotangents):
     d_logits /= temperature
     rows = lambda y: y.reshape(-1, y.shape[-1])
     d_x, d_kernel = transposed_products(
-      rows(d_logits), rows(x['policy']), heads['policy'], contracted[0]
+      rows(d_logits), rows(x[0]), heads[0], contracted[0]
     )
-    d_x = d_x.reshape(x['policy'].shape).astype(x['policy'].dtype)
-    return d_head + d_kernel, d_x
+    return d_head + d_kernel, d_x.reshape(x[0].shape).astype(x[0].dtype)
 
   inputs = (hidden, targets, totals, means, cotangents)
-  head = heads['policy']
-  start = jnp.zeros(head.shape, jnp.float32)
+  start = jnp.zeros(heads[0].shape, jnp.float32)
   if len(targets) == 1:
     d_head, d_hidden = one(start, jax.tree.map(lambda x: x[0], inputs))
     d_hidden = d_hidden[None]
   else:
     d_head, d_hidden = jax.lax.scan(one, start, inputs)
-  d_head = d_head.astype(head.dtype)
-  return (
-    _only_policy(hidden, d_hidden), _only_policy(heads, d_head), None, None
-  )  # fmt: skip
+  none = (None,) * (len(heads) - 1)  # The reference has no gradients.
+  d_head = d_head.astype(heads[0].dtype)
+  return (d_hidden, *none), (d_head, *none), None, None
 
 
 _chunked.defvjp(_forward, _backward)
-
-
-def _only_policy(given: Any, gradient: jax.Array) -> Any:
-  """Gradients of both models: the reference has none."""
-  return {name: gradient if name == 'policy' else None for name in given}
 
 
 def _over_chunks(function: Any, inputs: Any) -> Any:
@@ -167,14 +157,13 @@ def _over_chunks(function: Any, inputs: Any) -> Any:
 
 
 def _logits(contracted, hidden, heads, temperature) -> list[jax.Array]:
-  """float32 [R, chunk, V] of each model, the policy's first."""
+  """float32 [R, chunk, V] of each model."""
 
-  def of(name, axis):
-    x = hidden[name]
-    logits = product(x.reshape(-1, x.shape[-1]), heads[name], axis)
+  def of(x, head, axis):
+    logits = product(x.reshape(-1, x.shape[-1]), head, axis)
     return logits.reshape(*x.shape[:-1], -1) / temperature
 
-  return [of(name, axis) for name, axis in zip(hidden, contracted, strict=True)]
+  return [of(*model) for model in zip(hidden, heads, contracted, strict=True)]
 
 
 def _log_softmax(logits: jax.Array) -> jax.Array:

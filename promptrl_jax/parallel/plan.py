@@ -91,12 +91,10 @@ def plan(
       is too short.
   """
   length = batch.prompt + batch.new_tokens
-  # Relative positions have no end.
-  limit = getattr(config, 'max_positions', length)
-  if length > limit:
+  if length > config.max_positions:
     raise ValueError(
       f'{batch.prompt} + {batch.new_tokens} tokens exceed the context of '
-      f'{limit}'
+      f'{config.max_positions}'
     )
   over = mesh_lib.num_row_shards(mesh)
   if batch.rows % over:

@@ -170,7 +170,7 @@ def outputs(
   states = lm_states.states(
     config.model, _model_mesh(config), variables(config, params), rows
   )
-  projected = getattr(config.model, 'output_scale', 1.0) * states
+  projected = config.model.output_scale * states
   found = token_logps(
     Projected(projected, *head(config, params)),
     rows.tokens[:, -states.shape[1] :],
@@ -182,11 +182,15 @@ def outputs(
   if 'value' in params:
     below = states if config.value_trunk else jax.lax.stop_gradient(states)
     values = ValueHead().apply({'params': params['value']}, below)
-  by_completion = lambda values: of_sequences(rows, values)
-  logps, entropies, divergences = jax.tree.map(by_completion, found)
-  values = jax.tree.map(by_completion, values)
-  kept = projected if keep_hidden else None
-  return TokenOutputs(logps, entropies, values, divergences, kept)
+  by_completion = lambda x: of_sequences(rows, x)
+  found, values = jax.tree.map(by_completion, (found, values))
+  return TokenOutputs(
+    logps=found.logps,
+    entropies=found.entropies,
+    values=values,
+    divergences=found.divergences,
+    hidden=projected if keep_hidden else None,
+  )
 
 
 def _model_mesh(config: PolicyConfig) -> Mesh | None:

@@ -201,7 +201,7 @@ def make_rewriter(
       new_tokens=config.rollout.new_tokens,
     ),
   )  # fmt: skip
-  exact = any(any(phase.exact_kl) for phase in config.phases)
+  exact = config.needs_exact_kl
   score = lm_update.make_score_fn(policy, config.update, compared)
   return Rewriter(
     config, policy, tokenizer, engine, mesh, own_mesh, fixed, state,
@@ -240,7 +240,7 @@ def check_reference(
     config: says what is compared.
     model, other: policy and reference, of one tokenizer.
   """
-  exact = any(any(phase.exact_kl) for phase in config.phases)
+  exact = config.needs_exact_kl
   sizes = other.vocab_size, model.vocab_size
   # Models of one family may be filled up to other sizes.
   if sizes[0] < sizes[1] or (exact and sizes[0] != sizes[1]):
@@ -251,11 +251,11 @@ def check_reference(
       + (", or another kl_estimator than 'exact'" if exact else '')
     )
   longest = config.packing.prompt_size + config.packing.lane_size
-  limit = getattr(other, 'max_positions', longest)
-  if limit < longest:
+  if longest > other.max_positions:
     raise ValueError(
       f'a prompt of {config.packing.prompt_size} tokens and a rewrite of '
-      f'{config.packing.lane_size} exceed the context of the reference, {limit}'
+      f'{config.packing.lane_size} exceed the context of the reference, '
+      f'{other.max_positions}'
     )
 
 

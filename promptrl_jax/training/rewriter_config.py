@@ -166,16 +166,27 @@ class RewriterConfig:
       )
 
   @property
-  def exact_kl(self) -> tuple[bool, bool]:
-    """Whether advantages, and whether the loss, need it over the vocabulary."""
-    there = self.reference.kind != 'none'
-    return (
-      there and self.advantage.kl_estimator == 'exact',
-      there and self.update.kl_estimator == 'exact',
+  def exact_kl_in_advantages(self) -> bool:
+    """Whether they need the divergence over the whole vocabulary."""
+    exact = self.advantage.kl_estimator == 'exact'
+    return exact and self.reference.kind != 'none'
+
+  @property
+  def exact_kl_in_loss(self) -> bool:
+    """Whether it needs the divergence over the whole vocabulary."""
+    exact = self.update.kl_estimator == 'exact'
+    return exact and self.reference.kind != 'none'
+
+  @property
+  def needs_exact_kl(self) -> bool:
+    """Whether any of the phases does, for advantages or the loss."""
+    return any(
+      phase.exact_kl_in_advantages or phase.exact_kl_in_loss
+      for phase in self.phases
     )
 
   def _check_exact_kl(self) -> None:
-    if self.exact_kl[1] and not self.advantage.kl_in_loss:
+    if self.exact_kl_in_loss and not self.advantage.kl_in_loss:
       raise ValueError(
         f"learner.kl_estimator='exact' with the advantage "
         f'{self.advantage.kind!r} and charge_kl={self.advantage.charge_kl!r}, '

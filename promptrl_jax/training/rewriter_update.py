@@ -70,7 +70,7 @@ def learn(
     'old_values': spread(batch.values),
   }
   scored = time.perf_counter()
-  in_loss = config.exact_kl[1]
+  in_loss = config.exact_kl_in_loss
   learner, metrics = made.updates[phase](
     state.learner, made.fixed,
     lm_update.LMBatch(
@@ -163,7 +163,7 @@ def _scored(
     found = made.score_reference(compared, on_mesh)
     fields['ref_logps'], hidden = gather(found.logps), found.hidden
   if needs_policy:
-    exact = (hidden, compared) if config.exact_kl[0] else ()
+    exact = (hidden, compared) if config.exact_kl_in_advantages else ()
     found = made.score(made.params(state), on_mesh, *exact)
     fields['logps'] = gather(found.logps)
     if found.values is not None:
