@@ -10,6 +10,7 @@ A run of one process needs no session: all other functions work without.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import ctypes
 import dataclasses
@@ -18,6 +19,7 @@ import itertools
 import os
 import re
 import threading
+import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ParamSpec, TypeVar
@@ -39,6 +41,9 @@ _PORTS = range(20_000, 30_000)
 # Who is done first waits for process 0 to write its report; a process that
 # died meanwhile is noticed by its missing heart beat.
 _PART_S = 24 * 3600
+# After an error: the runtime aborts who is still there when process 0 is gone,
+# also one that is about to tell the same error.
+_LINGER_S = 3.0
 _ADDRESS = re.compile(r'\S+:\d+')
 _barriers = itertools.count()
 
@@ -189,6 +194,8 @@ def session(config: DistributedConfig | None) -> Iterator[None]:
 
   Ends when all processes are done. An error leaves at once, without waiting for
   the others: their next collective operation fails or their launcher ends them.
+  Process 0 tells its error and stays a moment, so that an error that all find
+  is told by all.
 
   Args:
     config: None for a run of one process: nothing is done.
@@ -201,6 +208,8 @@ def session(config: DistributedConfig | None) -> Iterator[None]:
     yield
   except BaseException:
     _leave()
+    if config.process == 0:
+      atexit.register(time.sleep, _LINGER_S)
     raise
   jax.distributed.shutdown()
 

@@ -49,6 +49,14 @@ with distributed.session(config):
   print('not reached')
 """
 
+TOGETHER = """
+import time
+with distributed.session(config):
+  distributed.barrier('all', 20)
+  time.sleep(0.5 * jax.process_index())
+  raise ValueError('what all find')
+"""
+
 ALONE = """
 import dataclasses
 config = dataclasses.replace(config, timeout_s=2)
@@ -90,6 +98,12 @@ def test_an_error_in_one_process_ends_both_at_once(process):
   assert 'ValueError: the planted error' in done[process].stderr
   assert done[1 - process].returncode not in (0, -9), processes.report(done)
   assert all('not reached' not in d.stdout for d in done)
+
+
+def test_an_error_that_all_find_is_told_by_all():
+  done = processes.run(TOGETHER, 2, timeout=60)
+  assert [d.returncode for d in done] == [1, 1], processes.report(done)
+  assert all(d.stderr.endswith('ValueError: what all find\n') for d in done)
 
 
 @pytest.mark.parametrize('absent', [0, 1])
