@@ -39,13 +39,13 @@ test-slow: setup
 
 bench: setup
 	$(BIN)/python -m experiments.bench
-	$(BIN)/python -m experiments.bench_sampling \
+	$(BIN)/python -m experiments.bench.sampling \
 	  --tunix_python=$(TUNIX_PYTHON) --vllm_python=$(VLLM_PYTHON)
-	$(BIN)/python -m experiments.bench_engine
-	$(BIN)/python -m experiments.bench_int8
+	$(BIN)/python -m experiments.bench.engine
+	$(BIN)/python -m experiments.bench.int8
 
 bench-rl: setup
-	$(BIN)/python -m experiments.bench_rl --tunix_python=$(TUNIX_PYTHON) \
+	$(BIN)/python -m experiments.bench.rl --tunix_python=$(TUNIX_PYTHON) \
 	  --trl_python=$(TRL_PYTHON) --trl_ppo_python=$(TRL_PPO_PYTHON)
 
 parity: setup
@@ -54,7 +54,7 @@ parity: setup
 	$(BIN)/python -m pytest -q -rs tests -k 'parity or minilm'
 
 bench-execution: setup
-	$(BIN)/python -m experiments.bench_execution
+	$(BIN)/python -m experiments.bench.execution
 
 results: setup
 	$(BIN)/python -m experiments.mbpp_ppo \

@@ -5,10 +5,11 @@ No flags here.
 
 from __future__ import annotations
 
-from promptrl_jax.envs.prompt_edit import EnvConfig
+from promptrl_jax.envs.editing.env import EnvConfig
 from promptrl_jax.operators.lexical import LexicalConfig
 from promptrl_jax.rewards.tests import RewardConfig
-from promptrl_jax.training import controller, ppo_config
+from promptrl_jax.training.controller import config as ppo_config
+from promptrl_jax.training.controller import learner as controller
 
 
 def make_env_config(config) -> EnvConfig:

@@ -25,21 +25,21 @@ from absl import app, flags
 from ml_collections import config_flags
 
 from experiments import (
-  command,
   controllers,
   data,
   joint_players,
   joint_report,
   rewriters,
 )
-from promptrl_jax.envs.rewriting import RewritingEnv
-from promptrl_jax.envs.rewriting_config import RewritingConfig
+from promptrl_jax.envs.rewriting.code import RewritingEnv
+from promptrl_jax.envs.rewriting.config import RewritingConfig
 from promptrl_jax.execution import ExecutionPool, Limits
 from promptrl_jax.execution.memo import MemoPool
 from promptrl_jax.llm.cache import CachedBackend
 from promptrl_jax.llm.load import BackendConfig, load_backend
 from promptrl_jax.parallel import compilation
 from promptrl_jax.parallel import mesh as mesh_lib
+from promptrl_jax.tools import command
 from promptrl_jax.training import checkpoint, joint, loop, metrics
 from promptrl_jax.training import workdir as workdir_lib
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import tqdm
 
-from promptrl_jax.envs.prompt_edit import EnvConfig, VectorPromptEdit
-from promptrl_jax.envs.rollout import Policy
+from promptrl_jax.envs.editing.env import EnvConfig, VectorPromptEdit
+from promptrl_jax.envs.editing.rollout import Policy
 from promptrl_jax.evaluation import protocol as protocol_lib
 from promptrl_jax.evaluation.cells import Cell
 from promptrl_jax.execution.memo import MemoPool
@@ -22,7 +22,9 @@ from promptrl_jax.llm.backend import Backend
 from promptrl_jax.llm.cache import CachedBackend
 from promptrl_jax.llm.jax_lm import JaxLM
 from promptrl_jax.strategies import policies
-from promptrl_jax.training import controller, joint, rewriter
+from promptrl_jax.training import joint
+from promptrl_jax.training.controller import learner as controller
+from promptrl_jax.training.rewriter import learner as rewriter
 from promptrl_jax.types import Task
 
 # Strategies that learn nothing, and the action that each of them repeats.

@@ -22,9 +22,9 @@ import numpy as np
 from absl import app, flags
 from ml_collections import config_flags
 
-from experiments import command, data, distributed_flags, rewriters
-from promptrl_jax.envs.rewriting import RewritingEnv
-from promptrl_jax.envs.rewriting_config import RewritingConfig
+from experiments import data, distributed_flags, rewriters
+from promptrl_jax.envs.rewriting.code import RewritingEnv
+from promptrl_jax.envs.rewriting.config import RewritingConfig
 from promptrl_jax.evaluation import cells, output, report, rewriter
 from promptrl_jax.execution import ExecutionPool, Limits
 from promptrl_jax.execution.header import ImportHeaderPool
@@ -33,6 +33,7 @@ from promptrl_jax.llm import load
 from promptrl_jax.llm.cache import CachedBackend
 from promptrl_jax.parallel import compilation, distributed, exchange
 from promptrl_jax.parallel import mesh as mesh_lib
+from promptrl_jax.tools import command
 from promptrl_jax.training import loop
 from promptrl_jax.training import workdir as workdir_lib
 

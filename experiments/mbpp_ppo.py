@@ -28,8 +28,8 @@ import tqdm
 from absl import app, flags
 from ml_collections import config_flags
 
-from experiments import command, compare_models, controllers, data
-from promptrl_jax.envs.prompt_edit import VectorPromptEdit
+from experiments import controllers, data
+from promptrl_jax.envs.editing.env import VectorPromptEdit
 from promptrl_jax.evaluation import lineup, output, protocol, statistics
 from promptrl_jax.execution import ExecutionPool, Limits
 from promptrl_jax.execution.header import ImportHeaderPool
@@ -42,14 +42,11 @@ from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.rl import bandits
 from promptrl_jax.strategies import policies
 from promptrl_jax.tasks import splits
-from promptrl_jax.training import (
-  bandit,
-  checkpoint,
-  controller,
-  loop,
-  metrics,
-)
+from promptrl_jax.tools import command, compare_models
+from promptrl_jax.training import checkpoint, loop, metrics
 from promptrl_jax.training import workdir as workdir_lib
+from promptrl_jax.training.controller import bandit
+from promptrl_jax.training.controller import learner as controller
 
 _CONFIG = config_flags.DEFINE_config_file(
   'config', 'configs/mbpp_ppo.py', lock_config=True

@@ -26,7 +26,9 @@ from promptrl_jax.models.config import TransformerConfig
 from promptrl_jax.parallel import compilation
 from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.tasks.minicode import suite
-from promptrl_jax.training import checkpoint, corpus, metrics, supervised
+from promptrl_jax.training import checkpoint, metrics
+from promptrl_jax.training.supervised import corpus
+from promptrl_jax.training.supervised import learner as supervised
 
 _CONFIG = config_flags.DEFINE_config_file('config', lock_config=True)
 _WORKDIR = flags.DEFINE_string('workdir', None, 'Where results go.')

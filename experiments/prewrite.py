@@ -23,8 +23,8 @@ import numpy as np
 from absl import app, flags
 from ml_collections import config_flags
 
-from experiments import command, instructing, rewriters
-from promptrl_jax.envs.instruction_rewriting import (
+from experiments import instructing, rewriters
+from promptrl_jax.envs.rewriting.instructions import (
   InstructionRewriting,
   InstructionRewritingConfig,
 )
@@ -37,6 +37,7 @@ from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.prompts import meta as meta_lib
 from promptrl_jax.rewards import text as text_rewards
 from promptrl_jax.strategies import prewrite
+from promptrl_jax.tools import command
 from promptrl_jax.training import loop
 from promptrl_jax.training import workdir as workdir_lib
 

@@ -19,7 +19,7 @@ import pathlib
 from absl import app, flags, logging
 from ml_collections import config_flags
 
-from experiments import command, instructing
+from experiments import instructing
 from promptrl_jax.evaluation import instruction_report
 from promptrl_jax.evaluation.instruction_report import INITIAL
 from promptrl_jax.files import write_atomically
@@ -28,6 +28,7 @@ from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.prompts import meta as meta_lib
 from promptrl_jax.rewards import text as text_rewards
 from promptrl_jax.strategies import prewrite
+from promptrl_jax.tools import command
 
 _CONFIG = config_flags.DEFINE_config_file(
   'config', 'configs/rewrite.py', lock_config=True

@@ -15,8 +15,8 @@ import jax
 import tqdm
 
 from configs import mbpp_grpo
-from promptrl_jax.envs.prompt_edit import EnvConfig
-from promptrl_jax.envs.rewrite_env import Identified, RewriteEnv
+from promptrl_jax.envs.editing.env import EnvConfig
+from promptrl_jax.envs.rewriting.env import Identified, RewriteEnv
 from promptrl_jax.llm import load
 from promptrl_jax.llm.jax_lm import JaxLM, JaxLMConfig
 from promptrl_jax.models import lora, peft, pretrained
@@ -26,19 +26,14 @@ from promptrl_jax.models.tokenizer import Tokenizer
 from promptrl_jax.operators.lexical import LexicalConfig
 from promptrl_jax.parallel import distributed, exchange
 from promptrl_jax.sampling.methods import Sampling
-from promptrl_jax.training import (
-  checkpoint,
-  lm_advantages,
-  lm_config,
-  lm_rollout,
-  loop,
-  metrics,
-  packing,
-  reference,
-  rewriter,
-  rewriter_config,
-  rewriter_training,
-)
+from promptrl_jax.training import checkpoint, loop, metrics
+from promptrl_jax.training.rewriter import advantages as lm_advantages
+from promptrl_jax.training.rewriter import config as rewriter_config
+from promptrl_jax.training.rewriter import iteration as rewriter_training
+from promptrl_jax.training.rewriter import learner as rewriter
+from promptrl_jax.training.rewriter import packing, reference
+from promptrl_jax.training.rewriter import rollout as lm_rollout
+from promptrl_jax.training.rewriter import update_config as lm_config
 
 # For how long processes that have saved their part wait for the others.
 _SAVED_S = 3600.0

@@ -22,8 +22,8 @@ import tqdm
 from absl import app, flags
 from ml_collections import config_flags
 
-from experiments import command, data, rewriters
-from promptrl_jax.envs.prompt_edit import VectorPromptEdit
+from experiments import data, rewriters
+from promptrl_jax.envs.editing.env import VectorPromptEdit
 from promptrl_jax.evaluation import (
   cells,
   lineup,
@@ -41,8 +41,11 @@ from promptrl_jax.parallel import compilation
 from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.prompts import templates
 from promptrl_jax.tasks.minicode import practice
-from promptrl_jax.training import checkpoint, edits, loop, metrics, supervised
+from promptrl_jax.tools import command
+from promptrl_jax.training import checkpoint, loop, metrics
 from promptrl_jax.training import workdir as workdir_lib
+from promptrl_jax.training.supervised import edits
+from promptrl_jax.training.supervised import learner as supervised
 
 _CONFIG = config_flags.DEFINE_config_file(
   'config', 'configs/sft_rewriter.py', lock_config=True

@@ -12,8 +12,8 @@ import json
 import pathlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from promptrl_jax.envs.prompt_edit import VectorPromptEdit
-from promptrl_jax.envs.rollout import Policy
+from promptrl_jax.envs.editing.env import VectorPromptEdit
+from promptrl_jax.envs.editing.rollout import Policy
 from promptrl_jax.evaluation import protocol as protocol_lib
 from promptrl_jax.evaluation.cells import Cell
 from promptrl_jax.execution import ExecutionPool

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from promptrl_jax.envs import rollout
-from promptrl_jax.envs.prompt_edit import VectorPromptEdit
+from promptrl_jax.envs.editing import rollout
+from promptrl_jax.envs.editing.env import VectorPromptEdit
 from promptrl_jax.evaluation.cells import Cell
 from promptrl_jax.execution import ExecutionPool, Program
 from promptrl_jax.tasks import splits

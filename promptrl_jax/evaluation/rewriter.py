@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-from promptrl_jax.envs.prompt_edit import EnvConfig, VectorPromptEdit
+from promptrl_jax.envs.editing.env import EnvConfig, VectorPromptEdit
 from promptrl_jax.evaluation import protocol as protocol_lib
 from promptrl_jax.evaluation.cells import Cell
 from promptrl_jax.execution import ExecutionPool

@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from promptrl_jax.envs.rollout import Decision, Policy
+from promptrl_jax.envs.editing.rollout import Decision, Policy
 from promptrl_jax.rl import bandits
 
 # (params, observations, action masks, keys [N]) -> actions, logps, values

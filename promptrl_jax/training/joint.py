@@ -22,13 +22,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from promptrl_jax.envs.prompt_edit import VectorPromptEdit
-from promptrl_jax.envs.rewriting import RewritingEnv
+from promptrl_jax.envs.editing.env import VectorPromptEdit
+from promptrl_jax.envs.rewriting.code import RewritingEnv
 from promptrl_jax.tasks import splits
-from promptrl_jax.training import controller as controller_lib
-from promptrl_jax.training import rewriter as rewriter_lib
-from promptrl_jax.training import rewriter_training
+from promptrl_jax.training.controller import learner as controller_lib
 from promptrl_jax.training.metrics import PARTS
+from promptrl_jax.training.rewriter import iteration as rewriter_training
+from promptrl_jax.training.rewriter import learner as rewriter_lib
 from promptrl_jax.training.state import TrainState
 from promptrl_jax.types import Task
 

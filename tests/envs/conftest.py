@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from promptrl_jax.envs.prompt_edit import EnvConfig, VectorPromptEdit
+from promptrl_jax.envs.editing.env import EnvConfig, VectorPromptEdit
 from promptrl_jax.tasks import splits
 from promptrl_jax.testing import tiny
 from promptrl_jax.testing.scripted import ScriptedBackend

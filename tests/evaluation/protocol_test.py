@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 
-from promptrl_jax.envs.prompt_edit import EnvConfig, VectorPromptEdit
+from promptrl_jax.envs.editing.env import EnvConfig, VectorPromptEdit
 from promptrl_jax.evaluation import protocol
 from promptrl_jax.execution import ProgramResult
 from promptrl_jax.strategies import policies

@@ -16,7 +16,8 @@ from absl import app
 sys.argv = sys.argv[:1]  # a config's default is read on import, overrides too
 from experiments import mbpp_grpo
 from promptrl_jax.parallel import exchange
-from promptrl_jax.training import loop, rewriter_update
+from promptrl_jax.training import loop
+from promptrl_jax.training.rewriter import learn as rewriter_update
 
 folder, dies_at, *settings = ARGS
 learn, run = rewriter_update.learn, loop.run

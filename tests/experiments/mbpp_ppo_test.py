@@ -145,7 +145,7 @@ def transferred(whole, tmp_path_factory):
 def compare(*workdirs):
   return subprocess.run(
     [
-      sys.executable, '-m', 'experiments.compare_models',
+      sys.executable, '-m', 'promptrl_jax.tools.compare_models',
       *map(str, workdirs),
     ],
     cwd=ROOT, capture_output=True, text=True, timeout=60,

@@ -13,7 +13,7 @@ from promptrl_jax.models.encoder import EncoderConfig
 from promptrl_jax.models.transformer import Transformer
 from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.testing import tiny
-from promptrl_jax.training import lm_policy
+from promptrl_jax.training.rewriter import policy as lm_policy
 from tests.training import tiny_rewriter
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from promptrl_jax.models.actor_critic import ActorCritic, ActorCriticConfig
 from promptrl_jax.strategies import policies
-from promptrl_jax.training import update
+from promptrl_jax.training.controller import update
 
 ACTIONS = ('keep', 'lexical', 'semantic', 'submit')
 MASKS = np.array(

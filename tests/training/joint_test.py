@@ -6,9 +6,9 @@ import jax
 import numpy as np
 import pytest
 
-from promptrl_jax.envs.prompt_edit import EnvConfig, VectorPromptEdit
-from promptrl_jax.envs.rewriting import RewritingEnv
-from promptrl_jax.envs.rewriting_config import RewritingConfig
+from promptrl_jax.envs.editing.env import EnvConfig, VectorPromptEdit
+from promptrl_jax.envs.rewriting.code import RewritingEnv
+from promptrl_jax.envs.rewriting.config import RewritingConfig
 from promptrl_jax.execution import ExecutionPool
 from promptrl_jax.llm import load
 from promptrl_jax.llm.jax_lm import JaxLM, JaxLMConfig
@@ -17,16 +17,13 @@ from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.rewards.guards import GuardConfig
 from promptrl_jax.tasks.minicode import suite
 from promptrl_jax.testing.scripted import ScriptedBackend
-from promptrl_jax.training import (
-  checkpoint,
-  controller,
-  joint,
-  lm_rollout,
-  packing,
-  rewriter,
-  rewriter_config,
-)
-from promptrl_jax.training.ppo_config import PPOConfig
+from promptrl_jax.training import checkpoint, joint
+from promptrl_jax.training.controller import learner as controller
+from promptrl_jax.training.controller.config import PPOConfig
+from promptrl_jax.training.rewriter import config as rewriter_config
+from promptrl_jax.training.rewriter import learner as rewriter
+from promptrl_jax.training.rewriter import packing
+from promptrl_jax.training.rewriter import rollout as lm_rollout
 
 # Statements that the embedded rewriter knows how to reword.
 BY_SIGNATURE = {task.signature: task for task in suite.load('train')[:8]}

@@ -18,27 +18,25 @@ import numpy as np
 import optax
 
 from configs import mbpp_grpo
-from promptrl_jax.envs.rewriting import RewritingEnv
-from promptrl_jax.envs.rewriting_config import RewritingConfig
+from promptrl_jax.envs.rewriting.code import RewritingEnv
+from promptrl_jax.envs.rewriting.config import RewritingConfig
 from promptrl_jax.models import lora
 from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.testing import tiny
 from promptrl_jax.testing.scripted import ScriptedBackend
-from promptrl_jax.training import (
-  lm_policy,
-  lm_update,
-  packing,
-  rewriter,
-  rewriter_training,
-)
-from promptrl_jax.training.lm_advantages import AdvantageConfig
-from promptrl_jax.training.lm_config import LMUpdateConfig
-from promptrl_jax.training.lm_rollout import RolloutConfig
-from promptrl_jax.training.reference import ReferenceConfig
-from promptrl_jax.training.rewriter_config import (
+from promptrl_jax.training.rewriter import iteration as rewriter_training
+from promptrl_jax.training.rewriter import learner as rewriter
+from promptrl_jax.training.rewriter import packing
+from promptrl_jax.training.rewriter import policy as lm_policy
+from promptrl_jax.training.rewriter import update as lm_update
+from promptrl_jax.training.rewriter.advantages import AdvantageConfig
+from promptrl_jax.training.rewriter.config import (
   OptimizerConfig,
   RewriterConfig,
 )
+from promptrl_jax.training.rewriter.reference import ReferenceConfig
+from promptrl_jax.training.rewriter.rollout import RolloutConfig
+from promptrl_jax.training.rewriter.update_config import LMUpdateConfig
 from promptrl_jax.training.state import create_train_state
 
 TASKS = tiny.tasks(4)

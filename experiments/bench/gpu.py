@@ -1,0 +1,185 @@
+"""What a random model of a billion parameters gets of the rates of one GPU.
+
+  python -m experiments.bench.gpu                  prints JSON lines
+  python -m experiments.bench.gpu --size=small --batch=4 --prompt=64 --new=32
+
+Rates are those of a copy in the GPU's memory (bytes read and written) and of a
+large bfloat16 product. Shares of them, each of the least that the work needs:
+
+  prefill  operations of reading prompts, a last row of logits for each
+  decode   bytes of weights and cache that are read for each new token
+  score    operations of a forward pass with log-probs, in an iteration of GRPO
+  update   operations of the forward and backward passes of that iteration
+
+Parameters that are trained, and the state of AdamW, are float32: 20 bytes of
+each and the copies of reference and sampler, about 30 GB for a billion. A CPU
+will do, too.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import time
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from absl import app, flags
+
+from experiments.bench import rl_iteration
+from experiments.bench.models import SHAPE, SIZES, random_params
+from experiments.bench.peers.iterations import Work
+from experiments.bench.rates import (
+  copy_rate,
+  device_copy_rate,
+  matmul_rate,
+  seconds,
+)
+from experiments.bench.rl_comparison import (
+  forward_operations,
+  least_operations,
+  step_bytes,
+)
+from promptrl_jax.models import presets
+from promptrl_jax.models.config import TransformerConfig
+from promptrl_jax.parallel import mesh as mesh_lib
+from promptrl_jax.sampling.decode import make_generate_fn, prefill
+from promptrl_jax.sampling.methods import Sampling
+from promptrl_jax.sampling.prepare import prepare
+
+_SHAPES = SIZES | {
+  # Llama 3.2 1B
+  'llama_1b': dataclasses.replace(
+    presets.find('llama_3_2_3b_instruct').config,
+    hidden_size=2048,
+    num_layers=16,
+    num_heads=32,
+    head_size=64,
+    eos_token_ids=(),
+  ),
+}
+_SIZE = flags.DEFINE_enum('size', 'llama_1b', list(_SHAPES), 'The model.')
+_BATCH = flags.DEFINE_integer('batch', 64, 'Rows of prefill and decode.')
+_PROMPT = flags.DEFINE_integer('prompt', 512, 'Tokens of a prompt.')
+_NEW = flags.DEFINE_integer('new', 256, 'New tokens of each row.')
+_PROMPTS = flags.DEFINE_integer('prompts', 16, 'Of an iteration of GRPO.')
+_GROUP = flags.DEFINE_integer('group', 8, 'Completions of each.')
+_MICRO = flags.DEFINE_integer('micro_batches', 8, 'Of an update.')
+_RUNS = flags.DEFINE_integer('runs', 5, 'Timed runs; the median counts.')
+
+_DTYPE = 'bfloat16'
+_PRODUCT = 8192  # sides of the large one
+_COPIED_MB = 4096
+
+
+def sampling(config: TransformerConfig, rate: float, copy: float) -> None:
+  """Prints the lines of prefill and decode."""
+  rows, length, new = _BATCH.value, _PROMPT.value, _NEW.value
+  mesh = mesh_lib.make_data_mesh(1)
+  params = prepare(random_params(config, _DTYPE), mesh)
+  shape = rows, length
+  tokens = np.random.default_rng(0).integers(3, config.vocab_size, shape)
+  mask = jnp.ones(shape, bool)
+  read = jax.jit(
+    lambda params, tokens, mask: prefill(config, params, tokens, mask, new)
+  )
+  taken = seconds(read, params, jnp.asarray(tokens), mask, repeats=_RUNS.value)
+  report(
+    program='prefill',
+    rows=rows,
+    prompt=length,
+    tokens_per_s=rows * length / taken,
+    share_of_matmul=forward_operations(config, rows, length) / rate / taken,
+  )
+  generate = make_generate_fn(config, Sampling(), new, mesh)
+  ones, seeds = np.ones(rows, np.float32), np.arange(rows, dtype=np.uint32)
+  # One program with other limits: what is between them is steps alone.
+  short, long = (
+    seconds(
+      generate, params, tokens, mask, ones, seeds, np.full(rows, most),
+      repeats=_RUNS.value,
+    )
+    for most in (1, new)
+  )  # fmt: skip
+  step = (long - short) / (new - 1)
+  least = step_bytes(config, rows, length + new / 2, _DTYPE)
+  report(
+    program='decode',
+    rows=rows,
+    tokens_per_s=rows / step,
+    bytes_per_s=least / step,
+    share_of_copy=least / copy / step,
+  )
+
+
+def training(config: TransformerConfig, rate: float) -> None:
+  """Prints the line of an iteration of GRPO."""
+  asked = Work(
+    size=_SIZE.value,
+    shape={name: getattr(config, name) for name in SHAPE},
+    prompts=_PROMPTS.value,
+    group=_GROUP.value,
+    prompt=_PROMPT.value,
+    new=_NEW.value,
+    beta=0.04,
+    learning_rate=1e-6,
+    dtypes=[_DTYPE],
+    runs=_RUNS.value,
+    limit_s=300,
+  )
+  way = rl_iteration.Way(1, _MICRO.value)
+  line = rl_iteration.run(asked, config, 'grpo', _DTYPE, way)
+  least = least_operations(config, asked)
+  drawn = asked.sequences * asked.new
+  report(
+    program='grpo',
+    **{name: line[f'{name}_s'] for name in ('rollout', 'score', 'update')},
+    rollout_tokens_per_s=drawn / line['rollout_s'],
+    update_tokens_per_s=drawn / line['update_s'],
+    score_share_of_matmul=least / 3 / rate / line['score_s'],
+    update_share_of_matmul=least / rate / line['update_s'],
+  )
+
+
+def report(**line: object) -> None:
+  """Prints a line; numbers with four digits."""
+  rounded = {
+    name: float(f'{value:.4g}') if isinstance(value, float) else value
+    for name, value in line.items()
+  }
+  print(json.dumps(rounded), flush=True)
+
+
+def main(argv: list[str]) -> None:
+  if len(argv) > 1:
+    raise app.UsageError(f'unknown arguments: {argv[1:]}')
+  if _PROMPTS.value % _MICRO.value:
+    raise app.UsageError(
+      f'--prompts={_PROMPTS.value} must be a multiple of '
+      f'--micro_batches={_MICRO.value}'
+    )
+  is_cpu = jax.default_backend() == 'cpu'
+  rate = matmul_rate(_RUNS.value, _PRODUCT // (4 if is_cpu else 1), _DTYPE)
+  copy = (
+    copy_rate(_RUNS.value)
+    if is_cpu
+    else device_copy_rate(_RUNS.value, _COPIED_MB)
+  )
+  report(
+    device=jax.devices()[0].device_kind,
+    date=time.strftime('%Y-%m-%d'),
+    jax=jax.__version__,
+    size=_SIZE.value,
+    matmul_per_s=rate,
+    copy_bytes_per_s=copy,
+  )
+  config = _SHAPES[_SIZE.value]
+  if not is_cpu:
+    config = dataclasses.replace(config, dtype=_DTYPE)
+  sampling(config, rate, copy)
+  training(config, rate)
+
+
+if __name__ == '__main__':
+  app.run(main)

@@ -1,0 +1,105 @@
+"""What int8 weights and an int8 cache change: log-probs, answers, speed, bytes.
+
+  python -m experiments.bench.int8                            prints JSON lines
+  python -m experiments.bench.int8 --model=FOLDER --prompts=prompts.txt
+
+Each line is one way to store the kernels and the cache. The model draws answers
+at temperature 1 and scores them itself; the float32 scorer then says what their
+log-probs should have been. Greedy answers are compared with those of float32
+kernels and a plain cache. All in one run, on this machine's devices.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import pathlib
+
+import jax
+import numpy as np
+from absl import app, flags
+
+from experiments.bench.rates import seconds
+from promptrl_jax.llm.load import ASSETS
+from promptrl_jax.models import pretrained
+from promptrl_jax.parallel import mesh as mesh_lib
+from promptrl_jax.sampling.decode import make_generate_fn
+from promptrl_jax.sampling.methods import Sampling
+from promptrl_jax.sampling.prepare import prepare
+from promptrl_jax.sampling.score import make_score_fn
+from promptrl_jax.tasks.minicode import suite
+
+_MODEL = flags.DEFINE_string(
+  'model', str(ASSETS / 'minicode_coder'), 'Folder or hub id of a causal model.'
+)
+_PROMPTS = flags.DEFINE_string(
+  'prompts', '', 'File with a prompt per line; empty: minicode, validation.'
+)
+_ROWS = flags.DEFINE_integer('rows', 64, 'Prompts that are answered.')
+_NEW = flags.DEFINE_integer('new_tokens', 64, 'Most tokens of an answer.')
+
+_WAYS = (
+  ('float32', 'plain'),
+  ('bfloat16', 'plain'),
+  ('int8', 'plain'),
+  ('float32', 'int8'),
+  ('int8', 'int8'),
+)
+
+
+def read_prompts() -> list[str]:
+  if _PROMPTS.value:
+    text = pathlib.Path(_PROMPTS.value).read_text(encoding='utf-8')
+    return text.splitlines()[: _ROWS.value]
+  return [task.statement for task in suite.load('validation')[: _ROWS.value]]
+
+
+def main(argv: list[str]) -> None:
+  if len(argv) > 1:
+    raise app.UsageError(f'unknown arguments: {argv[1:]}')
+  mesh_lib.use_cpu_cores()
+  mesh = mesh_lib.make_data_mesh()
+  config, params, tokenizer = pretrained.load_pretrained(_MODEL.value)
+  rows = [tokenizer.render([('user', text)]) for text in read_prompts()]
+  rows = rows[: len(rows) // mesh.size * mesh.size]
+  tokens, mask = tokenizer.pad_left(rows, max(map(len, rows)))
+  column = lambda value, dtype: np.full(len(rows), value, dtype)
+  ones, seeds = column(1, np.float32), np.arange(len(rows), dtype=np.uint32)
+  limits = column(_NEW.value, np.int32)
+  score = make_score_fn(config, Sampling())
+  plain = None
+  for weights, cache in _WAYS:
+    stored = jax.tree.map(
+      lambda x, d=weights: x.astype(
+        'float32' if d == 'float32' else 'bfloat16'
+      ),
+      params,
+    )
+    stored = prepare(stored, mesh, bits=8 if weights == 'int8' else None)
+    generate = make_generate_fn(
+      dataclasses.replace(config, kv_cache=cache),
+      Sampling(), _NEW.value, mesh,
+    )  # fmt: skip
+    arguments = (stored, tokens, mask, ones, seeds, limits, ones)
+    drawn = generate(*arguments)
+    exact = score(params, tokens, mask, drawn.tokens, drawn.mask, ones)
+    off = np.abs(np.asarray(exact - drawn.logps))[np.asarray(drawn.mask)]
+    greedy = generate(stored, tokens, mask, 0 * ones, seeds, limits, ones)
+    answers = np.where(greedy.mask, greedy.tokens, -1)
+    plain = answers if plain is None else plain
+    line = {
+      'weights': weights,
+      'cache': cache,
+      'mean_logp_change': float(f'{off.mean():.2g}'),
+      'p99_logp_change': float(f'{np.quantile(off, 0.99):.2g}'),
+      'same_greedy_answers': round(float((answers == plain).all(1).mean()), 3),
+      'tokens_per_s': round(
+        int(drawn.mask.sum()) / seconds(generate, *arguments, repeats=3)
+      ),
+      'weight_bytes': sum(x.nbytes for x in jax.tree.leaves(stored)),
+    }
+    print(json.dumps(line), flush=True)
+
+
+if __name__ == '__main__':
+  app.run(main)

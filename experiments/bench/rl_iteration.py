@@ -1,0 +1,244 @@
+"""One iteration of GRPO or PPO of this project on random weights, by parts.
+
+The rollout casts the trained parameters and lays them out for decoding, as it
+must after each update. The score packs the completions of each prompt beside it
+into a row, and reads log-probs of the reference, for PPO also values. The
+update is one step of AdamW.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax.sharding import NamedSharding, PartitionSpec
+
+from experiments.bench.models import normal
+from experiments.bench.peers import iterations
+from experiments.bench.peers.iterations import Clock, Work
+from promptrl_jax.models.config import TransformerConfig
+from promptrl_jax.models.heads import ValueHead
+from promptrl_jax.parallel import mesh as mesh_lib
+from promptrl_jax.rl.group_advantages import group_advantages
+from promptrl_jax.rl.kl import token_kl
+from promptrl_jax.rl.masked import normalize
+from promptrl_jax.rl.token_rewards import (
+  completion_gae,
+  to_tokens,
+  token_rewards,
+)
+from promptrl_jax.sampling.decode import make_generate_fn
+from promptrl_jax.sampling.methods import Sampling
+from promptrl_jax.sampling.prepare import prepare
+from promptrl_jax.training.rewriter import packing
+from promptrl_jax.training.rewriter import policy as lm_policy
+from promptrl_jax.training.rewriter.policy import PolicyConfig
+from promptrl_jax.training.rewriter.update import (
+  LMBatch,
+  make_score_fn,
+  make_update_fn,
+)
+from promptrl_jax.training.rewriter.update_config import LMUpdateConfig
+from promptrl_jax.training.state import TrainState, create_train_state
+
+# Of decoding: the fastest parameters on CPU devices, from eight rows on.
+_DECODED = 'bfloat16'
+
+
+class Way(NamedTuple):
+  """How the update is run."""
+
+  devices: int  # that rows are split over
+  micro_batches: int
+
+
+def ways(devices: int) -> list[Way]:
+  """All cores in each product, or rows split over the cores."""
+  split = [Way(devices, 1)] if devices > 1 else []
+  return [Way(1, 1), Way(1, 2), *split]
+
+
+class Programs(NamedTuple):
+  """What an iteration calls."""
+
+  generate: Callable[..., Any]
+  score: Callable[..., Any]
+  update: Callable[..., Any]
+  advantages: Callable[..., Any]
+
+
+def init(config: TransformerConfig, algorithm: str, key: jax.Array) -> Any:
+  """Random weights, and a value head for PPO."""
+  params = normal(config, key)
+  if algorithm == 'ppo':
+    hidden = jnp.zeros(config.hidden_size)
+    params['value'] = ValueHead().init(key, hidden)['params']
+  return params
+
+
+def grpo_advantages(
+  asked: Work, rewards: jax.Array, mask: jax.Array
+) -> jax.Array:
+  """Advantages [N, C] relative to the group of N completions."""
+  groups = jnp.arange(asked.sequences) // asked.group
+  return to_tokens(group_advantages(rewards, groups, asked.prompts), mask)
+
+
+def ppo_advantages(
+  asked: Work,
+  rewards: jax.Array,
+  mask: jax.Array,
+  logps: jax.Array,
+  ref_logps: jax.Array,
+  values: jax.Array,
+) -> tuple[jax.Array, jax.Array]:
+  """Advantages and returns [N, C], the KL being paid by token."""
+  divergence = token_kl(logps, ref_logps, mask, kind='k1')
+  paid = token_rewards(rewards, mask, divergence, asked.beta)
+  advantages = completion_gae(paid, values, mask)
+  return normalize(advantages, mask), advantages + values
+
+
+def run(
+  asked: Work, config: TransformerConfig, algorithm: str, dtype: str, way: Way
+) -> dict[str, Any]:
+  """Times iterations and returns the line of `Clock.line`.
+
+  Args:
+    asked: what everybody is asked for.
+    config: the model.
+    algorithm: grpo or ppo.
+    dtype: of products; activations, and the parameters that AdamW changes, are
+      float32.
+    way: how the update is run.
+  """
+  is_ppo = algorithm == 'ppo'
+  everywhere = mesh_lib.make_data_mesh()
+  mesh = mesh_lib.make_data_mesh(way.devices)
+  copied = NamedSharding(mesh, PartitionSpec())
+  # Products of 16 bits beside float32 activations are the fastest on CPU.
+  policy = PolicyConfig(
+    dataclasses.replace(config, unroll=config.num_layers), mesh=mesh
+  )
+  settings = LMUpdateConfig(
+    aggregation='token_mean' if is_ppo else 'sequence_mean',
+    micro_batches=way.micro_batches,
+    compute_dtype=dtype,
+  )
+  optimizer = optax.chain(
+    optax.clip_by_global_norm(1.0), optax.adamw(asked.learning_rate)
+  )
+  state = create_train_state(
+    lambda key: init(config, algorithm, key),
+    optimizer,
+    jax.random.key(0),
+    out_shardings=copied,
+  )
+  reference = {'params': jax.tree.map(jnp.copy, state.params['params'])}
+  advantages = ppo_advantages if is_ppo else grpo_advantages
+  programs = Programs(
+    make_generate_fn(config, Sampling(), asked.new, everywhere, asked.group),
+    make_score_fn(policy, settings),
+    make_update_fn(policy, optimizer, settings),
+    jax.jit(lambda *arrays: advantages(asked, *arrays)),
+  )
+  packed = packing.PackingConfig(
+    prompt_size=asked.prompt,
+    lanes=asked.group,
+    lane_size=asked.new,
+    sequences=asked.group,
+    row_multiple=way.devices * way.micro_batches,
+  )
+  texts = iterations.texts(asked, asked.prompts)
+  prompts = [[int(word) for word in text.split()] for text in texts]
+  clock = Clock(asked, rest='update')
+  with clock.running():
+    for number in range(10**9):
+      clock.enter('rollout')
+      drawn = rollout(asked, programs, everywhere, state, prompts, number)
+      clock.enter('score')
+      batch = score(asked, programs, packed, state, reference, prompts, drawn)
+      clock.enter('update')
+      state, metrics = programs.update(
+        state, {}, batch, 0.0 if is_ppo else asked.beta
+      )
+      jax.block_until_ready((state, metrics))
+      clock.iteration_ends()
+  models = 'policy+reference' + ('+value head' if is_ppo else '')
+  return clock.line(
+    'promptrl_jax', algorithm, dtype=dtype, **way._asdict(), models=models
+  )
+
+
+def rollout(
+  asked: Work,
+  programs: Programs,
+  mesh: jax.sharding.Mesh,
+  state: TrainState,
+  prompts: list[list[int]],
+  number: int,
+) -> tuple[np.ndarray, np.ndarray]:
+  """Draws the completions of iteration `number`.
+
+  Returns:
+    int32 [N, C] tokens and float32 [N, C] log-probs, groups in turn.
+  """
+  rows = asked.sequences
+  params = lm_policy.cast({'params': state.params['params']}, _DECODED)
+  tokens = np.repeat(np.asarray(prompts, np.int32), asked.group, axis=0)
+  drawn = programs.generate(
+    prepare(params, mesh),
+    tokens,
+    np.ones(tokens.shape, bool),
+    np.ones(rows, np.float32),
+    np.arange(number * rows, (number + 1) * rows, dtype=np.uint32),
+    np.full(rows, asked.new, np.int32),
+  )
+  return np.asarray(drawn.tokens), np.asarray(drawn.logps)
+
+
+def score(
+  asked: Work,
+  programs: Programs,
+  config: packing.PackingConfig,
+  state: TrainState,
+  reference: Any,
+  prompts: list[list[int]],
+  drawn: tuple[np.ndarray, np.ndarray],
+) -> LMBatch:
+  """Rewards completions and packs them with all that the update reads."""
+  tokens, logps = drawn
+  completions = tokens.tolist()
+  rewards = np.asarray(iterations.even(asked, completions), np.float32)
+  owners = [i // asked.group for i in range(asked.sequences)]
+  rows = packing.pack(prompts, completions, owners, config)
+  ref_logps = programs.score(reference, rows).logps
+  spread = lambda values: packing.spread(rows, np.asarray(values))
+  mask = np.ones(tokens.shape, bool)
+  batch = LMBatch(
+    rows=rows, advantages=None, sampler_logps=spread(logps), ref_logps=ref_logps
+  )
+  if 'value' not in state.params:
+    advantages = programs.advantages(rewards, mask)
+    return dataclasses.replace(batch, advantages=spread(advantages))
+  found = programs.score(state.params, rows)
+  gather = lambda values: packing.gather(rows, values, asked.sequences)
+  advantages, returns = programs.advantages(
+    rewards,
+    mask,
+    gather(found.logps),
+    gather(ref_logps),
+    gather(found.values),
+  )
+  return dataclasses.replace(
+    batch,
+    advantages=spread(advantages),
+    returns=spread(returns),
+    old_values=found.values,
+    ref_logps=None,  # paid as a reward
+  )

@@ -1,0 +1,184 @@
+"""Tokens per second of sampling, beside peers and the machine's floor.
+
+  python -m experiments.bench.sampling                   prints JSON lines
+  python -m experiments.bench.sampling --sizes=small --peers=
+  python -m experiments.bench.sampling --tunix_python=T --vllm_python=V
+
+Two Qwen2-shaped models with random weights, prompts of 64 tokens, 128 new ones
+drawn at temperature 1. Each line is one way to run (devices, dtype of the
+parameters, cache, compiler); the best of ours counts, and the best of a peer.
+The floor of a step is the larger of its operations at the rate of a large
+product and its bytes (weights in the dtype of the line and a float32 cache) at
+the rate of a copy in memory, both measured in the same run; what stays in the
+processor's cache is faster.
+
+All samplers take turns, each in a process of its own: for each size ours, then
+transformers (`generate`), Tunix and vLLM, by the Python that has them
+(`experiments/bench/peers`). A peer that is not installed is left out. Estimate
+for two quiet cores: 5 minutes for ours, 10 for each peer; --limit_s bounds what
+a slow peer takes, and --sizes, --batches and --dtypes ask for less.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import sys
+import time
+
+import jax
+import numpy as np
+from absl import app, flags
+
+from experiments.bench.models import SHAPE, SIZES, random_params
+from experiments.bench.peers import launch
+from experiments.bench.peers.workload import Workload
+from experiments.bench.rates import copy_rate, matmul_rate, seconds
+from experiments.bench.rl_comparison import step_bytes
+from promptrl_jax.models.config import TransformerConfig
+from promptrl_jax.parallel import mesh as mesh_lib
+from promptrl_jax.sampling.decode import make_generate_fn
+from promptrl_jax.sampling.methods import Sampling
+from promptrl_jax.sampling.prepare import prepare
+
+_SIZES = flags.DEFINE_list('sizes', ['small', 'large'], 'Models to sample.')
+_BATCHES = flags.DEFINE_list('batches', ['1', '8', '32'], 'Rows of a batch.')
+_DTYPES = flags.DEFINE_list('dtypes', ['bfloat16', 'float32'], 'Of parameters.')
+_RUNS = flags.DEFINE_integer('runs', 3, 'Timed runs; the median counts.')
+_LIMIT = flags.DEFINE_float(
+  'limit_s', 60, 'A peer starts no further timed run once they took longer.'
+)
+_PEERS = flags.DEFINE_list('peers', list(launch.PEERS), 'Peers to time.')
+_TUNIX = flags.DEFINE_string('tunix_python', '', 'Has Tunix; empty: this one.')
+_VLLM = flags.DEFINE_string('vllm_python', '', 'Has vLLM; empty: this one.')
+
+_PROMPT, _NEW = 64, 128
+
+
+def floor_s(
+  config: TransformerConfig, batch: int, dtype: str, rate: float, copy: float
+) -> float:
+  """Least seconds for `_NEW` steps of a batch, the prompt left out."""
+  operations = 2 * config.num_matmul_params * batch
+  read = step_bytes(config, batch, _PROMPT + _NEW / 2, dtype)
+  return _NEW * max(operations / rate, read / copy)
+
+
+def ours(size: str) -> None:
+  """Prints one line for each batch size, dtype and number of devices."""
+  mesh_lib.use_cpu_cores()
+  config, runs = SIZES[size], _RUNS.value
+  rate, copy = matmul_rate(runs), copy_rate(runs)
+  counts = sorted({1, jax.device_count()})
+  for dtype, count in itertools.product(_DTYPES.value, counts):
+    mesh = mesh_lib.make_data_mesh(count)
+    params = prepare(random_params(config, dtype), mesh)
+    generate = make_generate_fn(config, Sampling(), _NEW, mesh)
+    for batch in map(int, _BATCHES.value):
+      if batch % count:
+        continue
+      rng = np.random.default_rng(0)
+      shape = (batch, _PROMPT)
+      tokens = rng.integers(3, config.vocab_size, shape, np.int32)
+      args = (
+        params,
+        tokens,
+        np.ones(shape, bool),
+        np.ones(batch, np.float32),
+        np.arange(batch, dtype=np.uint32),
+        np.full(batch, _NEW, np.int32),
+      )
+      start = time.perf_counter()
+      compiled = generate.lower(*args).compile()
+      compile_s = time.perf_counter() - start
+      taken = seconds(compiled, *args, repeats=runs)
+      least = floor_s(config, batch, dtype, rate, copy)
+      print(
+        json.dumps(
+          {
+            'size': size,
+            'sampler': 'promptrl_jax',
+            'dtype': dtype,
+            'devices': count,
+            'batch': batch,
+            'tokens_per_s': round(batch * _NEW / taken, 1),
+            'floor_tokens_per_s': round(batch * _NEW / least, 1),
+            'share_of_floor': round(least / taken, 3),
+            'compile_s': round(compile_s, 2),
+          }
+        ),
+        flush=True,
+      )
+
+
+def ours_apart(size: str) -> list[dict]:
+  """Lines of `ours`, run in a process of its own as the peers are."""
+  command = [sys.executable, '-m', 'experiments.bench.sampling', '--peers=']
+  command += [f'--sizes={size}', f'--runs={_RUNS.value}']
+  command += [f'--batches={",".join(_BATCHES.value)}']
+  command += [f'--dtypes={",".join(_DTYPES.value)}']
+  return launch.lines(command)
+
+
+def workload(size: str) -> Workload:
+  """What a peer is asked for."""
+  return Workload(
+    size=size,
+    shape={name: getattr(SIZES[size], name) for name in SHAPE},
+    prompt=_PROMPT,
+    new=_NEW,
+    batches=[int(batch) for batch in _BATCHES.value],
+    dtypes=_DTYPES.value,
+    runs=_RUNS.value,
+    limit_s=_LIMIT.value,
+  )
+
+
+def best(lines: list[dict]) -> dict[int, float]:
+  """Tokens per second by batch, of the best way to run."""
+  found: dict[int, float] = {}
+  for line in lines:
+    batch = line['batch']
+    found[batch] = max(found.get(batch, 0.0), line['tokens_per_s'])
+  return found
+
+
+def ratios(
+  size: str, peer: str, mine: list[dict], theirs: list[dict]
+) -> list[dict]:
+  """Our best way over the peer's best way, one line for each batch."""
+  peers_best = best(theirs)
+  return [
+    {
+      'size': size,
+      'batch': batch,
+      f'over_{peer}': round(rate / peers_best[batch], 2),
+    }
+    for batch, rate in best(mine).items()
+  ]
+
+
+def main(argv: list[str]) -> None:
+  if len(argv) > 1:
+    raise app.UsageError(f'unknown arguments: {argv[1:]}')
+  pythons = {'tunix': _TUNIX.value, 'vllm': _VLLM.value}
+  if unknown := set(_PEERS.value) - launch.PEERS.keys():
+    raise app.UsageError(f'unknown peers: {sorted(unknown)}')
+  peers = {}
+  for name in _PEERS.value:
+    python = pythons.get(name) or sys.executable
+    if launch.installed(name, python):
+      peers[name] = python
+  for size in _SIZES.value:
+    if not peers:
+      ours(size)
+      continue
+    mine = ours_apart(size)
+    for name, python in peers.items():
+      theirs = launch.lines(launch.command(name, python, workload(size)))
+      for line in ratios(size, name, mine, theirs):
+        print(json.dumps(line), flush=True)
+
+
+if __name__ == '__main__':
+  app.run(main)

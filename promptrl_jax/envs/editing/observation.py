@@ -1,0 +1,151 @@
+"""What the controller sees of an episode: a vector of fixed length.
+
+`legacy_observation` has the ten features of PROMIS; `rich_observation`, the
+default, adds what its text promised: state of the tests, class of the error,
+budget, history of actions and an embedding of the prompt.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import zlib
+from collections.abc import Sequence
+
+import numpy as np
+
+from promptrl_jax.envs.editing.episode import Episode
+
+LEGACY_SIZE = 10
+EMBEDDING_SIZE = 96
+MOST_VISIBLE = 4  # visible tests with a feature of their own
+
+STATUSES = (
+  'start', 'passed', 'failed', 'error', 'timeout', 'memory', 'crash', 'invalid',
+  'syntax_error', 'no_code', 'unknown',
+)  # fmt: skip
+# Exceptions that tell edits apart; every other one shares the last place.
+ERRORS = ('NameError', 'TypeError', 'IndexError', 'ValueError', 'other')
+
+
+def legacy_observation(
+  prompt: str, feedbacks: Sequence[str], step: int, index: int, size: int
+) -> np.ndarray:
+  """The ten features of PROMIS, float32 [10].
+
+  Args:
+    prompt: the original statement; if it is blank all features are 0.
+    feedbacks: feedback texts so far.
+    step: steps taken in the episode.
+    index: place of the problem in the data set.
+    size: problems in the data set.
+  """
+  if not prompt.strip():
+    return np.zeros(LEGACY_SIZE, np.float32)
+  last = feedbacks[-1] if feedbacks else ''
+  return np.array(
+    [
+      len(prompt) / 1000,
+      len(prompt.split()) / 100,
+      len(feedbacks) / 10,
+      step / 10,
+      index / size,
+      'def ' in prompt,
+      'class ' in prompt,
+      'import ' in prompt,
+      len(last) / 1000,
+      'error' in last.lower(),
+    ],
+    np.float32,
+  )
+
+
+def rich_size(num_actions: int) -> int:
+  """Length of `rich_observation`."""
+  return (
+    len(STATUSES) + len(ERRORS) + MOST_VISIBLE + (num_actions + 1)
+    + _COUNTERS + _PROMPT_FEATURES + EMBEDDING_SIZE
+  )  # fmt: skip
+
+
+_COUNTERS = 11
+_PROMPT_FEATURES = 6
+
+
+def rich_observation(episode: Episode, actions: Sequence[str]) -> np.ndarray:
+  """Features of the episode, float32 [rich_size(len(actions))]."""
+  visible = np.zeros(MOST_VISIBLE, np.float32)
+  for i, passed in enumerate(episode.visible[:MOST_VISIBLE]):
+    visible[i] = 1.0 if passed else -1.0
+  return np.concatenate(
+    [
+      _one_hot(episode.status, STATUSES),
+      _one_hot(_error_class(episode), ERRORS),
+      visible,
+      _one_hot(episode.last_action, ('', *actions)),
+      _counters(episode),
+      _prompt_features(episode.statement),
+      embed(episode.statement),
+    ],
+    dtype=np.float32,
+  )
+
+
+def _one_hot(value: str, names: Sequence[str]) -> np.ndarray:
+  return np.array([value == name for name in names], np.float32)
+
+
+def _error_class(episode: Episode) -> str:
+  if not episode.error_type:
+    return ''
+  return episode.error_type if episode.error_type in ERRORS else 'other'
+
+
+def _counters(episode: Episode) -> np.ndarray:
+  return np.array(
+    [
+      episode.budget_left / 8,
+      episode.budget_left <= 1,
+      episode.budget_left <= 2,
+      episode.attempts / 8,
+      episode.steps / 8,
+      max(episode.best_visible, 0.0),
+      episode.edited,
+      episode.rewrites / 4,
+      episode.mutations / 4,
+      min(episode.repeats, 4) / 4,
+      len(set(episode.programs)) / 8,
+    ],
+    np.float32,
+  )
+
+
+def _prompt_features(statement: str) -> np.ndarray:
+  words = statement.split()
+  return np.array(
+    [
+      len(statement) / 200,
+      len(words) / 40,
+      len(re.findall(r'[.!?](?:\s|$)', statement)) / 3,
+      sum(word[0].isdigit() for word in words) / 3,
+      statement.count('"') / 4,
+      sum(map(len, words)) / max(1, len(words)) / 8,
+    ],
+    np.float32,
+  )
+
+
+@functools.lru_cache(maxsize=65536)
+def embed(text: str) -> np.ndarray:
+  """Signed feature hashing of words and word pairs, mean square 1.
+
+  Weinberger et al., "Feature hashing for large scale multitask learning",
+  arXiv 0902.2206. It needs no model, so it is the same for every backend.
+  """
+  words = re.findall(r'[a-z]+|[0-9]|[^\w\s]', text.lower())
+  vector = np.zeros(EMBEDDING_SIZE, np.float32)
+  for token in [*words, *map(' '.join, zip(words, words[1:], strict=False))]:
+    code = zlib.crc32(token.encode())
+    vector[(code >> 1) % EMBEDDING_SIZE] += 1.0 if code & 1 else -1.0
+  # At unit norm the places would be a tenth of the other features.
+  return vector * (EMBEDDING_SIZE**0.5 / max(1e-6, np.linalg.norm(vector)))

@@ -1,0 +1,102 @@
+"""Writes instruction files, from a data set or a table of one's own.
+
+  python -m promptrl_jax.tools.make_instructions --set=gsm8k --output=data/gsm8k
+  python -m promptrl_jax.tools.make_instructions --csv=reviews.csv \
+    --map=input=review,output=stars --drop=id \
+    --constant='instruction=Rate the review.' --constant=task=classification \
+    --output=dev.jsonl
+
+The first writes train.jsonl, dev.jsonl and test.jsonl into a folder; `--path`
+takes the data from a local folder instead of the hub. The second takes one of
+--csv, --text, --jsonl and --hub (with --hub_config and --hub_split). Every
+column is mapped to a field (instruction, input, output, task, template) or
+dropped; a text file has one column, `line`. `--labels=a,b` names labels that
+are numbers.
+"""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import sys
+
+from absl import app, flags
+
+from promptrl_jax.files import write_atomically
+from promptrl_jax.tasks import (
+  instruction_sets,
+  instruction_sources,
+  instructions,
+)
+
+_SET = flags.DEFINE_enum(
+  'set', None, list(instruction_sets.SETS), 'Data set of the paper.'
+)
+_PATH = flags.DEFINE_string('path', '', 'Local folder with that data set.')
+_SOURCES = {
+  kind: flags.DEFINE_string(kind, None, f'Source: {kind}.')
+  for kind in instruction_sources.KINDS
+}
+_HUB_CONFIG = flags.DEFINE_string('hub_config', '', 'Config on the hub.')
+_HUB_SPLIT = flags.DEFINE_string('hub_split', 'train', 'Split on the hub.')
+_MAP = flags.DEFINE_list('map', [], 'field=column, ...')
+_CONSTANT = flags.DEFINE_multi_string('constant', [], 'field=text')
+_DROP = flags.DEFINE_list('drop', [], 'Columns to leave out.')
+_LABELS = flags.DEFINE_list('labels', [], 'Names of the labels 0, 1, ...')
+_OUTPUT = flags.DEFINE_string('output', None, 'Where to write.')
+flags.mark_flag_as_required('output')
+
+
+def main(argv):
+  if len(argv) > 1:
+    raise app.UsageError(f'unknown arguments: {argv[1:]}')
+  try:
+    run(pathlib.Path(_OUTPUT.value or ''))
+  except (ValueError, OSError) as error:
+    sys.exit(f'error: {error}')
+
+
+def run(output):
+  kinds = [kind for kind, flag in _SOURCES.items() if flag.value]
+  if len(kinds) + bool(_SET.value) != 1:
+    raise ValueError(
+      'expected one of --set, --csv, --text, --jsonl and --hub, got '
+      f'{len(kinds) + bool(_SET.value)}'
+    )
+  if _SET.value:
+    for split in instruction_sets.SPLITS:
+      task = instruction_sets.load(_SET.value, split, _PATH.value)
+      write(output / f'{split}.jsonl', instructions.to_rows(task))
+    return
+  rows = instruction_sources.read(
+    kinds[0],
+    _SOURCES[kinds[0]].value or '',
+    _HUB_CONFIG.value,
+    _HUB_SPLIT.value,
+  )
+  lines = instruction_sources.convert(
+    rows, pairs('map', _MAP.value), pairs('constant', _CONSTANT.value),
+    _DROP.value, _LABELS.value,
+  )  # fmt: skip
+  write(output, lines)
+
+
+def pairs(flag, values):
+  """Field -> what stands after the first equals sign."""
+  found = {}
+  for value in values:
+    field, equals, rest = value.partition('=')
+    if not equals or field in found:
+      raise ValueError(f'--{flag}={value}: expected field=..., each field once')
+    found[field] = rest.replace('\\n', '\n')
+  return found
+
+
+def write(path, lines):
+  text = ''.join(json.dumps(line) + '\n' for line in lines)
+  write_atomically(path, text.encode())
+  print(f'{path}: {len(lines)} examples')
+
+
+if __name__ == '__main__':
+  app.run(main)

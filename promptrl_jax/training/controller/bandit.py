@@ -1,0 +1,52 @@
+"""Training of the contextual bandit, on the same problems as the controller."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import jax
+
+from promptrl_jax.envs.editing import rollout
+from promptrl_jax.envs.editing.env import VectorPromptEdit
+from promptrl_jax.rl import bandits
+from promptrl_jax.strategies import policies
+from promptrl_jax.training.controller import learner as controller
+from promptrl_jax.types import Problem
+
+
+def train(
+  env: VectorPromptEdit,
+  problems: Sequence[Problem],
+  config: controller.ControllerConfig,
+  iterations: int,
+  exploration: float,
+  seed: int,
+) -> tuple[bandits.LinearBandit, int]:
+  """Plays batches of episodes; returns the statistics and the calls made."""
+  statistics = bandits.initial(
+    len(env.config.actions), env.config.observation_size
+  )
+  update_fn = jax.jit(bandits.update)
+  calls = 0
+  for step in range(iterations):
+    indices, seeds, budgets = controller.draw_batch(
+      problems, config, seed, step
+    )
+    played = rollout.collect(
+      env,
+      policies.bandit(statistics, exploration),
+      [problems[i] for i in indices],
+      seeds,
+      budgets,
+      [(i, len(problems)) for i in indices],
+    )
+    calls += sum(e.calls for e in env.episodes)
+    size = played.observations.shape[-1]
+    statistics = update_fn(
+      statistics,
+      played.observations.reshape(-1, size),
+      played.actions.reshape(-1),
+      played.rewards.reshape(-1),
+      played.mask.reshape(-1),
+    )
+  return statistics, calls

@@ -1,0 +1,39 @@
+"""What the controller sees."""
+
+import numpy as np
+
+from promptrl_jax.envs.editing import observation
+
+
+def test_legacy_golden_vector():
+  prompt = 'Write def f with import x now.'  # 30 characters, 7 words
+  feedback = 'TEST_PASS_MASK: (False,)\nFAILED: NameError: y'
+  features = observation.legacy_observation(prompt, ['', feedback], 3, 5, 20)
+  expected = [0.03, 0.07, 0.2, 0.3, 0.25, 1, 0, 1, len(feedback) / 1000, 1]
+  np.testing.assert_allclose(features, expected, rtol=1e-6)
+  assert features.dtype == np.float32
+
+
+def test_legacy_of_a_blank_prompt_is_zero():
+  features = observation.legacy_observation('  ', ['error'], 3, 1, 2)
+  assert not features.any()
+
+
+def test_rich_observation_changes_after_each_action_and_feedback(
+  make_env, problems
+):
+  env = make_env()
+  first, _ = env.reset(problems[3:4], [0])
+  assert first.shape == (1, env.config.observation_size)
+  seen = [first]
+  for action in ('keep', 'resample', 'lexical', 'semantic'):
+    seen.append(env.step([action])[0])
+    for other in seen[:-1]:
+      assert not np.array_equal(seen[-1], other), action
+
+
+def test_embedding_has_mean_square_one_and_tells_texts_apart():
+  a, b = observation.embed('find the sum'), observation.embed('sum the find')
+  assert abs(np.mean(a**2) - 1) < 1e-5
+  assert not np.array_equal(a, b)
+  assert not observation.embed('').any()

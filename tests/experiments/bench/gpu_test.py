@@ -1,0 +1,39 @@
+"""The benchmark of a GPU runs on a CPU."""
+
+import json
+import subprocess
+import sys
+
+from experiments.bench import rates
+
+
+def test_a_copy_in_the_memory_of_a_device_takes_time():
+  assert 0 < rates.device_copy_rate(1, megabytes=1) < 1e15
+
+
+def bench(*arguments):
+  return subprocess.run(
+    [sys.executable, '-m', 'experiments.bench.gpu', *arguments],
+    capture_output=True, text=True, timeout=300,
+  )  # fmt: skip
+
+
+def test_it_runs_on_this_device():
+  done = bench(
+    '--size=small', '--batch=2', '--prompt=4', '--new=3', '--prompts=2',
+    '--group=2', '--micro_batches=1', '--runs=1',
+  )  # fmt: skip
+  assert done.returncode == 0, done.stderr
+  lines = [json.loads(text) for text in done.stdout.splitlines()]
+  floors, prefill, decode, grpo = lines
+  assert floors['matmul_per_s'] > 0 and floors['copy_bytes_per_s'] > 0
+  assert prefill['share_of_matmul'] > 0 and prefill['tokens_per_s'] > 0
+  assert decode['program'] == 'decode' and decode['rows'] == 2
+  assert grpo['update_share_of_matmul'] > 0
+  assert grpo['rollout_tokens_per_s'] > 0
+
+
+def test_rows_that_do_not_divide_are_refused():
+  done = bench('--prompts=2', '--micro_batches=3')
+  assert done.returncode
+  assert '--prompts=2 must be a multiple of --micro_batches=3' in done.stderr

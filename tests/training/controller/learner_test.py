@@ -1,0 +1,101 @@
+"""Training of the controller: walk, learning signal, resume."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from promptrl_jax.envs.editing.env import EnvConfig, VectorPromptEdit
+from promptrl_jax.execution import ExecutionPool
+from promptrl_jax.tasks import splits
+from promptrl_jax.testing import tiny
+from promptrl_jax.testing.scripted import ScriptedBackend
+from promptrl_jax.training import checkpoint
+from promptrl_jax.training.controller import learner as controller
+from promptrl_jax.training.controller.config import PPOConfig
+
+CONFIG = controller.ControllerConfig(
+  iterations=4, episodes=6, budgets=(1, 3), bootstrap_truncated=False,
+  trunk=(16,), head=(8,),
+)  # fmt: skip
+PPO = PPOConfig(minibatches=2)
+PROBLEMS = [splits.reveal_for_training(t, 'visible1') for t in tiny.tasks(8)]
+
+
+def answer(request):
+  return f'\n  return x + {request.seed % 3}'
+
+
+@pytest.fixture(scope='module')
+def env():
+  with ExecutionPool(workers=1) as pool:
+    yield VectorPromptEdit(
+      ScriptedBackend(answer), ScriptedBackend(lambda r: ' Add it, please.'),
+      pool, EnvConfig(max_steps=3, budget=3),
+    )  # fmt: skip
+
+
+@pytest.fixture(scope='module')
+def made(env):
+  config = env.config
+  return controller.make_controller(
+    CONFIG, PPO, config.observation_size, len(config.actions), seed=1
+  )
+
+
+def play(made, env, state, iterations):
+  rows = []
+  for _ in range(iterations):
+    state, row = controller.iterate(made, state, env, PROBLEMS, 1)
+    rows.append({k: v for k, v in row.items() if not k.startswith('time/')})
+  return state, rows
+
+
+def fresh(made):
+  return jax.tree.map(jnp.copy, made.initial)  # an update donates its state
+
+
+def test_each_pass_visits_every_problem_once():
+  seen = []
+  for step in range(8):  # 48 episodes, six passes over 8 problems
+    seen += controller.draw_batch(PROBLEMS, CONFIG, 0, step)[0]
+  for i in range(0, 48, 8):
+    assert sorted(seen[i : i + 8]) == list(range(8))
+  assert seen[:8] != seen[8:16]
+
+
+def test_budgets_are_drawn_from_the_config():
+  budgets = controller.draw_batch(PROBLEMS, CONFIG, 0, 0)[2]
+  assert set(budgets) <= {1, 3}
+
+
+def test_resume_equals_the_uninterrupted_run_bit_for_bit(made, env, tmp_path):
+  state, rows = play(made, env, fresh(made), 4)
+  half, first = play(made, env, fresh(made), 2)
+  with checkpoint.open_checkpoints(tmp_path) as checkpoints:
+    checkpoint.save_checkpoint(checkpoints, half, {})
+  with checkpoint.open_checkpoints(tmp_path) as checkpoints:
+    half, _ = checkpoint.restore_checkpoint(checkpoints, made.initial)
+  resumed, second = play(made, env, half, 2)
+  assert first + second == rows
+  jax.tree.map(np.testing.assert_array_equal, state, resumed)
+
+
+def test_another_seed_gives_another_run(made, env):
+  _, rows = play(made, env, fresh(made), 1)
+  _, other = controller.iterate(made, fresh(made), env, PROBLEMS, 2)
+  assert rows[0]['train/loss'] != other['train/loss']
+
+
+def test_nothing_compiles_after_the_first_iteration(made, env):
+  state, _ = play(made, env, fresh(made), 1)
+  compiled = made.update._cache_size(), made.act._cache_size()
+  play(made, env, state, 3)
+  assert (made.update._cache_size(), made.act._cache_size()) == compiled
+
+
+def test_metrics_add_up(made, env):
+  _, (row,) = play(made, env, fresh(made), 1)
+  shares = [v for k, v in row.items() if k.startswith('rollout/action_')]
+  assert sum(shares) == pytest.approx(1.0)
+  assert row['budget/calls'] >= row['rollout/steps'] * 0.5
