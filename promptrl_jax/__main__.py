@@ -17,6 +17,7 @@ import os
 import pathlib
 import platform
 import sys
+import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from importlib import metadata
 from typing import Any
@@ -41,6 +42,7 @@ _PACKAGES = (
 # Backend -> module that implements it.
 _BACKENDS = {'jax': 'promptrl_jax.llm.jax_lm', 'http': 'promptrl_jax.llm.http'}
 _ABSENT = 'not installed'
+_COLUMNS = 80
 
 Section = dict[str, Any]
 
@@ -84,12 +86,20 @@ def report() -> dict[str, Section]:
 def to_text(sections: Mapping[str, Section]) -> str:
   """Formats sections as indented lines of name and value.
 
-  The values of all sections start in one column.
+  The values of all sections start in one column; long ones are wrapped there.
   """
   width = max(len(name) for rows in sections.values() for name in rows)
   lines = []
   for title, rows in sections.items():
-    lines += [title, *(f'  {n:<{width}}  {_shown(v)}' for n, v in rows.items())]
+    lines.append(title)
+    for name, value in rows.items():
+      lines += textwrap.wrap(
+        f'  {name:<{width}}  {_shown(value)}',
+        width=_COLUMNS,
+        subsequent_indent=' ' * (width + 4),
+        break_long_words=False,
+        break_on_hyphens=False,
+      )
   return '\n'.join(lines)
 
 
