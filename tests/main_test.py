@@ -92,7 +92,7 @@ def test_every_kind_of_backend_is_reported(monkeypatch):
     config = load.BackendConfig(name, model='')
     # Both get as far as their own settings; an unknown one does not.
     with pytest.raises((ValueError, FileNotFoundError)) as caught:
-      load.load_backend(config, None)  # pyright: ignore[reportArgumentType]
+      load.load_backend(config, None)
     assert 'expected "jax" or "http"' not in str(caught.value)
   monkeypatch.setitem(main._BACKENDS, 'http', 'promptrl_jax.llm.absent')
   backends = main.report()['backends']
