@@ -261,5 +261,5 @@ class RewritingEnv:
 
 
 def _rewrite_prompt(task: Task) -> templates.RewritePrompt:
-  """As `VectorPromptEdit` asks before the first program."""
+  """As `EditingEnv` asks before the first program."""
   return templates.RewritePrompt(task.statement, task.entry_point)
