@@ -1,21 +1,24 @@
 """The process of one program: loads it and calls it, one request at a time.
 
-It is forked from the zygote, holds no test and no expected value, and is told a
-call only when the answer to the one before has been read. What it answers is a
-value, never a verdict, so whatever the program does to this code, it can only
-make itself return something else.
+It is forked from the zygote, holds no test and no expected value, and receives
+a call only after the answer to the one before has been read. It answers with
+values and never with verdicts, so whatever the program does to this code, it
+can only change the values that it returns itself.
 
 Requests, with their number `n`:
 
-  {'n', 'code': program, 'setup': statements}
+  {'n', 'code': program, 'setup': statements, 'output_bytes': int or None}
   {'n', 'run': statements, 'names': {name: encoded value}}   names stay bound
   {'n', 'value_of': expression, 'root', 'names': {...}}      names are not
   {'n', 'call': function, 'root', 'args': [...], 'kwargs': {...}}
+  {'n', 'evaluate': expression, 'root'}
 
-`root` is the name that the program must have defined: a builtin will not do.
+`root` is a name that the program must have defined: a builtin does not count.
+It may be None for `evaluate`.
 
 Answers: {'n', 'value'}, {'n', 'done'}, {'n', 'not_plain': what it was} or
-{'n', 'error': [status, exception class, text, where]}.
+{'n', 'error': [status, exception class, text, where]}. After a request with
+`output_bytes`, each answer also has the fields of `output.Recorder.take`.
 """
 
 from __future__ import annotations
@@ -30,6 +33,7 @@ from typing import Any, NoReturn
 from promptrl_jax.execution import codec, kernel, tester, wire
 from promptrl_jax.execution import layers as layers_lib
 from promptrl_jax.execution import limits as limits_lib
+from promptrl_jax.execution import output as output_lib
 
 _CHANNEL = 3
 _MODULE = 'candidate'
@@ -73,13 +77,17 @@ def run(
 def _serve(channel: socket.socket, answer_bytes: int) -> NoReturn:
   module = types.ModuleType(_MODULE)
   sys.modules[_MODULE] = module  # Where dataclasses look for their module.
+  recorder = None
   while True:
     request = wire.receive(channel)
+    if request.get('output_bytes'):
+      recorder = output_lib.record(request['output_bytes'])
     answer = {'n': request['n'], **_answer(request, module.__dict__)}
-    packed = wire.pack(answer)
+    output = recorder.take() if recorder else {}
+    packed = wire.pack(answer | output)
     if len(packed) > answer_bytes:
       what = f'data of more than {answer_bytes // 1024} KiB'
-      packed = wire.pack({'n': request['n'], 'not_plain': what})
+      packed = wire.pack({'n': request['n'], 'not_plain': what, **output})
     channel.sendall(packed)
 
 
@@ -123,12 +131,15 @@ def _carry_out(
     names.update(_decode_all(request['names']))
     exec(_compile(request['run'], 'exec'), names)
     return {'done': True}
-  if request['root'] not in names:
+  if request['root'] is not None and request['root'] not in names:
     raise NameError(f'name {request["root"]!r} is not defined')
   if 'call' in request:
     function = eval(_compile(request['call'], 'eval'), names)
     args = [codec.decode(arg) for arg in request['args']]
     value = function(*args, **_decode_all(request['kwargs']))
+    return {'value': codec.encode(value)}
+  if 'evaluate' in request:
+    value = eval(_compile(request['evaluate'].strip(), 'eval'), names)
     return {'value': codec.encode(value)}
   # As parameters, they hide no global name of the program from itself.
   bound = _decode_all(request['names'])

@@ -108,7 +108,7 @@ class Conversation:
     self.asking = bounded(source, _MAX_CALL)
     answer = answer_to(self._session, {**request, 'root': root})
     self._asked += 1
-    value = _plain_value(answer, self.asking)
+    value = plain_value(answer, self.asking)
     if isinstance(value, codec.Drained):
       self._drained = True
     self._returned = [*self._returned, (self.asking, value)]
@@ -219,7 +219,7 @@ class Relay:
       if status != 'error':
         raise
       return {'raised': [error_type, text]}
-    _plain_value(answer, self.asking)
+    plain_value(answer, self.asking)
     return {'value': answer['value']}
 
 
@@ -231,14 +231,21 @@ def _three_texts(value: Any) -> tuple[str, str, str]:
 
 
 def answer_to(session: child_lib.Session, request: dict[str, Any]) -> Any:
-  """The answer to one request.
+  """The answer to one request; raises as `check_answer` does."""
+  answer = session.ask(request)
+  check_answer(answer, request)
+  return answer
+
+
+def check_answer(answer: dict[str, Any], request: dict[str, Any]) -> None:
+  """Returns if an answer reports no error.
 
   Raises:
     Verdict: the program raised an exception or ran out of memory.
+    LostError: the report is not one that a candidate writes.
   """
-  answer = session.ask(request)
   if 'error' not in answer:
-    return answer
+    return
   try:
     status, error_type, text, where = (str(part) for part in answer['error'])
   except (TypeError, ValueError):
@@ -251,7 +258,7 @@ def answer_to(session: child_lib.Session, request: dict[str, Any]) -> Any:
   raise Verdict(status, message, bounded(error_type, _MAX_CALL))
 
 
-def _plain_value(answer: dict[str, Any], asking: str) -> Any:
+def plain_value(answer: dict[str, Any], asking: str) -> Any:
   """What a program returned, decoded.
 
   Raises:

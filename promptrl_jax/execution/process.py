@@ -18,6 +18,7 @@ from typing import Any
 
 from promptrl_jax.execution import scratch as scratch_lib
 from promptrl_jax.execution import wire
+from promptrl_jax.execution.call import Call, CallResult, ExpressionResult
 from promptrl_jax.execution.layers import Layers
 from promptrl_jax.execution.limits import Limits
 from promptrl_jax.execution.program import Program, ProgramResult, TestResult
@@ -115,7 +116,7 @@ class WorkerProcess:
       ) from None
 
   def judge(self, program: Program, limits: Limits) -> ProgramResult:
-    """Has one program judged.
+    """Runs one program against its tests.
 
     Raises:
       LostError: the worker did not get to a verdict; `stop` it.
@@ -128,17 +129,38 @@ class WorkerProcess:
       'isolate_tests': bool(program.isolate_tests),
       'limits': vars(limits),
     }
-    try:
-      wire.send(self._channel, request)
-    except OSError as error:
-      raise LostError(f'the worker is gone: {error}') from None
-    reply = self._receive(2 * limits.wall_s + 30.0)
+    reply = self._ask(request, limits)
     tests = tuple(TestResult(*verdict) for verdict in reply['tests'])
     passed = sum(test.status == 'passed' for test in tests)
     return ProgramResult(
       status=reply['status'],
       score=passed / len(tests),
       tests=tests,
+      cpu_s=reply['cpu_s'],
+      wall_s=reply['wall_s'],
+      message=reply['message'],
+    )
+
+  def evaluate(self, call: Call, limits: Limits) -> CallResult:
+    """Evaluates the expressions of one call.
+
+    Raises:
+      LostError: the worker did not get to an end; `stop` it.
+    """
+    request = {
+      'code': call.code,
+      'expressions': call.expressions,
+      'setup': call.setup,
+      'entry_point': call.entry_point,
+      'limits': vars(limits),
+    }
+    reply = self._ask(request, limits)
+    output, output_is_cut = reply['output']
+    return CallResult(
+      status=reply['status'],
+      expressions=tuple(ExpressionResult(**e) for e in reply['expressions']),
+      output=output,
+      output_is_cut=output_is_cut,
       cpu_s=reply['cpu_s'],
       wall_s=reply['wall_s'],
       message=reply['message'],
@@ -168,6 +190,13 @@ class WorkerProcess:
     except OSError:
       return True
     return True
+
+  def _ask(self, request: dict[str, Any], limits: Limits) -> dict[str, Any]:
+    try:
+      wire.send(self._channel, request)
+    except OSError as error:
+      raise LostError(f'the worker is gone: {error}') from None
+    return self._receive(2 * limits.wall_s + 30.0)
 
   def _receive(self, timeout_s: float) -> Any:
     deadline = time.monotonic() + timeout_s

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
 
+from promptrl_jax.execution import fields
 from promptrl_jax.execution.limits import Limits
 
 
@@ -47,57 +47,16 @@ class Program:
 
   def __post_init__(self):
     faults: list[str] = []
-    fields = {
-      'code': _text('code', self.code, faults),
-      'tests': _texts(self.tests, faults),
-      'setup': _encodable('setup', self.setup, faults),
-      'entry_point': self.entry_point,
-      'limits': self.limits,
+    checked = {
+      'code': fields.text('code', self.code, faults),
+      'tests': fields.encodables('tests', 'test', self.tests, faults),
+      'setup': fields.encodable('setup', self.setup, faults),
+      'entry_point': fields.entry_point(self.entry_point, faults),
+      'limits': fields.limits(self.limits, faults),
     }
-    if self.entry_point is not None:
-      name = _encodable('entry_point', self.entry_point, faults)
-      fields['entry_point'] = name
-    if not isinstance(self.limits, Limits | None):
-      faults.append(f'limits must be Limits or None, got {_kind(self.limits)}')
-      fields['limits'] = None
-    fields['malformed'] = faults[0] if faults else ''
-    for name, value in fields.items():
+    checked['malformed'] = faults[0] if faults else ''
+    for name, value in checked.items():
       object.__setattr__(self, name, value)
-
-
-def _text(name: str, value: Any, faults: list[str]) -> str:
-  if isinstance(value, str):
-    return str.__str__(value)  # A subclass may hash and compare as it likes.
-  faults.append(f'{name} must be a str, got {_kind(value)}')
-  return ''
-
-
-def _encodable(name: str, value: Any, faults: list[str]) -> str:
-  """Trusted text: a lone surrogate in it is a broken job, not a bad program."""
-  text = _text(name, value, faults)
-  try:
-    text.encode()
-    return text
-  except UnicodeEncodeError as error:
-    faults.append(f'{name} must be text that UTF-8 can encode: {error}'[:200])
-    return ''
-
-
-def _texts(tests: Any, faults: list[str]) -> tuple[str, ...]:
-  if isinstance(tests, str) or not isinstance(tests, Sequence):
-    faults.append(f'tests must be a sequence of str, got {_kind(tests)}')
-    return ()
-  texts: list[str] = []
-  before = len(faults)
-  for number, test in enumerate(tests, 1):
-    texts.append(_encodable(f'test {number}', test, faults))
-    if len(faults) > before:
-      return ()
-  return tuple(texts)
-
-
-def _kind(value: Any) -> str:
-  return type(value).__name__[:80]
 
 
 @dataclasses.dataclass(frozen=True)

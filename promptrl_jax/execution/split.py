@@ -42,7 +42,7 @@ class NeedsTesterError(CannotSplitError):
 
 
 @dataclasses.dataclass(frozen=True)
-class Call:
+class RemoteCall:
   """An expression of the program.
 
   Attributes:
@@ -83,7 +83,7 @@ class Plan:
   """
 
   steps: tuple[Step, ...]
-  calls: tuple[Call, ...]
+  calls: tuple[RemoteCall, ...]
   checks: tuple[str, ...]
 
 
@@ -136,7 +136,7 @@ class _Splitter(syntax.Rewriter):
     self._shared: set[str] = set()  # Bound in both: need not be sent.
     self._code: set[str] = set()  # Functions and modules: cannot be sent.
     self._asking: set[str] = set()  # Functions of the test that ask for calls.
-    self._calls: list[Call] = []
+    self._calls: list[RemoteCall] = []
     self._checks: list[str] = []
     self._lines: list[bytes] = []  # Of the test, if they can be told apart.
 
@@ -401,7 +401,7 @@ class _Splitter(syntax.Rewriter):
       node, taken = items.visit(node), items.taken
       used = (used & syntax.loaded(node)) - syntax.stored(node)
     source = ast.unparse(node) if taken else self._text(node)
-    self._calls.append(Call(source, root))
+    self._calls.append(RemoteCall(source, root))
     keys: list[ast.expr | None] = [
       ast.Constant(n, **syntax.PLACE) for n in sorted(used)
     ]
@@ -418,7 +418,7 @@ class _Splitter(syntax.Rewriter):
       return None
     if node.id in self._remote:  # A value that the program has made.
       return None
-    self._calls.append(Call(node.id, node.id))
+    self._calls.append(RemoteCall(node.id, node.id))
     return _call('_stub_', ast.Constant(len(self._calls) - 1, **syntax.PLACE))
 
 
