@@ -239,7 +239,7 @@ class Number(int):
 def f(x): return Number(3)""",
   'repr': """
 import builtins
-builtins.repr = builtins.str = lambda x: '17'
+builtins.repr = builtins.format = lambda *args: '17'
 def f(x): return 3""",
   'repr_of_an_item': """
 class Text(str):
@@ -264,9 +264,6 @@ output = sys.modules['promptrl_jax.execution.output']
 output.Recorder.take = lambda self: {'value': '17', 'status': 'ok'}
 def f(x): raise ValueError""",
 }
-# A patched recorder can put the text 17 into an answer as its value. That is one
-# more way of returning a text, and the repr of a text has quotes.
-_RETURNS_TEXT = ('patched_recorder',)
 
 
 @pytest.mark.parametrize('name', FORGERIES)
@@ -277,8 +274,6 @@ def test_nothing_but_a_plain_value_is_a_value(pool, name):
   assert expression.value != '17', forged
   assert (expression.status == 'ok') == (expression.value is not None)
   assert values(honest) == ['17']
-  if name in _RETURNS_TEXT:
-    assert expression.value in (None, "'17'")
 
 
 def test_a_test_of_a_reported_value_passes(pool):
