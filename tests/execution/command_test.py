@@ -106,6 +106,52 @@ def test_results_come_in_the_order_of_the_lines():
   assert 0.1 < results[2]['cpu_s'] < 1
 
 
+def test_a_line_with_expressions_asks_for_values():
+  code = 'print("loaded")\ndef f(x): return [x]'
+  rows = [
+    {'id': 1, 'code': code, 'expressions': ['f(2)', '1 / 0'], 'cpu_s': 0.5},
+    RIGHT,
+    {'id': 2, 'code': code, 'expressions': ['f(2)'], 'tests': RIGHT['tests']},
+    {'id': 3, 'code': code, 'expressions': []},
+  ]
+  results, process = run([json.dumps(row) for row in rows])
+  assert process.returncode == 0
+  first, second, both, none = results
+  assert first == {
+    'id': 1,
+    'status': 'error',
+    'expressions': [
+      {
+        'status': 'ok',
+        'value': '[2]',
+        'value_is_cut': False,
+        'output': '',
+        'output_is_cut': False,
+        'error_type': '',
+        'message': '',
+      },
+      {
+        'status': 'error',
+        'value': None,
+        'value_is_cut': False,
+        'output': '',
+        'output_is_cut': False,
+        'error_type': 'ZeroDivisionError',
+        'message': 'division by zero',
+      },
+    ],
+    'output': 'loaded\n',
+    'output_is_cut': False,
+    'cpu_s': first['cpu_s'],
+    'wall_s': first['wall_s'],
+    'message': '',
+  }
+  assert second['status'] == 'passed'
+  message = "line 3: expected 'tests' or 'expressions', got both"
+  assert (both['status'], both['message']) == ('refused', message)
+  assert none['message'].startswith('line 4: there are no expressions')
+
+
 def test_limits_come_from_the_command_line():
   loop = {**RIGHT, 'code': 'while True: pass'}
   greedy = {**RIGHT, 'code': 'x = bytearray(200 * 2**20)'}
