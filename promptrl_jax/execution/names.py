@@ -8,27 +8,23 @@ import importlib
 import types
 from typing import Any
 
+# Modules that the judge offers to tests. A security list: what a test can reach
+# through them must not harm the judge. They are also imported once per worker,
+# before its programs, together with `_PRELOADED_ONLY`.
 MODULES = frozenset(
   [
-    'bisect',
-    'cmath',
-    'collections',
-    'copy',
-    'datetime',
-    'decimal',
-    'fractions',
-    'functools',
-    'heapq',
-    'itertools',
-    'json',
-    'math',
-    'operator',
-    're',
-    'statistics',
-    'string',
-    'sys',
+    *('bisect', 'cmath', 'collections', 'copy', 'datetime', 'decimal'),
+    *('fractions', 'functools', 'heapq', 'itertools', 'json', 'math'),
+    *('operator', 're', 'statistics', 'string', 'sys'),
   ]
 )
+# Modules that programs often import but tests in the judge must not use: what
+# `random` and `time` return differs between the judge and the program, and
+# `array` and `typing` make nothing that the codec carries.
+_PRELOADED_ONLY = frozenset(['array', 'random', 'time', 'typing'])
+# Modules that the zygote imports once instead of every program. Sorted, so that
+# every worker imports them in the same order.
+PRELOADED = tuple(sorted(MODULES | _PRELOADED_ONLY))
 _OF_SYS = ('byteorder', 'float_info', 'getsizeof', 'maxsize', 'maxunicode')
 _NOT_OFFERED = frozenset(
   [

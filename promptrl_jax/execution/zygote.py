@@ -26,34 +26,16 @@ import socket
 import sys
 import time
 
-from promptrl_jax.execution import candidate, kernel, namespaces, scratch, wire
+from promptrl_jax.execution import (
+  candidate,
+  kernel,
+  names,
+  namespaces,
+  scratch,
+  wire,
+)
 from promptrl_jax.execution import layers as layers_lib
 from promptrl_jax.execution import limits as limits_lib
-
-# Imported once here instead of by every program.
-PRELOAD = [
-  'array',
-  'bisect',
-  'cmath',
-  'collections',
-  'copy',
-  'datetime',
-  'decimal',
-  'fractions',
-  'functools',
-  'heapq',
-  'itertools',
-  'json',
-  'math',
-  'operator',
-  'random',
-  're',
-  'statistics',
-  'string',
-  'sys',
-  'time',
-  'typing',
-]
 
 
 def main() -> None:
@@ -108,7 +90,7 @@ def preload() -> None:
   # `random` would seed itself afresh in every fork, for nothing: what a program
   # draws must be the same each time.
   register, os.register_at_fork = os.register_at_fork, lambda **_: None
-  for name in PRELOAD:
+  for name in names.PRELOADED:
     importlib.import_module(name)
   os.register_at_fork = register
   sys.modules['random'].seed(0)
