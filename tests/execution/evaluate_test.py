@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import pathlib
 
 import pytest
 
@@ -17,6 +18,7 @@ from promptrl_jax.execution import (
 from promptrl_jax.execution.header import ImportHeaderPool
 from promptrl_jax.execution.memo import MemoPool
 
+ROOT = pathlib.Path(__file__).parents[2]
 IDENTITY = 'def f(x): return x'
 
 # Writes on the socket of the results by raw system calls.
@@ -420,6 +422,14 @@ def test_values_of_literals_read_back(evaluate):
   (text,) = values(evaluate(IDENTITY, f'f({value})'))
   assert text is not None
   assert ast.literal_eval(text) == value
+
+
+def test_the_example_of_the_documentation_runs():
+  page = (ROOT / 'docs' / 'sandbox.md').read_text(encoding='utf-8')
+  section = page.partition('## Values without tests')[2]
+  example = section.partition('```python\n')[2].partition('```')[0]
+  assert 'pool.evaluate' in example
+  exec(compile(example, 'docs/sandbox.md', 'exec'), {})
 
 
 def test_an_unread_result_has_no_value():
