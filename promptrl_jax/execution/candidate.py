@@ -18,7 +18,8 @@ It may be None for `evaluate`.
 
 Answers: {'n', 'value'}, {'n', 'done'}, {'n', 'not_plain': what it was} or
 {'n', 'error': [status, exception class, text, where]}. After a request with
-`output_bytes`, each answer also has the fields of `output.Recorder.take`.
+`output_bytes`, each answer also has the fields of `output.Recorder.take`, if
+there was any output.
 """
 
 from __future__ import annotations
@@ -77,13 +78,14 @@ def run(
 def _serve(channel: socket.socket, answer_bytes: int) -> NoReturn:
   module = types.ModuleType(_MODULE)
   sys.modules[_MODULE] = module  # Where dataclasses look for their module.
-  recorder = None
+  records = False
   while True:
     request = wire.receive(channel)
     if request.get('output_bytes'):
-      recorder = output_lib.record(request['output_bytes'])
+      output_lib.RECORDER.start(request['output_bytes'])
+      records = True
     answer = {'n': request['n'], **_answer(request, module.__dict__)}
-    output = recorder.take() if recorder else {}
+    output = output_lib.RECORDER.take() if records else {}
     packed = wire.pack(answer | output)
     if len(packed) > answer_bytes:
       what = f'data of more than {answer_bytes // 1024} KiB'

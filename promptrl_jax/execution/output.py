@@ -12,10 +12,10 @@ MAX_BYTES = 10_000
 class Recorder(io.RawIOBase):
   """A file that keeps the first bytes and drops the rest."""
 
-  def __init__(self, size: int):
-    self._size = size
+  def __init__(self):
+    self._size = 0
     self._data = bytearray()
-    self._cut = False
+    self._is_cut = False
 
   def writable(self) -> bool:
     return True
@@ -24,29 +24,34 @@ class Recorder(io.RawIOBase):
     with memoryview(data) as view, view.cast('B') as written:
       room = self._size - len(self._data)
       self._data += written[:room]
-      self._cut |= len(written) > room
+      self._is_cut |= len(written) > room
       return len(written)
+
+  def start(self, size: int) -> None:
+    """Has `sys.stdout` write here, at most `size` bytes between two `take`s.
+
+    The file descriptor 1 stays as it is. A program that takes `sys.stdout`
+    apart changes what is said of its own output, and nothing else.
+    """
+    self._size = size
+    sys.stdout = _STDOUT
 
   def take(self) -> dict[str, Any]:
     """The fields of an answer: what came since the last call of this method."""
+    if not self._data and not self._is_cut:
+      return {}
     text = self._data.decode('utf-8', 'replace')
-    fields = {'output': text, 'output_is_cut': self._cut}
+    fields = {'output': text, 'output_is_cut': self._is_cut}
     self._data.clear()
-    self._cut = False
+    self._is_cut = False
     return fields
 
 
-def record(size: int) -> Recorder:
-  """Has `sys.stdout` write to a recorder of at most `size` bytes.
-
-  The file descriptor 1 stays as it is. A program that takes `sys.stdout` apart
-  changes what is said of its own output, and nothing else.
-  """
-  recorder = Recorder(size)
-  sys.stdout = io.TextIOWrapper(
-    recorder,  # pyright: ignore[reportArgumentType]
-    encoding='utf-8',
-    errors=sys.stdout.errors,
-    write_through=True,
-  )
-  return recorder
+# Built before the fork, which copies less than building it after each fork.
+RECORDER = Recorder()
+_STDOUT = io.TextIOWrapper(
+  RECORDER,  # pyright: ignore[reportArgumentType]
+  encoding='utf-8',
+  errors='surrogateescape',  # As the interpreter does with LC_ALL=C.UTF-8.
+  write_through=True,
+)
