@@ -35,8 +35,10 @@ _libc = ctypes.CDLL(None, use_errno=True)
 _libc.syscall.restype = ctypes.c_long
 _libc.prctl.argtypes = [ctypes.c_int, *[ctypes.c_ulong] * 4]
 _libc.mount.argtypes = [
-  *([ctypes.c_char_p] * 3), ctypes.c_ulong, ctypes.c_char_p
-]  # fmt: skip
+  *([ctypes.c_char_p] * 3),
+  ctypes.c_ulong,
+  ctypes.c_char_p,
+]
 
 
 def machine() -> str:
@@ -71,9 +73,12 @@ def mount(
 ) -> None:
   """mount(2)."""
   result = _libc.mount(
-    source.encode(), target.encode(), kind.encode() or None, flags,
+    source.encode(),
+    target.encode(),
+    kind.encode() or None,
+    flags,
     data.encode() or None,
-  )  # fmt: skip
+  )
   _checked(result, f'mount {target}')
 
 

@@ -98,9 +98,12 @@ def _fill_root(folder: str) -> None:
   temporary = folder + TEMPORARY
   os.mkdir(temporary)
   kernel.mount(
-    'tmp', temporary, 'tmpfs', _NOSUID | _NODEV | _NOEXEC,
+    'tmp',
+    temporary,
+    'tmpfs',
+    _NOSUID | _NODEV | _NOEXEC,
     f'mode=0755,size={_TEMPORARY_SIZE},nr_inodes=4096',
-  )  # fmt: skip
+  )
 
 
 def readable() -> list[str]:
@@ -149,9 +152,13 @@ def _bind(path: str, target: str) -> None:
   attributes = _MountAttributes(set=_RDONLY | _NOSUID | _NODEV)
   try:
     kernel.syscall(
-      'mount_setattr', ctypes.c_int(_AT_FDCWD), target.encode(),
-      _AT_RECURSIVE, ctypes.byref(attributes), ctypes.sizeof(attributes),
-    )  # fmt: skip
+      'mount_setattr',
+      ctypes.c_int(_AT_FDCWD),
+      target.encode(),
+      _AT_RECURSIVE,
+      ctypes.byref(attributes),
+      ctypes.sizeof(attributes),
+    )
   except OSError:  # Before Linux 5.12: what is mounted below stays as it was.
     flags = _REMOUNT | _BIND | _RDONLY | _NOSUID | _NODEV
     kernel.mount('none', target, flags=flags)

@@ -18,71 +18,77 @@ import functools
 
 from promptrl_jax.execution import kernel
 
-# name: (x86-64, aarch64). None: the machine does not have it.
-_ALLOWED: dict[str, tuple[int | None, int | None]] = {
+# Numbers of system calls by name, on x86-64 and on aarch64.
+_Table = dict[str, tuple[int | None, int | None]]
+
+
+def _table(text: str) -> _Table:
+  """Parses "name x86-64 aarch64, ..."; "-" stands for no such call."""
+  rows = (row.split() for row in text.split(','))
+  return {name: (_number(one), _number(two)) for name, one, two in rows}
+
+
+def _number(text: str) -> int | None:
+  return None if text == '-' else int(text)
+
+
+_ALLOWED = {
   # Files and pipes; where they may lie is the business of other layers.
-  'read': (0, 63), 'write': (1, 64), 'open': (2, None), 'close': (3, 57),
-  'stat': (4, None), 'fstat': (5, 80), 'lstat': (6, None), 'poll': (7, None),
-  'lseek': (8, 62), 'ioctl': (16, 29), 'pread64': (17, 67),
-  'pwrite64': (18, 68), 'readv': (19, 65), 'writev': (20, 66),
-  'access': (21, None), 'pipe': (22, None), 'select': (23, None),
-  'dup': (32, 23), 'dup2': (33, None), 'sendfile': (40, 71),
-  'fcntl': (72, 25), 'flock': (73, 32), 'fsync': (74, 82),
-  'fdatasync': (75, 83), 'truncate': (76, 45), 'ftruncate': (77, 46),
-  'getdents': (78, None), 'getcwd': (79, 17), 'chdir': (80, 49),
-  'fchdir': (81, 50), 'rename': (82, None), 'mkdir': (83, None),
-  'rmdir': (84, None), 'creat': (85, None), 'link': (86, None),
-  'unlink': (87, None), 'symlink': (88, None), 'readlink': (89, None),
-  'umask': (95, 166), 'statfs': (137, 43), 'fstatfs': (138, 44),
-  'getdents64': (217, 61), 'fadvise64': (221, 223), 'openat': (257, 56),
-  'mkdirat': (258, 34), 'newfstatat': (262, 79), 'unlinkat': (263, 35),
-  'renameat': (264, 38), 'linkat': (265, 37), 'symlinkat': (266, 36),
-  'readlinkat': (267, 78), 'faccessat': (269, 48), 'pselect6': (270, 72),
-  'ppoll': (271, 73), 'epoll_create': (213, None), 'epoll_wait': (232, None),
-  'epoll_ctl': (233, 21), 'epoll_pwait': (281, 22), 'fallocate': (285, 47),
-  'eventfd2': (290, 19), 'epoll_create1': (291, 20), 'dup3': (292, 24),
-  'pipe2': (293, 59), 'preadv': (295, 69), 'pwritev': (296, 70),
-  'renameat2': (316, 276), 'copy_file_range': (326, 285),
-  'statx': (332, 291), 'close_range': (436, 436), 'faccessat2': (439, 439),
+  **_table("""
+    read 0 63, write 1 64, open 2 -, close 3 57, stat 4 -, fstat 5 80,
+    lstat 6 -, poll 7 -, lseek 8 62, ioctl 16 29, pread64 17 67,
+    pwrite64 18 68, readv 19 65, writev 20 66, access 21 -, pipe 22 -,
+    select 23 -, dup 32 23, dup2 33 -, sendfile 40 71, fcntl 72 25,
+    flock 73 32, fsync 74 82, fdatasync 75 83, truncate 76 45,
+    ftruncate 77 46, getdents 78 -, getcwd 79 17, chdir 80 49, fchdir 81 50,
+    rename 82 -, mkdir 83 -, rmdir 84 -, creat 85 -, link 86 -, unlink 87 -,
+    symlink 88 -, readlink 89 -, umask 95 166, statfs 137 43, fstatfs 138 44,
+    getdents64 217 61, fadvise64 221 223, openat 257 56, mkdirat 258 34,
+    newfstatat 262 79, unlinkat 263 35, renameat 264 38, linkat 265 37,
+    symlinkat 266 36, readlinkat 267 78, faccessat 269 48, pselect6 270 72,
+    ppoll 271 73, epoll_create 213 -, epoll_wait 232 -, epoll_ctl 233 21,
+    epoll_pwait 281 22, fallocate 285 47, eventfd2 290 19,
+    epoll_create1 291 20, dup3 292 24, pipe2 293 59, preadv 295 69,
+    pwritev 296 70, renameat2 316 276, copy_file_range 326 285, statx 332 291,
+    close_range 436 436, faccessat2 439 439
+  """),
   # The channel to the judge.
-  'sendto': (44, 206), 'recvfrom': (45, 207), 'shutdown': (48, 210),
-  'socketpair': (53, 199),
+  **_table("""
+    sendto 44 206, recvfrom 45 207, shutdown 48 210, socketpair 53 199
+  """),
   # Memory.
-  'mmap': (9, 222), 'mprotect': (10, 226), 'munmap': (11, 215),
-  'brk': (12, 214), 'mremap': (25, 216), 'msync': (26, 227),
-  'mincore': (27, 232), 'madvise': (28, 233),
+  **_table("""
+    mmap 9 222, mprotect 10 226, munmap 11 215, brk 12 214, mremap 25 216,
+    msync 26 227, mincore 27 232, madvise 28 233
+  """),
   # Signals to itself, threads, time.
-  'rt_sigaction': (13, 134), 'rt_sigprocmask': (14, 135),
-  'rt_sigreturn': (15, 139), 'kill': (62, 129), 'sched_yield': (24, 124),
-  'pause': (34, None),
-  'nanosleep': (35, 101), 'getitimer': (36, 102), 'alarm': (37, None),
-  'setitimer': (38, 103), 'clone': (56, 220), 'exit': (60, 93),
-  'gettimeofday': (96, 169), 'rt_sigpending': (127, 136),
-  'rt_sigtimedwait': (128, 137), 'rt_sigsuspend': (130, 133),
-  'sigaltstack': (131, 132), 'arch_prctl': (158, None), 'futex': (202, 98),
-  'time': (201, None), 'set_tid_address': (218, 96),
-  'restart_syscall': (219, 128), 'clock_gettime': (228, 113),
-  'clock_getres': (229, 114), 'clock_nanosleep': (230, 115),
-  'exit_group': (231, 94), 'tgkill': (234, 131),
-  'set_robust_list': (273, 99), 'membarrier': (324, 283),
-  'rseq': (334, 293),
-  # What it is and has.
-  'getpid': (39, 172), 'uname': (63, 160), 'getrlimit': (97, 163),
-  'getrusage': (98, 165), 'sysinfo': (99, 179), 'times': (100, 153),
-  'getuid': (102, 174), 'getgid': (104, 176), 'geteuid': (107, 175),
-  'getegid': (108, 177), 'getppid': (110, 173), 'getpgrp': (111, None),
-  'getgroups': (115, 158), 'getpgid': (121, 155), 'getsid': (124, 156),
-  'getpriority': (140, 141), 'sched_getparam': (143, 121),
-  'sched_getscheduler': (145, 120), 'prctl': (157, 167), 'gettid': (186, 178),
-  'sched_getaffinity': (204, 123), 'prlimit64': (302, 261),
-  'getcpu': (309, 168), 'getrandom': (318, 278),
-}  # fmt: skip
-# Of the zygote alone.
-_OF_ZYGOTE: dict[str, tuple[int | None, int | None]] = {
-  'fork': (57, None), 'wait4': (61, 260), 'waitid': (247, 95),
-  'recvmsg': (47, 212), 'setsid': (112, 157), 'chmod': (90, None),
-  'fchmodat': (268, 53), 'seccomp': (317, 277),
-}  # fmt: skip
+  **_table("""
+    rt_sigaction 13 134, rt_sigprocmask 14 135, rt_sigreturn 15 139,
+    kill 62 129, sched_yield 24 124, pause 34 -, nanosleep 35 101,
+    getitimer 36 102, alarm 37 -, setitimer 38 103, clone 56 220, exit 60 93,
+    gettimeofday 96 169, rt_sigpending 127 136, rt_sigtimedwait 128 137,
+    rt_sigsuspend 130 133, sigaltstack 131 132, arch_prctl 158 -,
+    futex 202 98, time 201 -, set_tid_address 218 96, restart_syscall 219 128,
+    clock_gettime 228 113, clock_getres 229 114, clock_nanosleep 230 115,
+    exit_group 231 94, tgkill 234 131, set_robust_list 273 99,
+    membarrier 324 283, rseq 334 293
+  """),
+  # What the process is and what it has.
+  **_table("""
+    getpid 39 172, uname 63 160, getrlimit 97 163, getrusage 98 165,
+    sysinfo 99 179, times 100 153, getuid 102 174, getgid 104 176,
+    geteuid 107 175, getegid 108 177, getppid 110 173, getpgrp 111 -,
+    getgroups 115 158, getpgid 121 155, getsid 124 156, getpriority 140 141,
+    sched_getparam 143 121, sched_getscheduler 145 120, prctl 157 167,
+    gettid 186 178, sched_getaffinity 204 123, prlimit64 302 261,
+    getcpu 309 168, getrandom 318 278
+  """),
+}
+# Calls that only the zygote may make.
+_OF_ZYGOTE = _table("""
+  fork 57 -, wait4 61 260, waitid 247 95, recvmsg 47 212, setsid 112 157,
+  chmod 90 -, fchmodat 268 53, seccomp 317 277
+""")
 _CLONE3 = 435
 _NEWEST = 450  # Above it, a call is unknown here: ENOSYS.
 _AUDIT = {'x86_64': 0xC000003E, 'aarch64': 0xC00000B7}
@@ -223,9 +229,7 @@ def of_candidate(machine: str, pid: int) -> list[Instruction]:
   return [*out, (_RETURN, 0, 0, _ALLOW)]
 
 
-def _numbers(
-  machine: str, table: dict[str, tuple[int | None, int | None]]
-) -> dict[str, int]:
+def _numbers(machine: str, table: _Table) -> dict[str, int]:
   if machine not in _AUDIT:
     raise OSError(
       errno.ENOSYS, f'no table of system calls for {machine}: not guessed'
@@ -285,18 +289,16 @@ def _load_argument(argument: int) -> Instruction:
 
 # Calls that are allowed with some arguments only.
 _ARGUMENT_CHECKS = {
-  'clone': _compare_bits(
-    0, _CLONE_NAMESPACES, _REFUSE | errno.EPERM, _ALLOW
-  ),
+  'clone': _compare_bits(0, _CLONE_NAMESPACES, _REFUSE | errno.EPERM, _ALLOW),
   'socketpair': _only(0, [_AF_UNIX]),
   # These have the kernel send signals to any process.
   'ioctl': _none_of(1, [_FIOSETOWN, _SIOCSPGRP]),
   'fcntl': _only(1, list(_FCNTL)),
-  'prctl': _only(0, [
-    _PR_SET_NAME, _PR_GET_NAME, kernel.PR_SET_PDEATHSIG, _PR_SET_SECCOMP
-  ]),
+  'prctl': _only(
+    0, [_PR_SET_NAME, _PR_GET_NAME, kernel.PR_SET_PDEATHSIG, _PR_SET_SECCOMP]
+  ),
   'prlimit64': _only(0, [0]),
-}  # fmt: skip
+}
 
 
 def _packed(program: list[Instruction]) -> _Program:

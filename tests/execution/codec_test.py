@@ -176,13 +176,19 @@ MODULUS = 2**61 - 1  # Of the hash of a number.
   [
     {'set': [{'int': hex(i * MODULUS)} for i in range(4999)]},
     {'dict': [[{'int': hex(i * MODULUS)}, 0] for i in range(4999)]},
-    {'frozenset': [{'Fraction': [{'int': hex(i * MODULUS)}, 1]}
-                   for i in range(4999)]},
-    {'set': [{'tuple': [0] * 38 + [{'int': hex(i * MODULUS)}]}
-             for i in range(4999)]},
+    {
+      'frozenset': [
+        {'Fraction': [{'int': hex(i * MODULUS)}, 1]} for i in range(4999)
+      ]
+    },
+    {
+      'set': [
+        {'tuple': [0] * 38 + [{'int': hex(i * MODULUS)}]} for i in range(4999)
+      ]
+    },
     {'Fraction': [{'int': hex(3**10**6)}, {'int': hex(7**10**6)}]},
   ],
-)  # fmt: skip
+)
 def test_what_takes_long_to_decode_is_malformed(encoded):
   start = time.process_time()
   with pytest.raises(codec.MalformedError):
