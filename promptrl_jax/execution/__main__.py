@@ -122,13 +122,13 @@ def _parser() -> argparse.ArgumentParser:
     action='store_const',
     const=_probe,
     default=_judge_lines,
-    help='say what programs would run behind on this machine, and exit',
+    help='print the isolation layers of this machine, and exit',
   )
   return parser
 
 
 def _number(kind: type[int] | type[float], least: float, most: float) -> Any:
-  """The type of an argument between two bounds, both included."""
+  """Returns an argparse type for numbers between two bounds, both included."""
 
   def parse(text: str) -> float:
     try:
@@ -172,7 +172,7 @@ def _judge_lines(args: argparse.Namespace) -> int:
   limits = jsonl.with_cpu_s(Limits(memory_mb=args.memory_mb), args.cpu_s)
   try:
     with ExecutionPool(args.workers, limits) as pool:
-      # Not sys.stdin: Python wants its lock at exit, which a thread that waits
+      # Not sys.stdin: Python takes its lock at exit, which a thread that waits
       # for a line would hold.
       source = io.BufferedReader(io.FileIO(0, closefd=False))
       workers = args.workers or len(os.sched_getaffinity(0))
@@ -182,7 +182,7 @@ def _judge_lines(args: argparse.Namespace) -> int:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Let the workers end.
         return _INTERRUPTED
       except BrokenPipeError:
-        # What is left in the buffer would fail again at exit.
+        # Flushing the rest of the buffer would fail again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _BROKEN_PIPE
   except (RuntimeError, OSError) as error:
@@ -223,7 +223,7 @@ def _read_ahead(
 
 
 def _submitted(pool: ExecutionPool, job: Program | Call | str) -> Future[Any]:
-  """The result to come; a text says why there will be none."""
+  """Submits a job; a text is the reason to refuse it."""
   if isinstance(job, Program):
     return pool.submit([job])[0]
   if isinstance(job, Call):

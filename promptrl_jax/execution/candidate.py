@@ -53,18 +53,19 @@ def run(
 
   Args:
     role: `candidate`, or `tester` for the process of a test (`tester.py`).
-    descriptor: of the stream socket to the judge, the only way out.
+    descriptor: stream socket to the judge, the only connection to the outside.
     folder: private working directory.
-    sandbox: what keeps it there.
-    limits: what the program may use.
-    answer_bytes: how long an answer may be.
+    sandbox: the isolation layers to enter.
+    limits: resource limits of the program.
+    answer_bytes: largest size of an answer.
   """
   os.setsid()
   os.chdir(folder)
   limits_lib.apply(limits)
   sandbox.enter()
-  kernel.die_with_parent(sandbox.zygote)  # A change of user undid it.
-  os.dup2(descriptor, _CHANNEL)  # Only now: it may be the ruleset's.
+  kernel.die_with_parent(sandbox.zygote)  # A change of user resets this.
+  # Not earlier: `_CHANNEL` may be the descriptor of the Landlock ruleset.
+  os.dup2(descriptor, _CHANNEL)
   os.closerange(_CHANNEL + 1, sandbox.highest)
   channel = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, 0, _CHANNEL)
   sandbox.close()
@@ -105,10 +106,10 @@ def _answer(request: Any, names: dict[str, Any]) -> dict[str, Any]:
     out_of_memory = False
     status = where[0] if where[0] == 'syntax_error' else 'error'
     answer = [status, *_describe(error), where[0]]
-  # Outside of the handler: there, the traceback keeps the memory in use.
+  # Outside of the handler, because inside the traceback keeps the memory alive.
   if out_of_memory:
     limits_lib.use_memory_reserve()
-    # The parser says this of brackets that are nested too deeply, too.
+    # The parser also raises MemoryError at brackets that nest too deeply.
     compiling = where[0] == 'syntax_error'
     status = where[0] if compiling else 'memory'
     text = 'too complex' if compiling else 'the memory limit was reached'
@@ -143,7 +144,7 @@ def _carry_out(
   if 'evaluate' in request:
     value = eval(_compile(request['evaluate'].strip(), 'eval'), names)
     return {'value': codec.encode(value)}
-  # As parameters, they hide no global name of the program from itself.
+  # Bound as parameters, the names do not replace globals of the program.
   bound = _decode_all(request['names'])
   source = f'lambda {", ".join(bound)}: ({request["value_of"]})'
   value = eval(_compile(source, 'eval'), names)(**bound)

@@ -1,9 +1,9 @@
 """Loads a program and asks it for values, on behalf of the judge.
 
-The value of an expression takes the same way as the value that a test compares:
-the program's process encodes it as plain data, the judge decodes it into fresh
-built-in objects (`codec.py`) and writes their `repr`. So no `__repr__` and no
-`repr` of the program's can have a part in it.
+The value of an expression reaches the judge as the values of tests do: the
+program's process encodes it as plain data, the judge decodes it into fresh
+built-in objects (`codec.py`) and takes their `repr`. No `__repr__` or `repr` of
+the program is involved.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ class Load:
   """Loads one program, each time in a fresh process.
 
   Attributes:
-    count: how often that was tried.
-    output: what the first time wrote to standard output, and whether it is cut.
+    count: number of attempts to load the program.
+    output: standard output of the first attempt, and whether it is cut.
   """
 
   def __init__(self, request: dict[str, Any], session: child_lib.Session):

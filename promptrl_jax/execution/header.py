@@ -24,7 +24,7 @@ from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence
 from typing import Set, Tuple, Union
 """
 
-# These must stay in front of everything else.
+# Future imports must stay in front of everything else.
 _FUTURE = re.compile(
   r'^from[ \t]+__future__[ \t]+import[ \t]+(?:\([^)]*\)[^\n]*|[^\n]*)\n?',
   re.MULTILINE,
@@ -34,8 +34,8 @@ _FUTURE = re.compile(
 def with_import_header(code: str) -> str:
   """The program with `IMPORT_HEADER` before it, or after `__future__` imports.
 
-  A blank program stays blank: it is still no program. The program is not
-  parsed, so one that does not compile is told so by the pool as before.
+  A blank program stays blank, because it is still no program. The program is
+  not parsed here, so the pool reports one that does not compile as before.
   """
   if not code.strip():
     return code

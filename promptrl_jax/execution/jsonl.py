@@ -17,7 +17,7 @@ MAX_CPU_S = 3600.0
 
 
 def lines(source: BinaryIO) -> Iterator[tuple[int, bytes | None]]:
-  """Lines that are not blank, with their numbers from 1 on.
+  """Yields the lines that are not blank, with their numbers from 1 on.
 
   None stands for a line of more than `MAX_LINE` bytes.
   """
@@ -97,17 +97,17 @@ def _own_limits(row: dict[str, Any], limits: Limits) -> Limits | None:
 
 
 def with_cpu_s(limits: Limits, cpu_s: float) -> Limits:
-  """Limits with other processor seconds, and a wall clock that leaves them."""
+  """Limits with other processor seconds and enough wall time to use them."""
   wall_s = max(Limits.wall_s, 4 * cpu_s)
   return dataclasses.replace(limits, cpu_s=cpu_s, wall_s=wall_s)
 
 
 def line(number: int, name: Any, result: ProgramResult | CallResult) -> str:
-  """One result as a line.
+  """Formats one result as a line.
 
   Args:
-    number: of the line that it answers; stands in the message of a refusal.
-    name: id of the program.
+    number: number of the input line, which a refusal quotes in its message.
+    name: id of the program or call.
     result: result of the program or call.
   """
   row = {'id': name, **dataclasses.asdict(result)}
@@ -124,7 +124,7 @@ def _finite(text: str) -> float:
 
 
 def _refuse(text: str) -> NoReturn:
-  raise ValueError(f'the number {text[:40]}')  # It could not be written again.
+  raise ValueError(f'the number {text[:40]}')  # JSON cannot represent it.
 
 
 def _kind(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""Keeps the beginning of what a program writes to its standard output."""
+"""Records the beginning of the text that a program writes to `sys.stdout`."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ class Recorder(io.RawIOBase):
   def start(self, size: int) -> None:
     """Has `sys.stdout` write here, at most `size` bytes between two `take`s.
 
-    The file descriptor 1 stays as it is. A program that takes `sys.stdout`
-    apart changes what is said of its own output, and nothing else.
+    File descriptor 1 is left alone. A program that takes `sys.stdout` apart
+    changes the report of its own output, and nothing else.
     """
     self._size = size
     sys.stdout = _STDOUT
 
   def take(self) -> dict[str, Any]:
-    """The fields of an answer: what came since the last call of this method."""
+    """Fields for an answer: the output since the last call of this method."""
     if not self._data and not self._is_cut:
       return {}
     text = self._data.decode('utf-8', 'replace')

@@ -40,7 +40,7 @@ class ExecutionPool:
   Args:
     workers: processes that run programs at the same time; None for one per
       core that this process may use. More than cores do not help.
-    limits: of every program that has none of its own.
+    limits: apply to every program that does not bring its own.
     allow_weak: run programs even where the machine cannot confine them (see
       `Layers.missing`), with a warning. For programs that you trust.
   """
@@ -75,7 +75,7 @@ class ExecutionPool:
 
   @property
   def layers(self) -> Layers:
-    """What programs run behind on this machine, probed by doing."""
+    """The isolation layers of this machine, found by trying each of them."""
     if self._layers is None:
       self._layers = process.probe()
     return self._layers
@@ -160,9 +160,9 @@ class ExecutionPool:
     return futures
 
   def close(self) -> None:
-    """Ends the workers and all they started. May be called twice.
+    """Ends the workers and everything they started. May be called twice.
 
-    Futures that are not done get a RuntimeError.
+    Futures that are not done raise RuntimeError.
     """
     with self._lock:
       if not self._closed.is_set():
@@ -180,15 +180,15 @@ class ExecutionPool:
     if self._threads:
       return
     self._scratch = scratch.make()
-    # A worker dies with the thread that started it, so each has a thread
-    # that lives as long as the pool.
+    # A worker process dies with the thread that started it, so each worker
+    # has a thread that lives as long as the pool.
     for _ in range(self._workers):
       thread = threading.Thread(target=self._serve, daemon=True)
       thread.start()
       self._threads.append(thread)
 
   def _serve(self) -> None:
-    """Settles jobs with one worker until the pool is closed, then the rest."""
+    """Completes jobs with one worker; fails those left when the pool closes."""
     handle = _WorkerHandle(self._scratch, self._closed, self._check)
     while (job := self._jobs.get()) is not None:
       futures = [f for f in job.futures if f.set_running_or_notify_cancel()]
@@ -205,7 +205,7 @@ class ExecutionPool:
     handle.stop()
 
   def _check(self, layers: Layers) -> None:
-    """Raises `TooWeakError` if a worker confines its programs too little."""
+    """Raises `TooWeakError` if a worker lacks required isolation layers."""
     first, self._layers = self._layers is None, layers
     if first:
       _LOG.info('programs run behind: %s', layers.describe())
@@ -226,7 +226,7 @@ class ExecutionPool:
 
 
 class TooWeakError(RuntimeError):
-  """The machine does not have the layers that the pool requires."""
+  """The machine lacks isolation layers that the pool requires."""
 
 
 class _WorkerHandle:

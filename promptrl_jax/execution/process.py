@@ -1,4 +1,4 @@
-"""One worker process, as seen from the trainer."""
+"""The trainer's side of one worker process."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from promptrl_jax.execution.layers import Layers
 from promptrl_jax.execution.limits import Limits
 from promptrl_jax.execution.program import Program, ProgramResult, TestResult
 
-# Without the project on its path: neither its __init__ files nor anything
-# outside of this room is run in a worker.
+# The project is not on the path of a worker: neither its __init__ files nor
+# anything outside of this package runs there.
 _BOOT = """
 import sys, types
 root = sys.argv.pop(1)
@@ -37,7 +37,7 @@ importlib.import_module('promptrl_jax.execution.' + sys.argv.pop(1)).main()
 """
 _START_S = 60.0
 _STOP_S = 5.0
-# A judge that computes for this long on one program is stuck in a comparison.
+# A judge that computes for longer on one program is stuck in a comparison.
 _JUDGE_CPU_S = 10.0
 _SEND_S = 30.0
 
@@ -47,10 +47,10 @@ class LostError(Exception):
 
 
 def probe() -> Layers:
-  """The layers of a worker on this machine; starts one and ends it.
+  """The isolation layers of this machine; starts one worker and ends it.
 
   Raises:
-    RuntimeError: it does not start.
+    RuntimeError: the worker does not start.
   """
   folder = scratch_lib.make()
   try:
@@ -62,17 +62,17 @@ def probe() -> Layers:
 
 
 class WorkerProcess:
-  """A worker process; it dies with the thread that makes this object.
+  """A worker process; it dies with the thread that creates this object.
 
   Attributes:
-    layers: what its candidates run behind.
+    layers: isolation layers of its candidates.
 
   Args:
     scratch: directory for its programs.
-    closed: set when a run is to be broken off.
+    closed: set once the pool is closed, which aborts a running job.
 
   Raises:
-    RuntimeError: it does not start.
+    RuntimeError: the worker does not start.
   """
 
   def __init__(self, scratch: str, closed: threading.Event):
@@ -89,7 +89,7 @@ class WorkerProcess:
       environment['LD_LIBRARY_PATH'] = os.environ['LD_LIBRARY_PATH']
     with theirs:
       # Not -I, which ignores PYTHONHASHSEED: the order of a set would differ
-      # from worker to worker.
+      # between workers.
       boot = [sys.executable, '-s', '-S', '-P', '-B', '-c', _BOOT, str(package)]
       self._process = subprocess.Popen(
         [
@@ -167,9 +167,9 @@ class WorkerProcess:
     )
 
   def stop(self) -> None:
-    """Ends the worker and all it started."""
+    """Ends the worker and everything it started."""
     with contextlib.suppress(OSError):
-      self._channel.shutdown(socket.SHUT_WR)  # It ends when it reads this.
+      self._channel.shutdown(socket.SHUT_WR)  # The worker ends at end of file.
     if not self._is_gone():
       self._process.kill()  # The zygote ends when the judge has.
       if not self._is_gone():
@@ -180,7 +180,7 @@ class WorkerProcess:
     scratch_lib.remove(self._folder)
 
   def _is_gone(self) -> bool:
-    """Waits for judge and zygote to end; both hold the channel open."""
+    """Waits for judge and zygote to end; both keep the channel open."""
     self._channel.settimeout(_STOP_S)
     try:
       while self._channel.recv(1 << 16):

@@ -1,13 +1,14 @@
-"""The system calls of a candidate: a list of those that may be made.
+"""Filters that restrict the system calls of a candidate to a list.
 
-What a pure computation needs is allowed, everything else fails with EPERM: no
-process, program, socket, signal to others, mount, trace, key, namespace or
-change of owner, whatever the kernel will offer next. Numbers above those known
-here fail with ENOSYS, on which libraries fall back to older calls.
+Calls that a pure computation needs are allowed. All others fail with EPERM, so
+a candidate cannot create processes, programs, sockets, mounts, keys or
+namespaces, signal or trace other processes, change owners, or use calls that
+future kernels add. Numbers above those known here fail with ENOSYS, at which
+libraries fall back to older calls.
 
-There are two filters, and the stricter answer holds. The long one is entered by
-the zygote, once, and passes the few calls more that it takes to start and end
-candidates; the short one takes these away from each candidate.
+There are two filters, and the stricter one decides. The zygote enters the long
+one once; it also allows the few calls that start and end candidates. Each
+candidate enters the short one, which forbids those calls.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ def _number(text: str) -> int | None:
 
 
 _ALLOWED = {
-  # Files and pipes; where they may lie is the business of other layers.
+  # Files and pipes; other layers restrict where these may be.
   **_table("""
     read 0 63, write 1 64, open 2 -, close 3 57, stat 4 -, fstat 5 80,
     lstat 6 -, poll 7 -, lseek 8 62, ioctl 16 29, pread64 17 67,
@@ -90,7 +91,7 @@ _OF_ZYGOTE = _table("""
   chmod 90 -, fchmodat 268 53, seccomp 317 277
 """)
 _CLONE3 = 435
-_NEWEST = 450  # Above it, a call is unknown here: ENOSYS.
+_NEWEST = 450  # Numbers above are not known here and fail with ENOSYS.
 _AUDIT = {'x86_64': 0xC000003E, 'aarch64': 0xC00000B7}
 _X32 = 0x40000000  # Calls of the x32 table on x86-64.
 
@@ -98,8 +99,9 @@ _CLONE_THREAD = 0x10000
 _CLONE_NAMESPACES = 0x7E020080
 _AF_UNIX = 1
 _FIOSETOWN, _SIOCSPGRP = 0x8901, 0x8902
-# Of fcntl: copies, flags and locks. Not owners and signals of descriptors, nor
-# leases, with which others have to wait to open a file of the same user.
+# Allowed commands of fcntl: copies, flags and locks. Not owners and signals of
+# descriptors, nor leases, which make other processes of the user wait when they
+# open a file.
 _FCNTL = (0, 1, 2, 3, 4, 5, 6, 7, 36, 37, 38, 1030, 1032)
 _PR_SET_NAME, _PR_GET_NAME = 15, 16
 
@@ -110,7 +112,7 @@ _REFUSE = 0x00050000  # | errno
 _NR, _ARCH, _ARGS = 0, 4, 16  # Offsets in struct seccomp_data.
 
 _PR_SET_SECCOMP, _MODE_FILTER = 22, 2
-_ANY_PID = 0x7FFFFFF1  # Stands for the process id; no process has it.
+_ANY_PID = 0x7FFFFFF1  # Placeholder for a process id; no process has this one.
 
 Instruction = tuple[int, int, int, int]  # code, jump if true, if false, k
 
@@ -129,22 +131,22 @@ class _Program(ctypes.Structure):
 
 
 def enter_zygote() -> None:
-  """Holds this process and its forks, for good, to the calls on both lists.
+  """Restricts this process and its forks, irrevocably, to both lists of calls.
 
   Raises:
-    OSError: the machine is not known, or the kernel refuses.
+    OSError: the machine is not known, or the kernel refuses the filter.
   """
   _enter(prepare()[0])
 
 
 def enter_candidate(pid: int) -> None:
-  """Takes from this process what only a zygote may call.
+  """Forbids this process the calls that only a zygote may make.
 
   Args:
-    pid: its process id, the only one that it may signal.
+    pid: id of this process, the only one that it may signal.
 
   Raises:
-    OSError: as above.
+    OSError: the machine is not known, or the kernel refuses the filter.
   """
   _, program, places = prepare()
   for place in places:
@@ -158,9 +160,10 @@ def _enter(program: _Program) -> None:
 
 @functools.cache
 def prepare() -> tuple[_Program, _Program, list[int]]:
-  """The packed filters, and where in the second the process id goes.
+  """The packed filters, and the places of the process id in the second one.
 
-  Packing takes as long as all other layers together: once, before the forks.
+  Packing takes as long as all other layers together, so it is done once, before
+  the forks.
   """
   machine = kernel.machine()
   second = of_candidate(machine, _ANY_PID)
@@ -169,7 +172,7 @@ def prepare() -> tuple[_Program, _Program, list[int]]:
 
 
 def of_zygote(machine: str) -> list[Instruction]:
-  """The filter of a zygote as classic BPF.
+  """The filter of a zygote, as classic BPF instructions.
 
   Raises:
     OSError: the numbers of this machine's calls are not known.
@@ -202,13 +205,13 @@ def of_zygote(machine: str) -> list[Instruction]:
 
 
 def of_candidate(machine: str, pid: int) -> list[Instruction]:
-  """The filter that a candidate enters beside that of its zygote.
+  """The filter that a candidate enters in addition to that of its zygote.
 
-  It leaves it to the other one to look at the architecture.
+  Only the filter of the zygote checks the architecture.
 
   Args:
-    machine: architecture.
-    pid: the only process that may be signalled.
+    machine: architecture of the system calls.
+    pid: id of the only process that may be signalled.
 
   Raises:
     OSError: the numbers of this machine's calls are not known.
@@ -243,15 +246,18 @@ def _numbers(machine: str, table: _Table) -> dict[str, int]:
 
 
 def _ranges(numbers: list[int]) -> list[tuple[int, int]]:
-  """Runs of neighbours, first and last: the kernel walks through the filter
-  once for every call that there is, each time a process enters it."""
-  found: list[tuple[int, int]] = []
+  """Merges consecutive numbers into ranges (first, last).
+
+  A short filter matters: each time a process enters it, the kernel evaluates it
+  once for every system call that exists.
+  """
+  ranges: list[tuple[int, int]] = []
   for number in numbers:
-    if found and found[-1][1] == number - 1:
-      found[-1] = (found[-1][0], number)
+    if ranges and ranges[-1][1] == number - 1:
+      ranges[-1] = (ranges[-1][0], number)
     else:
-      found.append((number, number))
-  return found
+      ranges.append((number, number))
+  return ranges
 
 
 def _only(argument: int, values: list[int]) -> list[Instruction]:
@@ -265,7 +271,7 @@ def _none_of(argument: int, values: list[int]) -> list[Instruction]:
 def _compare(
   argument: int, values: list[int], if_equal: int, otherwise: int
 ) -> list[Instruction]:
-  # The low half of the argument: the kernel takes these as 32-bit numbers.
+  # Compares the low half, because the kernel reads these as 32-bit numbers.
   count = len(values)
   jumps = [(_EQUAL, count - i, 0, v) for i, v in enumerate(values)]
   ends = [(_RETURN, 0, 0, otherwise), (_RETURN, 0, 0, if_equal)]
@@ -287,7 +293,7 @@ def _load_argument(argument: int) -> Instruction:
   return (_LOAD, 0, 0, _ARGS + 8 * argument)
 
 
-# Calls that are allowed with some arguments only.
+# Calls that are allowed only with some arguments.
 _ARGUMENT_CHECKS = {
   'clone': _compare_bits(0, _CLONE_NAMESPACES, _REFUSE | errno.EPERM, _ALLOW),
   'socketpair': _only(0, [_AF_UNIX]),

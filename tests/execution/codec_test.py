@@ -167,8 +167,8 @@ def test_what_encode_cannot_have_written_is_malformed(text):
     codec.decode(codec.loads(text.encode('latin-1')))
 
 
-# What it takes to decode must be bounded, too: these ran for seconds.
-MODULUS = 2**61 - 1  # Of the hash of a number.
+# The time of decoding must be bounded, too: each of these took seconds.
+MODULUS = 2**61 - 1  # Python takes hashes of numbers modulo this prime.
 
 
 @pytest.mark.parametrize(

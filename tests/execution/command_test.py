@@ -1,4 +1,4 @@
-"""The command that judges lines of JSON."""
+"""The command that runs programs from lines of JSON."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SLEEPS = {'code': 'import time\ntime.sleep(100)', 'tests': RIGHT['tests']}
 
 
 def run(lines: list[str], *flags: str):
-  """Results and the finished process."""
+  """Runs the command; returns the results and the finished process."""
   process = subprocess.run(
     [*COMMAND, *flags],
     input='\n'.join(lines).encode(),
@@ -59,11 +59,11 @@ def send(process: subprocess.Popen[bytes], *rows: object) -> None:
 
 
 def workers_of(pid: int) -> list[pathlib.Path]:
-  mark, found = f'promptrl-execution-{pid}-'.encode(), []
+  mark, workers = f'promptrl-execution-{pid}-'.encode(), []
   for path in pathlib.Path('/proc').glob('[0-9]*/cmdline'):
     with contextlib.suppress(OSError):
-      found += [path] if mark in path.read_bytes() else []
-  return found
+      workers += [path] if mark in path.read_bytes() else []
+  return workers
 
 
 def all_gone(pid: int) -> bool:
@@ -243,7 +243,7 @@ def test_a_result_is_there_before_the_next_line_is():
 
 
 class _Endless:
-  """Lines without end, counted."""
+  """An endless source of lines that counts them."""
 
   def __init__(self):
     self.read = 0
@@ -254,7 +254,7 @@ class _Endless:
 
 
 class _Stuck:
-  """A pool in which nothing is ever done."""
+  """A pool whose futures are never done."""
 
   def submit(self, programs):
     return [Future() for _ in programs]

@@ -1,4 +1,4 @@
-"""Values and output of expressions, from programs that may lie about them."""
+"""Values and output of expressions after programs that may be hostile."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from promptrl_jax.execution.memo import MemoPool
 ROOT = pathlib.Path(__file__).parents[2]
 IDENTITY = 'def f(x): return x'
 
-# Writes on the socket of the results by raw system calls.
+# Writes to the socket of the judge by raw system calls.
 SOCKET = """
 import json, os, struct, time
 def send(message):
@@ -110,7 +110,7 @@ def test_an_entry_point_has_to_be_defined_by_the_program(evaluate):
   assert values(own) == ['9']
 
 
-def test_output_is_told_per_expression(evaluate):
+def test_output_is_reported_per_expression(evaluate):
   code = f"""
 import sys
 print('loading')
@@ -127,7 +127,7 @@ def say(x):
   assert statuses(result) == ['ok', 'ok', 'ok', 'error']
 
 
-def test_output_is_told_of_a_program_that_fails_to_load(evaluate):
+def test_output_of_a_program_that_fails_to_load_is_reported(evaluate):
   result = evaluate('print("so far")\n1 / 0', 'f(1)')
   assert (result.status, result.output) == ('error', 'so far\n')
 
@@ -356,7 +356,7 @@ def test_calls_and_programs_share_a_pool(pool):
     ({'limits': 3}, 'limits must be Limits or None, got int'),
   ],
 )
-def test_a_malformed_call_is_refused_and_told_what_was_expected(
+def test_a_malformed_call_is_refused_with_what_was_expected(
   pool, fields, message
 ):
   call = Call(**{'code': IDENTITY, 'expressions': ('f(1)',), **fields})

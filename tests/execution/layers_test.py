@@ -1,4 +1,4 @@
-"""What a candidate can reach, on machines that allow more and less."""
+"""Attacks of candidates, on machines with different isolation layers."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from promptrl_jax.execution.layers import Layers
 
 ROOT = pathlib.Path(__file__).parents[2]
 
-# Runs attacks in a pool, after taking from itself what the machine of a test
-# does not have. Prints the layers and what each attack returned.
+# Gives up the privileges that the simulated machine lacks, then runs attacks in
+# a pool. Prints the layers and what each attack returned.
 SCRIPT = """
 import ctypes, json, os, sys
 from promptrl_jax.execution import ExecutionPool, Limits, Program
@@ -53,7 +53,7 @@ with ExecutionPool(workers=1, limits=Limits(cpu_s=2)) as pool:
   ]))
 """
 
-# (statements, expression that is true if the attack works)
+# (statements, expression that is true if the attack succeeds)
 ATTACKS = [
   ('', 'os.listdir("/")'),
   ('', 'os.listdir(os.path.expanduser("~root"))'),
@@ -137,7 +137,7 @@ def test_no_attack_works(machine):
   if machine == 'no namespaces':
     assert layers['namespaces'] == []
     assert not layers['root']
-  # A refusal (`error`), a killed process, or an honest False.
+  # The kernel refused (`error`), the process was killed, or it returned False.
   worked = [
     (expression, outcome)
     for (_, expression), outcome in zip(ATTACKS, outcomes, strict=True)

@@ -1,4 +1,4 @@
-"""Tests that run in a process of their own."""
+"""Tests that run in a tester process."""
 
 from __future__ import annotations
 
