@@ -100,7 +100,7 @@ class TokenRewrite(gymnasium.Env):
     if self._done:
       task = self._tasks[self._index]
       (text,) = self._tokenizer.decode_after([self._tokens])
-      instruction = meta_lib.read(text, task.instruction)
+      instruction = task.instruction.rewritten(meta_lib.read(text))
       (row,) = self._reward_fn([(task, instruction)])
       reward = float(np.mean(row))
       info = {'instruction': instruction.text}
