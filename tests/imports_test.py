@@ -16,7 +16,7 @@ LAYERS = (
   {'llm', 'operators'},
   {'envs', 'strategies', 'evolution', 'feedback'},
   {'training', 'evaluation'},
-  {'testing'},
+  {'testing', 'tools'},
 )
 RANK = {room: i for i, rooms in enumerate(LAYERS) for room in rooms}
 HOST_ONLY = {'tasks', 'prompts', 'execution', 'types', 'files'}
