@@ -10,7 +10,7 @@ PACKAGE = ROOT / 'promptrl_jax'
 
 # A room may import those of its own line and of the lines above it.
 LAYERS = (
-  {'types', 'files'},
+  {'types', 'files', 'extras'},
   {'tasks', 'prompts', 'models', 'execution', 'rl', 'parallel'},
   {'sampling', 'rewards'},
   {'llm', 'operators'},
@@ -19,7 +19,7 @@ LAYERS = (
   {'testing', 'tools'},
 )
 RANK = {room: i for i, rooms in enumerate(LAYERS) for room in rooms}
-HOST_ONLY = {'tasks', 'prompts', 'execution', 'types', 'files'}
+HOST_ONLY = {'tasks', 'prompts', 'execution', 'types', 'files', 'extras'}
 # Commands that stand above the room they are in: nothing imports them.
 COMMANDS = {'promptrl_jax.parallel.plan'}
 SOURCES = sorted(PACKAGE.rglob('*.py'))

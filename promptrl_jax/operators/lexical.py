@@ -53,8 +53,9 @@ class LexicalConfig:
     synonyms: where they come from, `embedded` or `wordnet`.
     wordnet_path: folder of the WordNet database; empty for
       `wordnet.DEFAULT_FOLDER`.
-    embedding: folder of the sentence encoder that ranks WordNet's synonyms;
-      empty ranks them by how frequent their sense is.
+    embedding: the sentence encoder that ranks WordNet's synonyms, a folder or
+      `minilm` (extra `embedding`); empty ranks them by how frequent their sense
+      is.
   """
 
   probability: float = 0.25
