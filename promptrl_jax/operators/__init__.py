@@ -1,1 +1,1 @@
-"""Prompt edits: functions from a prompt and a source of chance to a prompt."""
+"""Prompt edits: functions from a prompt and a random generator to a prompt."""

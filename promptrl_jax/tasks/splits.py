@@ -1,4 +1,4 @@
-"""Which tests a solver sees, and which one score it.
+"""Protocols: which tests a solver sees, and which ones score it.
 
 | protocol      | a solver sees                      | hidden            |
 |---------------|------------------------------------|-------------------|
@@ -8,8 +8,8 @@
 | `oracle`      | the scored tests, as a stop rule   | the same tests    |
 
 MBPP and minicode have no second set of inputs, so `visible_all` keeps the last
-assertion back: visible and hidden tests are disjoint everywhere but in
-`oracle`, which serves parity with published numbers and nothing else.
+assertion hidden. Visible and hidden tests are disjoint except in `oracle`,
+which is only for comparison with published numbers.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PROTOCOLS = ('blind', 'visible1', 'visible_all', 'oracle')
 
 
 def visible_tests(task: Task, protocol: str) -> tuple[str, ...]:
-  """The tests that a solver may read and run."""
+  """Returns the tests that a solver may read and run."""
   counts = {
     'blind': 0,
     'visible1': 1,
@@ -40,13 +40,13 @@ def visible_tests(task: Task, protocol: str) -> tuple[str, ...]:
 
 
 def hidden_tests(task: Task, protocol: str) -> tuple[str, ...]:
-  """The tests that score a submitted program."""
+  """Returns the tests that score a submitted program."""
   visible = visible_tests(task, protocol)
   return task.tests if protocol == 'oracle' else task.tests[len(visible) :]
 
 
 def reveal(task: Task, protocol: str) -> Problem:
-  """What a solver gets: an object with no place for a hidden test."""
+  """Returns the solver's view of a task, which has no hidden test."""
   return Problem(
     task_id=task.task_id,
     statement=task.statement,
@@ -58,10 +58,10 @@ def reveal(task: Task, protocol: str) -> Problem:
 
 
 def reveal_for_training(task: Task, protocol: str) -> Problem:
-  """As `reveal`, and all its other tests may be run for reward.
+  """Returns the solver's view, with the hidden tests as reward tests.
 
   Raises:
-    ValueError: the task is not of the training split.
+    ValueError: the task does not belong to the training split.
   """
   if task.split != 'train':
     raise ValueError(

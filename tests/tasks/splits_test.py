@@ -52,6 +52,11 @@ def test_visible1_needs_a_test_to_hide():
 def test_problem_fields_are_those_a_solver_may_know():
   names = {field.name for field in dataclasses.fields(Problem)}
   assert names == {
-    'task_id', 'statement', 'entry_point', 'signature', 'visible_tests',
-    'setup', 'reward_tests',
-  }  # fmt: skip
+    'task_id',
+    'statement',
+    'entry_point',
+    'signature',
+    'visible_tests',
+    'setup',
+    'reward_tests',
+  }
