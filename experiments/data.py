@@ -10,7 +10,10 @@ from promptrl_jax.tasks.minicode import suite
 
 
 def load_tasks(data):
-  """Loads the tasks of the three splits and checks them for overlaps.
+  """Loads the tasks of the three splits, without overlaps in training.
+
+  Training tasks that are worded like a validation or test task are left out;
+  that depends on the whole splits and not on their limits.
 
   Raises:
     ValueError: a setting is not known, or two splits share a task.
@@ -26,9 +29,10 @@ def load_tasks(data):
     'test': data.test_limit,
   }
   parts = {split: _load_split(data, split) for split in limits}
-  _report_overlaps(data, parts)
+  left_out = _overlapping(data, parts)
   if data.train_tasks:
     parts['train'] = chosen(parts['train'], data.train_tasks)
+  parts['train'] = tuple(t for t in parts['train'] if t.task_id not in left_out)
   return {
     split: parts[split][:limit] if limit else parts[split]
     for split, limit in limits.items()
@@ -43,23 +47,31 @@ def _load_split(data, split):
   raise ValueError(f'data.name={data.name!r}: expected minicode or mbpp')
 
 
-def _report_overlaps(data, parts):
-  """Raises if splits share a task, and logs tasks that are nearly the same."""
+def _overlapping(data, parts):
+  """Returns ids of training tasks that are worded like evaluation tasks.
+
+  Raises:
+    ValueError: two splits share a task.
+  """
   if data.name == 'minicode':
     few_shots, identify = (), suite.STATEMENTS_IDENTIFY_TASKS
   else:
     few_shots = mbpp.few_shots(data.path or None)
     identify = mbpp.STATEMENTS_IDENTIFY_TASKS
   report = overlaps.check_no_leak({'few-shots': few_shots, **parts}, identify)
+  left_out = report.train_ids()
   if report.overlaps:
     logging.getLogger(__name__).warning(
-      '%s: %d pairs of tasks of different splits are worded alike; the command '
-      '`python -m promptrl_jax.tools.leaks --data=%s --path=%s` lists them',
+      '%s: %d pairs of tasks of different splits are worded alike; %d training '
+      'tasks are left out (`python -m promptrl_jax.tools.leaks --data=%s '
+      '--path=%s` lists them)',
       data.name,
       len(report.overlaps),
+      len(left_out),
       data.name,
       data.path,
     )
+  return left_out
 
 
 def chosen(tasks, path):
