@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 import pathlib
 
-from promptrl_jax.tasks import mbpp, splits
+from promptrl_jax.tasks import mbpp, overlaps, splits
 from promptrl_jax.tasks.minicode import suite
 
 
 def load_tasks(data):
-  """Tasks of the three splits, checked for leaks between them."""
+  """Loads the tasks of the three splits, without overlaps in training.
+
+  Training tasks that are worded like a validation or test task are left out;
+  that depends on the whole splits and not on their limits.
+
+  Raises:
+    ValueError: a setting is not known, or two splits share a task.
+    DataError: the data is missing or malformed.
+  """
   if data.protocol not in splits.PROTOCOLS:
     raise ValueError(
       f'data.protocol={data.protocol!r}: expected one of {splits.PROTOCOLS}'
@@ -19,19 +28,50 @@ def load_tasks(data):
     'validation': data.validation_limit,
     'test': data.test_limit,
   }
-  parts = {}
-  for split, limit in limits.items():
-    if data.name == 'minicode':
-      loaded = suite.load(split)
-    elif data.name == 'mbpp':
-      loaded = mbpp.load(split, data.path or None)
-    else:
-      raise ValueError(f'data.name={data.name!r}: expected minicode or mbpp')
-    if split == 'train' and data.train_tasks:
-      loaded = chosen(loaded, data.train_tasks)
-    parts[split] = loaded[:limit] if limit else loaded
-  splits.check_no_leak(parts)
-  return parts
+  parts = {split: _load_split(data, split) for split in limits}
+  left_out = _overlapping(data, parts)
+  if data.train_tasks:
+    parts['train'] = chosen(parts['train'], data.train_tasks)
+  parts['train'] = tuple(t for t in parts['train'] if t.task_id not in left_out)
+  return {
+    split: parts[split][:limit] if limit else parts[split]
+    for split, limit in limits.items()
+  }
+
+
+def _load_split(data, split):
+  if data.name == 'minicode':
+    return suite.load(split)
+  if data.name == 'mbpp':
+    return mbpp.load(split, data.path or None)
+  raise ValueError(f'data.name={data.name!r}: expected minicode or mbpp')
+
+
+def _overlapping(data, parts):
+  """Returns ids of training tasks that are worded like evaluation tasks.
+
+  Raises:
+    ValueError: two splits share a task.
+  """
+  if data.name == 'minicode':
+    few_shots, identify = (), suite.STATEMENTS_IDENTIFY_TASKS
+  else:
+    few_shots = mbpp.few_shots(data.path or None)
+    identify = mbpp.STATEMENTS_IDENTIFY_TASKS
+  report = overlaps.check_no_leak({'few-shots': few_shots, **parts}, identify)
+  left_out = report.train_ids()
+  if report.overlaps:
+    logging.getLogger(__name__).warning(
+      '%s: %d pairs of tasks of different splits are worded alike; %d training '
+      'tasks are left out (`python -m promptrl_jax.tools.leaks --data=%s '
+      '--path=%s` lists them)',
+      data.name,
+      len(report.overlaps),
+      len(left_out),
+      data.name,
+      data.path,
+    )
+  return left_out
 
 
 def chosen(tasks, path):

@@ -11,6 +11,7 @@ PACKAGE = ROOT / 'promptrl_jax'
 # A room may import itself and the rooms before it.
 ROOMS = (
   'files',
+  'extras',
   'registry',
   'types',
   'execution',
@@ -34,7 +35,7 @@ ROOMS = (
 )
 RANK = {room: i for i, room in enumerate(ROOMS)}
 # Arrows that still run back up.
-KNOWN = {('prompts', 'tasks'), ('envs', 'strategies')}
+KNOWN = {('envs', 'strategies')}
 HOST_ONLY = {'tasks', 'prompts', 'execution', 'types', 'files', 'registry'}
 SOURCES = sorted(PACKAGE.rglob('*.py'))
 

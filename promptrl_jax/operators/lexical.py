@@ -1,9 +1,10 @@
-"""Lexical mutation: some words of a prompt become synonyms, nothing else moves.
+"""Lexical mutation: replaces some words of a prompt by synonyms.
 
 The mutation action of PROMIS, after EPiC (arXiv 2408.11198): each noun, verb,
 adjective or adverb that has synonyms is replaced with a probability. Unlike in
-EPiC, white space, examples and inflection survive, only words that are replaced
-are touched, and both the similarity threshold and the cap have an effect.
+EPiC, white space, examples and inflection survive, every word that is not
+replaced stays as it is, and both the similarity threshold and the cap on
+candidates have an effect.
 """
 
 from __future__ import annotations
@@ -14,14 +15,17 @@ import random
 import re
 from collections.abc import Sequence
 
-from promptrl_jax.operators import inflect
+from promptrl_jax.operators import inflect, wordnet
 from promptrl_jax.operators import lexicon as lexicon_lib
 from promptrl_jax.operators import spans as spans_lib
+
+SOURCES = ('embedded', 'wordnet')
 
 _WORD = re.compile(r'\w+')
 _CLAUSE_END = re.compile(r'[.,:;!?()"]|\n\s*\n|\n\s*[-*]\s')
 _SENTENCE_END = re.compile(r'[.:!?"]|\n\s*\n|\n\s*[-*]\s')
-# Signs that make a neighbour part of a name, a path, a compound or code.
+# A word after or before one of these characters is part of a name, a path, a
+# compound or code.
 _BEFORE = frozenset(".'-/\\@#$%=&<*+")
 _AFTER = frozenset("([-/\\@='’")
 _PREPOSITION_LIST = """
@@ -43,15 +47,25 @@ class LexicalConfig:
   """Settings of the mutation.
 
   Attributes:
-    probability: chance of each replaceable word to be replaced.
-    max_candidates: most synonyms that a word is replaced from, closest first.
-    similarity_threshold: least similarity of a synonym; the embedded lexicon
-      states 0.9 (close), 0.7 (loose) and 0.5 (meaning changes a little).
+    probability: probability of replacing each replaceable word.
+    max_candidates: maximum number of synonyms per word; the closest are kept.
+    similarity_threshold: minimum similarity of a synonym, in [0, 1]. The
+      embedded lexicon states 0.9 (close), 0.7 (loose) and 0.5 (meaning changes
+      a little); an embedding gives (1 + cosine) / 2.
+    synonyms: source of the synonyms, `embedded` or `wordnet`.
+    wordnet_path: folder of the WordNet database; empty for
+      `wordnet.DEFAULT_FOLDER`.
+    embedding: the sentence encoder that ranks WordNet's synonyms, a folder or
+      `minilm` (extra `embedding`); empty ranks them by how frequent their sense
+      is.
   """
 
   probability: float = 0.25
   max_candidates: int = 10
   similarity_threshold: float = 0.7
+  synonyms: str = 'embedded'
+  wordnet_path: str = ''
+  embedding: str = ''
 
   def __post_init__(self):
     if not 0 <= self.probability <= 1:
@@ -62,6 +76,15 @@ class LexicalConfig:
       raise ValueError(
         f'max_candidates is {self.max_candidates}; expected at least 0'
       )
+    if self.synonyms not in SOURCES:
+      raise ValueError(
+        f'synonyms is {self.synonyms!r}; expected one of {", ".join(SOURCES)}'
+      )
+    for name in ('wordnet_path', 'embedding'):
+      if getattr(self, name) and self.synonyms != 'wordnet':
+        raise ValueError(
+          f"{name} is {getattr(self, name)!r}; it needs synonyms='wordnet'"
+        )
 
 
 DEFAULT = LexicalConfig()
@@ -72,14 +95,25 @@ class Replaceable:
   """A word that may be replaced.
 
   Attributes:
-    start, end: its half-open range in the text.
-    options: what may stand there instead, closest first, in the word's own
-      form and case.
+    start, end: half-open character range of the word in the text.
+    options: replacements in the word's form and case, closest first.
   """
 
   start: int
   end: int
   options: tuple[str, ...]
+
+
+def load_lexicon(config: LexicalConfig) -> lexicon_lib.Lexicon:
+  """Loads the synonyms that a config asks for; a second call is free.
+
+  Raises:
+    ValueError: the WordNet database is missing or malformed.
+    FileNotFoundError: there is no such encoder.
+  """
+  if config.synonyms == 'wordnet':
+    return wordnet.load(config.wordnet_path, config.embedding)
+  return lexicon_lib.load_embedded()
 
 
 def mutate(
@@ -89,14 +123,14 @@ def mutate(
   protected: Sequence[str] = (),
   lexicon: lexicon_lib.Lexicon | None = None,
 ) -> str:
-  """Replaces words by synonyms.
+  """Replaces words of a text by synonyms.
 
   Args:
     text: a prompt; everything but replaced words is kept byte for byte.
-    rng: source of chance; advanced.
-    config: how much and how far.
-    protected: names to leave alone, such as the entry point.
-    lexicon: source of synonyms; the embedded one if `None`.
+    rng: random generator; its state advances.
+    config: settings of the mutation.
+    protected: names that are never replaced, such as the entry point.
+    lexicon: source of synonyms; that of the config if `None`.
   """
   pieces, position = [], 0
   for word in replaceable_words(text, config, protected, lexicon):
@@ -112,13 +146,13 @@ def replaceable_words(
   protected: Sequence[str] = (),
   lexicon: lexicon_lib.Lexicon | None = None,
 ) -> list[Replaceable]:
-  """The words that `mutate` chooses from, in order, with their options."""
+  """Returns the words that `mutate` chooses from, in order of the text."""
   if lexicon is None:
-    lexicon = lexicon_lib.load('embedded')
+    lexicon = load_lexicon(config)
   words = list(_WORD.finditer(text))
   spans = spans_lib.protected_spans(text, protected)
   kept = _kept_terms([w[0].lower() for w in words], lexicon.keep)
-  found = []
+  replaceable = []
   for i, word in enumerate(words):
     if i in kept or _touches(spans, word) or not _is_common_word(text, word):
       continue
@@ -134,12 +168,12 @@ def replaceable_words(
       following = words[i + 1][0].lower()
     options = _options(word[0], previous, following, config, lexicon)
     if options:
-      found.append(Replaceable(word.start(), word.end(), options))
-  return found
+      replaceable.append(Replaceable(word.start(), word.end(), options))
+  return replaceable
 
 
 def _is_common_word(text: str, word: re.Match[str]) -> bool:
-  """Whether a token is a plain word, and not an identifier or part of one."""
+  """Whether a token is a plain word, not an identifier or part of one."""
   token = word[0]
   if not (token.isascii() and token.isalpha()):
     return False
@@ -161,7 +195,7 @@ def _touches(spans: Sequence[spans_lib.Span], word: re.Match[str]) -> bool:
 
 
 def _kept_terms(words: Sequence[str], terms: Sequence[str]) -> set[int]:
-  """Indices of the words of kept terms; the last one may be a plural."""
+  """Returns indices of the words of kept terms; the last may be a plural."""
   by_first: dict[str, list[list[str]]] = {}
   for term in terms:
     parts = term.split()
@@ -185,7 +219,7 @@ def _options(
   config: LexicalConfig,
   lexicon: lexicon_lib.Lexicon,
 ) -> tuple[str, ...]:
-  """Replacements of a token in its own form and case, closest first."""
+  """Returns replacements in the token's form and case, closest first."""
   word = token.lower()
   if word in lexicon.stop:
     return ()
@@ -203,6 +237,8 @@ def _options(
       for other, value in lexicon.synonyms(
         lemma, reading, previous, following
       ).items():
+        if form and (other, reading) in lexicon.irregular:
+          continue
         surface = inflect.inflect(other, reading, form)
         similarities[surface] = max(value, similarities.get(surface, 0.0))
   close = [
@@ -215,11 +251,11 @@ def _options(
 
 
 def _reading(forms: dict[str, str], previous: str, following: str) -> str:
-  """The part of speech of a word in its clause; empty if none is plausible.
+  """Returns the part of speech in the clause, empty if none is plausible.
 
   Args:
-    forms: form of the word in each reading it may have.
-    previous, following: neighbours, empty at the ends of the clause.
+    forms: part of speech -> form of the word, for each it may be.
+    previous, following: neighbouring words, empty at the ends of the clause.
   """
   opens_phrase = following in lexicon_lib.DETERMINERS
   after_noun_cue = (

@@ -1,8 +1,8 @@
-"""What a rewriter is asked, and how its reply becomes an instruction.
+"""Meta prompts: requests to rewrite an instruction, and reading the reply.
 
-A meta prompt is a text with `{instruction}` in it. Two generic families, after
-PRewrite (arXiv 2401.08189), and texts of one's own: that of the
-embedded rewriter is `MINICODE`.
+A meta prompt is a text that contains `{instruction}` once. Two generic families
+follow PRewrite (arXiv 2401.08189), `MINICODE` is the format that the embedded
+rewriter was trained on, and a custom text may be given.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import dataclasses
 import re
 
 from promptrl_jax.prompts.templates import Messages
-from promptrl_jax.tasks.instructions import Instruction
 
 _PLACE = '{instruction}'
 _LABEL = re.compile(
@@ -46,8 +45,8 @@ class MetaPrompt:
   """A request for a better instruction.
 
   Attributes:
-    family: what a report calls it.
-    text: with `{instruction}` once.
+    family: name for reports.
+    text: the request; contains `{instruction}` once.
   """
 
   family: str
@@ -61,14 +60,15 @@ class MetaPrompt:
 
 
 def make_meta(family: str, text: str = '') -> MetaPrompt:
-  """A meta prompt by name.
+  """Returns a meta prompt by name.
 
   Args:
     family: `generic_a`, `generic_b`, `minicode`, or `custom` for `text`.
-    text: of the family `custom` alone.
+    text: the request of the family `custom`; empty for all others.
 
   Raises:
-    ValueError: unknown family, or a text where none belongs or lacking one.
+    ValueError: the family is unknown, `text` is given for another family than
+      `custom`, or it does not contain `{instruction}` once.
   """
   if family != 'custom' and text:
     raise ValueError(
@@ -84,17 +84,16 @@ def make_meta(family: str, text: str = '') -> MetaPrompt:
   return MetaPrompt(family, _FAMILIES[family])
 
 
-def render(meta: MetaPrompt, instruction: Instruction) -> Messages:
-  """What the rewriter reads: nothing but meta prompt and instruction."""
+def render(meta: MetaPrompt, instruction: str) -> Messages:
+  """Returns the rewriter's messages: meta prompt and instruction, no more."""
   before, _, after = meta.text.partition(_PLACE)
-  return (('user', f'{before}{instruction.text}{after}'),)
+  return (('user', f'{before}{instruction}{after}'),)
 
 
-def read(reply: str, initial: Instruction) -> Instruction:
-  """The instruction in a reply, without a label, fence or quotes around it.
+def read(reply: str) -> str:
+  """Returns the instruction in a reply, or '' if there is nothing in it.
 
-  A reply with nothing in it gives the initial instruction, so that a failed
-  rewrite never loses the task.
+  A label, a code fence and quotes around the instruction are removed.
   """
   text, before = reply.strip(), None
   while text != before:
@@ -106,4 +105,4 @@ def read(reply: str, initial: Instruction) -> Instruction:
       # Quotes at both ends may belong to two words: "a" or "b".
       if text[0] not in inside and text[-1] not in inside:
         text = inside.strip()
-  return Instruction(text) if text else initial
+  return text

@@ -1,16 +1,16 @@
-"""Tasks that are given by an instruction and examples, as JSON lines.
+"""Tasks defined by an instruction and examples, read from JSON lines.
 
 A line is one example:
 
   {"instruction": "...", "input": "...", "output": "...", "task": "qa",
    "template": "{instruction}\\nQuestion: {input}"}
 
-`input`, `task` and `template` may be left out. `output` is a text, or a list of
-texts each of which is right. Lines with the same instruction, task and template
-are the examples of one `InstructionTask`.
+`input`, `task` and `template` are optional. `output` is a text, or a list of
+correct texts. Lines with the same instruction, task and template are the
+examples of one `InstructionTask`.
 
-A rewriter is handed an `Instruction`, which has no field that could hold an
-input: one instruction serves them all (PRewrite, arXiv 2401.08189).
+A rewriter gets an `Instruction`, which has no field that could hold an input:
+one instruction is used for all inputs (PRewrite, arXiv 2401.08189).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _DIGIT = re.compile(r'[0-9]')
 
 @dataclasses.dataclass(frozen=True)
 class Instruction:
-  """What a rewriter may know of a task: its instruction, and no input.
+  """The part of a task that a rewriter sees: its instruction, no input.
 
   Attributes:
     text: the instruction.
@@ -50,14 +50,21 @@ class Instruction:
         f'instruction is {self.text!r}: expected a text that is not blank'
       )
 
+  def rewritten(self, text: str) -> Instruction:
+    """Returns an instruction with this text, or itself if the text is empty.
+
+    A rewriter's reply may hold no instruction; the task is kept then.
+    """
+    return Instruction(text) if text else self
+
 
 @dataclasses.dataclass(frozen=True)
 class Example:
-  """An input and the outputs that are right for it.
+  """An input and its correct outputs.
 
   Attributes:
-    input: what the instruction is to be applied to; may be empty.
-    outputs: at least one right answer.
+    input: text that the instruction is applied to; may be empty.
+    outputs: at least one correct answer.
   """
 
   input: str
@@ -66,14 +73,14 @@ class Example:
 
 @dataclasses.dataclass(frozen=True)
 class InstructionTask:
-  """An instruction, how it becomes a prompt, and examples.
+  """An instruction, a prompt template and examples.
 
   Attributes:
-    instruction: as it was found, before any rewriting.
+    instruction: the initial instruction, before any rewriting.
     task: one of `TASKS`.
-    template: the prompt, with `{instruction}` and `{input}` in it.
+    template: the prompt; contains `{instruction}` and `{input}`.
     examples: at least one.
-    labels: of a classification task, every label there is, sorted.
+    labels: all labels of a classification task, sorted; else empty.
   """
 
   instruction: Instruction
@@ -84,16 +91,16 @@ class InstructionTask:
 
   @property
   def key(self) -> tuple[str, str, str]:
-    """What tells a task from others: the same in every split."""
+    """Identifies the task; the same in every split."""
     return self.instruction.text, self.task, self.template
 
   @property
   def task_id(self) -> str:
-    """A short name made of the key."""
+    """A short hash of the key."""
     return hashlib.sha256(repr(self.key).encode()).hexdigest()[:16]
 
   def prompt(self, instruction: Instruction, example: Example) -> str:
-    """The prompt with an instruction, this task's own or a rewritten one."""
+    """Returns the prompt with the initial or a rewritten instruction."""
     template = self.template
     if not example.input and template == DEFAULT_TEMPLATE:
       template = _NO_INPUT
@@ -106,10 +113,10 @@ def load(path: str | pathlib.Path) -> tuple[InstructionTask, ...]:
   """Reads a file of JSON lines.
 
   Returns:
-    Its tasks, in the order in which they first occur.
+    The tasks, in the order in which they first occur.
 
   Raises:
-    DataError: no such file, no line in it, or a line that is no example; the
+    DataError: the file is missing or empty, or a line is not an example; the
       message names file and line.
   """
   file = pathlib.Path(path)
@@ -130,24 +137,24 @@ def load(path: str | pathlib.Path) -> tuple[InstructionTask, ...]:
 def group(
   rows: Iterable[tuple[str, Mapping[str, Any]]],
 ) -> tuple[InstructionTask, ...]:
-  """Tasks from rows with the fields of a line.
+  """Groups rows with the fields of a line into tasks.
 
   Args:
-    rows: pairs of a name of the row, for errors, and the row.
+    rows: pairs (name of the row for errors, row).
   """
-  found: dict[tuple[str, str, str], list[Example]] = {}
+  examples_of: dict[tuple[str, str, str], list[Example]] = {}
   for where, row in rows:
     key, example = _example(row, where)
-    found.setdefault(key, []).append(example)
+    examples_of.setdefault(key, []).append(example)
   return tuple(
     InstructionTask(Instruction(text), task, template, tuple(examples), labels)
-    for (text, task, template), examples in found.items()
+    for (text, task, template), examples in examples_of.items()
     for labels in [_labels(task, examples)]
   )
 
 
 def to_rows(task: InstructionTask) -> list[dict[str, Any]]:
-  """The lines of a task; `group` makes it from them again."""
+  """Returns the lines of a task; `group` is the inverse."""
   return [
     {
       'instruction': task.instruction.text,
@@ -169,10 +176,10 @@ def match(
   test: Sequence[InstructionTask],
   names: tuple[str, str] = ('dev', 'test'),
 ) -> list[tuple[InstructionTask, InstructionTask]]:
-  """Pairs the splits of each task, with the labels of both in both.
+  """Pairs the two splits of each task; both get the labels of both.
 
   Raises:
-    DataError: a task of one split is not in the other, or they share an input.
+    DataError: a task is missing in one split, or the splits share an input.
   """
   tests = {task.key: task for task in test}
   for key in tests.keys() ^ {task.key for task in dev}:

@@ -18,6 +18,8 @@ from typing import Any
 from promptrl_jax.prompts.entry_point import entry_point
 from promptrl_jax.types import Task
 
+# Two tasks with the same statement are the same task.
+STATEMENTS_IDENTIFY_TASKS = True
 HUB_NAME = 'google-research-datasets/mbpp'
 SPLITS = {
   'prompt': range(1, 11),
@@ -29,27 +31,23 @@ _FIELDS = {'task_id': int, 'text': str, 'code': str, 'test_list': list}
 
 
 class DataError(ValueError):
-  """The data is not what it should be; the message says where and what."""
+  """The data is missing or malformed; the message says where."""
 
 
 def load(split: str, path: str | None = None) -> tuple[Task, ...]:
-  """The tasks of one split.
+  """Loads the tasks of one split.
 
   Args:
     split: `prompt`, `test`, `validation` or `train`.
-    path: a JSONL file with MBPP's fields; without one, the hub is asked.
+    path: a JSONL file with MBPP's fields; None loads the data from the hub.
 
   Raises:
-    DataError: file missing or malformed, split unknown or empty.
+    DataError: the file is missing or malformed, or the split is unknown or
+      empty.
   """
   if split not in SPLITS:
     raise DataError(f'split {split!r}: MBPP has {", ".join(SPLITS)}')
-  rows = _read_file(path) if path else _read_hub()
-  tasks = tuple(
-    to_task(row, split, where)
-    for where, row in rows
-    if row['task_id'] in SPLITS[split]
-  )
+  tasks = _tasks(split, path)
   if not tasks:
     ids = SPLITS[split]
     raise DataError(
@@ -59,8 +57,13 @@ def load(split: str, path: str | None = None) -> tuple[Task, ...]:
   return tasks
 
 
+def few_shots(path: str | None = None) -> tuple[Task, ...]:
+  """Loads the split `prompt`, which a file may leave out."""
+  return _tasks('prompt', path)
+
+
 def digest(path: str | None = None) -> str:
-  """Short SHA-256 of the data; results of two digests are never compared."""
+  """Returns a short SHA-256; results on different data are not compared."""
   if path:
     return hashlib.sha256(pathlib.Path(path).read_bytes()).hexdigest()[:16]
   sha = hashlib.sha256()
@@ -70,7 +73,7 @@ def digest(path: str | None = None) -> str:
 
 
 def to_task(row: Mapping[str, Any], split: str, where: str) -> Task:
-  """One row as a `Task`; `where` names it in errors."""
+  """Converts one row to a `Task`; `where` names the row in errors."""
   tests = tuple(row['test_list'])
   if not tests or not all(isinstance(t, str) and t.strip() for t in tests):
     raise DataError(
@@ -93,8 +96,17 @@ def to_task(row: Mapping[str, Any], split: str, where: str) -> Task:
   )
 
 
+def _tasks(split: str, path: str | None) -> tuple[Task, ...]:
+  rows = _read_file(path) if path else _read_hub()
+  return tuple(
+    to_task(row, split, where)
+    for where, row in rows
+    if row['task_id'] in SPLITS[split]
+  )
+
+
 def _signature(code: str, name: str) -> str:
-  """The `def` line of the function; its arguments are part of the task."""
+  """Returns the `def` line; the argument names are part of the task."""
   with warnings.catch_warnings():
     warnings.simplefilter('ignore')  # MBPP's programs have strange escapes.
     tree = ast.parse(code)

@@ -1,4 +1,4 @@
-"""Which tests a solver sees, and which one score it.
+"""Protocols: which tests a solver sees, and which ones score it.
 
 | protocol      | a solver sees                      | hidden            |
 |---------------|------------------------------------|-------------------|
@@ -8,14 +8,11 @@
 | `oracle`      | the scored tests, as a stop rule   | the same tests    |
 
 MBPP and minicode have no second set of inputs, so `visible_all` keeps the last
-assertion back: visible and hidden tests are disjoint everywhere but in
-`oracle`, which serves parity with published numbers and nothing else.
+assertion hidden. Visible and hidden tests are disjoint except in `oracle`,
+which is only for comparison with published numbers.
 """
 
 from __future__ import annotations
-
-import re
-from collections.abc import Sequence
 
 from promptrl_jax.types import Problem, Task
 
@@ -23,7 +20,7 @@ PROTOCOLS = ('blind', 'visible1', 'visible_all', 'oracle')
 
 
 def visible_tests(task: Task, protocol: str) -> tuple[str, ...]:
-  """The tests that a solver may read and run."""
+  """Returns the tests that a solver may read and run."""
   counts = {
     'blind': 0,
     'visible1': 1,
@@ -43,13 +40,13 @@ def visible_tests(task: Task, protocol: str) -> tuple[str, ...]:
 
 
 def hidden_tests(task: Task, protocol: str) -> tuple[str, ...]:
-  """The tests that score a submitted program."""
+  """Returns the tests that score a submitted program."""
   visible = visible_tests(task, protocol)
   return task.tests if protocol == 'oracle' else task.tests[len(visible) :]
 
 
 def reveal(task: Task, protocol: str) -> Problem:
-  """What a solver gets: an object with no place for a hidden test."""
+  """Returns the solver's view of a task, which has no hidden test."""
   return Problem(
     task_id=task.task_id,
     statement=task.statement,
@@ -61,10 +58,10 @@ def reveal(task: Task, protocol: str) -> Problem:
 
 
 def reveal_for_training(task: Task, protocol: str) -> Problem:
-  """As `reveal`, and all its other tests may be run for reward.
+  """Returns the solver's view, with the hidden tests as reward tests.
 
   Raises:
-    ValueError: the task is not of the training split.
+    ValueError: the task does not belong to the training split.
   """
   if task.split != 'train':
     raise ValueError(
@@ -74,21 +71,3 @@ def reveal_for_training(task: Task, protocol: str) -> Problem:
   problem = reveal(task, protocol)
   hidden = tuple(t for t in task.tests if t not in problem.visible_tests)
   return Problem(**{**vars(problem), 'reward_tests': hidden})
-
-
-def check_no_leak(parts: dict[str, Sequence[Task]]) -> None:
-  """Raises if two splits share a task id or a normalised statement.
-
-  Statements are compared with their tests: two tasks may be worded alike and
-  ask for different things, as the terse ones of minicode are.
-  """
-  seen: dict[str, tuple[str, str]] = {}
-  for split, tasks in parts.items():
-    for task in tasks:
-      words = ' '.join(re.findall(r'\w+', task.statement.lower()))
-      for key in (task.task_id, f'{words} | {" ".join(task.tests)}'):
-        other = seen.setdefault(key, (split, task.task_id))
-        if other[0] != split:
-          raise ValueError(
-            f'{task.task_id} of {split!r} is also {other[1]} of {other[0]!r}'
-          )

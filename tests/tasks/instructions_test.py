@@ -62,19 +62,31 @@ def test_an_instruction_cannot_hold_an_input():
   assert [f.name for f in dataclasses.fields(Instruction)] == ['text']
 
 
-@pytest.mark.parametrize(('change', 'message'), [
-  ({'task': 'poem'}, "unknown task 'poem': expected qa, classification, math"),
-  ({'instruction': ' '}, '"instruction" is blank'),
-  ({'instruction': 3}, "'instruction' must be a text, got 3"),
-  ({'input': None}, "'input' must be a text, got None"),
-  ({'output': 3}, '"output" must be a text or a list of texts, got 3'),
-  ({'output': []}, '"output" must be a text or a list'),
-  ({'task': 'math'}, "output 'Paris' of a math task has no number"),
-  ({'task': 'classification', 'output': ''}, 'label .* is blank'),
-  ({'template': '{input}'}, 'expected {instruction} once'),
-  ({'template': '{instruction}'}, "would drop the input 'France'"),
-  ({'label': 'x'}, "unknown field 'label'"),
-])  # fmt: skip
+def test_a_rewrite_without_text_keeps_the_instruction():
+  instruction = Instruction('Spell it.')
+  assert instruction.rewritten('') is instruction
+  assert instruction.rewritten('Spell!') == Instruction('Spell!')
+
+
+@pytest.mark.parametrize(
+  ('change', 'message'),
+  [
+    (
+      {'task': 'poem'},
+      "unknown task 'poem': expected qa, classification, math",
+    ),
+    ({'instruction': ' '}, '"instruction" is blank'),
+    ({'instruction': 3}, "'instruction' must be a text, got 3"),
+    ({'input': None}, "'input' must be a text, got None"),
+    ({'output': 3}, '"output" must be a text or a list of texts, got 3'),
+    ({'output': []}, '"output" must be a text or a list'),
+    ({'task': 'math'}, "output 'Paris' of a math task has no number"),
+    ({'task': 'classification', 'output': ''}, 'label .* is blank'),
+    ({'template': '{input}'}, 'expected {instruction} once'),
+    ({'template': '{instruction}'}, "would drop the input 'France'"),
+    ({'label': 'x'}, "unknown field 'label'"),
+  ],
+)
 def test_a_bad_line_is_refused_with_file_and_line(tmp_path, change, message):
   path = write(tmp_path / 'dev.jsonl', ROW, ROW | change)
   with pytest.raises(DataError, match=rf'dev\.jsonl:2: .*{message}'):
@@ -116,8 +128,9 @@ def test_splits_are_matched_by_instruction_and_share_labels(tmp_path):
   )
   pairs = instructions.match(dev, test)
   assert [(d.task, t.task) for d, t in pairs] == [
-    ('qa', 'qa'), ('classification', 'classification'),
-  ]  # fmt: skip
+    ('qa', 'qa'),
+    ('classification', 'classification'),
+  ]
   assert pairs[1][0].labels == pairs[1][1].labels == ('Lima', 'Paris')
 
 

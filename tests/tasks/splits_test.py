@@ -52,17 +52,11 @@ def test_visible1_needs_a_test_to_hide():
 def test_problem_fields_are_those_a_solver_may_know():
   names = {field.name for field in dataclasses.fields(Problem)}
   assert names == {
-    'task_id', 'statement', 'entry_point', 'signature', 'visible_tests',
-    'setup', 'reward_tests',
-  }  # fmt: skip
-
-
-def test_a_planted_duplicate_is_found():
-  train, test = tiny.tasks(3, 'train'), tiny.tasks(3, 'test')
-  moved = [dataclasses.replace(t, tests=(*t.tests, 'x')) for t in test]
-  splits.check_no_leak({'train': train, 'test': moved})
-  planted = dataclasses.replace(
-    train[1], task_id='other', statement=train[1].statement.upper() + '!'
-  )
-  with pytest.raises(ValueError, match="'other' of|other of"):
-    splits.check_no_leak({'train': train, 'test': [*moved, planted]})
+    'task_id',
+    'statement',
+    'entry_point',
+    'signature',
+    'visible_tests',
+    'setup',
+    'reward_tests',
+  }
