@@ -70,39 +70,3 @@ def gae(
     reverse=True,
   )
   return advantages
-
-
-def discounted_returns(
-  rewards: jax.Array,
-  done: jax.Array,
-  gamma: float,
-  bootstrap: jax.Array | float = 0.0,
-) -> jax.Array:
-  """Returns discounted sums of rewards to the end of each episode.
-
-    R_t = r_t + gamma (1 - done_t) R_{t+1},  R_T = bootstrap
-
-  Sutton and Barto, "Reinforcement Learning", 2nd edition, 2018, eq. 3.9.
-  A cut-off inside the array counts as an end without a future; where that
-  biases, take `gae` with `lam=1` and add the values.
-
-  Args:
-    rewards: `[T, ...]`.
-    done: `[T, ...]` bool, the episode ended at this step for whatever reason.
-    gamma: discount.
-    bootstrap: scalar or `[...]`, the return that follows the last step.
-  """
-  rewards = jnp.asarray(rewards)
-  chex.assert_equal_shape([rewards, done])
-  decays = gamma * (1.0 - jnp.asarray(done, bool))
-
-  def step(carry, inputs):
-    reward, decay = inputs
-    carry = reward + decay * carry
-    return carry, carry
-
-  last = jnp.broadcast_to(
-    jnp.asarray(bootstrap, decays.dtype), rewards.shape[1:]
-  )
-  _, returns = jax.lax.scan(step, last, (rewards, decays), reverse=True)
-  return returns

@@ -18,8 +18,9 @@ import chex
 import jax
 import jax.numpy as jnp
 
-from promptrl_jax.rl.losses import clipped_policy_loss, mask_logits
+from promptrl_jax.rl.losses import mask_logits
 from promptrl_jax.rl.masked import keep, masked_mean, masked_sum
+from promptrl_jax.rl.policy_losses import make_policy_loss_fn
 
 
 def critic_advantages(
@@ -155,6 +156,5 @@ def candidate_policy_loss(
   chex.assert_rank(logits, 2)
   logps = jax.nn.log_softmax(mask_logits(logits, mask))
   weights = keep(jnp.exp(jax.lax.stop_gradient(old_logps)), mask)
-  return clipped_policy_loss(
-    logps, old_logps, advantages, weights, clip_low, clip_high
-  )
+  loss_fn = make_policy_loss_fn('ppo', clip_low=clip_low, clip_high=clip_high)
+  return loss_fn(logps, old_logps, advantages, weights)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from promptrl_jax.rl import gpro, losses
+from promptrl_jax.rl.policy_losses import ppo
 
 SCORES = jnp.array([[0.2, 0.6, 0.1], [0.5, 0.5, 0.5]])
 REWARDS = jnp.array([1.0, 0.0])
@@ -36,8 +37,8 @@ def test_whatever_the_critic_says_the_gradient_climbs_the_reward():
     advantages = gpro.critic_advantages(
       rewards, jnp.tile(scores, (4, 1)), jnp.tile(old_logps, (4, 1))
     )
-    return losses.clipped_policy_loss(
-      logps, old_logps, advantages, jnp.exp(old_logps)
+    return losses.policy_loss(
+      ppo, logps, old_logps, advantages, jnp.exp(old_logps)
     )[0]
 
   expected = jax.grad(lambda x: -jax.nn.softmax(x)[0] @ rewards)(logits)
@@ -135,7 +136,8 @@ def loss_of(option, params, old, shown, rewards):
   old_logps = jax.nn.log_softmax(jnp.broadcast_to(old['actor'], (QUERIES, 4)))
   scores = jnp.broadcast_to(old['critic'], (QUERIES, 4))
   if option == 'shown':
-    policy, _ = losses.clipped_policy_loss(
+    policy, _ = losses.policy_loss(
+      ppo,
       losses.categorical_logps(logits, shown),
       jnp.take_along_axis(old_logps, shown[:, None], axis=1)[:, 0],
       gpro.critic_advantages(rewards, scores, old_logps),

@@ -10,7 +10,8 @@ import scipy.special
 import scipy.stats
 
 from promptrl_jax.rl import kl
-from promptrl_jax.rl.policy_losses import reinforce_loss
+from promptrl_jax.rl.losses import policy_loss
+from promptrl_jax.rl.policy_losses import reinforce
 
 
 @pytest.mark.parametrize(
@@ -170,10 +171,10 @@ def test_penalized_reinforce_follows_advantage_and_k2():
   def penalized(logps):
     price = kl.token_kl(logps, ref_logps, mask, kind='k1')
     shaped = kl.penalize(advantages, price, mask, 0.3)
-    return reinforce_loss(logps, logps, shaped, mask)[0]
+    return policy_loss(reinforce, logps, logps, shaped, mask)[0]
 
   def apart(logps):
-    loss, _ = reinforce_loss(logps, logps, advantages, mask)
+    loss, _ = policy_loss(reinforce, logps, logps, advantages, mask)
     return loss + 0.3 * kl.token_kl(logps, ref_logps, mask, kind='k2').sum()
 
   np.testing.assert_allclose(

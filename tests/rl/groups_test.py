@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from promptrl_jax.rl.group_advantages import (
+from promptrl_jax.rl.groups import (
   SCALES,
   group_advantages,
   leave_one_out,
