@@ -1,8 +1,8 @@
 """Reinforcement learning as functions: arrays in, arrays out, no models.
 
-Functions are reached as `rl.gae(...)`. What carries a state from one call to
-the next lies in modules of its own: `rl.bandits`, `rl.kl_control` and
-`rl.rating_baseline` each have an `initial` state. `promptrl_jax.types` lists
+Functions are called as `rl.gae(...)`. Functions that carry a state from one
+call to the next are grouped by module, each with an `initial` state:
+`rl.bandits`, `rl.kl_control` and `rl.rating_baseline`. `promptrl_jax.types` lists
 the axis letters that shapes use.
 """
 

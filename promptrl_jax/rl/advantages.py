@@ -1,8 +1,8 @@
-"""Advantages and returns over a leading time axis; trailing axes are free.
+"""Advantages over a leading axis of T environment steps; other axes are free.
 
 Termination and truncation are two flags: a terminated step has no future, a
-truncated one was cut off and bootstraps from the value of its next state.
-Neither lets rewards of the following episode flow back.
+truncated step was cut off and bootstraps from the value of its next state.
+Rewards of the following episode reach neither.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ def gae(
     truncated: `[T, ...]` bool, the episode was cut off.
     gamma: discount.
     lam: weight of longer horizons, 0 to 1.
-    mask: `[T, ...]` bool, valid steps; the recursion passes over the others as
-      if they were not there, wherever they lie, and their result is 0.
+    mask: `[T, ...]` bool, valid steps. The recursion skips invalid steps,
+      wherever they lie; their advantage is 0.
 
   Returns:
     `[T, ...]` advantages.

@@ -1,4 +1,4 @@
-"""Which sequences are worth an update: masks, never changed advantages."""
+"""Masks that select groups for an update; advantages are never changed."""
 
 from __future__ import annotations
 
@@ -13,23 +13,24 @@ def informative_groups(
   num_groups: int,
   valid: jax.Array | None = None,
 ) -> jax.Array:
-  """Returns which groups have rewards that differ.
+  """Returns a mask of the groups whose rewards differ.
 
     keep group g  iff  max_g r > min_g r
 
-  The others have advantages of zero and are to be sampled anew: the dynamic
-  sampling of "DAPO" (Yu et al., 2025, https://arxiv.org/abs/2503.14476, eq.
-  11).
+  All advantages of the other groups are zero, so they are to be sampled again:
+  the dynamic sampling of "DAPO" (Yu et al., 2025,
+  https://arxiv.org/abs/2503.14476, eq. 11).
+
   A group with a NaN among its valid rewards is not informative.
 
   Args:
     rewards: `[N]`.
-    groups: `[N]` int in [0, num_groups).
-    num_groups: how many groups there are; static.
+    groups: `[N]` int in [0, B), the prompt of each row.
+    num_groups: B, one group per prompt; static.
     valid: `[N]` bool, rows that count; None counts all.
 
   Returns:
-    `[num_groups]` bool; index it by `groups` for the rows.
+    `[B]` bool; index it by `groups` for a mask of rows.
   """
   rewards = jnp.asarray(rewards, jnp.result_type(rewards, jnp.float32))
   groups = jnp.asarray(groups)

@@ -4,8 +4,8 @@
   advantages ─────────────────────┴► term ─► objective ─► -sum(w * objective)
 
 A loss is a *sum*, and so is each of its metrics; the caller divides by the
-denominator after adding up its micro-batches. `policy_loss` is the frame that
-all policy losses share; `policy_losses` holds the terms that differ. Advantages
+denominator after adding up its micro-batches. `policy_loss` is what all
+policy losses share; `policy_losses` holds the terms in which they differ. Advantages
 and returns are constants: no gradient flows into them.
 """
 
@@ -22,8 +22,8 @@ from promptrl_jax.rl.masked import keep, masked_sum
 
 Metrics = dict[str, jax.Array]
 
-# exp(20) is 5e8: beyond it a ratio says only that something is broken, and an
-# infinity would turn gradients into NaN.
+# exp(20) is 5e8: a larger ratio only says that something is broken, and an
+# infinite one would make gradients NaN.
 MAX_LOG_RATIO = 20.0
 
 
@@ -46,20 +46,20 @@ def clipped_objective(
 
   See "Proximal Policy Optimization Algorithms", Schulman et al., 2017
   (https://arxiv.org/abs/1707.06347), eq. 7, and for the dual clip, which bounds
-  what a large ratio can do where the advantage is negative, "Mastering Complex
+  the objective at large ratios of negative advantages, "Mastering Complex
   Control in MOBA Games", Ye et al., 2019
   (https://arxiv.org/abs/1912.09729).
 
   Args:
     ratio: `[...]`, probability now over probability at the time of acting.
     advantages: `[...]`.
-    clip_low: how far below 1 the ratio is followed.
-    clip_high: how far above 1.
-    dual_clip: c, above 1; None leaves the dual clip out.
+    clip_low: distance of the lower bound of the ratio from 1.
+    clip_high: distance of the upper bound from 1.
+    dual_clip: c, above 1; None for no dual clip.
 
   Returns:
-    `[...]` objective, to be maximised, and `[...]` bool: where a clip removed
-    the gradient.
+    `[...]` objective, to be maximised, and `[...]` bool: True where a clip
+    removed the gradient.
   """
   if dual_clip is not None and dual_clip <= 1:
     raise ValueError(
@@ -134,7 +134,7 @@ def policy_loss(
   for the others arrays may have any shape.
 
   Args:
-    term: one of `policy_losses`, say, with its options set.
+    term: for example a function of `policy_losses` with its options set.
     logps: `[..., C]` log-probabilities under the policy that is trained.
     old_logps: `[..., C]`, under the policy that acted.
     advantages: `[..., C]`, already normalised if they are to be; see
@@ -151,7 +151,7 @@ def policy_loss(
     clipped tokens, `approx_kl` sums exp(log_ratio) - 1 - log_ratio, an estimate
     of KL(old || new) that is never negative
     (http://joschu.net/blog/kl-approx.html, k3), `ratio` sums ratios. A term may
-    add metrics of its own.
+    add further metrics.
   """
   # Sums over a batch in bfloat16 would stop growing after some hundred tokens.
   logps = jnp.asarray(logps, jnp.result_type(logps, jnp.float32))
@@ -198,21 +198,21 @@ def value_loss(
   mask: jax.Array | None = None,
   clip: float | None = None,
 ) -> jax.Array:
-  """Sums squared errors of the value, without a factor of one half.
+  """Sums squared errors of values, without a factor of one half.
 
     error_i = (V_i - R_i)^2
     with a clip: max(error_i, (V_old_i + clip(V_i - V_old_i, -c, c) - R_i)^2)
 
   The clipped form is that of the PPO authors' code (baselines, `ppo2`); see
-  https://arxiv.org/abs/2006.05990. It is pessimistic, never
-  smaller than the plain error.
+  https://arxiv.org/abs/2006.05990. It is never smaller than the
+  plain error.
 
   Args:
-    values: `[...]` values that are trained.
-    old_values: `[...]` values at the time of acting; only the clip reads them.
+    values: `[...]` values under the trained parameters.
+    old_values: `[...]` values at the time of acting; only the clip uses them.
     returns: `[...]` targets.
     mask: `[...]` booleans or weights; None counts everything.
-    clip: how far a value may move from its old value, in units of return.
+    clip: largest change of a value from its old value, in units of return.
 
   Returns:
     Scalar loss sum.
@@ -232,8 +232,8 @@ def mask_logits(
 ) -> jax.Array:
   """Returns logits under which forbidden actions have probability 0.
 
-  The value put in their place is finite, so that entropies and gradients stay
-  finite, also in a padded row in which no action is allowed.
+  Their logits are replaced by a finite value, so that entropies and gradients
+  stay finite, also in a padded row without an allowed action.
 
   Args:
     logits: `[..., A]`.

@@ -261,7 +261,7 @@ def make_policy_loss_fn(name: str, **options: Any) -> PolicyLossFn:
 
   Args:
     name: a key of `POLICY_LOSSES`.
-    **options: keyword-only arguments of that term: `clip_low=0.1`, say.
+    **options: keyword-only arguments of that term, such as `clip_low=0.1`.
 
   Raises:
     ValueError: the name or one of the options is unknown.

@@ -1,4 +1,4 @@
-"""Policy losses of tokens: by hand, gradients, and what all have in common."""
+"""Policy losses: numbers by hand, gradients, and properties of all losses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Under jit and vmap, functions give what they give one batch at a time."""
+"""Under jit and vmap, functions return the same as one batch at a time."""
 
 from __future__ import annotations
 
