@@ -2,8 +2,8 @@
 
 Functions are called as `rl.gae(...)`. Functions that carry a state from one
 call to the next are grouped by module, each with an `initial` state:
-`rl.bandits`, `rl.kl_control` and `rl.rating_baseline`. `promptrl_jax.types` lists
-the axis letters that shapes use.
+`rl.bandits`, `rl.kl_control` and `rl.rating_baseline`. The axis letters of
+shapes are listed in `promptrl_jax.types`.
 """
 
 from promptrl_jax.rl import bandits, kl_control, rating_baseline

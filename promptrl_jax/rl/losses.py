@@ -4,8 +4,8 @@
   advantages ─────────────────────┴► term ─► objective ─► -sum(w * objective)
 
 A loss is a *sum*, and so is each of its metrics; the caller divides by the
-denominator after adding up its micro-batches. `policy_loss` is what all
-policy losses share; `policy_losses` holds the terms in which they differ. Advantages
+denominator after adding up its micro-batches. `policy_loss` is what all policy
+losses share; `policy_losses` holds the terms in which they differ. Advantages
 and returns are constants: no gradient flows into them.
 """
 

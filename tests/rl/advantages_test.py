@@ -1,4 +1,4 @@
-"""Advantages and returns: numbers worked by hand, and identities."""
+"""Advantages: numbers worked by hand, and identities."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_no_reward_flows_back_over_a_cut():
 
 
 @pytest.mark.parametrize('at', [0, 3, 9])
-def test_padding_steps_alter_nothing_wherever_they_lie(at):
+def test_invalid_steps_have_no_influence_wherever_they_are(at):
   arrays = random_rollout(3)
   mask = jnp.ones(arrays[0].shape, bool)
   garbage = [jnp.nan, jnp.nan, jnp.nan, True, True]

@@ -74,7 +74,7 @@ def test_a_sequence_that_was_cut_off_bootstraps():
   np.testing.assert_allclose(advantages, expected, atol=1e-6)
 
 
-def test_masked_tokens_in_between_are_passed_over():
+def test_masked_tokens_in_between_are_skipped():
   rewards, values = jax.random.normal(jax.random.key(1), (2, 5, 9))
   mask = jax.random.bernoulli(jax.random.key(2), 0.6, (5, 9))
   bootstrap = jnp.arange(5.0)

@@ -76,7 +76,7 @@ def test_imputed_rewards_are_unbiased_without_a_bound():
   np.testing.assert_allclose(mean, true_rewards, rtol=1e-5)
 
 
-def test_candidates_are_standardised_within_their_query():
+def test_candidates_are_standardised_within_their_prompt():
   rewards = jnp.array([[1.0, 0.0, 0.0, jnp.nan], [0.1, 0.1, 0.1, 0.1]])
   mask = jnp.array([[True, True, True, False], [True] * 4])
   advantages = jax.jit(gpro.candidate_advantages)(rewards, mask)
@@ -104,7 +104,7 @@ def test_the_gradient_at_ratio_one_is_that_of_the_expected_advantage():
   np.testing.assert_allclose(rows.sum(), total(logits), rtol=1e-5)
 
 
-def test_candidates_and_queries_that_do_not_exist_have_no_influence():
+def test_invalid_candidates_and_prompts_have_no_influence():
   mask = jnp.array([[True, True, False], [False, False, False]])
   logits = jnp.array([[0.5, -0.5, jnp.nan], [jnp.nan] * 3])
   old_logps = jnp.array([[-0.7, -0.69, jnp.nan], [jnp.nan] * 3])
@@ -128,13 +128,13 @@ def test_candidates_and_queries_that_do_not_exist_have_no_influence():
 
 
 THUMBS_UP = jnp.array([0.3, 0.5, 0.8, 0.4])
-QUERIES = 64
+PROMPTS = 64
 
 
 def loss_of(option, params, old, shown, rewards):
-  logits = jnp.broadcast_to(params['actor'], (QUERIES, 4))
-  old_logps = jax.nn.log_softmax(jnp.broadcast_to(old['actor'], (QUERIES, 4)))
-  scores = jnp.broadcast_to(old['critic'], (QUERIES, 4))
+  logits = jnp.broadcast_to(params['actor'], (PROMPTS, 4))
+  old_logps = jax.nn.log_softmax(jnp.broadcast_to(old['actor'], (PROMPTS, 4)))
+  scores = jnp.broadcast_to(old['critic'], (PROMPTS, 4))
   if option == 'shown':
     policy, _ = losses.policy_loss(
       ppo,
@@ -151,14 +151,14 @@ def loss_of(option, params, old, shown, rewards):
     )
   values = params['critic'][shown]
   critic = losses.value_loss(values, values, rewards)
-  return (policy + critic) / QUERIES, critic / QUERIES
+  return (policy + critic) / PROMPTS, critic / PROMPTS
 
 
 @pytest.mark.parametrize('option', ['shown', 'candidates'])
 def test_a_bandit_is_learned_in_200_updates(option):
   def update(params, key):
     choose, rate = jax.random.split(key)
-    shown = jax.random.categorical(choose, params['actor'], shape=(QUERIES,))
+    shown = jax.random.categorical(choose, params['actor'], shape=(PROMPTS,))
     rewards = jax.random.bernoulli(rate, THUMBS_UP[shown]).astype(jnp.float32)
     gradient, error = jax.grad(loss_of, argnums=1, has_aux=True)(
       option, params, params, shown, rewards

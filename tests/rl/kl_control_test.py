@@ -1,4 +1,4 @@
-"""Controls of the coefficient: by hand, and that they hold a target."""
+"""Schedules of the KL coefficient: by hand, and holding a target."""
 
 from __future__ import annotations
 

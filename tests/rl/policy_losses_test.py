@@ -129,7 +129,7 @@ def test_reinforce_in_expectation_climbs_the_reward_whatever_the_baseline():
 
 @pytest.mark.parametrize('name', NAMES)
 @pytest.mark.parametrize('kind', AGGREGATIONS)
-def test_on_policy_all_have_the_gradient_of_reinforce(name, kind):
+def test_all_losses_have_the_gradient_of_reinforce_on_policy(name, kind):
   logps, _, advantages, _ = random_batch()
   length = 4 if kind == 'constant' else None
   weights, _ = aggregation_weights(MASK, kind, length)
