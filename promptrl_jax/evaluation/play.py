@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import hashlib
 import json
+import math
 import pathlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -23,9 +25,10 @@ from promptrl_jax.envs.editing.config import EditingConfig
 from promptrl_jax.envs.editing.env import sorted_trace
 from promptrl_jax.envs.editing.play import make_tools
 from promptrl_jax.envs.runner import Runner
-from promptrl_jax.evaluation.cells import Cell
+from promptrl_jax.evaluation.cells import Cell, Detail
 from promptrl_jax.evaluation.protocol import Run, SystemFailure, score, to_cell
 from promptrl_jax.execution import ExecutionPool
+from promptrl_jax.llm.ask import Attempt
 from promptrl_jax.llm.backend import Backend
 from promptrl_jax.operators import FALLBACK, OPERATORS
 from promptrl_jax.strategies import base, policies
@@ -134,7 +137,7 @@ class LineUp:
         f'the execution pool failed on {len(lost)} problems ({lost[:3]}): no '
         'score can be given; run the evaluation again'
       )
-    soft = score(
+    soft, masks = score(
       [play.submission for play in ended], tasks, protocol, self._pool
     )
 
@@ -151,7 +154,7 @@ class LineUp:
       prompt_tokens=column('prompt_tokens'),
       completion_tokens=column('completion_tokens'),
       trace=sorted_trace(attempts),
-      errors=tuple(attempt.error for attempt in attempts),
+      details=tuple(map(_detail, attempts, masks)),
     )
 
   def play(
@@ -223,3 +226,20 @@ class LineUp:
     return self.run(
       entrant, tasks, protocol=plan.protocol, budget=plan.budget, seed=seed
     )
+
+
+def _detail(attempt: Attempt, mask: str) -> Detail:
+  """How one problem was played, from its trace."""
+  sent = [ask for row in attempt.trace for ask in row['sent']]
+  prompt = ''
+  if sent:
+    messages = json.dumps(sent[-1]['messages'], sort_keys=True)
+    prompt = hashlib.sha256(messages.encode()).hexdigest()[:16]
+  return Detail(
+    steps=len(attempt.trace),
+    actions=' '.join(row['action'] for row in attempt.trace),
+    prompt=prompt,
+    reward=math.fsum(row['reward'] for row in attempt.trace),
+    mask=mask,
+    error=attempt.error,
+  )
