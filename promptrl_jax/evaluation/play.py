@@ -18,6 +18,7 @@ import json
 import math
 import pathlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import cast
 
 import numpy as np
 
@@ -28,8 +29,10 @@ from promptrl_jax.envs.runner import Runner
 from promptrl_jax.evaluation.cells import Cell, Detail
 from promptrl_jax.evaluation.protocol import Run, SystemFailure, score, to_cell
 from promptrl_jax.execution import ExecutionPool
-from promptrl_jax.llm.ask import Attempt
+from promptrl_jax.execution.memo import MemoPool
+from promptrl_jax.llm.ask import CODER, REWRITER, Attempt
 from promptrl_jax.llm.backend import Backend
+from promptrl_jax.llm.cache import CachedBackend
 from promptrl_jax.operators import FALLBACK, OPERATORS
 from promptrl_jax.strategies import base, policies
 from promptrl_jax.tasks import splits
@@ -243,3 +246,52 @@ def _detail(attempt: Attempt, mask: str) -> Detail:
     mask=mask,
     error=attempt.error,
   )
+
+
+def evaluate(
+  strategies: Mapping[str, base.Strategy | base.PlayFn],
+  tasks: Sequence[Task],
+  *,
+  coder: Backend,
+  pool: ExecutionPool,
+  rewriter: Backend | None = None,
+  config: EditingConfig = EditingConfig(),
+  protocol: str = 'visible1',
+  budget: int = 8,
+  seeds: Sequence[int] = (0,),
+) -> list[Cell]:
+  """Plays strategies on tasks; the short way for library use.
+
+  Args:
+    strategies: by name; a generator function of (attempt, tools) or a strategy.
+    tasks: what to solve, scored by their hidden tests.
+    coder: writes programs.
+    pool: runs them.
+    rewriter: rewrites statements; the coder does if there is none.
+    config: how requests are written and sampled.
+    protocol: which tests a solver sees; see `tasks.splits`.
+    budget: most model calls per problem.
+    seeds: one run each.
+
+  Returns:
+    One cell per strategy: `cell.passed` is bool [seeds, problems].
+  """
+  line_up = LineUp(
+    {
+      REWRITER: CachedBackend(rewriter or coder),
+      CODER: CachedBackend(coder),
+    },
+    MemoPool(pool),
+    config,
+  )
+  cells = []
+  for name, strategy in strategies.items():
+    if not hasattr(strategy, 'start'):
+      strategy = base.TextStrategy(cast(base.PlayFn, strategy))
+    entrant = Entrant(lambda seed, strategy=strategy: strategy)
+    runs = [
+      line_up.run(entrant, tasks, protocol=protocol, budget=budget, seed=seed)
+      for seed in seeds
+    ]
+    cells.append(to_cell(name, budget, protocol, tasks, runs))
+  return cells
