@@ -12,6 +12,7 @@ PACKAGE = ROOT / 'promptrl_jax'
 ROOMS = (
   'files',
   'extras',
+  'settings',
   'registry',
   'types',
   'execution',
