@@ -20,7 +20,6 @@ import pathlib
 import sys
 
 import numpy as np
-import tqdm
 from absl import app, flags
 from ml_collections import config_flags
 
@@ -40,8 +39,10 @@ from promptrl_jax.llm.load import BackendConfig, load_backend
 from promptrl_jax.parallel import compilation
 from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.tools import command
-from promptrl_jax.training import checkpoint, joint, loop, metrics
+from promptrl_jax.training import joint
+from promptrl_jax.training import run as run_lib
 from promptrl_jax.training import workdir as workdir_lib
+from promptrl_jax.training.rewriter import build
 
 _CONFIG = config_flags.DEFINE_config_file(
   'config', 'configs/joint.py', lock_config=True
@@ -71,11 +72,12 @@ def run(config, workdir):
   env_config = controllers.make_env_config(config)
   mesh = mesh_lib.from_text(config.mesh)
   coder = CachedBackend(load_backend(BackendConfig(**config.coder), mesh))
-  start = rewriters.load_start(config.rewriter, config.reference.model)
-  rewriters.check(with_iterations(config), start)
+  start = rewriters.load_start(config)
+  rewriter_config = rewriters.make_config(with_iterations(config))
+  build.check_reference(rewriter_config, start)
   policy = start.backend(mesh, config.env.rewrite_max_tokens)
   # A folder of the same name may hold another model by now.
-  models = {'coder': coder.name, 'start': start.name} | start.reference_name
+  models = {'coder': coder.name} | start.names
   workdir_lib.prepare(
     workdir, json.loads(config.to_json()) | {'models': models}
   )
@@ -89,55 +91,58 @@ def run(config, workdir):
     rewriting = RewritingEnv(coder, pool, make_reward_config(config))
 
     # --- Training -------------------------------------------------------------
-    seeds = range(config.seed, config.seed + config.seeds)
     entrants, costs = {}, {name: [] for name in arms}
-    for seed in seeds:
-      control, learner = make_parts(config, env_config, start, mesh, seed)
-      untrained = joint_players.rivals(env_config.actions, learner)
+    for seed in range(config.seed, config.seed + config.seeds):
+      learners = (
+        controllers.make(with_iterations(config), env_config, seed),
+        build.make_learner(start, rewriter_config, mesh, seed),
+      )
+      untrained = joint_players.rivals(env_config.actions, learners[1])
       for name, strategy in untrained.items():
         entrants.setdefault(name, []).append(strategy)
       for name, arm in arms.items():
         folder = workdir / name / f'seed_{seed}'
-        training = joint.Training(
-          arm, control, learner, player.episodes(), rewriting, policy,
-          tasks['train'], seed,
-        )  # fmt: skip
-        strategy_of = functools.partial(
-          joint_players.of_state, arm, control, learner, env_config.actions,
+        training = joint.JointTraining(
+          arm,
+          *learners,
+          player.episodes(),
+          rewriting,
+          policy,
+          tasks['train'],
           seed,
-        )  # fmt: skip
-        first = joint.initial(control, learner)
+        )
+        strategy_of = functools.partial(
+          joint_players.of_state, arm, *learners, env_config.actions, seed
+        )
+        first = joint.initial(*learners)
         train(config, arm, training, first, player, strategy_of, tasks, folder)
-        best, cost = load(joint.initial(control, learner), folder)
+        best, cost = load(joint.initial(*learners), folder)
         if arm.rewriter:
-          rewriters.save(learner, start, best.rewriter, folder)
+          learners[1].save(best.rewriter, folder)
         entrants.setdefault(name, []).append(strategy_of(best))
         costs[name].append(cost)
 
     # --- Evaluation -----------------------------------------------------------
-    found = player.compare(
-      entrants, tasks['test'], config.eval.budgets, seeds,
-      workdir / 'trace.jsonl',
-      {
-        name: float(np.mean([sum(row[c] for c in _CALLS) for row in rows]))
-        for name, rows in costs.items()
-      },
-    )  # fmt: skip
+    results = compare(config, player, entrants, costs, tasks, workdir)
 
   # --- Report -----------------------------------------------------------------
+  names = {'coder': coder.name, 'rewriter': start.name} | {
+    role: name for role, name in start.names.items() if role != 'start'
+  }
   header = {
     'data_hash': data.describe(config.data),
-    'model_hashes': {
-      'coder': coder.name,
-      'rewriter': start.name,
-      **start.reference_name,
-    },
-    'seeds': list(seeds),
+    'model_hashes': names,
+    'seeds': list(range(config.seed, config.seed + config.seeds)),
     'command': ' '.join(['python', '-m', 'experiments.joint', *sys.argv[1:]]),
   }
   print(
     joint_report.write(
-      workdir, found, header, costs, config.eval.subject, config.eval.resamples
+      workdir,
+      results,
+      header,
+      costs,
+      config.eval.subject,
+      config.eval.resamples,
     )
   )
   print(f'plots        {workdir}/*.png')
@@ -201,65 +206,36 @@ def with_iterations(config):
   return settings
 
 
-def make_parts(config, env_config, start, mesh, seed):
-  """The jitted functions of the controller and of the rewriter."""
-  settings = with_iterations(config)
-  return (
-    controllers.make(settings, env_config, seed),
-    rewriters.make(settings, start, mesh, seed),
-  )
-
-
 def train(config, arm, training, state, player, strategy_of, tasks, folder):
   """Trains one arm to its last call, from its last checkpoint if any."""
   problems = tasks['validation'][: config.validate_limit or None]
-  with checkpoint.open_checkpoints(folder / 'checkpoints') as checkpoints:
-    totals = dict(loop.TOTALS)
-    if checkpoints.latest_step() is not None:
-      state, totals = checkpoint.restore_checkpoint(checkpoints, state)
-    start = int(state.step)
-    progress = tqdm.tqdm(
-      initial=min(arm.calls, int(state.coder_calls)), total=arm.calls,
-      unit='call', desc=f'{folder.parent.name} {folder.name}',
-    )  # fmt: skip
 
-    def score(state):
-      runs = player.play(strategy_of(state), problems, config.eval.budgets, 0)
-      return float(np.mean([run.passed for run in runs]))
+  def score(state):
+    runs = player.play(strategy_of(state), problems, config.eval.budgets, 0)
+    return float(np.mean([run.passed for run in runs]))
 
-    def show(step, row, totals):
-      del step
-      best = totals['best']
-      shown = {
-        'solved': row.get('controller/rollout/solved_rate'),
-        'reward': row.get('rewriter/reward/mean'),
-        'best_validation': best if best >= 0 else None,
-      }
-      progress.set_postfix(
-        {k: '-' if v is None else f'{v:.3f}' for k, v in shown.items()},
-        refresh=False,
-      )
-      # The last iteration may pass what was planned.
-      spent = min(arm.calls, int(row['budget/coder_calls']))
-      progress.update(spent - progress.n)
-
-    with metrics.MetricWriter(folder, resume_step=start) as writer, progress:
-      loop.run(
-        state, totals, training.iterate, score, checkpoints, writer,
-        loop.LoopConfig(
-          arm.legs, config.validate_every, config.checkpoint_every
-        ),
-        [show],
-      )  # fmt: skip
+  settings = run_lib.RunConfig(
+    arm.legs, config.validate_every, config.checkpoint_every
+  )
+  shown = {
+    'coder_calls': 'budget/coder_calls',
+    'solved': 'controller/rollout/solved_rate',
+    'reward': 'rewriter/reward/mean',
+  }
+  name = f'{folder.parent.name} {folder.name}'
+  with run_lib.Run(
+    folder, state, settings, name=name, unit='leg', shown=shown
+  ) as legs:
+    for _ in legs.steps():
+      state, row = training.iterate(legs.state)
+      legs.log(state, row)
+      legs.validate(score)
 
 
 def load(template, folder):
-  """The best state of an arm, and what its training took to the end."""
-  with checkpoint.open_checkpoints(
-    folder / 'checkpoints', read_only=True
-  ) as checkpoints:
-    best, _ = checkpoint.restore_checkpoint(checkpoints, template, 'best')
-    last, _ = checkpoint.restore_checkpoint(checkpoints, template, 'last')
+  """The best state of an arm, and the cost of its training to the end."""
+  best, _ = run_lib.restore(folder, template)
+  last, _ = run_lib.restore(folder, template, 'last')
   cost = {
     'coder calls': last.coder_calls,
     'rewriter calls': last.rewriter_calls,
@@ -268,6 +244,22 @@ def load(template, folder):
     'best leg': best.step,
   }
   return best, {name: int(value) for name, value in cost.items()}
+
+
+def compare(config, player, entrants, costs, tasks, workdir):
+  """Plays all strategies on the test split; returns their cells."""
+  training_calls = {
+    name: float(np.mean([sum(row[c] for c in _CALLS) for row in rows]))
+    for name, rows in costs.items()
+  }
+  return player.compare(
+    entrants,
+    tasks['test'],
+    config.eval.budgets,
+    range(config.seed, config.seed + config.seeds),
+    workdir / 'trace.jsonl',
+    training_calls,
+  )
 
 
 if __name__ == '__main__':

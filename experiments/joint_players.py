@@ -23,8 +23,8 @@ from promptrl_jax.llm.cache import CachedBackend
 from promptrl_jax.llm.jax_lm import JaxLM
 from promptrl_jax.strategies import policies
 from promptrl_jax.training import joint
-from promptrl_jax.training.controller import learner as controller
-from promptrl_jax.training.rewriter import learner as rewriter
+from promptrl_jax.training.controller.learner import ControllerLearner
+from promptrl_jax.training.rewriter.learner import RewriterLearner
 from promptrl_jax.types import Task
 
 # Strategies that learn nothing, and the action that each of them repeats.
@@ -48,8 +48,8 @@ class Strategy:
 
 def of_state(
   arm: joint.JointConfig,
-  control: controller.Controller,
-  learner: rewriter.Rewriter,
+  control: ControllerLearner,
+  learner: RewriterLearner,
   actions: Sequence[str],
   seed: int,
   state: joint.JointState,
@@ -64,7 +64,7 @@ def of_state(
 
 
 def rivals(
-  actions: Sequence[str], learner: rewriter.Rewriter
+  actions: Sequence[str], learner: RewriterLearner
 ) -> dict[str, Strategy]:
   """Those of `RIVALS` that the actions allow, with the untrained rewriter."""
   params = learner.decode_params(learner.initial)
@@ -112,11 +112,16 @@ class Player:
     )
     return [
       protocol_lib.run(
-        episodes, strategy.policy, tasks, self._pool, protocol=self._protocol,
-        budget=1 if strategy.single else budget, seed=seed,
+        episodes,
+        strategy.policy,
+        tasks,
+        self._pool,
+        protocol=self._protocol,
+        budget=1 if strategy.single else budget,
+        seed=seed,
       )
       for budget in budgets
-    ]  # fmt: skip
+    ]
 
   def compare(
     self,
@@ -153,9 +158,13 @@ class Player:
             trace.write(line + '\n')
           cells.append(
             protocol_lib.to_cell(
-              name, budget, self._protocol, tasks, runs,
+              name,
+              budget,
+              self._protocol,
+              tasks,
+              runs,
               training_calls.get(name, 0.0),
             )
-          )  # fmt: skip
+          )
     temporary.replace(trace_path)
     return cells

@@ -97,9 +97,10 @@ def _misname(code: str, rng: random.Random) -> str:
   """Renames one use of a name in the body: usually a name error."""
   start = code.index('\n')
   uses = [
-    m for m in re.finditer(r'\b[a-z_]\w*\b', code)
+    m
+    for m in re.finditer(r'\b[a-z_]\w*\b', code)
     if m.start() > start and m.group() not in _KEYWORDS
-  ]  # fmt: skip
+  ]
   if not uses:
     return code
   use = rng.choice(uses)
@@ -135,13 +136,26 @@ _KEYWORDS = frozenset(
   ]
 )
 _SWAPS = (
-  (' + ', ' - '), (' - ', ' + '), (' * ', ' + '), (' > ', ' < '),
-  (' < ', ' > '), (' >= ', ' > '), (' <= ', ' < '), (' == ', ' != '),
-  (' // ', ' / '), (' % ', ' // '), ('max(', 'min('), ('min(', 'max('),
-  (' and ', ' or '), ('sorted(', 'list('), ('sum(', 'len('),
-  (' not in ', ' in '), ('append(', 'add('), ('range(', 'range(1, '),
+  (' + ', ' - '),
+  (' - ', ' + '),
+  (' * ', ' + '),
+  (' > ', ' < '),
+  (' < ', ' > '),
+  (' >= ', ' > '),
+  (' <= ', ' < '),
+  (' == ', ' != '),
+  (' // ', ' / '),
+  (' % ', ' // '),
+  ('max(', 'min('),
+  ('min(', 'max('),
+  (' and ', ' or '),
+  ('sorted(', 'list('),
+  ('sum(', 'len('),
+  (' not in ', ' in '),
+  ('append(', 'add('),
+  ('range(', 'range(1, '),
   ('total = 0', 'total = 1'),
-)  # fmt: skip
+)
 
 
 def _misuse(code: str, rng: random.Random) -> str:

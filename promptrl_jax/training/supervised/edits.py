@@ -23,8 +23,11 @@ from promptrl_jax.tasks import splits
 from promptrl_jax.types import Task
 
 _FIELDS = {
-  'task_id': str, 'step': int, 'visible_passed': bool, 'feedback': str,
-}  # fmt: skip
+  'task_id': str,
+  'step': int,
+  'visible_passed': bool,
+  'feedback': str,
+}
 _EPISODE = ('strategy', 'protocol', 'budget', 'seed', 'row', 'task_id')
 FEEDBACK = ('with', 'without', 'both')
 KEEP_AS = ('copy', 'nothing')
