@@ -11,14 +11,14 @@ Arguments:
                 --config.data.path=mbpp.jsonl --config.coder.model=FOLDER
                 --config.rewriter.model=FOLDER
 
-`ALGORITHMS` of promptrl_jax/training/rewriter/build.py says what a name in
+`ALGORITHMS` of promptrl_jax/training/rewriter/algorithms.py says what a name in
 --config.algorithms changes.
 """
 
 import ml_collections
 
 from configs import mbpp_ppo
-from promptrl_jax.training.rewriter.build import ALGORITHMS
+from promptrl_jax.training.rewriter.algorithms import ALGORITHMS
 
 _ARGUMENTS = ('smoke', 'minicode', 'algorithms', 'mbpp')
 

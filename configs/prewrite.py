@@ -12,7 +12,7 @@ Arguments:
             The task model is behind an OpenAI-compatible server, which Ollama
             is, too: --config.task_model.model=NAME
 
-`ALGORITHMS` of promptrl_jax/training/rewriter/build.py says what a name in
+`ALGORITHMS` of promptrl_jax/training/rewriter/algorithms.py says what a name in
 --config.algorithms changes.
 """
 

@@ -101,53 +101,15 @@ def run(config, workdir):
       for name, strategy in untrained.items():
         entrants.setdefault(name, []).append(strategy)
       for name, arm in arms.items():
-        folder = workdir / name / f'seed_{seed}'
-        training = joint.JointTraining(
-          arm,
-          *learners,
-          player.episodes(),
-          rewriting,
-          policy,
-          tasks['train'],
-          seed,
+        strategy, cost = train(
+          config, arm, learners, rewriting, player, tasks, seed, workdir / name
         )
-        strategy_of = functools.partial(
-          joint_players.of_state, arm, *learners, env_config.actions, seed
-        )
-        first = joint.initial(*learners)
-        train(config, arm, training, first, player, strategy_of, tasks, folder)
-        best, cost = load(joint.initial(*learners), folder)
-        if arm.rewriter:
-          learners[1].save(best.rewriter, folder)
-        entrants.setdefault(name, []).append(strategy_of(best))
+        entrants.setdefault(name, []).append(strategy)
         costs[name].append(cost)
 
     # --- Evaluation -----------------------------------------------------------
     results = compare(config, player, entrants, costs, tasks, workdir)
-
-  # --- Report -----------------------------------------------------------------
-  names = {'coder': coder.name, 'rewriter': start.name} | {
-    role: name for role, name in start.names.items() if role != 'start'
-  }
-  header = {
-    'data_hash': data.describe(config.data),
-    'model_hashes': names,
-    'seeds': list(range(config.seed, config.seed + config.seeds)),
-    'command': ' '.join(['python', '-m', 'experiments.joint', *sys.argv[1:]]),
-  }
-  print(
-    joint_report.write(
-      workdir,
-      results,
-      header,
-      costs,
-      config.eval.subject,
-      config.eval.resamples,
-    )
-  )
-  print(f'plots        {workdir}/*.png')
-  print(f'trace        {workdir / "trace.jsonl"}')
-  print(f'TensorBoard  tensorboard --logdir {workdir}')
+  write_report(config, workdir, coder, start, results, costs)
 
 
 # --- Stages -------------------------------------------------------------------
@@ -206,9 +168,25 @@ def with_iterations(config):
   return settings
 
 
-def train(config, arm, training, state, player, strategy_of, tasks, folder):
-  """Trains one arm to its last call, from its last checkpoint if any."""
-  problems = tasks['validation'][: config.validate_limit or None]
+def train(config, arm, learners, rewriting, player, tasks, seed, folder):
+  """Trains one arm to its last call, from its last checkpoint if any.
+
+  Returns the strategy of the best state, and the cost of the whole training.
+  """
+  folder, problems = folder / f'seed_{seed}', tasks['validation']
+  problems = problems[: config.validate_limit or None]
+  training = joint.JointTraining(
+    arm,
+    *learners,
+    player.episodes(),
+    rewriting,
+    player.rewriter,
+    tasks['train'],
+    seed,
+  )
+  strategy_of = functools.partial(
+    joint_players.of_state, arm, *learners, config.env.actions, seed
+  )
 
   def score(state):
     runs = player.play(strategy_of(state), problems, config.eval.budgets, 0)
@@ -222,14 +200,18 @@ def train(config, arm, training, state, player, strategy_of, tasks, folder):
     'solved': 'controller/rollout/solved_rate',
     'reward': 'rewriter/reward/mean',
   }
-  name = f'{folder.parent.name} {folder.name}'
+  name, first = f'{folder.parent.name} {folder.name}', joint.initial(*learners)
   with run_lib.Run(
-    folder, state, settings, name=name, unit='leg', shown=shown
+    folder, first, settings, name=name, unit='leg', shown=shown
   ) as legs:
     for _ in legs.steps():
       state, row = training.iterate(legs.state)
       legs.log(state, row)
       legs.validate(score)
+  best, cost = load(joint.initial(*learners), folder)
+  if arm.rewriter:
+    learners[1].save(best.rewriter, folder)
+  return strategy_of(best), cost
 
 
 def load(template, folder):
@@ -260,6 +242,27 @@ def compare(config, player, entrants, costs, tasks, workdir):
     workdir / 'trace.jsonl',
     training_calls,
   )
+
+
+def write_report(config, workdir, coder, start, results, costs):
+  """Writes tables and plots, and prints them."""
+  names = {'coder': coder.name, 'rewriter': start.name} | {
+    role: name for role, name in start.names.items() if role != 'start'
+  }
+  header = {
+    'data_hash': data.describe(config.data),
+    'model_hashes': names,
+    'seeds': list(range(config.seed, config.seed + config.seeds)),
+    'command': ' '.join(['python', '-m', 'experiments.joint', *sys.argv[1:]]),
+  }
+  subject, resamples = config.eval.subject, config.eval.resamples
+  table = joint_report.write(
+    workdir, results, header, costs, subject, resamples
+  )
+  print(table)
+  print(f'plots        {workdir}/*.png')
+  print(f'trace        {workdir / "trace.jsonl"}')
+  print(f'TensorBoard  tensorboard --logdir {workdir}')
 
 
 if __name__ == '__main__':

@@ -87,7 +87,7 @@ class Player:
     protocol: str,
   ):
     self._coder = coder
-    self._rewriter = rewriter
+    self.rewriter = rewriter
     self._pool = pool
     self._config = config
     self._protocol = protocol
@@ -95,7 +95,7 @@ class Player:
   def episodes(self) -> VectorPromptEdit:
     """The environment of training: the rewriter answers as it is by then."""
     return VectorPromptEdit(
-      self._coder, self._rewriter, self._pool, self._config
+      self._coder, self.rewriter, self._pool, self._config
     )
 
   def play(
@@ -106,9 +106,9 @@ class Player:
     seed: int,
   ) -> list[protocol_lib.Run]:
     """One run per budget; what the rewriter answers is asked once for all."""
-    self._rewriter.replace_params(strategy.params)
+    self.rewriter.replace_params(strategy.params)
     episodes = VectorPromptEdit(
-      self._coder, CachedBackend(self._rewriter), self._pool, self._config
+      self._coder, CachedBackend(self.rewriter), self._pool, self._config
     )
     return [
       protocol_lib.run(

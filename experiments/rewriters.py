@@ -8,7 +8,7 @@ from __future__ import annotations
 from promptrl_jax.envs.editing.env import EnvConfig
 from promptrl_jax.llm import load
 from promptrl_jax.operators.lexical import LexicalConfig
-from promptrl_jax.training.rewriter import build
+from promptrl_jax.training.rewriter import algorithms, build
 from promptrl_jax.training.rewriter.build import Start
 from promptrl_jax.training.rewriter.config import RewriterConfig
 
@@ -41,7 +41,7 @@ def make_config(config, algorithm: str = 'grpo') -> RewriterConfig:
       beside another.
   """
   parts = {part: config[name].to_dict() for part, name in _SECTIONS.items()}
-  return build.make_config(
+  return algorithms.make_config(
     {**config.train.to_dict(), **parts}, algorithm, config.get('switches', ())
   )
 

@@ -20,7 +20,7 @@ from promptrl_jax.testing.scripted import ScriptedBackend
 from promptrl_jax.training import checkpoint, joint
 from promptrl_jax.training.controller import learner as controller_lib
 from promptrl_jax.training.controller.config import ControllerConfig, PPOConfig
-from promptrl_jax.training.rewriter import build
+from promptrl_jax.training.rewriter import algorithms, build
 
 # Statements that the embedded rewriter knows how to reword.
 BY_SIGNATURE = {task.signature: task for task in suite.load('train')[:8]}
@@ -43,7 +43,7 @@ def parts(overlap=False):
   model, params, tokenizer = pretrained.load_pretrained(
     load.find('minicode_rewriter')
   )
-  config = build.make_config(
+  config = algorithms.make_config(
     {
       'iterations': 10,
       'packing': {

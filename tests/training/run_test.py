@@ -164,9 +164,7 @@ def test_checkpoints_of_another_format_are_refused(tmp_path, monkeypatch):
   with monkeypatch.context() as patch:
     patch.setattr(checkpoint, 'FORMAT', 1)
     train(tmp_path)
-  with pytest.raises(
-    ValueError, match=r'format 1, expected 2: .* another dir'
-  ):
+  with pytest.raises(ValueError, match=r'format 1, expected 2: .* another dir'):
     train(tmp_path)
 
 
@@ -182,7 +180,5 @@ def test_a_working_directory_of_another_format_is_refused(tmp_path):
     lambda: workdir.require_finished(tmp_path, config, ()),
   ):
     (tmp_path / 'results.json').write_text('{}')
-    with pytest.raises(
-      ValueError, match='format 1, expected 2: another'
-    ):
+    with pytest.raises(ValueError, match='format 1, expected 2: another'):
       call()

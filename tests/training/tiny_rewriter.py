@@ -22,7 +22,13 @@ from promptrl_jax.envs.rewriting.config import RewritingConfig
 from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.testing import tiny
 from promptrl_jax.testing.scripted import ScriptedBackend
-from promptrl_jax.training.rewriter import build, packing, policy, update
+from promptrl_jax.training.rewriter import (
+  algorithms,
+  build,
+  packing,
+  policy,
+  update,
+)
 from promptrl_jax.training.rewriter.collect import Collector
 from promptrl_jax.training.rewriter.config import RewriterConfig, UpdateConfig
 from promptrl_jax.training.rewriter.learner import (
@@ -102,10 +108,10 @@ def teach(model: Any, start: Any, tokenizer: Any, lr: float = 5e-3) -> Any:
 
 def make_config(name: str = 'grpo', **sections: Any) -> RewriterConfig:
   """Settings of an algorithm, with some fields or parts changed."""
-  layers = [SETTINGS, build.ALGORITHMS[name]]
+  layers = [SETTINGS, algorithms.ALGORITHMS[name]]
   if layers[1].get('update', {}).get('constant_length'):
     layers.append({'update': {'constant_length': NEW_TOKENS}})
-  return build.make_config(build.merge(*layers, sections))
+  return algorithms.make_config(algorithms.merge(*layers, sections))
 
 
 def make(config: RewriterConfig, reference: Any = None) -> RewriterLearner:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -34,91 +34,18 @@ from promptrl_jax.sampling.requests import EngineConfig
 from promptrl_jax.training import optim
 from promptrl_jax.training.rewriter import policy as policy_lib
 from promptrl_jax.training.rewriter import reference, update
-from promptrl_jax.training.rewriter.advantages import AdvantageConfig
-from promptrl_jax.training.rewriter.config import RewriterConfig, UpdateConfig
+from promptrl_jax.training.rewriter.config import RewriterConfig
 from promptrl_jax.training.rewriter.learner import (
   RewriterLearner,
   RewriterState,
   prepared,
 )
-from promptrl_jax.training.rewriter.packing import PackingConfig
 from promptrl_jax.training.rewriter.policy import Params, PolicyConfig
-from promptrl_jax.training.rewriter.reference import ReferenceConfig
-from promptrl_jax.training.rewriter.rollout import RolloutConfig
 from promptrl_jax.training.state import (
   TrainState,
   initial_state,
   state_shardings,
 )
-
-_SECTIONS = {
-  'packing': PackingConfig,
-  'rollout': RolloutConfig,
-  'advantage': AdvantageConfig,
-  'update': UpdateConfig,
-  'reference': ReferenceConfig,
-  'optimizer': optim.OptimizerConfig,
-}
-# What an algorithm changes in the settings of a run.
-ALGORITHMS: dict[str, dict[str, Any]] = {
-  'grpo': {},
-  'dr_grpo': {
-    'advantage': {'kind': 'dr_grpo'},
-    'update': {'aggregation': 'constant', 'constant_length': 64},
-  },
-  'dapo': {
-    'update': {'loss': 'dapo', 'minibatches': 2},
-    'rollout': {'resample_rounds': 2},
-    'reference': {'kind': 'none'},
-  },
-  'gspo': {
-    'update': {
-      'loss': 'gspo',
-      'aggregation': 'sequence_mean',
-      'minibatches': 2,
-    },
-  },
-  'cispo': {'update': {'loss': 'cispo', 'minibatches': 2}},
-  'mispo': {
-    'update': {
-      'loss': 'mispo',
-      'aggregation': 'sequence_mean',
-      'minibatches': 2,
-    },
-  },
-  'mispo_pp': {
-    'advantage': {'kind': 'reinforce_pp'},
-    'update': {'loss': 'mispo', 'minibatches': 2},
-    'rollout': {'drop_uniform': False},
-  },
-  'rloo': {'advantage': {'kind': 'rloo'}, 'update': {'loss': 'reinforce'}},
-  'reinforce': {
-    'advantage': {'kind': 'reinforce'},
-    'update': {'loss': 'reinforce'},
-    'rollout': {'drop_uniform': False},
-  },
-  'reinforce_pp': {
-    'advantage': {'kind': 'reinforce_pp'},
-    'update': {'minibatches': 2},
-    'rollout': {'drop_uniform': False},
-  },
-  'pairs': {
-    'advantage': {'kind': 'pairs'},
-    'update': {
-      'loss': 'reinforce',
-      'aggregation': 'constant',  # whole completions, as they are
-      'constant_length': 1,
-    },
-  },
-  'ppo': {
-    # A batch in which nearly all pass has a small deviation: divided by it, the
-    # one that fails moves the policy further than it was moved until then.
-    'advantage': {'kind': 'gae', 'normalize': False},
-    'value_head': True,
-    'update': {'minibatches': 2, 'epochs': 2},
-    'rollout': {'drop_uniform': False},
-  },
-}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -202,50 +129,6 @@ def _read(model: str) -> Start:
   return Start(name, config, params, tokenizer)
 
 
-def make_config(
-  settings: Mapping[str, Any],
-  algorithm: str = 'grpo',
-  switches: Sequence[tuple[int, str]] = (),
-) -> RewriterConfig:
-  """Returns the settings of a run, changed as its algorithm asks.
-
-  Args:
-    settings: fields of `RewriterConfig`; its parts (`packing`, `rollout`, ...)
-      as dicts of their fields.
-    algorithm: a key of `ALGORITHMS`.
-    switches: updates from which on another algorithm takes over, with its name.
-
-  Raises:
-    ValueError: an algorithm is unknown, or a setting makes no sense, alone or
-      beside another.
-  """
-  for name in (algorithm, *(name for _, name in switches)):
-    if name not in ALGORITHMS:
-      raise ValueError(
-        f'algorithm {name!r}: expected one of {", ".join(ALGORITHMS)}'
-      )
-  fields = merge(settings, ALGORITHMS[algorithm])
-  for name, section in _SECTIONS.items():
-    if name in fields:
-      fields[name] = section(**fields[name])
-  return RewriterConfig(
-    **fields,
-    switches=tuple(
-      (step, make_config(settings, name)) for step, name in switches
-    ),
-  )
-
-
-def merge(*layers: Mapping[str, Any]) -> dict[str, Any]:
-  """Merges settings; later layers win, field by field within a part."""
-  merged: dict[str, Any] = {}
-  for layer in layers:
-    for name, value in layer.items():
-      is_part = isinstance(value, Mapping)
-      merged[name] = {**merged.get(name, {}), **value} if is_part else value
-  return merged
-
-
 def make_learner(
   start: Start,
   config: RewriterConfig,
@@ -299,13 +182,7 @@ def make_learner(
     own_mesh,
     engine_config,
   )
-  exact = config.needs_exact_kl
-  score = update.make_score_fn(policy, config.update, reference_policy)
-  score_reference = score
-  if exact or reference_policy is not policy:
-    score_reference = update.make_score_fn(
-      reference_policy, config.update, keep_hidden=exact
-    )
+  score, score_reference = _score_fns(config, policy, reference_policy)
   updates = tuple(
     update.make_update_fn(
       policy, optimizer, phase.update, train_shardings, reference_policy
@@ -328,6 +205,18 @@ def make_learner(
     score=score,
     score_reference=score_reference,
     updates=updates,
+  )
+
+
+def _score_fns(
+  config: RewriterConfig, policy: PolicyConfig, reference_policy: PolicyConfig
+) -> tuple[update.ScoreFn, update.ScoreFn]:
+  """Returns the jitted scores of policy and reference, one if they agree."""
+  score = update.make_score_fn(policy, config.update, reference_policy)
+  if reference_policy is policy and not config.needs_exact_kl:
+    return score, score
+  return score, update.make_score_fn(
+    reference_policy, config.update, keep_hidden=config.needs_exact_kl
   )
 
 

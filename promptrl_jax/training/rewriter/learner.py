@@ -17,7 +17,7 @@ from __future__ import annotations
 import dataclasses
 import pathlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import flax.struct
@@ -48,10 +48,9 @@ from promptrl_jax.training.rewriter.packing import Packed
 from promptrl_jax.training.rewriter.policy import (
   Params,
   PolicyConfig,
-  TokenOutputs,
 )
 from promptrl_jax.training.rewriter.rollout import Rollout
-from promptrl_jax.training.rewriter.update import UpdateBatch, UpdateFn
+from promptrl_jax.training.rewriter.update import ScoreFn, UpdateBatch, UpdateFn
 from promptrl_jax.training.state import Row, TrainState
 
 
@@ -108,8 +107,8 @@ class RewriterLearner:
   engine: Engine
   mesh: Mesh
   own_mesh: Mesh
-  score: Callable[..., TokenOutputs]
-  score_reference: Callable[..., TokenOutputs]
+  score: ScoreFn
+  score_reference: ScoreFn
   updates: tuple[UpdateFn, ...]
 
   def params(self, state: RewriterState) -> Params:

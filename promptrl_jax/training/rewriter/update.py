@@ -43,6 +43,7 @@ from promptrl_jax.training.state import TrainState, step_key
 
 # Metrics that are sums over weighted tokens, as the loss is.
 _PER_LOSS = ('loss', 'policy_loss', 'value_loss')
+ScoreFn = Callable[..., TokenOutputs]
 UpdateFn = Callable[..., tuple[TrainState, Metrics]]
 # Maps hidden states of the reference to its distributions, see `_projection`.
 ProjectionFn = Callable[[Any], Projected | None]
@@ -81,7 +82,7 @@ def make_score_fn(
   config: UpdateConfig,
   reference_policy: PolicyConfig | None = None,
   keep_hidden: bool = False,
-) -> Callable[..., TokenOutputs]:
+) -> ScoreFn:
   """Returns the jitted score `(params, rows) -> TokenOutputs`.
 
   For the KL over the whole vocabulary it takes two more arguments, the hidden

@@ -12,7 +12,7 @@ from promptrl_jax.models.encoder import EncoderConfig
 from promptrl_jax.models.transformer import Transformer
 from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.testing import tiny
-from promptrl_jax.training.rewriter import build
+from promptrl_jax.training.rewriter import algorithms, build
 from promptrl_jax.training.rewriter import policy as policy_lib
 from tests.training import tiny_rewriter
 
@@ -89,9 +89,9 @@ def test_adapters_are_merged_and_kept_beside_the_model(tmp_path):
     np.testing.assert_allclose(a, b, rtol=1e-5)
 
 
-@pytest.mark.parametrize('name', build.ALGORITHMS)
+@pytest.mark.parametrize('name', algorithms.ALGORITHMS)
 def test_each_algorithm_is_a_change_of_settings(name):
-  config = build.make_config(tiny_rewriter.SETTINGS, name)
+  config = algorithms.make_config(tiny_rewriter.SETTINGS, name)
   assert config.value_head == (name == 'ppo')
   assert config.iterations == tiny_rewriter.SETTINGS['iterations']
 
@@ -99,7 +99,7 @@ def test_each_algorithm_is_a_change_of_settings(name):
 def test_an_unknown_algorithm_names_the_known_ones():
   for algorithm, switches in (('ppq', ()), ('grpo', ((1, 'ppq'),))):
     with pytest.raises(ValueError, match="'ppq': expected one of grpo, dr"):
-      build.make_config(tiny_rewriter.SETTINGS, algorithm, switches)
+      algorithms.make_config(tiny_rewriter.SETTINGS, algorithm, switches)
 
 
 def test_a_missing_reference_model_is_named():

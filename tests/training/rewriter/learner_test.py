@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from promptrl_jax.training.rewriter import build
+from promptrl_jax.training.rewriter import algorithms, build
 from tests.training import tiny_rewriter
 
 learner_of = functools.cache(
@@ -37,7 +37,7 @@ def equal(first, second):
   return all(np.array_equal(a, b) for a, b in pairs)
 
 
-@pytest.mark.parametrize('name', build.ALGORITHMS)
+@pytest.mark.parametrize('name', algorithms.ALGORITHMS)
 def test_every_algorithm_learns_and_compiles_once(name, pool):
   learner = learner_of(name)
   before = parameters(learner.initial)
