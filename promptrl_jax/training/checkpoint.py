@@ -137,7 +137,7 @@ def restore_checkpoint(
     The state and `extra`, as they were saved.
 
   Raises:
-    FileNotFoundError: there is no such checkpoint.
+    FileNotFoundError: the checkpoint does not exist.
     ValueError: `which` is unknown, the checkpoint has another format, or the
       saved state differs from the template in a name, a shape or a dtype.
   """

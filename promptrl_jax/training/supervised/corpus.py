@@ -33,7 +33,7 @@ class CorpusConfig:
     feedback: share of rewriter draws that carry feedback on a wrong program.
     wrong_detail: share of the rewriter's draws with feedback whose statement
       is that of a sibling problem, so that only the feedback tells.
-    attempts: wrong programs per problem that are made and run in advance.
+    attempts: wrong programs per problem that are drawn and run in advance.
   """
 
   registers: Mapping[str, float]
@@ -45,7 +45,7 @@ class CorpusConfig:
 
 @dataclasses.dataclass(frozen=True)
 class Attempt:
-  """A wrong program of a problem, the assertion it failed, what was said."""
+  """A wrong program, the assertion that it failed, and the feedback."""
 
   name: str
   assertion: str
@@ -207,8 +207,8 @@ def with_attempts(
     said = feedback_lib.feedback_text(result.tests)
     attempts[index].append(Attempt(name, test, program, said, sibling))
   return [
-    dataclasses.replace(item, attempts=tuple(found))
-    for item, found in zip(items, attempts, strict=True)
+    dataclasses.replace(item, attempts=tuple(wrong))
+    for item, wrong in zip(items, attempts, strict=True)
   ]
 
 
