@@ -12,7 +12,8 @@ Arguments:
             The task model is behind an OpenAI-compatible server, which Ollama
             is, too: --config.task_model.model=NAME
 
-`configs.mbpp_grpo.ALGORITHMS` says what a name in --config.algorithms changes.
+`ALGORITHMS` of promptrl_jax/training/rewriter/algorithms.py says what a name in
+--config.algorithms changes.
 """
 
 import ml_collections
@@ -22,9 +23,15 @@ from configs import mbpp_grpo, rewrite
 _ARGUMENTS = ('smoke', 'minicode', 'jsonl')
 # Sections of the learner, which is the one that learns from tests.
 _LEARNER = (
-  'train', 'rollout', 'packing', 'advantage', 'learner', 'reference',
-  'optimizer', 'lora',
-)  # fmt: skip
+  'train',
+  'rollout',
+  'packing',
+  'advantage',
+  'learner',
+  'reference',
+  'optimizer',
+  'lora',
+)
 
 
 def get_config(arg: str = 'minicode') -> ml_collections.ConfigDict:
@@ -86,7 +93,7 @@ def get_config(arg: str = 'minicode') -> ml_collections.ConfigDict:
 
 
 def get_hyper():
-  """The sweep of rewards, of algorithms, and of the price of divergence."""
+  """The sweep of rewards, of algorithms, and of the KL coefficient."""
   sweep = [{'reward.metric': name} for name in ('em', 'f1')]
   sweep += [{'algorithms': (name,)} for name in mbpp_grpo.ALGORITHMS]
   return sweep + [{'reference.kl_coef': value} for value in (0.0, 0.005, 0.1)]

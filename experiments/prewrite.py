@@ -4,7 +4,7 @@
     --workdir=runs/prewrite
 
 Trains the rewriter (Kong et al. 2024, arXiv 2401.08189) by PPO with a value
-head, GAE and a price on divergence, or by any other algorithm of the learner,
+head, GAE and a KL penalty, or by any other algorithm of the learner,
 stops when dev no longer gets better, and compares PRewrite-I and PRewrite-S of
 the best checkpoint with the initial instructions and with the rewriter as it
 was. In the workdir: results.md, results.json, instructions.jsonl, curves.png,
@@ -38,8 +38,10 @@ from promptrl_jax.prompts import meta as meta_lib
 from promptrl_jax.rewards import text as text_rewards
 from promptrl_jax.strategies import prewrite
 from promptrl_jax.tools import command
-from promptrl_jax.training import loop
+from promptrl_jax.training import run as run_lib
 from promptrl_jax.training import workdir as workdir_lib
+from promptrl_jax.training.rewriter import build
+from promptrl_jax.training.rewriter.collect import Collector
 
 _CONFIG = config_flags.DEFINE_config_file(
   'config', 'configs/prewrite.py', lock_config=True
@@ -64,11 +66,9 @@ def run(config, workdir):
 
   # --- Data and models --------------------------------------------------------
   instructing.check_strategies(config.strategies)
-  settings = {
-    name: rewriters.with_algorithm(config, name) for name in config.algorithms
+  settings = {  # Refused before any work.
+    name: rewriters.make_config(config, name) for name in config.algorithms
   }
-  for chosen_settings in settings.values():  # Refused before any work.
-    rewriters.make_config(chosen_settings)
   dev, test, groups, canonical = instructing.load_tasks(
     config.data, config.seed
   )
@@ -77,9 +77,9 @@ def run(config, workdir):
     text_rewards.make_metric(config.reward.metric, task.task)
   meta = meta_lib.make_meta(config.meta.family, config.meta.text)
   mesh = mesh_lib.from_text(config.mesh)
-  start = rewriters.load_start(config.rewriter, config.reference.model)
-  for chosen_settings in settings.values():
-    rewriters.check(chosen_settings, start)
+  start = rewriters.load_start(config)
+  for learner_config in settings.values():
+    build.check_reference(learner_config, start)
   check_batches(config, train)
   check_prompts(config, meta, start.tokenizer, (*train, *validation, *dev))
   seeds = range(config.seed, config.seed + config.seeds)
@@ -94,9 +94,9 @@ def run(config, workdir):
     print(f'rewriter {start.name}, task model {task_model.name}')
     # A folder of the same name may hold another model by now.
     names = {'rewriter': start.name, 'task_model': task_model.name}
+    names |= {k: v for k, v in start.names.items() if k != 'start'}
     workdir_lib.prepare(
-      workdir,
-      json.loads(config.to_json()) | {'models': names | start.reference_name},
+      workdir, json.loads(config.to_json()) | {'models': names}
     )
     reward_fn = prewrite.make_reward_fn(task_model, **config.reward)
 
@@ -110,22 +110,16 @@ def run(config, workdir):
     policy = load_backend(rewriter_config(config), mesh)
     models = {(_UNTRAINED, config.seed): config.rewriter.model}
     for name, seed in runs:
-      made = rewriters.make(settings[name], start, mesh, seed)
+      learner = build.make_learner(start, settings[name], mesh, seed)
       folder = workdir / name / f'seed_{seed}'
 
-      def validate(state, made=made):
-        policy.replace_params(made.decode_params(state))
+      def validate(state, learner=learner):
+        policy.replace_params(learner.decode_params(state))
         return greedy_reward(config, policy, meta, validation, reward_fn, fits)
 
-      rewriters.train(
-        made, env, train, validate,
-        loop.LoopConfig(
-          made.config.iterations, config.validate_every,
-          config.checkpoint_every, score_name='eval/dev_reward',
-        ),
-        seed, folder, config.patience,
-      )  # fmt: skip
-      models[name, seed] = str(rewriters.save_best(made, start, folder))
+      run_training(config, learner, env, train, validate, seed, folder)
+      best, _ = run_lib.restore(folder, learner.initial)
+      models[name, seed] = str(learner.save(best, folder))
 
     # --- Choosing on dev, measuring on test -----------------------------------
     initial = [task.instruction for task in dev]
@@ -161,6 +155,30 @@ def run(config, workdir):
 
 
 # --- Stages -------------------------------------------------------------------
+
+
+def run_training(config, learner, env, tasks, validate, seed, folder):
+  """Trains one rewriter, from its last checkpoint if any."""
+  settings = run_lib.RunConfig(
+    learner.config.iterations,
+    config.validate_every,
+    config.checkpoint_every,
+    score_name='eval/dev_reward',
+    patience=config.patience,
+  )
+  shown = {'reward': 'reward/mean', 'kl': 'train/kl', 'phase': 'train/phase'}
+  name = f'{folder.parent.name} seed {seed}'
+  with run_lib.Run(
+    folder, learner.initial, settings, name=name, shown=shown
+  ) as training:
+    collector = Collector(learner, env, tasks, seed, settings.is_saved)
+    training.validate(validate)  # With patience, the start may be the best.
+    for _ in training.steps():
+      batch = collector.sample(training.state)
+      rollout, rewards, row = collector.reward(training.state, batch)
+      state, learned = learner.update(training.state, rollout, rewards)
+      training.log(state, row | learned)
+      training.validate(validate)
 
 
 def rewriter_config(config, model=''):

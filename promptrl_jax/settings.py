@@ -49,9 +49,8 @@ def from_mapping(
     ValueError: a field is not known, is missing, or has a value of another
       kind; names the field, the value and what was expected.
   """
-  fields = {
-    field.name: field for field in dataclasses.fields(cls) if field.init
-  }
+  all_fields = dataclasses.fields(typing.cast(Any, cls))
+  fields = {field.name: field for field in all_fields if field.init}
   prefix = f'{name}.' if name else ''
   for key in mapping:
     if key not in fields:

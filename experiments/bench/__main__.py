@@ -43,7 +43,6 @@ from promptrl_jax.sampling.decode import make_generate_fn
 from promptrl_jax.sampling.methods import Sampling
 from promptrl_jax.tasks import splits
 from promptrl_jax.tasks.minicode import suite
-from promptrl_jax.training.controller import learner as controller
 
 _BATCH = flags.DEFINE_integer('batch', 64, 'Rows that decode together.')
 _REPEATS = flags.DEFINE_integer('repeats', 7, 'Timed runs; the median counts.')
@@ -124,7 +123,8 @@ def episodes(warm: int = 3, timed: int = 3) -> dict[str, float]:
       if iteration == warm:
         first, programs = sum(compiled), len(compiled)
         start = time.perf_counter()
-      state, _ = controller.iterate(made, state, env, problems, config.seed)
+      rollout, _ = made.sample(state, env, problems, config.seed)
+      state, _ = made.update(state, rollout)
   taken = time.perf_counter() - start
   return {
     'episodes_per_s': timed * config.controller.episodes / taken,

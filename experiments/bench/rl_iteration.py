@@ -36,14 +36,14 @@ from promptrl_jax.sampling.decode import make_generate_fn
 from promptrl_jax.sampling.methods import Sampling
 from promptrl_jax.sampling.prepare import prepare
 from promptrl_jax.training.rewriter import packing
-from promptrl_jax.training.rewriter import policy as lm_policy
+from promptrl_jax.training.rewriter import policy as policy_lib
+from promptrl_jax.training.rewriter.config import UpdateConfig
 from promptrl_jax.training.rewriter.policy import PolicyConfig
 from promptrl_jax.training.rewriter.update import (
-  LMBatch,
+  UpdateBatch,
   make_score_fn,
   make_update_fn,
 )
-from promptrl_jax.training.rewriter.update_config import LMUpdateConfig
 from promptrl_jax.training.state import TrainState, create_train_state
 
 # Of decoding: the fastest parameters on CPU devices, from eight rows on.
@@ -125,7 +125,7 @@ def run(
   policy = PolicyConfig(
     dataclasses.replace(config, unroll=config.num_layers), mesh=mesh
   )
-  settings = LMUpdateConfig(
+  settings = UpdateConfig(
     aggregation='token_mean' if is_ppo else 'sequence_mean',
     micro_batches=way.micro_batches,
     compute_dtype=dtype,
@@ -189,7 +189,7 @@ def rollout(
     int32 [N, C] tokens and float32 [N, C] log-probs, groups in turn.
   """
   rows = asked.sequences
-  params = lm_policy.cast({'params': state.params['params']}, _DECODED)
+  params = policy_lib.cast({'params': state.params['params']}, _DECODED)
   tokens = np.repeat(np.asarray(prompts, np.int32), asked.group, axis=0)
   drawn = programs.generate(
     prepare(params, mesh),
@@ -210,7 +210,7 @@ def score(
   reference: Any,
   prompts: list[list[int]],
   drawn: tuple[np.ndarray, np.ndarray],
-) -> LMBatch:
+) -> UpdateBatch:
   """Rewards completions and packs them with all that the update reads."""
   tokens, logps = drawn
   completions = tokens.tolist()
@@ -220,7 +220,7 @@ def score(
   ref_logps = programs.score(reference, rows).logps
   spread = lambda values: packing.spread(rows, np.asarray(values))
   mask = np.ones(tokens.shape, bool)
-  batch = LMBatch(
+  batch = UpdateBatch(
     rows=rows, advantages=None, sampler_logps=spread(logps), ref_logps=ref_logps
   )
   if 'value' not in state.params:

@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import functools
 import hashlib
+import inspect
 import json
 import math
 import pathlib
@@ -25,7 +27,7 @@ import numpy as np
 from promptrl_jax.envs.editing.config import EditingConfig
 from promptrl_jax.envs.editing.env import sorted_trace
 from promptrl_jax.envs.editing.play import make_tools
-from promptrl_jax.envs.runner import Runner
+from promptrl_jax.envs.runner import Pool, Runner
 from promptrl_jax.evaluation.cells import Cell, Detail
 from promptrl_jax.evaluation.protocol import Run, SystemFailure, score, to_cell
 from promptrl_jax.execution import ExecutionPool
@@ -94,7 +96,7 @@ class LineUp:
   def __init__(
     self,
     backends: Mapping[str, Backend],
-    pool: ExecutionPool,
+    pool: Pool,
     config: EditingConfig = EditingConfig(),
   ):
     """Puts the parts together.
@@ -248,6 +250,17 @@ def _detail(attempt: Attempt, mask: str) -> Detail:
   )
 
 
+def _as_strategy(strategy: base.Strategy | base.PlayFn) -> base.Strategy:
+  if inspect.isfunction(strategy):
+    return base.TextStrategy(strategy)
+  return cast(base.Strategy, strategy)
+
+
+def _same(strategy: base.Strategy, seed: int) -> base.Strategy:
+  del seed
+  return strategy
+
+
 def evaluate(
   strategies: Mapping[str, base.Strategy | base.PlayFn],
   tasks: Sequence[Task],
@@ -286,9 +299,7 @@ def evaluate(
   )
   cells = []
   for name, strategy in strategies.items():
-    if not hasattr(strategy, 'start'):
-      strategy = base.TextStrategy(cast(base.PlayFn, strategy))
-    entrant = Entrant(lambda seed, strategy=strategy: strategy)
+    entrant = Entrant(functools.partial(_same, _as_strategy(strategy)))
     runs = [
       line_up.run(entrant, tasks, protocol=protocol, budget=budget, seed=seed)
       for seed in seeds

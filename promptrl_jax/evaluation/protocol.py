@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from promptrl_jax.envs.runner import Pool
 from promptrl_jax.evaluation.cells import Cell, Detail
-from promptrl_jax.execution import ExecutionPool, Program
+from promptrl_jax.execution import Program
 from promptrl_jax.tasks import splits
 from promptrl_jax.types import Task
 
@@ -44,7 +45,7 @@ def score(
   codes: Sequence[str],
   tasks: Sequence[Task],
   protocol: str,
-  pool: ExecutionPool,
+  pool: Pool,
 ) -> tuple[np.ndarray, list[str]]:
   """Runs each submitted program on the hidden tests of its task, once.
 

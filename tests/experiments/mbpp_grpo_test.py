@@ -38,16 +38,24 @@ def command(workdir, *flags):
     # It learns from groups without a difference, too.
     chosen = ["--config.algorithms=('ppo',)"]
   return [
-    sys.executable, '-m', 'experiments.mbpp_grpo', f'--workdir={workdir}',
-    *SMALL, *chosen, *flags,
-  ]  # fmt: skip
+    sys.executable,
+    '-m',
+    'experiments.mbpp_grpo',
+    f'--workdir={workdir}',
+    *SMALL,
+    *chosen,
+    *flags,
+  ]
 
 
 def run(workdir, *flags):
   return subprocess.run(
-    command(workdir, *flags), cwd=ROOT, capture_output=True, text=True,
+    command(workdir, *flags),
+    cwd=ROOT,
+    capture_output=True,
+    text=True,
     timeout=600,
-  )  # fmt: skip
+  )
 
 
 def rows(workdir):
@@ -117,9 +125,12 @@ def test_all_are_compared_on_the_same_problems_with_two_calls(whole):
 
 def test_kill_and_resume_equals_the_uninterrupted_run(whole, tmp_path):
   process = subprocess.Popen(
-    command(tmp_path), cwd=ROOT, stdout=subprocess.DEVNULL,
-    stderr=subprocess.DEVNULL, start_new_session=True,
-  )  # fmt: skip
+    command(tmp_path),
+    cwd=ROOT,
+    stdout=subprocess.DEVNULL,
+    stderr=subprocess.DEVNULL,
+    start_new_session=True,
+  )
   path = tmp_path / 'ppo' / 'seed_0' / 'metrics.jsonl'
   deadline = time.monotonic() + 500
   while time.monotonic() < deadline and process.poll() is None:
@@ -241,10 +252,10 @@ def test_each_algorithm_is_a_change_of_the_config_that_is_there():
 
   config = mbpp_grpo.get_config('smoke').lock()
   for name in mbpp_grpo.ALGORITHMS:
-    settings = rewriters.make_config(rewriters.with_algorithm(config, name))
+    settings = rewriters.make_config(config, name)
     assert settings.value_head == (name == 'ppo')
   with pytest.raises(ValueError, match="'ppq': expected one of grpo, dr_grpo"):
-    rewriters.with_algorithm(config, 'ppq')
+    rewriters.make_config(config, 'ppq')
 
 
 def test_those_that_take_over_are_changes_of_the_same_config():
@@ -253,17 +264,17 @@ def test_those_that_take_over_are_changes_of_the_same_config():
 
   config = mbpp_grpo.get_config('smoke')
   config.switches = ((1, 'reinforce'), (2, 'pairs'))
-  settings = rewriters.make_config(
-    rewriters.with_algorithm(config.lock(), 'dr_grpo')
-  )
+  settings = rewriters.make_config(config.lock(), 'dr_grpo')
   kinds = [phase.advantage.kind for phase in settings.phases]
   assert kinds == ['dr_grpo', 'reinforce', 'pairs']
   # Nothing of the one before is left.
   assert [p.rollout.drop_uniform for p in settings.phases] == [
-    True, False, True,
-  ]  # fmt: skip
+    True,
+    False,
+    True,
+  ]
   assert [p.update.constant_length for p in settings.phases] == [64, None, 1]
   config = mbpp_grpo.get_config('smoke')
   config.switches = ((1, 'ppo'),)
   with pytest.raises(ValueError, match='switch at update 1 changes value_head'):
-    rewriters.make_config(rewriters.with_algorithm(config, 'grpo'))
+    rewriters.make_config(config, 'grpo')

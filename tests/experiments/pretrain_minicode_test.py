@@ -18,14 +18,21 @@ ROOT = pathlib.Path(__file__).parents[2]
 def test_three_steps_make_a_model_that_loads(tmp_path, role):
   result = subprocess.run(
     [
-      sys.executable, '-m', 'experiments.pretrain_minicode',
+      sys.executable,
+      '-m',
+      'experiments.pretrain_minicode',
       f'--config=configs/pretrain_minicode.py:{role}_smoke',
-      f'--workdir={tmp_path}', '--config.training.steps=3',
-      '--config.training.rows=4', '--config.corpus.attempts=1',
+      f'--workdir={tmp_path}',
+      '--config.training.steps=3',
+      '--config.training.rows=4',
+      '--config.corpus.attempts=1',
       '--config.training.warmup=1',
     ],
-    cwd=ROOT, capture_output=True, text=True, timeout=240,
-  )  # fmt: skip
+    cwd=ROOT,
+    capture_output=True,
+    text=True,
+    timeout=240,
+  )
   assert result.returncode == 0, result.stderr[-3000:]
   config, _, tokenizer = pretrained.load_pretrained(tmp_path / 'model')
   assert tokenizer.vocab_size == config.vocab_size

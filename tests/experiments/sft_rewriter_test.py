@@ -26,17 +26,25 @@ STEPS = 6
 
 def trace_row(task, step, statement, passed):
   return {
-    'strategy': 'random', 'protocol': 'visible1', 'budget': 4, 'seed': 0,
-    'row': 0, 'task_id': task.task_id, 'step': step,
+    'strategy': 'random',
+    'protocol': 'visible1',
+    'budget': 4,
+    'seed': 0,
+    'row': 0,
+    'task_id': task.task_id,
+    'step': step,
     'action': 'semantic' if step else 'keep',
     'prompt': {
-      'statement': statement, 'signature': task.signature,
-      'tests': list(task.tests[:1]), 'attempt': '', 'feedback': '',
+      'statement': statement,
+      'signature': task.signature,
+      'tests': list(task.tests[:1]),
+      'attempt': '',
+      'feedback': '',
     },
     'code': task.reference if passed else 'def wrong(): pass',
     'visible_passed': passed,
     'feedback': 'TEST_PASS_MASK: (False,)\nFAILED: it returned 1, expected 2',
-  }  # fmt: skip
+  }
 
 
 def write_trace(path, split='train', count=8):
@@ -60,9 +68,11 @@ def inputs(tmp_path_factory):
   config = dataclasses.replace(tiny.CONFIG, max_positions=1024)
   encoder = tiny.tokenizer()
   config = dataclasses.replace(
-    config, bos_token_id=encoder.bos_id, eos_token_ids=(encoder.eos_id,),
+    config,
+    bos_token_id=encoder.bos_id,
+    eos_token_ids=(encoder.eos_id,),
     pad_token_id=encoder.pad_id,
-  )  # fmt: skip
+  )
   pretrained.save_pretrained(
     folder / 'model', config, tiny.params(), encoder, 'float32'
   )
@@ -76,24 +86,34 @@ def command(inputs, workdir, *flags):
   if not any('traces' in flag for flag in flags):
     traces = [f"--config.data.traces=('{inputs / 'trace.jsonl'}',)"]
   return [
-    sys.executable, '-m', 'experiments.sft_rewriter',
-    '--config=configs/sft_rewriter.py:smoke', f'--workdir={workdir}',
+    sys.executable,
+    '-m',
+    'experiments.sft_rewriter',
+    '--config=configs/sft_rewriter.py:smoke',
+    f'--workdir={workdir}',
     f'--config.rewriter.model={inputs / "model"}',
     f'--config.coder.model={inputs / "model"}',
-    *traces, '--config.data.validation_limit=3',
+    *traces,
+    '--config.data.validation_limit=3',
     f'--config.training.steps={STEPS}',
-    '--config.training.row_length=400', '--config.env.max_tokens=8',
-    '--config.edits.feedback=both', '--config.edits.originals=False',
+    '--config.training.row_length=400',
+    '--config.env.max_tokens=8',
+    '--config.edits.feedback=both',
+    '--config.edits.originals=False',
     '--config.edits.keep=1.0',
-    '--config.env.rewrite_max_tokens=8', *flags,
-  ]  # fmt: skip
+    '--config.env.rewrite_max_tokens=8',
+    *flags,
+  ]
 
 
 def run(inputs, workdir, *flags):
   return subprocess.run(
-    command(inputs, workdir, *flags), cwd=ROOT, capture_output=True, text=True,
+    command(inputs, workdir, *flags),
+    cwd=ROOT,
+    capture_output=True,
+    text=True,
     timeout=300,
-  )  # fmt: skip
+  )
 
 
 @pytest.fixture(scope='module')
@@ -162,9 +182,12 @@ def test_results_are_of_three_strategies_on_the_same_problems(whole):
 
 def test_kill_and_resume_equals_the_uninterrupted_run(inputs, whole, tmp_path):
   process = subprocess.Popen(
-    command(inputs, tmp_path), cwd=ROOT, stdout=subprocess.DEVNULL,
-    stderr=subprocess.DEVNULL, start_new_session=True,
-  )  # fmt: skip
+    command(inputs, tmp_path),
+    cwd=ROOT,
+    stdout=subprocess.DEVNULL,
+    stderr=subprocess.DEVNULL,
+    start_new_session=True,
+  )
   path = tmp_path / 'metrics.jsonl'
   deadline = time.monotonic() + 200
   while time.monotonic() < deadline:
@@ -201,7 +224,7 @@ def test_bad_input_is_one_clear_message(inputs, tmp_path):
       [f"--config.data.traces=('{inputs / 'test.jsonl'}',)"],
       'of 8 that pass, 0 are of training problems',
     ),
-    (['--config.rewriter.backend=http'], "expected jax"),
+    (['--config.rewriter.backend=http'], 'expected jax'),
     (['--config.rewriter.model=/nowhere'], '/nowhere'),
     (['--config.edits.feedback=some'], "'some'"),
     (['--config.training.row_length=4'], 'row_length=4'),
@@ -209,7 +232,7 @@ def test_bad_input_is_one_clear_message(inputs, tmp_path):
       ['--config.data.traces=()', "--config.collect.strategies=('best',)"],
       "('best',): expected some of direct",
     ),
-  ]  # fmt: skip
+  ]
   for number, (flags, message) in enumerate(cases):
     workdir = tmp_path / f'run_{number}'
     result = run(inputs, workdir, *flags)

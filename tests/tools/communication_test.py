@@ -72,12 +72,14 @@ from promptrl_jax.models import transformer
 from promptrl_jax.tools import communication
 from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.testing import tiny
-from promptrl_jax.training.rewriter import policy as lm_policy
-from promptrl_jax.training.rewriter import update as lm_update
+from promptrl_jax.training.rewriter import policy as policy_lib
+from promptrl_jax.training.rewriter import update as update_lib
 from promptrl_jax.training.rewriter import packing
 from promptrl_jax.training.supervised import learner as supervised
+from promptrl_jax.training.supervised.config import SupervisedConfig
+from promptrl_jax.training.supervised.packing import PackedRows
 from promptrl_jax.training import state as state_lib
-from promptrl_jax.training.rewriter.update_config import LMUpdateConfig
+from promptrl_jax.training.rewriter.config import UpdateConfig
 
 ROWS, T = 16, 8
 # Heads, hidden units and vocabulary divide by eight.
@@ -99,17 +101,16 @@ def report(lowered, mesh):
 
 def train(n):
   mesh = mesh_of('data', n)
-  settings = supervised.SupervisedConfig(
+  settings = SupervisedConfig(
     steps=8, rows=ROWS, row_length=T, lr=0.01, muon_lr=0.02, warmup=2,
     weight_decay=0.0, prompt_weight=0.25, max_grad_norm=1.0)
-  init = supervised.make_init(tiny.CONFIG, settings, mesh)
-  step = supervised.make_train_step(tiny.CONFIG, settings, mesh)
+  learner = supervised.make_learner(tiny.CONFIG, settings, mesh)
   ints = jax.ShapeDtypeStruct((ROWS, T), jnp.int32)
-  batch = supervised.PackedRows(
+  batch = PackedRows(
     ints, ints, ints, jax.ShapeDtypeStruct((ROWS, T), bool),
     jax.ShapeDtypeStruct((ROWS, T), jnp.float32))
-  state = jax.eval_shape(init, jax.random.key(0))
-  return report(step.lower(state, batch), mesh)
+  state = jax.eval_shape(learner.init, jax.random.key(0))
+  return report(learner.step_fn.lower(state, batch), mesh)
 
 
 def update(axis, n, remat=False):
@@ -120,7 +121,7 @@ def update(axis, n, remat=False):
     prompts, prompts, range(16),
     packing.PackingConfig(8, 1, 8, sequences=1, row_multiple=16))
   numbers = packing.spread(packed, np.ones((16, 8), np.float32))
-  batch = lm_update.LMBatch(packed, numbers, numbers)
+  batch = update_lib.UpdateBatch(packed, numbers, numbers)
   config = dataclasses.replace(WIDE, remat=remat)
   optimizer = optax.sgd(0.1)
   place = lambda tree, where: jax.tree.map(
@@ -128,14 +129,15 @@ def update(axis, n, remat=False):
     tree, where)
   everywhere = lambda tree, at: place(tree, jax.tree.map(lambda _: at, tree))
   params = dict(transformer.shapes(config))
-  params = place(params, lm_policy.placement(params, config.family, mesh))
+  where = policy_lib.param_shardings(params, config.family, mesh)
+  params = place(params, where)
   whole = NamedSharding(mesh, P())
-  placed = state_lib.placement(params, optimizer, whole)
+  placed = state_lib.state_shardings(params, optimizer, whole)
   state = jax.eval_shape(lambda params: state_lib.initial_state(
     lambda _: params, optimizer, jax.random.key(0)), params)
-  step = lm_update.make_update_fn(
-    lm_policy.PolicyConfig(config, mesh=mesh), optimizer,
-    LMUpdateConfig(micro_batches=2), placed)
+  step = update_lib.make_update_fn(
+    policy_lib.PolicyConfig(config, mesh=mesh), optimizer,
+    UpdateConfig(micro_batches=2), placed)
   lowered = step.lower(
     place(state, placed), {}, everywhere(batch, mesh_lib.rows(mesh)),
     everywhere(jnp.float32(0), whole))

@@ -6,8 +6,8 @@ import pytest
 
 from tests.parallel import processes
 
-# The loop, checkpoints and metrics of every experiment around a small step in
-# which each process scores its own rows, as it does with its own pool.
+# The run of every experiment around a small step in which each process scores
+# its own rows, as it does with its own pool.
 SCRIPT = """
 import hashlib, signal
 import jax.numpy as jnp
@@ -15,8 +15,9 @@ import numpy as np
 import optax
 from promptrl_jax.parallel import exchange
 from promptrl_jax.parallel import mesh as mesh_lib
-from promptrl_jax.training import checkpoint, loop, metrics
 from promptrl_jax.training import state as state_lib
+from promptrl_jax.training.run import Run, RunConfig
+import pathlib
 
 folder, dies_at, how = ARGS
 optimizer = optax.adam(0.1)
@@ -72,19 +73,13 @@ with distributed.session(config):
       lambda: state_lib.initial_state(init, optimizer, jax.random.key(0))))
   state = state_lib.create_train_state(
     init, optimizer, jax.random.key(0), out_shardings=where)
-  totals = dict(loop.TOTALS)
-  with checkpoint.open_checkpoints(folder + '/checkpoints') as checkpoints:
-    if checkpoints.latest_step() is not None:
-      state, totals = checkpoint.restore_checkpoint(checkpoints, state)
-    start = int(state.step)
-    writer = None
-    if distributed.is_first():
-      writer = metrics.MetricWriter(folder, resume_step=start)
-    state = loop.run(
-      state, totals, iterate, score, checkpoints, writer,
-      loop.LoopConfig(iterations=5, validate_every=4, checkpoint_every=1))
-    if writer:
-      writer.close()
+  settings = RunConfig(iterations=5, validate_every=4, checkpoint_every=1)
+  with Run(pathlib.Path(folder), state, settings, name='test') as run:
+    start = int(run.state.step)
+    for _ in run.steps():
+      run.log(*iterate(run.state))
+      run.validate(score)
+  state = run.state
   found = hashlib.sha256()
   for leaf in jax.tree.leaves(exchange.to_host(state)):
     found.update(leaf.tobytes())
