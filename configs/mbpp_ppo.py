@@ -96,6 +96,9 @@ def get_config(arg: str = 'minicode') -> ml_collections.ConfigDict:
   c.env.lexical.probability = 0.5  # of replacing a word that has synonyms
   c.env.lexical.max_candidates = 10
   c.env.lexical.similarity_threshold = 0.7
+  c.env.lexical.synonyms = 'embedded'  # embedded | wordnet
+  c.env.lexical.wordnet_path = ''  # its folder, default /usr/share/wordnet
+  c.env.lexical.embedding = ''  # folder of the encoder that ranks synonyms
 
   c.reward = ml_collections.ConfigDict()
   c.reward.kind = 'shaped'  # shaped | legacy

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 import pathlib
 
-from promptrl_jax.tasks import mbpp, splits
+from promptrl_jax.tasks import mbpp, overlaps, splits
 from promptrl_jax.tasks.minicode import suite
 
 
 def load_tasks(data):
-  """Tasks of the three splits, checked for leaks between them."""
+  """Loads the tasks of the three splits and checks them for overlaps.
+
+  Raises:
+    ValueError: a setting is not known, or two splits share a task.
+    DataError: the data is missing or malformed.
+  """
   if data.protocol not in splits.PROTOCOLS:
     raise ValueError(
       f'data.protocol={data.protocol!r}: expected one of {splits.PROTOCOLS}'
@@ -19,19 +25,41 @@ def load_tasks(data):
     'validation': data.validation_limit,
     'test': data.test_limit,
   }
-  parts = {}
-  for split, limit in limits.items():
-    if data.name == 'minicode':
-      loaded = suite.load(split)
-    elif data.name == 'mbpp':
-      loaded = mbpp.load(split, data.path or None)
-    else:
-      raise ValueError(f'data.name={data.name!r}: expected minicode or mbpp')
-    if split == 'train' and data.train_tasks:
-      loaded = chosen(loaded, data.train_tasks)
-    parts[split] = loaded[:limit] if limit else loaded
-  splits.check_no_leak(parts)
-  return parts
+  parts = {split: _load_split(data, split) for split in limits}
+  _report_overlaps(data, parts)
+  if data.train_tasks:
+    parts['train'] = chosen(parts['train'], data.train_tasks)
+  return {
+    split: parts[split][:limit] if limit else parts[split]
+    for split, limit in limits.items()
+  }
+
+
+def _load_split(data, split):
+  if data.name == 'minicode':
+    return suite.load(split)
+  if data.name == 'mbpp':
+    return mbpp.load(split, data.path or None)
+  raise ValueError(f'data.name={data.name!r}: expected minicode or mbpp')
+
+
+def _report_overlaps(data, parts):
+  """Raises if splits share a task, and logs tasks that are nearly the same."""
+  if data.name == 'minicode':
+    few_shots, identify = (), suite.STATEMENTS_IDENTIFY_TASKS
+  else:
+    few_shots = mbpp.few_shots(data.path or None)
+    identify = mbpp.STATEMENTS_IDENTIFY_TASKS
+  report = overlaps.check_no_leak({'few-shots': few_shots, **parts}, identify)
+  if report.overlaps:
+    logging.getLogger(__name__).warning(
+      '%s: %d pairs of tasks of different splits are worded alike; the command '
+      '`python -m promptrl_jax.tools.leaks --data=%s --path=%s` lists them',
+      data.name,
+      len(report.overlaps),
+      data.name,
+      data.path,
+    )
 
 
 def chosen(tasks, path):

@@ -193,7 +193,7 @@ def check_batches(config, train):
 def check_prompts(config, meta, tokenizer, tasks):
   """An instruction that the rewriter has no room for is named at once."""
   for task in tasks:
-    size = len(tokenizer.render(meta_lib.render(meta, task.instruction)))
+    size = len(tokenizer.render(meta_lib.render(meta, task.instruction.text)))
     if size > config.packing.prompt_size:
       raise ValueError(
         f'the rewriter is asked for instruction {task.instruction.text[:60]!r} '

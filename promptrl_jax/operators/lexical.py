@@ -14,9 +14,11 @@ import random
 import re
 from collections.abc import Sequence
 
-from promptrl_jax.operators import inflect
+from promptrl_jax.operators import inflect, wordnet
 from promptrl_jax.operators import lexicon as lexicon_lib
 from promptrl_jax.operators import spans as spans_lib
+
+SOURCES = ('embedded', 'wordnet')
 
 _WORD = re.compile(r'\w+')
 _CLAUSE_END = re.compile(r'[.,:;!?()"]|\n\s*\n|\n\s*[-*]\s')
@@ -45,13 +47,22 @@ class LexicalConfig:
   Attributes:
     probability: chance of each replaceable word to be replaced.
     max_candidates: most synonyms that a word is replaced from, closest first.
-    similarity_threshold: least similarity of a synonym; the embedded lexicon
-      states 0.9 (close), 0.7 (loose) and 0.5 (meaning changes a little).
+    similarity_threshold: least similarity of a synonym, in [0, 1]. The embedded
+      lexicon states 0.9 (close), 0.7 (loose) and 0.5 (meaning changes a
+      little); an embedding gives (1 + cosine) / 2.
+    synonyms: where they come from, `embedded` or `wordnet`.
+    wordnet_path: folder of the WordNet database; empty for
+      `wordnet.DEFAULT_FOLDER`.
+    embedding: folder of the sentence encoder that ranks WordNet's synonyms;
+      empty ranks them by how frequent their sense is.
   """
 
   probability: float = 0.25
   max_candidates: int = 10
   similarity_threshold: float = 0.7
+  synonyms: str = 'embedded'
+  wordnet_path: str = ''
+  embedding: str = ''
 
   def __post_init__(self):
     if not 0 <= self.probability <= 1:
@@ -62,6 +73,15 @@ class LexicalConfig:
       raise ValueError(
         f'max_candidates is {self.max_candidates}; expected at least 0'
       )
+    if self.synonyms not in SOURCES:
+      raise ValueError(
+        f'synonyms is {self.synonyms!r}; expected one of {", ".join(SOURCES)}'
+      )
+    for name in ('wordnet_path', 'embedding'):
+      if getattr(self, name) and self.synonyms != 'wordnet':
+        raise ValueError(
+          f"{name} is {getattr(self, name)!r}; it needs synonyms='wordnet'"
+        )
 
 
 DEFAULT = LexicalConfig()
@@ -82,6 +102,18 @@ class Replaceable:
   options: tuple[str, ...]
 
 
+def load_lexicon(config: LexicalConfig) -> lexicon_lib.Lexicon:
+  """Loads the synonyms that a config asks for; a second call is free.
+
+  Raises:
+    ValueError: the WordNet database is missing or malformed.
+    FileNotFoundError: there is no such encoder.
+  """
+  if config.synonyms == 'wordnet':
+    return wordnet.load(config.wordnet_path, config.embedding)
+  return lexicon_lib.load_embedded()
+
+
 def mutate(
   text: str,
   rng: random.Random,
@@ -96,7 +128,7 @@ def mutate(
     rng: source of chance; advanced.
     config: how much and how far.
     protected: names to leave alone, such as the entry point.
-    lexicon: source of synonyms; the embedded one if `None`.
+    lexicon: source of synonyms; that of the config if `None`.
   """
   pieces, position = [], 0
   for word in replaceable_words(text, config, protected, lexicon):
@@ -114,7 +146,7 @@ def replaceable_words(
 ) -> list[Replaceable]:
   """The words that `mutate` chooses from, in order, with their options."""
   if lexicon is None:
-    lexicon = lexicon_lib.load('embedded')
+    lexicon = load_lexicon(config)
   words = list(_WORD.finditer(text))
   spans = spans_lib.protected_spans(text, protected)
   kept = _kept_terms([w[0].lower() for w in words], lexicon.keep)
@@ -203,6 +235,8 @@ def _options(
       for other, value in lexicon.synonyms(
         lemma, reading, previous, following
       ).items():
+        if form and (other, reading) in lexicon.irregular:
+          continue
         surface = inflect.inflect(other, reading, form)
         similarities[surface] = max(value, similarities.get(surface, 0.0))
   close = [

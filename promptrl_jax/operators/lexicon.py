@@ -1,8 +1,7 @@
-"""Which words may stand for which others, and how close they are.
+"""Synonyms and their similarity: the interface and the embedded lexicon.
 
-Two sources: the embedded lexicon, written for statements of programming tasks
-(`lexicon.txt`, which describes its own format), and WordNet through NLTK where
-both are installed. Stop words and kept terms are the embedded ones in either.
+The embedded lexicon, `lexicon.txt`, is written for statements of programming
+tasks and describes its own format. `wordnet.py` is the other source.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import functools
 import importlib.resources
 import re
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Protocol
 
 READINGS = ('noun', 'verb', 'adj', 'adv')
 DETERMINERS = frozenset(
@@ -32,6 +31,8 @@ class Lexicon(Protocol):
   Attributes:
     stop: closed-class words, lower case.
     keep: terms, in lower case and singular, whose words are never replaced.
+    irregular: (base form, reading) pairs that replace base forms only, because
+      `inflect` does not know their other forms.
   """
 
   @property
@@ -40,14 +41,17 @@ class Lexicon(Protocol):
   @property
   def keep(self) -> tuple[str, ...]: ...
 
+  @property
+  def irregular(self) -> frozenset[tuple[str, str]]: ...
+
   def readings(self, lemma: str) -> frozenset[str]:
-    """The parts of speech that a base form is known as."""
+    """Returns the parts of speech that a base form is known as."""
     ...
 
   def synonyms(
     self, lemma: str, reading: str, previous: str = '', following: str = ''
   ) -> Mapping[str, float]:
-    """Other base forms and their similarity in [0, 1].
+    """Returns other base forms and their similarity in [0, 1].
 
     Args:
       lemma: base form.
@@ -63,14 +67,15 @@ class EmbeddedLexicon:
   """Synonyms read from groups in the format of `lexicon.txt`.
 
   Attributes:
-    stop, keep: as in `Lexicon`.
-    groups: similarity of each replacement, `[lemma, reading][condition][word]`;
-      the condition is empty, `before WORD` or `after determiner`.
+    stop, keep, irregular: as in `Lexicon`.
+    groups: `[lemma, reading][condition][word]` -> similarity; the condition is
+      empty, `before WORD` or `after determiner`.
   """
 
   stop: frozenset[str]
   keep: tuple[str, ...]
   groups: Mapping[tuple[str, str], Mapping[str, Mapping[str, float]]]
+  irregular: frozenset[tuple[str, str]] = frozenset()
 
   def readings(self, lemma: str) -> frozenset[str]:
     return frozenset(r for r in READINGS if (lemma, r) in self.groups)
@@ -84,69 +89,6 @@ class EmbeddedLexicon:
     if previous in DETERMINERS and 'after determiner' in senses:
       return senses['after determiner']
     return senses.get('', {})
-
-
-class WordNetLexicon:
-  """Synonyms from WordNet.
-
-  WordNet has no similarity of words, but lists the senses of a word by how
-  frequent they are: a synonym in the most frequent sense has 0.9, in the second
-  0.8, and so on down to 0.1. Names and terms of several words are left out.
-  """
-
-  def __init__(self, wordnet: Any):
-    """Wraps a loaded `nltk.corpus.wordnet` reader."""
-    embedded = _embedded()
-    self.stop, self.keep = embedded.stop, embedded.keep
-    self._wordnet = wordnet
-
-  def readings(self, lemma: str) -> frozenset[str]:
-    return frozenset(r for r in READINGS if self._synsets(lemma, r))
-
-  def synonyms(
-    self, lemma: str, reading: str, previous: str = '', following: str = ''
-  ) -> Mapping[str, float]:
-    similarities: dict[str, float] = {}
-    for rank, synset in enumerate(self._synsets(lemma, reading)):
-      for name in synset.lemma_names():
-        if name.isalpha() and name.islower() and name != lemma:
-          similarities.setdefault(name, round(max(0.9 - 0.1 * rank, 0.1), 1))
-    return similarities
-
-  def _synsets(self, lemma: str, reading: str) -> list[Any]:
-    letter = {'noun': 'n', 'verb': 'v', 'adj': 'a', 'adv': 'r'}[reading]
-    found = self._wordnet.synsets(lemma, pos=letter)
-    # The reader also finds the base form of an inflected word; we do that.
-    return [s for s in found if lemma in s.lemma_names()]
-
-
-def load(source: str = 'auto') -> Lexicon:
-  """A lexicon.
-
-  Args:
-    source: `embedded`, `wordnet`, or `auto` for WordNet where it is installed
-      and else the embedded one.
-
-  Raises:
-    ValueError: unknown source.
-    RuntimeError: `wordnet` was asked for, and `nltk` or its corpus is missing.
-  """
-  if source not in ('embedded', 'wordnet', 'auto'):
-    raise ValueError(
-      f'source is {source!r}; expected embedded, wordnet or auto'
-    )
-  if source != 'embedded':
-    try:
-      return _wordnet()
-    except (ImportError, LookupError) as error:
-      if source == 'wordnet':
-        missing = 'nltk' if isinstance(error, ImportError) else 'its corpus'
-        raise RuntimeError(
-          f"source is 'wordnet', but {missing} is not installed; run `pip "
-          'install nltk` and `python -m nltk.downloader wordnet`, or use '
-          "source='embedded'"
-        ) from None
-  return _embedded()
 
 
 def parse(text: str) -> EmbeddedLexicon:
@@ -184,14 +126,7 @@ def parse(text: str) -> EmbeddedLexicon:
 
 
 @functools.cache
-def _embedded() -> EmbeddedLexicon:
+def load_embedded() -> EmbeddedLexicon:
+  """Loads the lexicon that the package carries."""
   path = importlib.resources.files('promptrl_jax.operators') / 'lexicon.txt'
   return parse(path.read_text(encoding='utf-8'))
-
-
-@functools.cache
-def _wordnet() -> WordNetLexicon:
-  from nltk.corpus import wordnet  # pyright: ignore[reportMissingImports]
-
-  wordnet.ensure_loaded()  # The reader is lazy: fail here or never.
-  return WordNetLexicon(wordnet)

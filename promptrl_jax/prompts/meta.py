@@ -11,7 +11,6 @@ import dataclasses
 import re
 
 from promptrl_jax.prompts.templates import Messages
-from promptrl_jax.tasks.instructions import Instruction
 
 _PLACE = '{instruction}'
 _LABEL = re.compile(
@@ -84,17 +83,16 @@ def make_meta(family: str, text: str = '') -> MetaPrompt:
   return MetaPrompt(family, _FAMILIES[family])
 
 
-def render(meta: MetaPrompt, instruction: Instruction) -> Messages:
-  """What the rewriter reads: nothing but meta prompt and instruction."""
+def render(meta: MetaPrompt, instruction: str) -> Messages:
+  """Returns the rewriter's messages: meta prompt and instruction, no more."""
   before, _, after = meta.text.partition(_PLACE)
-  return (('user', f'{before}{instruction.text}{after}'),)
+  return (('user', f'{before}{instruction}{after}'),)
 
 
-def read(reply: str, initial: Instruction) -> Instruction:
-  """The instruction in a reply, without a label, fence or quotes around it.
+def read(reply: str) -> str:
+  """Returns the instruction in a reply, or '' if there is nothing in it.
 
-  A reply with nothing in it gives the initial instruction, so that a failed
-  rewrite never loses the task.
+  A label, a code fence and quotes around the instruction are removed.
   """
   text, before = reply.strip(), None
   while text != before:
@@ -106,4 +104,4 @@ def read(reply: str, initial: Instruction) -> Instruction:
       # Quotes at both ends may belong to two words: "a" or "b".
       if text[0] not in inside and text[-1] not in inside:
         text = inside.strip()
-  return Instruction(text) if text else initial
+  return text

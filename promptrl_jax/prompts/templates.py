@@ -16,6 +16,9 @@ from promptrl_jax.prompts import extract, rewrite
 
 Messages = tuple[tuple[str, str], ...]  # (role, content)
 FitsFn = Callable[[Messages], bool]
+# Characters. A shorter completion of the embedded rewriter is a fragment, such
+# as a lone function name, and states no task.
+_SHORTEST_REWRITE = 11
 
 
 @dataclasses.dataclass(frozen=True)
@@ -165,7 +168,7 @@ def _plain_rewriter(prompt: RewritePrompt) -> Messages:
 
 def _plain_rewritten(prompt: RewritePrompt, reply: str) -> str:
   text = ' '.join(reply.split())
-  return text if len(text) > 10 else prompt.statement
+  return text if len(text) >= _SHORTEST_REWRITE else prompt.statement
 
 
 PLAIN = Template(

@@ -103,7 +103,7 @@ def rewrite_request(
   seed: int = 0,
 ) -> Request:
   """A request for one rewrite; made of meta prompt and instruction alone."""
-  messages = meta_lib.render(meta, instruction)
+  messages = meta_lib.render(meta, instruction.text)
   return Request(
     tuple(Message(role, content) for role, content in messages),
     temperature=temperature, seed=seed, max_tokens=max_tokens,
@@ -290,7 +290,11 @@ def _read(
   instructions: Sequence[Instruction],
 ) -> list[Rewrite]:
   return [
-    Rewrite(request, reply.text, meta_lib.read(reply.text, instruction))
+    Rewrite(
+      request,
+      reply.text,
+      instruction.rewritten(meta_lib.read(reply.text)),
+    )
     for request, reply, instruction in zip(
       requests, replies, instructions, strict=True
     )

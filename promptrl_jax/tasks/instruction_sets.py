@@ -1,10 +1,9 @@
 """AG News, SST-2, Natural Questions and GSM8K as PRewrite uses them.
 
-Templates and split sizes are those of PRewrite (arXiv 2401.08189): dev is a
-random tenth of the official training split, drawn once and for all; test is the
-official test split, or the validation split where test labels are not
-published. The paper counts 871 test examples of SST-2, the hub 872.
-Instructions are ours, plain ones to begin with.
+Templates and split sizes are those of PRewrite (arXiv 2401.08189). The dev
+split is a fixed random tenth of the official training split. The test split is
+the official one, or the validation split where test labels are not published.
+The paper does not print its initial instructions; these are plain ones.
 """
 
 from __future__ import annotations
@@ -28,18 +27,21 @@ class InstructionSet:
   """A data set and how its rows become examples.
 
   Attributes:
-    hub: id and config on the hub.
-    train, test: official splits that ours are made of.
-    sizes: of our train and dev, of the official training split.
-    task, template, instruction: of every example.
-    columns: of a row that are read.
+    hub: id and config on the Hugging Face hub.
+    train: the official split that is cut into train and dev.
+    test: the official split that is the test split.
+    sizes: number of examples in train, dev and test.
+    task: one of `instructions.TASKS`, for every example.
+    template: the prompt of every example.
+    instruction: the instruction to begin with.
+    columns: the columns of a row that `example` reads.
     example: row -> (input, output).
   """
 
   hub: tuple[str, str]
   train: str
   test: str
-  sizes: tuple[int, int]
+  sizes: tuple[int, int, int]
   task: str
   template: str
   instruction: str
@@ -55,7 +57,7 @@ SETS = {
     hub=('fancyzhx/ag_news', ''),
     train='train',
     test='test',
-    sizes=(108_000, 12_000),
+    sizes=(108_000, 12_000, 7_600),
     task='classification',
     template='{instruction}\nArticle: {input}',
     instruction=(
@@ -68,7 +70,8 @@ SETS = {
     hub=('stanfordnlp/sst2', ''),
     train='train',
     test='validation',
-    sizes=(60_614, 6_735),
+    # The paper counts 871 test examples; the hub has 872.
+    sizes=(60_614, 6_735, 872),
     task='classification',
     template='{instruction}\nText: {input}',
     instruction='Classify the text as positive or negative.',
@@ -79,7 +82,7 @@ SETS = {
     hub=('google-research-datasets/nq_open', ''),
     train='train',
     test='validation',
-    sizes=(79_168, 8_757),
+    sizes=(79_168, 8_757, 3_610),
     task='qa',
     template='{instruction}\nQuestion: {input}',
     instruction='Answer the question.',
@@ -90,29 +93,35 @@ SETS = {
     hub=('openai/gsm8k', 'main'),
     train='train',
     test='test',
-    sizes=(6_725, 748),
+    sizes=(6_725, 748, 1_319),
     task='math',
     template='{instruction}\nQuestion: {input}',
     instruction='Solve the problem.',
     columns=('question', 'answer'),
     example=lambda row: (
-      row['question'], row['answer'].rpartition('####')[2].strip(),
+      row['question'],
+      row['answer'].rpartition('####')[2].strip(),
     ),
   ),
-}  # fmt: skip
+}
 
 
-def load(name: str, split: str, path: str = '') -> InstructionTask:
-  """One split of a data set, as one task.
+def load(
+  name: str, split: str, path: str = '', any_size: bool = False
+) -> InstructionTask:
+  """Loads one split of a data set as one task.
 
   Args:
     name: one of `SETS`.
     split: `train`, `dev` or `test`.
     path: folder with files named after the official splits (`train.jsonl`,
       `test.jsonl`, ...) and with the hub's columns; empty: the hub.
+    any_size: whether the official split may have another number of rows, as a
+      small sample of it does; a tenth of its training rows, rounded up, is dev.
 
   Raises:
-    DataError: unknown set or split, data that cannot be had, or other columns.
+    DataError: the set or split is unknown, the data cannot be loaded or has
+      other columns, or the official split has another size.
   """
   if name not in SETS:
     raise DataError(f'data set {name!r}: expected one of {", ".join(SETS)}')
@@ -122,6 +131,8 @@ def load(name: str, split: str, path: str = '') -> InstructionTask:
   hub, config = (path, '') if path else source.hub
   official = source.test if split == 'test' else source.train
   rows = list(instruction_sources.read_hub(hub, config, official))
+  if not any_size:
+    _check_size(source, official, len(rows), hub)
   if split != 'test':
     in_dev = dev_places(name, len(rows))
     rows = [
@@ -135,21 +146,35 @@ def load(name: str, split: str, path: str = '') -> InstructionTask:
 
 
 def split_sizes(name: str, rows: int) -> tuple[int, int]:
-  """Sizes of train and dev made of so many rows.
+  """Returns the sizes of train and dev for a training split of `rows` rows.
 
-  Those of the paper for the official data, otherwise a tenth, rounded up, is
-  dev.
+  The official data gives the paper's sizes. Otherwise dev is a tenth, rounded
+  up.
   """
-  if rows == sum(SETS[name].sizes):
-    return SETS[name].sizes
+  train, dev, _ = SETS[name].sizes
+  if rows == train + dev:
+    return train, dev
   dev = math.ceil(_DEV_SHARE * rows)
   return rows - dev, dev
 
 
 def dev_places(name: str, rows: int) -> frozenset[int]:
-  """Which rows of the official training split are dev: always the same."""
+  """Returns the indices of the training rows that are dev, always the same."""
   _, dev = split_sizes(name, rows)
   return frozenset(random.Random(f'dev/{name}').sample(range(rows), dev))
+
+
+def _check_size(
+  source: InstructionSet, official: str, rows: int, hub: str
+) -> None:
+  train, dev, test = source.sizes
+  expected = train + dev if official == source.train else test
+  if rows != expected:
+    raise DataError(
+      f'split {official!r} of {hub} has {rows} rows, the official one has '
+      f'{expected}: scores on it cannot be compared with published ones; use '
+      'the official data, or any_size=True (--any_size) for a sample of it'
+    )
 
 
 def _line(

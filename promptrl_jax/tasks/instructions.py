@@ -50,6 +50,13 @@ class Instruction:
         f'instruction is {self.text!r}: expected a text that is not blank'
       )
 
+  def rewritten(self, text: str) -> Instruction:
+    """Returns an instruction with this text, or itself if the text is empty.
+
+    A rewriter's reply may hold no instruction; the task is kept then.
+    """
+    return Instruction(text) if text else self
+
 
 @dataclasses.dataclass(frozen=True)
 class Example:

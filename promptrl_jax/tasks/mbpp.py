@@ -18,6 +18,8 @@ from typing import Any
 from promptrl_jax.prompts.entry_point import entry_point
 from promptrl_jax.types import Task
 
+# Two tasks with the same statement are the same task.
+STATEMENTS_IDENTIFY_TASKS = True
 HUB_NAME = 'google-research-datasets/mbpp'
 SPLITS = {
   'prompt': range(1, 11),
@@ -44,12 +46,7 @@ def load(split: str, path: str | None = None) -> tuple[Task, ...]:
   """
   if split not in SPLITS:
     raise DataError(f'split {split!r}: MBPP has {", ".join(SPLITS)}')
-  rows = _read_file(path) if path else _read_hub()
-  tasks = tuple(
-    to_task(row, split, where)
-    for where, row in rows
-    if row['task_id'] in SPLITS[split]
-  )
+  tasks = _tasks(split, path)
   if not tasks:
     ids = SPLITS[split]
     raise DataError(
@@ -57,6 +54,11 @@ def load(split: str, path: str | None = None) -> tuple[Task, ...]:
       f'(task_id {ids[0]} to {ids[-1]})'
     )
   return tasks
+
+
+def few_shots(path: str | None = None) -> tuple[Task, ...]:
+  """The tasks of the split `prompt`; none if a file leaves them out."""
+  return _tasks('prompt', path)
 
 
 def digest(path: str | None = None) -> str:
@@ -90,6 +92,15 @@ def to_task(row: Mapping[str, Any], split: str, where: str) -> Task:
     setup=row.get('test_setup_code') or '',
     reference=row['code'],
     split=split,
+  )
+
+
+def _tasks(split: str, path: str | None) -> tuple[Task, ...]:
+  rows = _read_file(path) if path else _read_hub()
+  return tuple(
+    to_task(row, split, where)
+    for where, row in rows
+    if row['task_id'] in SPLITS[split]
   )
 
 

@@ -14,9 +14,6 @@ assertion back: visible and hidden tests are disjoint everywhere but in
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
-
 from promptrl_jax.types import Problem, Task
 
 PROTOCOLS = ('blind', 'visible1', 'visible_all', 'oracle')
@@ -74,21 +71,3 @@ def reveal_for_training(task: Task, protocol: str) -> Problem:
   problem = reveal(task, protocol)
   hidden = tuple(t for t in task.tests if t not in problem.visible_tests)
   return Problem(**{**vars(problem), 'reward_tests': hidden})
-
-
-def check_no_leak(parts: dict[str, Sequence[Task]]) -> None:
-  """Raises if two splits share a task id or a normalised statement.
-
-  Statements are compared with their tests: two tasks may be worded alike and
-  ask for different things, as the terse ones of minicode are.
-  """
-  seen: dict[str, tuple[str, str]] = {}
-  for split, tasks in parts.items():
-    for task in tasks:
-      words = ' '.join(re.findall(r'\w+', task.statement.lower()))
-      for key in (task.task_id, f'{words} | {" ".join(task.tests)}'):
-        other = seen.setdefault(key, (split, task.task_id))
-        if other[0] != split:
-          raise ValueError(
-            f'{task.task_id} of {split!r} is also {other[1]} of {other[0]!r}'
-          )

@@ -1,0 +1,1 @@
+"""Commands: `python -m promptrl_jax.tools.NAME`."""

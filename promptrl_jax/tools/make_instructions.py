@@ -33,6 +33,9 @@ _SET = flags.DEFINE_enum(
   'set', None, list(instruction_sets.SETS), 'Data set of the paper.'
 )
 _PATH = flags.DEFINE_string('path', '', 'Local folder with that data set.')
+_ANY_SIZE = flags.DEFINE_bool(
+  'any_size', False, 'Take splits that have not the official size.'
+)
 _SOURCES = {
   kind: flags.DEFINE_string(kind, None, f'Source: {kind}.')
   for kind in instruction_sources.KINDS
@@ -65,7 +68,9 @@ def run(output):
     )
   if _SET.value:
     for split in instruction_sets.SPLITS:
-      task = instruction_sets.load(_SET.value, split, _PATH.value)
+      task = instruction_sets.load(
+        _SET.value, split, _PATH.value, _ANY_SIZE.value
+      )
       write(output / f'{split}.jsonl', instructions.to_rows(task))
     return
   rows = instruction_sources.read(

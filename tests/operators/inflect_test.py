@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from promptrl_jax.operators.inflect import analyses, inflect
-from promptrl_jax.operators.lexicon import load
+from promptrl_jax.operators.lexicon import load_embedded
 
 FORMS = [
   ('entry', 'noun', 's', 'entries'),
@@ -34,7 +34,7 @@ def test_form_is_made_and_recognised(lemma, reading, form, word):
 
 
 def test_every_form_of_every_lexicon_word_is_recognised():
-  for (lemma, reading), _ in load('embedded').groups.items():
+  for (lemma, reading), _ in load_embedded().groups.items():
     forms = {'noun': ['', 's'], 'verb': ['', 's', 'ing', 'ed', 'en']}
     for form in forms.get(reading, ['']):
       word = inflect(lemma, reading, form)

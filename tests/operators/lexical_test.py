@@ -32,7 +32,7 @@ def below_zero(operations: list[int]) -> bool:
     """
 '''
 FRAGMENTS = [
-  *(w for w, _ in sorted(lexicon_lib.load('embedded').groups)),
+  *(w for w, _ in sorted(lexicon_lib.load_embedded().groups)),
   *('Write', 'LIST', 'Given', 'Newman', 'sum_list', 'sum(', 'numbers', 'found'),
   *('the', 'a', 'to', 'of', '  ', '\n', '\n\n', '\t', '.', ',', ' "list" '),
   *('`list`', '\n>>> sum(list)\n', '\n    list = [1]\n', '3', 'list.sort', '-'),
@@ -63,12 +63,21 @@ def test_everything_but_replaced_words_is_kept_byte_for_byte(text, seed):
   words = r'[A-Za-z]+'
   assert re.sub(words, 'w', mutated) == re.sub(words, 'w', text)
   pairs = zip(re.findall(words, text), re.findall(words, mutated), strict=True)
-  lexicon = lexicon_lib.load('embedded')
+  lexicon = lexicon_lib.load_embedded()
   for before, after in pairs:
     if before != after:
       assert before.lower() not in lexicon.stop
       assert before.isupper() == after.isupper() or len(before) == 1
       assert before[0].isupper() == after[0].isupper()
+
+
+def test_only_open_class_words_change_at_probability_one():
+  closed = lexicon_lib.load_embedded().stop
+  text = ' list '.join(sorted(closed))
+  mutated = mutate(text, random.Random(0), ALWAYS).split()
+  assert mutated != text.split()
+  for before, after in zip(text.split(), mutated, strict=True):
+    assert before == after or before == 'list'
 
 
 @given(texts)
@@ -196,6 +205,9 @@ def test_protected_names_stay_and_other_words_do_not():
     ({'probability': 1.5}, 'probability is 1.5'),
     ({'probability': float('nan')}, 'probability is nan'),
     ({'max_candidates': -1}, 'max_candidates is -1'),
+    ({'synonyms': 'fasttext'}, "synonyms is 'fasttext'"),
+    ({'wordnet_path': 'x'}, "wordnet_path is 'x'; it needs synonyms="),
+    ({'embedding': 'x'}, "embedding is 'x'; it needs synonyms="),
   ],
 )
 def test_bad_settings_are_refused(settings, message):

@@ -1,9 +1,8 @@
 import pytest
 
 from promptrl_jax.prompts import meta, templates
-from promptrl_jax.tasks.instructions import Instruction
 
-SAY = Instruction('Say {input} twice.')
+SAY = 'Say {input} twice.'
 
 
 def test_each_family_renders_its_text_with_the_instruction_once():
@@ -11,8 +10,8 @@ def test_each_family_renders_its_text_with_the_instruction_once():
     prompt = meta.make_meta(family)
     ((role, content),) = meta.render(prompt, SAY)
     assert role == 'user'
-    assert content == prompt.text.replace('{instruction}', SAY.text)
-    assert content.count(SAY.text) == 1
+    assert content == prompt.text.replace('{instruction}', SAY)
+    assert content.count(SAY) == 1
 
 
 def test_the_generic_families_differ_and_end_as_in_the_paper():
@@ -21,12 +20,12 @@ def test_the_generic_families_differ_and_end_as_in_the_paper():
     for f in ('generic_a', 'generic_b')
   )
   assert a != b
-  assert a.endswith(f'\nInstruction: {SAY.text}')
-  assert b.endswith(f'\nInstruction: {SAY.text}')
+  assert a.endswith(f'\nInstruction: {SAY}')
+  assert b.endswith(f'\nInstruction: {SAY}')
 
 
 def test_the_embedded_rewriter_reads_what_it_was_trained_on():
-  plain = templates.PLAIN.rewriter(templates.RewritePrompt(SAY.text, 'solve'))
+  plain = templates.PLAIN.rewriter(templates.RewritePrompt(SAY, 'solve'))
   assert meta.render(meta.make_meta('minicode'), SAY) == plain
 
 
@@ -60,9 +59,9 @@ def test_unknown_families_and_stray_texts_are_refused():
   ('"', '"'),
 ])  # fmt: skip
 def test_a_reply_is_read_without_what_is_put_around_it(reply, text):
-  assert meta.read(reply, SAY) == Instruction(text)
+  assert meta.read(reply) == text
 
 
 @pytest.mark.parametrize('reply', ['', ' \n', 'Instruction:', '""'])
-def test_an_empty_reply_keeps_the_initial_instruction(reply):
-  assert meta.read(reply, SAY) == SAY
+def test_a_reply_without_an_instruction_is_read_as_empty(reply):
+  assert meta.read(reply) == ''

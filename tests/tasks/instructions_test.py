@@ -62,6 +62,12 @@ def test_an_instruction_cannot_hold_an_input():
   assert [f.name for f in dataclasses.fields(Instruction)] == ['text']
 
 
+def test_a_rewrite_without_text_keeps_the_instruction():
+  instruction = Instruction('Spell it.')
+  assert instruction.rewritten('') is instruction
+  assert instruction.rewritten('Spell!') == Instruction('Spell!')
+
+
 @pytest.mark.parametrize(('change', 'message'), [
   ({'task': 'poem'}, "unknown task 'poem': expected qa, classification, math"),
   ({'instruction': ' '}, '"instruction" is blank'),

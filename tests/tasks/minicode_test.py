@@ -7,7 +7,7 @@ import random
 import pytest
 
 from promptrl_jax.execution import ExecutionPool, Program
-from promptrl_jax.tasks import splits
+from promptrl_jax.tasks import overlaps
 from promptrl_jax.tasks.minicode import generate, registers, suite
 
 ROWS = suite.rows()
@@ -55,7 +55,7 @@ def test_registers_are_balanced_in_every_split():
 
 def test_splits_share_no_problem():
   parts = {split: suite.load(split) for split in suite.SPLITS}
-  splits.check_no_leak(parts)
+  overlaps.check_no_leak(parts, suite.STATEMENTS_IDENTIFY_TASKS)
   ids = [task.task_id for tasks in parts.values() for task in tasks]
   assert len(set(ids)) == len(ids) == len(ROWS)
 

@@ -40,7 +40,10 @@ def test_a_data_set_becomes_three_files(tmp_path):
     text = ''.join(json.dumps(row) + '\n' for row in rows)
     (tmp_path / 'in' / f'{split}.jsonl').write_text(text)
   result = run(
-    '--set=gsm8k', f'--path={tmp_path / "in"}', f'--output={tmp_path / "out"}'
+    '--set=gsm8k',
+    '--any_size',
+    f'--path={tmp_path / "in"}',
+    f'--output={tmp_path / "out"}',
   )
   assert result.returncode == 0, result.stderr
   sizes = [

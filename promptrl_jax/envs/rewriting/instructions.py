@@ -96,7 +96,9 @@ class InstructionRewriting:
     self, tasks: Sequence[InstructionTask]
   ) -> list[templates.Messages]:
     """What the rewriter is asked: meta prompt and instruction, no input."""
-    return [meta_lib.render(self._meta, task.instruction) for task in tasks]
+    return [
+      meta_lib.render(self._meta, task.instruction.text) for task in tasks
+    ]
 
   def submit(
     self,
@@ -163,9 +165,10 @@ class InstructionRewriting:
       rewrite, finished: what was written.
     """
     initial = task.instruction
-    found = meta_lib.read(rewrite, initial)
-    if found is initial:  # There was nothing to read.
-      return 'empty', found
+    text = meta_lib.read(rewrite)
+    if not text:
+      return 'empty', initial
+    found = Instruction(text)
     if not finished:
       return 'overlong', found
     if found != initial and guards.is_repetitive(found.text):

@@ -18,6 +18,8 @@ from promptrl_jax.tasks.minicode import generate
 from promptrl_jax.types import Task
 
 PATH = pathlib.Path(__file__).parent / 'minicode.jsonl.gz'
+# Terse statements leave out a detail, so that other problems read the same.
+STATEMENTS_IDENTIFY_TASKS = False
 SPLITS = ('train', 'validation', 'test', 'ood')
 
 

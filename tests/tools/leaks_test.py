@@ -1,0 +1,80 @@
+"""The command that lists overlaps between splits."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[2]
+DATA = pathlib.Path(
+  os.environ.get('PROMPTRL_MBPP', ROOT / '../shared/data/mbpp/mbpp.jsonl')
+)
+
+
+def row(number, text, test):
+  return {
+    'task_id': number,
+    'text': text,
+    'code': 'def f(x):\n  return x',
+    'test_list': [test],
+  }
+
+
+ROWS = [
+  row(11, 'Write a function to sort a list.', 'assert f([]) == []'),
+  row(511, 'Count the vowels of a word.', 'assert f("a") == 1'),
+  row(601, 'Return the reverse of a text.', 'assert f("ab") == "ba"'),
+]
+
+
+def leaks(path):
+  return subprocess.run(
+    [
+      sys.executable,
+      '-m',
+      'promptrl_jax.tools.leaks',
+      '--data=mbpp',
+      f'--path={path}',
+    ],
+    capture_output=True,
+    text=True,
+    check=False,
+    cwd=ROOT,
+    timeout=120,
+  )
+
+
+def write(path, rows):
+  path.write_text(''.join(json.dumps(r) + '\n' for r in rows))
+  return path
+
+
+def test_splits_without_overlaps_are_clean(tmp_path):
+  result = leaks(write(tmp_path / 'mbpp.jsonl', ROWS))
+  assert result.returncode == 0, result.stderr
+  for kind in ('task_id', 'same tests', 'same statement', 'near duplicate'):
+    assert f'{kind}: 0\n' in result.stdout
+
+
+def test_a_planted_duplicate_fails(tmp_path):
+  planted = ROWS[0] | {'task_id': 602, 'text': ROWS[0]['text'].upper()}
+  result = leaks(write(tmp_path / 'mbpp.jsonl', [*ROWS, planted]))
+  assert result.returncode == 1
+  assert 'same tests: mbpp/11 of test, mbpp/602 of train' in result.stdout
+  assert 'two splits share a task' in result.stderr
+
+
+def test_missing_data_is_an_error_of_one_line(tmp_path):
+  result = leaks(tmp_path / 'none.jsonl')
+  assert result.returncode == 1
+  assert result.stderr.startswith('error: no MBPP file at')
+
+
+@pytest.mark.skipif(not DATA.is_file(), reason='no MBPP file: PROMPTRL_MBPP')
+def test_the_official_mbpp_shares_no_task_between_splits():
+  result = leaks(DATA)
+  assert result.returncode == 0, result.stderr
+  assert 'task_id: 0\nsame tests: 0\nsame statement: 3\n' in result.stdout
