@@ -31,8 +31,8 @@ from experiments import (
   joint_report,
   rewriters,
 )
-from promptrl_jax.envs.rewriting.code import RewritingEnv
 from promptrl_jax.envs.rewriting.config import RewritingConfig
+from promptrl_jax.envs.rewriting.env import RewritingEnv
 from promptrl_jax.execution import ExecutionPool, Limits
 from promptrl_jax.execution.memo import MemoPool
 from promptrl_jax.llm.cache import CachedBackend

@@ -23,8 +23,8 @@ from absl import app, flags
 from ml_collections import config_flags
 
 from experiments import data, distributed_flags, rewriters
-from promptrl_jax.envs.rewriting.code import RewritingEnv
 from promptrl_jax.envs.rewriting.config import RewritingConfig
+from promptrl_jax.envs.rewriting.env import RewritingEnv
 from promptrl_jax.evaluation import cells, output, report, rewriter
 from promptrl_jax.execution import ExecutionPool, Limits
 from promptrl_jax.execution.header import ImportHeaderPool

@@ -16,7 +16,7 @@ import tqdm
 
 from configs import mbpp_grpo
 from promptrl_jax.envs.editing.env import EnvConfig
-from promptrl_jax.envs.rewriting.env import Identified, RewriteEnv
+from promptrl_jax.envs.rewriting.interface import Identified, RewriteEnv
 from promptrl_jax.llm import load
 from promptrl_jax.llm.jax_lm import JaxLM, JaxLMConfig
 from promptrl_jax.models import lora, peft, pretrained

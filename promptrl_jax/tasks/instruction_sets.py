@@ -15,8 +15,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from promptrl_jax.tasks import instruction_sources, instructions
-from promptrl_jax.tasks.instructions import InstructionTask
 from promptrl_jax.tasks.mbpp import DataError
+from promptrl_jax.types import Task
 
 SPLITS = ('train', 'dev', 'test')
 _DEV_SHARE = 0.1
@@ -106,9 +106,7 @@ SETS = {
 }
 
 
-def load(
-  name: str, split: str, path: str = '', any_size: bool = False
-) -> InstructionTask:
+def load(name: str, split: str, path: str = '', any_size: bool = False) -> Task:
   """Loads one split of a data set as one task.
 
   Args:
@@ -141,7 +139,7 @@ def load(
   if not rows:
     raise DataError(f'split {split!r} of {hub} is empty')
   lines = [(where, _line(source, row, where)) for where, row in rows]
-  (task,) = instructions.group(lines)
+  (task,) = instructions.group(lines, split)
   return task
 
 

@@ -23,7 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from promptrl_jax.envs.editing.env import VectorPromptEdit
-from promptrl_jax.envs.rewriting.code import RewritingEnv
+from promptrl_jax.envs.rewriting.env import RewritingEnv
 from promptrl_jax.tasks import splits
 from promptrl_jax.training.controller import learner as controller_lib
 from promptrl_jax.training.metrics import PARTS

@@ -18,8 +18,8 @@ import numpy as np
 import optax
 
 from configs import mbpp_grpo
-from promptrl_jax.envs.rewriting.code import RewritingEnv
 from promptrl_jax.envs.rewriting.config import RewritingConfig
+from promptrl_jax.envs.rewriting.env import RewritingEnv
 from promptrl_jax.models import lora
 from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.testing import tiny

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from promptrl_jax.envs.rewriting.env import Identified, RewriteEnv
+from promptrl_jax.envs.rewriting.interface import Identified, RewriteEnv
 from promptrl_jax.models.tokenizer import Tokenizer
 from promptrl_jax.sampling.engine import Engine
 from promptrl_jax.sampling.requests import Draw, Request, Sample
