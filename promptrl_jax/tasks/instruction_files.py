@@ -103,7 +103,9 @@ def _read(options: Options, split: str) -> tuple[Task, ...]:
       f'data.options.instruction replaces one instruction, but {path} has '
       f'{len(tasks)}'
     )
-  return (instructions.with_instruction(tasks[0], options.instruction),)
+  return tuple(
+    instructions.with_instruction(task, options.instruction) for task in tasks
+  )
 
 
 def _others(task: Task, parts: Mapping[str, Sequence[Task]]) -> list[Task]:

@@ -9,13 +9,19 @@ The paper does not print its initial instructions; these are plain ones.
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import math
 import random
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from promptrl_jax.tasks import instruction_sources, instructions
+from promptrl_jax.tasks import (
+  instruction_files,
+  instruction_sources,
+  instructions,
+)
 from promptrl_jax.tasks.mbpp import DataError
+from promptrl_jax.tasks.task_set import DataConfig, TaskSet
 from promptrl_jax.types import Task
 
 SPLITS = ('train', 'dev', 'test')
@@ -104,6 +110,36 @@ SETS = {
     ),
   ),
 }
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+  """Settings of the task sets of this file.
+
+  Attributes:
+    any_size: see `load`.
+  """
+
+  any_size: bool = False
+
+
+def task_set(name: str) -> TaskSet:
+  """Returns the entry of a set in the table of task sets."""
+
+  def load_part(split: str, config: DataConfig) -> tuple[Task, ...]:
+    part = 'dev' if split == 'validation' else split
+    return (load(name, part, config.path, config.options.any_size),)
+
+  def digest(config: DataConfig) -> str:
+    tasks = [load_part(split, config) for split in SPLITS]
+    return hashlib.sha256(repr(tasks).encode()).hexdigest()[:16]
+
+  return TaskSet(
+    load=load_part,
+    digest=digest,
+    options=Options,
+    check=instruction_files.check,
+  )
 
 
 def load(name: str, split: str, path: str = '', any_size: bool = False) -> Task:

@@ -48,8 +48,8 @@ class Options:
     shares = self.validation_share, self.test_share
     if not (min(shares) >= 0 and sum(shares) < 1):
       raise ValueError(
-        f'validation_share={shares[0]}, test_share={shares[1]}: expected shares '
-        'of the file that leave something to train on'
+        f'validation_share={shares[0]}, test_share={shares[1]}: expected '
+        'shares of the file that leave something to train on'
       )
 
 
