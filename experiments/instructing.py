@@ -16,7 +16,7 @@ import numpy as np
 import tqdm
 
 from experiments import data as data_lib
-from promptrl_jax.envs.rewriting.config import RewritingConfig
+from promptrl_jax.envs.rewriting.config import make_config
 from promptrl_jax.envs.rewriting.env import RewritingEnv
 from promptrl_jax.evaluation import instruction_report
 from promptrl_jax.evaluation.example_rewards import example_rewards
@@ -108,18 +108,9 @@ def load_tasks(config, training=False):
 
 def make_env(config, task_model, **settings):
   """The environment that asks the task model, in training and evaluation."""
-  reward = config.reward.to_dict()
-  return RewritingEnv(
-    task_model,
-    None,
-    RewritingConfig(
-      meta=meta_lib.make_meta(config.meta.family, config.meta.text),
-      reward=reward.pop('kind'),
-      reward_options=reward.pop('options'),
-      **reward,
-      **settings,
-    ),
-  )
+  meta = meta_lib.make_meta(config.meta.family, config.meta.text)
+  settings = make_config(config.reward.to_dict(), meta=meta, **settings)
+  return RewritingEnv(task_model, None, settings)
 
 
 def open_model(settings, mesh, cache, stack):

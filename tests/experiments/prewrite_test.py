@@ -230,8 +230,14 @@ def test_another_config_in_the_same_workdir_is_refused(inputs, server, whole):
     ["--config.algorithms=('grpo',)", '--config.rollout.group=1'],
     "a group of 1 with the advantage 'grpo'",
   ),
-  (['--config.data.options.dev={}/empty.jsonl'], 'empty.jsonl is empty: expected one'),
-  (['--config.data.options.dev={}/poem.jsonl'], "poem.jsonl:1: unknown task 'poem'"),
+  (
+    ['--config.data.options.dev={}/empty.jsonl'],
+    'empty.jsonl is empty: expected one',
+  ),
+  (
+    ['--config.data.options.dev={}/poem.jsonl'],
+    "poem.jsonl:1: unknown task 'poem'",
+  ),
   (['--config.packing.prompt_size=32'], 'packing.prompt_size=32 is less'),
   (['--config.reward.kind=perplexity'], 'task cannot score a given text'),
 ])  # fmt: skip

@@ -99,6 +99,23 @@ class RewritingConfig:
       )
 
 
+def make_config(reward: Mapping[str, Any], **settings: Any) -> RewritingConfig:
+  """Builds settings of the environment from a section `reward` of a config.
+
+  Args:
+    reward: `kind` and `options` name the reward; the rest are fields of
+      `RewritingConfig`.
+    **settings: further fields.
+  """
+  fields = dict(reward)
+  return RewritingConfig(
+    reward=fields.pop('kind'),
+    reward_options=fields.pop('options'),
+    **fields,
+    **settings,
+  )
+
+
 def make_reward_fn(config: RewritingConfig) -> RewardFn:
   """Returns the reward that the config describes."""
   options = dict(config.reward_options)
