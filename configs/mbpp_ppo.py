@@ -100,7 +100,7 @@ def get_config(arg: str = 'minicode') -> ml_collections.ConfigDict:
   c.env.lexical.similarity_threshold = 0.7
   c.env.lexical.synonyms = 'embedded'  # embedded | wordnet
   c.env.lexical.wordnet_path = ''  # its folder, default /usr/share/wordnet
-  c.env.lexical.embedding = ''  # folder of the encoder that ranks synonyms
+  c.env.lexical.embedding = ''  # ranks synonyms: minilm, or a folder
 
   c.reward = ml_collections.ConfigDict()
   c.reward.kind = 'shaped'  # shaped | legacy

@@ -5,14 +5,14 @@ No flags here.
 
 from __future__ import annotations
 
-from promptrl_jax.envs.editing.env import EnvConfig
+from promptrl_jax.envs.editing.config import EditingConfig
 from promptrl_jax.operators.lexical import LexicalConfig
 from promptrl_jax.rewards.tests import RewardConfig
 from promptrl_jax.training.controller import config as ppo_config
 from promptrl_jax.training.controller import learner as controller
 
 
-def make_env_config(config) -> EnvConfig:
+def make_env_config(config) -> EditingConfig:
   """The environment that the controller plays.
 
   Raises:
@@ -25,7 +25,7 @@ def make_env_config(config) -> EnvConfig:
         f'{role}.backend=http needs --config.env.template=chat: the plain '
         'format is that of the embedded models'
       )
-  return EnvConfig(
+  return EditingConfig(
     **{**env, 'lexical': LexicalConfig(**env['lexical'])},
     reward=RewardConfig(**config.reward),
     gamma=config.ppo.gamma,

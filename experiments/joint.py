@@ -31,10 +31,13 @@ from experiments import (
   joint_report,
   rewriters,
 )
+from promptrl_jax.envs.editing.env import EditingEnv
 from promptrl_jax.envs.rewriting.config import make_config
 from promptrl_jax.envs.rewriting.env import RewritingEnv
+from promptrl_jax.evaluation.play import LineUp, Plan
 from promptrl_jax.execution import ExecutionPool, Limits
 from promptrl_jax.execution.memo import MemoPool
+from promptrl_jax.llm.ask import CODER, REWRITER
 from promptrl_jax.llm.cache import CachedBackend
 from promptrl_jax.llm.load import BackendConfig, load_backend
 from promptrl_jax.parallel import compilation
@@ -83,46 +86,61 @@ def run(config, workdir):
   with ExecutionPool(
     config.pool.workers, limits, config.pool.allow_weak
   ) as pool:
-    player = joint_players.Player(
-      coder, policy, MemoPool(pool), env_config, config.data.protocol
+    line_up = LineUp(
+      {REWRITER: policy, CODER: coder}, MemoPool(pool), env_config
     )
+    episodes = EditingEnv(coder, policy, MemoPool(pool), env_config)
     rewriting = RewritingEnv(coder, pool, make_reward_config(config))
 
     # --- Training -------------------------------------------------------------
     seeds = range(config.seed, config.seed + config.seeds)
-    entrants, costs = {}, {name: [] for name in arms}
+    players, costs = {}, {name: [] for name in arms}
     for seed in seeds:
       control, learner = make_parts(config, env_config, start, mesh, seed)
-      untrained = joint_players.rivals(env_config.actions, learner)
-      for name, strategy in untrained.items():
-        entrants.setdefault(name, []).append(strategy)
+      for name, rival in joint_players.rivals(env_config, learner).items():
+        players.setdefault(name, {})[seed] = rival
       for name, arm in arms.items():
         folder = workdir / name / f'seed_{seed}'
         training = joint.Training(
-          arm, control, learner, player.episodes(), rewriting, policy,
+          arm, control, learner, episodes, rewriting, policy,
           tasks['train'], seed,
         )  # fmt: skip
-        strategy_of = functools.partial(
-          joint_players.of_state, arm, control, learner, env_config.actions,
-          seed,
-        )  # fmt: skip
+        player_of = functools.partial(
+          joint_players.of_state, arm, control, learner, env_config, seed
+        )
+
+        def validate(state, player_of=player_of):
+          runs = joint_players.entrant({0: player_of(state)}, policy)
+          return score(config, line_up, runs, tasks['validation'])
+
         first = joint.initial(control, learner)
-        train(config, arm, training, first, player, strategy_of, tasks, folder)
+        train(config, arm, training, first, validate, folder)
         best, cost = load(joint.initial(control, learner), folder)
         if arm.rewriter:
           rewriters.save(learner, start, best.rewriter, folder)
-        entrants.setdefault(name, []).append(strategy_of(best))
+        players.setdefault(name, {})[seed] = player_of(best)
         costs[name].append(cost)
 
     # --- Evaluation -----------------------------------------------------------
-    found = player.compare(
-      entrants, tasks['test'], config.eval.budgets, seeds,
+    entrants = {
+      name: joint_players.entrant(
+        by_seed,
+        policy,
+        float(np.mean([sum(row[c] for c in _CALLS) for row in costs[name]]))
+        if name in costs
+        else 0.0,
+      )
+      for name, by_seed in players.items()
+    }
+    cells = line_up.play(
+      entrants,
+      [
+        Plan(config.data.protocol, budget, tasks['test'], seeds)
+        for budget in config.eval.budgets
+      ],
       workdir / 'trace.jsonl',
-      {
-        name: float(np.mean([sum(row[c] for c in _CALLS) for row in rows]))
-        for name, rows in costs.items()
-      },
-    )  # fmt: skip
+      lambda todo: tqdm.tqdm(todo, desc='evaluate', unit='strategy'),
+    )[config.data.protocol]
 
   # --- Report -----------------------------------------------------------------
   header = {
@@ -137,7 +155,7 @@ def run(config, workdir):
   }
   print(
     joint_report.write(
-      workdir, found, header, costs, config.eval.subject, config.eval.resamples
+      workdir, cells, header, costs, config.eval.subject, config.eval.resamples
     )
   )
   print(f'plots        {workdir}/*.png')
@@ -210,9 +228,23 @@ def make_parts(config, env_config, start, mesh, seed):
   )
 
 
-def train(config, arm, training, state, player, strategy_of, tasks, folder):
+def score(config, line_up, entrant, validation):
+  """pass@1 on validation problems, mean over budgets."""
+  runs = [
+    line_up.run(
+      entrant,
+      validation[: config.validate_limit or None],
+      protocol=config.data.protocol,
+      budget=budget,
+      seed=0,
+    )
+    for budget in config.eval.budgets
+  ]
+  return float(np.mean([run.passed for run in runs]))
+
+
+def train(config, arm, training, state, validate, folder):
   """Trains one arm to its last call, from its last checkpoint if any."""
-  problems = tasks['validation'][: config.validate_limit or None]
   with checkpoint.open_checkpoints(folder / 'checkpoints') as checkpoints:
     totals = dict(loop.TOTALS)
     if checkpoints.latest_step() is not None:
@@ -222,10 +254,6 @@ def train(config, arm, training, state, player, strategy_of, tasks, folder):
       initial=min(arm.calls, int(state.coder_calls)), total=arm.calls,
       unit='call', desc=f'{folder.parent.name} {folder.name}',
     )  # fmt: skip
-
-    def score(state):
-      runs = player.play(strategy_of(state), problems, config.eval.budgets, 0)
-      return float(np.mean([run.passed for run in runs]))
 
     def show(step, row, totals):
       del step
@@ -245,7 +273,7 @@ def train(config, arm, training, state, player, strategy_of, tasks, folder):
 
     with metrics.MetricWriter(folder, resume_step=start) as writer, progress:
       loop.run(
-        state, totals, training.iterate, score, checkpoints, writer,
+        state, totals, training.iterate, validate, checkpoints, writer,
         loop.LoopConfig(
           arm.legs, config.validate_every, config.checkpoint_every
         ),

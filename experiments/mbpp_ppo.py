@@ -29,18 +29,21 @@ from absl import app, flags
 from ml_collections import config_flags
 
 from experiments import controllers, data
-from promptrl_jax.envs.editing.env import VectorPromptEdit
-from promptrl_jax.evaluation import lineup, output, protocol, statistics
+from promptrl_jax.envs.editing.env import EditingEnv
+from promptrl_jax.evaluation import output, statistics
+from promptrl_jax.evaluation.play import Entrant, LineUp, Plan, rivals
 from promptrl_jax.execution import ExecutionPool, Limits
 from promptrl_jax.execution.header import ImportHeaderPool
 from promptrl_jax.execution.memo import MemoPool
 from promptrl_jax.files import write_atomically
+from promptrl_jax.llm.ask import CODER, REWRITER
 from promptrl_jax.llm.cache import CachedBackend
 from promptrl_jax.llm.load import BackendConfig, load_backend
 from promptrl_jax.parallel import compilation
 from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.rl import bandits
 from promptrl_jax.strategies import policies
+from promptrl_jax.strategies.base import OverOperators
 from promptrl_jax.tasks import splits
 from promptrl_jax.tools import command, compare_models
 from promptrl_jax.training import checkpoint, loop, metrics
@@ -125,13 +128,14 @@ def run(config, workdir, mode, controllers_of=None):
     ]
     learned = {}
     for seed in range(config.seed, config.seed + config.seeds):
-      env = VectorPromptEdit(coder, rewriter, pool, env_config)
+      env = EditingEnv(coder, rewriter, pool, env_config)
+      line_up = LineUp({REWRITER: rewriter, CODER: coder}, pool, env_config)
       made = controllers.make(config, env_config, seed)
       folder = trained_in / f'seed_{seed}'
       if mode == 'train':
-        train(config, made, env, pool, problems, tasks, seed, folder)
+        train(config, made, env, line_up, problems, tasks, seed, folder)
       learned[seed] = {
-        'ppo': restore_best(made, seed, folder),
+        'ppo': restore_best(made, env_config, seed, folder),
         'bandit': train_bandit(
           config, made.config, env, problems, seed, folder
         ),
@@ -139,10 +143,12 @@ def run(config, workdir, mode, controllers_of=None):
 
     # --- Evaluation -----------------------------------------------------------
     started = time.perf_counter()
-    env = VectorPromptEdit(
-      CachedBackend(coder), CachedBackend(rewriter), MemoPool(pool), env_config
+    line_up = LineUp(
+      {REWRITER: CachedBackend(rewriter), CODER: CachedBackend(coder)},
+      MemoPool(pool),
+      env_config,
     )
-    cells = evaluate(config, env, pool, tasks, learned, workdir)
+    cells = evaluate(config, env_config, line_up, tasks, learned, workdir)
     seconds = time.perf_counter() - started
 
   # --- Report -----------------------------------------------------------------
@@ -176,7 +182,7 @@ def announce(config, tasks, coder, rewriter):
   )
 
 
-def train(config, made, env, pool, problems, tasks, seed, folder):
+def train(config, made, env, line_up, problems, tasks, seed, folder):
   """Trains one controller to the end, from its last checkpoint if any."""
   with checkpoint.open_checkpoints(folder / 'checkpoints') as checkpoints:
     state, totals = made.initial, dict(loop.TOTALS)
@@ -203,7 +209,7 @@ def train(config, made, env, pool, problems, tasks, seed, folder):
         state,
         totals,
         lambda s: controller.iterate(made, s, env, problems, seed),
-        lambda s: validate(config, env, pool, tasks, made, s, seed),
+        lambda s: validate(config, env, line_up, tasks, made, s, seed),
         checkpoints,
         writer,
         loop.LoopConfig(
@@ -213,25 +219,29 @@ def train(config, made, env, pool, problems, tasks, seed, folder):
       )
 
 
-def validate(config, env, pool, tasks, made, state, seed):
+def validate(config, env, line_up, tasks, made, state, seed):
   """pass@1 of the greedy policy on the validation split."""
-  result = protocol.run(
-    env,
-    policies.controller(made.act_greedy, state.params, seed),
-    tasks['validation'], pool,
-    protocol=config.data.protocol, budget=config.env.budget, seed=seed,
-  )  # fmt: skip
+  policy = policies.controller(made.act_greedy, state.params, seed)
+  strategy = OverOperators(policy, env.config)
+  result = line_up.run(
+    Entrant(lambda seed: strategy),
+    tasks['validation'],
+    protocol=config.data.protocol,
+    budget=config.env.budget,
+    seed=seed,
+  )
   return float(result.passed.mean())
 
 
-def restore_best(made, seed, folder):
+def restore_best(made, env_config, seed, folder):
   """The greedy policy of the best checkpoint, and the calls of its training."""
   with checkpoint.open_checkpoints(
     folder / 'checkpoints', read_only=True
   ) as checkpoints:
     state, _ = checkpoint.restore_checkpoint(checkpoints, made.initial, 'best')
     _, host = checkpoint.restore_checkpoint(checkpoints, made.initial, 'last')
-  return policies.controller(made.act_greedy, state.params, seed), host['calls']
+  policy = policies.controller(made.act_greedy, state.params, seed)
+  return OverOperators(policy, env_config), host['calls']
 
 
 def train_bandit(config, control, env, problems, seed, folder):
@@ -247,36 +257,37 @@ def train_bandit(config, control, env, problems, seed, folder):
     write_atomically(path, content.getvalue())
   with np.load(path) as saved:
     statistics = bandits.LinearBandit(saved['arr_0'], saved['arr_1'])
-    return policies.bandit(statistics), int(saved['calls'])
+    policy = policies.bandit(statistics)
+    return OverOperators(policy, env.config), int(saved['calls'])
 
 
-def evaluate(config, env, pool, tasks, learned, workdir):
+def evaluate(config, env_config, line_up, tasks, learned, workdir):
   """Plays the whole line-up; returns cells by protocol."""
   seeds = list(range(config.seed, config.seed + config.seeds))
-  entrants = lineup.rivals(env.config.actions)
+  entrants = rivals(env_config)
   for name in ('bandit', 'ppo'):
     trained, calls = zip(*(learned[seed][name] for seed in seeds), strict=True)
     by_seed = dict(zip(seeds, trained, strict=True))
-    entrants[name] = lineup.Entrant(
+    entrants[name] = Entrant(
       by_seed.__getitem__, optimisation_calls=float(np.mean(calls))
     )
   plans = [
-    lineup.Plan(config.data.protocol, budget, tasks['test'], seeds)
+    Plan(config.data.protocol, budget, tasks['test'], seeds)
     for budget in config.eval.budgets
   ]
   parity = []
   if config.eval.oracle:
     limit = config.eval.oracle_limit or None
-    parity = [lineup.Plan('oracle', 10, tasks['test'][:limit], seeds[:1])]
-  cells = lineup.play(
-    entrants, plans + parity, env, pool, workdir / 'trace.jsonl',
+    parity = [Plan('oracle', 10, tasks['test'][:limit], seeds[:1])]
+  cells = line_up.play(
+    entrants,
+    plans + parity,
+    workdir / 'trace.jsonl',
     lambda todo: tqdm.tqdm(todo, desc='evaluate', unit='strategy'),
-  )  # fmt: skip
+  )
   for plan in plans:
     mine = cells[plan.protocol]
-    mine.append(
-      lineup.best_fixed(entrants, plan, tasks['validation'], mine, env, pool)
-    )
+    mine.append(line_up.best_fixed(entrants, plan, tasks['validation'], mine))
   return cells
 
 

@@ -15,7 +15,7 @@ import jax
 import tqdm
 
 from configs import mbpp_grpo
-from promptrl_jax.envs.editing.env import EnvConfig
+from promptrl_jax.envs.editing.config import EditingConfig
 from promptrl_jax.envs.rewriting.interface import Identified, RewriteEnv
 from promptrl_jax.llm import load
 from promptrl_jax.llm.jax_lm import JaxLM, JaxLMConfig
@@ -120,10 +120,10 @@ def _read(model: str) -> Start:
   return Start(name, config, params, tokenizer)
 
 
-def make_env_config(config) -> EnvConfig:
+def make_env_config(config) -> EditingConfig:
   """How rewriters are evaluated."""
   settings = config.env.to_dict()
-  return EnvConfig(
+  return EditingConfig(
     **{**settings, 'lexical': LexicalConfig(**settings['lexical'])}
   )
 

@@ -23,18 +23,18 @@ from absl import app, flags
 from ml_collections import config_flags
 
 from experiments import data, rewriters
-from promptrl_jax.envs.editing.env import VectorPromptEdit
 from promptrl_jax.evaluation import (
   cells,
-  lineup,
   output,
   report,
   rewriter,
 )
+from promptrl_jax.evaluation.play import LineUp, Plan, rivals
 from promptrl_jax.execution import ExecutionPool, Limits
 from promptrl_jax.execution.header import ImportHeaderPool
 from promptrl_jax.files import write_atomically
 from promptrl_jax.llm import load
+from promptrl_jax.llm.ask import CODER, REWRITER
 from promptrl_jax.llm.cache import CachedBackend
 from promptrl_jax.models import pretrained
 from promptrl_jax.parallel import compilation
@@ -194,7 +194,7 @@ def make_edits(config, env_config, tasks, coder, start, pool, workdir):
 
 def collect(config, env_config, tasks, coder, start, pool, path):
   """Plays training problems and leaves the trace at `path`."""
-  entrants = lineup.rivals(env_config.actions)
+  entrants = rivals(env_config)
   unknown = sorted(set(config.collect.strategies) - set(entrants))
   if unknown or not config.collect.strategies:
     raise ValueError(
@@ -202,15 +202,9 @@ def collect(config, env_config, tasks, coder, start, pool, path):
       f'{", ".join(entrants)}'
     )
   seeds = range(config.seed, config.seed + config.collect.seeds)
-  lineup.play(
+  LineUp({REWRITER: start, CODER: coder}, pool, env_config).play(
     {name: entrants[name] for name in config.collect.strategies},
-    [
-      lineup.Plan(
-        config.data.protocol, config.collect.budget, tasks['train'], seeds
-      )
-    ],
-    VectorPromptEdit(coder, start, pool, env_config),
-    pool,
+    [Plan(config.data.protocol, config.collect.budget, tasks['train'], seeds)],
     path,
     lambda todo: tqdm.tqdm(todo, desc='collect', unit='strategy'),
   )

@@ -1,11 +1,25 @@
 """The structs that cross rooms, and the axis letters that shapes use.
 
-Axis letters, used in every docstring and einsum of the project:
+Axis letters, one meaning each, used in every docstring and einsum of the
+project. Combinations are written out: `[T * E, O]`, `[R, J * C]`.
 
-  B prompts            G samples per prompt   P prompt length     N new tokens
-  T = P + N            S cache length         L layers            D model width
-  H head size          Q query heads          K key-value heads   F mlp width
-  V vocabulary
+  batch         B  prompts of a batch, or batch slots of the decoding engine
+                G  samples per prompt
+                N  completions, B * G
+  text          P  prompt tokens             C  completion tokens
+                S  tokens of a text, P + C   V  vocabulary
+  packed rows   R  rows                      J  lanes of C tokens in a row
+                I  completions in a row, at most
+  model         L  layers                    D  model width
+                F  MLP width                 H  head size
+                K  key-value heads           U  query heads per key-value head
+                Q  query heads, K * U        r  LoRA rank
+  cache         M  cache length, X * W       X  blocks of the cache
+                W  cache places per block
+  beam search   Z  beams per prompt
+  environment   E  environments that run at once, one episode each
+                T  steps of a rollout        A  actions
+                O  observation features
 
 A task is a statement and a checker, which decides how good a reply to the
 statement is. The types keep hidden checks hidden: a `Task` holds everything and

@@ -32,7 +32,7 @@ from experiments import controllers
 from experiments.bench import schemes as bench_schemes
 from experiments.bench.models import SIZES
 from experiments.bench.rates import matmul_rate, seconds
-from promptrl_jax.envs.editing.env import VectorPromptEdit
+from promptrl_jax.envs.editing.env import EditingEnv
 from promptrl_jax.execution import ExecutionPool, Program
 from promptrl_jax.llm.load import ASSETS, BackendConfig, load_backend
 from promptrl_jax.models import pretrained, transformer
@@ -119,7 +119,7 @@ def episodes(warm: int = 3, timed: int = 3) -> dict[str, float]:
   )
   state, first, programs = made.initial, 0.0, 0
   with ExecutionPool(config.pool.workers) as pool:
-    env = VectorPromptEdit(coder, rewriter, pool, env_config)
+    env = EditingEnv(coder, rewriter, pool, env_config)
     for iteration in range(warm + timed):
       if iteration == warm:
         first, programs = sum(compiled), len(compiled)

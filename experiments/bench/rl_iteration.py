@@ -24,14 +24,14 @@ from experiments.bench.peers.iterations import Clock, Work
 from promptrl_jax.models.config import TransformerConfig
 from promptrl_jax.models.heads import ValueHead
 from promptrl_jax.parallel import mesh as mesh_lib
-from promptrl_jax.rl.group_advantages import group_advantages
-from promptrl_jax.rl.kl import token_kl
-from promptrl_jax.rl.masked import normalize
-from promptrl_jax.rl.token_rewards import (
+from promptrl_jax.rl.completions import (
   completion_gae,
   to_tokens,
   token_rewards,
 )
+from promptrl_jax.rl.groups import group_advantages
+from promptrl_jax.rl.kl import token_kl
+from promptrl_jax.rl.masked import normalize
 from promptrl_jax.sampling.decode import make_generate_fn
 from promptrl_jax.sampling.methods import Sampling
 from promptrl_jax.sampling.prepare import prepare

@@ -33,8 +33,8 @@ for name, path in (
     ('promptrl_jax', root), ('promptrl_jax.execution', root + '/execution')):
   sys.modules[name] = types.ModuleType(name)
   sys.modules[name].__path__ = [path]
-from promptrl_jax.execution import zygote
-for name in zygote.PRELOAD:
+from promptrl_jax.execution import names, zygote
+for name in names.PRELOADED:
   importlib.import_module(name)
 gc.collect()
 gc.disable()

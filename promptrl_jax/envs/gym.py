@@ -1,4 +1,4 @@
-"""The prompt-edit environment behind Gymnasium's interface: one row of N."""
+"""The prompt-editing environment behind Gymnasium's interface: one row of N."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from promptrl_jax.envs.editing.env import EnvConfig, VectorPromptEdit
+from promptrl_jax.envs.editing.config import EditingConfig
+from promptrl_jax.envs.editing.env import EditingEnv
 from promptrl_jax.execution import ExecutionPool
 from promptrl_jax.llm.backend import Backend
 from promptrl_jax.types import Problem
@@ -17,8 +18,8 @@ from promptrl_jax.types import Problem
 class PromptEdit(gymnasium.Env):
   """One problem at a time; each reset goes on to the next problem.
 
-  `info` names the action that was taken and gives the mask of those that are
-  available; one that is not available is taken as `keep`. `terminated` says
+  `info` names the operator that was applied and gives the mask of those that
+  are available; one that is not available is taken as `keep`. `terminated` says
   that the problem was solved or submitted, `truncated` that budget or steps
   ran out.
   """
@@ -31,11 +32,11 @@ class PromptEdit(gymnasium.Env):
     coder: Backend,
     rewriter: Backend,
     pool: ExecutionPool,
-    config: EnvConfig = EnvConfig(),
+    config: EditingConfig = EditingConfig(),
   ):
     if not problems:
       raise ValueError('the environment needs at least one problem')
-    self._env = VectorPromptEdit(coder, rewriter, pool, config)
+    self._env = EditingEnv(coder, rewriter, pool, config)
     self._problems = list(problems)
     self._next = 0
     self._seed = 0
@@ -62,7 +63,7 @@ class PromptEdit(gymnasium.Env):
     observations, masks = self._env.reset(
       [self._problems[index]],
       [self._seed],
-      places=[(index, len(self._problems))],
+      positions=[(index, len(self._problems))],
     )
     return observations[0], self._info(masks[0])
 
@@ -72,13 +73,15 @@ class PromptEdit(gymnasium.Env):
     if not self._env.episodes or self._env.episodes[0].done:
       raise RuntimeError('the episode is over: call reset before step')
     name = self._env.config.actions[int(action)]
-    observations, masks, values = self._env.step([name])
+    observations, masks, rewards = self._env.step([name])
     episode = self._env.episodes[0]
-    info = self._info(masks[0]) | self._env.trace[-1]
     return (
-      observations[0], float(values[0]), episode.terminated, episode.truncated,
-      info,
-    )  # fmt: skip
+      observations[0],
+      float(rewards[0]),
+      episode.terminated,
+      episode.truncated,
+      self._info(masks[0]) | self._env.trace[-1],
+    )
 
   def _info(self, mask: np.ndarray) -> dict[str, Any]:
     return {

@@ -95,7 +95,7 @@ def measure(
     )  # fmt: skip
     flat = [code for codes in drawn for code in codes]
     repeated = [task for task in variants for _ in range(samples)]
-    soft = protocol_lib.score(flat, repeated, 'visible1', pool)
+    soft, _ = protocol_lib.score(flat, repeated, 'visible1', pool)
     return drawn, (soft == 1.0).reshape(len(variants), samples)
 
   direct, solved = passed(tasks, 0.0, 1)

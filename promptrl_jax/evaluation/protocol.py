@@ -1,8 +1,4 @@
-"""Runs a strategy on tasks under a protocol and a budget, then scores it once.
-
-The strategy is given `Problem`s. Hidden tests are looked up here, after every
-episode has ended, for the one program that each episode submits.
-"""
+"""Results of one strategy on all tasks, scored once by hidden tests."""
 
 from __future__ import annotations
 
@@ -12,9 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from promptrl_jax.envs.editing import rollout
-from promptrl_jax.envs.editing.env import VectorPromptEdit
-from promptrl_jax.evaluation.cells import Cell
+from promptrl_jax.evaluation.cells import Cell, Detail
 from promptrl_jax.execution import ExecutionPool, Program
 from promptrl_jax.tasks import splits
 from promptrl_jax.types import Task
@@ -33,6 +27,7 @@ class Run:
     soft: float [problems], share of hidden tests passed.
     calls, attempts, prompt_tokens, completion_tokens: int [problems].
     trace: one dict per step.
+    details: how each problem was played.
   """
 
   passed: np.ndarray
@@ -42,45 +37,7 @@ class Run:
   prompt_tokens: np.ndarray
   completion_tokens: np.ndarray
   trace: list[dict[str, Any]]
-
-
-def run(
-  env: VectorPromptEdit,
-  policy: rollout.Policy,
-  tasks: Sequence[Task],
-  pool: ExecutionPool,
-  *,
-  protocol: str,
-  budget: int,
-  seed: int,
-) -> Run:
-  """Plays every task and scores the submissions."""
-  problems = [splits.reveal(task, protocol) for task in tasks]
-  count = len(tasks)
-  rollout.collect(
-    env, policy, problems, [seed] * count, [budget] * count,
-    [(i, count) for i in range(count)],
-  )  # fmt: skip
-  lost = [e.problem.task_id for e in env.episodes if e.lost]
-  if lost:
-    raise SystemFailure(
-      f'the execution pool failed on {len(lost)} problems ({lost[:3]}): no '
-      'score can be given; run the evaluation again'
-    )
-  soft = score([e.best_code for e in env.episodes], tasks, protocol, pool)
-
-  def column(name: str) -> np.ndarray:
-    return np.array([getattr(e, name) for e in env.episodes], np.int64)
-
-  return Run(
-    passed=soft == 1.0,
-    soft=soft,
-    calls=column('calls'),
-    attempts=column('attempts'),
-    prompt_tokens=column('prompt_tokens'),
-    completion_tokens=column('completion_tokens'),
-    trace=env.trace,
-  )
+  details: tuple[Detail, ...] = ()
 
 
 def score(
@@ -88,8 +45,16 @@ def score(
   tasks: Sequence[Task],
   protocol: str,
   pool: ExecutionPool,
-) -> np.ndarray:
-  """Share of hidden tests that each submitted program passes, [problems]."""
+) -> tuple[np.ndarray, list[str]]:
+  """Runs each submitted program on the hidden tests of its task, once.
+
+  Returns:
+    Share of hidden tests that each passes, [problems], and a mask of 1 and 0
+    for each problem's tests.
+
+  Raises:
+    SystemFailure: a program got no verdict.
+  """
   results = pool.run(
     [
       Program(
@@ -111,7 +76,11 @@ def score(
       f'{len(lost)} submissions could not be scored ({lost[:3]}): run the '
       'evaluation again'
     )
-  return np.array([result.score for result in results], np.float64)
+  masks = [
+    ''.join('01'[test.status == 'passed'] for test in result.tests)
+    for result in results
+  ]
+  return np.array([result.score for result in results], np.float64), masks
 
 
 def to_cell(
@@ -139,4 +108,5 @@ def to_cell(
     prompt_tokens=stack('prompt_tokens'),
     completion_tokens=stack('completion_tokens'),
     optimisation_calls=optimisation_calls,
+    details=tuple(run.details for run in runs if run.details),
   )

@@ -10,12 +10,15 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-from promptrl_jax.envs.editing.env import EnvConfig, VectorPromptEdit
-from promptrl_jax.evaluation import protocol as protocol_lib
+from promptrl_jax.envs.editing.config import EditingConfig
 from promptrl_jax.evaluation.cells import Cell
+from promptrl_jax.evaluation.play import Entrant, LineUp
+from promptrl_jax.evaluation.protocol import to_cell
 from promptrl_jax.execution import ExecutionPool
+from promptrl_jax.llm.ask import CODER, REWRITER
 from promptrl_jax.llm.backend import Backend
 from promptrl_jax.strategies import policies
+from promptrl_jax.strategies.base import OverOperators
 from promptrl_jax.types import Task
 
 DIRECT = 'direct'
@@ -27,7 +30,7 @@ def play(
   rewriters: Mapping[str, Sequence[Backend]],
   tasks: Sequence[Task],
   pool: ExecutionPool,
-  config: EnvConfig = EnvConfig(),
+  config: EditingConfig = EditingConfig(),
   *,
   protocol: str = 'visible1',
 ) -> list[Cell]:
@@ -65,13 +68,16 @@ def play(
   cells = []
   for name, models in {DIRECT: [coder], **rewriters}.items():
     action = 'keep' if name == DIRECT else 'semantic'
+    strategy = OverOperators(policies.fixed(action, config.actions), config)
     runs = [
-      protocol_lib.run(
-        VectorPromptEdit(coder, model, pool, config),
-        policies.fixed(action, config.actions),
-        tasks, pool, protocol=protocol, budget=BUDGET, seed=0,
+      LineUp({REWRITER: model, CODER: coder}, pool, config).run(
+        Entrant(lambda seed, strategy=strategy: strategy),
+        tasks,
+        protocol=protocol,
+        budget=BUDGET,
+        seed=0,
       )
       for model in models
-    ]  # fmt: skip
-    cells.append(protocol_lib.to_cell(name, BUDGET, protocol, tasks, runs))
+    ]
+    cells.append(to_cell(name, BUDGET, protocol, tasks, runs))
   return cells

@@ -1,11 +1,11 @@
-"""Judges programs from standard input: a JSON object per line, in and out.
+"""Runs programs from standard input: a JSON object per line, in and out.
 
   python -m promptrl_jax.execution --workers 2 < programs.jsonl > results.jsonl
 
-A thread reads and submits, at most `_AHEAD` lines per worker before the one
-whose result is due; the main thread writes each result as soon as it and those
-before it are there. So neither side waits for the other's last line, and the
-memory does not grow with the input.
+A thread reads and submits lines, at most `_AHEAD` lines per worker ahead of the
+next result to write. The main thread writes each result as soon as that result
+and all earlier ones are done. So neither side waits for the last line of the
+other, and memory does not grow with the input.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from concurrent.futures import Future
 from typing import Any, BinaryIO, TextIO
 
 from promptrl_jax.execution import jsonl, process
+from promptrl_jax.execution.call import Call
 from promptrl_jax.execution.limits import Limits
 from promptrl_jax.execution.pool import ExecutionPool
 from promptrl_jax.execution.program import Program, ProgramResult
@@ -38,7 +39,8 @@ _INTERRUPTED = 128 + signal.SIGINT
 _EPILOG = f"""
 fields of a program:
   code         text of the program (required)
-  tests        list of assertions, each a text (required)
+  tests        list of assertions, each a text (required without expressions)
+  expressions  instead of tests: list of expressions to evaluate, each a text
   id           text or number; comes back with the result (default: null)
   setup        statements that run between the program and its tests
   cpu_s        processor seconds of this program, instead of --cpu-s
@@ -53,6 +55,15 @@ fields of a result, in the order of the programs:
   tests        list of {{"status", "error_type", "message"}}, where status is
                passed, failed, error, timeout, memory, crash, invalid or not_run
 
+fields of a result where the program has expressions:
+  id, cpu_s, wall_s, message
+  status       ok, or the first other status of an expression, or syntax_error,
+               refused, infra_error
+  output       what loading the program printed; output_is_cut: only its start
+  expressions  list of {{"status", "value", "value_is_cut", "output",
+               "output_is_cut", "error_type", "message"}}, where status is ok,
+               error, timeout, memory, crash, invalid or not_run
+
 A line that is no such program (not JSON, a field that is absent or of another
 type, more than {_MAX_MIB} MiB) has a result like any other: status refused, and
 a message that begins with the number of the line. Blank lines are skipped.
@@ -65,7 +76,7 @@ exit status:
   {_BROKEN_PIPE}  nobody reads the results any more
 """
 
-_Answer = tuple[int, Any, 'Future[ProgramResult]']
+_Answer = tuple[int, Any, 'Future[Any]']  # Line number, id, result.
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -77,9 +88,9 @@ def main(argv: list[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
   parser = argparse.ArgumentParser(
     prog='python -m promptrl_jax.execution',
-    description='Runs untrusted Python programs against their tests. Reads a '
-    'JSON object per line from standard input and writes one per line to '
-    'standard output.',
+    description='Runs untrusted Python programs against their tests, or '
+    'evaluates expressions after them. Reads a JSON object per line from '
+    'standard input and writes one per line to standard output.',
     epilog=_EPILOG,
     formatter_class=argparse.RawDescriptionHelpFormatter,
   )
@@ -111,13 +122,13 @@ def _parser() -> argparse.ArgumentParser:
     action='store_const',
     const=_probe,
     default=_judge_lines,
-    help='say what programs would run behind on this machine, and exit',
+    help='print the isolation layers of this machine, and exit',
   )
   return parser
 
 
 def _number(kind: type[int] | type[float], least: float, most: float) -> Any:
-  """The type of an argument between two bounds, both included."""
+  """Returns an argparse type for numbers between two bounds, both included."""
 
   def parse(text: str) -> float:
     try:
@@ -161,7 +172,7 @@ def _judge_lines(args: argparse.Namespace) -> int:
   limits = jsonl.with_cpu_s(Limits(memory_mb=args.memory_mb), args.cpu_s)
   try:
     with ExecutionPool(args.workers, limits) as pool:
-      # Not sys.stdin: Python wants its lock at exit, which a thread that waits
+      # Not sys.stdin: Python takes its lock at exit, which a thread that waits
       # for a line would hold.
       source = io.BufferedReader(io.FileIO(0, closefd=False))
       workers = args.workers or len(os.sched_getaffinity(0))
@@ -171,7 +182,7 @@ def _judge_lines(args: argparse.Namespace) -> int:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Let the workers end.
         return _INTERRUPTED
       except BrokenPipeError:
-        # What is left in the buffer would fail again at exit.
+        # Flushing the rest of the buffer would fail again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _BROKEN_PIPE
   except (RuntimeError, OSError) as error:
@@ -197,13 +208,8 @@ def _read_ahead(
   def read() -> None:
     try:
       for number, line in jsonl.lines(source):
-        name, program = jsonl.parse(line, limits)
-        if isinstance(program, Program):
-          (future,) = pool.submit([program])
-        else:
-          future = Future()
-          future.set_result(ProgramResult('refused', None, (), message=program))
-        answers.put((number, name, future))
+        name, job = jsonl.parse(line, limits)
+        answers.put((number, name, _submitted(pool, job)))
     except Exception as error:
       answers.put(error)
     else:
@@ -214,6 +220,17 @@ def _read_ahead(
     if isinstance(answer, Exception):
       raise answer
     yield answer
+
+
+def _submitted(pool: ExecutionPool, job: Program | Call | str) -> Future[Any]:
+  """Submits a job; a text is the reason to refuse it."""
+  if isinstance(job, Program):
+    return pool.submit([job])[0]
+  if isinstance(job, Call):
+    return pool.submit_calls([job])[0]
+  refused: Future[ProgramResult] = Future()
+  refused.set_result(ProgramResult('refused', None, (), message=job))
+  return refused
 
 
 if __name__ == '__main__':

@@ -1,21 +1,25 @@
 """The process of one program: loads it and calls it, one request at a time.
 
-It is forked from the zygote, holds no test and no expected value, and is told a
-call only when the answer to the one before has been read. What it answers is a
-value, never a verdict, so whatever the program does to this code, it can only
-make itself return something else.
+It is forked from the zygote, holds no test and no expected value, and receives
+a call only after the answer to the one before has been read. It answers with
+values and never with verdicts, so whatever the program does to this code, it
+can only change the values that it returns itself.
 
 Requests, with their number `n`:
 
-  {'n', 'code': program, 'setup': statements}
+  {'n', 'code': program, 'setup': statements, 'output_bytes': int or None}
   {'n', 'run': statements, 'names': {name: encoded value}}   names stay bound
   {'n', 'value_of': expression, 'root', 'names': {...}}      names are not
   {'n', 'call': function, 'root', 'args': [...], 'kwargs': {...}}
+  {'n', 'evaluate': expression, 'root'}
 
-`root` is the name that the program must have defined: a builtin will not do.
+`root` is a name that the program must have defined: a builtin does not count.
+It may be None for `evaluate`.
 
 Answers: {'n', 'value'}, {'n', 'done'}, {'n', 'not_plain': what it was} or
-{'n', 'error': [status, exception class, text, where]}.
+{'n', 'error': [status, exception class, text, where]}. After a request with
+`output_bytes`, each answer also has the fields of `output.Recorder.take`, if
+there was any output.
 """
 
 from __future__ import annotations
@@ -30,6 +34,7 @@ from typing import Any, NoReturn
 from promptrl_jax.execution import codec, kernel, tester, wire
 from promptrl_jax.execution import layers as layers_lib
 from promptrl_jax.execution import limits as limits_lib
+from promptrl_jax.execution import output as output_lib
 
 _CHANNEL = 3
 _MODULE = 'candidate'
@@ -48,18 +53,19 @@ def run(
 
   Args:
     role: `candidate`, or `tester` for the process of a test (`tester.py`).
-    descriptor: of the stream socket to the judge, the only way out.
+    descriptor: stream socket to the judge, the only connection to the outside.
     folder: private working directory.
-    sandbox: what keeps it there.
-    limits: what the program may use.
-    answer_bytes: how long an answer may be.
+    sandbox: the isolation layers to enter.
+    limits: resource limits of the program.
+    answer_bytes: largest size of an answer.
   """
   os.setsid()
   os.chdir(folder)
   limits_lib.apply(limits)
   sandbox.enter()
-  kernel.die_with_parent(sandbox.zygote)  # A change of user undid it.
-  os.dup2(descriptor, _CHANNEL)  # Only now: it may be the ruleset's.
+  kernel.die_with_parent(sandbox.zygote)  # A change of user resets this.
+  # Not earlier: `_CHANNEL` may be the descriptor of the Landlock ruleset.
+  os.dup2(descriptor, _CHANNEL)
   os.closerange(_CHANNEL + 1, sandbox.highest)
   channel = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, 0, _CHANNEL)
   sandbox.close()
@@ -73,13 +79,18 @@ def run(
 def _serve(channel: socket.socket, answer_bytes: int) -> NoReturn:
   module = types.ModuleType(_MODULE)
   sys.modules[_MODULE] = module  # Where dataclasses look for their module.
+  records = False
   while True:
     request = wire.receive(channel)
+    if request.get('output_bytes'):
+      output_lib.RECORDER.start(request['output_bytes'])
+      records = True
     answer = {'n': request['n'], **_answer(request, module.__dict__)}
-    packed = wire.pack(answer)
+    output = output_lib.RECORDER.take() if records else {}
+    packed = wire.pack(answer | output)
     if len(packed) > answer_bytes:
       what = f'data of more than {answer_bytes // 1024} KiB'
-      packed = wire.pack({'n': request['n'], 'not_plain': what})
+      packed = wire.pack({'n': request['n'], 'not_plain': what, **output})
     channel.sendall(packed)
 
 
@@ -95,10 +106,10 @@ def _answer(request: Any, names: dict[str, Any]) -> dict[str, Any]:
     out_of_memory = False
     status = where[0] if where[0] == 'syntax_error' else 'error'
     answer = [status, *_describe(error), where[0]]
-  # Outside of the handler: there, the traceback keeps the memory in use.
+  # Outside of the handler, because inside the traceback keeps the memory alive.
   if out_of_memory:
     limits_lib.use_memory_reserve()
-    # The parser says this of brackets that are nested too deeply, too.
+    # The parser also raises MemoryError at brackets that nest too deeply.
     compiling = where[0] == 'syntax_error'
     status = where[0] if compiling else 'memory'
     text = 'too complex' if compiling else 'the memory limit was reached'
@@ -123,14 +134,17 @@ def _carry_out(
     names.update(_decode_all(request['names']))
     exec(_compile(request['run'], 'exec'), names)
     return {'done': True}
-  if request['root'] not in names:
+  if request['root'] is not None and request['root'] not in names:
     raise NameError(f'name {request["root"]!r} is not defined')
   if 'call' in request:
     function = eval(_compile(request['call'], 'eval'), names)
     args = [codec.decode(arg) for arg in request['args']]
     value = function(*args, **_decode_all(request['kwargs']))
     return {'value': codec.encode(value)}
-  # As parameters, they hide no global name of the program from itself.
+  if 'evaluate' in request:
+    value = eval(_compile(request['evaluate'].strip(), 'eval'), names)
+    return {'value': codec.encode(value)}
+  # Bound as parameters, the names do not replace globals of the program.
   bound = _decode_all(request['names'])
   source = f'lambda {", ".join(bound)}: ({request["value_of"]})'
   value = eval(_compile(source, 'eval'), names)(**bound)

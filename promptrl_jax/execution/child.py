@@ -1,4 +1,4 @@
-"""The judge's end of a candidate: asks, watches its clocks, has it ended."""
+"""The judge's side of a candidate: sends requests, watches clocks, ends it."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from typing import Any
 from promptrl_jax.execution import codec, scratch, wire
 from promptrl_jax.execution import limits as limits_lib
 
-_CHECK_S = 0.02  # Between two looks at the clocks.
+_CHECK_S = 0.02  # Interval between two checks of the clocks.
 _GREETING_S = 30.0
 _CREDENTIALS = struct.Struct('3i')  # Process, user and group.
 
 
 class LostError(Exception):
-  """The candidate can no longer be asked.
+  """The candidate can no longer answer requests.
 
   Attributes:
     status: `timeout` or `crash`.
@@ -31,15 +31,24 @@ class LostError(Exception):
 
 
 class WorkerError(Exception):
-  """The zygote or the trainer is gone: nothing to do but end."""
+  """The zygote or the trainer is gone, so the worker has to end."""
 
 
 class Session:
-  """Candidates of one program, one after the other, on one budget.
+  """The candidates of one program, one after the other, with one time budget.
 
-  Requests and answers alternate and carry the same number. Anything else that
-  the candidate sends (early, twice, malformed, too long) is the end of it. The
-  role `tester` gives processes that run tests instead.
+  Requests and answers alternate and carry the same number. A candidate that
+  sends anything else (early, twice, malformed, too long) is ended.
+
+  Args:
+    control: socket to the zygote.
+    trainer: socket to the trainer, watched for its end.
+    limits: limits of the program.
+    role: `candidate`, or `tester` for processes that run tests.
+    folder: directory whose size is checked; None if the kernel bounds it.
+
+  Attributes:
+    cpu_s: processor seconds of the candidates that have ended.
   """
 
   def __init__(
@@ -48,11 +57,11 @@ class Session:
     trainer: socket.socket,
     limits: limits_lib.Limits,
     role: str = 'candidate',
-    folder: str | None = None,  # Not to be filled; None if it has an end.
+    folder: str | None = None,
   ):
     self._role = role
     self._folder = folder
-    self.cpu_s = 0.0  # Of candidates that have ended.
+    self.cpu_s = 0.0
     self._control = control
     self._trainer = trainer
     self._limits = limits
@@ -65,7 +74,7 @@ class Session:
     self._cpu_at_start = 0.0
 
   def begin(self) -> None:
-    """Starts a candidate, with a fresh share of time for its first request."""
+    """Starts a candidate and the clock of its first request."""
     self._channel, theirs = socket.socketpair()
     self._channel.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
     try:
@@ -80,7 +89,7 @@ class Session:
     self._cpu_at_start = self._cpu()
 
   def end(self) -> tuple[int, float]:
-    """Ends the candidate, if there is one: wait status, processor seconds."""
+    """Ends the candidate, if any; returns wait status and processor seconds."""
     if self._channel is None:
       return 0, 0.0
     try:
@@ -89,7 +98,7 @@ class Session:
     except OSError as error:
       raise WorkerError('the zygote is gone') from error
     finally:
-      # Not before: a candidate that is killed asleep need not wake up for it.
+      # Not earlier: closing first would wake up a sleeping candidate.
       self._channel.close()
       self._channel = None
     self.cpu_s += cpu_s
@@ -99,22 +108,22 @@ class Session:
     return self._channel is not None
 
   def is_spent(self) -> bool:
-    """Whether the time of the whole program is used up."""
+    """Whether the time budget of the whole program is used up."""
     return (
       self.cpu_s + self._cpu() >= 2 * self._limits.cpu_s
       or time.monotonic() >= self._deadline
     )
 
   def start_clock(self) -> None:
-    """Gives what follows a fresh share of time."""
+    """Starts the clock of the next test or expression."""
     self._cpu_at_start = self._cpu()
 
   def ask(self, request: dict[str, Any]) -> dict[str, Any]:
     """Sends one request and waits for its answer.
 
     Raises:
-      LostError: there is none, or none that can be taken.
-      WorkerError: zygote or trainer are gone.
+      LostError: there is no answer, or it breaks the protocol.
+      WorkerError: the zygote or the trainer is gone.
     """
     self._number += 1
     return self.answer(request)
@@ -202,7 +211,7 @@ class Session:
     self._check_files()
     if now - clocks.asked > self._limits.wall_s or now > self._deadline:
       raise LostError('timeout', f'no answer in {now - clocks.asked:.1f} s')
-    ended, waited = _look_at(self._pid)
+    ended, waited = _scheduling(self._pid)
     if ended:
       raise self._died()
     if len(waited) > self._limits.processes:  # Root has no such limit.
@@ -226,7 +235,7 @@ class Session:
       raise LostError('crash', 'its process wrote too many files')
 
   def _cpu(self) -> float:
-    """Processor seconds of the present candidate."""
+    """Processor seconds of the current candidate."""
     if self._channel is None:
       return 0.0
     try:  # The clock of another process, see clock_getcpuclockid(3).
@@ -240,7 +249,7 @@ class Session:
       number = os.WTERMSIG(status)
       if number == signal.SIGXCPU or cpu_s > 2 * self._limits.cpu_s:
         return LostError('timeout', f'took {cpu_s:.1f} CPU seconds')
-      if number == signal.SIGKILL:  # By us, if it still ran.
+      if number == signal.SIGKILL:  # Sent by the zygote, if it still ran.
         return LostError('crash', 'its process hung up or was killed')
       name = signal.strsignal(number) or f'signal {number}'
       return LostError('crash', f'its process was killed: {name}')
@@ -249,7 +258,7 @@ class Session:
 
 
 class _Clocks:
-  """What the clocks have shown since a request was sent."""
+  """Readings of the clocks since a request was sent."""
 
   def __init__(self):
     self.asked = time.monotonic()
@@ -258,19 +267,24 @@ class _Clocks:
     self._before: tuple[float, dict[str, Any]] | None = None
 
   def add_idle(self, not_run: float, waited: dict[str, Any]) -> None:
-    """Counts what passed without running or, in any thread, waiting to."""
+    """Adds time in which no thread ran or waited for a processor.
+
+    Args:
+      not_run: wall time minus processor time, in seconds.
+      waited: seconds that each thread has waited for a processor.
+    """
     if self._before is not None:
       not_run_before, before = self._before
       idle = not_run - not_run_before
       idle -= sum(s - before.get(thread, 0.0) for thread, s in waited.items())
-      # More than this between two looks means that the judge itself had to
-      # wait for a processor, perhaps with the answer lying there.
+      # A longer time between two checks means that the judge itself had to
+      # wait for a processor, perhaps while the answer was there already.
       self.idle_s += min(idle, 2 * _CHECK_S)
     self._before = not_run, waited
 
 
 def layers_of(control: socket.socket) -> dict[str, Any]:
-  """What a fresh zygote says of the layers that its candidates run behind."""
+  """Receives the isolation layers of a fresh zygote's candidates."""
   try:
     return wire.load(control.recv(4096))
   except (OSError, ValueError) as error:
@@ -278,9 +292,9 @@ def layers_of(control: socket.socket) -> dict[str, Any]:
 
 
 def _greeting(channel: socket.socket) -> int:
-  """Waits until a candidate is ready; its process id.
+  """Waits until a candidate is ready; returns its process id.
 
-  The kernel writes the id, in the numbers of this process's namespace.
+  The kernel writes the id, as it is in the namespace of this process.
   """
   channel.settimeout(_GREETING_S)
   try:
@@ -300,10 +314,12 @@ def _from_zygote(control: socket.socket) -> bytes:
   return message
 
 
-def _look_at(pid: int) -> tuple[bool, dict[str, float | None]]:
-  """Whether a process has ended; what its threads waited for a processor.
+def _scheduling(pid: int) -> tuple[bool, dict[str, float | None]]:
+  """Whether a process has ended, and how long its threads waited to run.
 
-  Seconds by thread, None where the kernel does not count them.
+  Returns:
+    True if it has ended; seconds of waiting for a processor by thread, None
+    where the kernel does not count them.
   """
   try:
     with open(f'/proc/{pid}/stat', 'rb') as file:

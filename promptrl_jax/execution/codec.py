@@ -1,10 +1,11 @@
 """Plain values as JSON, to carry them out of a process that may lie.
 
-`encode` runs in the program's process and may be tampered with there; `decode`
-runs in the judge and takes nothing for granted: no pickle, no eval, bounded
-size, depth and count, and only built-in types come out. A JSON array is a list;
-an object has exactly one key, which names the type of what it holds. Subclasses
-travel as their base type: a `Counter` as a dict, a named tuple as a tuple.
+`encode` runs in the program's process, which may tamper with it. `decode` runs
+in the judge and trusts nothing: it uses no pickle and no eval, bounds size,
+depth and count, and produces built-in types only. A JSON array is a list; an
+object has exactly one key, which names the type of its value. An instance of a
+subclass is encoded as its base type: a `Counter` as a dict, a named tuple as a
+tuple.
 """
 
 from __future__ import annotations
@@ -23,21 +24,21 @@ MAX_ELEMENTS = 200_000
 MAX_KEYS = 5_000
 # Keys whose hashes collide take quadratic time to insert.
 _MAX_COLLIDING = 64
-_MAX_BITS = 100_000  # Of the parts of a Fraction, whose divisor is looked for.
+_MAX_BITS = 100_000  # Of a Fraction's parts: computing their divisor is slow.
 _MAX_EXPONENT = 400  # Of a Decimal: int(Decimal('1e999999999')) never ends.
 _SMALL = 2**63
 
 
 class NotPlainError(ValueError):
-  """A value that is not plain data, or too large; the text says which."""
+  """A value is not plain data, or is too large; the message says which."""
 
 
 class MalformedError(ValueError):
-  """Text that `encode` cannot have written."""
+  """Raised for text that `encode` cannot have written."""
 
 
 class Drained(Iterator):
-  """What an iterator yielded, as an iterator again."""
+  """An iterator over the values that an iterator of the program yielded."""
 
   def __init__(self, values: list[Any]):
     self._all = values
@@ -51,7 +52,7 @@ class Drained(Iterator):
 
 
 def encode(value: Any) -> Any:
-  """Turns plain data into what JSON can hold.
+  """Turns plain data into values that JSON can represent.
 
   Args:
     value: None, bool, int, float, complex, str, bytes, bytearray, list, tuple,
@@ -59,7 +60,7 @@ def encode(value: Any) -> Any:
       timedelta, dict views and iterators (which are used up), nested at will.
 
   Raises:
-    NotPlainError: it holds something else, or too much.
+    NotPlainError: the value contains another type, or is too large.
   """
   try:
     return _Encoder().encode(value, 0)
@@ -167,8 +168,8 @@ def loads(text: bytes | bytearray) -> Any:
   """Parses JSON from an untrusted process.
 
   Raises:
-    MalformedError: it is not JSON, is nested too deeply, or holds a number that
-      `encode` would have written otherwise.
+    MalformedError: the text is not JSON, is nested too deeply, or contains a
+      number that `encode` would have written differently.
   """
   try:
     return _DECODER.decode(text.decode())
@@ -192,10 +193,10 @@ _DECODER = json.JSONDecoder(
 
 
 def decode(encoded: Any) -> Any:
-  """Turns what `encode` made into fresh built-in values.
+  """Turns the output of `encode` into fresh built-in values.
 
   Raises:
-    MalformedError: `encode` cannot have made it.
+    MalformedError: `encode` cannot have produced it.
   """
   try:
     return _Decoder().decode(encoded, 0)
@@ -274,7 +275,7 @@ def _decimal(text: str) -> decimal.Decimal:
 
 
 def _fraction(numerator: int, denominator: int) -> fractions.Fraction:
-  # A text may be as short as '1e999999999'.
+  # A text would be dangerous, even one as short as '1e999999999'.
   if not isinstance(numerator, int) or not isinstance(denominator, int):
     raise MalformedError('a Fraction of something else than integers')
   if max(numerator.bit_length(), denominator.bit_length()) > _MAX_BITS:

@@ -1,4 +1,4 @@
-"""One test in the judge: its statements, with questions to the program.
+"""Runs one test in the judge, which asks the program for the values it needs.
 
 The names `_value_`, `_stub_`, `_check_` and `_equal_`, which `split.py` writes
 into a test, are methods here.
@@ -20,7 +20,7 @@ _MAX_VALUE = 50
 
 
 class Verdict(BaseException):
-  """Ends a test; no `except Exception` in a test can catch it.
+  """Ends a test with its verdict; no `except Exception` can catch it.
 
   Attributes:
     verdict: status, class of the exception, message.
@@ -31,16 +31,16 @@ class Verdict(BaseException):
 
 
 class Conversation:
-  """One test with one program.
+  """One test of one program, whose statements the judge runs.
 
   Attributes:
-    asking: what was asked last.
+    asking: source of the latest request to the program, for messages.
   """
 
   def __init__(self, plan: split.Plan, session: child_lib.Session):
     self._plan = plan
     self._session = session
-    self._returned: list[tuple[str, Any]] = []  # In the present assertion.
+    self._returned: list[tuple[str, Any]] = []  # In the current assertion.
     self._drained = False
     self._asked = 0
     self._checked = 0
@@ -108,7 +108,7 @@ class Conversation:
     self.asking = bounded(source, _MAX_CALL)
     answer = answer_to(self._session, {**request, 'root': root})
     self._asked += 1
-    value = _plain_value(answer, self.asking)
+    value = plain_value(answer, self.asking)
     if isinstance(value, codec.Drained):
       self._drained = True
     self._returned = [*self._returned, (self.asking, value)]
@@ -151,7 +151,7 @@ class Conversation:
 
 @dataclasses.dataclass(frozen=True)
 class Whole:
-  """A test that runs in a process of its own (`tester.py`)."""
+  """A test that runs in a separate process (`tester.py`)."""
 
   source: str
   setup: str
@@ -159,10 +159,10 @@ class Whole:
 
 
 class Relay:
-  """One test in a tester, whose calls the judge hands on to the program.
+  """One test in a tester process, whose calls the judge passes to the program.
 
   Attributes:
-    asking: what was asked last.
+    asking: source of the latest request to the program, for messages.
   """
 
   def __init__(
@@ -190,7 +190,7 @@ class Relay:
         reply = self._call(message['call'])
         message = self._of_tester(self._tester.answer, reply)
     finally:
-      self._tester.end()  # What a test did to it must not reach the next one.
+      self._tester.end()  # No test may change the process of the next one.
     status, error_type, text = _three_texts(message.get('ended'))
     if status != 'passed':
       known = status if status in ('failed', 'error') else 'invalid'
@@ -219,7 +219,7 @@ class Relay:
       if status != 'error':
         raise
       return {'raised': [error_type, text]}
-    _plain_value(answer, self.asking)
+    plain_value(answer, self.asking)
     return {'value': answer['value']}
 
 
@@ -231,14 +231,21 @@ def _three_texts(value: Any) -> tuple[str, str, str]:
 
 
 def answer_to(session: child_lib.Session, request: dict[str, Any]) -> Any:
-  """The answer to one request.
+  """The answer to one request; raises as `check_answer` does."""
+  answer = session.ask(request)
+  check_answer(answer, request)
+  return answer
+
+
+def check_answer(answer: dict[str, Any], request: dict[str, Any]) -> None:
+  """Returns if an answer reports no error.
 
   Raises:
     Verdict: the program raised an exception or ran out of memory.
+    LostError: the report is not one that a candidate writes.
   """
-  answer = session.ask(request)
   if 'error' not in answer:
-    return answer
+    return
   try:
     status, error_type, text, where = (str(part) for part in answer['error'])
   except (TypeError, ValueError):
@@ -251,12 +258,12 @@ def answer_to(session: child_lib.Session, request: dict[str, Any]) -> Any:
   raise Verdict(status, message, bounded(error_type, _MAX_CALL))
 
 
-def _plain_value(answer: dict[str, Any], asking: str) -> Any:
-  """What a program returned, decoded.
+def plain_value(answer: dict[str, Any], asking: str) -> Any:
+  """Decodes the value that a program returned.
 
   Raises:
-    Verdict: it was not plain data.
-    LostError: the answer is none that a candidate gives.
+    Verdict: the value is not plain data.
+    LostError: no candidate writes such an answer.
   """
   if 'not_plain' in answer:
     what = str(answer['not_plain'])[:_MAX_MESSAGE]
@@ -286,5 +293,6 @@ def _shown(value: Any) -> str:
 
 
 def bounded(text: str, size: int = _MAX_MESSAGE) -> str:
+  """Shortens a text to `size` characters that UTF-8 can encode."""
   text = text if len(text) <= size else f'{text[: size - 3]}...'
   return text.encode('utf-8', 'backslashreplace').decode()[:size]

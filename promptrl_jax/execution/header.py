@@ -6,9 +6,13 @@ import dataclasses
 import re
 from collections.abc import Sequence
 from concurrent.futures import Future
+from typing import TypeVar
 
+from promptrl_jax.execution.call import Call, CallResult
 from promptrl_jax.execution.pool import ExecutionPool
 from promptrl_jax.execution.program import Program, ProgramResult
+
+_J = TypeVar('_J', Program, Call)
 
 # Modules of the standard library that programs of MBPP's kind use, and names
 # that people import from them. What a program defines itself replaces them.
@@ -20,7 +24,7 @@ from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence
 from typing import Set, Tuple, Union
 """
 
-# These must stay in front of everything else.
+# Future imports must stay in front of everything else.
 _FUTURE = re.compile(
   r'^from[ \t]+__future__[ \t]+import[ \t]+(?:\([^)]*\)[^\n]*|[^\n]*)\n?',
   re.MULTILINE,
@@ -30,8 +34,8 @@ _FUTURE = re.compile(
 def with_import_header(code: str) -> str:
   """The program with `IMPORT_HEADER` before it, or after `__future__` imports.
 
-  A blank program stays blank: it is still no program. The program is not
-  parsed, so one that does not compile is told so by the pool as before.
+  A blank program stays blank, because it is still no program. The program is
+  not parsed here, so the pool reports one that does not compile as before.
   """
   if not code.strip():
     return code
@@ -45,24 +49,31 @@ def with_import_header(code: str) -> str:
 class ImportHeaderPool:
   """Wraps a pool; every program is run with the header of standard imports.
 
-  Verdicts with and without it are not comparable, so say in a report which of
-  the two they are.
+  Results with and without the header are not comparable, so a report has to say
+  which of the two it used.
   """
 
   def __init__(self, pool: ExecutionPool):
     self._pool = pool
 
   def run(self, programs: Sequence[Program]) -> list[ProgramResult]:
-    """Verdicts in the order of the programs."""
+    """Results in the order of the programs."""
     return self._pool.run(_with_header(programs))
 
   def submit(self, programs: Sequence[Program]) -> list[Future[ProgramResult]]:
-    """Verdicts to come, as `ExecutionPool.submit` gives them."""
+    """Futures of results, as `ExecutionPool.submit` returns them."""
     return self._pool.submit(_with_header(programs))
 
+  def evaluate(self, calls: Sequence[Call]) -> list[CallResult]:
+    """Results in the order of the calls."""
+    return self._pool.evaluate(_with_header(calls))
 
-def _with_header(programs: Sequence[Program]) -> list[Program]:
+  def submit_calls(self, calls: Sequence[Call]) -> list[Future[CallResult]]:
+    """Futures of results, as `ExecutionPool.submit_calls` returns them."""
+    return self._pool.submit_calls(_with_header(calls))
+
+
+def _with_header(jobs: Sequence[_J]) -> list[_J]:
   return [
-    dataclasses.replace(program, code=with_import_header(program.code))
-    for program in programs
+    dataclasses.replace(job, code=with_import_header(job.code)) for job in jobs
   ]

@@ -1,4 +1,4 @@
-"""Takes out of a call of the program what the judge has to work out."""
+"""Separates arguments that the judge evaluates from a call of the program."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from promptrl_jax.execution import syntax
 
 
 class Items(syntax.Rewriter):
-  """Takes parts of the judge's values, such as `case[0]`, out of a call.
+  """Replaces parts of the judge's values, such as `case[0]`, in a call.
 
-  The program is handed the part: the rest of `case` may be what is expected.
+  The program receives only the part, because the rest of `case` may be the
+  expected value.
 
   Attributes:
-    taken: expression by the name that stands for it now.
+    taken: the replaced expressions, by the name that now stands for them.
   """
 
   _PLAIN = (

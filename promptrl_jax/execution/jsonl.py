@@ -8,6 +8,7 @@ import math
 from collections.abc import Iterator
 from typing import Any, BinaryIO, NoReturn
 
+from promptrl_jax.execution.call import Call, CallResult
 from promptrl_jax.execution.limits import Limits
 from promptrl_jax.execution.program import Program, ProgramResult
 
@@ -16,7 +17,7 @@ MAX_CPU_S = 3600.0
 
 
 def lines(source: BinaryIO) -> Iterator[tuple[int, bytes | None]]:
-  """Lines that are not blank, with their numbers from 1 on.
+  """Yields the lines that are not blank, with their numbers from 1 on.
 
   None stands for a line of more than `MAX_LINE` bytes.
   """
@@ -31,15 +32,18 @@ def lines(source: BinaryIO) -> Iterator[tuple[int, bytes | None]]:
       yield number, line
 
 
-def parse(line: bytes | None, limits: Limits) -> tuple[Any, Program | str]:
+def parse(
+  line: bytes | None, limits: Limits
+) -> tuple[Any, Program | Call | str]:
   """Reads one line; never raises.
 
   Args:
-    line: a JSON object; None for one that is too long.
-    limits: of a program that brings its own `cpu_s`; that one is replaced.
+    line: a JSON object; None for a line that is too long.
+    limits: of a program that brings its own `cpu_s`, which replaces theirs.
 
   Returns:
-    The id (None without one), and the program or what is wrong with the line.
+    The id (None without one), and the program, the call (if the line has
+    `expressions`), or what is wrong with the line.
   """
   if line is None:
     return None, f'longer than {MAX_LINE // 2**20} MiB'
@@ -53,52 +57,64 @@ def parse(line: bytes | None, limits: Limits) -> tuple[Any, Program | str]:
   name = row.get('id')
   if isinstance(name, dict | list):
     return None, f'id must be a string or a number, got {_kind(name)}'
-  for field in ('code', 'tests'):
+  try:
+    return name, _job(row, limits)
+  except ValueError as error:
+    return name, str(error)
+
+
+def _job(row: dict[str, Any], limits: Limits) -> Program | Call:
+  """The program or call of a row.
+
+  Raises:
+    ValueError: a field is missing or wrong.
+  """
+  evaluates = 'expressions' in row
+  for field in ('code', 'expressions' if evaluates else 'tests'):
     if field not in row:
-      return name, f'the field {field!r} is missing'
-  own = None
-  if 'cpu_s' in row:
-    cpu_s = row['cpu_s']
-    if isinstance(cpu_s, bool) or not isinstance(cpu_s, int | float):
-      return name, f'cpu_s must be a number, got {_kind(cpu_s)}'
-    if not 0 < cpu_s <= MAX_CPU_S:
-      return name, f'cpu_s must be above 0 and at most {MAX_CPU_S:g}'
-    own = with_cpu_s(limits, float(cpu_s))
-  return name, Program(
-    code=row['code'],
-    tests=row['tests'],
-    setup=row.get('setup', ''),
-    entry_point=row.get('entry_point'),
-    limits=own,
-  )
+      raise ValueError(f'the field {field!r} is missing')
+  if evaluates and 'tests' in row:
+    raise ValueError("expected 'tests' or 'expressions', got both")
+  others = {
+    'setup': row.get('setup', ''),
+    'entry_point': row.get('entry_point'),
+    'limits': _own_limits(row, limits),
+  }
+  if evaluates:
+    return Call(row['code'], row['expressions'], **others)
+  return Program(row['code'], row['tests'], **others)
+
+
+def _own_limits(row: dict[str, Any], limits: Limits) -> Limits | None:
+  if 'cpu_s' not in row:
+    return None
+  cpu_s = row['cpu_s']
+  if isinstance(cpu_s, bool) or not isinstance(cpu_s, int | float):
+    raise ValueError(f'cpu_s must be a number, got {_kind(cpu_s)}')
+  if not 0 < cpu_s <= MAX_CPU_S:
+    raise ValueError(f'cpu_s must be above 0 and at most {MAX_CPU_S:g}')
+  return with_cpu_s(limits, float(cpu_s))
 
 
 def with_cpu_s(limits: Limits, cpu_s: float) -> Limits:
-  """Limits with other processor seconds, and a wall clock that leaves them."""
+  """Limits with other processor seconds and enough wall time to use them."""
   wall_s = max(Limits.wall_s, 4 * cpu_s)
   return dataclasses.replace(limits, cpu_s=cpu_s, wall_s=wall_s)
 
 
-def line(number: int, name: Any, result: ProgramResult) -> str:
-  """One result as a line.
+def line(number: int, name: Any, result: ProgramResult | CallResult) -> str:
+  """Formats one result as a line.
 
   Args:
-    number: of the line that it answers; stands in the message of a refusal.
-    name: id of the program.
-    result: what became of it.
+    number: number of the input line, which a refusal quotes in its message.
+    name: id of the program or call.
+    result: result of the program or call.
   """
-  message = result.message
+  row = {'id': name, **dataclasses.asdict(result)}
+  row['cpu_s'] = round(result.cpu_s, 6)
+  row['wall_s'] = round(result.wall_s, 6)
   if result.status == 'refused':
-    message = f'line {number}: {message}'
-  row = {
-    'id': name,
-    'status': result.status,
-    'score': result.score,
-    'tests': [dataclasses.asdict(test) for test in result.tests],
-    'cpu_s': round(result.cpu_s, 6),
-    'wall_s': round(result.wall_s, 6),
-    'message': message,
-  }
+    row['message'] = f'line {number}: {result.message}'
   return json.dumps(row, allow_nan=False) + '\n'
 
 
@@ -108,7 +124,7 @@ def _finite(text: str) -> float:
 
 
 def _refuse(text: str) -> NoReturn:
-  raise ValueError(f'the number {text[:40]}')  # It could not be written again.
+  raise ValueError(f'the number {text[:40]}')  # JSON cannot represent it.
 
 
 def _kind(value: Any) -> str:

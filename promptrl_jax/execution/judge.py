@@ -1,30 +1,39 @@
 """The judge: holds the tests, asks the program for values, gives the verdicts.
 
-It never runs, unpickles or evaluates anything of a program's; it is given plain
+It never runs, unpickles or evaluates anything of a program's: it receives plain
 values (`codec.py`) and runs the rest of each test on them (`conversation.py`).
+Where only values are wanted, it passes them on (`evaluation.py`).
 """
 
 from __future__ import annotations
 
 import socket
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from promptrl_jax.execution import child as child_lib
-from promptrl_jax.execution import conversation, split, wire
+from promptrl_jax.execution import conversation, evaluation, split, wire
 from promptrl_jax.execution import limits as limits_lib
 
-Verdict = tuple[str, str, str]  # Status, class of the exception, message.
+# Status, class of the exception, message.
+Verdict = tuple[str, str, str]
+_Question = (
+  conversation.Conversation | conversation.Relay | evaluation.Evaluation
+)
 
 _MAX_TIMEOUTS = 2
 
 
 def serve(trainer: socket.socket, control: socket.socket, folder: str) -> None:
-  """Judges programs, one at a time, until the trainer hangs up.
+  """Answers requests, one at a time, until the trainer hangs up.
+
+  A request has the fields of a `Program` or of a `Call`. The answer to a
+  program has `status`, `message`, `tests` (verdicts), `cpu_s` and `wall_s`; the
+  answer to a call has `expressions` instead of `tests`, and `output`.
 
   Args:
-    trainer: stream socket; a request has the fields of `Program`, an answer
-      `status`, `message`, `tests` (verdicts), `cpu_s` and `wall_s`.
+    trainer: stream socket.
     control: sequenced-packet socket to the zygote.
     folder: where programs write if they have no root of their own.
   """
@@ -33,11 +42,23 @@ def serve(trainer: socket.socket, control: socket.socket, folder: str) -> None:
     watched = None if layers['root'] else folder
     wire.send(trainer, layers)
     while True:
-      program = wire.receive(trainer)
-      limits = limits_lib.Limits(**program['limits'])
+      request = wire.receive(trainer)
+      limits = limits_lib.Limits(**request['limits'])
       session = child_lib.Session(control, trainer, limits, folder=watched)
-      tester = child_lib.Session(control, trainer, limits, 'tester', watched)
-      wire.send(trainer, _judge(program, session, tester))
+      start = time.monotonic()
+      try:
+        if 'expressions' in request:
+          answer = _evaluate(request, session, limits)
+        else:
+          tester = child_lib.Session(
+            control, trainer, limits, 'tester', watched
+          )
+          answer = _judge(request, session, tester)
+      finally:
+        session.end()
+      answer['cpu_s'] = session.cpu_s
+      answer['wall_s'] = time.monotonic() - start
+      wire.send(trainer, answer)
   except (EOFError, ConnectionError, child_lib.WorkerError):
     return  # The trainer or the zygote is gone; the worker ends.
 
@@ -47,107 +68,134 @@ def _judge(
   session: child_lib.Session,
   tester: child_lib.Session,
 ) -> dict[str, Any]:
-  start = time.monotonic()
-  try:
-    status, message, verdicts = _run_tests(program, session, tester)
-  finally:
-    session.end()
+  request = {'code': program['code'], 'setup': program['setup']}
+  load = evaluation.Load(request, session)
+  tests = [
+    _planned(test, program, session, tester) for test in program['tests']
+  ]
+  status, message, verdicts = _run_all(load, tests, session)
   return {
     'status': status or _first_other(verdicts),
     'message': message,
     'tests': verdicts,
-    'cpu_s': session.cpu_s,
-    'wall_s': time.monotonic() - start,
   }
 
 
-def _run_tests(
-  program: dict[str, Any],
+def _evaluate(
+  call: dict[str, Any],
   session: child_lib.Session,
-  tester: child_lib.Session,
+  limits: limits_lib.Limits,
+) -> dict[str, Any]:
+  request = {
+    'code': call['code'],
+    'setup': call['setup'],
+    'output_bytes': evaluation.output_bytes(limits.answer_kb * 1024),
+  }
+  load = evaluation.Load(request, session)
+  evaluations = [
+    evaluation.Evaluation(source, call['entry_point'], session)
+    for source in call['expressions']
+  ]
+  status, message, verdicts = _run_all(load, evaluations, session)
+  return {
+    'status': _ok_if_passed(status or _first_other(verdicts)),
+    'message': message,
+    'output': load.output,
+    'expressions': [
+      {
+        'status': _ok_if_passed(verdict),
+        'value': asked.value,
+        'value_is_cut': asked.value_is_cut,
+        'output': asked.output[0],
+        'output_is_cut': asked.output[1],
+        'error_type': error_type,
+        'message': text,
+      }
+      for asked, (verdict, error_type, text) in zip(
+        evaluations, verdicts, strict=True
+      )
+    ],
+  }
+
+
+def _run_all(
+  load: evaluation.Load,
+  questions: Sequence[_Question | Verdict],
+  session: child_lib.Session,
 ) -> tuple[str, str, list[Verdict]]:
-  plans = [_plan(test, program) for test in program['tests']]
+  """Asks one question after the other; loads the program where it has to.
+
+  Args:
+    load: of the program.
+    questions: tests or expressions; a verdict stands for one that cannot be
+      asked.
+    session: of the program.
+
+  Returns:
+    The status and message of the program as a whole, '' if there are none, and
+    the verdict on each question.
+  """
   verdicts: list[Verdict] = []
   timeouts = 0
-  loads = 0
-  for plan in plans:
-    if isinstance(plan, tuple):
-      verdicts.append(plan)
+  for question in questions:
+    if isinstance(question, tuple):
+      verdicts.append(question)
       continue
     if timeouts >= _MAX_TIMEOUTS or session.is_spent():
       verdicts.append(('not_run', '', 'the program has used up its time'))
       continue
-    loaded = None
-    if not session.is_alive():
-      loaded = _load(program, session)
-      loads += 1
-    if loaded is not None:
-      syntax_error = loaded[0] == 'syntax_error'
-      verdict = ('error', *loaded[1:]) if syntax_error else loaded
-      if loads == 1:  # It would fail again: one verdict for all.
-        rest = [p if isinstance(p, tuple) else verdict for p in plans]
-        return ('syntax_error' if syntax_error else ''), verdict[2], rest
-    else:
-      verdict = _run_test(plan, session, tester)
+    try:
+      if not session.is_alive():
+        load.run()
+      verdict = _ask(question, session)
+    except conversation.Verdict as error:
+      verdict = error.verdict
+      is_syntax_error = verdict[0] == 'syntax_error'
+      if is_syntax_error:
+        verdict = ('error', *verdict[1:])
+      if load.count == 1:  # It would fail again: one verdict for all.
+        rest = [q if isinstance(q, tuple) else verdict for q in questions]
+        return ('syntax_error' if is_syntax_error else ''), verdict[2], rest
     verdicts.append(verdict)
     timeouts += verdict[0] == 'timeout'
   return '', '', verdicts
 
 
-def _plan(
-  test: str, program: dict[str, Any]
-) -> split.Plan | conversation.Whole | Verdict:
+def _planned(
+  test: str,
+  program: dict[str, Any],
+  session: child_lib.Session,
+  tester: child_lib.Session,
+) -> _Question | Verdict:
+  """A test that is ready to run; a verdict if it cannot be judged."""
   entry_point = program['entry_point']
   whole = conversation.Whole(test, program['setup'], entry_point or '')
+  relay = conversation.Relay(whole, session, tester)
   try:
     if program['isolate_tests']:
       if not entry_point:
         raise split.CannotSplitError('an isolated test needs an entry_point')
-      return whole
-    return split.split(test, program['setup'], entry_point)
+      return relay
+    plan = split.split(test, program['setup'], entry_point)
+    return conversation.Conversation(plan, session)
   except split.CannotSplitError as error:
     if isinstance(error, split.NeedsTesterError) and entry_point:
-      return whole
+      return relay
     return 'invalid', '', conversation.bounded(str(error))
 
 
-def _load(
-  program: dict[str, Any], session: child_lib.Session
-) -> Verdict | None:
-  """Loads the program in a fresh process; None if that went well."""
-  try:
-    session.begin()
-    request = {'code': program['code'], 'setup': program['setup']}
-    conversation.answer_to(session, request)
-    return None
-  except conversation.Verdict as error:
-    verdict = error.verdict
-  except child_lib.LostError as error:
-    verdict = (error.status, '', f'while loading: {error}')
-  session.end()
-  return verdict
-
-
-def _run_test(
-  plan: split.Plan | conversation.Whole,
-  session: child_lib.Session,
-  tester: child_lib.Session,
-) -> Verdict:
-  if isinstance(plan, split.Plan):
-    test = conversation.Conversation(plan, session)
-  else:
-    test = conversation.Relay(plan, session, tester)
+def _ask(question: _Question, session: child_lib.Session) -> Verdict:
   try:
     session.start_clock()
-    test.run()
+    question.run()
     return 'passed', '', ''
   except conversation.Verdict as error:
     if error.verdict[0] == 'memory':
-      session.end()  # The next test gets a process that has its memory.
+      session.end()  # The next question gets a process that has its memory.
     return error.verdict
   except child_lib.LostError as error:
     session.end()
-    message = conversation.bounded(f'{test.asking}: {error}')
+    message = conversation.bounded(f'{question.asking}: {error}')
     return error.status, '', message
 
 
@@ -156,3 +204,7 @@ def _first_other(verdicts: list[Verdict]) -> str:
     if status != 'passed':
       return status
   return 'passed'
+
+
+def _ok_if_passed(status: str) -> str:
+  return 'ok' if status == 'passed' else status

@@ -7,12 +7,12 @@ import os
 import signal
 import sys
 
-# Numbers of calls that libc has no function for, by machine.
+# Numbers of the calls for which libc has no function, by machine.
 _NUMBERS = {
   'x86_64': {'pivot_root': 155},
   'aarch64': {'pivot_root': 41},
 }
-# The same on every machine: they are newer than the common table.
+# Newer calls have the same number on every machine.
 _COMMON = {
   'mount_setattr': 442,
   'landlock_create_ruleset': 444,
@@ -27,7 +27,7 @@ _PR_CAP_AMBIENT = 47
 _PR_CAP_AMBIENT_CLEAR_ALL = 4
 _CAPABILITY_VERSION_3 = 0x20080522
 
-# Made here and not after each fork, where new types cost most.
+# Created here and not after each fork, where creating types is expensive.
 _CAPABILITIES_OF_SELF = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
 _NO_CAPABILITIES = (ctypes.c_uint32 * 6)()
 
@@ -35,8 +35,10 @@ _libc = ctypes.CDLL(None, use_errno=True)
 _libc.syscall.restype = ctypes.c_long
 _libc.prctl.argtypes = [ctypes.c_int, *[ctypes.c_ulong] * 4]
 _libc.mount.argtypes = [
-  *([ctypes.c_char_p] * 3), ctypes.c_ulong, ctypes.c_char_p
-]  # fmt: skip
+  *([ctypes.c_char_p] * 3),
+  ctypes.c_ulong,
+  ctypes.c_char_p,
+]
 
 
 def machine() -> str:
@@ -45,10 +47,10 @@ def machine() -> str:
 
 
 def syscall(name: str, *args: object) -> int:
-  """Makes a call by name.
+  """Makes a system call by name.
 
   Raises:
-    OSError: it failed, or has no known number on this machine.
+    OSError: the call failed, or its number on this machine is not known.
   """
   number = _COMMON.get(name) or _NUMBERS.get(machine(), {}).get(name)
   if number is None:
@@ -71,9 +73,12 @@ def mount(
 ) -> None:
   """mount(2)."""
   result = _libc.mount(
-    source.encode(), target.encode(), kind.encode() or None, flags,
+    source.encode(),
+    target.encode(),
+    kind.encode() or None,
+    flags,
     data.encode() or None,
-  )  # fmt: skip
+  )
   _checked(result, f'mount {target}')
 
 
@@ -87,7 +92,7 @@ def die_with_parent(parent: int | None) -> None:
 
   Args:
     parent: process id of the parent, to notice that it has ended already; None
-      if it lies in another namespace.
+      if the parent is in another namespace.
   """
   prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL))
   if parent is not None and os.getppid() != parent:
@@ -95,7 +100,7 @@ def die_with_parent(parent: int | None) -> None:
 
 
 def adopt_orphans() -> None:
-  """Makes this process the parent of descendants that lose theirs."""
+  """Makes this process the parent of descendants whose parent ends."""
   prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
@@ -105,7 +110,7 @@ def hide_memory() -> None:
 
 
 def forbid_privileges() -> None:
-  """This process and its descendants get no privilege that they do not have."""
+  """Keeps this process and its descendants from gaining privileges."""
   prctl(_PR_SET_NO_NEW_PRIVS, 1)
   prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL)
 

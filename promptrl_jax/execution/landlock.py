@@ -1,7 +1,7 @@
-"""Landlock: which files a candidate may touch, enforced without any privilege.
+"""Landlock restricts the files that a candidate may access, without privileges.
 
-See landlock(7). The ruleset is made once, in the zygote; each candidate enters
-it for good.
+See landlock(7). The zygote creates the ruleset once; a process that has entered
+it cannot leave it.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from collections.abc import Iterable
 from promptrl_jax.execution import kernel
 
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1, 2, 4, 8
-# Rights on files that each version of the interface knows: a ruleset must not
-# name what the kernel does not know.
+# Number of rights on files by first version of the interface that knows them: a
+# ruleset must not name rights that the kernel does not know.
 _FILE_RIGHTS = {1: 13, 2: 14, 3: 15, 5: 16}
 _TCP = 0b11  # bind and connect, from version 4
 _SCOPES = 0b11  # abstract sockets and signals, from version 6
@@ -36,7 +36,7 @@ class _PathBeneath(ctypes.Structure):
 
 
 def version() -> int:
-  """Version of the interface; 0 if there is none."""
+  """Version of the Landlock interface; 0 if the kernel has none."""
   try:
     return kernel.syscall('landlock_create_ruleset', None, 0, _VERSION)
   except OSError:
@@ -44,14 +44,14 @@ def version() -> int:
 
 
 def make_ruleset(readable: Iterable[str], writable: Iterable[str]) -> int:
-  """Nothing but these may be touched.
+  """Creates a ruleset that allows access to nothing but the given paths.
 
   Args:
-    readable: files and directories to read, with all below them.
+    readable: files and directories to read, with everything below them.
     writable: directories in which everything is allowed; devices to write.
 
   Returns:
-    A descriptor for `enter`.
+    A file descriptor for `enter`.
 
   Raises:
     OSError: the kernel has no Landlock.
@@ -74,7 +74,7 @@ def make_ruleset(readable: Iterable[str], writable: Iterable[str]) -> int:
 
 
 def enter(ruleset: int) -> None:
-  """Holds this process to the ruleset, for good; needs no_new_privs."""
+  """Applies the ruleset to this process irrevocably; needs no_new_privs."""
   kernel.syscall('landlock_restrict_self', ruleset, 0)
 
 

@@ -1,7 +1,7 @@
-"""What stands between a candidate and the machine, probed by doing.
+"""The isolation layers between a candidate and the machine.
 
 A layer counts only if a throw-away child could enter it and then failed to do
-what it is there to prevent.
+what the layer has to prevent.
 """
 
 from __future__ import annotations
@@ -17,21 +17,22 @@ from typing import Any
 from promptrl_jax.execution import kernel, landlock, namespaces, seccomp
 
 _NOBODY = 65534
-_FIRST_USER = 0x6000_0000  # Of a range that no system gives to people.
+_FIRST_USER = 0x6000_0000  # Start of a range that no system assigns to users.
 _PROBE_S = 10
 
 
 @dataclasses.dataclass(frozen=True)
 class Layers:
-  """The layers that a worker's candidates run behind.
+  """The isolation layers of a worker's candidates.
 
   Attributes:
-    namespaces: those of the worker's own, of user, mount, network, ipc, uts and
-      pid.
-    root: whether it sees a root of its own, read-only.
-    landlock: version of the interface in use, 0 for none.
-    seccomp: whether system calls are held to a list.
-    user: unprivileged user id that candidates run as; None: the pool's own.
+    namespaces: the namespaces that the worker does not share with the machine:
+      some of user, mount, network, ipc, uts and pid.
+    root: whether candidates see a separate, read-only root directory.
+    landlock: version of the Landlock interface in use, 0 for none.
+    seccomp: whether system calls are restricted to a list.
+    user: unprivileged user id that candidates run as; None for the user of the
+      pool.
   """
 
   namespaces: tuple[str, ...] = ()
@@ -41,7 +42,7 @@ class Layers:
   user: int | None = None
 
   def missing(self) -> list[str]:
-    """What the required minimum lacks; empty if it is met."""
+    """Required layers that are not there; empty if the minimum is met."""
     lacks = []
     if not self.seccomp:
       lacks.append('seccomp (system calls, processes, signals)')
@@ -65,25 +66,25 @@ class Layers:
 
 
 class Sandbox:
-  """The layers of one worker; made in its zygote.
+  """Enters the isolation layers of one worker; created in its zygote.
 
-  With seccomp, the zygote enters all of them itself and its forks are born
-  behind them, except for a second, short list of system calls. Without it
-  nothing but another user keeps a candidate from its zygote, so that each
-  candidate enters them on its own.
+  With seccomp, the zygote enters all layers itself and its forks inherit them;
+  only a second, short list of system calls is left to each candidate. Without
+  seccomp nothing but the change of user protects the zygote from a candidate,
+  so each candidate enters the layers after the fork.
 
   Attributes:
-    layers: which there are.
+    layers: the layers that work on this machine.
     zygote: process id of this process, the parent of candidates.
-    highest: no descriptor that it has is above.
+    highest: upper bound of the file descriptors of this process.
   """
 
   def __init__(self, folder: str, entered: tuple[str, ...], number: int):
-    """Builds what is shared by all candidates; changes to the folder for them.
+    """Prepares the layers and changes to the directory for candidates.
 
     Args:
       folder: an empty directory of this worker.
-      entered: namespaces that this process is in.
+      entered: namespaces that this process has entered.
       number: differs between the workers of a machine.
     """
     self.zygote = os.getpid()
@@ -92,8 +93,8 @@ class Sandbox:
     root = 'mount' in entered and _succeeds(
       lambda: namespaces.make_root(folder)
     )
-    # By relative paths from here: a user without privileges may be able to
-    # write there and not to look at what is above.
+    # Paths are relative from here on: a user without privileges may be allowed
+    # to write to this directory but not to read those above it.
     os.chdir(namespaces.TEMPORARY if root else folder)
     self._ruleset: int | None = None
     with contextlib.suppress(OSError):
@@ -113,38 +114,38 @@ class Sandbox:
     )
     if user is not None:
       _leave_groups(user)
-    # The first version forbids to move directories, which removing them takes.
+    # The first version forbids to move directories, as `scratch.remove` does.
     self._for_all = self.layers.seccomp and self.layers.landlock != 1
 
   def confine(self) -> None:
-    """In the zygote: enters what all candidates are to be born behind."""
+    """Enters, in the zygote, the layers that all candidates inherit."""
     if self._for_all:
       if (user := self.layers.user) is not None:
         os.chown('.', user, user)
       self._enter()
-    kernel.hide_memory()  # A change of user undoes it.
+    kernel.hide_memory()  # A change of user resets this.
     if self._for_all:
       seccomp.enter_zygote()
 
   def make_folder(self, number: int) -> str:
-    """A directory for one candidate, relative to the present one."""
+    """Creates a directory for one candidate; returns its relative path."""
     private = str(number)
     try:
       os.mkdir(private, 0o700)
-    except OSError:  # Another process of the program has been there, or all is
-      return '.'  # full: its trouble, not ours.
+    except OSError:  # A program created it, or filled the file system.
+      return '.'
     user = self.layers.user
     if user is not None and not self._for_all:
       os.chown(private, user, user)
     return private
 
   def enter(self) -> None:
-    """In the candidate: another user, no capabilities, no other files."""
+    """Enters, in the candidate, the layers that it has not inherited."""
     if not self._for_all:
       self._enter()
 
   def close(self) -> None:
-    """After `enter`, once all is open that will be: no other system calls."""
+    """Restricts system calls; after `enter`, once all files are open."""
     if self.layers.seccomp:
       if not self._for_all:
         seccomp.enter_zygote()
@@ -174,7 +175,7 @@ def _leave_groups(user: int) -> None:
 def _try_user(user: int) -> bool:
   _leave_groups(user)
   os.setresuid(user, user, user)
-  # The interpreter may lie where only its owner may look.
+  # The interpreter may lie in a directory that only its owner can read.
   open(os.__file__, 'rb').close()
   return _fails(lambda: os.setuid(0))
 
@@ -215,7 +216,7 @@ def _holds(probe: Callable[[], bool]) -> bool:
     try:
       signal.alarm(_PROBE_S)
       status = 0 if probe() else 1
-    except BaseException:  # Whatever it was, the layer does not work.
+    except BaseException:  # Any exception means that the layer does not work.
       status = 2
     finally:
       os._exit(status)

@@ -1,8 +1,8 @@
-"""What a program may use, and the calls that hold its process to it.
+"""Resource limits of a program, and the calls that set them.
 
 Limits are enforced twice: the judge reads the clocks of the process from
-outside (`child.py`), and the kernel holds the process to the limits set here.
-What a program may touch is the business of `layers.py`.
+outside (`child.py`), and the kernel enforces the limits that are set here.
+`layers.py` decides what a program may access.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ import math
 import os
 import resource
 
-# Room above the memory limit in which a program that ran into it can still
-# say so.
+# Address space above the memory limit, in which a process that reached the
+# limit can still report it.
 _MEMORY_RESERVE = 32 * 2**20
-_LARGEST = 2**30  # Of any limit, in its unit: what the kernel can count.
+_LARGEST = 2**30  # Largest value of any limit, so that the kernel can count it.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,16 +27,16 @@ class Limits:
   all of them together may use `2 * cpu_s`, after which the rest is not run.
 
   Attributes:
-    cpu_s: processor seconds of loading, and of each test.
+    cpu_s: processor seconds of loading, and of each test or expression.
     idle_s: seconds in which a test may neither compute nor wait for a
-      processor: what ends `time.sleep` and waiting for input.
-    wall_s: seconds of one test; only a net, for what the other two miss.
+      processor; this limit ends `time.sleep` and waiting for input.
+    wall_s: seconds of one test; a last resort where the other two do not apply.
     memory_mb: address space, in MiB.
     file_mb: size of a file that the program writes, in MiB.
     open_files: open file descriptors.
-    processes: threads; where the kernel counts them, it counts those of other
+    processes: threads. Where the kernel counts them, it includes those of other
       processes of the user that have started since the worker did.
-    answer_kb: size of what one call returns, encoded, in KiB.
+    answer_kb: size of the encoded value of one call, in KiB.
   """
 
   cpu_s: float = 1.0
@@ -77,11 +77,11 @@ Prepared = tuple[tuple[int, tuple[int, int]], ...]
 
 
 def prepare(limits: Limits, processes: int | None) -> Prepared:
-  """What `apply` is to set, worked out before the fork.
+  """Computes the limits that `apply` sets, before the fork.
 
   Args:
-    limits: what a program may use.
-    processes: tasks that its user has already; None leaves them unlimited.
+    limits: limits of the program.
+    processes: tasks that the user has already; None sets no limit on tasks.
   """
   cpu_s = math.ceil(2 * limits.cpu_s) + 1  # The judge's clocks come first.
   memory = limits.memory_mb * 2**20
@@ -101,13 +101,13 @@ def prepare(limits: Limits, processes: int | None) -> Prepared:
 
 
 def apply(prepared: Prepared) -> None:
-  """Holds this process to limits, for good."""
+  """Sets the limits of this process irrevocably."""
   for name, both in prepared:
     resource.setrlimit(name, both)
 
 
 def set_limit(name: int, soft: int, hard: int) -> None:
-  """Sets a limit, or the nearest one that this process is allowed to set."""
+  """Sets a limit, or the nearest one that this process may set."""
   resource.setrlimit(name, _nearest(name, soft, hard))
 
 
@@ -119,13 +119,13 @@ def _nearest(name: int, soft: int, hard: int) -> tuple[int, int]:
 
 
 def use_memory_reserve() -> None:
-  """Opens the room that is kept for reporting a MemoryError."""
+  """Makes the reserved memory available, to report a MemoryError."""
   hard = resource.getrlimit(resource.RLIMIT_AS)[1]
   resource.setrlimit(resource.RLIMIT_AS, (hard, hard))
 
 
 def user_tasks() -> int | None:
-  """Processes and threads of this user; None if that cannot be told."""
+  """Number of processes and threads of this user; None if it is not known."""
   user, total = os.getuid(), 0
   try:
     for name in os.listdir('/proc'):
@@ -133,7 +133,7 @@ def user_tasks() -> int | None:
         if name.isdigit() and os.stat(f'/proc/{name}').st_uid == user:
           total += len(os.listdir(f'/proc/{name}/task'))
       except OSError:
-        continue  # It ended meanwhile, or it is not ours to look at.
+        continue  # It ended meanwhile, or this user may not read it.
   except OSError:
     return None
   return total

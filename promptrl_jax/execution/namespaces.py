@@ -1,8 +1,8 @@
-"""Namespaces of one worker: entered once, by the zygote.
+"""The namespaces of one worker, which the zygote enters once.
 
-Inside there is no network, no process but the zygote's own, and a root of a few
-read-only directories with one small file system in memory to write to. It goes
-with the last process in it, so nothing is left behind.
+Inside there is no network and no process of others. The root has a few
+read-only directories and one small file system in memory to write to. It
+disappears with the last process in it, so nothing is left behind.
 """
 
 from __future__ import annotations
@@ -42,10 +42,11 @@ class _MountAttributes(ctypes.Structure):
 
 
 def enter() -> tuple[str, ...]:
-  """Enters what this machine allows; `pid` holds for children from now on.
+  """Enters the namespaces that this machine allows; returns their names.
 
-  Without the privilege to make namespaces a user namespace is made first, in
-  which there is one.
+  The pid namespace only holds for children that are forked from now on. Without
+  the privilege to create namespaces, a user namespace is created first, which
+  grants it.
   """
   entered = []
   wanted = dict(_FLAGS)
@@ -69,10 +70,10 @@ def make_root(folder: str) -> None:
   """Makes `folder` the root: read-only, with the interpreter and `/tmp`.
 
   Args:
-    folder: an empty directory; what is mounted there is seen here only.
+    folder: an empty directory; only this namespace sees what is mounted there.
 
   Raises:
-    OSError: not allowed here; then all is as before.
+    OSError: this machine does not allow it; then nothing has changed.
   """
   kernel.mount('none', '/', flags=_REC | _PRIVATE)
   kernel.mount('root', folder, 'tmpfs', _NOSUID | _NODEV, 'mode=0755,size=1m')
@@ -98,13 +99,16 @@ def _fill_root(folder: str) -> None:
   temporary = folder + TEMPORARY
   os.mkdir(temporary)
   kernel.mount(
-    'tmp', temporary, 'tmpfs', _NOSUID | _NODEV | _NOEXEC,
+    'tmp',
+    temporary,
+    'tmpfs',
+    _NOSUID | _NODEV | _NOEXEC,
     f'mode=0755,size={_TEMPORARY_SIZE},nr_inodes=4096',
-  )  # fmt: skip
+  )
 
 
 def readable() -> list[str]:
-  """What an interpreter needs to read: libraries and its own."""
+  """Directories that an interpreter has to read: its own and libraries."""
   wanted = ['/usr', '/lib', '/lib32', '/lib64', sys.base_prefix]
   wanted.append(sys.base_exec_prefix)
   wanted += os.environ.get('LD_LIBRARY_PATH', '').split(':')
@@ -135,7 +139,7 @@ def _map_to_self(user: int, group: int) -> None:
 
 
 def _bind(path: str, target: str) -> None:
-  """Shows `path` at `target`, read-only if a directory; links as links."""
+  """Mounts `path` at `target`, a directory read-only; copies symbolic links."""
   os.makedirs(os.path.dirname(target), exist_ok=True)
   if os.path.islink(path):
     os.symlink(os.readlink(path), target)
@@ -149,9 +153,13 @@ def _bind(path: str, target: str) -> None:
   attributes = _MountAttributes(set=_RDONLY | _NOSUID | _NODEV)
   try:
     kernel.syscall(
-      'mount_setattr', ctypes.c_int(_AT_FDCWD), target.encode(),
-      _AT_RECURSIVE, ctypes.byref(attributes), ctypes.sizeof(attributes),
-    )  # fmt: skip
-  except OSError:  # Before Linux 5.12: what is mounted below stays as it was.
+      'mount_setattr',
+      ctypes.c_int(_AT_FDCWD),
+      target.encode(),
+      _AT_RECURSIVE,
+      ctypes.byref(attributes),
+      ctypes.sizeof(attributes),
+    )
+  except OSError:  # Before Linux 5.12: mounts below it stay writable.
     flags = _REMOUNT | _BIND | _RDONLY | _NOSUID | _NODEV
     kernel.mount('none', target, flags=flags)

@@ -1,9 +1,9 @@
-"""The trainer's end: hands programs to worker processes and collects verdicts.
+"""The trainer's end: sends programs to worker processes, collects the results.
 
   trainer --exec--> judge --exec--> zygote --fork--> one candidate per program
 
 Nothing is ever forked from the trainer, in which JAX has threads. A worker ends
-with the trainer, however the trainer ends, and takes all it started along.
+with the trainer, however the trainer ends, and ends everything it started.
 """
 
 from __future__ import annotations
@@ -14,28 +14,33 @@ import os
 import queue
 import sys
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
-from typing import Any
+from typing import Any, TypeVar
 
 from promptrl_jax.execution import process, scratch
+from promptrl_jax.execution.call import Call, CallResult, ExpressionResult
 from promptrl_jax.execution.layers import Layers
 from promptrl_jax.execution.limits import Limits
 from promptrl_jax.execution.program import Program, ProgramResult, TestResult
 
 _LOG = logging.getLogger(__name__)
+_J = TypeVar('_J', Program, Call)
+_R = TypeVar('_R', ProgramResult, CallResult)
 
 
 class ExecutionPool:
-  """Runs programs against their tests in `workers` worker processes.
+  """Runs programs in `workers` worker processes.
 
-  Workers start with the first program. Use it as a context manager, or call
-  `close`. Several threads may use it at the same time.
+  `run` judges programs by their tests; `evaluate` gives the values of
+  expressions and what was printed. Workers start with the first program. Use
+  the pool as a context manager, or call `close`. Several threads may use it at
+  the same time.
 
   Args:
     workers: processes that run programs at the same time; None for one per
       core that this process may use. More than cores do not help.
-    limits: of every program that has none of its own.
+    limits: apply to every program that does not bring its own.
     allow_weak: run programs even where the machine cannot confine them (see
       `Layers.missing`), with a warning. For programs that you trust.
   """
@@ -70,13 +75,13 @@ class ExecutionPool:
 
   @property
   def layers(self) -> Layers:
-    """What programs run behind on this machine, probed by doing."""
+    """The isolation layers of this machine, found by trying each of them."""
     if self._layers is None:
       self._layers = process.probe()
     return self._layers
 
   def run(self, programs: Iterable[Program]) -> list[ProgramResult]:
-    """Runs programs; blocks until all are judged.
+    """Runs programs against their tests; blocks until all are judged.
 
     Equal programs in a batch are run once.
 
@@ -86,50 +91,78 @@ class ExecutionPool:
     Raises:
       RuntimeError: the pool is or gets closed, or no worker can be started.
     """
-    futures = self.submit(programs)
-    try:
-      return [future.result() for future in futures]
-    except BaseException:  # Drop what is queued, also after an interrupt.
-      for future in futures:
-        future.cancel()
-      raise
+    return _results(self.submit(programs))
 
   def submit(self, programs: Iterable[Program]) -> list[Future[ProgramResult]]:
     """Queues programs; returns at once.
 
-    Equal programs in a call are run once and share the result. A program is
+    Equal programs in one batch are run once and share the result. A program is
     run unless all futures that wait for it are cancelled before it starts.
 
     Returns:
-      One future per program, in order. Each is done when its result is there,
-      so that `concurrent.futures.as_completed` hands them out as they arrive.
-      A program, however malformed, gets a result; a RuntimeError says that the
-      pool was closed before, or that no worker can be started. Callbacks run
-      in a thread of the pool and must not close it.
+      One future per program, in order. A future is done as soon as its result
+      exists, so `concurrent.futures.as_completed` yields results as they
+      arrive. Every program gets a result, however malformed it is; a future
+      raises RuntimeError if the pool was closed before the program ran, or if
+      no worker can be started. Callbacks run in a thread of the pool and must
+      not close it.
 
     Raises:
       RuntimeError: the pool is closed.
     """
-    futures: list[Future[ProgramResult]] = []
-    jobs: dict[Program, list[Future[ProgramResult]]] = {}
-    for program in programs:
-      future: Future[ProgramResult] = Future()
+    return self._queue(programs, _without_running, _judge)
+
+  def evaluate(self, calls: Iterable[Call]) -> list[CallResult]:
+    """Evaluates expressions after programs; blocks until all have ended.
+
+    Programs are confined and limited as by `run`. Equal calls in a batch are
+    evaluated once.
+
+    Returns:
+      One result per call, in order.
+
+    Raises:
+      RuntimeError: the pool is or gets closed, or no worker can be started.
+    """
+    return _results(self.submit_calls(calls))
+
+  def submit_calls(self, calls: Iterable[Call]) -> list[Future[CallResult]]:
+    """Queues calls and returns at once, as `submit` does for programs."""
+    return self._queue(calls, _without_evaluating, _evaluate)
+
+  def _queue(
+    self,
+    jobs: Iterable[_J],
+    shortcut: Callable[[_J], _R | None],
+    act: Callable[[process.WorkerProcess, _J, Limits], _R],
+  ) -> list[Future[_R]]:
+    """Queues jobs of one kind; see `submit`.
+
+    Args:
+      jobs: programs or calls.
+      shortcut: result of a job that needs no worker; None for all others.
+      act: has a worker process do one job.
+    """
+    futures: list[Future[_R]] = []
+    waiting: dict[_J, list[Future[_R]]] = {}
+    for job in jobs:
+      future: Future[_R] = Future()
       futures.append(future)
-      result = _without_running(program)
+      result = shortcut(job)
       if result is None:
-        jobs.setdefault(program, []).append(future)
+        waiting.setdefault(job, []).append(future)
       else:
         future.set_result(result)
     with self._lock:  # Jobs come before the end that `close` queues, or never.
       self._start()
-      for program, waiting in jobs.items():
-        self._jobs.put(_Job(program, waiting))
+      for job, of_job in waiting.items():
+        self._jobs.put(_Job(job, act, of_job))
     return futures
 
   def close(self) -> None:
-    """Ends the workers and all they started. May be called twice.
+    """Ends the workers and everything they started. May be called twice.
 
-    Futures that are not done get a RuntimeError.
+    Futures that are not done raise RuntimeError.
     """
     with self._lock:
       if not self._closed.is_set():
@@ -147,32 +180,32 @@ class ExecutionPool:
     if self._threads:
       return
     self._scratch = scratch.make()
-    # A worker dies with the thread that started it, so each has a thread
-    # that lives as long as the pool.
+    # A worker process dies with the thread that started it, so each worker
+    # has a thread that lives as long as the pool.
     for _ in range(self._workers):
       thread = threading.Thread(target=self._serve, daemon=True)
       thread.start()
       self._threads.append(thread)
 
   def _serve(self) -> None:
-    """Settles jobs with one worker until the pool is closed, then the rest."""
-    seat = _Seat(self._scratch, self._closed, self._check)
+    """Completes jobs with one worker; fails those left when the pool closes."""
+    handle = _WorkerHandle(self._scratch, self._closed, self._check)
     while (job := self._jobs.get()) is not None:
       futures = [f for f in job.futures if f.set_running_or_notify_cancel()]
       if not futures:
         continue
       try:
-        result = seat.judge(job.program, job.program.limits or self._limits)
+        result = handle.carry_out(job, job.job.limits or self._limits)
       except Exception as error:  # Raised again where the future is read.
         for future in futures:
           future.set_exception(error)
       else:
         for future in futures:
           future.set_result(result)
-    seat.stop()
+    handle.stop()
 
   def _check(self, layers: Layers) -> None:
-    """Raises `TooWeakError` if a worker confines its programs too little."""
+    """Raises `TooWeakError` if a worker lacks required isolation layers."""
     first, self._layers = self._layers is None, layers
     if first:
       _LOG.info('programs run behind: %s', layers.describe())
@@ -193,11 +226,17 @@ class ExecutionPool:
 
 
 class TooWeakError(RuntimeError):
-  """The machine does not have the layers that the pool requires."""
+  """The machine lacks isolation layers that the pool requires."""
 
 
-class _Seat:
-  """Holds one worker, which is started when needed and replaced when lost."""
+class _WorkerHandle:
+  """Owns one worker: starts it when it is needed, replaces it when it is lost.
+
+  Args:
+    folder: scratch directory of the pool.
+    closed: set once the pool is closed.
+    check: raises `TooWeakError` if the layers of a new worker do not suffice.
+  """
 
   def __init__(
     self,
@@ -210,8 +249,8 @@ class _Seat:
     self._check = check
     self._worker: process.WorkerProcess | None = None
 
-  def judge(self, program: Program, limits: Limits) -> ProgramResult:
-    """Has one program judged; tries again, once, with a fresh worker.
+  def carry_out(self, job: _Job, limits: Limits) -> ProgramResult | CallResult:
+    """Has one job done; tries again, once, with a fresh worker.
 
     Raises:
       RuntimeError: the pool is closed, or no worker can be started.
@@ -224,7 +263,7 @@ class _Seat:
         if self._worker is None:
           self._worker = process.WorkerProcess(self._folder, self._closed)
           self._check(self._worker.layers)
-        return self._worker.judge(program, limits)
+        return job.act(self._worker, job.job, limits)
       except TooWeakError:
         self.stop()
         raise
@@ -235,7 +274,7 @@ class _Seat:
     self._check_open()
     if not started:
       raise RuntimeError(f'a worker failed: {fault}') from fault
-    return _infra_error(program, str(fault))
+    return _infra_error(job.job, str(fault))
 
   def _check_open(self) -> None:
     if self._closed.is_set():
@@ -250,8 +289,33 @@ class _Seat:
 
 @dataclasses.dataclass(frozen=True)
 class _Job:
-  program: Program
-  futures: list[Future[ProgramResult]]
+  """A program or call, how a worker does it, and who waits for the result."""
+
+  job: Program | Call
+  act: Callable[[process.WorkerProcess, Any, Limits], Any]
+  futures: list[Future[Any]]
+
+
+def _results(futures: Sequence[Future[_R]]) -> list[_R]:
+  """Waits for all results."""
+  try:
+    return [future.result() for future in futures]
+  except BaseException:  # Drop what is queued, also after an interrupt.
+    for future in futures:
+      future.cancel()
+    raise
+
+
+def _judge(
+  worker: process.WorkerProcess, program: Program, limits: Limits
+) -> ProgramResult:
+  return worker.judge(program, limits)
+
+
+def _evaluate(
+  worker: process.WorkerProcess, call: Call, limits: Limits
+) -> CallResult:
+  return worker.evaluate(call, limits)
 
 
 def _without_running(program: Any) -> ProgramResult | None:
@@ -262,12 +326,34 @@ def _without_running(program: Any) -> ProgramResult | None:
   if program.malformed:
     return ProgramResult('refused', None, tests, message=program.malformed)
   if not tests:
-    return ProgramResult('refused', None, (), message='there are no tests')
+    message = (
+      'there are no tests, so there is nothing to judge by; '
+      'ExecutionPool.evaluate gives values and output without tests'
+    )
+    return ProgramResult('refused', None, (), message=message)
   if not program.code.strip():
     return ProgramResult('no_code', 0.0, tests)
   return None
 
 
-def _infra_error(program: Program, message: str) -> ProgramResult:
-  tests = tuple(TestResult('not_run') for _ in program.tests)
+def _without_evaluating(call: Any) -> CallResult | None:
+  if not isinstance(call, Call):
+    message = f'expected a Call, got {type(call).__name__}'
+    return CallResult('refused', (), message=message)
+  expressions = tuple(ExpressionResult('not_run') for _ in call.expressions)
+  message = call.malformed
+  if not message and not expressions:
+    message = 'there are no expressions; expected at least one to evaluate'
+  if message:
+    return CallResult('refused', expressions, message=message)
+  return None
+
+
+def _infra_error(
+  job: Program | Call, message: str
+) -> ProgramResult | CallResult:
+  if isinstance(job, Call):
+    expressions = tuple(ExpressionResult('not_run') for _ in job.expressions)
+    return CallResult('infra_error', expressions, message=message)
+  tests = tuple(TestResult('not_run') for _ in job.tests)
   return ProgramResult('infra_error', None, tests, message=message)

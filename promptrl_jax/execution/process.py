@@ -1,4 +1,4 @@
-"""One worker process, as seen from the trainer."""
+"""The trainer's side of one worker process."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ from typing import Any
 
 from promptrl_jax.execution import scratch as scratch_lib
 from promptrl_jax.execution import wire
+from promptrl_jax.execution.call import Call, CallResult, ExpressionResult
 from promptrl_jax.execution.layers import Layers
 from promptrl_jax.execution.limits import Limits
 from promptrl_jax.execution.program import Program, ProgramResult, TestResult
 
-# Without the project on its path: neither its __init__ files nor anything
-# outside of this room is run in a worker.
+# The project is not on the path of a worker: neither its __init__ files nor
+# anything outside of this package runs there.
 _BOOT = """
 import sys, types
 root = sys.argv.pop(1)
@@ -36,7 +37,7 @@ importlib.import_module('promptrl_jax.execution.' + sys.argv.pop(1)).main()
 """
 _START_S = 60.0
 _STOP_S = 5.0
-# A judge that computes for this long on one program is stuck in a comparison.
+# A judge that computes for longer on one program is stuck in a comparison.
 _JUDGE_CPU_S = 10.0
 _SEND_S = 30.0
 
@@ -46,10 +47,10 @@ class LostError(Exception):
 
 
 def probe() -> Layers:
-  """The layers of a worker on this machine; starts one and ends it.
+  """The isolation layers of this machine; starts one worker and ends it.
 
   Raises:
-    RuntimeError: it does not start.
+    RuntimeError: the worker does not start.
   """
   folder = scratch_lib.make()
   try:
@@ -61,17 +62,17 @@ def probe() -> Layers:
 
 
 class WorkerProcess:
-  """A worker process; it dies with the thread that makes this object.
+  """A worker process; it dies with the thread that creates this object.
 
   Attributes:
-    layers: what its candidates run behind.
+    layers: isolation layers of its candidates.
 
   Args:
     scratch: directory for its programs.
-    closed: set when a run is to be broken off.
+    closed: set once the pool is closed, which aborts a running job.
 
   Raises:
-    RuntimeError: it does not start.
+    RuntimeError: the worker does not start.
   """
 
   def __init__(self, scratch: str, closed: threading.Event):
@@ -88,7 +89,7 @@ class WorkerProcess:
       environment['LD_LIBRARY_PATH'] = os.environ['LD_LIBRARY_PATH']
     with theirs:
       # Not -I, which ignores PYTHONHASHSEED: the order of a set would differ
-      # from worker to worker.
+      # between workers.
       boot = [sys.executable, '-s', '-S', '-P', '-B', '-c', _BOOT, str(package)]
       self._process = subprocess.Popen(
         [
@@ -115,7 +116,7 @@ class WorkerProcess:
       ) from None
 
   def judge(self, program: Program, limits: Limits) -> ProgramResult:
-    """Has one program judged.
+    """Runs one program against its tests.
 
     Raises:
       LostError: the worker did not get to a verdict; `stop` it.
@@ -128,11 +129,7 @@ class WorkerProcess:
       'isolate_tests': bool(program.isolate_tests),
       'limits': vars(limits),
     }
-    try:
-      wire.send(self._channel, request)
-    except OSError as error:
-      raise LostError(f'the worker is gone: {error}') from None
-    reply = self._receive(2 * limits.wall_s + 30.0)
+    reply = self._ask(request, limits)
     tests = tuple(TestResult(*verdict) for verdict in reply['tests'])
     passed = sum(test.status == 'passed' for test in tests)
     return ProgramResult(
@@ -144,10 +141,35 @@ class WorkerProcess:
       message=reply['message'],
     )
 
+  def evaluate(self, call: Call, limits: Limits) -> CallResult:
+    """Evaluates the expressions of one call.
+
+    Raises:
+      LostError: the worker did not get to an end; `stop` it.
+    """
+    request = {
+      'code': call.code,
+      'expressions': call.expressions,
+      'setup': call.setup,
+      'entry_point': call.entry_point,
+      'limits': vars(limits),
+    }
+    reply = self._ask(request, limits)
+    output, output_is_cut = reply['output']
+    return CallResult(
+      status=reply['status'],
+      expressions=tuple(ExpressionResult(**e) for e in reply['expressions']),
+      output=output,
+      output_is_cut=output_is_cut,
+      cpu_s=reply['cpu_s'],
+      wall_s=reply['wall_s'],
+      message=reply['message'],
+    )
+
   def stop(self) -> None:
-    """Ends the worker and all it started."""
+    """Ends the worker and everything it started."""
     with contextlib.suppress(OSError):
-      self._channel.shutdown(socket.SHUT_WR)  # It ends when it reads this.
+      self._channel.shutdown(socket.SHUT_WR)  # The worker ends at end of file.
     if not self._is_gone():
       self._process.kill()  # The zygote ends when the judge has.
       if not self._is_gone():
@@ -158,7 +180,7 @@ class WorkerProcess:
     scratch_lib.remove(self._folder)
 
   def _is_gone(self) -> bool:
-    """Waits for judge and zygote to end; both hold the channel open."""
+    """Waits for judge and zygote to end; both keep the channel open."""
     self._channel.settimeout(_STOP_S)
     try:
       while self._channel.recv(1 << 16):
@@ -168,6 +190,13 @@ class WorkerProcess:
     except OSError:
       return True
     return True
+
+  def _ask(self, request: dict[str, Any], limits: Limits) -> dict[str, Any]:
+    try:
+      wire.send(self._channel, request)
+    except OSError as error:
+      raise LostError(f'the worker is gone: {error}') from None
+    return self._receive(2 * limits.wall_s + 30.0)
 
   def _receive(self, timeout_s: float) -> Any:
     deadline = time.monotonic() + timeout_s

@@ -1,11 +1,11 @@
-"""What goes into the execution pool and what comes out of it."""
+"""Programs to judge by their tests, and the verdicts on them."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
 
+from promptrl_jax.execution import fields
 from promptrl_jax.execution.limits import Limits
 
 
@@ -13,27 +13,28 @@ from promptrl_jax.execution.limits import Limits
 class Program:
   """One program to run against its tests.
 
-  Anything can be made into one, as jobs come from files and from models. Where
-  a field is not what it should be, `malformed` says so, the field is replaced
-  by an empty one, and the verdict is `refused`. So every program can be hashed
-  and sent.
+  Fields may hold anything, because jobs come from files and from models. If a
+  field has the wrong type, `malformed` says so, the field is replaced by an
+  empty value, and the verdict is `refused`. So every program can be hashed and
+  sent. A program without tests is refused too: `ExecutionPool.evaluate` runs
+  programs that have none.
 
   Attributes:
     code: the untrusted program, any text.
-    tests: trusted test code; each one or more statements with an `assert`. A
-      sequence of strings, kept as a tuple.
+    tests: trusted test code; each test is one or more statements with an
+      `assert`. Any sequence of strings, stored as a tuple.
     setup: trusted statements that run after the program and before the tests,
-      in the program's process: what they hold is known to the program, so
-      expected values belong into `tests`.
-    entry_point: the function under test. Needed only when it bears the name of
-      a builtin that a test also uses for itself, or when a test passes the
-      function on (`check(f)`).
+      in the program's process. The program can read them, so expected values
+      belong in `tests`.
+    entry_point: name of the function under test. Needed only if a test also
+      uses a builtin of the same name, or passes the function as an argument
+      (`check(f)`).
     limits: replaces the limits of the pool.
-    isolate_tests: run each test in a confined process of its own, which calls
+    isolate_tests: run each test in a separate confined process, which calls
       the program through the judge; for tests that were written by a model.
-      Needs `entry_point`. Trusted tests that the judge cannot split (a class,
-      an `except`, a module that it does not offer) are run so in any case, if
-      there is an `entry_point`.
+      Needs `entry_point`. Trusted tests that the judge cannot split (they
+      define a class, use `except` or a module that the judge does not offer)
+      always run this way if there is an `entry_point`.
     malformed: the first thing that is wrong with the fields, '' if nothing is.
   """
 
@@ -47,57 +48,16 @@ class Program:
 
   def __post_init__(self):
     faults: list[str] = []
-    fields = {
-      'code': _text('code', self.code, faults),
-      'tests': _texts(self.tests, faults),
-      'setup': _encodable('setup', self.setup, faults),
-      'entry_point': self.entry_point,
-      'limits': self.limits,
+    checked = {
+      'code': fields.text('code', self.code, faults),
+      'tests': fields.encodables('tests', 'test', self.tests, faults),
+      'setup': fields.encodable('setup', self.setup, faults),
+      'entry_point': fields.entry_point(self.entry_point, faults),
+      'limits': fields.limits(self.limits, faults),
     }
-    if self.entry_point is not None:
-      name = _encodable('entry_point', self.entry_point, faults)
-      fields['entry_point'] = name
-    if not isinstance(self.limits, Limits | None):
-      faults.append(f'limits must be Limits or None, got {_kind(self.limits)}')
-      fields['limits'] = None
-    fields['malformed'] = faults[0] if faults else ''
-    for name, value in fields.items():
+    checked['malformed'] = faults[0] if faults else ''
+    for name, value in checked.items():
       object.__setattr__(self, name, value)
-
-
-def _text(name: str, value: Any, faults: list[str]) -> str:
-  if isinstance(value, str):
-    return str.__str__(value)  # A subclass may hash and compare as it likes.
-  faults.append(f'{name} must be a str, got {_kind(value)}')
-  return ''
-
-
-def _encodable(name: str, value: Any, faults: list[str]) -> str:
-  """Trusted text: a lone surrogate in it is a broken job, not a bad program."""
-  text = _text(name, value, faults)
-  try:
-    text.encode()
-    return text
-  except UnicodeEncodeError as error:
-    faults.append(f'{name} must be text that UTF-8 can encode: {error}'[:200])
-    return ''
-
-
-def _texts(tests: Any, faults: list[str]) -> tuple[str, ...]:
-  if isinstance(tests, str) or not isinstance(tests, Sequence):
-    faults.append(f'tests must be a sequence of str, got {_kind(tests)}')
-    return ()
-  texts: list[str] = []
-  before = len(faults)
-  for number, test in enumerate(tests, 1):
-    texts.append(_encodable(f'test {number}', test, faults))
-    if len(faults) > before:
-      return ()
-  return tuple(texts)
-
-
-def _kind(value: Any) -> str:
-  return type(value).__name__[:80]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,12 +72,12 @@ class TestResult:
       `timeout`  the time limit was reached, or the program sat idle;
       `memory`   the memory limit was reached;
       `crash`    the program's process ended or broke the protocol;
-      `invalid`  nothing to judge by: the program returned something that is
-                 not plain data, or the assertion cannot be judged;
+      `invalid`  no verdict is possible: the program returned something that
+                 is not plain data, or the assertion cannot be judged;
       `not_run`  never started.
     error_type: name of the exception's class, with `error` and `memory`.
-    message: call, actual and expected value, or what went wrong. At most 200
-      characters, and untrusted text where the program had a say in it.
+    message: call, actual and expected value, or the reason for the status. At
+      most 200 characters; untrusted, because it may quote the program.
   """
 
   __test__ = False  # Not a test class, whatever its name tells pytest.
@@ -138,7 +98,7 @@ class ProgramResult:
       `no_code`       the program is blank (tests: `not_run`);
       `refused`       the job is malformed or has no tests; `message` says what
                       was expected;
-      `infra_error`   our failure, twice: says nothing about the program.
+      `infra_error`   the pool failed twice: says nothing about the program.
     score: share of the tests that passed, in [0, 1]; None with `refused` and
       `infra_error`, which must not be counted as a zero.
     tests: one result per test, in order; none if `tests` was malformed.

@@ -1,22 +1,24 @@
-"""Directories that programs write into, and getting rid of them."""
+"""Makes, measures and removes the directories that programs write into."""
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
+import itertools
 import os
 import stat
+from collections.abc import Iterator
 
 _PREFIX = 'promptrl-execution-'
 _MAX_BYTES = 16 * 2**20  # As in a root of its own, see `namespaces.py`.
 _MAX_FILES = 4096
-_LOCKS: dict[str, int] = {}  # Of the directories that this process has made.
+_LOCKS: dict[str, int] = {}  # By directory made here.
 
 
 def make() -> str:
-  """A directory for this process, in memory where possible.
+  """Makes a directory for this process, in memory where possible.
 
-  Those of processes that have ended without removing theirs are removed.
+  Also removes the directories of processes that ended without removing them.
   """
   import tempfile  # Not in a zygote: a fork costs what its parent has loaded.
 
@@ -28,20 +30,21 @@ def make() -> str:
     if not (name.startswith(_PREFIX) and pid.isdigit()):
       continue
     if not os.path.exists(f'/proc/{pid}') and _is_own(left):
-      # The number may be one of another namespace, but a lock is a lock.
-      held = _lock(left)
-      if held is not None:
+      # The process may live in another namespace, where it has this id: only
+      # the lock tells.
+      lock = _lock(left)
+      if lock is not None:
         remove(left)
-        os.close(held)
+        os.close(lock)
   folder = tempfile.mkdtemp(prefix=f'{_PREFIX}{os.getpid()}-', dir=parent)
-  held = _lock(folder)
-  if held is not None:
-    _LOCKS[folder] = held  # Goes with this process, however it ends.
+  lock = _lock(folder)
+  if lock is not None:
+    _LOCKS[folder] = lock  # Released with this process, however it ends.
   return folder
 
 
 def _lock(folder: str) -> int | None:
-  """A descriptor that holds the lock of a directory; None if another has it."""
+  """Locks a directory; None if another process holds the lock."""
   try:
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
   except OSError:
@@ -55,32 +58,36 @@ def _lock(folder: str) -> int | None:
 
 
 def remove(folder: str) -> None:
-  """Removes a directory, whatever a program has made of it.
+  """Removes a directory, whatever a program has put into it.
 
-  Directories are moved up before they are emptied: a program can nest them
-  deeper than recursion or the length of a path allows. What cannot be removed
-  stays.
+  Inner directories are moved up before they are emptied, because a program can
+  nest them deeper than recursion or the length of a path allows. What cannot be
+  removed stays.
   """
   if folder in _LOCKS:
     os.close(_LOCKS.pop(folder))
   with contextlib.suppress(OSError):
-    if _is_removed(folder):
-      return
-    mark, number = os.urandom(8).hex(), 0
-    while entries := _entries(folder):
-      for entry in entries:
-        for inner in _entries(entry.path) if _is_directory(entry) else ():
-          if _is_directory(inner):
-            os.chmod(inner.path, 0o700)  # To move it, one must own its `..`.
-            number += 1
-            os.rename(inner.path, os.path.join(folder, f'{mark}{number}'))
-          else:
-            os.unlink(inner.path)
-        if _is_directory(entry):
-          os.rmdir(entry.path)
+    if not _is_removed(folder):
+      _empty(folder)
+      os.rmdir(folder)
+
+
+def _empty(folder: str) -> None:
+  """Removes what is in a directory; raises OSError at what it cannot remove."""
+  mark, numbers = os.urandom(8).hex(), itertools.count()
+  while entries := _entries(folder):
+    for entry in entries:
+      if not _is_directory(entry):
+        os.unlink(entry.path)
+        continue
+      for inner in _entries(entry.path):
+        if _is_directory(inner):
+          os.chmod(inner.path, 0o700)  # To move it, one must own its `..`.
+          moved = os.path.join(folder, f'{mark}{next(numbers)}')
+          os.rename(inner.path, moved)
         else:
-          os.unlink(entry.path)
-    os.rmdir(folder)
+          os.unlink(inner.path)
+      os.rmdir(entry.path)
 
 
 def clear(folder: str) -> None:
@@ -97,34 +104,45 @@ def clear(folder: str) -> None:
 
 
 def _is_own(path: str) -> bool:
-  """Whether it is this user's directory, not a link that another has laid."""
+  """Whether it is this user's directory, not a link made by another user."""
   with contextlib.suppress(FileNotFoundError):
-    found = os.lstat(path)
-    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
+    status = os.lstat(path)
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid()
   return False
 
 
 def is_small(folder: str) -> bool:
   """Whether a program has left room for others.
 
-  What cannot be looked at is not small: no honest program hides its files.
+  A directory that cannot be read counts as too large: no honest program hides
+  its files.
   """
-  size, count, left = 0, 0, [folder]
-  while left:
-    try:
-      with os.scandir(left.pop()) as entries:
-        for entry in entries:
-          size += entry.stat(follow_symlinks=False).st_blocks * 512
-          count += 1
-          if size > _MAX_BYTES or count > _MAX_FILES:
-            return False
-          if _is_directory(entry):
-            left.append(entry.path)
-    except FileNotFoundError:
-      continue  # It was removed meanwhile.
-    except OSError:
-      return False
+  total = 0
+  try:
+    for count, size in enumerate(_sizes(folder), 1):
+      total += size
+      if total > _MAX_BYTES or count > _MAX_FILES:
+        return False
+  except OSError:
+    return False
   return True
+
+
+def _sizes(folder: str) -> Iterator[int]:
+  """Bytes on disk of everything below a directory.
+
+  A directory in which something vanishes meanwhile is left where it stands.
+  """
+  folders = [folder]
+  while folders:
+    with (
+      contextlib.suppress(FileNotFoundError),
+      os.scandir(folders.pop()) as entries,
+    ):
+      for entry in entries:
+        yield entry.stat(follow_symlinks=False).st_blocks * 512
+        if _is_directory(entry):
+          folders.append(entry.path)
 
 
 def _is_removed(folder: str) -> bool:

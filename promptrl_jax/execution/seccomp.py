@@ -1,13 +1,14 @@
-"""The system calls of a candidate: a list of those that may be made.
+"""Filters that restrict the system calls of a candidate to a list.
 
-What a pure computation needs is allowed, everything else fails with EPERM: no
-process, program, socket, signal to others, mount, trace, key, namespace or
-change of owner, whatever the kernel will offer next. Numbers above those known
-here fail with ENOSYS, on which libraries fall back to older calls.
+Calls that a pure computation needs are allowed. All others fail with EPERM, so
+a candidate cannot create processes, programs, sockets, mounts, keys or
+namespaces, signal or trace other processes, change owners, or use calls that
+future kernels add. Numbers above those known here fail with ENOSYS, at which
+libraries fall back to older calls.
 
-There are two filters, and the stricter answer holds. The long one is entered by
-the zygote, once, and passes the few calls more that it takes to start and end
-candidates; the short one takes these away from each candidate.
+There are two filters, and the stricter one decides. The zygote enters the long
+one once; it also allows the few calls that start and end candidates. Each
+candidate enters the short one, which forbids those calls.
 """
 
 from __future__ import annotations
@@ -18,73 +19,79 @@ import functools
 
 from promptrl_jax.execution import kernel
 
-# name: (x86-64, aarch64). None: the machine does not have it.
-_ALLOWED: dict[str, tuple[int | None, int | None]] = {
-  # Files and pipes; where they may lie is the business of other layers.
-  'read': (0, 63), 'write': (1, 64), 'open': (2, None), 'close': (3, 57),
-  'stat': (4, None), 'fstat': (5, 80), 'lstat': (6, None), 'poll': (7, None),
-  'lseek': (8, 62), 'ioctl': (16, 29), 'pread64': (17, 67),
-  'pwrite64': (18, 68), 'readv': (19, 65), 'writev': (20, 66),
-  'access': (21, None), 'pipe': (22, None), 'select': (23, None),
-  'dup': (32, 23), 'dup2': (33, None), 'sendfile': (40, 71),
-  'fcntl': (72, 25), 'flock': (73, 32), 'fsync': (74, 82),
-  'fdatasync': (75, 83), 'truncate': (76, 45), 'ftruncate': (77, 46),
-  'getdents': (78, None), 'getcwd': (79, 17), 'chdir': (80, 49),
-  'fchdir': (81, 50), 'rename': (82, None), 'mkdir': (83, None),
-  'rmdir': (84, None), 'creat': (85, None), 'link': (86, None),
-  'unlink': (87, None), 'symlink': (88, None), 'readlink': (89, None),
-  'umask': (95, 166), 'statfs': (137, 43), 'fstatfs': (138, 44),
-  'getdents64': (217, 61), 'fadvise64': (221, 223), 'openat': (257, 56),
-  'mkdirat': (258, 34), 'newfstatat': (262, 79), 'unlinkat': (263, 35),
-  'renameat': (264, 38), 'linkat': (265, 37), 'symlinkat': (266, 36),
-  'readlinkat': (267, 78), 'faccessat': (269, 48), 'pselect6': (270, 72),
-  'ppoll': (271, 73), 'epoll_create': (213, None), 'epoll_wait': (232, None),
-  'epoll_ctl': (233, 21), 'epoll_pwait': (281, 22), 'fallocate': (285, 47),
-  'eventfd2': (290, 19), 'epoll_create1': (291, 20), 'dup3': (292, 24),
-  'pipe2': (293, 59), 'preadv': (295, 69), 'pwritev': (296, 70),
-  'renameat2': (316, 276), 'copy_file_range': (326, 285),
-  'statx': (332, 291), 'close_range': (436, 436), 'faccessat2': (439, 439),
+# Numbers of system calls by name, on x86-64 and on aarch64.
+_Table = dict[str, tuple[int | None, int | None]]
+
+
+def _table(text: str) -> _Table:
+  """Parses "name x86-64 aarch64, ..."; "-" stands for no such call."""
+  rows = (row.split() for row in text.split(','))
+  return {name: (_number(one), _number(two)) for name, one, two in rows}
+
+
+def _number(text: str) -> int | None:
+  return None if text == '-' else int(text)
+
+
+_ALLOWED = {
+  # Files and pipes; other layers restrict where these may be.
+  **_table("""
+    read 0 63, write 1 64, open 2 -, close 3 57, stat 4 -, fstat 5 80,
+    lstat 6 -, poll 7 -, lseek 8 62, ioctl 16 29, pread64 17 67,
+    pwrite64 18 68, readv 19 65, writev 20 66, access 21 -, pipe 22 -,
+    select 23 -, dup 32 23, dup2 33 -, sendfile 40 71, fcntl 72 25,
+    flock 73 32, fsync 74 82, fdatasync 75 83, truncate 76 45,
+    ftruncate 77 46, getdents 78 -, getcwd 79 17, chdir 80 49, fchdir 81 50,
+    rename 82 -, mkdir 83 -, rmdir 84 -, creat 85 -, link 86 -, unlink 87 -,
+    symlink 88 -, readlink 89 -, umask 95 166, statfs 137 43, fstatfs 138 44,
+    getdents64 217 61, fadvise64 221 223, openat 257 56, mkdirat 258 34,
+    newfstatat 262 79, unlinkat 263 35, renameat 264 38, linkat 265 37,
+    symlinkat 266 36, readlinkat 267 78, faccessat 269 48, pselect6 270 72,
+    ppoll 271 73, epoll_create 213 -, epoll_wait 232 -, epoll_ctl 233 21,
+    epoll_pwait 281 22, fallocate 285 47, eventfd2 290 19,
+    epoll_create1 291 20, dup3 292 24, pipe2 293 59, preadv 295 69,
+    pwritev 296 70, renameat2 316 276, copy_file_range 326 285, statx 332 291,
+    close_range 436 436, faccessat2 439 439
+  """),
   # The channel to the judge.
-  'sendto': (44, 206), 'recvfrom': (45, 207), 'shutdown': (48, 210),
-  'socketpair': (53, 199),
+  **_table("""
+    sendto 44 206, recvfrom 45 207, shutdown 48 210, socketpair 53 199
+  """),
   # Memory.
-  'mmap': (9, 222), 'mprotect': (10, 226), 'munmap': (11, 215),
-  'brk': (12, 214), 'mremap': (25, 216), 'msync': (26, 227),
-  'mincore': (27, 232), 'madvise': (28, 233),
+  **_table("""
+    mmap 9 222, mprotect 10 226, munmap 11 215, brk 12 214, mremap 25 216,
+    msync 26 227, mincore 27 232, madvise 28 233
+  """),
   # Signals to itself, threads, time.
-  'rt_sigaction': (13, 134), 'rt_sigprocmask': (14, 135),
-  'rt_sigreturn': (15, 139), 'kill': (62, 129), 'sched_yield': (24, 124),
-  'pause': (34, None),
-  'nanosleep': (35, 101), 'getitimer': (36, 102), 'alarm': (37, None),
-  'setitimer': (38, 103), 'clone': (56, 220), 'exit': (60, 93),
-  'gettimeofday': (96, 169), 'rt_sigpending': (127, 136),
-  'rt_sigtimedwait': (128, 137), 'rt_sigsuspend': (130, 133),
-  'sigaltstack': (131, 132), 'arch_prctl': (158, None), 'futex': (202, 98),
-  'time': (201, None), 'set_tid_address': (218, 96),
-  'restart_syscall': (219, 128), 'clock_gettime': (228, 113),
-  'clock_getres': (229, 114), 'clock_nanosleep': (230, 115),
-  'exit_group': (231, 94), 'tgkill': (234, 131),
-  'set_robust_list': (273, 99), 'membarrier': (324, 283),
-  'rseq': (334, 293),
-  # What it is and has.
-  'getpid': (39, 172), 'uname': (63, 160), 'getrlimit': (97, 163),
-  'getrusage': (98, 165), 'sysinfo': (99, 179), 'times': (100, 153),
-  'getuid': (102, 174), 'getgid': (104, 176), 'geteuid': (107, 175),
-  'getegid': (108, 177), 'getppid': (110, 173), 'getpgrp': (111, None),
-  'getgroups': (115, 158), 'getpgid': (121, 155), 'getsid': (124, 156),
-  'getpriority': (140, 141), 'sched_getparam': (143, 121),
-  'sched_getscheduler': (145, 120), 'prctl': (157, 167), 'gettid': (186, 178),
-  'sched_getaffinity': (204, 123), 'prlimit64': (302, 261),
-  'getcpu': (309, 168), 'getrandom': (318, 278),
-}  # fmt: skip
-# Of the zygote alone.
-_OF_ZYGOTE: dict[str, tuple[int | None, int | None]] = {
-  'fork': (57, None), 'wait4': (61, 260), 'waitid': (247, 95),
-  'recvmsg': (47, 212), 'setsid': (112, 157), 'chmod': (90, None),
-  'fchmodat': (268, 53), 'seccomp': (317, 277),
-}  # fmt: skip
+  **_table("""
+    rt_sigaction 13 134, rt_sigprocmask 14 135, rt_sigreturn 15 139,
+    kill 62 129, sched_yield 24 124, pause 34 -, nanosleep 35 101,
+    getitimer 36 102, alarm 37 -, setitimer 38 103, clone 56 220, exit 60 93,
+    gettimeofday 96 169, rt_sigpending 127 136, rt_sigtimedwait 128 137,
+    rt_sigsuspend 130 133, sigaltstack 131 132, arch_prctl 158 -,
+    futex 202 98, time 201 -, set_tid_address 218 96, restart_syscall 219 128,
+    clock_gettime 228 113, clock_getres 229 114, clock_nanosleep 230 115,
+    exit_group 231 94, tgkill 234 131, set_robust_list 273 99,
+    membarrier 324 283, rseq 334 293
+  """),
+  # What the process is and what it has.
+  **_table("""
+    getpid 39 172, uname 63 160, getrlimit 97 163, getrusage 98 165,
+    sysinfo 99 179, times 100 153, getuid 102 174, getgid 104 176,
+    geteuid 107 175, getegid 108 177, getppid 110 173, getpgrp 111 -,
+    getgroups 115 158, getpgid 121 155, getsid 124 156, getpriority 140 141,
+    sched_getparam 143 121, sched_getscheduler 145 120, prctl 157 167,
+    gettid 186 178, sched_getaffinity 204 123, prlimit64 302 261,
+    getcpu 309 168, getrandom 318 278
+  """),
+}
+# Calls that only the zygote may make.
+_OF_ZYGOTE = _table("""
+  fork 57 -, wait4 61 260, waitid 247 95, recvmsg 47 212, setsid 112 157,
+  chmod 90 -, fchmodat 268 53, seccomp 317 277
+""")
 _CLONE3 = 435
-_NEWEST = 450  # Above it, a call is unknown here: ENOSYS.
+_NEWEST = 450  # Numbers above are not known here and fail with ENOSYS.
 _AUDIT = {'x86_64': 0xC000003E, 'aarch64': 0xC00000B7}
 _X32 = 0x40000000  # Calls of the x32 table on x86-64.
 
@@ -92,8 +99,9 @@ _CLONE_THREAD = 0x10000
 _CLONE_NAMESPACES = 0x7E020080
 _AF_UNIX = 1
 _FIOSETOWN, _SIOCSPGRP = 0x8901, 0x8902
-# Of fcntl: copies, flags and locks. Not owners and signals of descriptors, nor
-# leases, with which others have to wait to open a file of the same user.
+# Allowed commands of fcntl: copies, flags and locks. Not owners and signals of
+# descriptors, nor leases, which make other processes of the user wait when they
+# open a file.
 _FCNTL = (0, 1, 2, 3, 4, 5, 6, 7, 36, 37, 38, 1030, 1032)
 _PR_SET_NAME, _PR_GET_NAME = 15, 16
 
@@ -104,7 +112,7 @@ _REFUSE = 0x00050000  # | errno
 _NR, _ARCH, _ARGS = 0, 4, 16  # Offsets in struct seccomp_data.
 
 _PR_SET_SECCOMP, _MODE_FILTER = 22, 2
-_ANY_PID = 0x7FFFFFF1  # Stands for the process id; no process has it.
+_ANY_PID = 0x7FFFFFF1  # Placeholder for a process id; no process has this one.
 
 Instruction = tuple[int, int, int, int]  # code, jump if true, if false, k
 
@@ -123,22 +131,22 @@ class _Program(ctypes.Structure):
 
 
 def enter_zygote() -> None:
-  """Holds this process and its forks, for good, to the calls on both lists.
+  """Restricts this process and its forks, irrevocably, to both lists of calls.
 
   Raises:
-    OSError: the machine is not known, or the kernel refuses.
+    OSError: the machine is not known, or the kernel refuses the filter.
   """
   _enter(prepare()[0])
 
 
 def enter_candidate(pid: int) -> None:
-  """Takes from this process what only a zygote may call.
+  """Forbids this process the calls that only a zygote may make.
 
   Args:
-    pid: its process id, the only one that it may signal.
+    pid: id of this process, the only one that it may signal.
 
   Raises:
-    OSError: as above.
+    OSError: the machine is not known, or the kernel refuses the filter.
   """
   _, program, places = prepare()
   for place in places:
@@ -152,9 +160,10 @@ def _enter(program: _Program) -> None:
 
 @functools.cache
 def prepare() -> tuple[_Program, _Program, list[int]]:
-  """The packed filters, and where in the second the process id goes.
+  """The packed filters, and the places of the process id in the second one.
 
-  Packing takes as long as all other layers together: once, before the forks.
+  Packing takes as long as all other layers together, so it is done once, before
+  the forks.
   """
   machine = kernel.machine()
   second = of_candidate(machine, _ANY_PID)
@@ -163,7 +172,7 @@ def prepare() -> tuple[_Program, _Program, list[int]]:
 
 
 def of_zygote(machine: str) -> list[Instruction]:
-  """The filter of a zygote as classic BPF.
+  """The filter of a zygote, as classic BPF instructions.
 
   Raises:
     OSError: the numbers of this machine's calls are not known.
@@ -196,13 +205,13 @@ def of_zygote(machine: str) -> list[Instruction]:
 
 
 def of_candidate(machine: str, pid: int) -> list[Instruction]:
-  """The filter that a candidate enters beside that of its zygote.
+  """The filter that a candidate enters in addition to that of its zygote.
 
-  It leaves it to the other one to look at the architecture.
+  Only the filter of the zygote checks the architecture.
 
   Args:
-    machine: architecture.
-    pid: the only process that may be signalled.
+    machine: architecture of the system calls.
+    pid: id of the only process that may be signalled.
 
   Raises:
     OSError: the numbers of this machine's calls are not known.
@@ -223,9 +232,7 @@ def of_candidate(machine: str, pid: int) -> list[Instruction]:
   return [*out, (_RETURN, 0, 0, _ALLOW)]
 
 
-def _numbers(
-  machine: str, table: dict[str, tuple[int | None, int | None]]
-) -> dict[str, int]:
+def _numbers(machine: str, table: _Table) -> dict[str, int]:
   if machine not in _AUDIT:
     raise OSError(
       errno.ENOSYS, f'no table of system calls for {machine}: not guessed'
@@ -239,15 +246,18 @@ def _numbers(
 
 
 def _ranges(numbers: list[int]) -> list[tuple[int, int]]:
-  """Runs of neighbours, first and last: the kernel walks through the filter
-  once for every call that there is, each time a process enters it."""
-  found: list[tuple[int, int]] = []
+  """Merges consecutive numbers into ranges (first, last).
+
+  A short filter matters: each time a process enters it, the kernel evaluates it
+  once for every system call that exists.
+  """
+  ranges: list[tuple[int, int]] = []
   for number in numbers:
-    if found and found[-1][1] == number - 1:
-      found[-1] = (found[-1][0], number)
+    if ranges and ranges[-1][1] == number - 1:
+      ranges[-1] = (ranges[-1][0], number)
     else:
-      found.append((number, number))
-  return found
+      ranges.append((number, number))
+  return ranges
 
 
 def _only(argument: int, values: list[int]) -> list[Instruction]:
@@ -261,7 +271,7 @@ def _none_of(argument: int, values: list[int]) -> list[Instruction]:
 def _compare(
   argument: int, values: list[int], if_equal: int, otherwise: int
 ) -> list[Instruction]:
-  # The low half of the argument: the kernel takes these as 32-bit numbers.
+  # Compares the low half, because the kernel reads these as 32-bit numbers.
   count = len(values)
   jumps = [(_EQUAL, count - i, 0, v) for i, v in enumerate(values)]
   ends = [(_RETURN, 0, 0, otherwise), (_RETURN, 0, 0, if_equal)]
@@ -283,20 +293,18 @@ def _load_argument(argument: int) -> Instruction:
   return (_LOAD, 0, 0, _ARGS + 8 * argument)
 
 
-# Calls that are allowed with some arguments only.
+# Calls that are allowed only with some arguments.
 _ARGUMENT_CHECKS = {
-  'clone': _compare_bits(
-    0, _CLONE_NAMESPACES, _REFUSE | errno.EPERM, _ALLOW
-  ),
+  'clone': _compare_bits(0, _CLONE_NAMESPACES, _REFUSE | errno.EPERM, _ALLOW),
   'socketpair': _only(0, [_AF_UNIX]),
   # These have the kernel send signals to any process.
   'ioctl': _none_of(1, [_FIOSETOWN, _SIOCSPGRP]),
   'fcntl': _only(1, list(_FCNTL)),
-  'prctl': _only(0, [
-    _PR_SET_NAME, _PR_GET_NAME, kernel.PR_SET_PDEATHSIG, _PR_SET_SECCOMP
-  ]),
+  'prctl': _only(
+    0, [_PR_SET_NAME, _PR_GET_NAME, kernel.PR_SET_PDEATHSIG, _PR_SET_SECCOMP]
+  ),
   'prlimit64': _only(0, [0]),
-}  # fmt: skip
+}
 
 
 def _packed(program: list[Instruction]) -> _Program:

@@ -1,24 +1,24 @@
-"""Splits a test into what the program computes and what the judge decides.
+"""Splits a test into calls that the program evaluates and code for the judge.
 
 In `assert set(f([1, 1])) == {1}` the call `f([1, 1])` is evaluated by the
-program's process and everything else by the judge, which is given a plain
+program's process and everything else by the judge, which receives a plain
 value. The judge runs the test itself, with each call of the program replaced
 by a request, so `and`, loops and comprehensions work as written:
 
   _equal_(0, set(_value_(0, {})), {1})     calls[0].source == 'f([1, 1])'
 
-Which calls are the program's: those of a name, or chain of attributes, that is
-no builtin, no known module and not bound by the test. Statements that only let
-the program make or change something (`tree = Node(1)`, `tree.left = Node(2)`,
+A call belongs to the program if it starts from a name that is not a builtin,
+not a known module and not bound by the test. Statements that only let the
+program create or change something (`tree = Node(1)`, `tree.left = Node(2)`,
 `sort_in_place(items)`) run in the program's process, and the names that they
-bind or change are read from there afterwards. Anywhere else a call gets copies
-of the judge's values, and what it does to them is lost.
+bind or change are read from there afterwards. Every other call receives copies
+of the judge's values, so its changes to them are lost.
 
-Methods that plain data has, such as `get`, are called by the judge on a plain
-value, never on an object of the program's, which could answer anything.
+Methods of plain data, such as `get`, are called by the judge on a plain value,
+never on an object of the program, which could return anything.
 
-Tests are trusted. That the judge offers them few names (`names.py`) keeps
-honest mistakes from doing harm; it is no prison.
+Tests are trusted. The judge offers them few names (`names.py`) to keep honest
+mistakes harmless; that is not a sandbox.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ from promptrl_jax.execution import syntax
 
 
 class CannotSplitError(ValueError):
-  """The test cannot be judged; the text says why."""
+  """The test cannot be judged; the message says why."""
 
 
 class NeedsTesterError(CannotSplitError):
-  """It is a test, but only a process of its own can run it."""
+  """The test is valid, but only a tester process can run it."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Call:
-  """An expression of the program.
+class RemoteCall:
+  """An expression that the program's process evaluates.
 
   Attributes:
-    source: its text, for the program's process to evaluate.
+    source: Python source of the expression.
     root: the name that it starts from, which the program must have defined.
   """
 
@@ -59,10 +59,10 @@ class Step:
   """One statement of a test.
 
   Attributes:
-    remote: what the program's process runs, or None.
+    remote: source that the program's process runs, or None.
     names: names bound by the judge that `remote` uses.
-    local: what the judge runs after that, or None.
-    items: expressions of the judge that `remote` uses, by the name there.
+    local: code that the judge runs after `remote`, or None.
+    items: (name in `remote`, expression that the judge evaluates for it).
   """
 
   remote: str | None
@@ -73,17 +73,18 @@ class Step:
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-  """A test, split.
+  """A test after splitting.
 
   Attributes:
     steps: statements, in order.
-    calls: what `_value_(i, names)` and `_stub_(i)` in `Step.local` stand for.
-    checks: source of the assertion that `_check_(i, value)` or
-      `_equal_(i, left, right)` in `Step.local` stands for.
+    calls: call `i` is the one that `_value_(i, names)` and `_stub_(i)` in
+      `Step.local` request.
+    checks: source of assertion `i`, for which `_check_(i, value)` or
+      `_equal_(i, left, right)` stands in `Step.local`.
   """
 
   steps: tuple[Step, ...]
-  calls: tuple[Call, ...]
+  calls: tuple[RemoteCall, ...]
   checks: tuple[str, ...]
 
 
@@ -97,8 +98,8 @@ def split(test: str, setup: str = '', entry_point: str | None = None) -> Plan:
     entry_point: function under test; see `Program`.
 
   Raises:
-    CannotSplitError: it does not parse, asserts nothing, calls nothing of the
-      program, or uses what the judge does not offer.
+    CannotSplitError: the test does not parse, has no assertion, calls no
+      function of the program, or uses names that the judge does not offer.
   """
   try:
     test = syntax.dedented(test)
@@ -125,20 +126,20 @@ def _called_builtin(test: str) -> str | None:
 
 
 class _Splitter(syntax.Rewriter):
-  """Goes through the statements in order, noting where each name lives."""
+  """Processes statements in order and tracks in which process names live."""
 
   def __init__(self, entry_point: str | None):
     self._entry_point = entry_point
     self._called: frozenset[str] = frozenset()  # Names of modules.
-    self._bound: set[str] = set()  # In the judge.
-    self._remote: set[str] = set()  # In the program's process, made by it.
-    self._foreign: set[str] = set()  # There too, but not made by the program.
-    self._shared: set[str] = set()  # Bound in both: need not be sent.
+    self._bound: set[str] = set()  # Bound in the judge.
+    self._remote: set[str] = set()  # Created by the program in its process.
+    self._foreign: set[str] = set()  # In that process, created by the test.
+    self._shared: set[str] = set()  # Bound in both processes: never sent.
     self._code: set[str] = set()  # Functions and modules: cannot be sent.
-    self._asking: set[str] = set()  # Functions of the test that ask for calls.
-    self._calls: list[Call] = []
+    self._asking: set[str] = set()  # Functions of the test that need calls.
+    self._calls: list[RemoteCall] = []
     self._checks: list[str] = []
-    self._lines: list[bytes] = []  # Of the test, if they can be told apart.
+    self._lines: list[bytes] = []  # Of the test; empty if positions are unsafe.
 
   def split(self, setup_source: str, test_source: str) -> Plan:
     setup, test = ast.parse(setup_source), ast.parse(test_source)
@@ -148,8 +149,8 @@ class _Splitter(syntax.Rewriter):
     # A module cannot be called, so `copy(x)` is a function of the program.
     called = set().union(*(of_one.called for of_one in facts))
     self._called = names_lib.MODULES & called
-    # Setup has run in the program's process; the judge runs what it can of it
-    # if the test mentions it.
+    # Setup has run in the program's process. If the test uses its names, the
+    # judge runs those statements of it that it can run.
     prepared: list[Step] = []
     for statement in setup.body:
       of_one = syntax.facts(statement)
@@ -171,9 +172,10 @@ class _Splitter(syntax.Rewriter):
   def _without_secrets(
     self, body: list[ast.stmt], steps: list[Step]
   ) -> list[Step]:
-    """Keeps functions of the test from a program that need not have them.
+    """Withholds functions of the test that the program does not need.
 
-    One that computes what is expected would be found and called there.
+    A function that computes the expected value could be found and called by the
+    program.
     """
     if not any(step.remote and step.local for step in steps):
       return steps
@@ -200,12 +202,12 @@ class _Splitter(syntax.Rewriter):
     ]
 
   def _step(self, statement: ast.stmt, facts: syntax.Facts) -> Step:
-    """Decides where a statement runs, and what its names are from then on."""
+    """Decides where a statement runs and updates where its names live."""
     stored, loaded = set(facts.stored), facts.loaded
     asserts = ast.Assert in facts.kinds
     is_code = ast.Lambda in facts.kinds or isinstance(
       statement, ast.Import | ast.ImportFrom | ast.FunctionDef
-    )  # Functions and modules, which both sides need.
+    )  # Functions and modules, which both processes need.
     sent = (loaded & self._bound) - self._shared
     if isinstance(statement, ast.ClassDef) or syntax.is_foreign_import(
       statement
@@ -214,7 +216,7 @@ class _Splitter(syntax.Rewriter):
     asks = self._asks(stored, loaded)
     if not hasattr(statement, 'body') and not asserts:
       if asks and self._is_only_program(statement):
-        if isinstance(statement, ast.Expr):  # Made for what it changes.
+        if isinstance(statement, ast.Expr):  # It runs for its side effects.
           stored |= sent
         else:
           return self._make_remotely(statement, sent, stored)
@@ -268,7 +270,7 @@ class _Splitter(syntax.Rewriter):
     return compile(module, '<test>', 'exec', dont_inherit=True)
 
   def _asks(self, stored: set[str], loaded: set[str]) -> bool:
-    """Whether a statement needs the program or what the program made."""
+    """Whether a statement needs the program or an object of the program."""
     return any(
       self._is_programs(name) or name in self._asking
       for name in loaded - (stored - self._remote)
@@ -282,10 +284,10 @@ class _Splitter(syntax.Rewriter):
     return name in self._called or name not in names_lib.known()
 
   def _is_only_program(self, statement: ast.stmt) -> bool:
-    """Whether it does no more than let the program make or change something.
+    """Whether a statement only lets the program create or change something.
 
     `ok = f(1) == 2` does more: the program's process must not see the 2, and
-    what it says of `ok` would be a verdict.
+    its value of `ok` would be a verdict.
     """
     if isinstance(statement, ast.Expr):
       return self._is_whole(statement.value)
@@ -311,7 +313,7 @@ class _Splitter(syntax.Rewriter):
     return self._is_whole(node)
 
   def _is_whole(self, node: ast.expr) -> bool:
-    """Whether an expression is the program's alone: `f(1)`, `Tree().root`."""
+    """Whether only the program can evaluate it: `f(1)`, `Tree().root`."""
     if not isinstance(node, ast.Call | ast.Attribute):
       return False
     head = node.func if isinstance(node, ast.Call) else node
@@ -324,7 +326,7 @@ class _Splitter(syntax.Rewriter):
       return head.attr not in names_lib.PLAIN_ATTRIBUTES
     return of_value or isinstance(node, ast.Call)
 
-  # What follows rewrites a statement for the judge.
+  # The methods below rewrite a statement for the judge.
 
   def visit_Assert(self, node: ast.Assert) -> ast.Expr:
     check = ast.Constant(len(self._checks), **syntax.PLACE)
@@ -401,7 +403,7 @@ class _Splitter(syntax.Rewriter):
       node, taken = items.visit(node), items.taken
       used = (used & syntax.loaded(node)) - syntax.stored(node)
     source = ast.unparse(node) if taken else self._text(node)
-    self._calls.append(Call(source, root))
+    self._calls.append(RemoteCall(source, root))
     keys: list[ast.expr | None] = [
       ast.Constant(n, **syntax.PLACE) for n in sorted(used)
     ]
@@ -416,9 +418,9 @@ class _Splitter(syntax.Rewriter):
   def _stub(self, node: ast.expr) -> ast.expr | None:
     if not isinstance(node, ast.Name) or not self._is_programs(node.id):
       return None
-    if node.id in self._remote:  # A value that the program has made.
+    if node.id in self._remote:  # An object that the program created.
       return None
-    self._calls.append(Call(node.id, node.id))
+    self._calls.append(RemoteCall(node.id, node.id))
     return _call('_stub_', ast.Constant(len(self._calls) - 1, **syntax.PLACE))
 
 

@@ -1,10 +1,11 @@
-"""The process of tests that the judge must not run itself.
+"""The tester: the process of tests that the judge must not run itself.
 
-Some tests cannot be split into calls of the program and the rest (a checker
-that is handed the function), and some are not to be trusted (written by a
-model). They run here, forked and confined like a candidate but apart from it.
-In place of the program's function there is a stub: each call goes to the judge,
-which asks the candidate and hands back a plain value.
+Some tests cannot be split into calls of the program and the rest (for example
+a checker that takes the function as an argument), and some cannot be trusted
+because a model wrote them. They run here, in a process that is forked and
+confined like a candidate but separate from it. A stub replaces the program's
+function: it sends each call to the judge, which asks the candidate and returns
+a plain value.
 
 Messages, numbered like those of a candidate:
 
@@ -27,7 +28,7 @@ _MAX_TEXT = 200
 
 
 def run(channel: socket.socket, answer_bytes: int) -> NoReturn:
-  """Runs a test, then waits to be ended; never returns."""
+  """Runs a test, then waits until the process is ended; never returns."""
   while True:
     request = wire.receive(channel)
     ended = _run_test(request, channel, answer_bytes)
@@ -57,7 +58,7 @@ def _run_test(
 
   stub.__name__ = request['entry_point']
   names = {'__name__': 'test', request['entry_point']: stub}
-  with contextlib.suppress(Exception):  # It may need more of the program.
+  with contextlib.suppress(Exception):  # It may use other parts of the program.
     setup = compile(request['setup'], '<setup>', 'exec', dont_inherit=True)
     exec(setup, names)
   try:
@@ -76,17 +77,17 @@ def _run_test(
 
 
 def _exception(name: str, text: str) -> BaseException:
-  """The exception that the program raised, if it is one of Python's own."""
+  """The program's exception if it is a builtin one, else a RuntimeError."""
   kind = getattr(builtins, name, None)
   if (
     isinstance(kind, type)
     and issubclass(kind, Exception)
-    # In `all(map(check, cases))` it would end the cases, not the test.
+    # In `all(map(check, cases))` they would end the loop, not the test.
     and not issubclass(kind, StopIteration | StopAsyncIteration)
   ):
     try:
       return kind(text)
-    except TypeError:  # UnicodeDecodeError wants more than a text.
+    except TypeError:  # UnicodeDecodeError takes more than a text.
       pass
   return RuntimeError(f'{name}: {text}')
 

@@ -8,9 +8,10 @@ import struct
 from typing import Any
 
 HEADER = struct.Struct('>I')
-# A first one so large that malloc maps it costs more than the message.
+# Larger receive buffers would be mapped by malloc, which costs more time than
+# the message itself.
 CHUNK = 1 << 14
-HELLO = b'.'  # A candidate is ready: its limits and layers hold.
+HELLO = b'.'  # Sent by a candidate once its limits and layers are in place.
 
 
 _ENCODER = json.JSONEncoder(separators=(',', ':'))
@@ -18,17 +19,17 @@ _DECODER = json.JSONDecoder()
 
 
 def dump(message: Any) -> bytes:
-  """A message without a header, for sockets that keep messages apart."""
+  """Encodes a message without a header, for sockets that send packets."""
   return _ENCODER.encode(message).encode()
 
 
 def load(data: bytes | bytearray) -> Any:
-  """What a trusted peer has dumped."""
+  """Decodes a message that a trusted peer has written with `dump`."""
   return _DECODER.decode(data.decode())
 
 
 def pack(message: Any) -> bytes:
-  """A message with its header."""
+  """Encodes a message with its header."""
   body = dump(message)
   return HEADER.pack(len(body)) + body
 
@@ -41,7 +42,7 @@ def send(channel: socket.socket, message: Any) -> None:
 def receive(channel: socket.socket) -> Any:
   """Receives one message from a trusted peer; blocks.
 
-  The peer sends no more before it has an answer, so nothing follows it.
+  Nothing follows the message, because the peer waits for an answer to it.
 
   Raises:
     EOFError: the other side is gone.

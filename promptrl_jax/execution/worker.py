@@ -17,7 +17,8 @@ import sys
 
 from promptrl_jax.execution import judge, kernel, limits
 
-# Of the judge: a comparison such as `10 ** f(1) == 10` must not take it all.
+# Address space of the judge, which a comparison such as `10 ** f(1) == 10`
+# could fill.
 _JUDGE_MEMORY = 2 * 2**30
 _STOP_S = 5.0
 
@@ -25,24 +26,24 @@ _STOP_S = 5.0
 def main() -> None:
   """Serves programs until the trainer is gone.
 
-  Command line: how to start an interpreter and boot a module of this package
-  (as JSON), number of the socket to the trainer, process id of the trainer,
-  scratch directory.
+  Command line: the command that starts an interpreter with a module of this
+  package (as JSON), the descriptor of the socket to the trainer, the process id
+  of the trainer, the scratch directory.
   """
   boot, descriptor, trainer_pid, folder = sys.argv[1:]
   kernel.die_with_parent(int(trainer_pid))
   kernel.adopt_orphans()
   signal.signal(signal.SIGINT, signal.SIG_IGN)
-  # A trainer with many open files hands over a high number. It has to lie below
-  # the limit, which bounds what a candidate closes.
+  # A trainer with many open files passes a high descriptor. It has to lie below
+  # the limit on open files, up to which a candidate closes descriptors.
   trainer = socket.socket(fileno=os.dup(int(descriptor)))
   os.close(int(descriptor))
   descriptor = str(trainer.fileno())
   limits.set_limit(resource.RLIMIT_NOFILE, 256, 256)
   control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
   with theirs:
-    # It keeps its copy of `trainer` open and unused: that the trainer's end
-    # reads as closed means that both processes have ended.
+    # The zygote keeps a copy of `trainer` open and unused, so the trainer sees
+    # its socket closed only once both processes have ended.
     zygote = subprocess.Popen(
       [
         *json.loads(boot),

@@ -1,17 +1,16 @@
-"""The process that forks one candidate after the other.
+"""The zygote: the process that forks one candidate after the other.
 
-It is started with exec, so neither it nor what it forks has ever held a test.
-It enters the namespaces of its worker, of which it is the first process, and
-then says on its socket which layers it has. After that it and the judge speak
-in turns:
+It is started with exec, so neither the zygote nor its forks have ever held a
+test. It enters the namespaces of its worker as their first process and sends
+the layers that it has to the judge. After that, zygote and judge take turns:
 
   judge:  {'start': role, 'limits'}, with the new process's end of a socket pair
   judge:  {'end': role}, when it is done with that process
-  zygote: [wait status, processor seconds], when nothing of it is left
+  zygote: [wait status, processor seconds], once the process is gone
 
 A role is `candidate` or `tester`; there is at most one process of each.
 
-When the judge is gone it ends whatever runs and exits.
+When the judge is gone, the zygote ends all running processes and exits.
 """
 
 from __future__ import annotations
@@ -26,42 +25,24 @@ import socket
 import sys
 import time
 
-from promptrl_jax.execution import candidate, kernel, namespaces, scratch, wire
+from promptrl_jax.execution import (
+  candidate,
+  kernel,
+  names,
+  namespaces,
+  scratch,
+  wire,
+)
 from promptrl_jax.execution import layers as layers_lib
 from promptrl_jax.execution import limits as limits_lib
-
-# Imported once here instead of by every program.
-PRELOAD = [
-  'array',
-  'bisect',
-  'cmath',
-  'collections',
-  'copy',
-  'datetime',
-  'decimal',
-  'fractions',
-  'functools',
-  'heapq',
-  'itertools',
-  'json',
-  'math',
-  'operator',
-  'random',
-  're',
-  'statistics',
-  'string',
-  'sys',
-  'time',
-  'typing',
-]
 
 
 def main() -> None:
   """Forks candidates until the judge closes its socket.
 
-  Command line: number of the sequenced-packet socket to the judge, number of a
-  descriptor to keep open for as long as anything of this worker runs, process
-  id of the judge, an empty directory.
+  Command line: the descriptor of the sequenced-packet socket to the judge, a
+  descriptor to keep open for as long as any process of this worker runs, the
+  process id of the judge, an empty directory.
   """
   control_number, kept, judge, folder = sys.argv[1:]
   kernel.die_with_parent(int(judge))
@@ -81,7 +62,7 @@ def main() -> None:
     kernel.adopt_orphans()
   sandbox = layers_lib.Sandbox(folder, entered, number)
   sandbox.confine()
-  # After it: a change of user or group undoes it.
+  # After `confine`: a change of user or group resets this.
   kernel.die_with_parent(None if is_first else int(judge))
   if sandbox.layers.user is not None:
     processes = 0
@@ -104,11 +85,11 @@ def main() -> None:
 
 
 def preload() -> None:
-  """Imports what programs import most."""
-  # `random` would seed itself afresh in every fork, for nothing: what a program
-  # draws must be the same each time.
+  """Imports the modules that programs import most."""
+  # Keeps `random` from reseeding itself in every fork: a program must draw the
+  # same numbers each time.
   register, os.register_at_fork = os.register_at_fork, lambda **_: None
-  for name in PRELOAD:
+  for name in names.PRELOADED:
     importlib.import_module(name)
   os.register_at_fork = register
   sys.modules['random'].seed(0)
@@ -123,8 +104,8 @@ def _serve(
 ) -> None:
   number = 0
   while True:
-    # Each page that this touches between two forks is copied: no more than has
-    # to be.
+    # Every page that this loop touches is copied once per fork, so it does as
+    # little as possible.
     try:
       message, descriptors, _, _ = socket.recv_fds(control, 4096, 1)
     except OSError:
@@ -135,7 +116,7 @@ def _serve(
     if limits is None:
       ended = _end(running.pop(role))
       if not running:
-        if not sandbox.layers.seccomp:  # With it, there are no others.
+        if not sandbox.layers.seccomp:  # With it, no others can exist.
           kill_children(is_first)
         scratch.clear('.')
       control.send(wire.dump(ended))
@@ -158,7 +139,7 @@ def _serve(
 def _order(
   message: bytes, processes: int | None
 ) -> tuple[str, limits_lib.Prepared | None, int]:
-  """Role, limits (None: end it) and how many bytes an answer may have."""
+  """Parses an order: role, limits (None: end it), largest size of an answer."""
   order = wire.load(message)
   if 'end' in order:
     return order['end'], None, 0
@@ -168,24 +149,24 @@ def _order(
 
 
 def _end(pid: int) -> tuple[int, float]:
-  """Kills a process with its session: wait status, processor seconds."""
+  """Kills a process and its session; returns wait status and CPU seconds."""
   try:
     os.killpg(pid, signal.SIGKILL)
-  except ProcessLookupError:  # No session of its own yet.
+  except ProcessLookupError:  # It has not called setsid yet.
     os.kill(pid, signal.SIGKILL)
   _, status, usage = os.wait4(pid, 0)
   return status, usage.ru_utime + usage.ru_stime
 
 
 def kill_children(is_first: bool) -> None:
-  """Kills and reaps every child, and the orphans that come with each.
+  """Kills and reaps every child, and the orphans that each one leaves.
 
-  A process that left the candidate's session comes here, as this process adopts
-  orphans, once its parent has been killed.
+  This process adopts orphans, so a process that left the candidate's session
+  becomes its child once the parent has been killed.
 
   Args:
-    is_first: whether this is the first process of its namespace, and all
-      others there are to be ended.
+    is_first: whether this is the first process of its namespace, so that all
+      other processes there can be killed at once.
   """
   if is_first:
     with contextlib.suppress(ProcessLookupError):
@@ -210,7 +191,7 @@ def kill_children(is_first: bool) -> None:
 
 
 def _children() -> list[int]:
-  me, found = os.getpid(), []
+  me, children = os.getpid(), []
   for name in os.listdir('/proc'):
     if name.isdigit():
       try:
@@ -219,5 +200,5 @@ def _children() -> list[int]:
       except OSError:
         continue  # It ended meanwhile.
       if parent == me:
-        found.append(int(name))
-  return found
+        children.append(int(name))
+  return children

@@ -22,7 +22,7 @@ import re
 from collections.abc import Sequence
 from typing import Protocol
 
-from promptrl_jax.execution import Program, ProgramResult
+from promptrl_jax.execution import Call, CallResult
 from promptrl_jax.llm.backend import (
   Backend,
   BackendError,
@@ -33,19 +33,24 @@ from promptrl_jax.llm.backend import (
 
 INPUT_LABEL = 'Input: '
 _SIGNATURE = re.compile(r'\Adef (\w+)\(.*\):\Z')
-# The assertion that every call is put into: its verdict tells the value.
-_EXPECTED = 'None'
 
 
 class Pool(Protocol):
-  """The part of an execution pool that is needed."""
+  """The part of an execution pool that `ProgramLM` needs."""
 
-  def run(self, programs: Sequence[Program]) -> list[ProgramResult]: ...
+  def evaluate(self, calls: Sequence[Call]) -> list[CallResult]: ...
 
 
 @dataclasses.dataclass(frozen=True)
-class _Call:
-  """A prompt, taken apart."""
+class _ParsedPrompt:
+  """The parts of a prompt.
+
+  Attributes:
+    prompt: what the coder reads.
+    signature: first line of the function that the coder completes.
+    name: name of that function.
+    arguments: source of the arguments of the call.
+  """
 
   prompt: Request
   signature: str
@@ -68,34 +73,35 @@ class ProgramLM:
   def complete(self, requests: Sequence[Request]) -> list[Completion]:
     """Answers a batch; requests that differ in arguments share a program.
 
-    A program that raises, or runs out of time or memory, answers with nothing.
+    The answer is empty if the program raises an exception, runs out of time or
+    memory, or returns something that is not plain data.
 
     Raises:
-      ValueError: a prompt is not of the form above.
-      BackendError: a program got no verdict.
+      ValueError: a prompt does not have the form above.
+      BackendError: the pool failed to run a program.
     """
-    calls = [_take_apart(request) for request in requests]
-    prompts = list(dict.fromkeys(call.prompt for call in calls))
-    written = dict(zip(prompts, self._coder.complete(prompts), strict=True))
-    results = self._pool.run(
+    parsed = [_parse(request) for request in requests]
+    prompts = list(dict.fromkeys(p.prompt for p in parsed))
+    programs = dict(zip(prompts, self._coder.complete(prompts), strict=True))
+    results = self._pool.evaluate(
       [
-        Program(
-          code=call.signature + written[call.prompt].text,
-          tests=(f'assert {call.name}({call.arguments}) == {_EXPECTED}',),
-          entry_point=call.name,
+        Call(
+          code=p.signature + programs[p.prompt].text,
+          expressions=(f'{p.name}({p.arguments})',),
+          entry_point=p.name,
         )
-        for call in calls
+        for p in parsed
       ]
     )
     return [
       dataclasses.replace(
-        written[call.prompt], text=_value(result), finish_reason='stop'
+        programs[p.prompt], text=_value(result), finish_reason='stop'
       )
-      for call, result in zip(calls, results, strict=True)
+      for p, result in zip(parsed, results, strict=True)
     ]
 
   def fits(self, request: Request) -> bool:
-    return self._coder.fits(_take_apart(request).prompt)
+    return self._coder.fits(_parse(request).prompt)
 
   def count_tokens(self, text: str) -> int:
     return self._coder.count_tokens(text)
@@ -104,7 +110,7 @@ class ProgramLM:
     """Nothing of its own to free."""
 
 
-def _take_apart(request: Request) -> _Call:
+def _parse(request: Request) -> _ParsedPrompt:
   text = request.messages[-1].content
   head, label, arguments = text.rpartition(f'\n{INPUT_LABEL}')
   signature = head.rpartition('\n')[2]
@@ -114,7 +120,7 @@ def _take_apart(request: Request) -> _Call:
       f'a prompt that is answered by a program ends in a line "def f(x):" and '
       f'a line "{INPUT_LABEL}...", got {text[-160:]!r}'
     )
-  try:  # It becomes part of a test, which is trusted.
+  try:  # The arguments are data: they must not run anything.
     ast.literal_eval(f'({arguments},)')
   except (ValueError, SyntaxError) as error:
     raise ValueError(
@@ -122,17 +128,11 @@ def _take_apart(request: Request) -> _Call:
     ) from None
   messages = (*request.messages[:-1], Message('user', head))
   prompt = dataclasses.replace(request, messages=messages)
-  return _Call(prompt, signature, match[1], arguments)
+  return _ParsedPrompt(prompt, signature, match[1], arguments)
 
 
-def _value(result: ProgramResult) -> str:
-  """What the call gave, as the verdict shows it; empty if it gave nothing."""
+def _value(result: CallResult) -> str:
+  """The value of the call as text, shortened if it is long; '' without one."""
   if result.status in ('infra_error', 'refused'):
-    raise BackendError(f'a program got no verdict: {result.message}')
-  (test,) = result.tests
-  if test.status == 'passed':
-    return _EXPECTED
-  if test.status != 'failed':
-    return ''
-  shown = test.message.rpartition(' returned ')[2]
-  return shown.removesuffix(f', expected {_EXPECTED}')
+    raise BackendError(f'a program was not run: {result.message}')
+  return result.expressions[0].value or ''

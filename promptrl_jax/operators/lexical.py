@@ -1,9 +1,10 @@
-"""Lexical mutation: some words of a prompt become synonyms, nothing else moves.
+"""Lexical mutation: replaces some words of a prompt by synonyms.
 
 The mutation action of PROMIS, after EPiC (arXiv 2408.11198): each noun, verb,
 adjective or adverb that has synonyms is replaced with a probability. Unlike in
-EPiC, white space, examples and inflection survive, only words that are replaced
-are touched, and both the similarity threshold and the cap have an effect.
+EPiC, white space, examples and inflection survive, every word that is not
+replaced stays as it is, and both the similarity threshold and the cap on
+candidates have an effect.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ SOURCES = ('embedded', 'wordnet')
 _WORD = re.compile(r'\w+')
 _CLAUSE_END = re.compile(r'[.,:;!?()"]|\n\s*\n|\n\s*[-*]\s')
 _SENTENCE_END = re.compile(r'[.:!?"]|\n\s*\n|\n\s*[-*]\s')
-# Signs that make a neighbour part of a name, a path, a compound or code.
+# A word after or before one of these characters is part of a name, a path, a
+# compound or code.
 _BEFORE = frozenset(".'-/\\@#$%=&<*+")
 _AFTER = frozenset("([-/\\@='’")
 _PREPOSITION_LIST = """
@@ -45,16 +47,17 @@ class LexicalConfig:
   """Settings of the mutation.
 
   Attributes:
-    probability: chance of each replaceable word to be replaced.
-    max_candidates: most synonyms that a word is replaced from, closest first.
-    similarity_threshold: least similarity of a synonym, in [0, 1]. The embedded
-      lexicon states 0.9 (close), 0.7 (loose) and 0.5 (meaning changes a
-      little); an embedding gives (1 + cosine) / 2.
-    synonyms: where they come from, `embedded` or `wordnet`.
+    probability: probability of replacing each replaceable word.
+    max_candidates: maximum number of synonyms per word; the closest are kept.
+    similarity_threshold: minimum similarity of a synonym, in [0, 1]. The
+      embedded lexicon states 0.9 (close), 0.7 (loose) and 0.5 (meaning changes
+      a little); an embedding gives (1 + cosine) / 2.
+    synonyms: source of the synonyms, `embedded` or `wordnet`.
     wordnet_path: folder of the WordNet database; empty for
       `wordnet.DEFAULT_FOLDER`.
-    embedding: folder of the sentence encoder that ranks WordNet's synonyms;
-      empty ranks them by how frequent their sense is.
+    embedding: the sentence encoder that ranks WordNet's synonyms, a folder or
+      `minilm` (extra `embedding`); empty ranks them by how frequent their sense
+      is.
   """
 
   probability: float = 0.25
@@ -92,9 +95,8 @@ class Replaceable:
   """A word that may be replaced.
 
   Attributes:
-    start, end: its half-open range in the text.
-    options: what may stand there instead, closest first, in the word's own
-      form and case.
+    start, end: half-open character range of the word in the text.
+    options: replacements in the word's form and case, closest first.
   """
 
   start: int
@@ -121,13 +123,13 @@ def mutate(
   protected: Sequence[str] = (),
   lexicon: lexicon_lib.Lexicon | None = None,
 ) -> str:
-  """Replaces words by synonyms.
+  """Replaces words of a text by synonyms.
 
   Args:
     text: a prompt; everything but replaced words is kept byte for byte.
-    rng: source of chance; advanced.
-    config: how much and how far.
-    protected: names to leave alone, such as the entry point.
+    rng: random generator; its state advances.
+    config: settings of the mutation.
+    protected: names that are never replaced, such as the entry point.
     lexicon: source of synonyms; that of the config if `None`.
   """
   pieces, position = [], 0
@@ -144,13 +146,13 @@ def replaceable_words(
   protected: Sequence[str] = (),
   lexicon: lexicon_lib.Lexicon | None = None,
 ) -> list[Replaceable]:
-  """The words that `mutate` chooses from, in order, with their options."""
+  """Returns the words that `mutate` chooses from, in order of the text."""
   if lexicon is None:
     lexicon = load_lexicon(config)
   words = list(_WORD.finditer(text))
   spans = spans_lib.protected_spans(text, protected)
   kept = _kept_terms([w[0].lower() for w in words], lexicon.keep)
-  found = []
+  replaceable = []
   for i, word in enumerate(words):
     if i in kept or _touches(spans, word) or not _is_common_word(text, word):
       continue
@@ -166,12 +168,12 @@ def replaceable_words(
       following = words[i + 1][0].lower()
     options = _options(word[0], previous, following, config, lexicon)
     if options:
-      found.append(Replaceable(word.start(), word.end(), options))
-  return found
+      replaceable.append(Replaceable(word.start(), word.end(), options))
+  return replaceable
 
 
 def _is_common_word(text: str, word: re.Match[str]) -> bool:
-  """Whether a token is a plain word, and not an identifier or part of one."""
+  """Whether a token is a plain word, not an identifier or part of one."""
   token = word[0]
   if not (token.isascii() and token.isalpha()):
     return False
@@ -193,7 +195,7 @@ def _touches(spans: Sequence[spans_lib.Span], word: re.Match[str]) -> bool:
 
 
 def _kept_terms(words: Sequence[str], terms: Sequence[str]) -> set[int]:
-  """Indices of the words of kept terms; the last one may be a plural."""
+  """Returns indices of the words of kept terms; the last may be a plural."""
   by_first: dict[str, list[list[str]]] = {}
   for term in terms:
     parts = term.split()
@@ -217,7 +219,7 @@ def _options(
   config: LexicalConfig,
   lexicon: lexicon_lib.Lexicon,
 ) -> tuple[str, ...]:
-  """Replacements of a token in its own form and case, closest first."""
+  """Returns replacements in the token's form and case, closest first."""
   word = token.lower()
   if word in lexicon.stop:
     return ()
@@ -249,11 +251,11 @@ def _options(
 
 
 def _reading(forms: dict[str, str], previous: str, following: str) -> str:
-  """The part of speech of a word in its clause; empty if none is plausible.
+  """Returns the part of speech in the clause, empty if none is plausible.
 
   Args:
-    forms: form of the word in each reading it may have.
-    previous, following: neighbours, empty at the ends of the clause.
+    forms: part of speech -> form of the word, for each it may be.
+    previous, following: neighbouring words, empty at the ends of the clause.
   """
   opens_phrase = following in lexicon_lib.DETERMINERS
   after_noun_cue = (

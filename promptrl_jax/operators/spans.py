@@ -1,8 +1,9 @@
-"""Which stretches of a prompt are not prose and must stay as they are.
+"""Finds the parts of a prompt that are not prose and must not be edited.
 
-Code, examples, quotations, names. In a text that is Python, such as a signature
-with its docstring, everything outside docstrings is code. In other text, code
-is told by its marks and, where it is indented, by whether it parses.
+These are code, examples, quotations and names. In a text that is Python, such
+as a signature with its docstring, everything outside docstrings is code. In
+other text, code is recognised by its markers and, where it is indented, by
+whether it parses.
 """
 
 from __future__ import annotations
@@ -39,11 +40,11 @@ _CODE_LINE = re.compile(
 
 
 def protected_spans(text: str, names: Sequence[str] = ()) -> list[Span]:
-  """Half-open character ranges that an edit must not touch, sorted.
+  """Returns half-open character ranges that an edit must not touch, sorted.
 
   Args:
     text: a prompt: prose with code in it, or Python with prose in it.
-    names: words or terms to protect wherever they stand, in exactly this case.
+    names: words or terms to protect wherever they occur, in exactly this case.
   """
   spans: list[Span] = []
   start = 0
@@ -62,7 +63,7 @@ def protected_spans(text: str, names: Sequence[str] = ()) -> list[Span]:
 
 
 def _marked(text: str) -> Iterator[Span]:
-  """Fences, inline code, quotations, brackets."""
+  """Yields spans of fences, inline code, quotations and brackets."""
   position = 0
   # Quotation marks inside code open nothing, so look between code only.
   for match in itertools.chain(_MARKED.finditer(text), [None]):
@@ -75,7 +76,7 @@ def _marked(text: str) -> Iterator[Span]:
 
 
 def _code_lines(text: str) -> Iterator[Span]:
-  """Lines of code, and the output that follows a doctest."""
+  """Yields spans of lines of code and of the output after a doctest."""
   position = 0
   after_doctest = False
   for line in text.split('\n'):
@@ -107,7 +108,7 @@ def _parse(text: str) -> ast.Module | None:
 
 
 def _docstrings(text: str) -> list[Span]:
-  """Insides of the docstrings of a Python text; empty if it is no Python."""
+  """Returns spans inside docstrings; empty if the text is not Python."""
   # A lone carriage return ends a line for Python but not for `split`.
   tree = None if re.search(r'\r(?!\n)', text) else _parse(text)
   definitions = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)

@@ -194,11 +194,13 @@ def load(folder: str = '', embedding: str = '') -> WordNetLexicon:
 
   Args:
     folder: of the database; empty for `DEFAULT_FOLDER`.
-    embedding: folder or hub id of a sentence encoder; empty for none.
+    embedding: a sentence encoder, as `models.embed.load_embed_fn` takes it;
+      empty for none.
 
   Raises:
     ValueError: the database is missing or malformed.
     FileNotFoundError: there is no such encoder.
+    ImportError: the encoder needs an extra that is not installed.
   """
   embed_fn = None
   if embedding:

@@ -1,1 +1,1 @@
-"""Prompts as data: what a model is asked, and what is read in its answer."""
+"""Requests to language models, and parsers of their replies."""

@@ -1,16 +1,16 @@
 """Checks one assertion that a model wrote, by its syntax tree.
 
-Model-written tests are untrusted code. What tests of a function look like is
-let through, everything else is refused:
+Model-written tests are untrusted code. Assertions on values of the function
+under test are accepted, everything else is refused:
 
   assert sorted(f([3, 1] * 2)) == [1, 1, 3, 3]
                 ^^^^^^^^^^^^^   the call: evaluated where the program runs
          ^^^^^^^             ^^^^^^^^^^^^^^^^^   the rest: where it is judged
 
 Programs run under limits, so arguments may be any expression of plain data. The
-rest may only do what takes little time and memory for whatever the call gives:
-no loops, no methods, and arithmetic that cannot grow. This is a filter and no
-sandbox. Of the 2,938 tests of MBPP it refuses 15.
+rest runs in the judging process and must need little time and memory for any
+value of the call: no loops, no methods, no arithmetic with large results. This
+is a filter and not a sandbox. It refuses 15 of MBPP's 2,938 tests.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import ast
 import warnings
 
 MAX_LENGTH = 1000  # Characters; three tests of MBPP are longer.
-MAX_COUNT = 10_000  # Of what `range` counts and `*` repeats.
+MAX_COUNT = 10_000  # Largest argument of `range` and factor of `*`.
 _MAX_POWER = 1000
 
 BUILTINS = frozenset(
@@ -33,7 +33,7 @@ BUILTINS = frozenset(
 _MATH = frozenset(
   ('e', 'inf', 'isclose', 'isfinite', 'isinf', 'isnan', 'nan', 'pi', 'sqrt')
 )
-# Reach attributes that are named in a string.
+# These methods read attributes that are named in a string.
 _FORMATTING = ('format', 'format_map')
 
 _ARGUMENT_NODES = (
@@ -48,23 +48,23 @@ _ARGUMENT_NODES = (
 
 
 class InvalidTestError(ValueError):
-  """The text is no test that may be run; the message says why."""
+  """The text is not an acceptable test; the message says why."""
 
 
 def normalise(source: str, entry_point: str) -> str:
-  """The normal form of one assertion: equal for equal syntax trees.
+  """Returns the normal form of an assertion, equal for equal syntax trees.
 
-  Quotes, spaces, brackets without effect, comments and the message after the
-  comma are gone.
+  It has no redundant spaces, brackets and comments, one style of quotes, and no
+  message after the comma.
 
   Args:
-    source: text that a model wrote.
+    source: text of the model.
     entry_point: the function under test. Each condition of the assertion (there
       are several with `and`, `or`) must call it by its name.
 
   Raises:
-    InvalidTestError: it does not parse, is not one `assert`, does not depend on
-      the function, or does what a test need not do.
+    InvalidTestError: the text does not parse, is not one `assert`, does not
+      depend on the function, or uses what a test does not need.
   """
   if len(source) > MAX_LENGTH:
     raise InvalidTestError(
@@ -106,7 +106,7 @@ def _calls(node: ast.AST, name: str) -> bool:
 
 
 def _check_judged(node: ast.AST, name: str) -> None:
-  """What is evaluated where tests are judged."""
+  """Checks an expression that the judging process evaluates."""
   match node:
     case ast.Call() if _calls(node, name):
       for part in (*node.args, *(k.value for k in node.keywords)):
@@ -174,7 +174,7 @@ def _check_arithmetic(node: ast.BinOp, name: str) -> None:
 
 
 def _is_number(node: ast.expr) -> bool:
-  """A number, or arithmetic on numbers that stays small."""
+  """Whether this is a number, or arithmetic with a small result."""
   match node:
     case ast.Constant(value=value):
       return type(value) in (int, float, complex)
@@ -192,7 +192,7 @@ def _is_number(node: ast.expr) -> bool:
 
 
 def _is_count(node: ast.expr, largest: int) -> bool:
-  """A number that is written out, of bounded size."""
+  """Whether this is a literal number of bounded size."""
   if isinstance(node, ast.UnaryOp):
     node = node.operand
   return (
@@ -203,14 +203,14 @@ def _is_count(node: ast.expr, largest: int) -> bool:
 
 
 def _is_flat(node: ast.expr) -> bool:
-  """A literal in which nothing is repeated already."""
+  """Whether this is a literal without repetitions of its own."""
   return not any(
     isinstance(child, (ast.BinOp, ast.Call)) for child in ast.walk(node)
   )
 
 
 def _check_argument(node: ast.expr, name: str) -> None:
-  """An argument of the function: evaluated where programs run."""
+  """Checks an argument, which the program's own process evaluates."""
   nodes = list(ast.walk(node))
   bound = {
     n.id

@@ -10,15 +10,15 @@ from collections.abc import Iterator, Sequence
 
 
 def entry_point(tests: Sequence[str]) -> str:
-  """Name of the function under test.
+  """Returns the name of the function under test.
 
-  It is the outermost call in an assertion that is not of a builtin, of an
-  imported module or of a name that the test binds itself; of several, the one
-  that most tests call, and of these the first. Only if there is none, the
-  outermost call of a builtin: MBPP 126 tests a function called `sum`.
+  This is the outermost function that an assertion calls by name and that is
+  neither a builtin, nor imported, nor bound by the test itself. Of several, the
+  one that most tests call is returned, and of these the first. If the tests
+  call builtins only, it is one of them: MBPP 126 tests a function named `sum`.
 
   Args:
-    tests: each one or more statements that hold an `assert`.
+    tests: Python statements, at least one `assert` in each.
 
   Raises:
     ValueError: a test does not parse, or no test calls a function by name.
@@ -44,7 +44,7 @@ def _parse(test: str) -> ast.Module:
 
 
 def _called(tree: ast.Module) -> list[str]:
-  """Names that assertions call, outermost and leftmost first."""
+  """Returns the names that assertions call, outermost and leftmost first."""
   bound = set(_bound(tree))
   return [
     node.func.id

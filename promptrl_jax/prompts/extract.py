@@ -1,10 +1,10 @@
-"""Finds the program in the text that a model wrote.
+"""Finds the program in a model's reply.
 
-Models wrap code in fences, tags and prose, forget to close them, or go on
-talking after the last line. Every place where code may stand is tried, in the
-order of how plainly it is marked, and the Python compiler decides what is code
-and where it ends. Text is only ever cut between lines or at a marker: no
-character of the code itself is changed, but for common indentation.
+Models wrap code in fences, tags and prose, forget to close them, or continue
+with prose after the last line. Every place where code may be is tried, the most
+clearly marked first, and the Python compiler decides which lines are code. Text
+is cut only between lines or at a marker; of the code itself, only common
+indentation is removed.
 """
 
 from __future__ import annotations
@@ -31,16 +31,17 @@ _MAX_CUTS = 300  # Attempts at cutting one answer; bounds time on junk.
 
 
 def extract_code(text: str, entry_point: str | None = None) -> str:
-  """The program in a model's answer, with imports, helpers and classes.
+  """Returns the program in a reply, with imports, helpers and classes.
 
-  Tried in this order: text up to the end of a block that the prompt opened,
-  fences tagged as Python, `[PYTHON]` tags, other fences, the raw text. In each,
-  the longest run of lines from the first line of code that compiles counts.
+  Places are tried in this order: text up to the end of a block that the prompt
+  opened, fences tagged as Python, `[PYTHON]` tags, other fences, the raw text.
+  In each, the longest run of lines from the first line of code that compiles is
+  a candidate.
 
   Args:
     text: the answer.
-    entry_point: name that the program should define; the first place that does
-      wins over an earlier one that does not.
+    entry_point: name that the program should define; the first place that
+      defines it wins over earlier ones that do not.
 
   Returns:
     Source that compiles, byte for byte as written, without blank lines around
@@ -59,12 +60,12 @@ def extract_code(text: str, entry_point: str | None = None) -> str:
 
 
 def compiles(code: str) -> bool:
-  """Whether Python accepts the source; runs nothing."""
+  """Whether the source compiles; nothing is executed."""
   return _compile_error(code) is None
 
 
 def _candidates(text: str) -> Iterator[str]:
-  """Stretches of text that may be code, the most plainly marked first."""
+  """Yields parts of the text that may be code, most clearly marked first."""
   if orphan_end := _ORPHAN_END.search(text):
     head = text[: orphan_end.start()]
     opened = any(start in head.upper() for start, _ in _TAGS)
@@ -79,7 +80,7 @@ def _candidates(text: str) -> Iterator[str]:
 
 
 def _fenced(text: str) -> Iterator[tuple[str, str]]:
-  """(tag, body) of each fenced block; the last one may lack its end."""
+  """Yields (tag, body) of each fenced block; the last may lack its end."""
   position = 0
   while opening := _FENCE.search(text, position):
     body = text[opening.end() :]
@@ -94,7 +95,7 @@ def _fenced(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _tagged(text: str) -> Iterator[str]:
-  """Bodies of `[PYTHON]` and `[BEGIN]` blocks; the end may be missing."""
+  """Yields bodies of `[PYTHON]` and `[BEGIN]` blocks; ends may be missing."""
   for start, end in _TAGS:
     pattern = f'{re.escape(start)}(.*?)(?:{re.escape(end)}|\\Z)'
     for match in re.finditer(pattern, text, re.DOTALL | re.IGNORECASE):

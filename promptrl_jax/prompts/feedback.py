@@ -1,7 +1,7 @@
-"""What test verdicts say to a model that will try again.
+"""Feedback text about test verdicts, for a model that tries again.
 
-Only verdicts of tests that may be shown belong here: nothing in this file can
-tell a visible test from a hidden one.
+Callers pass the verdicts of visible tests only: nothing in this file can tell a
+visible test from a hidden one.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _CODE = re.compile(
 
 
 class Verdict(Protocol):
-  """The part of a test's verdict that feedback is made of."""
+  """The fields of a test verdict that feedback uses."""
 
   @property
   def status(self) -> str:
-    """`passed`, or why it is none: `failed`, `error`, `timeout`, ..."""
+    """`passed`, or the reason why not: `failed`, `error`, `timeout`, ..."""
     ...
 
   @property
@@ -36,12 +36,12 @@ class Verdict(Protocol):
 
   @property
   def message(self) -> str:
-    """The call, what was expected and what came, or the exception's text."""
+    """The call with its expected and actual value, or the exception's text."""
     ...
 
 
 def feedback_text(verdicts: Sequence[Verdict]) -> str:
-  """A pass mask, then one line for each test that did not pass.
+  """Returns a pass mask, then one line for each test that did not pass.
 
   A wrong value is reported by its message alone, everything else also by the
   exception or status, so that the word "error" means that something was raised.
@@ -54,11 +54,11 @@ def feedback_text(verdicts: Sequence[Verdict]) -> str:
 
 
 def summarize_feedback(text: str, limit: int = 500) -> str:
-  """Feedback without code, cut to a length.
+  """Returns feedback without code, cut to a length.
 
   Args:
-    text: feedback, or what a model wrote about it.
-    limit: most characters that are kept of the text.
+    text: feedback, or a text that a model wrote about it.
+    limit: maximum number of characters to keep.
 
   Returns:
     The text without fenced and tagged code (to the end, if never closed) and

@@ -1,10 +1,10 @@
-"""Tests that a model writes: asking for them, and reading what it answers.
+"""Tests written by a model: the request for them and the parser of the reply.
 
   TestPrompt --write_request--> model --collect--> GeneratedTests
 
-Few-shot prompts for assertions are those of Reflexion (arXiv 2303.11366) and
-CodeT (arXiv 2207.10397) in idea. What comes back is often wrong: weigh it with
-`rewards.agreement`, and take an empty collection for what it is, no evidence.
+Few-shot prompts for assertions follow Reflexion (arXiv 2303.11366) and CodeT
+(arXiv 2207.10397). Generated tests are often wrong: `rewards.agreement` weighs
+them. An empty collection is no evidence about a program.
 """
 
 from __future__ import annotations
@@ -65,14 +65,14 @@ EXAMPLES = (
 
 @dataclasses.dataclass(frozen=True)
 class GeneratedTests:
-  """What an answer held.
+  """The assertions of a reply.
 
   Attributes:
-    tests: distinct assertions in normal form, in the order of the answer. May
-      be empty: then nothing is known of a program, and it has not passed.
-    invalid: (text, reason) of each assertion that is refused.
-    duplicates: assertions that equal an earlier or a known one.
-    dropped: assertions beyond the cap.
+    tests: distinct assertions in normal form, in the order of the reply. If
+      there are none, no program counts as having passed.
+    invalid: (text, reason) of each refused assertion.
+    duplicates: number of assertions that equal an earlier or a known one.
+    dropped: number of assertions beyond the cap.
   """
 
   tests: tuple[str, ...]
@@ -82,7 +82,7 @@ class GeneratedTests:
 
 
 def write_request(prompt: TestPrompt) -> Messages:
-  """Messages for an instruction-tuned model, with worked examples."""
+  """Returns messages for an instruction-tuned model, with examples."""
   turns = [('system', _SYSTEM)]
   for example, tests in EXAMPLES:
     answer = '\n'.join(tests)
@@ -108,17 +108,17 @@ def collect(
   seed: int | None = None,
   cut: bool = False,
 ) -> GeneratedTests:
-  """The usable tests of an answer.
+  """Returns the usable tests of a reply.
 
   Args:
-    reply: what the model wrote.
+    reply: text of the model.
     entry_point: the function under test; each test must call it.
-    cap: most tests to keep.
+    cap: maximum number of tests to keep.
     known: tests that count as duplicates, such as the visible ones.
     seed: draws which tests are kept if there are more than `cap`; None keeps
-      the first. The same answer and seed give the same tests.
-    cut: the answer ended at the token limit. Its last assertion is refused,
-      for it may lack its end and still parse.
+      the first. The same reply and seed give the same tests.
+    cut: the reply ended at the token limit. Its last assertion is refused,
+      because it may be incomplete and still parse.
 
   Raises:
     ValueError: `cap` is below 1.
@@ -149,11 +149,11 @@ def collect(
 
 
 def read_assertions(reply: str) -> Iterator[str]:
-  """Text of each assertion in an answer, valid or not.
+  """Yields the text of each assertion in a reply, valid or not.
 
-  An assertion begins a line, after bullets, numbers, a label or prompt signs if
-  any, inside of code fences or without them. It ends where it parses, at most
-  20 lines on.
+  An assertion begins a line, possibly after bullets, numbers, a label or `>>>`,
+  inside or outside of code fences. It ends with the first line where it parses,
+  at most 20 lines later.
   """
   lines = reply.splitlines()
   for i, line in enumerate(lines):
@@ -162,7 +162,7 @@ def read_assertions(reply: str) -> Iterator[str]:
 
 
 def _whole(first: str, tick: str, rest: list[str]) -> str:
-  """An assertion that may go on in the lines after its first one."""
+  """Returns an assertion that may continue after its first line."""
   first = first.split(tick, 1)[0] if tick else first.rstrip('` \t')
   text = first
   for line in ['', *rest[: _MAX_LINES - 1]]:
@@ -185,7 +185,7 @@ def _parses(text: str) -> bool:
 
 
 def _normal_forms(tests: Sequence[str], entry_point: str) -> set[str]:
-  """Normal forms of those tests that have one; no other can be equal."""
+  """Returns the normal forms of the tests; invalid ones have none."""
   forms = set()
   for test in tests:
     try:

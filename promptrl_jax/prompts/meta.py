@@ -1,8 +1,8 @@
-"""What a rewriter is asked, and how its reply becomes an instruction.
+"""Meta prompts: requests to rewrite an instruction, and reading the reply.
 
-A meta prompt is a text with `{instruction}` in it. Two generic families, after
-PRewrite (arXiv 2401.08189), and texts of one's own: that of the
-embedded rewriter is `MINICODE`.
+A meta prompt is a text that contains `{instruction}` once. Two generic families
+follow PRewrite (arXiv 2401.08189), `MINICODE` is the format that the embedded
+rewriter was trained on, and a custom text may be given.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class MetaPrompt:
   """A request for a better instruction.
 
   Attributes:
-    family: what a report calls it.
-    text: with `{instruction}` once.
+    family: name for reports.
+    text: the request; contains `{instruction}` once.
   """
 
   family: str
@@ -60,14 +60,15 @@ class MetaPrompt:
 
 
 def make_meta(family: str, text: str = '') -> MetaPrompt:
-  """A meta prompt by name.
+  """Returns a meta prompt by name.
 
   Args:
     family: `generic_a`, `generic_b`, `minicode`, or `custom` for `text`.
-    text: of the family `custom` alone.
+    text: the request of the family `custom`; empty for all others.
 
   Raises:
-    ValueError: unknown family, or a text where none belongs or lacking one.
+    ValueError: the family is unknown, `text` is given for another family than
+      `custom`, or it does not contain `{instruction}` once.
   """
   if family != 'custom' and text:
     raise ValueError(

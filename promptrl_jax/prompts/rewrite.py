@@ -1,8 +1,8 @@
-"""Reading, checking and repairing a one-sentence rewrite of a task.
+"""Reads, validates and repairs a one-sentence rewrite of a task.
 
-The rewriter is asked to answer with `PREFIX` and one sentence. What it answers
-is cut out, checked, and replaced by a template if it is not usable, so that a
-careless rewriter costs a call and never a broken prompt.
+The rewriter is asked to answer with `PREFIX` and one sentence. The sentence is
+extracted and validated, and replaced by a template if it is not usable, so that
+a failed rewrite costs a model call and never leads to a broken prompt.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _CODE_MARKERS = (
 
 
 def extract_rewrite(text: str, prefix: str = PREFIX) -> str:
-  """The rewritten sentence in a model's answer, without prefix.
+  """Returns the rewritten sentence of a reply, without its prefix.
 
-  After the first prefix (in any case) up to a second one, the first line that
-  is not blank, up to the end of its first sentence, with single spaces. Without
-  a prefix, the whole text with single spaces: `validate_rewrite` will object.
+  This is the first sentence of the first non-blank line between the first
+  prefix (in any case) and a second one, with single spaces. A reply without a
+  prefix is returned whole, with single spaces; `validate_rewrite` refuses it.
   """
   parts = _split(text, prefix)
   if len(parts) == 1:
@@ -48,13 +48,13 @@ def extract_rewrite(text: str, prefix: str = PREFIX) -> str:
 def validate_rewrite(
   text: str, function_name: str, prefix: str = PREFIX, promis: bool = False
 ) -> list[str]:
-  """What is wrong with a model's answer; empty if it can be used.
+  """Returns the reasons why a reply cannot be used, empty if it can.
 
   Args:
-    text: the answer, prefix included.
-    function_name: must stand in the rewrite as a word of its own.
-    prefix: must occur once; no check if empty.
-    promis: also ask for the words "Python function", as PROMIS does.
+    text: the reply, prefix included.
+    function_name: must occur in the rewrite as a separate word.
+    prefix: must occur once; an empty prefix is not checked.
+    promis: also require the words "Python function", as PROMIS does.
   """
   errors = []
   parts = _split(text, prefix)
@@ -80,11 +80,11 @@ def validate_rewrite(
 
 
 def repair_rewrite(function_name: str, task: str, prefix: str = PREFIX) -> str:
-  """A rewrite by template, prefix included, that passes validation.
+  """Returns a rewrite from a template, prefix included, that is valid.
 
-  The task's own words are kept; what would be an error is taken out: fences and
-  tags, keywords of code, semicolons and braces, and ends of sentences, which
-  become commas. Repairing a repaired task changes nothing.
+  The words of the task are kept. Fences, tags, keywords of code, semicolons and
+  braces are removed, and ends of sentences become commas. Repairing a repaired
+  task changes nothing.
   """
   opening = f'Write a {_PHRASE} named {function_name} for the following task:'
   words, before = task.strip().removeprefix(opening), None

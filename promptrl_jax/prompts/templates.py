@@ -1,6 +1,6 @@
-"""What is asked of a model, and the two ways in which it is written down.
+"""Requests for programs and rewrites, and their two message formats.
 
-`CoderPrompt` and `RewritePrompt` say what goes into a request. A `Template`
+`CoderPrompt` and `RewritePrompt` hold the content of a request. A `Template`
 turns them into messages and reads the reply: `PLAIN` is the format of the
 embedded models, which complete text, `CHAT` that of instruction-tuned models.
 `TestPrompt` is for instruction-tuned models only, see `generated_tests.py`.
@@ -30,7 +30,7 @@ class CoderPrompt:
     signature: first line of the program, `def f(a):`.
     tests: visible assertions, empty under the `blind` protocol.
     attempt: a failing program to repair, or empty.
-    feedback: what went wrong with it, as `feedback.feedback_text` says it.
+    feedback: the verdicts on the attempt, from `feedback.feedback_text`.
   """
 
   statement: str
@@ -47,7 +47,7 @@ class RewritePrompt:
   Attributes:
     statement: the task in words, as edited so far.
     function_name: the function that the statement is about.
-    feedback: what went wrong with the last program, or empty.
+    feedback: the verdicts on the last program, or empty.
   """
 
   statement: str
@@ -84,13 +84,13 @@ class PromptTooLongError(ValueError):
 
 @dataclasses.dataclass(frozen=True)
 class Template:
-  """One way of writing requests and reading replies.
+  """A message format for requests, with the parsers of its replies.
 
   Attributes:
     name: `plain` or `chat`.
-    coder: messages of a `CoderPrompt`.
-    program: (prompt, reply) -> program, empty if there is none.
-    rewriter: messages of a `RewritePrompt`.
+    coder: `CoderPrompt` -> messages.
+    program: (prompt, reply) -> program, empty if the reply holds none.
+    rewriter: `RewritePrompt` -> messages.
     rewritten: (prompt, reply) -> statement; the old one if the reply is not
       usable, so that a failed rewrite never loses the task.
   """
@@ -107,7 +107,7 @@ def fit(
   prompt: CoderPrompt | RewritePrompt | TestPrompt,
   fits: FitsFn,
 ) -> Messages:
-  """Messages that the model takes.
+  """Writes messages that fit into the model's context.
 
   Whole words are dropped from the left of the statement until the prompt fits;
   signature, tests, feedback and instructions are never cut.
@@ -115,11 +115,11 @@ def fit(
   Args:
     write: `coder` or `rewriter` of a template, or
       `generated_tests.write_request`.
-    prompt: what to ask.
-    fits: whether the model takes these messages.
+    prompt: the content of the request.
+    fits: whether messages fit into the context.
 
   Raises:
-    PromptTooLongError: it is too long even without the statement.
+    PromptTooLongError: the messages do not fit even without the statement.
   """
   messages = write(prompt)
   if fits(messages):
@@ -143,7 +143,7 @@ def fit(
 
 
 def _first_failure(feedback: str) -> str:
-  """The first failed test of a feedback text: a small model reads one line."""
+  """Returns the first failed test; the embedded models read one line."""
   return feedback.partition('FAILED: ')[2].split('\n', 1)[0]
 
 

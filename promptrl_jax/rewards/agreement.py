@@ -1,11 +1,13 @@
-"""What programs and model-written tests say about one another.
+"""Agreement among programs, with model-written tests or without any tests.
 
   codes, tests --agreement_matrix: one call of the pool--> passed, judged
   passed, judged --statuses, consensus_sets, rank, vote--> choices
+  codes, expressions --value_groups: one call of the pool--> groups of programs
 
-Nobody vouches for such tests, so a verdict on them is evidence and no proof,
-and without tests there is no evidence at all. The functions below
-`agreement_matrix` take arrays:
+Model-written tests may be wrong, so a verdict on them is evidence and no proof.
+Where there are no tests, programs that compute equal values on the same inputs
+are evidence for one another. The functions below `agreement_matrix` take
+arrays:
 
   passed  bool [programs, tests], the program passes the test;
   judged  bool [programs], the pool came to a verdict: False is a failure of
@@ -20,7 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from promptrl_jax.execution import ExecutionPool, Limits, Program
+from promptrl_jax.execution import Call, ExecutionPool, Limits, Program
 
 
 class AgreementMatrix(NamedTuple):
@@ -100,6 +102,52 @@ def agreement_matrix(
     np.array(passed, bool).reshape(len(codes), len(tests)),
     np.array(judged, bool),
   )
+
+
+def value_groups(
+  pool: ExecutionPool,
+  codes: Sequence[str],
+  expressions: Sequence[str],
+  *,
+  entry_point: str,
+  setup: str = '',
+  limits: Limits | None = None,
+) -> list[tuple[int, ...]]:
+  """Groups programs that compute equal values; needs no tests.
+
+  Majority vote over execution results, as MBR-EXEC with its 0/1 loss (Shi et
+  al. 2022, arXiv 2204.11454): correct programs agree on every input, wrong ones
+  are seldom wrong in the same way.
+
+  Args:
+    pool: where programs run, in one call.
+    codes: programs, duplicates included: each sample counts.
+    expressions: calls on inputs of interest, such as `f([1, 2])`. Two values
+      are equal if their texts are, so `1` and `1.0` differ.
+    entry_point, setup, limits: as in `Call`, the same for all.
+
+  Returns:
+    Indices of the programs of each group, ascending, in the order of size;
+    groups of equal size keep the order of their first programs. Programs
+    without a complete value for every expression are in no group.
+
+  Raises:
+    ValueError: there are no expressions.
+  """
+  if not expressions:
+    raise ValueError('expressions is empty: programs agree on inputs')
+  results = pool.evaluate(
+    [
+      Call(code, tuple(expressions), setup, entry_point, limits)
+      for code in codes
+    ]
+  )
+  groups: dict[tuple[str | None, ...], list[int]] = {}
+  for program, result in enumerate(results):
+    if result.ok and not any(e.value_is_cut for e in result.expressions):
+      values = tuple(e.value for e in result.expressions)
+      groups.setdefault(values, []).append(program)
+  return sorted((tuple(g) for g in groups.values()), key=len, reverse=True)
 
 
 def statuses(passed: np.ndarray, judged: np.ndarray) -> list[str]:

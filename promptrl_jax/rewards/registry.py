@@ -11,6 +11,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from promptrl_jax.registry import Registry
 from promptrl_jax.rewards import functions
 from promptrl_jax.rewards import text as text_lib
 from promptrl_jax.rewards.checking import Outcome
@@ -45,7 +46,24 @@ class Reward:
     return tuple(p.name for p in parameters if p.kind == p.KEYWORD_ONLY)
 
 
-REWARDS: dict[str, Reward] = {}
+def _check(name: str, reward: Reward) -> None:
+  """Raises ValueError for another signature."""
+  signature = inspect.signature(reward.fn)
+  parameters = list(signature.parameters.values())
+  first, options = parameters[: len(PARAMETERS)], parameters[len(PARAMETERS) :]
+  named = [p.name for p in first] == list(PARAMETERS) and all(
+    p.kind == p.POSITIONAL_OR_KEYWORD for p in first
+  )
+  if not named or not all(
+    p.kind == p.KEYWORD_ONLY and p.default is not p.empty for p in options
+  ):
+    raise ValueError(
+      f'reward {name!r} has the signature {signature}: expected '
+      '(task, text, outcome), and options only behind a * and with defaults'
+    )
+
+
+REWARDS: Registry[Reward] = Registry('reward', _check)
 
 
 def register(
@@ -66,33 +84,7 @@ def register(
   Raises:
     ValueError: the name is taken, or the function has another signature.
   """
-  if name in REWARDS:
-    raise ValueError(f'reward {name!r} is registered already: choose another')
-  signature = inspect.signature(fn)
-  parameters = list(signature.parameters.values())
-  first, options = parameters[: len(PARAMETERS)], parameters[len(PARAMETERS) :]
-  named = [p.name for p in first] == list(PARAMETERS) and all(
-    p.kind == p.POSITIONAL_OR_KEYWORD for p in first
-  )
-  if not named or not all(
-    p.kind == p.KEYWORD_ONLY and p.default is not p.empty for p in options
-  ):
-    raise ValueError(
-      f'reward {name!r} has the signature {signature}: expected '
-      '(task, text, outcome), and options only behind a * and with defaults'
-    )
-  REWARDS[name] = Reward(fn, uses_reply, uses_label_logps, metric)
-
-
-def get(name: str) -> Reward:
-  """Returns a reward of the table.
-
-  Raises:
-    ValueError: the name is not known; the message lists the known ones.
-  """
-  if name not in REWARDS:
-    raise ValueError(f'reward {name!r}: expected one of {", ".join(REWARDS)}')
-  return REWARDS[name]
+  REWARDS.register(name, Reward(fn, uses_reply, uses_label_logps, metric))
 
 
 def make_reward_fn(
@@ -103,7 +95,7 @@ def make_reward_fn(
   Raises:
     ValueError: the reward is not known, or does not take an option.
   """
-  reward, options = get(name), dict(options or {})
+  reward, options = REWARDS[name], dict(options or {})
   for option in options.keys() - set(reward.options):
     raise ValueError(
       f'reward {name!r} has no option {option!r}; expected '
@@ -114,7 +106,7 @@ def make_reward_fn(
 
 def check_task(name: str, task: Task) -> None:
   """Raises ValueError if a reward does not suit a task, before any call."""
-  reward = get(name)
+  reward = REWARDS[name]
   if reward.metric:
     checker = functions.words_checker(task)
     text_lib.check_metric(reward.metric, checker.labels)

@@ -15,11 +15,7 @@ import random
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from promptrl_jax.tasks import (
-  instruction_files,
-  instruction_sources,
-  instructions,
-)
+from promptrl_jax.tasks import instruction_sources, instructions
 from promptrl_jax.tasks.mbpp import DataError
 from promptrl_jax.tasks.task_set import DataConfig, TaskSet
 from promptrl_jax.types import Task
@@ -138,7 +134,6 @@ def task_set(name: str) -> TaskSet:
     load=load_part,
     digest=digest,
     options=Options,
-    check=instruction_files.check,
   )
 
 

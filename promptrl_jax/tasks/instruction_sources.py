@@ -1,7 +1,7 @@
-"""Examples from CSV, text, JSON lines or the hub, by a mapping that is given.
+"""Converts CSV, text, JSON lines or a hub data set into instruction files.
 
-Which column is the input is never guessed: every column of a source is mapped
-to a field, or dropped by name.
+Columns are never guessed: every column of a source is mapped to a field, or
+dropped by name.
 """
 
 from __future__ import annotations
@@ -17,22 +17,23 @@ from promptrl_jax.tasks.mbpp import DataError
 
 KINDS = ('csv', 'text', 'jsonl', 'hub')
 LINE = 'line'  # The one column of a text file.
-Row = tuple[str, Mapping[str, Any]]  # Where it stands, and its columns.
+Row = tuple[str, Mapping[str, Any]]  # (location for errors, columns)
 
 
 def read(
   kind: str, path: str, config: str = '', split: str = 'train'
 ) -> Iterator[Row]:
-  """Rows of a source.
+  """Reads the rows of a source.
 
   Args:
     kind: one of `KINDS`. A text file has one row for each line that is not
       blank, with the column `line`.
-    path: of a file, or the id of a data set on the hub.
-    config, split: of a data set on the hub.
+    path: a file, or the id of a data set on the hub.
+    config: configuration of a data set on the hub.
+    split: split of a data set on the hub.
 
   Raises:
-    DataError: no such file or data set, or a row that cannot be read.
+    DataError: the file or data set is missing, or a row cannot be read.
   """
   if kind not in KINDS:
     raise DataError(f'source {kind!r}: expected one of {", ".join(KINDS)}')
@@ -52,18 +53,18 @@ def convert(
   drop: Sequence[str] = (),
   labels: Sequence[str] = (),
 ) -> list[dict[str, Any]]:
-  """Lines of an instruction file.
+  """Converts rows to the lines of an instruction file.
 
   Args:
-    rows: from `read`.
-    columns: field -> column that it is taken from.
+    rows: rows from `read`.
+    columns: field -> column that holds it.
     constants: field -> text that is the same in every line.
-    drop: columns that are left out.
-    labels: names of the outputs, where the output column has their numbers.
+    drop: columns to leave out.
+    labels: label names, if the output column holds their indices.
 
   Raises:
-    DataError: fields or columns without a place, or a line that would be no
-      example; it names the row.
+    DataError: a field or column has no counterpart, or a line would not be a
+      valid example; the message names the row.
   """
   constants = dict(constants or {})
   _check_fields(columns, constants)
@@ -168,7 +169,7 @@ def _read_jsonl(path: str) -> Iterator[Row]:
 
 
 def read_hub(path: str, config: str, split: str) -> Iterator[Row]:
-  """Rows of one split of a data set: an id on the hub or a local folder."""
+  """Reads one split of a data set: an id on the hub, or a local folder."""
   import datasets  # slow to import, and not needed for files
 
   try:

@@ -14,6 +14,7 @@ import pathlib
 from collections.abc import Collection, Sequence
 from typing import Any
 
+from promptrl_jax.registry import Registry
 from promptrl_jax.tasks import (
   instruction_files,
   instruction_sets,
@@ -24,9 +25,26 @@ from promptrl_jax.tasks import (
 )
 from promptrl_jax.tasks.minicode import instruct, practice, suite
 from promptrl_jax.tasks.task_set import DataConfig, TaskSet
-from promptrl_jax.types import Task
+from promptrl_jax.types import Examples, Task
 
-TASK_SETS: dict[str, TaskSet] = {
+_ARGUMENTS = {'load': 2, 'digest': 1, 'few_shots': 1, 'practice': 1}
+
+
+def _check(name: str, plugin: TaskSet) -> None:
+  """Raises ValueError for a function that takes other arguments."""
+  for field, count in _ARGUMENTS.items():
+    function = getattr(plugin, field)
+    try:
+      inspect.signature(function).bind(*range(count))
+    except TypeError as error:
+      raise ValueError(
+        f'task set {name!r}: {field} must be a function of {count} '
+        f'argument(s): {error}'
+      ) from error
+
+
+TASK_SETS: Registry[TaskSet] = Registry('task set', _check)
+_BUILT_IN = {
   'minicode': TaskSet(
     load=lambda split, config: suite.load(split),
     digest=lambda config: suite.digest(),
@@ -39,28 +57,24 @@ TASK_SETS: dict[str, TaskSet] = {
     few_shots=lambda config: mbpp.few_shots(config.path or None),
     statements_identify=mbpp.STATEMENTS_IDENTIFY_TASKS,
   ),
-  'questions': TaskSet(
-    load=questions.load, options=questions.Options, check=questions.check
-  ),
+  'questions': TaskSet(load=questions.load, options=questions.Options),
   'instructions': TaskSet(
     load=instruction_files.load,
     digest=instruction_files.digest,
     options=instruction_files.Options,
-    check=instruction_files.check,
   ),
   'minicode_instructions': TaskSet(
     load=instruct.load_part,
     digest=lambda config: suite.digest(),
     options=instruct.Options,
     splits=('train', 'validation', 'dev', 'test'),
-    check=instruction_files.check,
   ),
 }
-TASK_SETS |= {
+_BUILT_IN |= {
   name: instruction_sets.task_set(name) for name in instruction_sets.SETS
 }
-
-_ARGUMENTS = {'load': 2, 'digest': 1, 'few_shots': 1, 'check': 1, 'practice': 1}
+for _name, _task_set in _BUILT_IN.items():
+  TASK_SETS.register(_name, _task_set)
 
 
 def register(name: str, **fields: Any) -> None:
@@ -74,8 +88,6 @@ def register(name: str, **fields: Any) -> None:
     ValueError: the name is taken, a field is missing or not known, or a
       function does not take the arguments that it will get.
   """
-  if name in TASK_SETS:
-    raise ValueError(f'task set {name!r} is registered already: choose another')
   known = [field.name for field in dataclasses.fields(TaskSet)]
   unknown = fields.keys() - set(known)
   if unknown or 'load' not in fields:
@@ -83,10 +95,7 @@ def register(name: str, **fields: Any) -> None:
       f'task set {name!r} has the fields {", ".join(fields) or "none"}: '
       f'expected load and perhaps others of {", ".join(known)}'
     )
-  for field, count in _ARGUMENTS.items():
-    if fields.get(field) is not None:
-      _check_function(name, field, fields[field], count)
-  TASK_SETS[name] = TaskSet(**fields)
+  TASK_SETS.register(name, TaskSet(**fields))
 
 
 def task_set(config: DataConfig) -> TaskSet:
@@ -103,17 +112,16 @@ def task_set(config: DataConfig) -> TaskSet:
         f'data.plugin={config.plugin!r} cannot be imported ({error}): expected '
         'a module on the Python path, my_package.my_tasks'
       ) from error
-  if config.name not in TASK_SETS:
-    raise ValueError(
-      f'data.name={config.name!r}: expected one of {", ".join(TASK_SETS)}'
-    )
   return TASK_SETS[config.name]
 
 
 def load_tasks(
   config: DataConfig, only: Collection[str] = ()
 ) -> dict[str, tuple[Task, ...]]:
-  """Loads the tasks of a set by split and checks them for overlaps.
+  """Loads the tasks of a set by split, without overlaps in training.
+
+  Training tasks that are worded like a validation or test task are left out;
+  that depends on the whole splits and not on their limits.
 
   Args:
     config: which tasks.
@@ -137,12 +145,12 @@ def load_tasks(
     )
     for split in only or chosen_set.splits
   }
-  if chosen_set.check is not None:
-    chosen_set.check(parts)
-  else:
-    _report_overlaps(config, chosen_set, parts)
-  if config.train_tasks and 'train' in parts:
-    parts['train'] = _chosen(parts['train'], config.train_tasks)
+  left_out = _overlapping(config, chosen_set, parts)
+  if 'train' in parts:
+    train = parts['train']
+    if config.train_tasks:
+      train = _chosen(train, config.train_tasks)
+    parts['train'] = tuple(t for t in train if t.task_id not in left_out)
   limits = {
     'train': config.train_limit,
     'validation': config.validation_limit,
@@ -175,25 +183,39 @@ def with_options(config: DataConfig, chosen_set: TaskSet) -> DataConfig:
   return dataclasses.replace(config, options=chosen_set.options(**options))
 
 
-def _report_overlaps(
+def _overlapping(
   config: DataConfig,
   chosen_set: TaskSet,
   parts: dict[str, tuple[Task, ...]],
-) -> None:
-  """Raises if splits share a task, and logs tasks that are nearly the same."""
+) -> frozenset[str]:
+  """Ids of training tasks that are worded like validation or test tasks.
+
+  Splits of instructions have the same statements and other inputs.
+
+  Raises:
+    ValueError: two splits share a task, or an input of an instruction.
+  """
+  tasks = [task for part in parts.values() for task in part]
+  if any(isinstance(task.checker, Examples) for task in tasks):
+    instruction_files.check(parts)
+    return frozenset()
   few_shots = chosen_set.few_shots(config)
   report = overlaps.check_no_leak(
     {'few-shots': few_shots, **parts}, chosen_set.statements_identify
   )
+  left_out = report.train_ids()
   if report.overlaps:
     logging.getLogger(__name__).warning(
-      '%s: %d pairs of tasks of different splits are worded alike; the command '
-      '`python -m promptrl_jax.tools.leaks --data=%s --path=%s` lists them',
+      '%s: %d pairs of tasks of different splits are worded alike; %d training '
+      'tasks are left out (`python -m promptrl_jax.tools.leaks --data=%s '
+      '--path=%s` lists them)',
       config.name,
       len(report.overlaps),
+      len(left_out),
       config.name,
       config.path,
     )
+  return left_out
 
 
 def _chosen(tasks: Sequence[Task], path: str) -> tuple[Task, ...]:
@@ -206,14 +228,3 @@ def _chosen(tasks: Sequence[Task], path: str) -> tuple[Task, ...]:
       f'on each line, got {f"{min(unknown)!r}" if unknown else "an empty file"}'
     )
   return tuple(task for task in tasks if task.task_id in set(ids))
-
-
-def _check_function(name: str, field: str, function: Any, count: int) -> None:
-  """Raises unless `function` can be called with `count` arguments."""
-  try:
-    inspect.signature(function).bind(*range(count))
-  except TypeError as error:
-    raise ValueError(
-      f'task set {name!r}: {field} must be a function of {count} argument(s): '
-      f'{error}'
-    ) from error

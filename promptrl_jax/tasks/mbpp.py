@@ -31,18 +31,19 @@ _FIELDS = {'task_id': int, 'text': str, 'code': str, 'test_list': list}
 
 
 class DataError(ValueError):
-  """The data is not what it should be; the message says where and what."""
+  """The data is missing or malformed; the message says where."""
 
 
 def load(split: str, path: str | None = None) -> tuple[Task, ...]:
-  """The tasks of one split.
+  """Loads the tasks of one split.
 
   Args:
     split: `prompt`, `test`, `validation` or `train`.
-    path: a JSONL file with MBPP's fields; without one, the hub is asked.
+    path: a JSONL file with MBPP's fields; None loads the data from the hub.
 
   Raises:
-    DataError: file missing or malformed, split unknown or empty.
+    DataError: the file is missing or malformed, or the split is unknown or
+      empty.
   """
   if split not in SPLITS:
     raise DataError(f'split {split!r}: MBPP has {", ".join(SPLITS)}')
@@ -57,12 +58,12 @@ def load(split: str, path: str | None = None) -> tuple[Task, ...]:
 
 
 def few_shots(path: str | None = None) -> tuple[Task, ...]:
-  """The tasks of the split `prompt`; none if a file leaves them out."""
+  """Loads the split `prompt`, which a file may leave out."""
   return _tasks('prompt', path)
 
 
 def digest(path: str | None = None) -> str:
-  """Short SHA-256 of the data; results of two digests are never compared."""
+  """Returns a short SHA-256; results on different data are not compared."""
   if path:
     return hashlib.sha256(pathlib.Path(path).read_bytes()).hexdigest()[:16]
   sha = hashlib.sha256()
@@ -72,7 +73,7 @@ def digest(path: str | None = None) -> str:
 
 
 def to_task(row: Mapping[str, Any], split: str, where: str) -> Task:
-  """One row as a `Task`; `where` names it in errors."""
+  """Converts one row to a `Task`; `where` names the row in errors."""
   tests = tuple(row['test_list'])
   if not tests or not all(isinstance(t, str) and t.strip() for t in tests):
     raise DataError(
@@ -107,7 +108,7 @@ def _tasks(split: str, path: str | None) -> tuple[Task, ...]:
 
 
 def _signature(code: str, name: str) -> str:
-  """The `def` line of the function; its arguments are part of the task."""
+  """Returns the `def` line; the argument names are part of the task."""
   with warnings.catch_warnings():
     warnings.simplefilter('ignore')  # MBPP's programs have strange escapes.
     tree = ast.parse(code)

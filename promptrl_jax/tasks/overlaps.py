@@ -10,6 +10,9 @@ A result on test tasks means little if training tasks repeat them.
 | `same statement` | the same statement, but other tests        | reported |
 | `near duplicate` | statements that share most word trigrams   | reported |
 
+Experiments leave training tasks that overlap with validation or test out of
+training.
+
 Statements are compared without case, punctuation and white space. The last two
 kinds are looked for only where statements identify tasks: in minicode a
 statement may leave out a detail that the tests tell, so that different problems

@@ -11,10 +11,10 @@ import dataclasses
 import math
 import pathlib
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from promptrl_jax.tasks import instruction_files, instruction_sources, overlaps
+from promptrl_jax.tasks import instruction_sources
 from promptrl_jax.tasks.mbpp import DataError
 from promptrl_jax.tasks.task_set import SPLITS, DataConfig
 from promptrl_jax.types import Answers, Example, Examples, Task
@@ -86,14 +86,6 @@ def load(split: str, config: DataConfig) -> tuple[Task, ...]:
     Task(where, e.input, Answers(e.outputs, options.metric, labels), split)
     for where, e in examples.items()
   )
-
-
-def check(parts: Mapping[str, Sequence[Task]]) -> None:
-  """Raises if two splits share a question."""
-  if all(isinstance(t.checker, Answers) for ts in parts.values() for t in ts):
-    overlaps.check_no_leak(parts)
-  else:
-    instruction_files.check(parts)
 
 
 def _read(path: pathlib.Path) -> list[instruction_sources.Row]:

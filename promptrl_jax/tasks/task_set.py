@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import pathlib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from promptrl_jax.types import Task
@@ -77,8 +77,6 @@ class TaskSet:
     few_shots: config -> tasks that prompts show, compared with all splits.
     statements_identify: whether tasks with the same statement are the same
       task; see `overlaps.py`.
-    check: raises if two splits share what they must not; None compares tasks as
-      `overlaps.check_no_leak` does.
     practice: task ids -> parameter values for further statements of the kind of
       these tasks, to learn from without their programs.
   """
@@ -89,5 +87,4 @@ class TaskSet:
   splits: tuple[str, ...] = SPLITS
   few_shots: Callable[[DataConfig], Sequence[Task]] = lambda config: ()
   statements_identify: bool = True
-  check: Callable[[Mapping[str, Sequence[Task]]], None] | None = None
   practice: Callable[[Collection[str]], Sequence[Any]] = _no_practice

@@ -14,8 +14,13 @@ from promptrl_jax.llm.backend import BackendError
 
 # What bad settings, bad data or a dead endpoint raise.
 USER_ERRORS: tuple[type[Exception], ...] = (
-  ValueError, OSError, BackendError, protocol.SystemFailure, TooWeakError,
-)  # fmt: skip
+  ValueError,
+  OSError,
+  ImportError,
+  BackendError,
+  protocol.SystemFailure,
+  TooWeakError,
+)
 
 
 @contextlib.contextmanager

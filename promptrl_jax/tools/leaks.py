@@ -4,8 +4,9 @@
   python -m promptrl_jax.tools.leaks --data=minicode
 
 The command ends with status 1 if two splits share a task: an id, or a statement
-with its tests. Tasks that are only worded alike are listed; `tasks.overlaps`
-says what is compared.
+with its tests. Tasks that are only worded alike are listed; experiments leave
+such tasks out of training if they overlap with validation or test.
+`tasks.overlaps` says what is compared.
 """
 
 from __future__ import annotations
@@ -61,8 +62,7 @@ def describe(
     lines += [f'{kind}: {len(pairs)}', *(f'  {pair}' for pair in pairs)]
   left_out = sorted(report.train_ids())
   lines.append(
-    f'training tasks that overlap with validation or test: {len(left_out)} '
-    f'{" ".join(left_out)}'.rstrip()
+    f'left out of training: {len(left_out)} {" ".join(left_out)}'.rstrip()
   )
   return '\n'.join(lines), not report.errors()
 

@@ -22,7 +22,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from promptrl_jax.envs.editing.env import VectorPromptEdit
+from promptrl_jax.envs.editing.env import EditingEnv
 from promptrl_jax.envs.rewriting.env import RewritingEnv
 from promptrl_jax.tasks import splits
 from promptrl_jax.training.controller import learner as controller_lib
@@ -136,7 +136,7 @@ class Training:
     config: JointConfig,
     control: controller_lib.Controller,
     learner: rewriter_lib.Rewriter,
-    episodes: VectorPromptEdit,
+    episodes: EditingEnv,
     rewriting: RewritingEnv,
     policy: Replaceable,
     tasks: Sequence[Task],
@@ -196,7 +196,7 @@ class Training:
       self._control, state.controller, self._episodes, self._problems,
       self._seed,
     )  # fmt: skip
-    coder, rewriter = row['budget/generate_calls'], row['budget/rewrite_calls']
+    coder, rewriter = row['budget/coder_calls'], row['budget/rewriter_calls']
     state = dataclasses.replace(state, controller=new)
     return _spend(state, coder, rewriter), row
 

@@ -4,7 +4,8 @@ import re
 
 import pytest
 
-from promptrl_jax.envs.editing.env import EnvConfig, VectorPromptEdit
+from promptrl_jax.envs.editing.config import EditingConfig
+from promptrl_jax.envs.editing.env import EditingEnv
 from promptrl_jax.tasks import splits
 from promptrl_jax.testing import tiny
 from promptrl_jax.testing.scripted import ScriptedBackend
@@ -26,9 +27,9 @@ def rewrite(request):
 @pytest.fixture
 def make_env(pool):
   def make(coder=write_program, rewriter=rewrite, **settings):
-    env = VectorPromptEdit(
+    env = EditingEnv(
       ScriptedBackend(coder), ScriptedBackend(rewriter), pool,
-      EnvConfig(**settings),
+      EditingConfig(**settings),
     )  # fmt: skip
     return env
 

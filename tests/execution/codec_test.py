@@ -167,8 +167,8 @@ def test_what_encode_cannot_have_written_is_malformed(text):
     codec.decode(codec.loads(text.encode('latin-1')))
 
 
-# What it takes to decode must be bounded, too: these ran for seconds.
-MODULUS = 2**61 - 1  # Of the hash of a number.
+# The time of decoding must be bounded, too: each of these took seconds.
+MODULUS = 2**61 - 1  # Python takes hashes of numbers modulo this prime.
 
 
 @pytest.mark.parametrize(
@@ -176,13 +176,19 @@ MODULUS = 2**61 - 1  # Of the hash of a number.
   [
     {'set': [{'int': hex(i * MODULUS)} for i in range(4999)]},
     {'dict': [[{'int': hex(i * MODULUS)}, 0] for i in range(4999)]},
-    {'frozenset': [{'Fraction': [{'int': hex(i * MODULUS)}, 1]}
-                   for i in range(4999)]},
-    {'set': [{'tuple': [0] * 38 + [{'int': hex(i * MODULUS)}]}
-             for i in range(4999)]},
+    {
+      'frozenset': [
+        {'Fraction': [{'int': hex(i * MODULUS)}, 1]} for i in range(4999)
+      ]
+    },
+    {
+      'set': [
+        {'tuple': [0] * 38 + [{'int': hex(i * MODULUS)}]} for i in range(4999)
+      ]
+    },
     {'Fraction': [{'int': hex(3**10**6)}, {'int': hex(7**10**6)}]},
   ],
-)  # fmt: skip
+)
 def test_what_takes_long_to_decode_is_malformed(encoded):
   start = time.process_time()
   with pytest.raises(codec.MalformedError):

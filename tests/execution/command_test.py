@@ -1,4 +1,4 @@
-"""The command that judges lines of JSON."""
+"""The command that runs programs from lines of JSON."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SLEEPS = {'code': 'import time\ntime.sleep(100)', 'tests': RIGHT['tests']}
 
 
 def run(lines: list[str], *flags: str):
-  """Results and the finished process."""
+  """Runs the command; returns the results and the finished process."""
   process = subprocess.run(
     [*COMMAND, *flags],
     input='\n'.join(lines).encode(),
@@ -59,11 +59,11 @@ def send(process: subprocess.Popen[bytes], *rows: object) -> None:
 
 
 def workers_of(pid: int) -> list[pathlib.Path]:
-  mark, found = f'promptrl-execution-{pid}-'.encode(), []
+  mark, workers = f'promptrl-execution-{pid}-'.encode(), []
   for path in pathlib.Path('/proc').glob('[0-9]*/cmdline'):
     with contextlib.suppress(OSError):
-      found += [path] if mark in path.read_bytes() else []
-  return found
+      workers += [path] if mark in path.read_bytes() else []
+  return workers
 
 
 def all_gone(pid: int) -> bool:
@@ -104,6 +104,52 @@ def test_results_come_in_the_order_of_the_lines():
   }
   assert 0 < results[0]['cpu_s'] <= results[0]['wall_s'] + 0.02 < 10
   assert 0.1 < results[2]['cpu_s'] < 1
+
+
+def test_a_line_with_expressions_asks_for_values():
+  code = 'print("loaded")\ndef f(x): return [x]'
+  rows = [
+    {'id': 1, 'code': code, 'expressions': ['f(2)', '1 / 0'], 'cpu_s': 0.5},
+    RIGHT,
+    {'id': 2, 'code': code, 'expressions': ['f(2)'], 'tests': RIGHT['tests']},
+    {'id': 3, 'code': code, 'expressions': []},
+  ]
+  results, process = run([json.dumps(row) for row in rows])
+  assert process.returncode == 0
+  first, second, both, none = results
+  assert first == {
+    'id': 1,
+    'status': 'error',
+    'expressions': [
+      {
+        'status': 'ok',
+        'value': '[2]',
+        'value_is_cut': False,
+        'output': '',
+        'output_is_cut': False,
+        'error_type': '',
+        'message': '',
+      },
+      {
+        'status': 'error',
+        'value': None,
+        'value_is_cut': False,
+        'output': '',
+        'output_is_cut': False,
+        'error_type': 'ZeroDivisionError',
+        'message': 'division by zero',
+      },
+    ],
+    'output': 'loaded\n',
+    'output_is_cut': False,
+    'cpu_s': first['cpu_s'],
+    'wall_s': first['wall_s'],
+    'message': '',
+  }
+  assert second['status'] == 'passed'
+  message = "line 3: expected 'tests' or 'expressions', got both"
+  assert (both['status'], both['message']) == ('refused', message)
+  assert none['message'].startswith('line 4: there are no expressions')
 
 
 def test_limits_come_from_the_command_line():
@@ -197,7 +243,7 @@ def test_a_result_is_there_before_the_next_line_is():
 
 
 class _Endless:
-  """Lines without end, counted."""
+  """An endless source of lines that counts them."""
 
   def __init__(self):
     self.read = 0
@@ -208,7 +254,7 @@ class _Endless:
 
 
 class _Stuck:
-  """A pool in which nothing is ever done."""
+  """A pool whose futures are never done."""
 
   def submit(self, programs):
     return [Future() for _ in programs]

@@ -17,7 +17,7 @@ def pool() -> Iterator[ExecutionPool]:
 
 @pytest.fixture
 def judge(pool):
-  """Runs one program; tests are given one by one."""
+  """Returns a function that runs one program; tests are its arguments."""
   from promptrl_jax.execution import Program
 
   def run(code: str, *tests: str, **kwargs):

@@ -1,4 +1,4 @@
-"""Programs that try to be scored without giving the right answer."""
+"""Programs that try to pass tests without returning the right answer."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ codec.encode = lambda value: {'passed': True}
 def f(x): return 0""",
 }
 
-# What is written on the result socket from inside, by raw system calls.
+# Writes to the socket of the judge by raw system calls.
 SOCKET = """
 import json, os, struct, threading, time
 def send(message):
@@ -159,7 +159,7 @@ def f(x):
 
 @pytest.fixture(scope='module')
 def verdicts(pool):
-  # In one batch, between neighbours that must be judged right all the same.
+  # One batch, in which honest programs must be judged correctly all the same.
   right = 'def f(x): return {1: 17, 2: 19}[x] #'
   programs = []
   for number, code in enumerate(FORGERIES.values()):
@@ -188,8 +188,8 @@ def test_a_forged_value_can_be_wrong_only_for_its_author(judge):
     'def f(x):\n  send({"n": 2, "value": 17})\n  time.sleep(0.05)\n  return 17'
   )
   result = judge(code, *TESTS, 'assert f(3) == 17')
-  assert result.tests[0].status == 'passed'  # It said what was right.
-  assert result.tests[1].status == 'crash'  # And then spoke out of turn.
+  assert result.tests[0].status == 'passed'  # Its value was right.
+  assert result.tests[1].status == 'crash'  # Then it sent another one.
 
 
 def test_a_method_of_plain_data_is_not_left_to_the_program(judge):
@@ -292,7 +292,7 @@ def test_greed_ends_within_the_limits(judge, code):
 @pytest.mark.parametrize('kept_open', [0, 300])
 @pytest.mark.parametrize('open_files', [5, 64])
 def test_a_program_holds_no_descriptor_but_its_own(kept_open, open_files):
-  # Through one of the worker's it could write its verdict to the trainer.
+  # With a descriptor of the worker it could write a verdict to the trainer.
   code = """
 import fcntl
 def held(fd):

@@ -1,4 +1,4 @@
-"""Standard imports before a program."""
+"""The header of standard imports before a program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pool beside a live JAX: nothing is forked from a process with threads."""
+"""The pool in a process with JAX: it forks no process that has threads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a candidate can reach, on machines that allow more and less."""
+"""Attacks of candidates, on machines with different isolation layers."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from promptrl_jax.execution.layers import Layers
 
 ROOT = pathlib.Path(__file__).parents[2]
 
-# Runs attacks in a pool, after taking from itself what the machine of a test
-# does not have. Prints the layers and what each attack returned.
+# Gives up the privileges that the simulated machine lacks, then runs attacks in
+# a pool. Prints the layers and what each attack returned.
 SCRIPT = """
 import ctypes, json, os, sys
 from promptrl_jax.execution import ExecutionPool, Limits, Program
@@ -53,7 +53,7 @@ with ExecutionPool(workers=1, limits=Limits(cpu_s=2)) as pool:
   ]))
 """
 
-# (statements, expression that is true if the attack works)
+# (statements, expression that is true if the attack succeeds)
 ATTACKS = [
   ('', 'os.listdir("/")'),
   ('', 'os.listdir(os.path.expanduser("~root"))'),
@@ -89,22 +89,28 @@ ATTACKS = [
   ('c = ctypes.CDLL(None)', 'c.mount(b"x", b".", b"tmpfs", 0, None) == 0'),
   ('c = ctypes.CDLL(None)', 'c.prctl(22, 0) == 0'),
   ('c = ctypes.CDLL(None)', 'c.prctl(1, 0) == 0'),
-  ('c = ctypes.CDLL(None)\nb = ctypes.create_string_buffer(256)',
-   'c.syscall(425, 8, b) >= 0'),
-  ('import time\nthreading.stack_size(2**16)\n'
-   't = [threading.Thread(target=time.sleep, args=(0.3,)) for _ in range(400)]',
-   '[x.start() for x in t] and time.sleep(0.1) is None'),
+  (
+    'c = ctypes.CDLL(None)\nb = ctypes.create_string_buffer(256)',
+    'c.syscall(425, 8, b) >= 0',
+  ),
+  (
+    'import time\nthreading.stack_size(2**16)\n'
+    't = [threading.Thread(target=time.sleep, args=[0.3]) for _ in range(400)]',
+    '[x.start() for x in t] and time.sleep(0.1) is None',
+  ),
   ('import fcntl', 'fcntl.fcntl(os.open(os.__file__, 0), 1024, 0) == 0'),
   ('', '[open(str(i), "wb").write(bytes(2**20)) for i in range(30)]'),
   ('', '[open(str(i), "wb").close() for i in range(5000)]'),
   ('c = ctypes.CDLL(None)', 'c.syscall(321, 0, 0, 0) >= 0'),
   ('c = ctypes.CDLL(None)', 'c.syscall(0x40000000 + 39) > 0'),
-  ('c = ctypes.CDLL(None)\nb = ctypes.create_string_buffer(88)',
-   'c.syscall(435, b, 88) == 0'),
+  (
+    'c = ctypes.CDLL(None)\nb = ctypes.create_string_buffer(88)',
+    'c.syscall(435, b, 88) == 0',
+  ),
   ('c = ctypes.CDLL(None)', 'c.keyctl(0, -3, 1) >= 0'),
   ('c = ctypes.CDLL(None)', 'c.shmget(1, 4096, 0o1600) >= 0'),
   ('c = ctypes.CDLL(None)', 'c.msgget(1, 0o1600) >= 0'),
-]  # fmt: skip
+]
 
 
 def attack(machine: str, attacks=ATTACKS):
@@ -131,7 +137,7 @@ def test_no_attack_works(machine):
   if machine == 'no namespaces':
     assert layers['namespaces'] == []
     assert not layers['root']
-  # A refusal (`error`), a killed process, or an honest False.
+  # The kernel refused (`error`), the process was killed, or it returned False.
   worked = [
     (expression, outcome)
     for (_, expression), outcome in zip(ATTACKS, outcomes, strict=True)
@@ -160,9 +166,9 @@ def test_the_filter_refuses_machines_whose_calls_it_does_not_know():
 
 
 @pytest.mark.parametrize('machine', ['x86_64', 'aarch64'])
-@pytest.mark.parametrize('of', [
-  seccomp.of_zygote, functools.partial(seccomp.of_candidate, pid=7)
-])  # fmt: skip
+@pytest.mark.parametrize(
+  'of', [seccomp.of_zygote, functools.partial(seccomp.of_candidate, pid=7)]
+)
 def test_a_filter_is_well_formed(machine, of):
   program = of(machine)
   for place, (code, if_true, if_false, _) in enumerate(program):

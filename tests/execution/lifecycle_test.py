@@ -18,7 +18,7 @@ from promptrl_jax.execution import ExecutionPool, Limits, Program, process
 RIGHT = Program('def f(x): return x', ('assert f(1) == 1',))
 SCRATCH = pathlib.Path('/dev/shm')
 
-# Would leave its session without being waited for.
+# Leaves its session without being waited for.
 DAEMONS = """
 import os, threading, time
 def f(x):
@@ -36,17 +36,17 @@ def f(x):
 
 
 def processes(trainer: int) -> list[int]:
-  """Processes of the pools of one trainer, by their scratch directory."""
-  found = []
+  """Finds the processes of one trainer's pools by their scratch directory."""
+  pids = []
   mark = f'promptrl-execution-{trainer}-'.encode()
   for path in pathlib.Path('/proc').iterdir():
     if path.name.isdigit():
       try:
         if mark in (path / 'cmdline').read_bytes():
-          found.append(int(path.name))
+          pids.append(int(path.name))
       except OSError:
         continue
-  return found
+  return pids
 
 
 def gone_within(seconds: float, find) -> bool:
@@ -60,7 +60,7 @@ def gone_within(seconds: float, find) -> bool:
 
 @pytest.fixture
 def before():
-  """Processes of pools that other tests keep open."""
+  """Processes of the pools that other tests keep open."""
   return set(processes(os.getpid()))
 
 
@@ -69,7 +69,7 @@ def new(before):
 
 
 def of_one_worker() -> int:
-  """Judge and zygote, which is two where it is first in a namespace."""
+  """Number of processes of an idle worker: one judge, one or two zygotes."""
   with ExecutionPool(workers=1) as pool:
     return 3 if 'pid' in pool.layers.namespaces else 2
 
@@ -123,7 +123,7 @@ def test_a_worker_that_is_killed_is_replaced_and_its_program_tried_again(
 
 
 def parent(pid: int) -> int | None:
-  """None once the process is gone: candidates come and go all the time."""
+  """None once the process is gone, because candidates end all the time."""
   try:
     stat = pathlib.Path(f'/proc/{pid}/stat').read_text()
   except (FileNotFoundError, ProcessLookupError):
@@ -135,7 +135,7 @@ def test_a_worker_that_is_killed_between_two_runs_is_replaced(before):
   with ExecutionPool(workers=1) as pool:
     pool.run([RIGHT])
     for pid in new(before):
-      # The first of a namespace takes the others with it.
+      # All processes of a namespace end with its first one.
       with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
     assert pool.run([RIGHT])[0].passed

@@ -1,4 +1,4 @@
-"""Whatever is handed to the pool gets a verdict."""
+"""The pool gives a verdict on every job, however malformed it is."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Text(str):
 
 
 class Loud:
-  """Says nothing about itself without an error."""
+  """Raises an exception wherever it is printed or hashed."""
 
   def __repr__(self):
     raise ValueError('no')
@@ -55,7 +55,7 @@ class Loud:
     ({'limits': {}}, 'limits must be Limits or None, got dict'),
   ],
 )
-def test_a_malformed_job_is_refused_and_told_what_was_expected(
+def test_a_malformed_job_is_refused_with_what_was_expected(
   pool, fields, message
 ):
   program = Program(**{'code': IDENTITY, 'tests': TESTS, **fields})
@@ -109,7 +109,7 @@ def test_a_string_that_cannot_be_hashed_is_a_string(pool):
     (f'{IDENTITY}# {SURROGATE}', {'syntax_error'}),
     (f'x = {"(" * 50_000}{")" * 50_000}', {'syntax_error'}),
     (f'x = {"[" * 50_000}', {'syntax_error'}),
-    # The parser reports its own stack as memory.
+    # The parser reports a lack of stack as a lack of memory.
     (f'x = {"-" * 50_000}1', {'syntax_error', 'memory'}),
     (f'x = {"1+" * 50_000}1', {'syntax_error'}),
     (f'x = a{".b" * 50_000}', {'syntax_error'}),

@@ -1,4 +1,4 @@
-"""The canonical solutions of MBPP, and what they are mistaken for."""
+"""The canonical solutions of MBPP pass, and wrong ones do not."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def program(row, code):
 
 @pytest.fixture(params=[0, 2], ids=['quiet', 'busy'])
 def load(request):
-  """Endless loops beside the pool, so many for each core."""
+  """Runs endless loops beside the pool, a number of them for each core."""
   count = request.param * len(os.sched_getaffinity(0))
   command = [sys.executable, '-c', 'while True: pass']
   loops = [subprocess.Popen(command) for _ in range(count)]
@@ -81,5 +81,5 @@ def test_the_solution_of_another_task_does_not_pass(rows):
     for row, result in zip(rows, results, strict=True)
     if result.passed
   ]
-  # 728 and 729 are the same task in other words.
+  # Tasks 728 and 729 are the same in other words.
   assert passed == [729]

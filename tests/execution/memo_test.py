@@ -1,4 +1,4 @@
-"""The pool that remembers verdicts."""
+"""The pool that remembers results."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HANGS = Program(
 
 
 class Counting:
-  """Hands programs on to a pool and remembers what was asked of it."""
+  """Passes programs to a pool and records them."""
 
   def __init__(self, run):
     self.asked: list[list[Program]] = []

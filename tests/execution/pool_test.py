@@ -242,7 +242,7 @@ import os, random, sys
 fds = [fd for fd in range(256) if os.path.exists(f'/proc/self/fd/{fd}')]
 values = sorted(os.environ), fds, hash('x'), random.random(), __name__
 def f(i): return values[i]"""
-  # One value per test: what a message shows of it is short.
+  # One value per test, because messages show little of a value.
   tests = tuple(f'assert f({i}) is None' for i in range(5))
   programs = [Program(f'{code}\n#{i}', tests) for i in range(4)]
   messages = {tuple(t.message for t in r.tests) for r in pool.run(programs)}

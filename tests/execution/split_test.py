@@ -149,8 +149,8 @@ def test_a_message_shows_the_values_of_names_in_the_call(judge):
   assert result.tests[0].message == 'f(x) with x = 7 returned 7, expected 8'
 
 
-# Looks for what is expected wherever a program could: always 90017, which
-# stands nowhere by chance.
+# Searches every place that a program can reach for the expected value, 90017,
+# which occurs nowhere by chance.
 PEEKS = """
 import sys
 def seen(frame):

@@ -23,7 +23,7 @@ def sleeper(seconds: float, mark: str = '') -> Program:
 
 
 def appender(path: pathlib.Path) -> Program:
-  """Leaves a mark each time it is run."""
+  """A program that appends to a file each time it is run."""
   code = f"""
 with open({str(path)!r}, 'a') as file: file.write('x')
 def f(x): return x"""

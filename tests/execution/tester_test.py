@@ -1,4 +1,4 @@
-"""Tests that run in a process of their own."""
+"""Tests that run in a tester process."""
 
 from __future__ import annotations
 
@@ -66,12 +66,14 @@ def test_verdicts_of_isolated_tests(pool, test, status):
     ('import os\ndef f(x): os._exit(0)', 'crash'),
     ('def f(x):\n  while True: pass', 'timeout'),
     ('import sys\ndef f(x): sys.exit(0)', 'error'),
-    ('def f(x):\n  import builtins\n  builtins.AssertionError = 1\n  return 1',
-     'failed'),
+    (
+      'def f(x):\n  import builtins\n  builtins.AssertionError = 1\n  return 1',
+      'failed',
+    ),
     ('def f(x): raise AssertionError', 'failed'),
     ('g = 1', 'error'),
   ],
-)  # fmt: skip
+)
 @pytest.mark.parametrize('test', ['assert f(1) == 7', CHECK])
 def test_a_program_does_not_reach_the_tester(pool, code, status, test):
   result = isolated(pool, code, test)
@@ -109,10 +111,13 @@ def test_a_program_cannot_end_a_loop_of_the_test(pool, name):
   assert result.tests[0].status == 'error', result
 
 
-@pytest.mark.parametrize('greedy', [
-  'for i in range(5000): open(f"{i}", "w").close()',
-  'for i in range(50): os.mkdir(f"../{i}")',
-])  # fmt: skip
+@pytest.mark.parametrize(
+  'greedy',
+  [
+    'for i in range(5000): open(f"{i}", "w").close()',
+    'for i in range(50): os.mkdir(f"../{i}")',
+  ],
+)
 def test_a_program_cannot_keep_its_tester_from_starting(pool, greedy):
   head = f'import os\ntry:\n  {greedy}\nexcept OSError: pass\n'
   result = isolated(pool, head + SQUARE, 'assert f(3) == 9')

@@ -1,4 +1,4 @@
-"""A machine that cannot confine programs."""
+"""The pool on a machine that cannot confine programs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).parents[2]
 
-# Takes namespaces, Landlock and filters of system calls from itself.
+# Gives up namespaces, Landlock and filters of system calls.
 WEAKEN = """
 import ctypes, logging, sys
 logging.basicConfig(format='%(levelname)s %(message)s')
@@ -43,7 +43,7 @@ def run(script):
   )
 
 
-def test_programs_are_not_run_and_the_reason_is_told():
+def test_programs_are_not_run_and_the_error_says_why():
   result = run("""
 try:
   ExecutionPool(workers=1).run([RIGHT])

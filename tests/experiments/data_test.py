@@ -1,5 +1,8 @@
 """Which tasks an experiment trains on."""
 
+import json
+import logging
+
 import pytest
 
 from configs import mbpp_ppo
@@ -28,3 +31,67 @@ def test_others_are_refused(tmp_path, split):
   path.write_text('' if split == 'none' else suite.load(split)[0].task_id)
   with pytest.raises(ValueError, match='data.train_tasks=.*one on each line'):
     data.load_tasks(settings(path))
+
+
+def mbpp_settings(path, rows):
+  lines = [
+    {
+      'task_id': number,
+      'text': text,
+      'code': 'def f(x):\n  return x',
+      'test_list': [f'assert f({number}) == {number}'],
+    }
+    for number, text in rows
+  ]
+  path.write_text(''.join(json.dumps(line) + '\n' for line in lines))
+  config = mbpp_ppo.get_config('minicode').data
+  config.name, config.path, config.test_limit = 'mbpp', str(path), 1
+  return config
+
+
+def test_training_tasks_worded_like_others_are_reported_and_left_out(
+  tmp_path, caplog
+):
+  long = 'Write a function to find all adverbs in a given sentence'
+  config = mbpp_settings(
+    tmp_path / 'mbpp.jsonl',
+    [
+      (1, 'Return the third item.'),
+      (11, 'Sort the words of a text.'),
+      (12, 'Reverse a list.'),
+      (511, f'{long}.'),
+      (601, 'Reverse: a LIST!'),  # Also where a limit leaves task 12 out.
+      (602, f'{long} of words.'),
+      (603, 'Return the third item.'),  # Few-shots keep nothing from training.
+      (604, 'Add two numbers.'),
+    ],
+  )
+  with caplog.at_level(logging.WARNING):
+    parts = data.load_tasks(config)
+  assert [t.task_id for t in parts['train']] == ['mbpp/603', 'mbpp/604']
+  assert [t.task_id for t in parts['test']] == ['mbpp/11']
+  assert '3 pairs' in caplog.text and '2 training tasks' in caplog.text
+
+
+def test_a_task_in_two_splits_is_refused(tmp_path):
+  config = mbpp_settings(
+    tmp_path / 'mbpp.jsonl',
+    [
+      (11, 'Reverse a list.'),
+      (511, 'Sort a list.'),
+      (601, 'Add two numbers.'),
+    ],
+  )
+  text = (tmp_path / 'mbpp.jsonl').read_text()
+  row = json.loads(text.split('\n')[0]) | {'task_id': 602}
+  (tmp_path / 'mbpp.jsonl').write_text(text + json.dumps(row) + '\n')
+  with pytest.raises(ValueError, match='mbpp/602 .* is also|is also mbpp/602'):
+    data.load_tasks(config)
+
+
+@pytest.mark.parametrize('split', ['train', 'validation', 'test'])
+def test_all_tasks_of_minicode_are_kept(tmp_path, split):
+  config = mbpp_ppo.get_config('minicode').data
+  config.train_tasks = ''
+  config.train_limit = config.validation_limit = config.test_limit = 0
+  assert data.load_tasks(config)[split] == suite.load(split)

@@ -1,5 +1,7 @@
 """The main job as a user runs it: whole, killed and resumed, with bad input."""
 
+import collections
+import csv
 import json
 import os
 import pathlib
@@ -65,7 +67,7 @@ def test_it_leaves_what_the_readme_says(whole):
   assert list((workdir / 'seed_0').glob('events*'))
   for word in ('direct', 'best_of_b', 'best_fixed', 'random', 'ppo'):
     assert word in result.stdout
-  assert 'generate' in result.stdout and 'TensorBoard' in result.stdout
+  assert 'rewriter' in result.stdout and 'TensorBoard' in result.stdout
 
 
 def test_the_trace_has_every_step_and_no_hidden_test(whole):
@@ -79,10 +81,16 @@ def test_the_trace_has_every_step_and_no_hidden_test(whole):
   tasks = {t.task_id: t for t in suite.load('test')[:6]}
   assert {row['task_id'] for row in trace} == set(tasks)
   for row in trace:
-    assert {'prompt', 'code', 'status', 'feedback', 'action', 'reward'} <= set(
-      row
-    )
-    inputs = json.dumps(row['prompt'])
+    assert {
+      'prompt',
+      'sent',
+      'code',
+      'status',
+      'feedback',
+      'action',
+      'reward',
+    } <= set(row)
+    inputs = json.dumps([row['prompt'], row['sent']])
     for hidden in splits.hidden_tests(tasks[row['task_id']], 'visible1'):
       assert json.dumps(hidden)[1:-1] not in inputs
 
@@ -98,6 +106,49 @@ def test_numbers_of_the_table_come_from_the_csv(whole):
   for cell in read_csv(workdir / 'results.csv'):
     mean = by_name[cell.strategy, cell.budget]['pass']['mean']
     assert mean == pytest.approx(cell.passed.mean())
+
+
+def test_the_csv_says_how_each_problem_was_played(whole):
+  workdir, _ = whole
+  trace = [json.loads(x) for x in (workdir / 'trace.jsonl').open()]
+  with open(workdir / 'results.csv', newline='') as file:
+    lines = list(csv.DictReader(file))
+  keys = [(r['strategy'], r['budget'], r['seed'], r['id']) for r in lines]
+  assert len(keys) == len(set(keys))
+  by_run = collections.defaultdict(list)
+  for row in trace:
+    by_run[row['strategy'], str(row['budget']), row['task_id']].append(row)
+  for line in lines:
+    if line['strategy'] == 'best_fixed':  # another row's cell, renamed
+      continue
+    steps = by_run[line['strategy'], line['budget'], line['id']]
+    assert line['actions'] == ' '.join(row['action'] for row in steps)
+    assert float(line['reward']) == pytest.approx(
+      sum(row['reward'] for row in steps)
+    )
+    assert set(line['mask']) <= {'0', '1'}
+    assert int(line['pass']) == ('0' not in line['mask'])
+
+
+def test_the_table_can_be_made_again_from_the_csv(whole):
+  workdir, _ = whole
+  done = subprocess.run(
+    [
+      sys.executable,
+      '-m',
+      'promptrl_jax.tools.report',
+      str(workdir),
+      '--resamples=1000',
+    ],
+    cwd=ROOT,
+    capture_output=True,
+    text=True,
+    timeout=120,
+  )
+  assert done.returncode == 0, done.stderr[-2000:]
+  for row in (workdir / 'results.md').read_text().splitlines():
+    if row.startswith('| ppo '):
+      assert row in done.stdout
 
 
 def test_kill_and_resume_equals_the_uninterrupted_run(whole, tmp_path):
@@ -118,8 +169,8 @@ def test_kill_and_resume_equals_the_uninterrupted_run(whole, tmp_path):
   result = run(tmp_path)
   assert result.returncode == 0, result.stderr[-3000:]
   assert rows(tmp_path) == rows(reference)
-  csv = 'results.csv'
-  assert (tmp_path / csv).read_text() == (reference / csv).read_text()
+  results = 'results.csv'
+  assert (tmp_path / results).read_text() == (reference / results).read_text()
 
 
 def test_evaluation_alone_gives_the_same_numbers(whole):

@@ -1,5 +1,6 @@
 import pytest
 
+from promptrl_jax.execution import CallResult
 from promptrl_jax.llm.backend import BackendError, Message, Request
 from promptrl_jax.llm.program_lm import ProgramLM
 from promptrl_jax.testing.scripted import ScriptedBackend
@@ -29,14 +30,20 @@ def test_other_settings_ask_for_another_program(pool):
   assert [r.seed for r in coder.batches[0]] == [1, 0]
 
 
-@pytest.mark.parametrize(('body', 'text'), [
-  ('\n  return None', 'None'),
-  ('\n  return x == 3', 'True'),
-  ('\n  return 1 / 0', ''),
-  ('\n  return (', ''),
-  ('\n  while True: pass', ''),
-  ('\n  return "a returned b, expected c"', "b, expected c'"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+  ('body', 'text'),
+  [
+    ('\n  return None', 'None'),
+    ('\n  return x == 3', 'True'),
+    ('\n  return 1 / 0', ''),
+    ('\n  return (', ''),
+    ('\n  while True: pass', ''),
+    ('\n  return solve', ''),
+    ('\n  return "a returned b, expected c"', "'a returned b, expected c'"),
+    ('\n  return list(range(x * 100))', str(list(range(300)))),
+    ('\n  print("8")\n  return 7', '7'),
+  ],
+)
 def test_values_are_shown_and_failures_answer_nothing(pool, body, text):
   assert answers(pool, body, ask('3'))[0] == [text]
 
@@ -59,12 +66,15 @@ def test_prompts_of_another_form_are_refused(pool):
 
 def test_a_failure_of_the_pool_is_no_answer(pool):
   class Broken:
-    def run(self, programs):
-      from promptrl_jax.execution import ProgramResult
+    def evaluate(self, calls):
+      return [CallResult('infra_error', (), message='lost') for _ in calls]
 
-      return [ProgramResult('infra_error', None, (), message='lost')] * len(
-        programs
-      )
-
-  with pytest.raises(BackendError, match='no verdict: lost'):
+  with pytest.raises(BackendError, match='a program was not run: lost'):
     answers(Broken(), '\n  return x', ask('3'))
+
+
+def test_a_signature_alone_is_no_builtin(pool):
+  head = 'Add up.\n###\ndef sum(x):'
+  # The program takes its own function away: the builtin must not step in.
+  texts, _ = answers(pool, '\n  return 0\ndel sum', ask('[1, 2]', head))
+  assert texts == ['']

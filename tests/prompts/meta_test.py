@@ -49,15 +49,18 @@ def test_unknown_families_and_stray_texts_are_refused():
     meta.make_meta('generic_a', 'text {instruction}')
 
 
-@pytest.mark.parametrize(('reply', 'text'), [
-  (' Add them. ', 'Add them.'),
-  ('Instruction: Add them.', 'Add them.'),
-  ('New instruction: "Add them."', 'Add them.'),
-  ('```text\nAdd them.\nThen stop.\n```', 'Add them.\nThen stop.'),
-  ('"yes" or "no"', '"yes" or "no"'),
-  ('\u201cAdd them.\u201d', 'Add them.'),
-  ('"', '"'),
-])  # fmt: skip
+@pytest.mark.parametrize(
+  ('reply', 'text'),
+  [
+    (' Add them. ', 'Add them.'),
+    ('Instruction: Add them.', 'Add them.'),
+    ('New instruction: "Add them."', 'Add them.'),
+    ('```text\nAdd them.\nThen stop.\n```', 'Add them.\nThen stop.'),
+    ('"yes" or "no"', '"yes" or "no"'),
+    ('\u201cAdd them.\u201d', 'Add them.'),
+    ('"', '"'),
+  ],
+)
 def test_a_reply_is_read_without_what_is_put_around_it(reply, text):
   assert meta.read(reply) == text
 

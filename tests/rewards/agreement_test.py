@@ -70,8 +70,8 @@ def test_no_tests_or_no_verdict_is_unknown():
   assert agreement.statuses(NO_TESTS, JUDGED) == ['unknown'] * 5
   four = PASSED[:, [0, 1, 3]]
   assert agreement.statuses(four, JUDGED) == [
-    'passed', 'passed', 'failed', 'passed', 'unknown',
-  ]  # fmt: skip
+    *('passed', 'passed', 'failed', 'passed', 'unknown'),
+  ]
 
 
 def test_a_vote_counts_programs_with_a_verdict():
@@ -202,3 +202,33 @@ def test_a_lost_program_is_not_a_failed_one(pool):
   assert agreement.statuses(passed, judged) == ['unknown', 'passed', 'failed']
   assert agreement.rank(passed, judged).tolist() == [1, 2, 0]
   assert breaking.calls == 1
+
+
+def test_programs_of_equal_values_form_the_largest_group_first(pool):
+  codes = [
+    'def f(x): return x + x',
+    'def f(x): return 2 * x',
+    'def f(x): return x * x',  # Right for 0 and 2.
+    'def f(x): return 1 / 0',
+    'def f(x): return 2 * float(x)',
+    'def f(x):\n  while True: pass',
+    'def f(x): return x << 1',
+    'def f(',
+    'def g(x): return 2 * x',
+  ]
+  limits = Limits(cpu_s=0.2)
+  args = {'entry_point': 'f', 'limits': limits}
+  groups = agreement.value_groups(pool, codes, ['f(0)', 'f(2)', 'f(3)'], **args)
+  assert groups == [(0, 1, 6), (2,), (4,)]
+  fewer = agreement.value_groups(pool, codes, ['f(0)', 'f(2)'], **args)
+  assert fewer == [(0, 1, 2, 6), (4,)]
+
+
+def test_values_are_grouped_only_if_they_are_complete(pool):
+  codes = [f'def f(): return "x" * 20_000 + "{i}"' for i in range(2)]
+  assert agreement.value_groups(pool, codes, ['f()'], entry_point='f') == []
+
+
+def test_programs_do_not_agree_on_nothing(pool):
+  with pytest.raises(ValueError, match='expressions is empty'):
+    agreement.value_groups(pool, ['x = 1'], [], entry_point='f')

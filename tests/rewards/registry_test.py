@@ -17,7 +17,7 @@ MANY = Task(
 
 @pytest.fixture
 def table(monkeypatch):
-  monkeypatch.setattr(registry, 'REWARDS', dict(registry.REWARDS))
+  monkeypatch.setattr(registry.REWARDS, '_plugins', dict(registry.REWARDS))
   return registry.REWARDS
 
 
@@ -73,7 +73,7 @@ def test_another_signature_is_refused_where_it_is_registered(table, function):
 
 def test_unknown_names_and_options_list_the_known_ones():
   with pytest.raises(ValueError, match="'bleu': expected one of solved, score"):
-    registry.get('bleu')
+    registry.REWARDS['bleu']
   with pytest.raises(ValueError, match="no option 'n'; expected solved_bonus"):
     registry.make_reward_fn('solved', {'n': 1})
   with pytest.raises(ValueError, match="no option 'n'; expected none"):

@@ -21,9 +21,12 @@ def table(tmp_path):
 
 def test_a_csv_becomes_lines_by_its_mapping(table):
   lines = instruction_sources.convert(
-    rows('csv', table), {'input': 'review', 'output': 'stars'}, CONSTANTS,
-    drop=('id',), labels=('bad', 'good'),
-  )  # fmt: skip
+    rows('csv', table),
+    {'input': 'review', 'output': 'stars'},
+    CONSTANTS,
+    drop=('id',),
+    labels=('bad', 'good'),
+  )
   assert lines == [
     CONSTANTS | {'input': 'Good, it is', 'output': 'good'},
     CONSTANTS | {'input': 'two\nlines', 'output': 'bad'},
@@ -51,13 +54,20 @@ def test_json_lines_keep_lists_of_outputs(tmp_path):
   assert task.checker.examples[0].outputs == ('me', 'I')
 
 
-@pytest.mark.parametrize(('columns', 'drop', 'message'), [
-  ({'input': 'review', 'output': 'stars'}, (), "column 'id' is neither"),
-  ({'input': 'text', 'output': 'stars'}, ('id',), "no column 'text' for field"),
-  ({'input': 'review'}, ('id', 'stars'), "what field 'output' is"),
-  ({'label': 'stars'}, (), "field 'label': expected instruction, input"),
-  ({'task': 'stars', 'output': 'id'}, (), "'task' is both mapped and given"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+  ('columns', 'drop', 'message'),
+  [
+    ({'input': 'review', 'output': 'stars'}, (), "column 'id' is neither"),
+    (
+      {'input': 'text', 'output': 'stars'},
+      ('id',),
+      "no column 'text' for field",
+    ),
+    ({'input': 'review'}, ('id', 'stars'), "what field 'output' is"),
+    ({'label': 'stars'}, (), "field 'label': expected instruction, input"),
+    ({'task': 'stars', 'output': 'id'}, (), "'task' is both mapped and given"),
+  ],
+)
 def test_what_is_not_mapped_is_refused_and_not_guessed(
   table, columns, drop, message
 ):

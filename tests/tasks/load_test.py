@@ -13,7 +13,7 @@ from promptrl_jax.types import Answers, Task, UnitTests
 
 @pytest.fixture
 def table(monkeypatch):
-  monkeypatch.setattr(load, 'TASK_SETS', dict(load.TASK_SETS))
+  monkeypatch.setattr(load.TASK_SETS, '_plugins', dict(load.TASK_SETS))
   return load.TASK_SETS
 
 
@@ -107,7 +107,7 @@ def test_a_bad_question_is_refused_with_its_line(tmp_path, row, message):
 def test_a_question_in_two_splits_is_refused(tmp_path):
   for split in ('train', 'validation', 'test'):
     write(tmp_path / f'{split}.jsonl', [{'question': 'a?', 'answer': 'a'}])
-  with pytest.raises(ValueError, match='same tests'):
+  with pytest.raises(ValueError, match='is also'):
     load.load_tasks(DataConfig(name='questions', path=str(tmp_path)))
 
 
@@ -141,7 +141,10 @@ def test_a_set_whose_splits_share_a_task_is_refused(table):
     ({'digest': str}, 'has the fields digest: expected load'),
     ({'load': lambda split, config: [], 'digits': 3}, 'others of load, digest'),
     ({'load': lambda split: []}, 'load must be a function of 2'),
-    ({'load': print, 'check': lambda: None}, 'check must be a function of 1'),
+    (
+      {'load': lambda split, config: [], 'digest': lambda: ''},
+      'digest must be a function of 1',
+    ),
   ],
 )
 def test_a_plug_in_with_other_fields_is_refused_where_it_is_registered(

@@ -18,8 +18,14 @@ def test_it_is_large_enough():
   assert len(ROWS) >= 3000
   assert len({row['canonical'] for row in ROWS}) == len(ROWS)
   assert {f.group for f in generate.FAMILIES.values()} == {
-    'list', 'string', 'number', 'dict', 'tuple', 'set', 'composition',
-  }  # fmt: skip
+    'list',
+    'string',
+    'number',
+    'dict',
+    'tuple',
+    'set',
+    'composition',
+  }
 
 
 def test_the_frozen_file_is_what_the_generator_makes():

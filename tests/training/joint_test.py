@@ -6,7 +6,8 @@ import jax
 import numpy as np
 import pytest
 
-from promptrl_jax.envs.editing.env import EnvConfig, VectorPromptEdit
+from promptrl_jax.envs.editing.config import EditingConfig
+from promptrl_jax.envs.editing.env import EditingEnv
 from promptrl_jax.envs.rewriting.config import RewritingConfig
 from promptrl_jax.envs.rewriting.env import RewritingEnv
 from promptrl_jax.execution import ExecutionPool
@@ -62,7 +63,7 @@ def parts(overlap=False):
   learner = rewriter.make_rewriter(
     model, params, tokenizer, mesh, config, 0, prompt_lengths=(256,)
   )
-  env = EnvConfig(max_steps=3, budget=4, rewrite_max_tokens=NEW_TOKENS)
+  env = EditingConfig(max_steps=3, budget=4, rewrite_max_tokens=NEW_TOKENS)
   control = controller.make_controller(
     controller.ControllerConfig(10, EPISODES, (2, 4), False, (16,), (8,)),
     PPOConfig(minibatches=2), env.observation_size, len(env.actions), seed=0,
@@ -96,7 +97,7 @@ def make(pool, config, overlap=False, **guards):
   control, learner, policy, env = parts(overlap)
   coder, recorder = ScriptedBackend(answer), Recorder(policy)
   training = joint.Training(
-    config, control, learner, VectorPromptEdit(coder, policy, pool, env),
+    config, control, learner, EditingEnv(coder, policy, pool, env),
     RewritingEnv(coder, pool, RewritingConfig(guards=GuardConfig(**guards))),
     recorder, TASKS, seed=3,
   )  # fmt: skip

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from promptrl_jax.envs.editing.episode import Episode
+from promptrl_jax.operators import Episode
 
 LEGACY_SIZE = 10
 EMBEDDING_SIZE = 96

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from promptrl_jax.envs.editing.env import VectorPromptEdit
+from promptrl_jax.envs.editing.env import EditingEnv
 from promptrl_jax.types import Problem
 
 
@@ -56,12 +56,12 @@ class Trajectories:
 
 
 def collect(
-  env: VectorPromptEdit,
+  env: EditingEnv,
   policy: Policy,
   problems: Sequence[Problem],
   seeds: Sequence[int],
   budgets: Sequence[int] | None = None,
-  places: Sequence[tuple[int, int]] | None = None,
+  positions: Sequence[tuple[int, int]] | None = None,
 ) -> Trajectories:
   """Plays one episode per problem.
 
@@ -70,7 +70,7 @@ def collect(
   system lost have no valid step.
   """
   count, horizon = len(problems), env.config.max_steps
-  observations, masks = env.reset(problems, seeds, budgets, places)
+  observations, masks = env.reset(problems, seeds, budgets, positions)
   names = env.config.actions
   out = Trajectories(
     observations=np.zeros((horizon, *observations.shape), np.float32),

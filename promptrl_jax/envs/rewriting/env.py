@@ -106,7 +106,7 @@ class RewritingEnv:
     self.reward_fn = reward_fn or make_reward_fn(config)
     self._model = model
     self._pool = pool
-    self._needs = registry.get('score' if reward_fn else config.reward)
+    self._needs = registry.REWARDS['score' if reward_fn else config.reward]
     if self._needs.uses_label_logps:
       as_scorer(model)
     self._code = CodeForm(model, config)

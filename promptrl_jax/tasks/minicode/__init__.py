@@ -17,14 +17,14 @@ fourth, `ood` (526), holds 28 families that no model of the project has seen.
 Half of the functions are named after what they do, the others `solve`,
 `helper`, ...
 
-What is measured: whether a policy finds the edit of a prompt that makes a code
-model pass tests it has not seen. Protocols (which assertions may be seen) are
-in `tasks.splits`; `minicode.jsonl.gz` is frozen and its hash stands in every
-result. A text that is copied from the suite into a model's training data makes
-its results meaningless: train on the train split alone.
+The suite measures whether a policy finds the edit of a prompt that makes a code
+model pass hidden tests. Protocols (which assertions are visible) are in
+`tasks.splits`. `minicode.jsonl.gz` is frozen, and every result contains its
+hash. Models may be trained on the train split only: results of a model that has
+seen other problems of the suite are meaningless.
 
   families/     the families, as data
-  family.py     what a family is
+  family.py     the template of a family
   registers.py  the four wordings
   generate.py   families -> rows, deterministic from a seed
   suite.py      reads the frozen rows

@@ -1,4 +1,4 @@
-"""What a family of minicode problems is, and how one problem of it is made.
+"""Families of minicode problems: templates with parameters.
 
 A family is a template of a small programming problem: statements in several
 wordings, function names, a reference program and a generator of inputs, all
@@ -35,7 +35,7 @@ class Family:
       problem shows it.
     names: at least three function names; may contain parameters.
     code: the reference program; starts with `def $f(`.
-    inputs: draws the arguments of one call, `(rng, params) -> args`.
+    inputs: `(rng, params) -> args`, draws the arguments of one call.
     params: the values of each parameter; problems are their product.
     keep: optional filter on parameter combinations.
     ood: the family belongs to the `ood` split and no model is trained on it.
@@ -54,7 +54,7 @@ class Family:
   ood: bool = False
 
   def grid(self) -> list[dict[str, Any]]:
-    """All parameter combinations, in a fixed order."""
+    """Returns all parameter combinations, in a fixed order."""
     keys = list(self.params)
     combos = itertools.product(*(self.params[k] for k in keys))
     grid = [dict(zip(keys, values, strict=True)) for values in combos]
@@ -69,7 +69,7 @@ def fill(template: str, params: Params, **extra: str) -> str:
 
 
 def compile_reference(code: str, name: str) -> Callable[..., Any]:
-  """Executes a reference program of ours and returns its function."""
+  """Executes a reference program of the suite and returns its function."""
   namespace: dict[str, Any] = {}
   exec(compile(code, f'<minicode {name}>', 'exec'), namespace)
   return namespace[name]

@@ -25,8 +25,8 @@ from promptrl_jax.tasks.minicode.family import (
 SEED = 0
 TESTS_PER_PROBLEM = 5
 MOST_PROBLEMS_PER_FAMILY = 36
-# Families with fewer problems than this are for training only: there is nothing
-# to learn from a sibling and to be asked about another.
+# Families with fewer problems than this are for training only: they have too
+# few to train on some and evaluate on others.
 _FEWEST_TO_SPLIT = 8
 _TEST_SHARE, _VALIDATION_SHARE = 0.15, 0.08
 _LONGEST_ASSERTION = 110
@@ -34,10 +34,27 @@ _DRAWS = 300
 
 # Not every caller names a function after what it does.
 _PLAIN_NAMES = (
-  'solve', 'solution', 'run_task', 'process', 'process_data', 'my_function',
-  'do_work', 'answer', 'func', 'handle', 'calculate', 'get_result', 'task_a',
-  'task_b', 'helper', 'main_step', 'apply_rule', 'work_it_out', 'foo', 'go',
-)  # fmt: skip
+  'solve',
+  'solution',
+  'run_task',
+  'process',
+  'process_data',
+  'my_function',
+  'do_work',
+  'answer',
+  'func',
+  'handle',
+  'calculate',
+  'get_result',
+  'task_a',
+  'task_b',
+  'helper',
+  'main_step',
+  'apply_rule',
+  'work_it_out',
+  'foo',
+  'go',
+)
 _PLAIN_NAME_SHARE = 0.5
 
 
@@ -71,7 +88,7 @@ def _reference(
 
 
 def reference(family: Family, params: Params) -> Callable[..., Any]:
-  """The reference function of one problem, on the family's grid or off it."""
+  """Returns the reference function, for parameters on the grid or off it."""
   return _reference(family.name, tuple(params.items()))
 
 
@@ -83,10 +100,10 @@ def assertion(name: str, args: tuple[Any, ...], value: Any) -> str:
 def telling_arguments(
   family: Family, params: Params, name: str, rng: random.Random
 ) -> tuple[Any, ...]:
-  """Arguments whose value tells this problem from the others of its family.
+  """Draws arguments that distinguish a problem from others of its family.
 
-  The draw, out of a few hundred, whose value differs from that of the most
-  siblings: what a terse statement leaves out can be read off it.
+  Of a few hundred draws, the one whose value differs from that of the most
+  siblings is returned: it shows the detail that a terse statement leaves out.
   """
   mine = reference(family, params)
   siblings = [reference(family, p) for p in family.grid() if p != params]
@@ -97,10 +114,10 @@ def telling_arguments(
     value = mine(*args)
     if len(assertion(name, args, value)) > _LONGEST_ASSERTION:
       continue
-    told = sum(_differs(f, args, value) for f in siblings)
-    if told > most:
-      most, best = told, args
-    if told == len(siblings):
+    differing = sum(_differs(f, args, value) for f in siblings)
+    if differing > most:
+      most, best = differing, args
+    if differing == len(siblings):
       break
   if best is None:
     raise ValueError(f'{family.name} {dict(params)}: every assertion too long')
@@ -110,7 +127,7 @@ def telling_arguments(
 def draw_tests(
   family: Family, params: Params, name: str, rng: random.Random
 ) -> list[str]:
-  """Assertions of one problem: a telling one, then ones with other values."""
+  """Returns assertions: a distinguishing one, then ones of other values."""
   mine = reference(family, params)
   first = telling_arguments(family, params, name, rng)
   seen_args, seen_values = {literal(first)}, {literal(mine(*first))}
@@ -138,7 +155,7 @@ def _differs(function: Callable[..., Any], args, value) -> bool:
 
 
 def draw_name(family: Family, params: Params, rng: random.Random) -> str:
-  """A function name: half of them say what the function does."""
+  """Draws a function name; half of them describe the function."""
   if rng.random() < _PLAIN_NAME_SHARE:
     return rng.choice(_PLAIN_NAMES)
   return fill(rng.choice(family.names), params)
@@ -147,7 +164,7 @@ def draw_name(family: Family, params: Params, rng: random.Random) -> str:
 def make_row(
   family: Family, params: Params, register: str, rng: random.Random
 ) -> dict[str, Any]:
-  """One problem in one register, with fresh name, wording and assertions."""
+  """Returns one problem in one register, with drawn name and assertions."""
   name = draw_name(family, params, rng)
   return {
     'task_id': '/'.join(
@@ -167,7 +184,7 @@ def make_row(
 
 
 def _splits(count: int, ood: bool, rng: random.Random) -> list[str]:
-  """The split of each of a family's problems."""
+  """Assigns a split to each problem of a family."""
   if ood:
     return ['ood'] * count
   if count < _FEWEST_TO_SPLIT:

@@ -1,10 +1,9 @@
-"""Statements of the suite's kind that are none of its problems.
+"""Draws statements of problems that are not in the suite.
 
 The suite holds almost every combination of values that its families name, so a
-small rewriter that was trained on most of them writes them from memory: on
-problems that it has not seen it spoils a number in one of four. Values that no
-problem has leave nothing but copying. These statements have no program and no
-tests.
+small rewriter that was trained on most of them memorises the values: on unseen
+problems it gets a number wrong in one of four statements. With values that no
+problem has, it must copy them. These statements have no program and no tests.
 """
 
 from __future__ import annotations
@@ -18,19 +17,19 @@ from typing import Any
 from promptrl_jax.tasks.minicode import generate, registers, suite
 from promptrl_jax.tasks.minicode.family import Family, Params, fill
 
-# How far beyond the largest value of a family, at least.
+# Integers are drawn up to at least this much above a family's largest value.
 _MARGIN = 8
 _TRIES = 20
 
 
 @dataclasses.dataclass(frozen=True)
 class Wording:
-  """One statement and what it says in full.
+  """A statement and its canonical form.
 
   Attributes:
-    statement: in the register.
+    statement: the statement in a register.
     canonical: the canonical statement.
-    function_name: what a function for it may be called.
+    function_name: a name for the function.
   """
 
   statement: str
@@ -42,7 +41,7 @@ Values = tuple[Family, Params]
 
 
 def values_of(task_ids: Collection[str]) -> list[Values]:
-  """Families and values of problems of the suite, for `draw`."""
+  """Returns families and parameter values of problems, for `draw`."""
   return [
     (generate.FAMILIES[row['family']], row['params'])
     for row in suite.rows()
@@ -53,12 +52,12 @@ def values_of(task_ids: Collection[str]) -> list[Values]:
 def draw(
   register: str, rng: random.Random, values: Values | None = None
 ) -> Wording:
-  """A statement of a family of the train split.
+  """Draws a statement of a family of the train split.
 
   Args:
-    register: its wording.
-    rng: drawn from.
-    values: what it is about; None: values that no problem has.
+    register: wording of the statement.
+    rng: random generator; its state advances.
+    values: family and parameters; None draws parameters that no problem has.
   """
   family, params = values or _beyond(rng)
   return Wording(
@@ -80,7 +79,7 @@ def _beyond(rng: random.Random) -> Values:
 
 
 def _value(values: Sequence[Any], rng: random.Random) -> Any:
-  """Of the same kind; words and marks are taken as they are."""
+  """Draws a value of the same kind; words and marks from the given ones."""
   if all(type(v) is int for v in values):
     return rng.randint(min(values), max(values) + max(_MARGIN, len(values)))
   if all(v in tuple(string.ascii_lowercase) for v in values):

@@ -95,7 +95,7 @@ _WORD = re.compile(r'[A-Za-z]{5,}')
 def render(
   family: Family, params: Params, register: str, rng: random.Random
 ) -> str:
-  """A statement of the problem in one register; draws from `rng`."""
+  """Returns the statement of a problem in one register; draws from `rng`."""
   if register == 'canonical':
     return fill(family.canonical, params)
   if register == 'terse':
@@ -141,7 +141,7 @@ def _typo(word: str, rng: random.Random) -> str:
 
 
 def _add_noise(text: str, rng: random.Random) -> str:
-  """Polite filler, one or two irrelevant sentences, about two typos."""
+  """Adds polite filler, one or two irrelevant sentences and about two typos."""
   if rng.random() < 0.6:
     text = text.replace(*rng.choice(_POLITE), 1)
   rate = 2.0 / max(1, len(_WORD.findall(text)))

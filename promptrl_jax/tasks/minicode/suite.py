@@ -1,7 +1,7 @@
 """Reads the frozen suite that ships with the package.
 
-`python -m promptrl_jax.tasks.minicode.suite` makes the file again from the
-families; a test asserts that it comes out byte for byte the same.
+`python -m promptrl_jax.tasks.minicode.suite` generates the file again from the
+families; a test asserts that it is byte for byte the same.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SPLITS = ('train', 'validation', 'test', 'ood')
 
 
 def serialise(seed: int = generate.SEED) -> bytes:
-  """The suite as JSON lines."""
+  """Returns the suite as JSON lines."""
   rows = generate.generate(seed)
   return ''.join(json.dumps(row) + '\n' for row in rows).encode()
 
@@ -36,17 +36,17 @@ def _content() -> bytes:
 
 @functools.cache
 def rows() -> tuple[Mapping[str, Any], ...]:
-  """All rows of the frozen suite, in order."""
+  """Returns all rows of the frozen suite, in order."""
   return tuple(json.loads(line) for line in _content().splitlines())
 
 
 def digest() -> str:
-  """Short SHA-256 of the suite; stands in every result."""
+  """Returns a short SHA-256 of the suite, which every result contains."""
   return hashlib.sha256(_content()).hexdigest()[:16]
 
 
 def load(split: str) -> tuple[Task, ...]:
-  """The tasks of one split."""
+  """Loads the tasks of one split."""
   if split not in SPLITS:
     raise ValueError(f'split {split!r}: minicode has {", ".join(SPLITS)}')
   return tuple(_task(row) for row in rows() if row['split'] == split)
@@ -72,7 +72,7 @@ def _task(row: Mapping[str, Any]) -> Task:
 
 
 def freeze() -> None:
-  """Writes the suite; the gzip header carries no time, so bytes are stable."""
+  """Writes the suite, without a time in the gzip header."""
   PATH.write_bytes(gzip.compress(serialise(), 9, mtime=0))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import jax
 
 from promptrl_jax.envs.editing import rollout
-from promptrl_jax.envs.editing.env import VectorPromptEdit
+from promptrl_jax.envs.editing.env import EditingEnv
 from promptrl_jax.rl import bandits
 from promptrl_jax.strategies import policies
 from promptrl_jax.training.controller import learner as controller
@@ -15,7 +15,7 @@ from promptrl_jax.types import Problem
 
 
 def train(
-  env: VectorPromptEdit,
+  env: EditingEnv,
   problems: Sequence[Problem],
   config: controller.ControllerConfig,
   iterations: int,

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from promptrl_jax.envs.editing import rollout
-from promptrl_jax.envs.editing.env import VectorPromptEdit
+from promptrl_jax.envs.editing.env import EditingEnv
 from promptrl_jax.llm.ledger import Usage
 from promptrl_jax.models.actor_critic import ActorCritic, ActorCriticConfig
 from promptrl_jax.strategies import policies
@@ -123,7 +123,7 @@ def _order(size: int, seed: int, epoch: int) -> np.ndarray:
 def iterate(
   controller: Controller,
   current: state.TrainState,
-  env: VectorPromptEdit,
+  env: EditingEnv,
   problems: Sequence[Problem],
   seed: int,
 ) -> tuple[state.TrainState, dict[str, float]]:
@@ -155,11 +155,11 @@ def iterate(
   }
 
 
-def _usage(env: VectorPromptEdit) -> dict[str, float]:
+def _usage(env: EditingEnv) -> dict[str, float]:
   """What the environment has used so far, as metrics."""
-  usage = {'time/execute': env.execute_seconds}
-  for role in ('generate', 'rewrite'):
-    spent = env.ledger.roles.get(role, Usage())
+  usage = {'time/execute': env.runner.execute_seconds}
+  for role in env.runner.backends:
+    spent = env.runner.ledger.roles.get(role, Usage())
     usage[f'time/{role}'] = spent.seconds
     usage[f'budget/{role}_calls'] = float(spent.calls)
     usage[f'budget/{role}_tokens'] = float(spent.completion_tokens)
@@ -189,7 +189,7 @@ def _to_rollout(
 
 
 def _rollout_metrics(
-  env: VectorPromptEdit, played: rollout.Trajectories
+  env: EditingEnv, played: rollout.Trajectories
 ) -> dict[str, float]:
   episodes = [e for e in env.episodes if not e.lost]
   steps = max(1, int(played.mask.sum()))

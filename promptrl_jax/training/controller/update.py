@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from promptrl_jax.rl import losses
+from promptrl_jax.rl import losses, policy_losses
 from promptrl_jax.rl.masked import masked_mean, masked_sum
 from promptrl_jax.training.controller.config import PPOConfig
 from promptrl_jax.training.controller.rollout import (
@@ -40,16 +40,15 @@ Metrics = dict[str, jax.Array]
 def make_ppo_loss_fn(apply_fn: ApplyFn, config: PPOConfig) -> LossSumFn:
   """Returns the PPO loss as a sum over the valid steps of a `PPOBatch`."""
 
+  policy_loss_fn = policy_losses.make_policy_loss_fn(
+    'ppo', clip_low=config.clip, clip_high=config.clip
+  )
+
   def loss_fn(params, batch):
     logits, values = apply_fn(params, batch.observations)
     logps = losses.categorical_logps(logits, batch.actions, batch.action_masks)
-    policy, metrics = losses.clipped_policy_loss(
-      logps,
-      batch.old_logps,
-      batch.advantages,
-      batch.mask,
-      config.clip,
-      config.clip,
+    policy, metrics = policy_loss_fn(
+      logps, batch.old_logps, batch.advantages, batch.mask
     )
     value = losses.value_loss(
       values, batch.old_values, batch.returns, batch.mask, config.value_clip

@@ -17,11 +17,11 @@ import jax.numpy as jnp
 from flax import struct
 
 from promptrl_jax.rl import (
-  group_advantages,
+  completions,
+  groups,
   kl,
   masked,
   preference,
-  token_rewards,
 )
 
 KINDS = ('grpo', 'dr_grpo', 'rloo', 'reinforce', 'reinforce_pp', 'gae', 'pairs')
@@ -178,14 +178,14 @@ def advantages(
   if config.kind == 'gae':
     if batch.values is None:
       raise ValueError("advantage 'gae' needs a value head: value_head=True")
-    paid = token_rewards.token_rewards(rewards, mask, price, kl_coef)
-    found = token_rewards.completion_gae(
+    paid = completions.token_rewards(rewards, mask, price, kl_coef)
+    found = completions.completion_gae(
       paid, batch.values, mask, gamma=config.gamma, lam=config.lam
     )
     returns = masked.keep(found + batch.values, mask)
     return masked.normalize(found, mask) if config.normalize else found, returns
   if config.kind == 'reinforce_pp':
-    return token_rewards.reinforce_pp_advantages(
+    return completions.reinforce_pp_advantages(
       rewards, mask, price, kl_coef
     ), None
   if config.kind == 'pairs':
@@ -198,18 +198,18 @@ def advantages(
       jnp.sum(masked.keep(apart, mask), axis=1), rewards, batch.groups, count,
       valid, beta=config.beta,
     )  # fmt: skip
-    return token_rewards.to_tokens(found, mask), None
+    return completions.to_tokens(found, mask), None
   if config.kind == 'rloo':
-    found = group_advantages.leave_one_out(rewards, batch.groups, count, valid)
+    found = groups.leave_one_out(rewards, batch.groups, count, valid)
   else:
-    groups = batch.groups
+    index = batch.groups
     if config.kind == 'reinforce':
-      groups = jnp.zeros_like(groups)
-    found = group_advantages.group_advantages(
-      rewards, groups, count, valid,
+      index = jnp.zeros_like(index)
+    found = groups.group_advantages(
+      rewards, index, count, valid,
       scale=DEVIATIONS[config.deviation] if config.kind == 'grpo' else 'none',
     )  # fmt: skip
-  found = token_rewards.to_tokens(found, mask)
+  found = completions.to_tokens(found, mask)
   if price is not None and config.charge_kl == 'token':
     found = kl.penalize(found, price, mask, kl_coef)
   return found, None

@@ -23,10 +23,10 @@ from promptrl_jax.models.token_logps import Projected
 from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.rl import (
   aggregation,
-  algorithms,
   importance,
   kl,
   losses,
+  policy_losses,
 )
 from promptrl_jax.rl.masked import keep, masked_sum
 from promptrl_jax.training.controller.update import (
@@ -141,7 +141,7 @@ def make_loss_fn(
   tokens, whose number is among them. `mismatch_...` describes a micro-batch and
   is averaged over them.
   """
-  policy_loss_fn = algorithms.make_policy_loss_fn(
+  policy_loss_fn = policy_losses.make_policy_loss_fn(
     config.loss, **config.loss_options
   )
 

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from promptrl_jax.rl import aggregation, algorithms, importance, kl
+from promptrl_jax.rl import aggregation, importance, kl, policy_losses
 
 IMPORTANCE = ('none', *importance.LEVELS)
 
@@ -16,7 +16,7 @@ class LMUpdateConfig:
   """Which loss, over which pieces.
 
   Attributes:
-    loss: key of `rl.algorithms.POLICY_LOSSES`.
+    loss: key of `rl.policy_losses.POLICY_LOSSES`.
     loss_options: its keyword arguments: `clip_low`, say.
     aggregation: how tokens are averaged: one of `rl.aggregation.AGGREGATIONS`.
     constant_length: tokens, for the aggregation `constant`.
@@ -57,7 +57,7 @@ class LMUpdateConfig:
   compute_dtype: str = 'float32'
 
   def __post_init__(self):
-    algorithms.make_policy_loss_fn(self.loss, **self.loss_options)
+    policy_losses.make_policy_loss_fn(self.loss, **self.loss_options)
     for field, known in (
       ('aggregation', aggregation.AGGREGATIONS),
       ('kl_estimator', kl.KINDS),

@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-from promptrl_jax.envs.editing.actions import ACTIONS, COST
-from promptrl_jax.envs.editing.env import EnvConfig, VectorPromptEdit
+from promptrl_jax.envs.editing.config import EditingConfig
+from promptrl_jax.envs.editing.env import EditingEnv
 from promptrl_jax.envs.gym import PromptEdit
+from promptrl_jax.operators import DEFAULT as ACTIONS
+from promptrl_jax.operators import OPERATORS
 from promptrl_jax.rewards.tests import RewardConfig
 from promptrl_jax.tasks import splits
 from promptrl_jax.testing import tiny
@@ -22,7 +24,12 @@ def reset(env, problems, **kwargs):
 @pytest.fixture
 def gym_env(make_env, problems):
   env = make_env()
-  return PromptEdit(problems, env._coder, env._rewriter, env._pool)
+  return PromptEdit(
+    problems,
+    env.runner.backends['coder'],
+    env.runner.backends['rewriter'],
+    env.runner._pool,
+  )
 
 
 def test_gymnasium_accepts_it(gym_env):
@@ -31,11 +38,17 @@ def test_gymnasium_accepts_it(gym_env):
 
 def test_the_legacy_form_passes_too(make_env, problems):
   env = make_env()
-  config = EnvConfig(
+  config = EditingConfig(
     actions=('keep', 'semantic', 'lexical'), observation='legacy'
   )
   check_env(
-    PromptEdit(problems, env._coder, env._rewriter, env._pool, config),
+    PromptEdit(
+      problems,
+      env.runner.backends['coder'],
+      env.runner.backends['rewriter'],
+      env.runner._pool,
+      config,
+    ),
     skip_render_check=True,
   )
 
@@ -61,14 +74,16 @@ def test_step_after_the_end_is_refused(gym_env):
 def test_one_batched_call_per_role_and_one_pool_call(make_env, problems):
   env = make_env()
   runs = []
-  pool_run = env._pool.run
-  env._pool = type(
+  pool_run = env.runner._pool.run
+  env.runner._pool = type(
     'Counting', (), {'run': lambda _, p: runs.append(len(p)) or pool_run(p)}
   )()
   reset(env, problems)
   env.step(['keep', 'semantic'] * 4)
-  assert [len(batch) for batch in env._coder.batches] == [8]
-  assert [len(batch) for batch in env._rewriter.batches] == [4]
+  assert [len(batch) for batch in env.runner.backends['coder'].batches] == [8]
+  assert [len(batch) for batch in env.runner.backends['rewriter'].batches] == [
+    4
+  ]
   assert runs == [8]
 
 
@@ -131,7 +146,7 @@ def test_the_rewriter_gets_statement_name_and_feedback(make_env, problems):
   reset(env, problems[5:6])
   env.step(['keep'])
   env.step(['semantic'])
-  (prompt,) = env._rewriter.prompts
+  (prompt,) = env.runner.backends['rewriter'].prompts
   assert problems[5].statement in prompt
   assert 'name: add' in prompt
   assert 'NameError' in prompt
@@ -142,7 +157,7 @@ def test_repair_shows_program_and_failure(make_env, problems):
   reset(env, problems[3:4])
   env.step(['keep'])
   env.step(['repair'])
-  prompt = env._coder.prompts[-1]
+  prompt = env.runner.backends['coder'].prompts[-1]
   assert 'return y' in prompt and 'NameError' in prompt
   assert env.episodes[0].terminated  # the scripted repair is right for 3
 
@@ -168,7 +183,7 @@ def test_calls_never_exceed_the_budget(make_env, problems):
   assert all(e.calls <= 5 for e in env.episodes)
   by_row = [0] * 8
   for row in env.trace:
-    by_row[row['row']] += COST[row['action']]
+    by_row[row['row']] += OPERATORS[row['action']].calls
   assert by_row == [e.calls for e in env.episodes]
 
 
@@ -177,7 +192,9 @@ def test_a_repeated_prompt_is_sampled_and_a_new_one_greedy(make_env, problems):
   reset(env, problems[:1])
   for action in ('keep', 'keep', 'resample', 'lexical'):
     env.step([action])
-  temperatures = [batch[0].temperature for batch in env._coder.batches]
+  temperatures = [
+    batch[0].temperature for batch in env.runner.backends['coder'].batches
+  ]
   assert temperatures[:3] == [0.0, 0.8, 0.8]
 
 
@@ -201,7 +218,10 @@ def test_hidden_tests_reach_no_model(make_env):
   reset(env, problems)
   for action in ('keep', 'semantic', 'repair', 'lexical', 'resample'):
     env.step([action] * 6)
-  inputs = '\n'.join(env._coder.prompts + env._rewriter.prompts)
+  inputs = '\n'.join(
+    env.runner.backends['coder'].prompts
+    + env.runner.backends['rewriter'].prompts
+  )
   assert any(task.tests[0] in inputs for task in tasks)
   for task in tasks:
     for hidden in task.tests[1:]:
@@ -232,7 +252,7 @@ def test_a_lost_program_is_no_failure(make_env, problems):
 
       return [ProgramResult('infra_error', None, ()) for _ in programs]
 
-  env._pool = Broken()
+  env.runner._pool = Broken()
   reset(env, problems[:1])
   env.step(['keep'])
   assert env.episodes[0].lost and env.episodes[0].done
@@ -243,20 +263,20 @@ def test_a_prompt_that_is_too_long_loses_words_from_the_left(
   make_env, problems
 ):
   env = make_env()
-  env._coder._prompt_limit = 30
+  env.runner.backends['coder']._prompt_limit = 30
   long = dataclasses.replace(
     problems[0], statement=' '.join(f'w{i}' for i in range(60))
   )
   reset(env, [long])
   env.step(['keep'])
-  prompt = env._coder.prompts[-1]
+  prompt = env.runner.backends['coder'].prompts[-1]
   assert 'w59' in prompt and 'w0 ' not in prompt
   assert long.signature in prompt and long.visible_tests[0] in prompt
 
 
 def test_a_prompt_that_cannot_fit_is_a_failure_of_the_model(make_env, problems):
   env = make_env()
-  env._coder._prompt_limit = 2
+  env.runner.backends['coder']._prompt_limit = 2
   reset(env, problems[:1])
   env.step(['keep'])
   episode = env.episodes[0]
@@ -266,9 +286,9 @@ def test_a_prompt_that_cannot_fit_is_a_failure_of_the_model(make_env, problems):
 
 def test_unknown_settings_are_refused(pool):
   with pytest.raises(ValueError, match='shout'):
-    EnvConfig(actions=('keep', 'shout'))
+    EditingConfig(actions=('keep', 'shout'))
   with pytest.raises(ValueError, match='"keep"'):
-    EnvConfig(actions=('semantic',))
+    EditingConfig(actions=('semantic',))
   with pytest.raises(ValueError, match='poor'):
-    EnvConfig(observation='poor')
-  assert VectorPromptEdit  # the class itself takes only a valid config
+    EditingConfig(observation='poor')
+  assert EditingEnv  # the class itself takes only a valid config

@@ -47,7 +47,7 @@ def test_next_values_are_those_of_the_following_observation(make_env, problems):
 
 def test_lost_episodes_have_no_valid_step(make_env, problems):
   env = make_env()
-  original = env._pool
+  original = env.runner._pool
 
   class HalfBroken:
     def run(self, programs):
@@ -56,7 +56,7 @@ def test_lost_episodes_have_no_valid_step(make_env, problems):
       lost = ProgramResult('infra_error', None, ())
       return [lost, *original.run(programs[1:])]
 
-  env._pool = HalfBroken()
+  env.runner._pool = HalfBroken()
   played = collect(env, problems[:2], budgets=[1, 1])
   assert played.mask.sum(axis=0).tolist() == [0, 1]
 

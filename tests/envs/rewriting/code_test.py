@@ -8,7 +8,8 @@ import threading
 import numpy as np
 import pytest
 
-from promptrl_jax.envs.editing.env import EnvConfig, VectorPromptEdit
+from promptrl_jax.envs.editing.config import EditingConfig
+from promptrl_jax.envs.editing.env import EditingEnv
 from promptrl_jax.envs.rewriting.config import RewritingConfig
 from promptrl_jax.envs.rewriting.env import RewritingEnv
 from promptrl_jax.envs.rewriting.result import FLAGS
@@ -276,7 +277,7 @@ def test_prompts_are_those_of_the_controller_environment(pool):
     ScriptedBackend(write_program),
     ScriptedBackend(lambda _: ''),
   )
-  both = VectorPromptEdit(coder, rewriter, pool, EnvConfig(budget=2))
+  both = EditingEnv(coder, rewriter, pool, EditingConfig(budget=2))
   both.reset([splits.reveal(TASKS[0], 'visible1')], [0])
   both.step(['semantic'])
   env, _ = make(pool)

@@ -5,7 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from promptrl_jax.envs.editing.env import EnvConfig, VectorPromptEdit
+from promptrl_jax.envs.editing.config import EditingConfig
+from promptrl_jax.envs.editing.env import EditingEnv
 from promptrl_jax.execution import ExecutionPool
 from promptrl_jax.tasks import splits
 from promptrl_jax.testing import tiny
@@ -29,9 +30,9 @@ def answer(request):
 @pytest.fixture(scope='module')
 def env():
   with ExecutionPool(workers=1) as pool:
-    yield VectorPromptEdit(
+    yield EditingEnv(
       ScriptedBackend(answer), ScriptedBackend(lambda r: ' Add it, please.'),
-      pool, EnvConfig(max_steps=3, budget=3),
+      pool, EditingConfig(max_steps=3, budget=3),
     )  # fmt: skip
 
 

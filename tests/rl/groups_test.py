@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from promptrl_jax.rl.group_advantages import (
+from promptrl_jax.rl.groups import (
   SCALES,
   group_advantages,
   leave_one_out,
@@ -83,7 +83,7 @@ def test_leave_one_out_equals_its_definition():
 
 
 @pytest.mark.parametrize('advantage_fn', ALL)
-def test_what_is_not_valid_has_no_influence(advantage_fn):
+def test_invalid_rows_have_no_influence(advantage_fn):
   rewards, groups, num_groups, valid = random_groups(2)
   expected = advantage_fn(rewards, groups, num_groups, valid)
   np.testing.assert_array_equal(expected[~valid], 0.0)
@@ -105,7 +105,7 @@ def test_advantages_of_a_group_sum_to_zero_whatever_is_added(advantage_fn):
 
 
 @pytest.mark.parametrize('advantage_fn', ALL)
-def test_order_of_rows_and_vmap_change_nothing(advantage_fn):
+def test_the_order_of_rows_and_vmap_change_nothing(advantage_fn):
   rewards, groups, num_groups, valid = random_groups(4)
   expected = advantage_fn(rewards, groups, num_groups, valid)
   order = jax.random.permutation(jax.random.key(0), len(rewards))

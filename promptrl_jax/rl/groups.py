@@ -1,7 +1,7 @@
-"""Advantages of one sequence against the others that share its prompt.
+"""Advantages of a sequence relative to the others that share its prompt.
 
-Groups are named by an index per sequence, so they may be unequal, lie in any
-order and hold sequences that do not count. One row is one sequence.
+One row is one sequence, and an index per row gives its group. Groups may thus
+differ in size, have their rows in any order and contain invalid rows.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ def _centered(
   """Subtracts from each reward the mean of its group.
 
   Returns:
-    `[N]` centered rewards, 0 where invalid; `[N]` sizes of the groups the rows
-    are in; `[N]` index to gather by; `[N]` bool, rows that count.
+    `[N]` centered rewards, 0 where invalid; `[N]` size of each row's group;
+    `[N]` int, each row's group; `[N]` bool, valid rows.
   """
   rewards = jnp.asarray(rewards, jnp.result_type(rewards, jnp.float32))
   groups = jnp.asarray(groups)
@@ -35,7 +35,7 @@ def _centered(
   chex.assert_equal_shape([rewards, groups, valid])
   if not jnp.issubdtype(groups.dtype, jnp.integer):
     raise ValueError(
-      f'groups are of type {groups.dtype}: expected integers in [0, '
+      f'groups have the type {groups.dtype}: expected integers in [0, '
       f'{num_groups}), the index of the prompt of each row'
     )
   valid = jnp.asarray(valid, bool)
@@ -63,7 +63,7 @@ def group_advantages(
   scale: str = 'std',
   epsilon: float = 1e-6,
 ) -> jax.Array:
-  """Returns rewards relative to those of the same prompt.
+  """Returns rewards relative to the mean reward of the same prompt.
 
     A_i = (r_i - mean_group r) / (std_group r + epsilon)
     with scale 'none': A_i = r_i - mean_group r
@@ -80,12 +80,12 @@ def group_advantages(
 
   Args:
     rewards: `[N]`.
-    groups: `[N]` int in [0, num_groups); a valid row out of that range makes
-      the rows of group 0 NaN.
-    num_groups: how many groups there are; static.
+    groups: `[N]` int in [0, B), the prompt of each row; a valid row out of that
+      range makes the rows of group 0 NaN.
+    num_groups: B, one group per prompt; static.
     valid: `[N]` bool, rows that count; None counts all.
-    scale: 'std' divides by the population deviation, 'sample_std' by that with
-      n - 1, 'none' does not divide.
+    scale: 'std' divides by the population deviation, 'sample_std' by the
+      sample deviation (n - 1), 'none' does not divide.
     epsilon: added to the deviation, in units of reward.
 
   Returns:
@@ -108,19 +108,19 @@ def leave_one_out(
   num_groups: int,
   valid: jax.Array | None = None,
 ) -> jax.Array:
-  """Returns rewards minus the mean of the *others* of the same prompt.
+  """Returns rewards minus the mean reward of the *other* rows of the prompt.
 
     A_i = r_i - mean_{j != i} r_j = n / (n - 1) (r_i - mean r)
 
   See "Back to Basics", Ahmadian et al., 2024
   (https://arxiv.org/abs/2402.14740), RLOO. The baseline does not depend on
-  the sequence it is subtracted from, so the gradient has no bias. A group of
+  the sequence it is subtracted from, so the gradient is unbiased. A group of
   one gives 0.
 
   Args:
     rewards: `[N]`.
-    groups: `[N]` int in [0, num_groups); see `group_advantages`.
-    num_groups: how many groups there are; static.
+    groups: `[N]` int in [0, B); see `group_advantages`.
+    num_groups: B, one group per prompt; static.
     valid: `[N]` bool, rows that count; None counts all.
 
   Returns:

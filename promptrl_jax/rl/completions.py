@@ -1,8 +1,8 @@
-"""From rewards of sequences to rewards and advantages of their tokens.
+"""Rewards, returns and advantages of the tokens of completions.
 
-Arrays are `[N, C]`: N sequences of C completion tokens. The mask may leave out
-tokens anywhere, at the end or in between (text that an environment wrote, say);
-what it leaves out is passed over as if it were not there.
+Arrays are `[N, C]`: N completions of C tokens. The mask may exclude tokens
+anywhere, at the end or in between (such as text written by an environment);
+recursions skip excluded tokens.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def to_tokens(values: jax.Array, mask: jax.Array) -> jax.Array:
   """Returns `[N, C]`: the value of each sequence at its valid tokens, else 0.
 
   Args:
-    values: `[N]`, advantages of sequences, say.
+    values: `[N]`, for example advantages of sequences.
     mask: `[N, C]` bool.
   """
   chex.assert_rank([values, mask], [1, 2])
@@ -32,7 +32,7 @@ def token_rewards(
   token_kl: jax.Array | None = None,
   kl_coef: float | jax.Array = 0.0,
 ) -> jax.Array:
-  """Pays the reward at the last token, and the divergence at every token.
+  """Returns token rewards: the reward at the last token, less a KL penalty.
 
     r_t = [t is the last token] R - kl_coef * kl_t
 
@@ -42,9 +42,9 @@ def token_rewards(
 
   Args:
     rewards: `[N]`, of whole sequences.
-    mask: `[N, C]` bool; a sequence without a valid token gets nothing.
-    token_kl: `[N, C]`, divergence from the reference; None leaves it out.
-    kl_coef: its price, in reward per nat.
+    mask: `[N, C]` bool; a sequence without a valid token has no reward.
+    token_kl: `[N, C]`, divergence from the reference; None for no penalty.
+    kl_coef: KL coefficient, in reward per nat.
 
   Returns:
     `[N, C]` rewards, 0 where invalid.
@@ -53,13 +53,13 @@ def token_rewards(
   chex.assert_equal_shape_prefix([rewards, mask], 1)
   valid = jnp.asarray(mask, bool)
   rewards = jnp.asarray(rewards, jnp.result_type(rewards, jnp.float32))
-  place = jnp.arange(valid.shape[1])
-  last = jnp.max(jnp.where(valid, place, -1), axis=1, keepdims=True)
-  paid = jnp.where(place == last, rewards[:, None], 0)
+  index = jnp.arange(valid.shape[1])
+  last = jnp.max(jnp.where(valid, index, -1), axis=1, keepdims=True)
+  rewards = jnp.where(index == last, rewards[:, None], 0)
   if token_kl is not None:
     chex.assert_equal_shape([token_kl, mask])
-    paid = paid - kl_coef * keep(token_kl, valid)
-  return jax.lax.stop_gradient(paid)
+    rewards = rewards - kl_coef * keep(token_kl, valid)
+  return jax.lax.stop_gradient(rewards)
 
 
 def completion_gae(
@@ -71,17 +71,17 @@ def completion_gae(
   lam: float = 0.95,
   bootstrap: jax.Array | None = None,
 ) -> jax.Array:
-  """Returns generalised advantages of completion tokens: see `advantages.gae`.
+  """Returns generalised advantage estimates of tokens: see `advantages.gae`.
 
   Args:
     rewards: `[N, C]`, see `token_rewards`.
     values: `[N, C]`, value of the text *before* each token.
     mask: `[N, C]` bool; the next value of a token is that of the next valid
-      one.
+      token.
     gamma: discount per token.
     lam: weight of longer horizons, 0 to 1.
-    bootstrap: `[N]`, value of the text after the last token, for sequences that
-      were cut off; 0 for those that ended. None means that all ended.
+    bootstrap: `[N]`, value of the text after the last token of a truncated
+      sequence, 0 for sequences that ended. None means that all ended.
 
   Returns:
     `[N, C]` advantages, 0 where invalid; add `values` for the returns.
@@ -93,7 +93,7 @@ def completion_gae(
   if bootstrap is None:
     bootstrap = jnp.zeros(rows, jnp.result_type(values, jnp.float32))
   chex.assert_shape(bootstrap, (rows,))
-  # Index of the next valid token; `width`, where the bootstrap lies, if none.
+  # Index of the next valid token, or `width`, the index of the bootstrap.
   index = jnp.where(valid, jnp.arange(width), width)
   following = jax.lax.cummin(index, axis=1, reverse=True)
   following = jnp.pad(following[:, 1:], ((0, 0), (0, 1)), constant_values=width)
@@ -138,23 +138,23 @@ def reinforce_pp_advantages(
   token_kl: jax.Array | None = None,
   kl_coef: float | jax.Array = 0.0,
 ) -> jax.Array:
-  """Returns advantages against the whole batch instead of a group.
+  """Returns advantages normalised over the batch instead of a group.
 
     A_t = R - kl_coef * sum_{s >= t} kl_s, then (A - mean A) / std A
 
   with mean and deviation over all valid tokens of the batch. See "REINFORCE++",
-  Hu et al., 2025 (https://arxiv.org/abs/2501.03262). Its variant with a
-  group baseline is this function on the result of `group_advantages` with scale
-  'none', as its rewards.
+  Hu et al., 2025 (https://arxiv.org/abs/2501.03262). For its variant
+  with a group baseline, pass the result of `groups.group_advantages` with scale
+  'none' as rewards.
 
   Args:
     rewards: `[N]`, of whole sequences.
     mask: `[N, C]` bool.
-    token_kl: `[N, C]`, divergence from the reference; None leaves it out.
-    kl_coef: its price, in reward per nat.
+    token_kl: `[N, C]`, divergence from the reference; None for no penalty.
+    kl_coef: KL coefficient, in reward per nat.
 
   Returns:
     `[N, C]` advantages, 0 where invalid.
   """
-  paid = token_rewards(rewards, mask, token_kl, kl_coef)
-  return normalize(completion_returns(paid, mask), mask)
+  rewards = token_rewards(rewards, mask, token_kl, kl_coef)
+  return normalize(completion_returns(rewards, mask), mask)

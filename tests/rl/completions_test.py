@@ -9,14 +9,14 @@ import pytest
 
 from promptrl_jax.rl import kl
 from promptrl_jax.rl.advantages import gae
-from promptrl_jax.rl.group_advantages import group_advantages
-from promptrl_jax.rl.token_rewards import (
+from promptrl_jax.rl.completions import (
   completion_gae,
   completion_returns,
   reinforce_pp_advantages,
   to_tokens,
   token_rewards,
 )
+from promptrl_jax.rl.groups import group_advantages
 
 F, T = False, True
 MASK = jnp.array([[T, T, T, F], [T, F, T, F], [F, F, F, F]])
@@ -74,7 +74,7 @@ def test_a_sequence_that_was_cut_off_bootstraps():
   np.testing.assert_allclose(advantages, expected, atol=1e-6)
 
 
-def test_masked_tokens_in_between_are_passed_over():
+def test_masked_tokens_in_between_are_skipped():
   rewards, values = jax.random.normal(jax.random.key(1), (2, 5, 9))
   mask = jax.random.bernoulli(jax.random.key(2), 0.6, (5, 9))
   bootstrap = jnp.arange(5.0)
@@ -87,9 +87,14 @@ def test_masked_tokens_in_between_are_passed_over():
     next_values = jnp.append(values[i][own], bootstrap[i])[1:]
     never = jnp.zeros(own.sum(), bool)
     expected = gae(
-      rewards[i][own], values[i][own], next_values, never, never,
-      gamma=0.9, lam=0.8,
-    )  # fmt: skip
+      rewards[i][own],
+      values[i][own],
+      next_values,
+      never,
+      never,
+      gamma=0.9,
+      lam=0.8,
+    )
     np.testing.assert_allclose(result[i][own], expected, atol=1e-5)
     np.testing.assert_array_equal(result[i][~own], 0.0)
 

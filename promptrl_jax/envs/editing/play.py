@@ -1,0 +1,179 @@
+"""One episode of prompt editing, as a generator that a runner plays.
+
+  Decide ─operator─> edited prompt ─Ask(coder)─> program ─Execute─> verdict
+    ^                                                                  │
+    └───────────────── feedback, observation, reward <─────────────────┘
+
+Training and evaluation play this same generator: training chooses operators
+through `EditingEnv.step`, a strategy through the policy that it hands in.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Generator, Mapping
+from typing import Any
+
+from promptrl_jax.envs.editing.config import EditingConfig
+from promptrl_jax.execution.program import ProgramResult
+from promptrl_jax.llm.ask import (
+  CODER,
+  REWRITER,
+  Ask,
+  Execute,
+  Play,
+  RoleSampling,
+  Tools,
+)
+from promptrl_jax.llm.backend import Backend, Completion
+from promptrl_jax.operators import (
+  FALLBACK,
+  OPERATORS,
+  Decide,
+  Episode,
+  Operator,
+  Question,
+)
+from promptrl_jax.prompts import feedback as feedback_lib
+from promptrl_jax.prompts import templates
+from promptrl_jax.rewards import tests as rewards
+
+
+def make_tools(config: EditingConfig, backends: Mapping[str, Backend]) -> Tools:
+  """The builder of requests that a config describes."""
+  return Tools(
+    templates.TEMPLATES[config.template],
+    backends,
+    {
+      CODER: RoleSampling(
+        config.max_tokens,
+        config.first_temperature,
+        config.sample_temperature,
+        config.top_p,
+      ),
+      REWRITER: RoleSampling(
+        config.rewrite_max_tokens,
+        config.first_temperature,
+        config.rewrite_temperature,
+        config.top_p,
+      ),
+    },
+    {'lexical': config.lexical},
+  )
+
+
+def edit(
+  episode: Episode, tools: Tools, config: EditingConfig, policy: Any = None
+) -> Play:
+  """Plays one episode; returns the program that is submitted.
+
+  Args:
+    episode: at its start; changed in place.
+    tools: builds requests.
+    config: settings.
+    policy: chooses operators, see `Decide`.
+  """
+  while not episode.done:
+    name = yield Decide(episode, policy)
+    operator = OPERATORS[name]
+    if not operator.is_open(episode):
+      operator = OPERATORS[FALLBACK]
+    if not config.accumulate:
+      episode.undo_all()
+    question = yield from _apply(operator, episode, tools)
+    share, code = episode.best_share, ''
+    if question is None:
+      passed, prompt = share == 1.0, None
+    else:
+      prompt = question.prompt
+      code = yield from tools.write_program(
+        episode, prompt, resample=question.resample
+      )
+      passed = _take(episode, code, (yield Execute(code)))
+    episode.terminated = episode.terminated or question is None
+    episode.last_action = operator.name
+    episode.steps += 1
+    _finish(episode, config, operator.calls, passed, share)
+    episode.trace.append(_trace_row(episode, operator, prompt))
+  return episode.best_code
+
+
+def _apply(
+  operator: Operator, episode: Episode, tools: Tools
+) -> Generator[Ask, Completion, Question | None]:
+  """Applies an operator, whether its function is a generator or not."""
+  question = operator.apply(episode, tools)
+  if isinstance(question, Generator):
+    question = yield from question
+  return question
+
+
+def _take(episode: Episode, code: str, verdict: ProgramResult) -> bool:
+  """Updates the episode; returns whether the program passes every test."""
+  count = len(episode.problem.visible_tests)
+  visible = verdict.tests[:count]
+  passes = [test.status == 'passed' for test in verdict.tests]
+  share = sum(passes) / len(passes) if passes else 0.0
+  failures = [test for test in visible if test.status != 'passed']
+  if not count:
+    episode.status = 'unknown'
+  elif verdict.status in ('syntax_error', 'no_code'):
+    episode.status = verdict.status
+  else:
+    episode.status = failures[0].status if failures else 'passed'
+  episode.error_type = failures[0].error_type if failures else ''
+  episode.visible = tuple(passes[:count])
+  episode.feedback = feedback_lib.feedback_text(visible)
+  episode.feedbacks.append(episode.feedback)
+  episode.repeats = episode.programs.count(code)
+  episode.programs.append(code)
+  episode.code = code
+  visible_share = sum(passes[:count]) / count if count else 0.0
+  if visible_share > episode.best_visible:
+    episode.best_visible = visible_share
+    episode.best_code, episode.best_share = code, share
+  # With nothing to see, stopping is up to the policy.
+  episode.terminated = bool(count) and not failures
+  return bool(passes) and all(passes)
+
+
+def _finish(
+  episode: Episode,
+  config: EditingConfig,
+  calls: int,
+  passed: bool,
+  previous_share: float,
+) -> None:
+  """Ends the step: whether the episode is cut off, and the reward."""
+  if not episode.terminated:
+    spent = episode.budget_left < 1
+    episode.truncated = spent or episode.steps >= config.max_steps
+  if config.reward.kind == 'legacy':
+    episode.reward = rewards.legacy_reward(passed, config.reward)
+    return
+  episode.reward = rewards.shaped_reward(
+    done=episode.done,
+    share=episode.best_share,
+    previous_share=previous_share,
+    calls=calls,
+    gamma=config.gamma,
+    config=config.reward,
+  )
+
+
+def _trace_row(
+  episode: Episode, operator: Operator, prompt: templates.CoderPrompt | None
+) -> dict[str, Any]:
+  return episode.trace_row(
+    operator.name,
+    list(episode.visible),
+    cost=operator.calls,
+    prompt=dataclasses.asdict(prompt) if prompt else None,
+    code=episode.code if prompt else None,
+    status=episode.status,
+    error_type=episode.error_type,
+    feedback=episode.feedback,
+    reward=float(episode.reward),
+    terminated=episode.terminated,
+    truncated=episode.truncated,
+  )

@@ -1,0 +1,237 @@
+"""Plays many strategies at once and batches what they ask for.
+
+  plays ──> Ask(rewriter) ──one call──┐
+        ──> Ask(coder)    ──one call──┼──> each play goes on with its answer
+        ──> Execute       ──one call──┤
+        ──> Decide        ──one call──┘
+
+A round serves one kind of request for all plays that wait for it. Models are
+served in the order of `backends` and the pool after them, so that plays that
+ask one model more than others catch up before the next one is called: a step
+of N episodes costs at most one call of each model and one of the pool.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from promptrl_jax.execution import ExecutionPool, Program
+from promptrl_jax.llm.ask import Ask, Attempt, Execute, Play
+from promptrl_jax.llm.backend import Backend, BackendError
+from promptrl_jax.llm.ledger import BudgetExceeded, Ledger
+from promptrl_jax.operators import Decide
+from promptrl_jax.types import Problem
+
+# Requests of one play, beyond which it is taken to loop.
+MOST_REQUESTS = 1000
+# A failure of the system is never one of the strategy.
+_SYSTEM = (BackendError, MemoryError)
+
+
+@dataclasses.dataclass
+class ActivePlay:
+  """One play in progress.
+
+  Attributes:
+    attempt: what it is charged to.
+    play: the strategy's generator.
+    waiting: the request that it waits for an answer to; None once it ended.
+    submission: the program that it handed in.
+    requests: requests so far.
+  """
+
+  attempt: Attempt
+  play: Play
+  waiting: Any = None
+  submission: str = ''
+  requests: int = 0
+
+
+class Runner:
+  """Serves the requests of plays.
+
+  Attributes:
+    backends: the model of each role, in the order in which they are served.
+    ledger: calls, tokens and seconds of each role.
+    execute_seconds: wall time spent in the pool.
+  """
+
+  def __init__(
+    self,
+    backends: Mapping[str, Backend],
+    pool: ExecutionPool,
+    *,
+    strict: bool = False,
+  ):
+    """Puts the parts together.
+
+    Args:
+      backends: the model of each role.
+      pool: runs programs.
+      strict: let what a play raises pass on up. Otherwise the play ends with an
+        error in its attempt, and the others go on.
+    """
+    self.backends = backends
+    self.ledger = Ledger()  # a cap per attempt is checked here, call by call
+    self.execute_seconds = 0.0
+    self._pool = pool
+    self._strict = strict
+
+  def start(self, plays: Sequence[tuple[Attempt, Play]]) -> list[ActivePlay]:
+    """Runs each play up to its first request."""
+    actives = [ActivePlay(attempt, play) for attempt, play in plays]
+    for active in actives:
+      self._advance(active, lambda play: next(play))
+    return actives
+
+  def run(self, plays: Sequence[tuple[Attempt, Play]]) -> list[ActivePlay]:
+    """Plays all to their end."""
+    actives = self.start(plays)
+    self.serve(actives)
+    return actives
+
+  def answer(self, active: ActivePlay, value: Any) -> None:
+    """Sends the answer to what a play waits for, up to its next request."""
+    self._advance(active, lambda play: play.send(value))
+
+  def serve(self, plays: Sequence[ActivePlay]) -> None:
+    """Answers requests until none is left but choices without a policy."""
+    while True:
+      waiting = [active for active in plays if active.waiting is not None]
+      if not (self._serve_policies(waiting) or self._serve_models(waiting)):
+        programs = [s for s in waiting if isinstance(s.waiting, Execute)]
+        if not programs:
+          return
+        self._execute(programs)
+
+  def _serve_policies(self, waiting: Sequence[ActivePlay]) -> bool:
+    """Lets one policy choose for all rows that carry it."""
+    deciding = [
+      active
+      for active in waiting
+      if isinstance(active.waiting, Decide)
+      and active.waiting.policy is not None
+    ]
+    if not deciding:
+      return False
+    policy = deciding[0].waiting.policy
+    rows = [active for active in deciding if active.waiting.policy is policy]
+    names = policy([active.waiting.episode for active in rows])
+    for active, name in zip(rows, names, strict=True):
+      self.answer(active, name)
+    return True
+
+  def _serve_models(self, waiting: Sequence[ActivePlay]) -> bool:
+    """One batched call of the first model that is waited for."""
+    for role, backend in self.backends.items():
+      rows = [
+        active
+        for active in waiting
+        if isinstance(active.waiting, Ask) and active.waiting.role == role
+      ]
+      if rows:
+        self._complete(role, backend, rows)
+        return True
+    return False
+
+  def _complete(
+    self, role: str, backend: Backend, rows: Sequence[ActivePlay]
+  ) -> None:
+    self.ledger.reserve(role, len(rows))
+    started = time.perf_counter()
+    completions = backend.complete([active.waiting.request for active in rows])
+    self.ledger.record(role, completions, time.perf_counter() - started)
+    for active, completion in zip(rows, completions, strict=True):
+      active.attempt.charge(active.waiting, completion)
+      self.answer(active, completion)
+
+  def _execute(self, rows: Sequence[ActivePlay]) -> None:
+    started = time.perf_counter()
+    results = self._pool.run(
+      [
+        to_program(active.attempt.problem, active.waiting.code)
+        for active in rows
+      ]
+    )
+    self.execute_seconds += time.perf_counter() - started
+    for active, result in zip(rows, results, strict=True):
+      if result.status == 'infra_error':
+        active.attempt.lost = True
+        self._end(active)
+        continue
+      active.attempt.attempts += 1
+      active.attempt.record(active.waiting.code, result)
+      self.answer(active, result)
+
+  def _advance(self, active: ActivePlay, go_on: Callable[[Play], Any]) -> None:
+    """Lets a play go on to its next request, or to its end."""
+    try:
+      active.waiting = go_on(active.play)
+      while (error := self._refusal(active)) is not None:
+        # A play may catch this and hand in what it has.
+        active.waiting = active.play.throw(error)
+    except StopIteration as end:
+      active.waiting = None
+      self._take(active, end.value)
+    except _SYSTEM:
+      raise
+    except Exception as error:
+      if self._strict:
+        raise
+      self._end(active, f'{type(error).__name__}: {error}')
+
+  def _refusal(self, active: ActivePlay) -> Exception | None:
+    """Why the request of a play cannot be served; None if it can.
+
+    Raises:
+      RuntimeError: the play does not come to an end.
+    """
+    active.requests += 1
+    if active.requests > MOST_REQUESTS:
+      raise RuntimeError(
+        f'{MOST_REQUESTS} requests without a submission: the strategy loops'
+      )
+    asked, attempt = active.waiting, active.attempt
+    if not isinstance(asked, Ask):
+      if isinstance(asked, Execute | Decide):
+        return None
+      return TypeError(
+        f'yielded {asked!r:.80}: expected Ask, Execute or Decide'
+      )
+    if asked.role not in self.backends:
+      return ValueError(
+        f'role {asked.role!r}: expected one of {", ".join(self.backends)}'
+      )
+    if attempt.budget_left < 1:
+      return BudgetExceeded(
+        f'a call of the {asked.role} beyond the budget of {attempt.budget}'
+      )
+    return None
+
+  def _take(self, active: ActivePlay, value: Any) -> None:
+    """Takes the submission of a play that has ended."""
+    if isinstance(value, str) and value.strip():
+      active.submission = value
+    elif value is None or isinstance(value, str):
+      active.attempt.error = active.attempt.error or 'submitted nothing'
+    else:
+      active.attempt.error = (
+        f'submitted a {type(value).__name__}: expected the text of a program'
+      )
+
+  def _end(self, active: ActivePlay, error: str = '') -> None:
+    active.waiting, active.attempt.error = None, error
+    active.play.close()
+
+
+def to_program(problem: Problem, code: str) -> Program:
+  """The program with all tests that may be run, visible ones first."""
+  return Program(
+    code=code,
+    tests=problem.visible_tests + problem.reward_tests,
+    setup=problem.setup,
+    entry_point=problem.entry_point,
+  )

@@ -1,0 +1,297 @@
+"""One line-up for all strategies: the same problems, protocols and budgets.
+
+  tasks --reveal--> problems --strategy, runner--> submissions --hidden tests-->
+    Run --> Cell
+
+Strategies are given `Problem`s. Hidden tests are looked up here, after every
+attempt has ended, for the one program that each attempt submits. What is
+learned and what is fixed, what reads text and what chooses operators differ in
+the strategy alone.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import hashlib
+import json
+import math
+import pathlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import cast
+
+import numpy as np
+
+from promptrl_jax.envs.editing.config import EditingConfig
+from promptrl_jax.envs.editing.env import sorted_trace
+from promptrl_jax.envs.editing.play import make_tools
+from promptrl_jax.envs.runner import Runner
+from promptrl_jax.evaluation.cells import Cell, Detail
+from promptrl_jax.evaluation.protocol import Run, SystemFailure, score, to_cell
+from promptrl_jax.execution import ExecutionPool
+from promptrl_jax.execution.memo import MemoPool
+from promptrl_jax.llm.ask import CODER, REWRITER, Attempt
+from promptrl_jax.llm.backend import Backend
+from promptrl_jax.llm.cache import CachedBackend
+from promptrl_jax.operators import FALLBACK, OPERATORS
+from promptrl_jax.strategies import base, policies
+from promptrl_jax.tasks import splits
+from promptrl_jax.types import Task
+
+
+@dataclasses.dataclass(frozen=True)
+class Entrant:
+  """One strategy of the line-up.
+
+  Attributes:
+    make: seed -> strategy.
+    models: seed -> models, by role, that replace those of the line-up.
+    fixed: always the same operator, so that it may become `best_fixed`.
+    single: one greedy call, whatever the budget, and no use for seeds.
+    optimisation_calls: calls paid once, before the first test problem.
+  """
+
+  make: Callable[[int], base.Strategy]
+  models: Callable[[int], Mapping[str, Backend]] = lambda seed: {}
+  fixed: bool = False
+  single: bool = False
+  optimisation_calls: float = 0.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+  """One column of a table: the same problems, protocol and budget for all."""
+
+  protocol: str
+  budget: int
+  tasks: Sequence[Task]
+  seeds: Sequence[int]
+
+
+def rivals(config: EditingConfig) -> dict[str, Entrant]:
+  """The strategies that learn nothing: each operator alone, and random ones."""
+
+  def repeat(name: str) -> Entrant:
+    policy = policies.fixed(name, config.actions)
+    return Entrant(
+      lambda seed: base.OverOperators(policy, config),
+      fixed=True,
+      single=name == FALLBACK,
+    )
+
+  labels = {name: OPERATORS[name].rival for name in config.actions}
+  entrants = {label: repeat(name) for name, label in labels.items() if label}
+  return entrants | {
+    'random': Entrant(
+      lambda seed: base.OverOperators(policies.uniform(seed), config)
+    )
+  }
+
+
+class LineUp:
+  """Plays strategies with the same models on the same pool."""
+
+  def __init__(
+    self,
+    backends: Mapping[str, Backend],
+    pool: ExecutionPool,
+    config: EditingConfig = EditingConfig(),
+  ):
+    """Puts the parts together.
+
+    Args:
+      backends: the model of each role, in the order in which they are served;
+        cached, so that a request that two strategies share is answered once.
+      pool: runs programs, visible tests and hidden ones.
+      config: how requests are written and sampled.
+    """
+    self._backends = backends
+    self._pool = pool
+    self._config = config
+
+  def run(
+    self,
+    entrant: Entrant,
+    tasks: Sequence[Task],
+    *,
+    protocol: str,
+    budget: int,
+    seed: int,
+  ) -> Run:
+    """Plays every task once and scores the submissions.
+
+    Raises:
+      SystemFailure: the pool failed where a result was due.
+      BackendError: a model cannot be reached.
+    """
+    backends = {**self._backends, **entrant.models(seed)}
+    problems = [splits.reveal(task, protocol) for task in tasks]
+    plays = entrant.make(seed).start(
+      problems,
+      make_tools(self._config, backends),
+      budget=1 if entrant.single else budget,
+      seed=seed,
+    )
+    ended = Runner(backends, self._pool).run(plays)
+    attempts = [play.attempt for play in ended]
+    lost = [attempt.problem.task_id for attempt in attempts if attempt.lost]
+    if lost:
+      raise SystemFailure(
+        f'the execution pool failed on {len(lost)} problems ({lost[:3]}): no '
+        'score can be given; run the evaluation again'
+      )
+    soft, masks = score(
+      [play.submission for play in ended], tasks, protocol, self._pool
+    )
+
+    def column(name: str) -> np.ndarray:
+      return np.array(
+        [getattr(attempt, name) for attempt in attempts], np.int64
+      )
+
+    return Run(
+      passed=soft == 1.0,
+      soft=soft,
+      calls=column('calls'),
+      attempts=column('attempts'),
+      prompt_tokens=column('prompt_tokens'),
+      completion_tokens=column('completion_tokens'),
+      trace=sorted_trace(attempts),
+      details=tuple(map(_detail, attempts, masks)),
+    )
+
+  def play(
+    self,
+    entrants: Mapping[str, Entrant],
+    plans: Sequence[Plan],
+    trace_path: pathlib.Path,
+    progress: Callable[[list], Iterable] = iter,
+  ) -> dict[str, list[Cell]]:
+    """Plays every entrant under every plan.
+
+    Args:
+      entrants: the strategies by name.
+      plans: what they play.
+      trace_path: written whole, one JSON object per step.
+      progress: wraps the list of (plan, name) for a progress bar.
+
+    Returns:
+      Cells by protocol.
+    """
+    cells = collections.defaultdict(list)
+    temporary = trace_path.with_name(f'.{trace_path.name}.tmp')
+    with open(temporary, 'w', encoding='utf-8') as trace:
+      for plan, name in progress([(p, n) for p in plans for n in entrants]):
+        entrant = entrants[name]
+        runs = [
+          self._run(entrant, plan, plan.tasks, seed)
+          for seed in (plan.seeds[:1] if entrant.single else plan.seeds)
+        ]
+        label = {'strategy': name, 'protocol': plan.protocol}
+        for row in (row for run in runs for row in run.trace):
+          line = {**label, **row, 'budget': plan.budget}
+          trace.write(json.dumps(line) + '\n')
+        cells[plan.protocol].append(
+          to_cell(
+            name,
+            plan.budget,
+            plan.protocol,
+            plan.tasks,
+            runs,
+            entrant.optimisation_calls,
+          )
+        )
+    temporary.replace(trace_path)
+    return cells
+
+  def best_fixed(
+    self,
+    entrants: Mapping[str, Entrant],
+    plan: Plan,
+    validation: Sequence[Task],
+    cells: Sequence[Cell],
+  ) -> Cell:
+    """The cell of the fixed operator that is best on validation, renamed."""
+    scores = {
+      name: self._run(entrant, plan, validation, plan.seeds[0]).passed.mean()
+      for name, entrant in entrants.items()
+      if entrant.fixed
+    }
+    best = max(scores, key=lambda name: scores[name])
+    chosen = next(
+      c for c in cells if (c.strategy, c.budget) == (best, plan.budget)
+    )
+    return dataclasses.replace(chosen, strategy='best_fixed')
+
+  def _run(
+    self, entrant: Entrant, plan: Plan, tasks: Sequence[Task], seed: int
+  ) -> Run:
+    return self.run(
+      entrant, tasks, protocol=plan.protocol, budget=plan.budget, seed=seed
+    )
+
+
+def _detail(attempt: Attempt, mask: str) -> Detail:
+  """How one problem was played, from its trace."""
+  sent = [ask for row in attempt.trace for ask in row['sent']]
+  prompt = ''
+  if sent:
+    messages = json.dumps(sent[-1]['messages'], sort_keys=True)
+    prompt = hashlib.sha256(messages.encode()).hexdigest()[:16]
+  return Detail(
+    steps=len(attempt.trace),
+    actions=' '.join(row['action'] for row in attempt.trace),
+    prompt=prompt,
+    reward=math.fsum(row['reward'] for row in attempt.trace),
+    mask=mask,
+    error=attempt.error,
+  )
+
+
+def evaluate(
+  strategies: Mapping[str, base.Strategy | base.PlayFn],
+  tasks: Sequence[Task],
+  *,
+  coder: Backend,
+  pool: ExecutionPool,
+  rewriter: Backend | None = None,
+  config: EditingConfig = EditingConfig(),
+  protocol: str = 'visible1',
+  budget: int = 8,
+  seeds: Sequence[int] = (0,),
+) -> list[Cell]:
+  """Plays strategies on tasks; the short way for library use.
+
+  Args:
+    strategies: by name; a generator function of (attempt, tools) or a strategy.
+    tasks: what to solve, scored by their hidden tests.
+    coder: writes programs.
+    pool: runs them.
+    rewriter: rewrites statements; the coder does if there is none.
+    config: how requests are written and sampled.
+    protocol: which tests a solver sees; see `tasks.splits`.
+    budget: most model calls per problem.
+    seeds: one run each.
+
+  Returns:
+    One cell per strategy: `cell.passed` is bool [seeds, problems].
+  """
+  line_up = LineUp(
+    {
+      REWRITER: CachedBackend(rewriter or coder),
+      CODER: CachedBackend(coder),
+    },
+    MemoPool(pool),
+    config,
+  )
+  cells = []
+  for name, strategy in strategies.items():
+    if not hasattr(strategy, 'start'):
+      strategy = base.TextStrategy(cast(base.PlayFn, strategy))
+    entrant = Entrant(lambda seed, strategy=strategy: strategy)
+    runs = [
+      line_up.run(entrant, tasks, protocol=protocol, budget=budget, seed=seed)
+      for seed in seeds
+    ]
+    cells.append(to_cell(name, budget, protocol, tasks, runs))
+  return cells

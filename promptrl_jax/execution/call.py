@@ -1,0 +1,129 @@
+"""Expressions to evaluate after a program, and the values they have."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from promptrl_jax.execution import fields
+from promptrl_jax.execution.limits import Limits
+
+
+@dataclasses.dataclass(frozen=True)
+class Call:
+  """A program, and the expressions whose values are wanted.
+
+  The program, its setup and every expression are untrusted: all of them run in
+  the program's process, and the expressions see what the program has defined or
+  changed. So the value of `f(3)` is what a test of `f(3)` would be judged by,
+  while the value of `f(3) == 9` is only what the program says about itself: ask
+  for `f(3)` and compare outside.
+
+  Fields of the wrong type are handled as those of a `Program` are: `malformed`
+  names the first one, and the status of the result is `refused`.
+
+  Attributes:
+    code: the program, any text; may be blank.
+    expressions: Python expressions, evaluated in order. They share one process,
+      as tests do, so an earlier one can change what a later one sees. After a
+      crash or a time-out the program is loaded again for the next expression.
+    setup: statements that run after the program and before the expressions.
+    entry_point: name that the program or its setup has to define; a builtin of
+      that name does not count. Without it every expression has a `NameError`.
+    limits: replaces the limits of the pool. `cpu_s` holds for loading and for
+      each expression, as it does for each test.
+    malformed: the first thing that is wrong with the fields, '' if nothing is.
+  """
+
+  code: str
+  expressions: Sequence[str]
+  setup: str = ''
+  entry_point: str | None = None
+  limits: Limits | None = None
+  malformed: str = dataclasses.field(default='', init=False)
+
+  def __post_init__(self):
+    faults: list[str] = []
+    checked = {
+      'code': fields.text('code', self.code, faults),
+      'expressions': fields.encodables(
+        'expressions', 'expression', self.expressions, faults
+      ),
+      'setup': fields.encodable('setup', self.setup, faults),
+      'entry_point': fields.entry_point(self.entry_point, faults),
+      'limits': fields.limits(self.limits, faults),
+    }
+    checked['malformed'] = faults[0] if faults else ''
+    for name, value in checked.items():
+      object.__setattr__(self, name, value)
+
+
+@dataclasses.dataclass(frozen=True)
+class ExpressionResult:
+  """How the evaluation of one expression ended.
+
+  Attributes:
+    status: one of
+      `ok`       there is a value;
+      `error`    the program or the expression raised an exception, or the
+                 expression does not compile;
+      `timeout`  the time limit was reached, or the program sat idle;
+      `memory`   the memory limit was reached;
+      `crash`    the program's process ended or broke the protocol;
+      `invalid`  the value is not plain data (see `codec.encode`), or too large;
+      `not_run`  never started.
+    value: with `ok`, the `repr` of the value as plain data: a subclass counts
+      as its built-in base type, and an iterator or a view of a dict reads
+      `an iterator over [...]`. At most `MAX_VALUE` characters. None otherwise.
+    value_is_cut: whether `value` is only the beginning.
+    output: text that was written to `sys.stdout` meanwhile, at most
+      `MAX_OUTPUT` bytes; fewer where `Limits.answer_kb` is below 80. Empty if
+      the process ended.
+    output_is_cut: whether `output` is only the beginning.
+    error_type: name of the exception's class, with `error` and `memory`.
+    message: text of the exception, or the reason for the status. At most 200
+      characters, untrusted.
+  """
+
+  status: str
+  value: str | None = None
+  value_is_cut: bool = False
+  output: str = ''
+  output_is_cut: bool = False
+  error_type: str = ''
+  message: str = ''
+
+
+@dataclasses.dataclass(frozen=True)
+class CallResult:
+  """How one call did.
+
+  Attributes:
+    status: `ok` if every expression has a value, otherwise the first other
+      status in their order; or
+      `syntax_error`  the program does not compile (expressions: `error`);
+      `refused`       the call is malformed or has no expressions; `message`
+                      says what was expected;
+      `infra_error`   the pool failed twice: says nothing about the program, and
+                      there is no value.
+    expressions: one result per expression, in order; none if `expressions` was
+      malformed.
+    output: what loading (the program and its setup) wrote to `sys.stdout`,
+      bounded as the output of an expression is.
+    output_is_cut: whether `output` is only the beginning.
+    cpu_s: processor seconds of the program's processes.
+    wall_s: seconds from start to end.
+    message: the reason, where it concerns the call as a whole.
+  """
+
+  status: str
+  expressions: tuple[ExpressionResult, ...]
+  output: str = ''
+  output_is_cut: bool = False
+  cpu_s: float = 0.0
+  wall_s: float = 0.0
+  message: str = ''
+
+  @property
+  def ok(self) -> bool:
+    return self.status == 'ok'

@@ -1,0 +1,302 @@
+"""What a strategy asks for, and how a request to a model is built.
+
+  prompt --template--> messages --fit--> Request --> Ask(role) ─┐
+                                        program --> Execute ────┴─> a runner
+
+A strategy is a generator: it yields `Ask` and `Execute` and is sent the
+completion or the verdict. It never holds a model or a pool, so that a runner
+can play hundreds of strategies at once and batch what they ask for.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import zlib
+from collections.abc import Callable, Generator, Mapping
+from typing import Any
+
+from promptrl_jax.execution.program import ProgramResult
+from promptrl_jax.llm.backend import Backend, Completion, Message, Request
+from promptrl_jax.prompts import feedback as feedback_lib
+from promptrl_jax.prompts import templates
+from promptrl_jax.types import Problem
+
+_LOG = logging.getLogger(__name__)
+CODER, REWRITER = 'coder', 'rewriter'
+
+
+@dataclasses.dataclass(frozen=True)
+class Ask:
+  """One call of a language model; answered by a `Completion`.
+
+  Attributes:
+    role: which model is asked: a key of the runner's backends.
+    request: the conversation and how to sample.
+  """
+
+  role: str
+  request: Request
+
+
+@dataclasses.dataclass(frozen=True)
+class Execute:
+  """One program to run on the visible tests; answered by a `ProgramResult`.
+
+  On training problems the result also covers the tests that are run for reward;
+  they come after the visible ones and no model may be shown them.
+  """
+
+  code: str
+
+
+@dataclasses.dataclass
+class Attempt:
+  """One problem that is being solved, and what it has cost so far.
+
+  Attributes:
+    problem: the problem, without any hidden test.
+    seed: distinguishes the random draws of several attempts.
+    budget: most language-model calls, of all roles together.
+    row: index of the attempt among those that are played together.
+    calls: language-model calls so far.
+    attempts: programs run so far.
+    prompt_tokens, completion_tokens: tokens used so far.
+    asked: prompts that were asked before: they are sampled, not greedy.
+    sent: requests since the last trace row.
+    trace: one dict per step; written to `trace.jsonl`.
+    lost: the system failed, so that the attempt says nothing.
+    error: why the strategy has no submission; empty if it has one.
+  """
+
+  problem: Problem
+  seed: int = 0
+  budget: int = 1
+  row: int = 0
+  calls: int = 0
+  attempts: int = 0
+  prompt_tokens: int = 0
+  completion_tokens: int = 0
+  asked: set[tuple[Message, ...]] = dataclasses.field(default_factory=set)
+  sent: list[Ask] = dataclasses.field(default_factory=list)
+  trace: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+  lost: bool = False
+  error: str = ''
+
+  @property
+  def budget_left(self) -> int:
+    return self.budget - self.calls
+
+  def draw_seed(self) -> int:
+    """Seed of the next draw: of the attempt, the problem and the calls."""
+    return zlib.crc32(
+      f'{self.seed}/{self.problem.task_id}/{self.calls}'.encode()
+    )
+
+  def charge(self, asked: Ask, completion: Completion) -> None:
+    """Counts one call."""
+    self.calls += 1
+    self.prompt_tokens += completion.prompt_tokens
+    self.completion_tokens += completion.completion_tokens
+    self.sent.append(asked)
+
+  def record(self, code: str, result: ProgramResult) -> None:
+    """Adds a trace row for a program that was run."""
+    visible = result.tests[: len(self.problem.visible_tests)]
+    failures = [test for test in visible if test.status != 'passed']
+    self.trace.append(
+      self.trace_row(
+        action='execute',
+        cost=len(self.sent),
+        code=code,
+        status=failures[0].status if failures else result.status,
+        error_type=failures[0].error_type if failures else '',
+        visible=[test.status == 'passed' for test in visible],
+        feedback=feedback_lib.feedback_text(visible),
+      )
+    )
+
+  def trace_row(
+    self, action: str, visible: list[bool], **fields: Any
+  ) -> dict[str, Any]:
+    """One row of `trace.jsonl`, with the requests sent since the last one."""
+    row = {
+      'row': self.row,
+      'task_id': self.problem.task_id,
+      'seed': self.seed,
+      'budget': self.budget,
+      'step': len(self.trace),
+      'action': action,
+      'prompt': None,
+      'sent': [
+        {'role': ask.role, **dataclasses.asdict(ask.request)}
+        for ask in self.sent
+      ],
+      'visible': visible,
+      'visible_passed': bool(visible) and all(visible),
+      'reward': 0.0,
+      'terminated': False,
+      'truncated': False,
+    }
+    self.sent = []
+    return row | fields
+
+
+# Yields requests, is sent their answers, returns the submitted program.
+Play = Generator[Any, Any, str]
+Prompt = templates.CoderPrompt | templates.RewritePrompt
+
+
+@dataclasses.dataclass(frozen=True)
+class RoleSampling:
+  """How one role samples.
+
+  Attributes:
+    max_tokens: most new tokens.
+    first_temperature: the first time a prompt is asked in an attempt.
+    again_temperature: every further time.
+    top_p: nucleus mass.
+  """
+
+  max_tokens: int
+  first_temperature: float = 0.0
+  again_temperature: float = 0.8
+  top_p: float = 1.0
+
+
+def fitted_request(
+  backend: Backend,
+  write: Callable[[Any], templates.Messages],
+  prompt: Prompt,
+  **sampling: Any,
+) -> Request:
+  """A request that the model's context takes; see `templates.fit`.
+
+  Args:
+    backend: decides what fits.
+    write: turns the prompt into messages.
+    prompt: what to ask.
+    **sampling: fields of `Request`.
+
+  Raises:
+    PromptTooLongError: nothing that may be cut is left.
+  """
+
+  def build(messages: templates.Messages) -> Request:
+    return Request(
+      tuple(Message(role, content) for role, content in messages), **sampling
+    )
+
+  return build(
+    templates.fit(write, prompt, lambda messages: backend.fits(build(messages)))
+  )
+
+
+@dataclasses.dataclass(frozen=True)
+class Tools:
+  """Builds the requests of strategies and operators.
+
+  Attributes:
+    template: how prompts are written and replies are read.
+    backends: the model of each role; only their context windows are read here.
+    sampling: how each role samples.
+    options: settings of operators, by the operator's name.
+  """
+
+  template: templates.Template
+  backends: Mapping[str, Backend]
+  sampling: Mapping[str, RoleSampling]
+  options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+  def ask(
+    self, attempt: Attempt, role: str, prompt: Prompt, *, resample: bool = False
+  ) -> Generator[Ask, Completion, Completion | None]:
+    """Asks a model; use it as `reply = yield from tools.ask(...)`.
+
+    A prompt is greedy the first time that an attempt asks it, and is sampled
+    from then on.
+
+    Args:
+      attempt: asks, and pays for the call.
+      role: which model.
+      prompt: a `CoderPrompt` or a `RewritePrompt`.
+      resample: draw as if the prompt had been asked before.
+
+    Returns:
+      The completion; None if the model's context cannot hold the prompt: then
+      the model has no answer, which is its failure and not one of the run.
+    """
+    settings = self.sampling[role]
+    try:
+      request = fitted_request(
+        self.backends[role],
+        self._write_fn(prompt),
+        prompt,
+        max_tokens=settings.max_tokens,
+      )
+    except templates.PromptTooLongError as error:
+      _LOG.warning('%s: %s', attempt.problem.task_id, error)
+      return None
+    again = resample or request.messages in attempt.asked
+    if not resample:
+      attempt.asked.add(request.messages)
+    completion = yield Ask(
+      role,
+      dataclasses.replace(
+        request,
+        temperature=(
+          settings.again_temperature if again else settings.first_temperature
+        ),
+        top_p=settings.top_p,
+        seed=attempt.draw_seed(),
+      ),
+    )
+    return completion
+
+  def write_program(
+    self,
+    attempt: Attempt,
+    prompt: templates.CoderPrompt,
+    *,
+    resample: bool = False,
+  ) -> Generator[Ask, Completion, str]:
+    """Asks the coder; returns the program in its reply, empty if none."""
+    completion = yield from self.ask(attempt, CODER, prompt, resample=resample)
+    if completion is None:
+      return ''
+    return self.template.program(prompt, completion.text)
+
+  def rewrite(
+    self, attempt: Attempt, prompt: templates.RewritePrompt
+  ) -> Generator[Ask, Completion, str]:
+    """Asks the rewriter; returns the new statement, or the one it was given."""
+    completion = yield from self.ask(attempt, REWRITER, prompt)
+    if completion is None:
+      return prompt.statement
+    return self.template.rewritten(prompt, completion.text)
+
+  def _write_fn(self, prompt: Prompt) -> Callable[[Any], templates.Messages]:
+    if isinstance(prompt, templates.CoderPrompt):
+      return self.template.coder
+    return self.template.rewriter
+
+
+def coder_prompt(
+  attempt: Attempt, statement: str = '', code: str = '', feedback: str = ''
+) -> templates.CoderPrompt:
+  """A request for a program.
+
+  Args:
+    attempt: names the problem, whose visible tests are shown.
+    statement: replaces the statement of the problem.
+    code: a failing program to repair.
+    feedback: what was wrong with it.
+  """
+  problem = attempt.problem
+  return templates.CoderPrompt(
+    statement or problem.statement,
+    problem.signature,
+    problem.visible_tests,
+    code,
+    feedback,
+  )

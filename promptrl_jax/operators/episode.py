@@ -1,0 +1,113 @@
+"""The state of one prompt-editing episode: one problem being solved."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from promptrl_jax.execution.program import ProgramResult
+from promptrl_jax.llm.ask import Attempt, coder_prompt
+from promptrl_jax.prompts import feedback as feedback_lib
+from promptrl_jax.prompts import templates
+
+
+@dataclasses.dataclass
+class Episode(Attempt):
+  """An attempt whose statement is edited step by step.
+
+  Attributes:
+    statement: the statement as edited so far.
+    position: (index, size) of the problem in its data set, a legacy feature.
+    code: the last program, empty before the first.
+    feedback: what the visible tests said about it.
+    feedbacks: the feedback of every program so far.
+    status: result of the last program on the visible tests; `start` before it.
+    error_type: exception class of its first failure, or empty.
+    visible: pass or fail of each visible test, of the last program.
+    best_code: the program that would be submitted now.
+    best_visible: share of visible tests that it passes; -1 before the first.
+    best_share: share of reward tests that it passes (visible outside train).
+    steps: steps so far.
+    reward: reward of the last step.
+    rewrites, mutations: edits of each kind that the statement holds.
+    last_action: name, empty before the first.
+    repeats: how often the last program had been seen before.
+    programs: all programs so far.
+    history: (statement, rewrites, mutations) before each edit, oldest first.
+    terminated, truncated: how the episode ended, if it did.
+  """
+
+  statement: str = ''
+  position: tuple[int, int] = (0, 1)
+  code: str = ''
+  feedback: str = ''
+  feedbacks: list[str] = dataclasses.field(default_factory=list)
+  status: str = 'start'
+  error_type: str = ''
+  visible: tuple[bool, ...] = ()
+  best_code: str = ''
+  best_visible: float = -1.0
+  best_share: float = 0.0
+  steps: int = 0
+  reward: float = 0.0
+  rewrites: int = 0
+  mutations: int = 0
+  last_action: str = ''
+  repeats: int = 0
+  programs: list[str] = dataclasses.field(default_factory=list)
+  history: list[tuple[str, int, int]] = dataclasses.field(default_factory=list)
+  terminated: bool = False
+  truncated: bool = False
+
+  def __post_init__(self):
+    self.statement = self.statement or self.problem.statement
+
+  @property
+  def done(self) -> bool:
+    return self.terminated or self.truncated or self.lost
+
+  @property
+  def edited(self) -> bool:
+    return self.statement != self.problem.statement
+
+  def edit(self, statement: str) -> None:
+    """Replaces the statement; `undo` brings the present one back."""
+    self.history.append((self.statement, self.rewrites, self.mutations))
+    self.statement = statement
+
+  def undo(self) -> None:
+    """Takes back the last edit, if there is one."""
+    if self.history:
+      self.statement, self.rewrites, self.mutations = self.history.pop()
+
+  def undo_all(self) -> None:
+    """Goes back to the statement of the problem."""
+    self.statement = self.problem.statement
+    self.rewrites = self.mutations = 0
+    self.history.clear()
+
+  def record(self, code: str, result: ProgramResult) -> None:
+    """Leaves the trace to the step, which knows operator and reward."""
+
+  def prompt(self, *, repairing: bool = False) -> templates.CoderPrompt:
+    """A request for a program; a repair shows the last one and its failure."""
+    if not repairing:
+      return coder_prompt(self, self.statement)
+    return coder_prompt(self, self.statement, self.code, self.summary())
+
+  def summary(self) -> str:
+    """The last feedback as a model is shown it."""
+    return feedback_lib.summarize_feedback(self.feedback)
+
+
+@dataclasses.dataclass(frozen=True)
+class Decide:
+  """A choice of the next operator; answered by its name.
+
+  Attributes:
+    episode: the row that is to be continued.
+    policy: answers for all rows that carry it; None leaves it to the caller.
+  """
+
+  episode: Episode
+  policy: Any = None

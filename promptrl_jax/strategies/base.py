@@ -1,0 +1,141 @@
+"""What a strategy is: how one problem after another is solved.
+
+A strategy that reads and writes text is a generator function:
+
+  def ask_twice(attempt, tools):
+    prompt = coder_prompt(attempt)
+    code = yield from tools.write_program(attempt, prompt)
+    result = yield Execute(code)
+    if not result.passed:
+      code = yield from tools.write_program(attempt, prompt, resample=True)
+    return code
+
+  register('ask_twice', ask_twice)
+
+It yields requests and is sent their answers; it returns one program. A runner
+plays it on hundreds of problems at once (see `envs.runner`). A policy over
+operators becomes a strategy through `OverOperators`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from promptrl_jax.envs.editing import env as editing
+from promptrl_jax.envs.editing.config import EditingConfig
+from promptrl_jax.envs.editing.play import edit
+from promptrl_jax.envs.editing.rollout import Policy
+from promptrl_jax.llm.ask import Attempt, Play, Tools
+from promptrl_jax.operators import Episode
+from promptrl_jax.registry import Registry
+from promptrl_jax.types import Problem
+
+Plays = list[tuple[Attempt, Play]]
+PlayFn = Callable[[Attempt, Tools], Play]
+
+
+class Strategy(Protocol):
+  """Solves problems by requests to models and programs that it has run."""
+
+  def start(
+    self, problems: Sequence[Problem], tools: Tools, *, budget: int, seed: int
+  ) -> Plays:
+    """One attempt and generator per problem, in their order.
+
+    Args:
+      problems: what to solve; they hold no hidden test.
+      tools: builds requests.
+      budget: most model calls per problem.
+      seed: of all random draws.
+    """
+    ...
+
+
+class TextStrategy:
+  """A generator function, played on each problem by itself."""
+
+  def __init__(self, play_fn: PlayFn):
+    self._play_fn = play_fn
+
+  def start(
+    self, problems: Sequence[Problem], tools: Tools, *, budget: int, seed: int
+  ) -> Plays:
+    attempts = [
+      Attempt(problem, seed, budget, row)
+      for row, problem in enumerate(problems)
+    ]
+    return [(attempt, self._play_fn(attempt, tools)) for attempt in attempts]
+
+
+class OverOperators:
+  """A policy over operators as a strategy.
+
+  All its episodes are in step, so that the policy sees one batch of a fixed
+  shape per step and is compiled once.
+  """
+
+  def __init__(self, policy: Policy, config: EditingConfig):
+    self._policy = policy
+    self._config = config
+
+  def start(
+    self, problems: Sequence[Problem], tools: Tools, *, budget: int, seed: int
+  ) -> Plays:
+    count = len(problems)
+    episodes = editing.make_episodes(
+      problems,
+      [seed] * count,
+      [budget] * count,
+      [(i, count) for i in range(count)],
+    )
+    choose = _Chooser(self._policy, self._config, count)
+    return [(e, edit(e, tools, self._config, choose)) for e in episodes]
+
+
+class _Chooser:
+  """Calls a policy on all rows at once; rows that ended are zero."""
+
+  def __init__(self, policy: Policy, config: EditingConfig, count: int):
+    self._policy = policy
+    self._config = config
+    self._count = count
+    self._step = 0
+
+  def __call__(self, episodes: Sequence[Episode]) -> list[str]:
+    names = self._config.actions
+    rows = [episode.row for episode in episodes]
+    observations = np.zeros(
+      (self._count, self._config.observation_size), np.float32
+    )
+    masks = np.ones((self._count, len(names)), bool)
+    observations[rows] = editing.observe(episodes, self._config)
+    masks[rows] = editing.masks(episodes, self._config)
+    decision = self._policy(observations, masks, self._step)
+    self._step += 1
+    return [names[decision.actions[row]] for row in rows]
+
+
+def _check(name: str, play_fn: Any) -> None:
+  if not inspect.isgeneratorfunction(play_fn):
+    raise TypeError(
+      f'strategy {name!r}: expected a generator function of (attempt, tools) '
+      f'that yields requests and returns a program, got {play_fn!r}'
+    )
+  try:
+    inspect.signature(play_fn).bind('attempt', 'tools')
+  except TypeError as error:
+    raise TypeError(
+      f'strategy {name!r} must take (attempt, tools): {error}'
+    ) from None
+
+
+STRATEGIES: Registry[PlayFn] = Registry('strategy', _check)
+
+
+def register(name: str, play_fn: PlayFn) -> PlayFn:
+  """Makes a strategy known by its name; returns it."""
+  return STRATEGIES.register(name, play_fn)

@@ -1,0 +1,170 @@
+"""One runner plays many strategies and batches what they ask for."""
+
+import re
+
+import pytest
+
+from promptrl_jax.envs import runner as runner_lib
+from promptrl_jax.envs.editing.config import EditingConfig
+from promptrl_jax.envs.editing.play import make_tools
+from promptrl_jax.llm.ask import Ask, Execute, coder_prompt
+from promptrl_jax.llm.backend import BackendError, Message, Request
+from promptrl_jax.llm.ledger import BudgetExceeded
+from promptrl_jax.strategies.base import TextStrategy
+from promptrl_jax.tasks import splits
+from promptrl_jax.testing import tiny
+from promptrl_jax.testing.scripted import ScriptedBackend
+
+PROBLEMS = [splits.reveal(task, 'visible1') for task in tiny.tasks(6, 'test')]
+CONFIG = EditingConfig()
+
+
+class CountingPool:
+  """Passes on to a pool and counts its calls."""
+
+  def __init__(self, pool):
+    self._pool = pool
+    self.batches = []
+
+  def run(self, programs):
+    self.batches.append(len(programs))
+    return self._pool.run(programs)
+
+
+def play(play_fns, pool, coder=None, rewriter=None, budget=4):
+  """Plays one strategy per problem; returns attempts, plays and the runner."""
+  coder = coder or ScriptedBackend(lambda request: '\n  return x')
+  rewriter = rewriter or ScriptedBackend(lambda request: ' Some other words.')
+  backends = {'rewriter': rewriter, 'coder': coder}
+  runner = runner_lib.Runner(backends, pool)
+  tools = make_tools(CONFIG, backends)
+  started = []
+  for row, play_fn in enumerate(play_fns):
+    (pair,) = TextStrategy(play_fn).start(
+      [PROBLEMS[row]], tools, budget=budget, seed=0
+    )
+    started.append(pair)
+  return runner.run(started), runner
+
+
+def ask_once(attempt, tools):
+  code = yield from tools.write_program(attempt, coder_prompt(attempt))
+  yield Execute(code)
+  return code
+
+
+def rewrite_first(attempt, tools):
+  yield Ask('rewriter', Request((Message('user', attempt.problem.statement),)))
+  code = yield from tools.write_program(attempt, coder_prompt(attempt))
+  yield Execute(code)
+  return code
+
+
+def test_plays_that_differ_share_one_call_of_each_model_and_of_the_pool(pool):
+  counting = CountingPool(pool)
+  coder = ScriptedBackend(lambda request: '\n  return x')
+  rewriter = ScriptedBackend(lambda request: 'words')
+  plays, _ = play([ask_once, rewrite_first] * 3, counting, coder, rewriter)
+  assert [len(batch) for batch in rewriter.batches] == [3]
+  assert [len(batch) for batch in coder.batches] == [6]
+  assert counting.batches == [6]
+  assert [p.attempt.calls for p in plays] == [1, 2] * 3
+  assert all(p.submission and not p.attempt.error for p in plays)
+
+
+def test_calls_tokens_and_the_trace_are_kept_per_attempt(pool):
+  (first, second), runner = play([ask_once, rewrite_first], pool)
+  assert (first.attempt.prompt_tokens, first.attempt.completion_tokens) == (
+    10,
+    5,
+  )
+  assert second.attempt.prompt_tokens == 20
+  assert runner.ledger.roles['coder'].calls == 2
+  assert runner.ledger.roles['rewriter'].calls == 1
+  (row,) = second.attempt.trace
+  assert [ask['role'] for ask in row['sent']] == ['rewriter', 'coder']
+  assert row['sent'][0]['messages'][0]['content'] == PROBLEMS[1].statement
+  assert row['cost'] == 2 and row['code'] == second.submission
+
+
+def raises(attempt, tools):
+  yield from tools.write_program(attempt, coder_prompt(attempt))
+  raise KeyError('lost my notes')
+
+
+def loops(attempt, tools):
+  while True:
+    yield Execute('def f(): ...')
+
+
+def overspends(attempt, tools):
+  while True:
+    yield from tools.write_program(
+      attempt, coder_prompt(attempt), resample=True
+    )
+
+
+def submits_nothing(attempt, tools):
+  yield from tools.write_program(attempt, coder_prompt(attempt))
+
+
+def submits_a_number(attempt, tools):
+  yield Execute('def f(): ...')
+  return 3
+
+
+def asks_a_stranger(attempt, tools):
+  yield Ask('critic', Request((Message('user', 'Well?'),)))
+  return 'def f(): ...'
+
+
+def yields_text(attempt, tools):
+  yield 'please'
+  return 'def f(): ...'
+
+
+@pytest.mark.parametrize(
+  ('bad', 'message'),
+  [
+    (raises, 'KeyError.*lost my notes'),
+    (loops, 'loops'),
+    (overspends, 'budget of 4'),
+    (submits_nothing, 'submitted nothing'),
+    (submits_a_number, 'submitted a int'),
+    (asks_a_stranger, "role 'critic': expected one of rewriter, coder"),
+    (yields_text, "yielded 'please'"),
+  ],
+  ids=lambda case: getattr(case, '__name__', ''),
+)
+def test_a_strategy_that_fails_is_told_apart_and_the_others_finish(
+  bad, message, pool, monkeypatch
+):
+  monkeypatch.setattr(runner_lib, 'MOST_REQUESTS', 20)
+  (failed, fine), _ = play([bad, ask_once], pool)
+  assert failed.submission == ''
+  assert re.search(message, failed.attempt.error)
+  assert failed.attempt.calls <= 4
+  assert fine.submission and not fine.attempt.error
+
+
+def test_a_strategy_may_hand_in_its_best_when_the_budget_is_spent(pool):
+  def frugal(attempt, tools):
+    code = ''
+    try:
+      while True:
+        code = yield from tools.write_program(
+          attempt, coder_prompt(attempt), resample=True
+        )
+    except BudgetExceeded:
+      return code
+
+  (played,), _ = play([frugal], pool, budget=2)
+  assert played.submission and played.attempt.calls == 2
+
+
+def test_a_backend_that_cannot_be_reached_is_no_failure_of_a_strategy(pool):
+  def dead(request):
+    raise BackendError('no answer')
+
+  with pytest.raises(BackendError):
+    play([ask_once], pool, coder=ScriptedBackend(dead))
