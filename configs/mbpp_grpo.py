@@ -46,6 +46,8 @@ def get_config(arg: str = 'minicode') -> ml_collections.ConfigDict:
   c.env = main.env  # how rewriters are evaluated
 
   c.reward = ml_collections.ConfigDict()
+  c.reward.kind = 'solved'  # one of `rewards.registry.REWARDS`
+  c.reward.options = ml_collections.ConfigDict()  # of rewards but `solved`
   c.reward.temperature = 0.0  # of the coder
   c.reward.solved_bonus = 1.0
   c.reward.share_weight = 0.0

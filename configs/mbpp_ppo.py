@@ -53,8 +53,10 @@ def get_config(arg: str = 'minicode') -> ml_collections.ConfigDict:
   c.mesh = ''
 
   c.data = ml_collections.ConfigDict()
-  c.data.name = 'minicode'  # minicode | mbpp
-  c.data.path = ''  # MBPP as JSONL; empty: the Hugging Face hub
+  c.data.name = 'minicode'  # one of `tasks.load.TASK_SETS`
+  c.data.path = ''  # file or folder of the data; mbpp: empty for the hub
+  c.data.plugin = ''  # module that registers further task sets and rewards
+  c.data.options = ml_collections.ConfigDict()  # of that task set alone
   c.data.protocol = 'visible1'  # blind | visible1 | visible_all | oracle
   c.data.train_tasks = ''  # file of ids: train on these alone
   c.data.train_limit = 0  # first N tasks of a split, 0 = all

@@ -7,8 +7,10 @@ Arguments:
   minicode  PPO on the embedded tasks and models, no GPU, hub or key (the
             default)
   jsonl     tasks from files of JSON lines (see tasks/instructions.py):
-              --config.data.train=train.jsonl --config.data.dev=dev.jsonl
-              --config.data.test=test.jsonl --config.rewriter.model=FOLDER
+              --config.data.options.train=train.jsonl
+              --config.data.options.dev=dev.jsonl
+              --config.data.options.test=test.jsonl
+              --config.rewriter.model=FOLDER
             The task model is behind an OpenAI-compatible server, which Ollama
             is, too: --config.task_model.model=NAME
 
@@ -45,12 +47,10 @@ def get_config(arg: str = 'minicode') -> ml_collections.ConfigDict:
   c.seeds = 1  # runs of each algorithm, from c.seed on
   c.switches = ()  # updates at which another takes over: ((30, 'pairs'),)
 
-  c.data.train = ''  # jsonl: file of training examples
-  # minicode: inputs of each instruction to train on, as PRewrite does; 0: other
-  # problems are trained on, those of the train split of the suite.
-  c.data.train_examples = 8
-  c.data.train_limit = 0  # first N tasks to train on, 0 = all
-  c.data.validation_limit = 0  # minicode: first N tasks that stop a training
+  if arg != 'jsonl':
+    # Inputs of each instruction to train on, as PRewrite does; 0: other
+    # problems are trained on, those of the train split of the suite.
+    c.data.options.train_examples = 8
 
   # Only a model in this process can be trained. Its lengths are those of
   # `packing` and `rollout`, in training and after.
@@ -75,7 +75,7 @@ def get_config(arg: str = 'minicode') -> ml_collections.ConfigDict:
   c.patience = 3  # validations without a new best that end a run; 0: none do
 
   if arg == 'smoke':
-    c.data.tasks_limit = 8
+    c.data.train_limit = c.data.validation_limit = c.data.test_limit = 8
     c.train.iterations = 2
     c.rollout.prompts, c.rollout.group = 4, 4
     c.train.rows_per_piece = 1
@@ -94,6 +94,6 @@ def get_config(arg: str = 'minicode') -> ml_collections.ConfigDict:
 
 def get_hyper():
   """The sweep of rewards, of algorithms, and of the KL coefficient."""
-  sweep = [{'reward.metric': name} for name in ('em', 'f1')]
+  sweep = [{'reward.kind': name} for name in ('em', 'f1')]
   sweep += [{'algorithms': (name,)} for name in mbpp_grpo.ALGORITHMS]
   return sweep + [{'reference.kl_coef': value} for value in (0.0, 0.005, 0.1)]

@@ -8,7 +8,8 @@ Arguments:
             184 instructions, K = 10; four minutes on two cores
   jsonl     tasks from files of JSON lines (see tasks/instructions.py), with any
             models:
-              --config.data.dev=dev.jsonl --config.data.test=test.jsonl
+              --config.data.options.dev=dev.jsonl
+              --config.data.options.test=test.jsonl
             Both models are behind an OpenAI-compatible server, which Ollama is,
             too; `--config.rewriter.backend=jax --config.rewriter.model=FOLDER`
             runs one in this process.
@@ -47,16 +48,23 @@ def get_config(arg: str = 'minicode') -> ml_collections.ConfigDict:
   c.cache = ''  # SQLite file of answers; empty: cache.sqlite in the workdir
 
   c.data = ml_collections.ConfigDict()
-  c.data.name = 'minicode' if embedded else 'jsonl'
-  c.data.split = 'test'  # minicode: of the suite; problems are disjoint
-  c.data.dev_examples = 8  # minicode: inputs that choose an instruction
-  c.data.test_examples = 8  # minicode: inputs that measure it
-  c.data.dev = ''  # jsonl: file of dev examples
-  c.data.test = ''  # jsonl: file of test examples; may be empty
-  c.data.instruction = ''  # jsonl: replaces the instruction of the files
-  c.data.tasks_limit = 12 if arg == 'smoke' else 0  # first N tasks, 0 = all
-  c.data.dev_limit = 0  # examples per task, drawn with the seed, 0 = all
-  c.data.test_limit = 0
+  # One of `tasks.load.TASK_SETS` with instructions; each has its own options.
+  c.data.name = 'minicode_instructions' if embedded else 'instructions'
+  c.data.path = ''  # file or folder of the data, for sets that need one
+  c.data.plugin = ''  # module that registers further task sets and rewards
+  # First N instructions, 0 = all.
+  c.data.train_limit = c.data.validation_limit = c.data.test_limit = 0
+  c.data.options = ml_collections.ConfigDict()
+  if embedded:
+    c.data.options.split = 'test'  # of the suite; problems are disjoint
+    c.data.options.train_examples = 0  # inputs to train on
+    c.data.options.dev_examples = 8  # inputs that choose an instruction
+    c.data.options.test_examples = 8  # inputs that measure it
+  else:
+    c.data.options.train = ''  # file of examples to train on
+    c.data.options.dev = ''  # file of dev examples
+    c.data.options.test = ''  # file of test examples; may be empty
+    c.data.options.instruction = ''  # replaces that of the files
 
   backend = 'jax' if embedded else 'http'
   c.rewriter = _model(backend, 'minicode_rewriter' if embedded else '')
@@ -77,9 +85,11 @@ def get_config(arg: str = 'minicode') -> ml_collections.ConfigDict:
   c.rewrite.seed = 0  # of the first sample
 
   c.reward = ml_collections.ConfigDict()
-  # auto (em for qa, accuracy for classification, numeric for math) | em | f1 |
-  # accuracy | numeric | perplexity | perplexity_f1
-  c.reward.metric = 'auto'
+  # One of `rewards.registry.REWARDS`. score: the metric of the task set (em for
+  # qa, accuracy for classification, numeric for math) | em | f1 | accuracy |
+  # numeric | perplexity | perplexity_f1
+  c.reward.kind = 'score'
+  c.reward.options = ml_collections.ConfigDict()  # of that reward
   c.reward.max_tokens = 80 if embedded else 256  # of an answer
   c.reward.stop = ()  # strings that end an answer
   c.reward.label_prefix = '\n'  # perplexity: between a prompt and its label
@@ -92,4 +102,8 @@ def get_config(arg: str = 'minicode') -> ml_collections.ConfigDict:
 
   c.eval = ml_collections.ConfigDict()
   c.eval.resamples = 10_000
+  c.eval.dev_examples = 0  # examples per task, drawn with the seed, 0 = all
+  c.eval.test_examples = 0
+  if arg == 'smoke':
+    c.data.validation_limit = c.data.test_limit = 12
   return c

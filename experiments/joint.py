@@ -32,8 +32,8 @@ from experiments import (
   rewriters,
 )
 from promptrl_jax.envs.editing.env import EditingEnv
-from promptrl_jax.envs.rewriting.code import RewritingEnv
-from promptrl_jax.envs.rewriting.config import RewritingConfig
+from promptrl_jax.envs.rewriting.config import make_config
+from promptrl_jax.envs.rewriting.env import RewritingEnv
 from promptrl_jax.evaluation.play import LineUp, Plan
 from promptrl_jax.execution import ExecutionPool, Limits
 from promptrl_jax.execution.memo import MemoPool
@@ -157,12 +157,12 @@ def make_arms(config):
 
 
 def make_reward_config(config):
-  return RewritingConfig(
+  return make_config(
+    config.rewrite_reward.to_dict(),
     protocol=config.data.protocol,
     template=config.env.template,
     max_tokens=config.env.max_tokens,
     top_p=config.env.top_p,
-    **config.rewrite_reward,
   )
 
 

@@ -23,8 +23,8 @@ from absl import app, flags
 from ml_collections import config_flags
 
 from experiments import data, distributed_flags, rewriters
-from promptrl_jax.envs.rewriting.code import RewritingEnv
-from promptrl_jax.envs.rewriting.config import RewritingConfig
+from promptrl_jax.envs.rewriting.config import make_config
+from promptrl_jax.envs.rewriting.env import RewritingEnv
 from promptrl_jax.evaluation import cells, output, report, rewriter
 from promptrl_jax.execution import ExecutionPool, Limits
 from promptrl_jax.execution.header import ImportHeaderPool
@@ -140,12 +140,12 @@ def prepare(config, workdir, models):
 
 def make_reward_config(config):
   env = config.env
-  return RewritingConfig(
+  return make_config(
+    config.reward.to_dict(),
     protocol=config.data.protocol,
     template=env.template,
     max_tokens=env.max_tokens,
     top_p=env.top_p,
-    **config.reward,
   )
 
 

@@ -176,11 +176,9 @@ def make_data(config, tasks, rows, tokenizer, workdir):
   held = hold_out(tasks['train'], config)
   write_atomically(workdir / 'held_out.txt', '\n'.join(held).encode())
   learned, held_out = split(rows, held, tokenizer, config)
-  known = ()
-  if config.data.name == 'minicode':
-    known = practice.values_of(
-      {task.task_id for task in tasks['train']} - set(held)
-    )
+  known = data.practice(
+    config.data, {task.task_id for task in tasks['train']} - set(held)
+  )
   print(
     f'{len(learned)} requests to learn from, {len(held_out)} held out, of '
     f'{len({row["task_id"] for row in rows})} problems'

@@ -36,7 +36,7 @@ ROOMS = (
 )
 RANK = {room: i for i, room in enumerate(ROOMS)}
 # Arrows that still run back up.
-KNOWN = {('envs', 'strategies')}
+KNOWN = set()
 HOST_ONLY = {'tasks', 'prompts', 'execution', 'types', 'files', 'registry'}
 SOURCES = sorted(PACKAGE.rglob('*.py'))
 

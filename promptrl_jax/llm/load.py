@@ -12,6 +12,7 @@ from promptrl_jax.llm.backend import Backend
 from promptrl_jax.llm.http import HttpBackend, HttpConfig
 from promptrl_jax.llm.jax_lm import JaxLM, JaxLMConfig
 from promptrl_jax.models import presets, pretrained
+from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.sampling.methods import Sampling
 
 ASSETS = pathlib.Path(__file__).parent.parent / 'assets'
@@ -80,8 +81,12 @@ class BackendConfig:
     return Sampling(self.top_k, self.min_p, self.repetition_penalty)
 
 
-def load_backend(config: BackendConfig, mesh: Mesh) -> Backend:
+def load_backend(config: BackendConfig, mesh: Mesh | None = None) -> Backend:
   """Loads or connects to the model.
+
+  Args:
+    config: which model, and where.
+    mesh: devices of a model in this process; None for all of them, along data.
 
   Raises:
     ValueError: unknown backend, or no address for `http`.
@@ -90,7 +95,7 @@ def load_backend(config: BackendConfig, mesh: Mesh) -> Backend:
   if config.backend == 'jax':
     return JaxLM.from_folder(
       find(config.model),
-      mesh,
+      mesh or mesh_lib.make_data_mesh(),
       config.dtype,
       _shapes(config),
       config.kv_cache,

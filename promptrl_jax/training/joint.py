@@ -23,7 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from promptrl_jax.envs.editing.env import EditingEnv
-from promptrl_jax.envs.rewriting.code import RewritingEnv
+from promptrl_jax.envs.rewriting.env import RewritingEnv
 from promptrl_jax.tasks import splits
 from promptrl_jax.training.controller.learner import ControllerLearner
 from promptrl_jax.training.metrics import PARTS

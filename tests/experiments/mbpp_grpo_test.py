@@ -233,7 +233,7 @@ def test_bad_input_is_one_clear_message(t5, tmp_path):
 def test_prompts_of_a_run_hold_no_hidden_test():
   from configs import mbpp_grpo
   from experiments import mbpp_grpo as experiment
-  from promptrl_jax.envs.rewriting.code import RewritingEnv
+  from promptrl_jax.envs.rewriting.env import RewritingEnv
   from promptrl_jax.testing.scripted import ScriptedBackend
 
   config = mbpp_grpo.get_config('smoke')

@@ -98,7 +98,7 @@ def command(inputs, server, workdir, *flags):
   return [
     sys.executable, '-m', 'experiments.prewrite', f'--workdir={workdir}',
     '--config=configs/prewrite.py:jsonl',
-    *(f'--config.data.{name}={inputs / name}.jsonl' for name in WORDS),
+    *(f'--config.data.options.{name}={inputs / name}.jsonl' for name in WORDS),
     f'--config.rewriter.model={inputs / "model"}',
     f'--config.task_model.base_url=http://127.0.0.1:{server.server_port}/v1',
     '--config.task_model.model=task', '--config.task_model.max_retries=0',
@@ -148,7 +148,7 @@ def test_it_trains_chooses_and_measures(inputs, whole):
   assert [row['step'] for row in found] == list(range(UPDATES))
   for row in found:
     assert all(np.isfinite(v) for v in row.values()), row
-    assert 0 < row['budget/task_model_calls'] <= 4 * 2
+    assert 0 < row['budget/coder_calls'] <= 4 * 2
     assert row['train/value_loss'] > 0
   assert [row['step'] for row in found if 'eval/dev_reward' in row] == [1, 3]
   results = json.loads((workdir / 'results.json').read_text())
@@ -230,10 +230,16 @@ def test_another_config_in_the_same_workdir_is_refused(inputs, server, whole):
     ["--config.algorithms=('grpo',)", '--config.rollout.group=1'],
     "a group of 1 with the advantage 'grpo'",
   ),
-  (['--config.data.dev={}/empty.jsonl'], 'empty.jsonl is empty: expected one'),
-  (['--config.data.dev={}/poem.jsonl'], "poem.jsonl:1: unknown task 'poem'"),
+  (
+    ['--config.data.options.dev={}/empty.jsonl'],
+    'empty.jsonl is empty: expected one',
+  ),
+  (
+    ['--config.data.options.dev={}/poem.jsonl'],
+    "poem.jsonl:1: unknown task 'poem'",
+  ),
   (['--config.packing.prompt_size=32'], 'packing.prompt_size=32 is less'),
-  (['--config.reward.metric=perplexity'], 'task cannot score a given text'),
+  (['--config.reward.kind=perplexity'], 'task cannot score a given text'),
 ])  # fmt: skip
 def test_bad_input_is_one_clear_message(
   inputs, server, tmp_path, flags, message

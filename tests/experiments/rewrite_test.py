@@ -120,8 +120,8 @@ def run_http(tmp_path, server, *flags, task='qa'):
   ]  # fmt: skip
   return run(
     tmp_path / 'run', '--config=configs/rewrite.py:jsonl',
-    f'--config.data.dev={tmp_path / "dev.jsonl"}',
-    f'--config.data.test={tmp_path / "test.jsonl"}', *models, *flags,
+    f'--config.data.options.dev={tmp_path / "dev.jsonl"}',
+    f'--config.data.options.test={tmp_path / "test.jsonl"}', *models, *flags,
   )  # fmt: skip
 
 
@@ -153,13 +153,13 @@ def test_the_rewriter_is_given_no_input(tmp_path, server):
 
 
 @pytest.mark.parametrize(('flag', 'message'), [
-  ('--config.reward.metric=perplexity', 'task cannot score a given text'),
-  ('--config.reward.metric=bleu', "metric 'bleu': expected auto"),
-  ('--config.reward.metric=accuracy', 'accuracy needs labels'),
+  ('--config.reward.kind=perplexity', 'task cannot score a given text'),
+  ('--config.reward.kind=bleu', "reward 'bleu': expected one of"),
+  ('--config.reward.kind=accuracy', 'accuracy needs labels'),
   ('--config.meta.family=fancy', "family 'fancy': expected generic_a"),
   ('--config.rewrite.samples=0', 'samples=0'),
   ("--config.strategies=('X',)", "strategies=('X',): expected some of I, S"),
-  ('--config.data.dev=', 'data.dev is empty'),
+  ('--config.data.options.dev=', 'data.options.dev is empty'),
   ('--config.task_model.model=', 'no model is named'),
 ])  # fmt: skip
 def test_bad_settings_are_refused_in_one_line(tmp_path, server, flag, message):

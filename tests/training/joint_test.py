@@ -8,8 +8,8 @@ import pytest
 
 from promptrl_jax.envs.editing.config import EditingConfig
 from promptrl_jax.envs.editing.env import EditingEnv
-from promptrl_jax.envs.rewriting.code import RewritingEnv
 from promptrl_jax.envs.rewriting.config import RewritingConfig
+from promptrl_jax.envs.rewriting.env import RewritingEnv
 from promptrl_jax.execution import ExecutionPool
 from promptrl_jax.llm import load
 from promptrl_jax.llm.jax_lm import JaxLM, JaxLMConfig

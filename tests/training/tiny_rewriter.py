@@ -17,8 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from promptrl_jax.envs.rewriting.code import RewritingEnv
 from promptrl_jax.envs.rewriting.config import RewritingConfig
+from promptrl_jax.envs.rewriting.env import RewritingEnv
 from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.testing import tiny
 from promptrl_jax.testing.scripted import ScriptedBackend

@@ -16,7 +16,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from promptrl_jax.envs.rewriting.env import (
+from promptrl_jax.envs.rewriting.interface import (
   Identified,
   Pending,
   Rewarded,
