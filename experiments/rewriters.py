@@ -18,13 +18,14 @@ from configs import mbpp_grpo
 from promptrl_jax.envs.prompt_edit import EnvConfig
 from promptrl_jax.envs.rewrite_env import Identified, RewriteEnv
 from promptrl_jax.llm import load
-from promptrl_jax.llm.jax_lm import JaxLM, JaxLMConfig
+from promptrl_jax.llm.jax_lm import JaxLM
 from promptrl_jax.models import lora, peft, pretrained
 from promptrl_jax.models import tokenizer as tokenizer_lib
 from promptrl_jax.models.encoder_decoder_config import LanguageModelConfig
 from promptrl_jax.models.tokenizer import Tokenizer
 from promptrl_jax.operators.lexical import LexicalConfig
 from promptrl_jax.parallel import distributed, exchange
+from promptrl_jax.sampling import EngineConfig, Sampler
 from promptrl_jax.sampling.methods import Sampling
 from promptrl_jax.training import (
   checkpoint,
@@ -69,12 +70,11 @@ class Start:
 
   def backend(self, mesh, new_tokens):
     """The model as a backend whose parameters can be replaced."""
-    shapes = JaxLMConfig()
+    shapes = EngineConfig()
     if shapes.new_tokens < new_tokens:
       shapes = dataclasses.replace(shapes, new_tokens=new_tokens)
-    return JaxLM(
-      self.name, self.config, self.params, self.tokenizer, mesh, shapes
-    )
+    sampler = Sampler(self.config, self.params, self.tokenizer, mesh, shapes)
+    return JaxLM(self.name, sampler)
 
 
 def load_start(settings, reference: str = '') -> Start:
@@ -192,13 +192,9 @@ def make(config, start: Start, mesh, seed: int) -> rewriter.Rewriter:
     )
     shapes = jax.eval_shape(lambda: start.params)
     params['adapters'] = lora.init(adapters, shapes, jax.random.key(seed))
-  lengths = [
-    n for n in JaxLMConfig().prompt_lengths if n < settings.packing.prompt_size
-  ]
   other = start.reference if settings.reference.kind == 'model' else None
   return rewriter.make_rewriter(
     start.config, params, start.tokenizer, mesh, settings, seed, adapters,
-    (*lengths, settings.packing.prompt_size),
     other=(other.config, dict(other.params)) if other else None,
   )  # fmt: skip
 

@@ -20,7 +20,11 @@ import numpy as np
 from promptrl_jax.envs.rewrite_env import Identified, RewriteEnv
 from promptrl_jax.models.tokenizer import Tokenizer
 from promptrl_jax.sampling.engine import Engine
-from promptrl_jax.sampling.requests import Draw, Request, Sample
+from promptrl_jax.sampling.requests import (
+  EngineRequest,
+  Sample,
+  SamplingParams,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -117,10 +121,10 @@ def sample(
   started = time.perf_counter()
   prompts = [tokenizer.render(messages) for messages in env.prompts(tasks)]
   requests = [
-    Request(
+    EngineRequest(
       prompt,
       [
-        Draw(
+        SamplingParams(
           config.new_tokens,
           config.temperature,
           seed=seed_of(seed, task.task_id, i),

@@ -26,7 +26,10 @@ from promptrl_jax.rl import kl_control
 from promptrl_jax.sampling import prepare
 from promptrl_jax.sampling.engine import Engine, make_engine
 from promptrl_jax.sampling.methods import Sampling
-from promptrl_jax.sampling.requests import EngineConfig
+from promptrl_jax.sampling.requests import (
+  EngineConfig,
+  prompt_lengths_up_to,
+)
 from promptrl_jax.training import (
   lm_policy,
   lm_update,
@@ -119,7 +122,7 @@ def make_rewriter(
   config: RewriterConfig,
   seed: int,
   lora: Any = None,
-  prompt_lengths: Sequence[int] = (64, 96, 160, 256),
+  prompt_lengths: Sequence[int] | None = None,
   slots: int = 16,
   other: tuple[LanguageModelConfig, Params] | None = None,
 ) -> Rewriter:
@@ -135,7 +138,8 @@ def make_rewriter(
     config: settings.
     seed: of the value head and of minibatches.
     lora: config of the adapters.
-    prompt_lengths, slots: of the sampler, see `EngineConfig`.
+    prompt_lengths, slots: of the sampler, see `EngineConfig`; without lengths,
+      the usual ones up to `config.packing.prompt_size`.
     other: for the reference `model`, with the tokenizer of the policy.
 
   Raises:
@@ -144,6 +148,8 @@ def make_rewriter(
   """
   own_mesh, mesh = mesh, mesh_lib.over_processes(mesh)
   config = config.shaped(mesh_lib.num_row_shards(mesh), jax.process_count())
+  if prompt_lengths is None:
+    prompt_lengths = prompt_lengths_up_to(config.packing.prompt_size)
   _check(config, prompt_lengths)
   model = dataclasses.replace(
     model,

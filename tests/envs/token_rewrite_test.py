@@ -5,8 +5,9 @@ import pytest
 from promptrl_jax.envs import token_rewrite
 from promptrl_jax.envs.token_rewrite import TokenRewrite
 from promptrl_jax.llm.backend import Message, Request
-from promptrl_jax.llm.jax_lm import JaxLM, JaxLMConfig
+from promptrl_jax.llm.jax_lm import JaxLM
 from promptrl_jax.parallel.mesh import make_data_mesh
+from promptrl_jax.sampling import EngineConfig, Sampler
 from promptrl_jax.tasks.instructions import (
   Example,
   Instruction,
@@ -80,10 +81,11 @@ def test_tasks_come_in_turn_and_a_seed_starts_again():
 
 def test_token_rewards_are_those_of_episodes_with_the_sampled_tokens():
   tokenizer = tiny.tokenizer()
-  model = JaxLM(
-    'tiny', tiny.CONFIG, tiny.params(), tokenizer, make_data_mesh(),
-    JaxLMConfig(4, (16, 48), 8),
-  )  # fmt: skip
+  shapes = EngineConfig(4, (16, 48), 8)
+  sampler = Sampler(
+    tiny.CONFIG, tiny.params(), tokenizer, make_data_mesh(), shapes
+  )
+  model = JaxLM('tiny', sampler)
   requests = [
     Request((Message('user', 'add'),), temperature=1.0, seed=s, max_tokens=8)
     for s in range(4)

@@ -103,9 +103,13 @@ def test_a_place_is_penalised_for_what_comes_before_it_alone():
   logits = jnp.broadcast_to(jnp.array([1.0, 2.0, 3.0]), (1, 3, 3))
   context = jnp.array([[2, 0]]), jnp.array([[False, True]])
   found = chosen_logps(
-    logits, context, jnp.array([[1, 1, 2]]), jnp.ones((1, 3), bool),
-    jnp.ones(1), Sampling(repetition_penalty=2.0),
-  )  # fmt: skip
+    logits,
+    context,
+    jnp.array([[1, 1, 2]]),
+    jnp.ones((1, 3), bool),
+    jnp.ones(1),
+    Sampling(repetition_penalty=2.0),
+  )
   # The prompt has the token 0, its padding 2; from the second place on, 1.
   places = jnp.array([[0.5, 2, 3], [0.5, 1, 3], [0.5, 1, 3]])
   logps = jax.nn.log_softmax(places)
