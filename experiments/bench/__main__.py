@@ -38,9 +38,12 @@ from promptrl_jax.llm.load import ASSETS, BackendConfig, load_backend
 from promptrl_jax.models import pretrained, transformer
 from promptrl_jax.parallel import compilation
 from promptrl_jax.parallel import mesh as mesh_lib
+from promptrl_jax.sampling import EngineConfig, SamplingParams
 from promptrl_jax.sampling import prepare as prepare_lib
-from promptrl_jax.sampling.decode import make_generate_fn
+from promptrl_jax.sampling.engine import make_engine
+from promptrl_jax.sampling.lowering import compile_engine
 from promptrl_jax.sampling.methods import Sampling
+from promptrl_jax.sampling.requests import EngineRequest
 from promptrl_jax.tasks import splits
 from promptrl_jax.tasks.minicode import suite
 
@@ -64,14 +67,17 @@ def decode(batch: int, repeats: int) -> dict[str, float]:
   tokens = rng.integers(3, config.vocab_size, (batch, _PROMPT), np.int32)
   # A stop token that is never drawn keeps every row going to the end.
   endless = dataclasses.replace(config, eos_token_ids=())
-  generate = make_generate_fn(endless, Sampling(), _NEW, mesh)
+  shapes = EngineConfig(batch, (_PROMPT,), _NEW)
+  engine = make_engine(endless, Sampling(), params, mesh, shapes)
 
   def run(limit):
-    return generate(
-      params, tokens, np.ones_like(tokens, bool),
-      np.full(batch, 0.8, np.float32), np.arange(batch, dtype=np.uint32),
-      np.full(batch, limit, np.int32),
-    )  # fmt: skip
+    # Every prompt has a slot: all are prefilled, then all decode together.
+    return engine.run(
+      [
+        EngineRequest(row, [SamplingParams(limit, 0.8, seed=i)])
+        for i, row in enumerate(tokens.tolist())
+      ]
+    )
 
   whole = seconds(run, _NEW, repeats=repeats)
   first = seconds(run, 1, repeats=repeats)
@@ -139,15 +145,9 @@ def compilation_s() -> float:
   compilation.use_cache()
   mesh, config = mesh_lib.make_data_mesh(1), SIZES['large']
   params = prepare_lib.abstract(transformer.shapes(config), mesh)
-  generate = make_generate_fn(config, Sampling(), _NEW, mesh)
-  rows = lambda shape, dtype: jax.ShapeDtypeStruct(
-    shape, dtype, sharding=mesh_lib.rows(mesh)
-  )
   start = time.perf_counter()
-  generate.lower(
-    params, rows((8, _PROMPT), np.int32), rows((8, _PROMPT), bool),
-    rows((8,), np.float32), rows((8,), np.uint32), rows((8,), np.int32),
-  ).compile()  # fmt: skip
+  shapes = EngineConfig(8, (_PROMPT,), _NEW)
+  compile_engine(config, Sampling(), params, mesh, shapes)
   return time.perf_counter() - start
 
 

@@ -2,10 +2,10 @@
 
   python -m experiments.bench.engine     prints one JSON line
 
-Prompts arrive in an order that their completions know nothing of. Padding takes
-them in batches of as many rows as the engine has slots, each of which runs
-until its longest row ends. Both run the same model with the same lengths,
-forced through `limit`: no token ends a text.
+Prompts arrive in an order that their completions know nothing of. Padding gives
+the engine one batch of as many prompts as it has slots at a time, which runs
+until its longest row ends. Both run the same programs on the same lengths,
+forced through `max_tokens`: no token ends a text.
 """
 
 from __future__ import annotations
@@ -19,16 +19,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from absl import app, flags
-from jax.sharding import Mesh
 
 from promptrl_jax.models import transformer
 from promptrl_jax.models.config import TransformerConfig
 from promptrl_jax.parallel import mesh as mesh_lib
-from promptrl_jax.sampling.decode import make_generate_fn
-from promptrl_jax.sampling.engine import make_engine
+from promptrl_jax.sampling.engine import Engine, make_engine
 from promptrl_jax.sampling.methods import Sampling
 from promptrl_jax.sampling.prepare import prepare
-from promptrl_jax.sampling.requests import Draw, EngineConfig, Request
+from promptrl_jax.sampling.requests import (
+  EngineConfig,
+  EngineRequest,
+  Sample,
+  SamplingParams,
+)
 
 _BATCH = flags.DEFINE_integer('batch', 16, 'Rows that decode together.')
 _REPEATS = flags.DEFINE_integer('repeats', 3, 'Timed runs; the median counts.')
@@ -64,15 +67,15 @@ def completion_lengths(count: int, seed: int = 0) -> np.ndarray:
   return lengths
 
 
-def make_requests(count: int) -> list[Request]:
+def make_requests(count: int) -> list[EngineRequest]:
   """Random prompts of 8 to 64 tokens."""
   rng = np.random.default_rng(1)
   return [
-    Request(
+    EngineRequest(
       prompt=rng.integers(
         3, _MODEL.vocab_size, rng.integers(8, _PROMPT_LENGTHS[-1] + 1)
       ).tolist(),
-      draws=[Draw(int(limit), temperature=0.8, seed=seed)],
+      samples=[SamplingParams(int(limit), temperature=0.8, seed=seed)],
     )
     for seed, limit in enumerate(completion_lengths(count))
   ]
@@ -88,35 +91,15 @@ def random_params() -> Any:
 
 
 def make_padded_fn(
-  params: Any, mesh: Mesh, batch: int
-) -> Callable[[Sequence[Request]], list[np.ndarray]]:
-  """A function that completes requests in batches, padded to the longest."""
-  generate = make_generate_fn(_MODEL, Sampling(), _NEW, mesh)
+  engine: Engine, batch: int
+) -> Callable[[Sequence[EngineRequest]], list[tuple[Sample, ...]]]:
+  """A function that completes one batch after the other."""
 
-  def run(requests: Sequence[Request]) -> list[np.ndarray]:
-    found = []
+  def run(requests: Sequence[EngineRequest]) -> list[tuple[Sample, ...]]:
+    samples = []
     for start in range(0, len(requests), batch):
-      some = requests[start : start + batch]
-      longest = max(len(r.prompt) for r in some)
-      length = next(p for p in _PROMPT_LENGTHS if p >= longest)
-      tokens = np.zeros((batch, length), np.int32)
-      mask = np.zeros((batch, length), bool)
-      for row, request in enumerate(some):
-        tokens[row, length - len(request.prompt) :] = request.prompt
-        mask[row, length - len(request.prompt) :] = True
-      column = lambda values, dtype, missing=batch - len(some): np.asarray(
-        [*values, *[0] * missing], dtype
-      )
-      out = jax.device_get(
-        generate(
-          params, tokens, mask,
-          column([r.draws[0].temperature for r in some], np.float32),
-          column([r.draws[0].seed for r in some], np.uint32),
-          column([r.draws[0].limit for r in some], np.int32),
-        )
-      )  # fmt: skip
-      found += [out.tokens[i][out.mask[i]] for i in range(len(some))]
-    return found
+      samples += engine.run(requests[start : start + batch])
+    return samples
 
   return run
 
@@ -128,15 +111,15 @@ def bench(
   mesh = mesh_lib.make_data_mesh()
   params = prepare(random_params(), mesh)
   requests = make_requests(prompts)
-  padded_fn = make_padded_fn(params, mesh, batch)
   engine = make_engine(
     _MODEL, Sampling(), params, mesh,
     EngineConfig(batch, _PROMPT_LENGTHS, _NEW, prefill_rows=prefill_rows),
   )  # fmt: skip
+  padded_fn = make_padded_fn(engine, batch)
   padded, samples = padded_fn(requests), engine.run(requests)
   same = [
-    np.array_equal(tokens, sample.tokens)
-    for tokens, (sample,) in zip(padded, samples, strict=True)
+    np.array_equal(one.tokens, sample.tokens)
+    for (one,), (sample,) in zip(padded, samples, strict=True)
   ]
   times = {padded_fn: [], engine.run: []}
   for _ in range(repeats):
@@ -148,7 +131,7 @@ def bench(
   (pad_s, pad_cpu_s), (engine_s, engine_cpu_s) = (
     np.median(taken, axis=0).tolist() for taken in times.values()
   )
-  limits = [request.draws[0].limit for request in requests]
+  limits = [request.samples[0].max_tokens for request in requests]
   tokens = sum(limits)
   pad_steps = sum(
     max(limits[i : i + batch]) for i in range(0, len(limits), batch)

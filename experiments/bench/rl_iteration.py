@@ -32,9 +32,14 @@ from promptrl_jax.rl.completions import (
 from promptrl_jax.rl.groups import group_advantages
 from promptrl_jax.rl.kl import token_kl
 from promptrl_jax.rl.masked import normalize
-from promptrl_jax.sampling.decode import make_generate_fn
+from promptrl_jax.sampling.engine import Engine, make_engine
 from promptrl_jax.sampling.methods import Sampling
 from promptrl_jax.sampling.prepare import prepare
+from promptrl_jax.sampling.requests import (
+  EngineConfig,
+  EngineRequest,
+  SamplingParams,
+)
 from promptrl_jax.training.rewriter import packing
 from promptrl_jax.training.rewriter import policy as policy_lib
 from promptrl_jax.training.rewriter.config import UpdateConfig
@@ -66,7 +71,7 @@ def ways(devices: int) -> list[Way]:
 class Programs(NamedTuple):
   """What an iteration calls."""
 
-  generate: Callable[..., Any]
+  engine: Engine
   score: Callable[..., Any]
   update: Callable[..., Any]
   advantages: Callable[..., Any]
@@ -141,8 +146,12 @@ def run(
   )
   reference = {'params': jax.tree.map(jnp.copy, state.params['params'])}
   advantages = ppo_advantages if is_ppo else grpo_advantages
+  decoded = prepare(
+    policy_lib.cast({'params': state.params['params']}, _DECODED), everywhere
+  )
+  shapes = EngineConfig(asked.sequences, (asked.prompt,), asked.new)
   programs = Programs(
-    make_generate_fn(config, Sampling(), asked.new, everywhere, asked.group),
+    make_engine(config, Sampling(), decoded, everywhere, shapes),
     make_score_fn(policy, settings),
     make_update_fn(policy, optimizer, settings),
     jax.jit(lambda *arrays: advantages(asked, *arrays)),
@@ -188,18 +197,26 @@ def rollout(
   Returns:
     int32 [N, C] tokens and float32 [N, C] log-probs, groups in turn.
   """
-  rows = asked.sequences
   params = policy_lib.cast({'params': state.params['params']}, _DECODED)
-  tokens = np.repeat(np.asarray(prompts, np.int32), asked.group, axis=0)
-  drawn = programs.generate(
-    prepare(params, mesh),
-    tokens,
-    np.ones(tokens.shape, bool),
-    np.ones(rows, np.float32),
-    np.arange(number * rows, (number + 1) * rows, dtype=np.uint32),
-    np.full(rows, asked.new, np.int32),
+  programs.engine.replace_params(prepare(params, mesh))
+  first = number * asked.sequences
+  samples = programs.engine.run(
+    [
+      EngineRequest(
+        prompt,
+        [
+          SamplingParams(asked.new, seed=first + i * asked.group + member)
+          for member in range(asked.group)
+        ],
+      )
+      for i, prompt in enumerate(prompts)
+    ]
   )
-  return np.asarray(drawn.tokens), np.asarray(drawn.logps)
+  drawn = [sample for group in samples for sample in group]
+  return (
+    np.stack([sample.tokens for sample in drawn]),
+    np.stack([sample.logps for sample in drawn]),
+  )
 
 
 def score(

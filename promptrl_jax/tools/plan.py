@@ -134,8 +134,18 @@ def _plan_sampling(
 ) -> Plan:
   cache = programs.cache_bytes(config, mesh, batch)
   compiled = programs.compile_sampling(config, mesh, params, batch)
-  activations = compiled.memory_analysis().temp_size_in_bytes - cache
-  return Plan(_bytes_of(params), 0, cache, max(0, activations))
+  # Slots hold more than the cache: whole blocks, and logits of each row.
+  slots = _bytes_of(compiled.slots)
+  prefill = compiled.prefill.memory_analysis()
+  decode = compiled.decode.memory_analysis()
+  # Decoding updates the slots in place; a prefill has its results beside them.
+  needed = max(
+    prefill.temp_size_in_bytes + prefill.output_size_in_bytes,
+    decode.temp_size_in_bytes
+    + decode.output_size_in_bytes
+    - decode.alias_size_in_bytes,
+  )
+  return Plan(_bytes_of(params), 0, cache, slots - cache + needed)
 
 
 def _on(shapes: Any, placed: Any) -> Any:

@@ -28,9 +28,10 @@ from promptrl_jax.models.encoder_decoder_config import (
   LanguageModelConfig,
 )
 from promptrl_jax.parallel import mesh as mesh_lib
-from promptrl_jax.sampling import decode, prepare
-from promptrl_jax.sampling import encoder_decoder as encoder_decoder_sampling
+from promptrl_jax.sampling import prepare
+from promptrl_jax.sampling.lowering import CompiledEngine, compile_engine
 from promptrl_jax.sampling.methods import Sampling
+from promptrl_jax.sampling.requests import EngineConfig
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,25 +71,12 @@ def compile_training(
 
 def compile_sampling(
   config: LanguageModelConfig, mesh: Mesh, params: Any, batch: Batch
-) -> Any:
-  """The sampler of `llm.jax_lm` at one shape of prompts."""
-  if isinstance(config, EncoderDecoderConfig):
-    make: Any = encoder_decoder_sampling.make_generate_fn
-  else:
-    make = decode.make_generate_fn
+) -> CompiledEngine:
+  """The engine's prefill and decode, with a slot for each row."""
   rules = pretrained.family(config.family).partition
   params = prepare.abstract(params, mesh, rules)
-  generate = make(config, Sampling(), batch.new_tokens, mesh)
-  prompts = (batch.rows, batch.prompt)
-  return generate.lower(
-    params,
-    _row_array(mesh, prompts, jnp.int32),
-    _row_array(mesh, prompts, jnp.bool_),
-    *(
-      _row_array(mesh, (batch.rows,), dtype)
-      for dtype in (jnp.float32, jnp.uint32, jnp.int32)
-    ),
-  ).compile()
+  shapes = EngineConfig(batch.rows, (batch.prompt,), batch.new_tokens)
+  return compile_engine(config, Sampling(), params, mesh, shapes)
 
 
 def cache_bytes(config: LanguageModelConfig, mesh: Mesh, batch: Batch) -> int:

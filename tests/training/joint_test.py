@@ -12,10 +12,11 @@ from promptrl_jax.envs.rewriting.config import RewritingConfig
 from promptrl_jax.envs.rewriting.env import RewritingEnv
 from promptrl_jax.execution import ExecutionPool
 from promptrl_jax.llm import load
-from promptrl_jax.llm.jax_lm import JaxLM, JaxLMConfig
+from promptrl_jax.llm.jax_lm import JaxLM
 from promptrl_jax.models import pretrained
 from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.rewards.guards import GuardConfig
+from promptrl_jax.sampling import EngineConfig, Sampler
 from promptrl_jax.tasks.minicode import suite
 from promptrl_jax.testing.scripted import ScriptedBackend
 from promptrl_jax.training import checkpoint, joint
@@ -74,14 +75,9 @@ def parts(overlap=False):
     len(env.actions),
     seed=0,
   )
-  policy = JaxLM(
-    'rewriter',
-    model,
-    params,
-    tokenizer,
-    mesh,
-    JaxLMConfig(prompt_lengths=(256,), new_tokens=NEW_TOKENS),
-  )
+  shapes = EngineConfig(prompt_lengths=(256,), new_tokens=NEW_TOKENS)
+  sampler = Sampler(model, params, tokenizer, mesh, shapes)
+  policy = JaxLM('rewriter', sampler)
   return control, learner, policy, env
 
 

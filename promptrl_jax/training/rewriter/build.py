@@ -19,7 +19,7 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from promptrl_jax.llm import load
-from promptrl_jax.llm.jax_lm import JaxLM, JaxLMConfig
+from promptrl_jax.llm.jax_lm import JaxLM
 from promptrl_jax.models import lora, pretrained
 from promptrl_jax.models import tokenizer as tokenizer_lib
 from promptrl_jax.models.encoder_decoder_config import LanguageModelConfig
@@ -28,9 +28,10 @@ from promptrl_jax.models.tokenizer import Tokenizer
 from promptrl_jax.parallel import exchange
 from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.rl import kl_control
+from promptrl_jax.sampling import Sampler
 from promptrl_jax.sampling.engine import make_engine
 from promptrl_jax.sampling.methods import Sampling
-from promptrl_jax.sampling.requests import EngineConfig
+from promptrl_jax.sampling.requests import EngineConfig, prompt_lengths_up_to
 from promptrl_jax.training import optim
 from promptrl_jax.training.rewriter import policy as policy_lib
 from promptrl_jax.training.rewriter import reference, update
@@ -74,12 +75,11 @@ class Start:
 
   def backend(self, mesh: Mesh, new_tokens: int) -> JaxLM:
     """Returns the model as a backend whose parameters can be replaced."""
-    shapes = JaxLMConfig()
+    shapes = EngineConfig()
     if shapes.new_tokens < new_tokens:
       shapes = dataclasses.replace(shapes, new_tokens=new_tokens)
-    return JaxLM(
-      self.name, self.config, self.params, self.tokenizer, mesh, shapes
-    )
+    sampler = Sampler(self.config, self.params, self.tokenizer, mesh, shapes)
+    return JaxLM(self.name, sampler)
 
 
 def load_start(backend: load.BackendConfig, reference: str = '') -> Start:
@@ -235,9 +235,7 @@ def _engine_config(
 ) -> EngineConfig:
   rows, new_tokens = config.packing, config.rollout.new_tokens
   if prompt_lengths is None:
-    usual = JaxLMConfig().prompt_lengths
-    shorter = [n for n in usual if n < rows.prompt_size]
-    prompt_lengths = (*shorter, rows.prompt_size)
+    prompt_lengths = prompt_lengths_up_to(rows.prompt_size)
   if rows.lane_size < new_tokens:
     raise ValueError(
       f'lane_size={rows.lane_size} is less than new_tokens={new_tokens}: the '

@@ -15,7 +15,7 @@ import numpy as np
 from promptrl_jax.models.tokenizer import Tokenizer
 from promptrl_jax.prompts.templates import Messages
 from promptrl_jax.sampling.engine import Engine
-from promptrl_jax.sampling.requests import Draw, Request
+from promptrl_jax.sampling.requests import EngineRequest, SamplingParams
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,10 +124,12 @@ def sample(
   """
   ids = [tokenizer.render(messages) for messages in prompts]
   requests = [
-    Request(
+    EngineRequest(
       prompt,
       [
-        Draw(config.new_tokens, config.temperature, seed=seed_of(seed, name, i))
+        SamplingParams(
+          config.new_tokens, config.temperature, seed=seed_of(seed, name, i)
+        )
         for i in range(config.group)
       ],
     )

@@ -13,7 +13,7 @@ import json
 import numpy as np
 from promptrl_jax.parallel import exchange
 from promptrl_jax.parallel import mesh as mesh_lib
-from promptrl_jax.sampling.requests import Draw, Request
+from promptrl_jax.sampling.requests import EngineRequest, SamplingParams
 from promptrl_jax.testing import tiny
 from promptrl_jax.training.rewriter import build
 from promptrl_jax.training.rewriter.rollout import Rollout
@@ -24,7 +24,9 @@ draw = np.random.default_rng(0)
 prompts = [draw.integers(5, 40, 6 + i).tolist() for i in range(4)]
 completions = [draw.integers(5, 40, 3 + i).tolist() for i in range(8)]
 logps = [np.float32(draw.normal(-2, 0.3, len(c))) for c in completions]
-REQUESTS = [Request(p, [Draw(8, 1.0, seed=7)]) for p in prompts]
+REQUESTS = [
+  EngineRequest(p, [SamplingParams(8, 1.0, seed=7)]) for p in prompts
+]
 rewards = [0.0, 1.0, 0.5, 0.25, 1.0, 0.0, 0.75, 0.5]
 
 

@@ -1,4 +1,4 @@
-"""The invariants of the sampler."""
+"""The invariants of sampling from a causal model."""
 
 import dataclasses
 import functools
@@ -10,13 +10,15 @@ import pytest
 
 from promptrl_jax.models.transformer import Transformer
 from promptrl_jax.parallel.mesh import make_data_mesh
-from promptrl_jax.sampling.decode import make_generate_fn
 from promptrl_jax.sampling.methods import Sampling
+from promptrl_jax.sampling.model import make_model
 from promptrl_jax.sampling.prepare import prepare
 from promptrl_jax.sampling.score import make_score_fn
 from promptrl_jax.testing import tiny
+from promptrl_jax.testing.reference_sampler import make_generate_fn
 
 NEW = 12
+LONGEST = 16  # tokens of a prompt
 MESH = make_data_mesh()
 
 
@@ -32,12 +34,12 @@ def decode_params():
 
 @functools.cache
 def generate_fn(method=Sampling()):
-  return make_generate_fn(tiny.CONFIG, method, NEW, MESH)
+  return make_generate_fn(tiny.CONFIG, method, LONGEST, NEW, MESH)
 
 
 @functools.cache
 def score_fn(method):
-  return make_score_fn(tiny.CONFIG, method)
+  return make_score_fn(make_model(tiny.CONFIG, LONGEST, NEW), method, MESH)
 
 
 def prompts(rows, length, seed=0):
@@ -77,9 +79,11 @@ def full_logits(params, tokens):
   model = Transformer(tiny.CONFIG)
   size = len(tokens)
   hidden, _ = model.apply(
-    params, tokens[None], jnp.arange(size)[None],
+    params,
+    tokens[None],
+    jnp.arange(size)[None],
     jnp.tril(jnp.ones((1, size, size), bool)),
-  )  # fmt: skip
+  )
   return model.apply(params, hidden[0], method=Transformer.logits)
 
 
@@ -96,20 +100,6 @@ def test_greedy_decode_with_cache_equals_argmax_of_the_full_forward():
     likeliest = np.argmax(full_logits(params(), sequence), axis=-1)
     expected = likeliest[len(prompt) - 1 :][: len(drawn)]
     np.testing.assert_array_equal(drawn, expected)
-
-
-def test_a_prompt_that_rows_share_is_read_once_and_drawn_from_alike():
-  tokens, mask = (np.repeat(x, 2, axis=0) for x in prompts(2, 9))
-  grouped = make_generate_fn(tiny.CONFIG, Sampling(), NEW, MESH, group=2)
-  out = grouped(
-    decode_params(), tokens, mask, np.full(4, 0.8, np.float32),
-    np.arange(4, dtype=np.uint32), np.full(4, NEW, np.int32),
-  )  # fmt: skip
-  alone = run(tokens, mask)
-  np.testing.assert_array_equal(out.tokens, alone.tokens)
-  np.testing.assert_allclose(out.logps, alone.logps, atol=1e-5)
-  # What follows differs in a group, by its seeds.
-  assert not np.array_equal(out.tokens[0], out.tokens[1])
 
 
 def test_padding_and_neighbours_do_not_change_a_row():
@@ -133,9 +123,14 @@ def test_sampler_logps_equal_scorer_logps(method, temperature):
   top_p = np.array([1.0, 0.4, 0.8, 0.95], np.float32)
   out = run(tokens, mask, temperature, method=method, top_p=top_p)
   scored = score_fn(method)(
-    params(), tokens, mask, out.tokens, out.mask,
-    jnp.full(4, temperature, jnp.float32), top_p,
-  )  # fmt: skip
+    decode_params(),
+    tokens,
+    mask,
+    out.tokens,
+    out.mask,
+    jnp.full(4, temperature, jnp.float32),
+    top_p,
+  )
   np.testing.assert_allclose(out.logps, scored, atol=1e-4)
   assert (np.asarray(out.logps)[np.asarray(out.mask)] <= 0).all()
 
@@ -162,9 +157,13 @@ def test_limits_hold_per_row_and_empty_rows_stay_empty():
   tokens, mask = prompts(4, 5)
   mask[2] = False
   out = generate_fn()(
-    decode_params(), tokens, mask, np.zeros(4, np.float32),
-    np.zeros(4, np.uint32), np.array([3, 5, 5, 0], np.int32),
-  )  # fmt: skip
+    decode_params(),
+    tokens,
+    mask,
+    np.zeros(4, np.float32),
+    np.zeros(4, np.uint32),
+    np.array([3, 5, 5, 0], np.int32),
+  )
   counts = np.asarray(out.mask).sum(axis=1)
   assert counts[0] <= 3 and counts[1] <= 5
   assert counts[2] == counts[3] == 0
@@ -176,7 +175,7 @@ def test_padding_with_the_stop_token_does_not_look_like_a_stop():
   mask[1] = False
   args = (np.full(4, 0.8, np.float32), np.arange(4, dtype=np.uint32))
   limits = np.full(4, 3, np.int32)
-  padded = make_generate_fn(config, Sampling(), NEW, MESH)(
+  padded = make_generate_fn(config, Sampling(), LONGEST, NEW, MESH)(
     decode_params(), tokens, mask, *args, limits
   )
   expected = generate_fn()(decode_params(), tokens, mask, *args, limits)
@@ -186,7 +185,7 @@ def test_padding_with_the_stop_token_does_not_look_like_a_stop():
 
 
 def test_one_program_per_shape():
-  generate = make_generate_fn(tiny.CONFIG, Sampling(), 4, MESH)
+  generate = make_generate_fn(tiny.CONFIG, Sampling(), LONGEST, 4, MESH)
   rows = (
     np.zeros(2, np.float32),
     np.zeros(2, np.uint32),
@@ -200,14 +199,22 @@ def test_one_program_per_shape():
 def test_int8_weights_and_cache_change_log_probs_little():
   tokens, mask = prompts(8, 12)
   config = dataclasses.replace(tiny.CONFIG, kv_cache='int8')
-  generate = make_generate_fn(config, Sampling(), NEW, MESH)
+  generate = make_generate_fn(config, Sampling(), LONGEST, NEW, MESH)
   out = generate(
     prepare(params(), MESH, bits=8),
-    tokens, mask, np.full(8, 0.8, np.float32),
-    np.arange(8, dtype=np.uint32), np.full(8, NEW, np.int32),
-  )  # fmt: skip
+    tokens,
+    mask,
+    np.full(8, 0.8, np.float32),
+    np.arange(8, dtype=np.uint32),
+    np.full(8, NEW, np.int32),
+  )
   exact = score_fn(Sampling())(
-    params(), tokens, mask, out.tokens, out.mask, np.full(8, 0.8, np.float32)
+    decode_params(),
+    tokens,
+    mask,
+    out.tokens,
+    out.mask,
+    np.full(8, 0.8, np.float32),
   )
   difference = np.abs(np.asarray(exact - out.logps))[np.asarray(out.mask)]
   assert 0 < difference.mean() < 0.01

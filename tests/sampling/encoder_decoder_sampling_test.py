@@ -1,4 +1,4 @@
-"""The invariants of the encoder-decoder's sampler."""
+"""The invariants of sampling from an encoder-decoder."""
 
 import dataclasses
 import functools
@@ -10,23 +10,27 @@ import pytest
 
 from promptrl_jax.models import encoder_decoder
 from promptrl_jax.parallel.mesh import make_data_mesh, make_mesh
-from promptrl_jax.sampling.encoder_decoder import (
-  make_generate_fn,
-  make_score_fn,
-)
 from promptrl_jax.sampling.methods import Sampling
+from promptrl_jax.sampling.model import make_model
 from promptrl_jax.sampling.prepare import prepare
+from promptrl_jax.sampling.score import make_score_fn
 from promptrl_jax.testing import tiny_encoder_decoder as tiny
+from promptrl_jax.testing.reference_sampler import make_generate_fn
 from tests.golden import encoder_decoder as golden
 from tests.models.encoder_decoder_test import load
 
 NEW = 12
+LONGEST = 37  # tokens of a prompt
 MESH = make_data_mesh()
 generate_fn = functools.cache(
-  lambda method: make_generate_fn(tiny.CONFIG, method, NEW, MESH)
+  lambda method: make_generate_fn(tiny.CONFIG, method, LONGEST, NEW, MESH)
 )
 params = functools.cache(lambda: prepare(tiny.params(), MESH))
-score_fn = functools.cache(lambda method: make_score_fn(tiny.CONFIG, method))
+score_fn = functools.cache(
+  lambda method: make_score_fn(
+    make_model(tiny.CONFIG, LONGEST, NEW), method, MESH
+  )
+)
 
 
 def run(
@@ -51,11 +55,15 @@ def test_greedy_text_is_that_of_transformers(name):
   config, params = load(folder)
   config = dataclasses.replace(config, eos_token_ids=())
   tokens, mask = golden.prompts()
-  generate = make_generate_fn(config, Sampling(), golden.NEW, MESH)
+  generate = make_generate_fn(config, Sampling(), LONGEST, golden.NEW, MESH)
   out = generate(
-    prepare(params, MESH), tokens, mask, np.zeros(4, np.float32),
-    np.zeros(4, np.uint32), np.full(4, golden.NEW, np.int32),
-  )  # fmt: skip
+    prepare(params, MESH),
+    tokens,
+    mask,
+    np.zeros(4, np.float32),
+    np.zeros(4, np.uint32),
+    np.full(4, golden.NEW, np.int32),
+  )
   expected = np.load(folder / 'expected.npz')['greedy']
   np.testing.assert_array_equal(out.tokens, expected)
   assert np.all(out.mask) and not np.any(out.stopped)
@@ -67,13 +75,23 @@ def test_sampler_logps_equal_scorer_logps():
   top_p = np.array([1.0, 0.4, 0.8, 0.95], np.float32)
   temperature = np.array([0.0, 0.6, 1.0, 1.5], np.float32)
   out = generate_fn(method)(
-    params(), tokens, mask, temperature, np.arange(4, dtype=np.uint32),
-    np.full(4, NEW, np.int32), top_p,
-  )  # fmt: skip
+    params(),
+    tokens,
+    mask,
+    temperature,
+    np.arange(4, dtype=np.uint32),
+    np.full(4, NEW, np.int32),
+    top_p,
+  )
   scored = score_fn(method)(
-    params(), tokens, mask, out.tokens, out.mask,
-    jnp.asarray(temperature), top_p,
-  )  # fmt: skip
+    params(),
+    tokens,
+    mask,
+    out.tokens,
+    out.mask,
+    jnp.asarray(temperature),
+    top_p,
+  )
   np.testing.assert_allclose(out.logps, scored, atol=1e-4)
   assert (np.asarray(out.logps)[np.asarray(out.mask)] <= 0).all()
 
@@ -127,14 +145,16 @@ def test_devices_that_share_the_parameters_give_the_same_texts():
   config = dataclasses.replace(tiny.CONFIG, num_heads=4, vocab_size=96)
   params = tiny.params(config)
   rows = (
-    *golden.prompts(), np.full(4, 0.8, np.float32),
-    np.arange(4, dtype=np.uint32), np.full(4, 6, np.int32),
-  )  # fmt: skip
-  alone = make_generate_fn(config, Sampling(), 6, MESH)
+    *golden.prompts(),
+    np.full(4, 0.8, np.float32),
+    np.arange(4, dtype=np.uint32),
+    np.full(4, 6, np.int32),
+  )
+  alone = make_generate_fn(config, Sampling(), LONGEST, 6, MESH)
   expected = alone(prepare(params, MESH), *rows)
   mesh = make_mesh({'tensor': 2})
   split = prepare(params, mesh, encoder_decoder.PARTITION)
-  found = make_generate_fn(config, Sampling(), 6, mesh)(split, *rows)
+  found = make_generate_fn(config, Sampling(), LONGEST, 6, mesh)(split, *rows)
   np.testing.assert_array_equal(found.tokens, expected.tokens)
   np.testing.assert_allclose(found.logps, expected.logps, atol=1e-5)
 
