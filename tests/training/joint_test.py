@@ -189,7 +189,7 @@ def test_a_part_without_a_turn_stays_as_it_was(pool, turn):
   state, (row,) = play(training, fresh(), 1)
   learned = [
     not equal(before.controller.params, state.controller.params),
-    not equal(before.rewriter.learner.params, state.rewriter.learner.params),
+    not equal(before.rewriter.train.params, state.rewriter.train.params),
   ]
   assert learned == [bool(n) for n in turn]
   idle = 'rewriter' if turn[0] else 'controller'
