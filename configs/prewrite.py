@@ -13,6 +13,8 @@ Arguments:
               --config.rewriter.model=FOLDER
             The task model is behind an OpenAI-compatible server, which Ollama
             is, too: --config.task_model.model=NAME
+  questions, ag_news, sst2, nq, gsm8k, plugin
+            other task sets, as for configs/rewrite.py
 
 `ALGORITHMS` of promptrl_jax/training/rewriter/algorithms.py says what a name in
 --config.algorithms changes.
@@ -22,7 +24,6 @@ import ml_collections
 
 from configs import mbpp_grpo, rewrite
 
-_ARGUMENTS = ('smoke', 'minicode', 'jsonl')
 # Sections of the learner, which is the one that learns from tests.
 _LEARNER = (
   'train',
@@ -37,17 +38,14 @@ _LEARNER = (
 
 
 def get_config(arg: str = 'minicode') -> ml_collections.ConfigDict:
-  if arg not in _ARGUMENTS:
-    raise ValueError(
-      f'config argument {arg!r}: expected one of {", ".join(_ARGUMENTS)}'
-    )
   c = rewrite.get_config(arg)  # tasks, models, and how they are compared
+  embedded = arg in ('smoke', 'minicode')
   learner = mbpp_grpo.get_config('minicode')
   c.algorithms = ('ppo',)  # keys of ALGORITHMS
   c.seeds = 1  # runs of each algorithm, from c.seed on
   c.switches = ()  # updates at which another takes over: ((30, 'pairs'),)
 
-  if arg != 'jsonl':
+  if embedded:
     # Inputs of each instruction to train on, as PRewrite does; 0: other
     # problems are trained on, those of the train split of the suite.
     c.data.options.train_examples = 8
@@ -81,7 +79,7 @@ def get_config(arg: str = 'minicode') -> ml_collections.ConfigDict:
     c.train.rows_per_piece = 1
     c.validate_every = c.checkpoint_every = 1
     c.eval.resamples = 1000
-  if arg == 'jsonl':
+  if not embedded:
     c.train.train = 'lora'
     c.reference.kind = 'adapter_off'
     # One instruction, so a batch is one group.

@@ -13,13 +13,29 @@ Arguments:
             Both models are behind an OpenAI-compatible server, which Ollama is,
             too; `--config.rewriter.backend=jax --config.rewriter.model=FOLDER`
             runs one in this process.
+  questions as jsonl, with a file of questions and answers:
+              --config.data.path=x.jsonl --config.data.options.instruction=...
+  ag_news, sst2, nq, gsm8k
+            as jsonl, with the data sets of the paper from the hub, or from a
+            folder: --config.data.path=FOLDER
+  plugin    as jsonl, with a task set of your own:
+              --config.data.plugin=MODULE --config.data.name=NAME
 """
 
 import ml_collections
 
 from configs import mbpp_ppo
+from promptrl_jax import settings
+from promptrl_jax.tasks.load import TASK_SETS
 
-_ARGUMENTS = ('smoke', 'minicode', 'jsonl')
+# Argument -> task set.
+ARGUMENTS = {
+  'smoke': 'minicode_instructions',
+  'minicode': 'minicode_instructions',
+  'jsonl': 'instructions',
+  **{name: name for name in ('questions', 'ag_news', 'sst2', 'nq', 'gsm8k')},
+  'plugin': '',
+}
 
 
 def _model(backend: str, name: str) -> ml_collections.ConfigDict:
@@ -33,12 +49,26 @@ def _model(backend: str, name: str) -> ml_collections.ConfigDict:
   return c
 
 
+def _data(name: str) -> ml_collections.ConfigDict:
+  """Which instructions are rewritten; the fields of `DataConfig`."""
+  c = ml_collections.ConfigDict()
+  c.name = name  # one of `tasks.load.TASK_SETS` with instructions
+  c.path = ''  # file or folder of the data, for sets that need one
+  c.plugin = ''  # module that registers further task sets and rewards
+  # First N instructions, 0 = all.
+  c.train_limit = c.validation_limit = c.test_limit = 0
+  # What this set alone has, documented at its class of options.
+  options = settings.to_mapping(TASK_SETS[name].options()) if name else {}
+  c.options = ml_collections.ConfigDict(options)
+  return c
+
+
 def get_config(arg: str = 'minicode') -> ml_collections.ConfigDict:
-  if arg not in _ARGUMENTS:
+  if arg not in ARGUMENTS:
     raise ValueError(
-      f'config argument {arg!r}: expected one of {", ".join(_ARGUMENTS)}'
+      f'config argument {arg!r}: expected one of {", ".join(ARGUMENTS)}'
     )
-  embedded = arg != 'jsonl'
+  embedded = arg in ('smoke', 'minicode')
   c = ml_collections.ConfigDict()
   c.preset = arg
   c.seed = 0  # of subsampled examples and of the bootstrap
@@ -47,24 +77,7 @@ def get_config(arg: str = 'minicode') -> ml_collections.ConfigDict:
   c.strategies = ('I', 'S')  # I: the greedy rewrite; S: the best of K on dev
   c.cache = ''  # SQLite file of answers; empty: cache.sqlite in the workdir
 
-  c.data = ml_collections.ConfigDict()
-  # One of `tasks.load.TASK_SETS` with instructions; each has its own options.
-  c.data.name = 'minicode_instructions' if embedded else 'instructions'
-  c.data.path = ''  # file or folder of the data, for sets that need one
-  c.data.plugin = ''  # module that registers further task sets and rewards
-  # First N instructions, 0 = all.
-  c.data.train_limit = c.data.validation_limit = c.data.test_limit = 0
-  c.data.options = ml_collections.ConfigDict()
-  if embedded:
-    c.data.options.split = 'test'  # of the suite; problems are disjoint
-    c.data.options.train_examples = 0  # inputs to train on
-    c.data.options.dev_examples = 8  # inputs that choose an instruction
-    c.data.options.test_examples = 8  # inputs that measure it
-  else:
-    c.data.options.train = ''  # file of examples to train on
-    c.data.options.dev = ''  # file of dev examples
-    c.data.options.test = ''  # file of test examples; may be empty
-    c.data.options.instruction = ''  # replaces that of the files
+  c.data = _data(ARGUMENTS[arg])
 
   backend = 'jax' if embedded else 'http'
   c.rewriter = _model(backend, 'minicode_rewriter' if embedded else '')

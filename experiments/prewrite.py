@@ -105,11 +105,7 @@ def run(config, workdir):
     )
 
   # --- Report -----------------------------------------------------------------
-  pairs = [
-    (f'{name} PRewrite-{way}', f'{_UNTRAINED} PRewrite-{way}')
-    for name in config.algorithms
-    for way in config.strategies
-  ]
+  pairs = compared(config)
   instructing.report(config, workdir, tasks, chosen, scores, calls, pairs)
   draw_curves(config, workdir)
   for (name, _), model in models.items():
@@ -150,6 +146,15 @@ def draw(config, model, mesh, cache, env, tasks, folder):
     )
   instructing.write_lines(folder / 'trace.jsonl', trace)
   return samples
+
+
+def compared(config):
+  """Names of the trained rewriters, each with that of the untrained one."""
+  return [
+    (f'{name} PRewrite-{way}', f'{_UNTRAINED} PRewrite-{way}')
+    for name in config.algorithms
+    for way in config.strategies
+  ]
 
 
 def seeds_of(config):

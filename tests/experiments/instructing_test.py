@@ -11,12 +11,13 @@ from experiments import instructing, rewriters
 def write(path, *words, instruction='Spell.', output=None):
   rows = [
     {
-      'instruction': instruction, 'input': word,
+      'instruction': instruction,
+      'input': word,
       'output': output or word[::-1],
       'task': 'classification' if output else 'qa',
     }
     for word in words
-  ]  # fmt: skip
+  ]
   path.write_text(''.join(json.dumps(row) + '\n' for row in rows))
   return str(path)
 
@@ -111,6 +112,20 @@ def test_dev_and_test_are_the_same_instructions():
   c.data.options.train_examples = 0
   c.data.name = 'minicode_instructions'
   assert len(load(c).dev) == len(load(c).test) == 4
+
+
+def test_questions_and_answers_are_examples_of_one_instruction(tmp_path):
+  rows = [{'question': f'{i} + 1?', 'answer': i + 1} for i in range(20)]
+  path = tmp_path / 'x.jsonl'
+  path.write_text(''.join(json.dumps(row) + '\n' for row in rows))
+  c = prewrite.get_config('questions')
+  c.data.path = str(path)
+  with pytest.raises(TypeError, match='checked by Answers: expected an inst'):
+    load(c)
+  c.data.options.instruction, c.data.options.metric = 'Add.', 'numeric'
+  tasks = load(c)
+  sizes = [len(inputs(t)) for t in (*tasks.train, *tasks.dev, *tasks.test)]
+  assert sizes == [16, 2, 2]
 
 
 def test_programs_are_no_instructions():

@@ -69,11 +69,13 @@ def inputs(tmp_path_factory):
   folder = tmp_path_factory.mktemp('inputs')
   encoder = tiny.tokenizer()
   config = dataclasses.replace(
-    tiny.CONFIG, max_positions=1024, bos_token_id=encoder.bos_id,
+    tiny.CONFIG,
+    max_positions=1024,
+    bos_token_id=encoder.bos_id,
     # Every third token ends a rewrite, so that random ones do end.
     eos_token_ids=(encoder.eos_id, *range(40, 300, 3)),
     pad_token_id=encoder.pad_id,
-  )  # fmt: skip
+  )
   pretrained.save_pretrained(
     folder / 'model', config, tiny.params(), encoder, 'float32'
   )
@@ -85,32 +87,47 @@ def inputs(tmp_path_factory):
 def write(path, words, task='qa'):
   rows = [
     {
-      'instruction': 'Spell backwards.', 'input': word, 'output': word[::-1],
-      'task': task, 'template': '{instruction}\nWord: {input}',
+      'instruction': 'Spell backwards.',
+      'input': word,
+      'output': word[::-1],
+      'task': task,
+      'template': '{instruction}\nWord: {input}',
     }
     for word in words
-  ]  # fmt: skip
+  ]
   path.write_text(''.join(json.dumps(row) + '\n' for row in rows))
   return path
 
 
 def command(inputs, server, workdir, *flags):
   return [
-    sys.executable, '-m', 'experiments.prewrite', f'--workdir={workdir}',
+    sys.executable,
+    '-m',
+    'experiments.prewrite',
+    f'--workdir={workdir}',
     '--config=configs/prewrite.py:jsonl',
     *(f'--config.data.options.{name}={inputs / name}.jsonl' for name in WORDS),
     f'--config.rewriter.model={inputs / "model"}',
     f'--config.task_model.base_url=http://127.0.0.1:{server.server_port}/v1',
-    '--config.task_model.model=task', '--config.task_model.max_retries=0',
-    '--config.train.train=full', '--config.reference.kind=frozen',
-    f'--config.train.iterations={UPDATES}', '--config.optimizer.warmup=1',
-    '--config.optimizer.lr=0.01', '--config.rollout.group=4',
-    '--config.rollout.new_tokens=8', '--config.packing.lane_size=8',
-    '--config.packing.prompt_size=256', '--config.train.rows_per_piece=1',
-    '--config.rewrite.samples=2', '--config.env.examples=2',
-    '--config.validate_every=2', '--config.checkpoint_every=1',
-    '--config.eval.resamples=200', *flags,
-  ]  # fmt: skip
+    '--config.task_model.model=task',
+    '--config.task_model.max_retries=0',
+    '--config.train.train=full',
+    '--config.reference.kind=frozen',
+    f'--config.train.iterations={UPDATES}',
+    '--config.optimizer.warmup=1',
+    '--config.optimizer.lr=0.01',
+    '--config.rollout.group=4',
+    '--config.rollout.new_tokens=8',
+    '--config.packing.lane_size=8',
+    '--config.packing.prompt_size=256',
+    '--config.train.rows_per_piece=1',
+    '--config.rewrite.samples=2',
+    '--config.env.examples=2',
+    '--config.validate_every=2',
+    '--config.checkpoint_every=1',
+    '--config.eval.resamples=200',
+    *flags,
+  ]
 
 
 def run(*arguments):
@@ -153,9 +170,12 @@ def test_it_trains_chooses_and_measures(inputs, whole):
   assert [row['step'] for row in found if 'eval/dev_reward' in row] == [1, 3]
   results = json.loads((workdir / 'results.json').read_text())
   assert list(results['table']) == [
-    'initial', 'untrained PRewrite-I', 'untrained PRewrite-S',
-    'ppo PRewrite-I', 'ppo PRewrite-S',
-  ]  # fmt: skip
+    'initial',
+    'untrained PRewrite-I',
+    'untrained PRewrite-S',
+    'ppo PRewrite-I',
+    'ppo PRewrite-S',
+  ]
   assert [(row['of'], row['over']) for row in results['compared']] == [
     ('ppo PRewrite-I', 'untrained PRewrite-I'),
     ('ppo PRewrite-S', 'untrained PRewrite-S'),
@@ -181,9 +201,12 @@ def test_kill_and_resume_equals_the_uninterrupted_run(
   inputs, server, whole, tmp_path
 ):
   process = subprocess.Popen(
-    command(inputs, server, tmp_path), cwd=ROOT, stdout=subprocess.DEVNULL,
-    stderr=subprocess.DEVNULL, start_new_session=True,
-  )  # fmt: skip
+    command(inputs, server, tmp_path),
+    cwd=ROOT,
+    stdout=subprocess.DEVNULL,
+    stderr=subprocess.DEVNULL,
+    start_new_session=True,
+  )
   path = tmp_path / 'ppo' / 'seed_0' / 'metrics.jsonl'
   deadline = time.monotonic() + 200
   while time.monotonic() < deadline:
@@ -213,9 +236,10 @@ def test_a_training_that_no_longer_helps_is_stopped_for_good(
     assert result.returncode == 0, result.stderr[-3000:]
     assert [row['step'] for row in rows(tmp_path)] == [0, 1]
   pairs = zip(
-    leaves(inputs / 'model'), leaves(tmp_path / 'ppo' / 'seed_0' / 'model'),
+    leaves(inputs / 'model'),
+    leaves(tmp_path / 'ppo' / 'seed_0' / 'model'),
     strict=True,
-  )  # fmt: skip
+  )
   assert all(np.array_equal(a, b) for a, b in pairs)
 
 
@@ -225,22 +249,25 @@ def test_another_config_in_the_same_workdir_is_refused(inputs, server, whole):
   assert 'optimizer.lr' in result.stderr and '0.5' in result.stderr
 
 
-@pytest.mark.parametrize(('flags', 'message'), [
-  (
-    ["--config.algorithms=('grpo',)", '--config.rollout.group=1'],
-    "a group of 1 with the advantage 'grpo'",
-  ),
-  (
-    ['--config.data.options.dev={}/empty.jsonl'],
-    'empty.jsonl is empty: expected one',
-  ),
-  (
-    ['--config.data.options.dev={}/poem.jsonl'],
-    "poem.jsonl:1: unknown task 'poem'",
-  ),
-  (['--config.packing.prompt_size=32'], 'packing.prompt_size=32 is less'),
-  (['--config.reward.kind=perplexity'], 'task cannot score a given text'),
-])  # fmt: skip
+@pytest.mark.parametrize(
+  ('flags', 'message'),
+  [
+    (
+      ["--config.algorithms=('grpo',)", '--config.rollout.group=1'],
+      "a group of 1 with the advantage 'grpo'",
+    ),
+    (
+      ['--config.data.options.dev={}/empty.jsonl'],
+      'empty.jsonl is empty: expected one',
+    ),
+    (
+      ['--config.data.options.dev={}/poem.jsonl'],
+      "poem.jsonl:1: unknown task 'poem'",
+    ),
+    (['--config.packing.prompt_size=32'], 'packing.prompt_size=32 is less'),
+    (['--config.reward.kind=perplexity'], 'task cannot score a given text'),
+  ],
+)
 def test_bad_input_is_one_clear_message(
   inputs, server, tmp_path, flags, message
 ):

@@ -159,11 +159,36 @@ def test_bounds_that_make_no_sense_are_refused():
 
 _PIECES = st.sampled_from(
   [
-    'return ', 'def f(', 'select(', '(', '[', '{', ')', ']', '}', '"', "'",
-    'for x in ', ':', '=', '-', '1e999', '9' * 5000, 'assert ', ' ', '\n',
-    '\x00', '\ud800', 'lambda', '\\', 'the ', '12', '#', 'f"{',
+    'return ',
+    'def f(',
+    'select(',
+    '(',
+    '[',
+    '{',
+    ')',
+    ']',
+    '}',
+    '"',
+    "'",
+    'for x in ',
+    ':',
+    '=',
+    '-',
+    '1e999',
+    '9' * 5000,
+    'assert ',
+    ' ',
+    '\n',
+    '\x00',
+    '\ud800',
+    'lambda',
+    '\\',
+    'the ',
+    '12',
+    '#',
+    'f"{',
   ]
-)  # fmt: skip
+)
 
 
 @given(st.lists(st.one_of(_PIECES, st.text(max_size=8)), max_size=60))

@@ -65,13 +65,16 @@ def test_rewriters_are_given_no_input_and_are_asked_as_in_training():
     assert 'secret' not in messages[0][1].lower()
 
 
-@pytest.mark.parametrize(('rewards', 'chosen'), [
-  ([[0, 1], [1, 1], [1, 1]], 1),  # The first of the best.
-  ([[1, 0], [0, 1]], 0),  # A tie keeps the initial instruction.
-  ([[0.1, 0.2, 0.3], [0.3, 0.2, 0.1]], 0),  # Whatever is rounded.
-  ([[0.3, 0.2, 0.1], [0.1, 0.2, 0.3]], 0),
-  ([[0, 0]], 0),
-])  # fmt: skip
+@pytest.mark.parametrize(
+  ('rewards', 'chosen'),
+  [
+    ([[0, 1], [1, 1], [1, 1]], 1),  # The first of the best.
+    ([[1, 0], [0, 1]], 0),  # A tie keeps the initial instruction.
+    ([[0.1, 0.2, 0.3], [0.3, 0.2, 0.1]], 0),  # Whatever is rounded.
+    ([[0.3, 0.2, 0.1], [0.1, 0.2, 0.3]], 0),
+    ([[0, 0]], 0),
+  ],
+)
 def test_the_first_of_the_best_candidates_is_chosen(rewards, chosen):
   assert prewrite.select([np.array(row) for row in rewards]) == chosen
 

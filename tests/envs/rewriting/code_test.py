@@ -114,8 +114,12 @@ def test_a_flagged_rewrite_is_worth_nothing_and_asks_nobody(pool):
   result = env.rewards([TASKS[2]] * 5, rewrites, seed=0)
   np.testing.assert_array_equal(result.rewards, np.zeros(5))
   assert result.flags == (
-    'code', 'assertion', 'empty', 'overlong', 'unusable',
-  )  # fmt: skip
+    'code',
+    'assertion',
+    'empty',
+    'overlong',
+    'unusable',
+  )
   assert set(result.flags) <= set(FLAGS)
   assert result.calls == 0 and not backend.batches
   assert result.statements == ('',) * 5
@@ -143,9 +147,10 @@ def test_words_cost_but_no_reward_is_below_that_of_a_flag(pool):
 
 def test_chat_templates_flag_what_they_cannot_use(pool):
   env, _ = make(
-    pool, lambda _: '```python\ndef add(x):\n  return x + 2\n```',
+    pool,
+    lambda _: '```python\ndef add(x):\n  return x + 2\n```',
     template='chat',
-  )  # fmt: skip
+  )
   usable = 'Rewritten task: Write a Python function add that adds 2 to x.'
   result = env.rewards(
     [TASKS[2]] * 2, [usable, 'I would add 2 to the argument.'], seed=0
