@@ -155,7 +155,7 @@ def starts() -> dict[str, float]:
   """`compilation_s` in a first process and in a second one."""
   command = [sys.executable, '-m', 'experiments.bench', f'--parts={_COMPILE}']
   with tempfile.TemporaryDirectory() as folder:
-    environment = {**os.environ, 'PROMPTRL_COMPILATION_CACHE': folder}
+    environment = {**os.environ, 'JAX_COMPILATION_CACHE_DIR': folder}
     first, second = (
       json.loads(
         subprocess.run(

@@ -1,17 +1,12 @@
 """Joint training as a user runs it: whole, killed and resumed, bad input."""
 
 import json
-import os
 import re
-import signal
-import subprocess
-import sys
-import time
 
 import pytest
 
 from promptrl_jax.evaluation.cells import read_csv
-from tests.experiments.mbpp_ppo_test import ROOT
+from tests.experiments import commands
 
 ARMS = ('both', 'controller', 'rewriter')
 SMALL = (
@@ -29,24 +24,11 @@ SMALL = (
 
 
 def command(workdir, *flags):
-  return [
-    sys.executable,
-    '-m',
-    'experiments.joint',
-    f'--workdir={workdir}',
-    *SMALL,
-    *flags,
-  ]
+  return 'experiments.joint', f'--workdir={workdir}', *SMALL, *flags
 
 
 def run(workdir, *flags):
-  return subprocess.run(
-    command(workdir, *flags),
-    cwd=ROOT,
-    capture_output=True,
-    text=True,
-    timeout=600,
-  )
+  return commands.run(*command(workdir, *flags))
 
 
 def rows(workdir, arm):
@@ -151,24 +133,11 @@ def test_metrics_say_whose_they_are(whole):
 
 def test_kill_and_resume_equals_the_uninterrupted_run(whole, tmp_path):
   reference, _ = whole
-  process = subprocess.Popen(
-    command(tmp_path),
-    cwd=ROOT,
-    stdout=subprocess.DEVNULL,
-    stderr=subprocess.DEVNULL,
-    start_new_session=True,
-  )
   metrics = tmp_path / 'both' / 'seed_0' / 'metrics.jsonl'
-  deadline = time.monotonic() + 400
-  while time.monotonic() < deadline:
-    if metrics.exists() and len(metrics.read_text().splitlines()) >= 2:
-      break
-    time.sleep(0.05)
-  os.killpg(process.pid, signal.SIGKILL)
-  process.wait()
+  commands.kill_when(lambda: commands.has_rows(metrics, 2), *command(tmp_path))
   assert 2 <= len(metrics.read_text().splitlines()) <= 4
   assert not (tmp_path / 'results.json').exists()
-  result = run(tmp_path)
+  result = commands.run_fresh(*command(tmp_path))
   assert result.returncode == 0, result.stderr[-3000:]
   for arm in ARMS:
     assert rows(tmp_path, arm) == rows(reference, arm)

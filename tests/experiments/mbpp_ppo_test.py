@@ -3,16 +3,11 @@
 import collections
 import csv
 import json
-import os
-import pathlib
-import signal
-import subprocess
-import sys
-import time
 
 import pytest
 
-ROOT = pathlib.Path(__file__).parents[2]
+from tests.experiments import commands
+
 SMALL = (
   '--config=configs/mbpp_ppo.py:smoke',
   '--config.data.train_limit=8',
@@ -26,17 +21,11 @@ SMALL = (
 
 
 def command(workdir, *flags):
-  return [
-    sys.executable, '-m', 'experiments.mbpp_ppo', f'--workdir={workdir}',
-    *SMALL, *flags,
-  ]  # fmt: skip
+  return 'experiments.mbpp_ppo', f'--workdir={workdir}', *SMALL, *flags
 
 
 def run(workdir, *flags):
-  return subprocess.run(
-    command(workdir, *flags), cwd=ROOT, capture_output=True, text=True,
-    timeout=300,
-  )  # fmt: skip
+  return commands.run(*command(workdir, *flags))
 
 
 def rows(workdir):
@@ -153,20 +142,9 @@ def test_the_table_can_be_made_again_from_the_csv(whole):
 
 def test_kill_and_resume_equals_the_uninterrupted_run(whole, tmp_path):
   reference, _ = whole
-  process = subprocess.Popen(
-    command(tmp_path), cwd=ROOT, stdout=subprocess.DEVNULL,
-    stderr=subprocess.DEVNULL, start_new_session=True,
-  )  # fmt: skip
   metrics = tmp_path / 'seed_0' / 'metrics.jsonl'
-  deadline = time.monotonic() + 200
-  while time.monotonic() < deadline:
-    if metrics.exists() and len(metrics.read_text().splitlines()) >= 2:
-      break
-    time.sleep(0.05)
-  os.killpg(process.pid, signal.SIGKILL)
-  process.wait()
-  assert len(metrics.read_text().splitlines()) >= 2
-  result = run(tmp_path)
+  commands.kill_when(lambda: commands.has_rows(metrics, 2), *command(tmp_path))
+  result = commands.run_fresh(*command(tmp_path))
   assert result.returncode == 0, result.stderr[-3000:]
   assert rows(tmp_path) == rows(reference)
   results = 'results.csv'
@@ -194,13 +172,7 @@ def transferred(whole, tmp_path_factory):
 
 
 def compare(*workdirs):
-  return subprocess.run(
-    [
-      sys.executable, '-m', 'promptrl_jax.tools.compare_models',
-      *map(str, workdirs),
-    ],
-    cwd=ROOT, capture_output=True, text=True, timeout=60,
-  )  # fmt: skip
+  return commands.run_fresh('promptrl_jax.tools.compare_models', *workdirs)
 
 
 def cells(line):

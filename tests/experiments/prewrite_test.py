@@ -3,14 +3,9 @@
 import dataclasses
 import http.server
 import json
-import os
 import pathlib
 import re
-import signal
-import subprocess
-import sys
 import threading
-import time
 
 import jax
 import numpy as np
@@ -18,8 +13,8 @@ import pytest
 
 from promptrl_jax.models import pretrained
 from promptrl_jax.testing import tiny
+from tests.experiments import commands
 
-ROOT = pathlib.Path(__file__).parents[2]
 UPDATES = 4
 WORDS = {
   'train': ('secret', 'abc', 'de', 'fgh'),
@@ -101,8 +96,6 @@ def write(path, words, task='qa'):
 
 def command(inputs, server, workdir, *flags):
   return [
-    sys.executable,
-    '-m',
     'experiments.prewrite',
     f'--workdir={workdir}',
     '--config=configs/prewrite.py:jsonl',
@@ -131,9 +124,7 @@ def command(inputs, server, workdir, *flags):
 
 
 def run(*arguments):
-  return subprocess.run(
-    command(*arguments), cwd=ROOT, capture_output=True, text=True, timeout=300
-  )
+  return commands.run(*command(*arguments))
 
 
 @pytest.fixture(scope='module')
@@ -200,23 +191,11 @@ def test_the_rewriter_is_given_no_input(whole):
 def test_kill_and_resume_equals_the_uninterrupted_run(
   inputs, server, whole, tmp_path
 ):
-  process = subprocess.Popen(
-    command(inputs, server, tmp_path),
-    cwd=ROOT,
-    stdout=subprocess.DEVNULL,
-    stderr=subprocess.DEVNULL,
-    start_new_session=True,
-  )
   path = tmp_path / 'ppo' / 'seed_0' / 'metrics.jsonl'
-  deadline = time.monotonic() + 200
-  while time.monotonic() < deadline:
-    if path.exists() and len(path.read_text().splitlines()) >= 2:
-      break
-    time.sleep(0.02)
-  os.killpg(process.pid, signal.SIGKILL)
-  process.wait()
+  arguments = command(inputs, server, tmp_path)
+  commands.kill_when(lambda: commands.has_rows(path, 2), *arguments)
   assert not (tmp_path / 'results.json').exists()
-  result = run(inputs, server, tmp_path)
+  result = commands.run_fresh(*arguments)
   assert result.returncode == 0, result.stderr[-3000:]
   assert rows(tmp_path) == rows(whole[0])
   model = pathlib.Path('ppo') / 'seed_0' / 'model'

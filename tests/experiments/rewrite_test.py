@@ -2,32 +2,22 @@
 
 import http.server
 import json
-import pathlib
 import re
-import subprocess
-import sys
 import threading
 
 import pytest
 
-ROOT = pathlib.Path(__file__).parents[2]
+from tests.experiments import commands
+
 SMOKE = '--config=configs/rewrite.py:smoke'
 
 
-def run(workdir, *flags):
-  return subprocess.run(
-    [
-      sys.executable,
-      '-m',
-      'experiments.rewrite',
-      f'--workdir={workdir}',
-      *flags,
-      '--config.eval.resamples=200',
-    ],
-    cwd=ROOT,
-    capture_output=True,
-    text=True,
-    timeout=300,
+def run(workdir, *flags, start=commands.run):
+  return start(
+    'experiments.rewrite',
+    f'--workdir={workdir}',
+    *flags,
+    '--config.eval.resamples=200',
   )
 
 
@@ -50,7 +40,7 @@ def test_the_smoke_walk_rewrites_chooses_and_measures(tmp_path):
   trace = lines(tmp_path / 'a' / 'trace.jsonl')
   assert len(trace) == 12 * (1 + 4)
   # Without the cache, once more: the same bytes.
-  again = run(tmp_path / 'b', SMOKE)
+  again = run(tmp_path / 'b', SMOKE, start=commands.run_fresh)
   assert again.returncode == 0
   for name in ('instructions.jsonl', 'trace.jsonl'):
     assert (tmp_path / 'a' / name).read_bytes() == (

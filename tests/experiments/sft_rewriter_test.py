@@ -2,12 +2,6 @@
 
 import dataclasses
 import json
-import os
-import pathlib
-import signal
-import subprocess
-import sys
-import time
 
 import jax
 import jax.numpy as jnp
@@ -19,8 +13,8 @@ from promptrl_jax.models import pretrained
 from promptrl_jax.tasks import splits
 from promptrl_jax.tasks.minicode import suite
 from promptrl_jax.testing import tiny
+from tests.experiments import commands
 
-ROOT = pathlib.Path(__file__).parents[2]
 STEPS = 6
 
 
@@ -86,8 +80,6 @@ def command(inputs, workdir, *flags):
   if not any('traces' in flag for flag in flags):
     traces = [f"--config.data.traces=('{inputs / 'trace.jsonl'}',)"]
   return [
-    sys.executable,
-    '-m',
     'experiments.sft_rewriter',
     '--config=configs/sft_rewriter.py:smoke',
     f'--workdir={workdir}',
@@ -107,13 +99,7 @@ def command(inputs, workdir, *flags):
 
 
 def run(inputs, workdir, *flags):
-  return subprocess.run(
-    command(inputs, workdir, *flags),
-    cwd=ROOT,
-    capture_output=True,
-    text=True,
-    timeout=300,
-  )
+  return commands.run(*command(inputs, workdir, *flags))
 
 
 @pytest.fixture(scope='module')
@@ -181,23 +167,11 @@ def test_results_are_of_three_strategies_on_the_same_problems(whole):
 
 
 def test_kill_and_resume_equals_the_uninterrupted_run(inputs, whole, tmp_path):
-  process = subprocess.Popen(
-    command(inputs, tmp_path),
-    cwd=ROOT,
-    stdout=subprocess.DEVNULL,
-    stderr=subprocess.DEVNULL,
-    start_new_session=True,
-  )
   path = tmp_path / 'metrics.jsonl'
-  deadline = time.monotonic() + 200
-  while time.monotonic() < deadline:
-    if path.exists() and len(path.read_text().splitlines()) >= 3:
-      break
-    time.sleep(0.02)
-  os.killpg(process.pid, signal.SIGKILL)
-  process.wait()
+  arguments = command(inputs, tmp_path)
+  commands.kill_when(lambda: commands.has_rows(path, 3), *arguments)
   assert not (tmp_path / 'results.json').exists()
-  result = run(inputs, tmp_path)
+  result = commands.run_fresh(*arguments)
   assert result.returncode == 0, result.stderr[-3000:]
   assert rows(tmp_path) == rows(whole[0])
   pairs = zip(
