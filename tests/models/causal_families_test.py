@@ -42,10 +42,16 @@ def log_probs(config, params, tokens, mask):
 def greedy(config, params, tokens, mask):
   rows = len(tokens)
   out = jax.jit(generate, static_argnums=(0, 1, 2))(
-    config, Sampling(), causal.NEW, prepare(params, MESH), tokens, mask,
-    np.zeros(rows, np.float32), np.zeros(rows, np.uint32),
+    config,
+    Sampling(),
+    causal.NEW,
+    prepare(params, MESH),
+    tokens,
+    mask,
+    np.zeros(rows, np.float32),
+    np.zeros(rows, np.uint32),
     np.full(rows, causal.NEW, np.int32),
-  )  # fmt: skip
+  )
   return out.tokens
 
 

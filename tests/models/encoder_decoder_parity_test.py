@@ -32,10 +32,16 @@ def test_log_probs_and_texts_equal_those_of_transformers(name, tmp_path):
   ready = prepare(params, make_data_mesh(1))
   endless = dataclasses.replace(config, eos_token_ids=())
   out = jax.jit(generate, static_argnums=(0, 1, 2))(
-    endless, Sampling(), golden.NEW, ready, tokens, mask,
-    np.zeros(4, np.float32), np.zeros(4, np.uint32),
+    endless,
+    Sampling(),
+    golden.NEW,
+    ready,
+    tokens,
+    mask,
+    np.zeros(4, np.float32),
+    np.zeros(4, np.uint32),
     np.full(4, golden.NEW, np.int32),
-  )  # fmt: skip
+  )
   greedy = golden.greedy(reference, tokens, mask)
   np.testing.assert_array_equal(out.tokens, greedy)
 
@@ -105,10 +111,17 @@ def test_log_probs_at_the_size_of_codet5p_770m(tmp_path):
   import transformers
 
   shape = {
-    'vocab_size': 32_100, 'd_model': 1024, 'd_kv': 64, 'd_ff': 4096,
-    'num_layers': 24, 'num_heads': 16, 'feed_forward_proj': 'relu',
-    'decoder_start_token_id': 0, 'pad_token_id': 0, 'eos_token_id': 2,
-  }  # fmt: skip
+    'vocab_size': 32_100,
+    'd_model': 1024,
+    'd_kv': 64,
+    'd_ff': 4096,
+    'num_layers': 24,
+    'num_heads': 16,
+    'feed_forward_proj': 'relu',
+    'decoder_start_token_id': 0,
+    'pad_token_id': 0,
+    'eos_token_id': 2,
+  }
   torch.manual_seed(0)
   reference = transformers.T5ForConditionalGeneration(
     transformers.T5Config(**shape)
@@ -139,7 +152,11 @@ def test_log_probs_at_the_size_of_codet5p_770m(tmp_path):
   ready = prepare(params, mesh)
   del params
   out = make_generate_fn(endless, Sampling(), 64, mesh)(
-    ready, tokens, mask, np.zeros(2, np.float32), np.zeros(2, np.uint32),
+    ready,
+    tokens,
+    mask,
+    np.zeros(2, np.float32),
+    np.zeros(2, np.uint32),
     np.full(2, 64, np.int32),
-  )  # fmt: skip
+  )
   np.testing.assert_array_equal(out.tokens, answers)

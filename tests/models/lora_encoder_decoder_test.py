@@ -61,12 +61,16 @@ def test_greedy_text_with_attached_adapters_is_that_of_peft(name):
   tokens, mask = encoder_decoder.prompts()
   rows, size = len(tokens), encoder_decoder.NEW
   out = jax.jit(sampling.generate, static_argnums=(0, 1, 2))(
-    dataclasses.replace(config, eos_token_ids=()), Sampling(), size,
+    dataclasses.replace(config, eos_token_ids=()),
+    Sampling(),
+    size,
     prepare(attach(settings, params, adapters), make_data_mesh(1)),
-    tokens, mask,
-    np.zeros(rows, np.float32), np.zeros(rows, np.uint32),
+    tokens,
+    mask,
+    np.zeros(rows, np.float32),
+    np.zeros(rows, np.uint32),
     np.full(rows, size, np.int32),
-  )  # fmt: skip
+  )
   expected = np.load(golden.FOLDER / name / 'expected.npz')['greedy']
   np.testing.assert_array_equal(out.tokens, expected)
 
@@ -76,12 +80,14 @@ def test_beams_with_attached_adapters_are_those_of_the_merged_model():
   search = jax.jit(beam_search, static_argnums=(0, 1, 2))
   found, expected = (
     search(
-      config, Beams(3, 1.0), 8,
+      config,
+      Beams(3, 1.0),
+      8,
       prepare(combine(settings, params, adapters), make_data_mesh(1)),
       *encoder_decoder.prompts(),
     )
     for combine in (attach, merge)
-  )  # fmt: skip
+  )
   np.testing.assert_array_equal(found[0].tokens, expected[0].tokens)
   np.testing.assert_allclose(found[1], expected[1], rtol=1e-4)
 
@@ -119,13 +125,18 @@ def test_parts_are_those_of_the_settings(name, count, some):
   ('targets', 'expected'),
   [
     (('/[qv]$',), ['q', 'v']),
-    (('cross',), [
-      'layer.1.EncDecAttention.q', 'layer.1.EncDecAttention.k',
-      'layer.1.EncDecAttention.v', 'layer.1.EncDecAttention.o',
-    ]),
+    (
+      ('cross',),
+      [
+        'layer.1.EncDecAttention.q',
+        'layer.1.EncDecAttention.k',
+        'layer.1.EncDecAttention.v',
+        'layer.1.EncDecAttention.o',
+      ],
+    ),
     (('encoder/out',), r'encoder\.block\.\d+\.layer\.0\.SelfAttention\.o'),
   ],
-)  # fmt: skip
+)
 def test_target_modules_name_what_is_meant_and_nothing_else(targets, expected):
   config = lora.LoraConfig(targets=targets, family='t5')
   assert peft.to_peft(config)['target_modules'] == expected
@@ -137,9 +148,11 @@ def test_gradients_reach_every_adapter():
   def loss(adapters):
     variables = lora.attach(settings, params, adapters)
     values = log_probs(
-      config, variables, *encoder_decoder.prompts(),
+      config,
+      variables,
+      *encoder_decoder.prompts(),
       encoder_decoder.decoder_tokens(),
-    )  # fmt: skip
+    )
     return values[..., 5].mean()
 
   gradients = jax.jit(jax.grad(loss))(adapters)
@@ -151,10 +164,12 @@ def test_without_adapters_the_program_is_the_same(monkeypatch):
   config, params, _, _ = load('t5')
   trace = lambda: str(
     jax.make_jaxpr(log_probs.__wrapped__, static_argnums=0)(
-      config, params, *encoder_decoder.prompts(),
+      config,
+      params,
+      *encoder_decoder.prompts(),
       encoder_decoder.decoder_tokens(),
     )
-  )  # fmt: skip
+  )
   found = trace()
   plain = lambda layer, x, name: transformer.dense(x, getattr(layer, name))
   monkeypatch.setattr(encoder_decoder_layers, 'adapted_dense', plain)

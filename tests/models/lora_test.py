@@ -111,9 +111,13 @@ def test_decoding_with_adapters_equals_decoding_the_merged_model():
   rest = (TOKENS, mask, np.ones(2, np.float32), np.arange(2, dtype=np.uint32))
   run = jax.jit(decode.generate, static_argnums=(0, 1, 2))
   generate = lambda variables: run(
-    tiny.CONFIG, method, 12, prepare.prepare(variables, MESH), *rest,
+    tiny.CONFIG,
+    method,
+    12,
+    prepare.prepare(variables, MESH),
+    *rest,
     np.full(2, 12),
-  )  # fmt: skip
+  )
   ours, theirs = generate(attached), generate(merged)
   np.testing.assert_array_equal(ours.tokens, theirs.tokens)
   assert not np.array_equal(ours.tokens, generate(PARAMS).tokens)
@@ -131,9 +135,15 @@ def test_merging_keeps_the_dtype_of_the_model():
 
 def test_less_than_a_twentieth_of_a_real_model_is_trained():
   config = TransformerConfig(
-    vocab_size=32_000, hidden_size=2048, num_layers=22, num_heads=32,
-    num_kv_heads=4, head_size=64, mlp_size=5632, max_positions=2048,
-  )  # fmt: skip
+    vocab_size=32_000,
+    hidden_size=2048,
+    num_layers=22,
+    num_heads=32,
+    num_kv_heads=4,
+    head_size=64,
+    mlp_size=5632,
+    max_positions=2048,
+  )
   model = transformer.shapes(config)
   size = lambda tree: sum(leaf.size for leaf in jax.tree.leaves(tree))
   trained = size(lora.shapes(lora.LoraConfig(rank=16), model))
