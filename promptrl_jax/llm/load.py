@@ -1,4 +1,4 @@
-"""Builds a backend from its settings."""
+"""Builds a backend from its config."""
 
 from __future__ import annotations
 
@@ -19,24 +19,29 @@ ASSETS = pathlib.Path(__file__).parent.parent / 'assets'
 
 @dataclasses.dataclass(frozen=True)
 class BackendConfig:
-  """Which model, and where.
+  """A model and where it runs.
 
   Attributes:
-    backend: `jax`, in this process, or `http`, an OpenAI-compatible server.
-    model: `jax`: an embedded model (`minicode_coder`, `minicode_rewriter`), a
-      preset (`codellama_7b_instruct`, see `models/presets.py`), a model folder
-      or an id on the hub (`Qwen/Qwen2.5-Coder-0.5B-Instruct`); `http`: the
-      server's name of the model.
-    dtype: `jax`: of the parameters: `float32`, `bfloat16`, or `int8` for the
-      kernels of a causal model (the rest in bfloat16).
-    kv_cache: `jax`: `plain` or, for a causal model, `int8`.
-    top_k, min_p, repetition_penalty: `jax`: as in `Sampling`; all of them off
-      by default. A server is told none of them.
+    backend: `jax` runs the model in this process; `http` asks an
+      OpenAI-compatible server.
+    model: for `jax`, an embedded model (`minicode_coder`,
+      `minicode_rewriter`), a preset (`codellama_7b_instruct`, see
+      `models/presets.py`), a model folder or an id on the Hugging Face hub
+      (`Qwen/Qwen2.5-Coder-0.5B-Instruct`); for `http`, the server's name of the
+      model.
+    dtype: type of the parameters, for `jax` only: `float32`, `bfloat16`, or
+      `int8`, which quantizes the kernels of a causal model and keeps its other
+      parameters in bfloat16.
+    kv_cache: type of the key-value cache, for `jax` only: `plain` or, for
+      causal models, `int8`.
+    top_k, min_p, repetition_penalty: filters as in `Sampling`, for `jax` only;
+      all of them are off by default.
     base_url, api_key_env, timeout_s, max_retries, concurrency: as in
-      `HttpConfig`.
-    max_context: context window of the server's model in tokens, 0 if unknown.
-    prompt_tokens: `jax`: most tokens of a prompt.
-    new_tokens: `jax`: most tokens of a completion.
+      `HttpConfig`, for `http` only.
+    max_context: context window of the server's model in tokens, for `http`
+      only; 0 if unknown.
+    prompt_tokens: upper limit on prompt tokens, for `jax` only.
+    new_tokens: upper limit on completion tokens, for `jax` only.
   """
 
   backend: str
@@ -69,23 +74,27 @@ class BackendConfig:
 
   @property
   def identity(self) -> str:
-    """What answers depend on beside the backend's name, for cache keys."""
+    """Settings that completions depend on, as JSON text for cache keys."""
     fields = ('backend', 'dtype', 'kv_cache', 'base_url')
     method = dataclasses.asdict(self.method)
     return json.dumps({f: getattr(self, f) for f in fields} | method)
 
   @property
   def method(self) -> Sampling:
-    """Filters of the distribution that is sampled."""
+    """Sampling method with the filters of this config."""
     return Sampling(self.top_k, self.min_p, self.repetition_penalty)
 
 
 def load_backend(config: BackendConfig, mesh: Mesh) -> Backend:
-  """Loads or connects to the model.
+  """Loads the model, or builds the client of its server.
+
+  Args:
+    config: settings of the backend.
+    mesh: devices of a model that runs in this process.
 
   Raises:
-    ValueError: unknown backend, or no address for `http`.
-    FileNotFoundError: no such model, or it cannot be fetched.
+    ValueError: the backend is unknown, or `http` has no address.
+    FileNotFoundError: the model does not exist or cannot be downloaded.
   """
   if config.backend == 'jax':
     return JaxLM.from_folder(
@@ -116,7 +125,7 @@ def load_backend(config: BackendConfig, mesh: Mesh) -> Backend:
 
 
 def _shapes(config: BackendConfig) -> JaxLMConfig:
-  """The usual lengths of prompts, up to the one that is asked for."""
+  """Returns the default prompt lengths, up to `config.prompt_tokens`."""
   lengths = [
     length
     for length in JaxLMConfig().prompt_lengths
@@ -131,13 +140,16 @@ def _shapes(config: BackendConfig) -> JaxLMConfig:
 
 
 def find(model: str) -> pathlib.Path:
-  """The folder of an embedded model, a preset, a folder or a hub id.
+  """Returns the folder of a model, and downloads the model if needed.
+
+  Args:
+    model: an embedded model, a preset, a folder or an id on the hub.
 
   Raises:
-    FileNotFoundError: there is no such model, or it cannot be fetched.
+    FileNotFoundError: the model does not exist or cannot be downloaded.
   """
-  known = sorted(p.name for p in ASSETS.iterdir() if p.is_dir())
-  if model in known:
+  embedded = sorted(p.name for p in ASSETS.iterdir() if p.is_dir())
+  if model in embedded:
     return ASSETS / model
   if model and (pathlib.Path(model).is_dir() or model.count('/') == 1):
     return pretrained.find(model)
@@ -145,7 +157,7 @@ def find(model: str) -> pathlib.Path:
     preset = presets.find(model)
   except ValueError as error:
     raise FileNotFoundError(
-      f'no model {model!r}: expected a folder, an id on the hub '
-      f'(organisation/name) or one of {", ".join([*known, *presets.PRESETS])}'
+      f'no model {model!r}: expected a folder, an id on the hub (organisation/'
+      f'name) or one of {", ".join([*embedded, *presets.PRESETS])}'
     ) from error
   return pretrained.find(preset.hub_id)
