@@ -41,10 +41,11 @@ class BackendConfig:
     beams: `jax`: width of the beam search that answers requests at temperature
       0, for an encoder-decoder; 1: greedy decoding.
     base_url, api_key_env, timeout_s, max_retries, concurrency: as in
-      `HttpConfig`.
-    max_context: context window of the server's model in tokens, 0 if unknown.
-    prompt_tokens: `jax`: most tokens of a prompt.
-    new_tokens: `jax`: most tokens of a completion.
+      `HttpConfig`, for `http` only.
+    max_context: context window of the server's model in tokens, for `http`
+      only; 0 if unknown.
+    prompt_tokens: upper limit on prompt tokens, for `jax` only.
+    new_tokens: upper limit on completion tokens, for `jax` only.
   """
 
   backend: str
@@ -110,8 +111,8 @@ def load_backend(config: BackendConfig, mesh: Mesh | None = None) -> Backend:
     mesh: devices of a model in this process; None for all of them, along data.
 
   Raises:
-    ValueError: unknown backend, or no address for `http`.
-    FileNotFoundError: no such model, or it cannot be fetched.
+    ValueError: the backend is unknown, or `http` has no address.
+    FileNotFoundError: the model does not exist or cannot be downloaded.
   """
   if config.backend == 'jax':
     return JaxLM.from_folder(
@@ -150,13 +151,16 @@ def _shapes(config: BackendConfig) -> EngineConfig:
 
 
 def find(model: str) -> pathlib.Path:
-  """The folder of an embedded model, a preset, a folder or a hub id.
+  """Returns the folder of a model, and downloads the model if needed.
+
+  Args:
+    model: an embedded model, a preset, a folder or an id on the hub.
 
   Raises:
-    FileNotFoundError: there is no such model, or it cannot be fetched.
+    FileNotFoundError: the model does not exist or cannot be downloaded.
   """
-  known = sorted(p.name for p in ASSETS.iterdir() if p.is_dir())
-  if model in known:
+  embedded = sorted(p.name for p in ASSETS.iterdir() if p.is_dir())
+  if model in embedded:
     return ASSETS / model
   if model and (pathlib.Path(model).is_dir() or model.count('/') == 1):
     return pretrained.find(model)
@@ -164,7 +168,7 @@ def find(model: str) -> pathlib.Path:
     preset = presets.find(model)
   except ValueError as error:
     raise FileNotFoundError(
-      f'no model {model!r}: expected a folder, an id on the hub '
-      f'(organisation/name) or one of {", ".join([*known, *presets.PRESETS])}'
+      f'no model {model!r}: expected a folder, an id on the hub (organisation/'
+      f'name) or one of {", ".join([*embedded, *presets.PRESETS])}'
     ) from error
   return pretrained.find(preset.hub_id)
