@@ -86,9 +86,13 @@ def attend_flash(
   """`attend` by cuDNN's fused kernel (arXiv 2205.14135)."""
   b, t, k, g, h = queries.shape
   attended = jax.nn.dot_product_attention(
-    queries.reshape(b, t, k * g, h), keys, values,
-    mask=mask[:, None], scale=1.0, implementation='cudnn',
-  )  # fmt: skip
+    queries.reshape(b, t, k * g, h),
+    keys,
+    values,
+    mask=mask[:, None],
+    scale=1.0,
+    implementation='cudnn',
+  )
   return attended.reshape(b, t, k, g, h)
 
 

@@ -130,9 +130,11 @@ class LayerCache:
       queries[:, :, None], (b, k, blocks, queries.shape[2], h)
     )
     scores = jnp.einsum(
-      'bkcgh,bkchw->bkcgw', queries, self.keys.astype(dtype),
+      'bkcgh,bkchw->bkcgw',
+      queries,
+      self.keys.astype(dtype),
       preferred_element_type=jnp.float32,
-    )  # fmt: skip
+    )
     if self.key_scales is not None:
       scores *= self.key_scales[:, :, :, None]
     if bias is not None:
@@ -145,9 +147,11 @@ class LayerCache:
     if self.value_scales is not None:
       weights *= self.value_scales[:, :, :, None]
     attended = jnp.einsum(
-      'bkcgw,bkcwh->bkcgh', weights.astype(dtype), self.values.astype(dtype),
+      'bkcgw,bkcwh->bkcgh',
+      weights.astype(dtype),
+      self.values.astype(dtype),
       preferred_element_type=jnp.float32,
-    )  # fmt: skip
+    )
     attended = jnp.sum(attended, axis=2) / total[..., None]
     return attended.astype(dtype)
 

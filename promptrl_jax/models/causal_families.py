@@ -131,9 +131,11 @@ def to_hf(config: TransformerConfig) -> dict[str, Any]:
     fields = {hf: getattr(c, ours) for ours, hf in _GPT2_FIELDS.items()}
     activation = _HF_ACTIVATIONS[c.activation]
     return {
-      **values, **fields,
-      'n_inner': c.mlp_size, 'activation_function': activation,
-    }  # fmt: skip
+      **values,
+      **fields,
+      'n_inner': c.mlp_size,
+      'activation_function': activation,
+    }
   values |= {hf: getattr(c, ours) for ours, hf in _FIELDS.items()}
   values['hidden_act'] = _HF_ACTIVATIONS[c.activation]
   values['rope_theta'] = c.rope_theta

@@ -107,15 +107,22 @@ def decode_step(
   model, block = Transformer(config), Block(config)
   angles = rope(config, positions[:, None])
   x: Any = model.apply(
-    top, tokens[:, None], positions[:, None],
+    top,
+    tokens[:, None],
+    positions[:, None],
     method=Transformer.embed,
-  )  # fmt: skip
+  )
   new_cache = []
   for layer, layer_cache in zip(layers, cache, strict=True):
     x, layer_cache = block.apply(
-      layer, x, angles, layer_cache, slot, mask,
+      layer,
+      x,
+      angles,
+      layer_cache,
+      slot,
+      mask,
       method=Block.decode_step,
-    )  # fmt: skip
+    )
     new_cache.append(layer_cache)
   return _logits(config, top, x[:, 0]), tuple(new_cache)
 

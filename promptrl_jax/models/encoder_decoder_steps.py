@@ -156,9 +156,16 @@ def decode_step(
   new_cache = []
   for layer, mine, prompt in zip(layers, own, cross, strict=True):
     x, mine = block.apply(
-      layer, x, bias, mine, prompt, slot, mask, prompt_mask,
+      layer,
+      x,
+      bias,
+      mine,
+      prompt,
+      slot,
+      mask,
+      prompt_mask,
       method=DecoderLayer.decode_step,
-    )  # fmt: skip
+    )
     new_cache.append(mine)
   return _logits(config, top, x[:, 0]), tuple(new_cache)
 

@@ -46,8 +46,9 @@ def is_available() -> bool:
     said = getattr(error, 'stderr', None) or b''
     logging.info(
       'decoding is left to XLA: %s %s',
-      error, said.decode(errors='replace')[:_LONGEST_MESSAGE],
-    )  # fmt: skip
+      error,
+      said.decode(errors='replace')[:_LONGEST_MESSAGE],
+    )
     return False
   for name in _FUNCTIONS:
     handler = jax.ffi.pycapsule(getattr(library, name))
@@ -95,11 +96,17 @@ def _compile(compiler: str, path: pathlib.Path) -> None:
   sources = map(str, sorted(FOLDER.glob('*.cc')))
   subprocess.run(
     [
-      compiler, *_FLAGS, f'-I{jax.ffi.include_dir()}', *sources,
-      '-o', str(path),
+      compiler,
+      *_FLAGS,
+      f'-I{jax.ffi.include_dir()}',
+      *sources,
+      '-o',
+      str(path),
     ],
-    check=True, capture_output=True, timeout=_TIMEOUT_S,
-  )  # fmt: skip
+    check=True,
+    capture_output=True,
+    timeout=_TIMEOUT_S,
+  )
 
 
 def _processor() -> str:

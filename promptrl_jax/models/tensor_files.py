@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 import safetensors
 
-from promptrl_jax.models.checkpoint_error import CheckpointError
-from promptrl_jax.models.torch_file import TorchFile
+from promptrl_jax.models.torch_file import CheckpointError, TorchFile
 
 WEIGHTS = 'model.safetensors'
 INDEX = 'model.safetensors.index.json'

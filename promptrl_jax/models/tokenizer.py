@@ -173,9 +173,14 @@ def load(path: str | os.PathLike[str]) -> Tokenizer:
   if files.template is not None:
     chat = ChatTemplate(files.template, files.special)
   return Tokenizer(
-    backend, (pad or eos)[0], bos[0] if bos else None, eos[0], eos,
-    *files.around(), chat,
-  )  # fmt: skip
+    backend,
+    (pad or eos)[0],
+    bos[0] if bos else None,
+    eos[0],
+    eos,
+    *files.around(),
+    chat,
+  )
 
 
 @functools.cache

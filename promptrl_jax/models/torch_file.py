@@ -22,8 +22,6 @@ from typing import Any, NamedTuple
 import ml_dtypes
 import numpy as np
 
-from promptrl_jax.models.checkpoint_error import CheckpointError
-
 # Classes of storages, whose names a pickle has, and what they hold.
 _DTYPES = {
   'DoubleStorage': np.float64,
@@ -44,6 +42,10 @@ _CONVERT = (
   'convert it where torch is installed: safetensors.torch.save_file('
   "torch.load('{0}', weights_only=True), 'model.safetensors')"
 )
+
+
+class CheckpointError(ValueError):
+  """A checkpoint cannot be read or does not fit its model; the text says why."""
 
 
 # Tuples: a pickle may set the attributes of every other object that it makes.

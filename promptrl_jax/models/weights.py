@@ -27,8 +27,12 @@ from jax.sharding import PartitionSpec as P
 from safetensors import numpy as st_numpy
 
 from promptrl_jax.files import write_atomically
-from promptrl_jax.models.checkpoint_error import CheckpointError
-from promptrl_jax.models.tensor_files import INDEX, WEIGHTS, Tensors
+from promptrl_jax.models.tensor_files import (
+  INDEX,
+  WEIGHTS,
+  CheckpointError,
+  Tensors,
+)
 
 __all__ = [
   'INDEX',

@@ -95,8 +95,11 @@ def from_slurm(environ: Mapping[str, str] = os.environ) -> DistributedConfig:
   """
   numbers = {}
   for name in (
-    'SLURM_JOB_ID', 'SLURM_STEP_ID', 'SLURM_STEP_NUM_TASKS', 'SLURM_PROCID',
-  ):  # fmt: skip
+    'SLURM_JOB_ID',
+    'SLURM_STEP_ID',
+    'SLURM_STEP_NUM_TASKS',
+    'SLURM_PROCID',
+  ):
     text = environ.get(name, '')
     if not text.isdecimal():
       raise ValueError(

@@ -108,9 +108,10 @@ def over_processes(mesh: Mesh) -> Mesh:
     )
   sizes = (-1, *mesh.devices.shape[1:])
   return Mesh(
-    np.asarray(devices).reshape(sizes), mesh.axis_names,
+    np.asarray(devices).reshape(sizes),
+    mesh.axis_names,
     axis_types=mesh.axis_types,
-  )  # fmt: skip
+  )
 
 
 def splits_parameters(mesh: Mesh) -> bool:

@@ -117,10 +117,17 @@ def test_log_probs_at_the_size_of_codet5p_770m(tmp_path):
   import transformers
 
   shape = {
-    'vocab_size': 32_100, 'd_model': 1024, 'd_kv': 64, 'd_ff': 4096,
-    'num_layers': 24, 'num_heads': 16, 'feed_forward_proj': 'relu',
-    'decoder_start_token_id': 0, 'pad_token_id': 0, 'eos_token_id': 2,
-  }  # fmt: skip
+    'vocab_size': 32_100,
+    'd_model': 1024,
+    'd_kv': 64,
+    'd_ff': 4096,
+    'num_layers': 24,
+    'num_heads': 16,
+    'feed_forward_proj': 'relu',
+    'decoder_start_token_id': 0,
+    'pad_token_id': 0,
+    'eos_token_id': 2,
+  }
   torch.manual_seed(0)
   reference = transformers.T5ForConditionalGeneration(
     transformers.T5Config(**shape)

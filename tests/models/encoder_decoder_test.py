@@ -95,9 +95,7 @@ def test_padding_does_not_change_a_row():
   padding = ((0, 0), (3, 4))
   # Not 0: what is masked may be anything.
   wider = np.pad(tokens, padding, constant_values=5), np.pad(mask, padding)
-  np.testing.assert_allclose(
-    run(*wider, decoder_tokens), expected, atol=1e-5
-  )  # fmt: skip
+  np.testing.assert_allclose(run(*wider, decoder_tokens), expected, atol=1e-5)
 
 
 def test_the_future_does_not_change_the_past_but_the_prompt_does():
@@ -222,10 +220,8 @@ def test_an_initialised_model_is_neither_flat_nor_certain():
 
 def test_every_leaf_has_a_partition_rule_that_splits_its_matrices():
   shapes = encoder_decoder.shapes(
-    dataclasses.replace(
-      tiny.GATED, num_heads=4, vocab_size=96, hidden_size=24
-    )
-  )  # fmt: skip
+    dataclasses.replace(tiny.GATED, num_heads=4, vocab_size=96, hidden_size=24)
+  )
   devices = np.asarray(jax.devices()[:2])
   for axis in ('fsdp', 'tensor'):
     mesh = Mesh(devices, (axis,))
@@ -248,11 +244,17 @@ def test_a_config_goes_through_json_and_back(config):
 def test_fields_that_old_files_leave_out_have_their_defaults():
   values = encoder_decoder.to_hf(tiny.CONFIG)
   for field in (
-    'num_decoder_layers', 'feed_forward_proj', 'dense_act_fn', 'eos_token_id',
-    'relative_attention_num_buckets', 'relative_attention_max_distance',
-    'layer_norm_epsilon', 'tie_word_embeddings', 'scale_decoder_outputs',
+    'num_decoder_layers',
+    'feed_forward_proj',
+    'dense_act_fn',
+    'eos_token_id',
+    'relative_attention_num_buckets',
+    'relative_attention_max_distance',
+    'layer_norm_epsilon',
+    'tie_word_embeddings',
+    'scale_decoder_outputs',
     'is_gated_act',
-  ):  # fmt: skip
+  ):
     del values[field]
   assert encoder_decoder.from_hf(values) == dataclasses.replace(
     tiny.CONFIG, num_decoder_layers=3, num_buckets=32, max_distance=128

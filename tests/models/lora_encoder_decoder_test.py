@@ -127,13 +127,18 @@ def test_parts_are_those_of_the_settings(name, count, some):
   ('targets', 'expected'),
   [
     (('/[qv]$',), ['q', 'v']),
-    (('cross',), [
-      'layer.1.EncDecAttention.q', 'layer.1.EncDecAttention.k',
-      'layer.1.EncDecAttention.v', 'layer.1.EncDecAttention.o',
-    ]),
+    (
+      ('cross',),
+      [
+        'layer.1.EncDecAttention.q',
+        'layer.1.EncDecAttention.k',
+        'layer.1.EncDecAttention.v',
+        'layer.1.EncDecAttention.o',
+      ],
+    ),
     (('encoder/out',), r'encoder\.block\.\d+\.layer\.0\.SelfAttention\.o'),
   ],
-)  # fmt: skip
+)
 def test_target_modules_name_what_is_meant_and_nothing_else(targets, expected):
   config = lora.LoraConfig(targets=targets, family='t5')
   assert peft.to_peft(config)['target_modules'] == expected
@@ -145,9 +150,11 @@ def test_gradients_reach_every_adapter():
   def loss(adapters):
     variables = lora.attach(settings, params, adapters)
     values = log_probs(
-      config, variables, *encoder_decoder.prompts(),
+      config,
+      variables,
+      *encoder_decoder.prompts(),
       encoder_decoder.decoder_tokens(),
-    )  # fmt: skip
+    )
     return values[..., 5].mean()
 
   gradients = jax.jit(jax.grad(loss))(adapters)
@@ -159,10 +166,12 @@ def test_without_adapters_the_program_is_the_same(monkeypatch):
   config, params, _, _ = load('t5')
   trace = lambda: str(
     jax.make_jaxpr(log_probs.__wrapped__, static_argnums=0)(
-      config, params, *encoder_decoder.prompts(),
+      config,
+      params,
+      *encoder_decoder.prompts(),
       encoder_decoder.decoder_tokens(),
     )
-  )  # fmt: skip
+  )
   found = trace()
   plain = lambda layer, x, name: transformer.dense(x, getattr(layer, name))
   monkeypatch.setattr(encoder_decoder_layers, 'adapted_dense', plain)

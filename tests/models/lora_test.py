@@ -138,9 +138,15 @@ def test_merging_keeps_the_dtype_of_the_model():
 
 def test_less_than_a_twentieth_of_a_real_model_is_trained():
   config = TransformerConfig(
-    vocab_size=32_000, hidden_size=2048, num_layers=22, num_heads=32,
-    num_kv_heads=4, head_size=64, mlp_size=5632, max_positions=2048,
-  )  # fmt: skip
+    vocab_size=32_000,
+    hidden_size=2048,
+    num_layers=22,
+    num_heads=32,
+    num_kv_heads=4,
+    head_size=64,
+    mlp_size=5632,
+    max_positions=2048,
+  )
   model = transformer.shapes(config)
   size = lambda tree: sum(leaf.size for leaf in jax.tree.leaves(tree))
   trained = size(lora.shapes(lora.LoraConfig(rank=16), model))

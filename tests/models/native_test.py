@@ -76,14 +76,17 @@ def test_where_there_is_none(environment, found, tmp_path):
   cache = tmp_path / 'cache'
   done = subprocess.run(
     [sys.executable, '-c', script],
-    cwd=ROOT, capture_output=True, text=True, check=True,
+    cwd=ROOT,
+    capture_output=True,
+    text=True,
+    check=True,
     env={
       'PATH': '/usr/local/bin:/usr/bin:/bin',
       'JAX_PLATFORMS': 'cpu',
       'PROMPTRL_COMPILATION_CACHE': str(cache),
       **environment,
     },
-  )  # fmt: skip
+  )
   assert done.stdout.split() == [str(found)] * 2
   kept = list(cache.iterdir()) if cache.exists() else []
   assert [p.suffix for p in kept] == ['.so'] * (not environment)

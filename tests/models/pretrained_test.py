@@ -221,7 +221,11 @@ def test_the_digest_changes_with_a_weight(folder):
 def test_every_setting_of_a_config_is_written_and_read():
   of = pretrained.family('llama')
   config = dataclasses.replace(
-    tiny.CONFIG, eos_token_ids=(2, 5), tie_embeddings=False, qkv_bias=True,
-    out_bias=True, mlp_bias=True,
-  )  # fmt: skip
+    tiny.CONFIG,
+    eos_token_ids=(2, 5),
+    tie_embeddings=False,
+    qkv_bias=True,
+    out_bias=True,
+    mlp_bias=True,
+  )
   assert of.from_hf(json.loads(json.dumps(of.to_hf(config)))) == config

@@ -64,16 +64,19 @@ def test_gradients_equal_those_of_the_whole_softmax(
 
   def chunked(hidden, head, targets, temperature, other):
     return token_logps(
-      Projected(hidden, head), targets, temperature, chunk=chunk,
+      Projected(hidden, head),
+      targets,
+      temperature,
+      chunk=chunk,
       reference=other if compared else None,
-    )  # fmt: skip
+    )
 
   gradients = jax.grad(loss, (1, 2))
   for a, b in zip(
     gradients(chunked, hidden, head, other),
     gradients(naive, hidden, head, other),
     strict=True,
-  ):  # fmt: skip
+  ):
     np.testing.assert_allclose(a, b, atol=1e-5)
   # None flow into the reference, whatever autodiff would make of it.
   of_other = jax.grad(

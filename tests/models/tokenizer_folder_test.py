@@ -32,8 +32,12 @@ LLAMA = (
   "{% if m.role == 'user' %}[INST] {{ m.content }} [/INST]"
   '{% else %} {{ m.content }}{{ eos_token }}{% endif %}{% endfor %}'
 )
-CHAT = [('system', 'Be brief. '), ('user', 'add two'), ('assistant', ' ok'),
-        ('user', 'again')]  # fmt: skip
+CHAT = [
+  ('system', 'Be brief. '),
+  ('user', 'add two'),
+  ('assistant', ' ok'),
+  ('user', 'again'),
+]
 
 
 def byte_level():

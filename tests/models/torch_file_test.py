@@ -32,11 +32,24 @@ def value(x):
 def tensor(offset=0, shape=(2, 3), strides=(3, 1), size=6, after=b''):
   """The pickle of {'w': a float32 tensor of storage 0}."""
   return (
-    b'\x80\x02}' + value('w') + b'ctorch._utils\n_rebuild_tensor_v2\n(('
-    + value('storage') + b'ctorch\nFloatStorage\n' + value('0') + value('cpu')
-    + value(size) + b'tQ' + value(offset) + value(shape) + value(strides)
-    + value(False) + value({}) + b'tR' + after + b's.'
-  )  # fmt: skip
+    b'\x80\x02}'
+    + value('w')
+    + b'ctorch._utils\n_rebuild_tensor_v2\n(('
+    + value('storage')
+    + b'ctorch\nFloatStorage\n'
+    + value('0')
+    + value('cpu')
+    + value(size)
+    + b'tQ'
+    + value(offset)
+    + value(shape)
+    + value(strides)
+    + value(False)
+    + value({})
+    + b'tR'
+    + after
+    + b's.'
+  )
 
 
 def write(path, pickled, **entries):

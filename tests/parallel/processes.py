@@ -73,13 +73,19 @@ def run(
   return run_commands(
     [
       [
-        sys.executable, '-c', _HEADER + script,
-        address, str(count), str(process), str(devices), *args,
+        sys.executable,
+        '-c',
+        _HEADER + script,
+        address,
+        str(count),
+        str(process),
+        str(devices),
+        *args,
       ]
       for process in range(count)
     ],
     timeout,
-  )  # fmt: skip
+  )
 
 
 def run_commands(
