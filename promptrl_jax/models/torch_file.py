@@ -45,7 +45,7 @@ _CONVERT = (
 
 
 class CheckpointError(ValueError):
-  """A checkpoint cannot be read or does not fit its model; the text says why."""
+  """A checkpoint that cannot be read or does not fit its model."""
 
 
 # Tuples: a pickle may set the attributes of every other object that it makes.

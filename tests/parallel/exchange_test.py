@@ -30,7 +30,8 @@ with distributed.session(config):
     array = exchange.global_rows({'x': rows[mine]}, mesh)['x']
     assert array.sharding.is_equivalent_to(mesh_lib.rows(mesh), 2), text
     shards = [np.asarray(s.data) for s in array.addressable_shards]
-    assert all(len(shard) == 8 // mesh_lib.num_row_shards(mesh) for shard in shards)
+    sizes = {len(shard) for shard in shards}
+    assert sizes == {8 // mesh_lib.num_row_shards(mesh)}
     total = jax.jit(lambda x: jnp.sum(x * jnp.arange(8.0)[:, None]))(array)
     outputs[text] = [float(total), exchange.to_host(array).tolist()]
   for text in ('', 'tensor=2'):
@@ -40,8 +41,10 @@ with distributed.session(config):
     assert mesh.shape['data'] == 2 * local.shape['data']
     array = exchange.global_rows(rows[mine], mesh)
     starts = {s.index[0].start or 0 for s in array.addressable_shards}
-    assert min(starts) == mine.start and max(starts) < mine.stop, (text, starts)
-    replicated = exchange.place({'x': rows}, NamedSharding(mesh, PartitionSpec()))
+    assert min(starts) == mine.start, (text, starts)
+    assert max(starts) < mine.stop, (text, starts)
+    replicated_spec = NamedSharding(mesh, PartitionSpec())
+    replicated = exchange.place({'x': rows}, replicated_spec)
     own = exchange.own_copies(replicated, local)['x']
     # A process may compute with it though the other does not.
     if distributed.is_first():
