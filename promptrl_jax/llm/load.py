@@ -90,7 +90,7 @@ class BackendConfig:
     """Settings that completions depend on, as JSON text for cache keys."""
     fields = ['backend', 'dtype', 'kv_cache', 'base_url']
     fields += ['top_k', 'min_p', 'repetition_penalty']
-    # Defaults are left out, so that older caches stay valid.
+    # These two appear only if they are set, so that older caches stay valid.
     fields += ['filters'] if self.filters else []
     fields += ['beams'] if self.beams != 1 else []
     return json.dumps({field: getattr(self, field) for field in fields})

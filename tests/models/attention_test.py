@@ -1,4 +1,4 @@
-"""Rows that share prompts attend as texts of their own would."""
+"""Attention over packed rows equals attention with the dense mask."""
 
 import jax
 import jax.numpy as jnp
@@ -26,7 +26,7 @@ def row():
 
 
 def as_dense(mask):
-  """The same mask as bool [R, T, T]."""
+  """Returns the same mask as bool [R, S, S]."""
   dense = np.zeros((R, P + S * C, P + S * C), bool)
   dense[:, :P, :P] = mask.prompts
   dense[:, P:, :P] = mask.prefix
@@ -49,10 +49,10 @@ def test_the_fused_kernel_is_given_what_it_takes(row, monkeypatch):
   *inputs, mask = row
   # cuDNN needs a GPU; the same call computes the same by XLA.
   fused = jax.nn.dot_product_attention
-  asked = []
+  implementations = []
 
   def by_xla(*arrays, implementation, **options):
-    asked.append(implementation)
+    implementations.append(implementation)
     return fused(*arrays, implementation='xla', **options)
 
   monkeypatch.setattr(jax.nn, 'dot_product_attention', by_xla)
@@ -62,7 +62,7 @@ def test_the_fused_kernel_is_given_what_it_takes(row, monkeypatch):
     attention.attend(*inputs, mask),
     atol=1e-5,
   )
-  assert asked == ['cudnn']
+  assert implementations == ['cudnn']
 
 
 def test_gradients_equal_those_of_the_dense_mask(row):

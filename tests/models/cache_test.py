@@ -1,3 +1,5 @@
+"""Decoding with a key-value cache equals attention over the sequence."""
+
 import jax
 import jax.numpy as jnp
 import numpy as np

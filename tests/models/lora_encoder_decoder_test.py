@@ -1,4 +1,4 @@
-"""Adapters of T5 compute here what they compute in PEFT."""
+"""Adapters of T5 reproduce stored outputs of PEFT."""
 
 import dataclasses
 import functools
@@ -51,8 +51,8 @@ def found_log_probs(config, variables):
 def test_log_probs_are_those_of_peft(name, combine):
   config, params, settings, adapters = load(name)
   expected = np.load(golden.FOLDER / name / 'expected.npz')['log_probs']
-  found = found_log_probs(config, combine(settings, params, adapters))
-  assert np.abs(found - expected).max() <= 1e-4
+  actual = found_log_probs(config, combine(settings, params, adapters))
+  assert np.abs(actual - expected).max() <= 1e-4
   assert np.abs(found_log_probs(config, params) - expected).max() > 0.5
 
 
@@ -79,7 +79,7 @@ def test_greedy_text_with_attached_adapters_is_that_of_peft(name):
 def test_beams_with_attached_adapters_are_those_of_the_merged_model():
   config, params, settings, adapters = load('t5')
   search = jax.jit(beam_search, static_argnums=(0, 1, 2))
-  found, expected = (
+  actual, expected = (
     search(
       config,
       Beams(3, 1.0),
@@ -90,8 +90,8 @@ def test_beams_with_attached_adapters_are_those_of_the_merged_model():
     )
     for combine in (attach, merge)
   )
-  np.testing.assert_array_equal(found[0].tokens, expected[0].tokens)
-  np.testing.assert_allclose(found[1], expected[1], rtol=1e-4)
+  np.testing.assert_array_equal(actual[0].tokens, expected[0].tokens)
+  np.testing.assert_allclose(actual[1], expected[1], rtol=1e-4)
 
 
 @pytest.mark.parametrize('name', golden.T5_CASES)
@@ -172,10 +172,10 @@ def test_without_adapters_the_program_is_the_same(monkeypatch):
       encoder_decoder.decoder_tokens(),
     )
   )
-  found = trace()
+  actual = trace()
   plain = lambda layer, x, name: transformer.dense(x, getattr(layer, name))
   monkeypatch.setattr(encoder_decoder_layers, 'adapted_dense', plain)
-  assert trace() == found
+  assert trace() == actual
 
 
 def test_the_decoder_has_its_own_number_of_layers(tmp_path):

@@ -1,4 +1,4 @@
-"""Adapters: exact beside the model, exact merged into it, small to train."""
+"""Adapters: attached and merged models, gradients, and sharding."""
 
 import jax
 import jax.numpy as jnp
@@ -163,10 +163,10 @@ def test_adapters_are_split_where_their_kernel_is():
     (1, 2), ('fsdp', 'tensor'), axis_types=(jax.sharding.AxisType.Auto,) * 2
   )
   rules = lora.partition(causal_families.PARTITION)
-  placed = sharding.shardings(random_adapters(), rules, mesh)
+  shardings = sharding.shardings(random_adapters(), rules, mesh)
   split = {
     sharding.path_of(path)
-    for path, leaf in jax.tree.leaves_with_path(placed)
+    for path, leaf in jax.tree.leaves_with_path(shardings)
     if 'tensor' in leaf.spec
   }
   columns = ('qkv/q_proj', 'qkv/k_proj', 'qkv/v_proj')

@@ -1,4 +1,4 @@
-"""Where functions for decoding are compiled, and what they make of a cache."""
+"""Compilation of the C++ functions, and attention to a cache."""
 
 import pathlib
 import subprocess
@@ -33,9 +33,9 @@ def test_attention_is_that_of_xla(slots, head, group, threads):
   mask[3] = np.arange(cache.num_slots) < slots  # all
   mask[[0, 2, 4], slots - 1] = True
   attend = jax.jit(LayerCache.attend, static_argnames='threads')
-  found = attend(cache, queries, mask, threads=threads)
+  attended = attend(cache, queries, mask, threads=threads)
   expected = attend(cache, queries, mask)
-  np.testing.assert_allclose(found, expected, atol=2e-6)
+  np.testing.assert_allclose(attended, expected, atol=2e-6)
   # What is not seen does not count, whatever it is.
   hidden = jnp.reshape(~mask, (5, 1, *cache.keys.shape[2:3], 1, -1))
   spoilt = LayerCache(
@@ -61,7 +61,7 @@ def test_large_scores_do_not_overflow_and_what_is_no_number_shows():
 
 
 @pytest.mark.parametrize(
-  ('environment', 'found'),
+  ('environment', 'is_available'),
   [
     ({}, True),
     ({'PROMPTRL_NATIVE': '0'}, False),
@@ -70,7 +70,9 @@ def test_large_scores_do_not_overflow_and_what_is_no_number_shows():
   ],
 )
 @pytest.mark.usefixtures('compiler')
-def test_where_there_is_none(environment, found, tmp_path):
+def test_the_environment_decides_whether_functions_are_compiled(
+  environment, is_available, tmp_path
+):
   script = 'from promptrl_jax.models import native as f\n'
   script += 'print(f.is_available(), f.is_available())'
   cache = tmp_path / 'cache'
@@ -87,6 +89,6 @@ def test_where_there_is_none(environment, found, tmp_path):
       **environment,
     },
   )
-  assert done.stdout.split() == [str(found)] * 2
+  assert done.stdout.split() == [str(is_available)] * 2
   kept = list(cache.iterdir()) if cache.exists() else []
   assert [p.suffix for p in kept] == ['.so'] * (not environment)

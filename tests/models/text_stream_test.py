@@ -1,4 +1,4 @@
-"""Streaming gives the text that decoding at once gives, in final pieces."""
+"""Streamed pieces of text add up to the text decoded at once."""
 
 import hypothesis
 import pytest

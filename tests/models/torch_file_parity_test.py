@@ -1,4 +1,4 @@
-"""What torch writes today is read; a model from it is the same model."""
+"""Files and models that the installed torch saves are read."""
 
 import json
 
