@@ -47,14 +47,6 @@ class LayerCache:
   value_scales: jax.Array | None = None
 
   @classmethod
-  def from_prefill(
-    cls, keys: jax.Array, values: jax.Array, free: int, kind: str = 'plain'
-  ) -> LayerCache:
-    """Stores `keys` and `values` [B, P, K, H], with `free` slots after them."""
-    blocks, width = layout(keys.shape[1] + free)
-    return cls.in_blocks(keys, values, blocks, width, kind)
-
-  @classmethod
   def in_blocks(
     cls,
     keys: jax.Array,

@@ -7,30 +7,30 @@ import pytest
 
 from promptrl_jax.models import attention
 
-R, P, S, C, K, G, H = 2, 5, 3, 4, 2, 3, 8
+R, P, J, C, K, U, H = 2, 5, 3, 4, 2, 3, 8
 
 
 @pytest.fixture
 def row():
   rng = np.random.default_rng(0)
-  size = P + S * C
-  queries = rng.normal(size=(R, size, K, G, H)).astype(np.float32)
+  size = P + J * C
+  queries = rng.normal(size=(R, size, K, U, H)).astype(np.float32)
   keys, values = rng.normal(size=(2, R, size, K, H)).astype(np.float32)
   causal = lambda n: np.tril(np.ones((n, n), bool))
   mask = attention.SharedPrefix(
     prompts=np.broadcast_to(causal(P), (R, P, P)),
-    prefix=rng.random((R, S * C, P)) < 0.7,
-    lanes=np.broadcast_to(causal(C), (R, S, C, C)),
+    prefix=rng.random((R, J * C, P)) < 0.7,
+    lanes=np.broadcast_to(causal(C), (R, J, C, C)),
   )
   return queries, keys, values, mask
 
 
 def as_dense(mask):
   """Returns the same mask as bool [R, S, S]."""
-  dense = np.zeros((R, P + S * C, P + S * C), bool)
+  dense = np.zeros((R, P + J * C, P + J * C), bool)
   dense[:, :P, :P] = mask.prompts
   dense[:, P:, :P] = mask.prefix
-  for lane in range(S):
+  for lane in range(J):
     where = slice(P + lane * C, P + (lane + 1) * C)
     dense[:, where, where] = mask.lanes[:, lane]
   return dense
