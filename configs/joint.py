@@ -29,6 +29,7 @@ def get_config(arg: str = 'minicode') -> ml_collections.ConfigDict:
   c.preset = arg
   c.seed = 0  # of the first run
   c.seeds = 1  # runs of each arm
+  c.plugins = played.plugins
   c.mesh = ''  # devices by axis; empty: all along data
 
   c.calls = 5000  # of the coder, in the training of each arm

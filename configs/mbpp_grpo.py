@@ -37,6 +37,7 @@ def get_config(arg: str = 'minicode') -> ml_collections.ConfigDict:
   # Updates from which on another of ALGORITHMS takes over: ((30, 'pairs'),)
   c.switches = ()
 
+  c.plugins = main.plugins
   c.mesh = ''  # a process' devices by axis; empty: all along data
 
   c.data = main.data

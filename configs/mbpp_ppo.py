@@ -53,11 +53,11 @@ def get_config(arg: str = 'minicode') -> ml_collections.ConfigDict:
   # Devices by axis, for models that one device cannot hold: tensor=2, or
   # data=2,fsdp=2,tensor=2. Empty: each device holds a copy.
   c.mesh = ''
+  c.plugins = ()  # modules that register operators, strategies, task sets, ...
 
   c.data = ml_collections.ConfigDict()
   c.data.name = 'minicode'  # one of `tasks.load.TASK_SETS`
   c.data.path = ''  # file or folder of the data; mbpp: empty for the hub
-  c.data.plugin = ''  # module that registers further task sets and rewards
   c.data.options = ml_collections.ConfigDict()  # of that task set alone
   c.data.protocol = 'visible1'  # blind | visible1 | visible_all | oracle
   c.data.train_tasks = ''  # file of ids: train on these alone
@@ -146,6 +146,7 @@ def get_config(arg: str = 'minicode') -> ml_collections.ConfigDict:
 
   c.eval = ml_collections.ConfigDict()
   c.eval.budgets = (1, 2, 4, 8)
+  c.eval.strategies = ()  # registered strategies that are played, too
   c.eval.oracle = True  # also the parity table, best of at most 10 tries
   c.eval.oracle_limit = 100  # first N test problems of that table, 0 = all
   c.eval.resamples = 10_000

@@ -19,7 +19,7 @@ Arguments:
             as jsonl, with the data sets of the paper from the hub, or from a
             folder: --config.data.path=FOLDER
   plugin    as jsonl, with a task set of your own:
-              --config.data.plugin=MODULE --config.data.name=NAME
+              --config.plugins="('MODULE',)" --config.data.name=NAME
 """
 
 import ml_collections
@@ -54,7 +54,6 @@ def _data(name: str) -> ml_collections.ConfigDict:
   c = ml_collections.ConfigDict()
   c.name = name  # one of `tasks.load.TASK_SETS` with instructions
   c.path = ''  # file or folder of the data, for sets that need one
-  c.plugin = ''  # module that registers further task sets and rewards
   # First N instructions, 0 = all.
   c.train_limit = c.validation_limit = c.test_limit = 0
   # What this set alone has, documented at its class of options.
@@ -72,6 +71,7 @@ def get_config(arg: str = 'minicode') -> ml_collections.ConfigDict:
   c = ml_collections.ConfigDict()
   c.preset = arg
   c.seed = 0  # of subsampled examples and of the bootstrap
+  c.plugins = ()  # modules that register task sets and rewards
   # Devices by axis, for models that one device cannot hold: tensor=2.
   c.mesh = ''
   c.strategies = ('I', 'S')  # I: the greedy rewrite; S: the best of K on dev

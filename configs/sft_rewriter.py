@@ -29,6 +29,7 @@ def get_config(arg: str = 'minicode') -> ml_collections.ConfigDict:
   c = ml_collections.ConfigDict()
   c.preset = arg
   c.seed = 0
+  c.plugins = main.plugins
 
   c.data = main.data
   c.data.traces = ()  # trace.jsonl of other runs; empty: collect one

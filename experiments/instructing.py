@@ -16,12 +16,13 @@ import numpy as np
 import tqdm
 
 from experiments import data as data_lib
+from experiments import session
 from promptrl_jax.envs.rewriting.config import make_config
 from promptrl_jax.envs.rewriting.env import RewritingEnv
 from promptrl_jax.evaluation import instruction_report
 from promptrl_jax.evaluation.example_rewards import example_rewards
 from promptrl_jax.evaluation.instruction_report import INITIAL, Scores
-from promptrl_jax.execution import ExecutionPool, Limits, TooWeakError
+from promptrl_jax.execution import TooWeakError
 from promptrl_jax.files import write_atomically
 from promptrl_jax.llm.backend import BackendError
 from promptrl_jax.llm.cache import CachedBackend
@@ -139,12 +140,10 @@ def open_task_model(config, mesh, cache, stack):
   model = open_model(config.task_model, mesh, cache, stack)
   if not config.runs_programs:
     return model
-  limits = Limits(cpu_s=config.pool.cpu_s, memory_mb=config.pool.memory_mb)
-  pool = stack.enter_context(
-    ExecutionPool(config.pool.workers, limits, config.pool.allow_weak)
-  )
-  print(f'programs run behind {pool.layers.describe()}')
-  model = CachedBackend(ProgramLM(model, pool), cache, identity=str(limits))
+  pool = stack.enter_context(session.open_pool(config.pool))
+  # Answers depend on the limits of the programs.
+  identity = json.dumps(config.pool.to_dict(), sort_keys=True)
+  model = CachedBackend(ProgramLM(model, pool), cache, identity=identity)
   stack.callback(model.close)
   return model
 

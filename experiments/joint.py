@@ -17,7 +17,6 @@ from __future__ import annotations
 import functools
 import json
 import pathlib
-import sys
 
 import numpy as np
 import tqdm
@@ -30,17 +29,16 @@ from experiments import (
   joint_players,
   joint_report,
   rewriters,
+  session,
 )
 from promptrl_jax.envs.editing.env import EditingEnv
 from promptrl_jax.envs.rewriting.config import make_config
 from promptrl_jax.envs.rewriting.env import RewritingEnv
 from promptrl_jax.evaluation.play import LineUp, Plan
-from promptrl_jax.execution import ExecutionPool, Limits
 from promptrl_jax.execution.memo import MemoPool
 from promptrl_jax.llm.ask import CODER, REWRITER
 from promptrl_jax.llm.cache import CachedBackend
 from promptrl_jax.llm.load import BackendConfig, load_backend
-from promptrl_jax.parallel import compilation
 from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.tools import command
 from promptrl_jax.training import joint
@@ -66,9 +64,7 @@ def main(argv):
 
 
 def run(config, workdir):
-  mesh_lib.use_cpu_cores()
-  compilation.use_cache()
-  command.log_warnings_alone()
+  session.begin(config)
 
   # --- Data and models --------------------------------------------------------
   arms = make_arms(config)
@@ -85,10 +81,7 @@ def run(config, workdir):
   workdir_lib.prepare(
     workdir, json.loads(config.to_json()) | {'models': models}
   )
-  limits = Limits(cpu_s=config.pool.cpu_s, memory_mb=config.pool.memory_mb)
-  with ExecutionPool(
-    config.pool.workers, limits, config.pool.allow_weak
-  ) as pool:
+  with session.open_pool(config.pool) as pool:
     field = joint_players.Field(
       LineUp({REWRITER: policy, CODER: coder}, MemoPool(pool), env_config),
       EditingEnv(coder, policy, MemoPool(pool), env_config),
@@ -274,12 +267,10 @@ def write_report(config, workdir, coder, start, results, costs):
   names = {'coder': coder.name, 'rewriter': start.name} | {
     role: name for role, name in start.names.items() if role != 'start'
   }
-  header = {
-    'data_hash': data.describe(config.data),
-    'model_hashes': names,
-    'seeds': list(range(config.seed, config.seed + config.seeds)),
-    'command': ' '.join(['python', '-m', 'experiments.joint', *sys.argv[1:]]),
-  }
+  seeds = range(config.seed, config.seed + config.seeds)
+  header = session.make_header(
+    'joint', data.describe(config.data), names, seeds
+  )
   subject, resamples = config.eval.subject, config.eval.resamples
   table = joint_report.write(
     workdir, results, header, costs, subject, resamples

@@ -15,23 +15,20 @@ from __future__ import annotations
 
 import json
 import pathlib
-import sys
 
 import jax
 import numpy as np
 from absl import app, flags
 from ml_collections import config_flags
 
-from experiments import data, distributed_flags, rewriters
+from experiments import data, distributed_flags, rewriters, session
 from promptrl_jax.envs.rewriting.config import make_config
 from promptrl_jax.envs.rewriting.env import RewritingEnv
 from promptrl_jax.evaluation import cells, output, report, rewriter
-from promptrl_jax.execution import ExecutionPool, Limits
-from promptrl_jax.execution.header import ImportHeaderPool
 from promptrl_jax.execution.memo import MemoPool
 from promptrl_jax.llm import load
 from promptrl_jax.llm.cache import CachedBackend
-from promptrl_jax.parallel import compilation, distributed, exchange
+from promptrl_jax.parallel import distributed, exchange
 from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.tools import command
 from promptrl_jax.training import run as run_lib
@@ -57,8 +54,7 @@ def main(argv):
 
 
 def run(config, workdir):
-  compilation.use_cache()
-  command.log_warnings_alone()
+  session.begin(config, use_cpu_cores=False)
 
   # --- Data and models --------------------------------------------------------
   settings = {  # The last one may be wrong, too: refused before any work.
@@ -77,13 +73,7 @@ def run(config, workdir):
   # A folder of the same name may hold another model by now.
   models = {'coder': coder.name} | start.names
   prepare(config, workdir, models)
-  limits = Limits(cpu_s=config.pool.cpu_s, memory_mb=config.pool.memory_mb)
-  with ExecutionPool(
-    config.pool.workers, limits, config.pool.allow_weak
-  ) as pool:
-    if config.pool.import_header:
-      pool = ImportHeaderPool(pool)
-
+  with session.open_pool(config.pool) as pool:
     # --- Training -------------------------------------------------------------
     judge = Judge(config, CachedBackend(coder), MemoPool(pool), start, mesh)
     env = RewritingEnv(CachedBackend(coder), pool, make_reward_config(config))
@@ -200,15 +190,13 @@ class Judge:
 def write_report(config, workdir, models, results, trained):
   """Writes tables and curves, and prints them with the paths of the models."""
   seeds = list(range(config.seed, config.seed + config.seeds))
-  header = {
-    'data_hash': f'{data.describe(config.data)}, {config.eval.split}',
-    'model_hashes': models,
-    'seeds': seeds,
-    'command': ' '.join(
-      ['python', '-m', 'experiments.mbpp_grpo', *sys.argv[1:]]
-    ),
-    'import header': 'on' if config.pool.import_header else 'off',
-  }
+  header = session.make_header(
+    'mbpp_grpo',
+    f'{data.describe(config.data)}, {config.eval.split}',
+    models,
+    seeds,
+    **{'import header': 'on' if config.pool.import_header else 'off'},
+  )
   summary = report.summarise(
     results, subject=config.algorithms[0], resamples=config.eval.resamples
   )

@@ -17,10 +17,10 @@ results in one table, transfer.md.
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
 import pathlib
-import sys
 import time
 
 import numpy as np
@@ -28,22 +28,23 @@ import tqdm
 from absl import app, flags
 from ml_collections import config_flags
 
-from experiments import controllers, data
+from experiments import controllers, data, session
 from promptrl_jax.envs.editing.env import EditingEnv
 from promptrl_jax.evaluation import output, statistics
 from promptrl_jax.evaluation.play import Entrant, LineUp, Plan, rivals
-from promptrl_jax.execution import ExecutionPool, Limits
-from promptrl_jax.execution.header import ImportHeaderPool
 from promptrl_jax.execution.memo import MemoPool
 from promptrl_jax.files import write_atomically
 from promptrl_jax.llm.ask import CODER, REWRITER
 from promptrl_jax.llm.cache import CachedBackend
 from promptrl_jax.llm.load import BackendConfig, load_backend
-from promptrl_jax.parallel import compilation
 from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.rl import bandits
 from promptrl_jax.strategies import policies
-from promptrl_jax.strategies.base import OverOperators
+from promptrl_jax.strategies.base import (
+  STRATEGIES,
+  OverOperators,
+  TextStrategy,
+)
 from promptrl_jax.tasks import splits
 from promptrl_jax.tools import command, compare_models
 from promptrl_jax.training import run as run_lib
@@ -63,6 +64,24 @@ _CONTROLLERS = flags.DEFINE_string(
   'Workdir of a finished run whose controllers are evaluated, with --mode=eval;'
   ' its models may be others.',
 )  # fmt: skip
+_SPLIT = flags.DEFINE_enum(
+  'split',
+  'test',
+  ['train', 'validation', 'test'],
+  'With --mode=eval: the split that is played.',
+)
+_CHECKPOINT = flags.DEFINE_enum(
+  'checkpoint',
+  'best',
+  ['best', 'last'],
+  'With --mode=eval: the checkpoint of each controller.',
+)
+_PROBLEMS = flags.DEFINE_integer(
+  'problems',
+  0,
+  'With --mode=eval: the first N problems of the split, 0 for all.',
+  lower_bound=0,
+)
 flags.mark_flag_as_required('workdir')
 
 # What may differ where controllers of another run are evaluated.
@@ -75,51 +94,74 @@ _TRANSFERABLE = (
 _DISCORDANT = 0.15
 
 
+@dataclasses.dataclass(frozen=True)
+class EvalConfig:
+  """What is evaluated.
+
+  Attributes:
+    split: split of the data set.
+    checkpoint: `best` on validation, or `last`.
+    problems: first N problems of the split; 0 for all.
+  """
+
+  split: str = 'test'
+  checkpoint: str = 'best'
+  problems: int = 0
+
+  def folder(self, workdir):
+    """Where results go: the working directory, or a folder for this choice."""
+    if self == EvalConfig():
+      return workdir
+    name = f'{self.split}_{self.checkpoint}_{self.problems or "all"}'
+    return workdir / 'eval' / name
+
+
 def main(argv):
   if len(argv) > 1:
     raise app.UsageError(f'unknown arguments: {argv[1:]}')
   with command.in_one_line():
     run(
-      _CONFIG.value, pathlib.Path(_WORKDIR.value), _MODE.value,
+      _CONFIG.value,
+      pathlib.Path(_WORKDIR.value),
+      _MODE.value,
       pathlib.Path(_CONTROLLERS.value) if _CONTROLLERS.value else None,
-    )  # fmt: skip
+      EvalConfig(_SPLIT.value, _CHECKPOINT.value, _PROBLEMS.value),
+    )
 
 
-def run(config, workdir, mode, controllers_of=None):
-  if controllers_of is not None and mode != 'eval':
+def check_mode(mode, controllers_of, chosen):
+  """Raises ValueError for flags that have no effect in this mode."""
+  if mode == 'eval':
+    return
+  if controllers_of is not None:
     raise ValueError(
       f'--controllers={controllers_of} takes --mode=eval: they are trained'
     )
+  if chosen != EvalConfig():
+    raise ValueError(
+      f'--split={chosen.split} --checkpoint={chosen.checkpoint} '
+      f'--problems={chosen.problems} take --mode=eval: a training run reports '
+      'its best checkpoints on the whole test split'
+    )
+
+
+def run(config, workdir, mode, controllers_of=None, chosen=EvalConfig()):
+  check_mode(mode, controllers_of, chosen)
   trained_in = controllers_of or workdir
-  mesh_lib.use_cpu_cores()
-  compilation.use_cache()
-  command.log_warnings_alone()
+  session.begin(config)
 
   # --- Data -------------------------------------------------------------------
   tasks = data.load_tasks(config.data)
+  played = tasks[chosen.split][: chosen.problems or None]
   env_config = controllers.make_env_config(config)
 
   # --- Models and pool --------------------------------------------------------
   mesh = mesh_lib.from_text(config.mesh)
   coder = load_backend(BackendConfig(**config.coder), mesh)
   rewriter = load_backend(BackendConfig(**config.rewriter), mesh)
-  settings = json.loads(config.to_json())
-  models = {'coder': coder.name, 'rewriter': rewriter.name}
-  if controllers_of is not None:
-    trained = workdir_lib.require_finished(
-      controllers_of, settings, _TRANSFERABLE
-    )
-    models['controllers of'] = trained['header']['model_hashes']['coder']
-  workdir_lib.prepare(workdir, settings)
+  models = prepare(config, workdir, controllers_of, coder, rewriter)
   announce(config, tasks, coder, rewriter)
-  limits = Limits(cpu_s=config.pool.cpu_s, memory_mb=config.pool.memory_mb)
-  with ExecutionPool(
-    config.pool.workers, limits, config.pool.allow_weak
-  ) as pool:
-    print(f'programs run behind {pool.layers.describe()}')
-    if config.pool.import_header:
-      pool = ImportHeaderPool(pool)
-
+  with session.open_pool(config.pool) as pool:
     # --- Training -------------------------------------------------------------
     problems = [
       splits.reveal_for_training(task, config.data.protocol)
@@ -129,35 +171,41 @@ def run(config, workdir, mode, controllers_of=None):
     for seed in range(config.seed, config.seed + config.seeds):
       env = EditingEnv(coder, rewriter, pool, env_config)
       line_up = LineUp({REWRITER: rewriter, CODER: coder}, pool, env_config)
-      made = controllers.make(config, env_config, seed)
+      learner = controllers.make(config, env_config, seed)
       folder = trained_in / f'seed_{seed}'
       if mode == 'train':
-        train(config, made, env, line_up, problems, tasks, seed, folder)
+        train(config, learner, env, line_up, problems, tasks, seed, folder)
       learned[seed] = {
-        'ppo': restore_best(made, env_config, seed, folder),
+        'ppo': restore(learner, env_config, seed, folder, chosen.checkpoint),
         'bandit': train_bandit(
-          config, made.config, env, problems, seed, folder
+          config, learner.config, env, problems, seed, folder
         ),
       }
 
     # --- Evaluation -----------------------------------------------------------
     started = time.perf_counter()
+    results = chosen.folder(workdir)
+    results.mkdir(parents=True, exist_ok=True)
     line_up = LineUp(
       {REWRITER: CachedBackend(rewriter), CODER: CachedBackend(coder)},
       MemoPool(pool),
       env_config,
     )
-    cells = evaluate(config, env_config, line_up, tasks, learned, workdir)
+    cells = evaluate(
+      config, env_config, line_up, played, tasks['validation'], learned, results
+    )
     seconds = time.perf_counter() - started
 
   # --- Report -----------------------------------------------------------------
   table = output.write(
-    workdir, cells, make_header(config, models),
+    results,
+    cells,
+    make_header(config, models, chosen),
     resamples=config.eval.resamples,
-  )  # fmt: skip
+  )
   folder = trained_in / f'seed_{config.seed}'
-  output.draw_training(folder, workdir)
-  show(workdir, table, folder, seconds)
+  output.draw_training(folder, results)
+  show(results, table, folder, seconds)
   if controllers_of is not None:
     both = compare_models.table([controllers_of, workdir])
     write_atomically(workdir / 'transfer.md', f'{both}\n'.encode())
@@ -165,6 +213,19 @@ def run(config, workdir, mode, controllers_of=None):
 
 
 # --- Stages -------------------------------------------------------------------
+
+
+def prepare(config, workdir, controllers_of, coder, rewriter):
+  """Creates the working directory; returns the names of the models by role."""
+  settings = json.loads(config.to_json())
+  models = {'coder': coder.name, 'rewriter': rewriter.name}
+  if controllers_of is not None:
+    trained = workdir_lib.require_finished(
+      controllers_of, settings, _TRANSFERABLE
+    )
+    models['controllers of'] = trained['header']['model_hashes']['coder']
+  workdir_lib.prepare(workdir, settings)
+  return models
 
 
 def announce(config, tasks, coder, rewriter):
@@ -214,9 +275,9 @@ def validate(config, env, line_up, tasks, learner, state, seed):
   return float(result.passed.mean())
 
 
-def restore_best(learner, env_config, seed, folder):
-  """The greedy policy of the best checkpoint, and the calls of its training."""
-  state, _ = run_lib.restore(folder, learner.initial)
+def restore(learner, env_config, seed, folder, which):
+  """The greedy policy of a checkpoint, and the calls of its training."""
+  state, _ = run_lib.restore(folder, learner.initial, which)
   _, totals = run_lib.restore(folder, learner.initial, 'last')
   policy = policies.controller(learner.act_greedy, state.params, seed)
   return OverOperators(policy, env_config), totals.calls
@@ -239,10 +300,13 @@ def train_bandit(config, control, env, problems, seed, folder):
     return OverOperators(policy, env.config), int(saved['calls'])
 
 
-def evaluate(config, env_config, line_up, tasks, learned, workdir):
+def evaluate(config, env_config, line_up, played, validation, learned, workdir):
   """Plays the whole line-up; returns cells by protocol."""
   seeds = list(range(config.seed, config.seed + config.seeds))
   entrants = rivals(env_config)
+  for name in config.eval.strategies:
+    strategy = TextStrategy(STRATEGIES[name])
+    entrants[name] = Entrant(lambda seed, strategy=strategy: strategy)
   for name in ('bandit', 'ppo'):
     trained, calls = zip(*(learned[seed][name] for seed in seeds), strict=True)
     by_seed = dict(zip(seeds, trained, strict=True))
@@ -250,13 +314,13 @@ def evaluate(config, env_config, line_up, tasks, learned, workdir):
       by_seed.__getitem__, optimisation_calls=float(np.mean(calls))
     )
   plans = [
-    Plan(config.data.protocol, budget, tasks['test'], seeds)
+    Plan(config.data.protocol, budget, played, seeds)
     for budget in config.eval.budgets
   ]
   parity = []
   if config.eval.oracle:
     limit = config.eval.oracle_limit or None
-    parity = [Plan('oracle', 10, tasks['test'][:limit], seeds[:1])]
+    parity = [Plan('oracle', 10, played[:limit], seeds[:1])]
   cells = line_up.play(
     entrants,
     plans + parity,
@@ -265,20 +329,20 @@ def evaluate(config, env_config, line_up, tasks, learned, workdir):
   )
   for plan in plans:
     mine = cells[plan.protocol]
-    mine.append(line_up.best_fixed(entrants, plan, tasks['validation'], mine))
+    mine.append(line_up.best_fixed(entrants, plan, validation, mine))
   return cells
 
 
-def make_header(config, models):
+def make_header(config, models, chosen):
   """Where the numbers come from."""
-  command = ['python', '-m', 'experiments.mbpp_ppo', *sys.argv[1:]]
-  return {
-    'data_hash': data.describe(config.data),
-    'model_hashes': models,
-    'seeds': list(range(config.seed, config.seed + config.seeds)),
-    'command': ' '.join(command),
-    'import header': 'on' if config.pool.import_header else 'off',
-  }
+  return session.make_header(
+    'mbpp_ppo',
+    data.describe(config.data),
+    models,
+    range(config.seed, config.seed + config.seeds),
+    **{'import header': 'on' if config.pool.import_header else 'off'},
+    **({} if chosen == EvalConfig() else dataclasses.asdict(chosen)),
+  )
 
 
 def show(workdir, table, folder, seconds):

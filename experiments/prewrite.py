@@ -23,12 +23,11 @@ import numpy as np
 from absl import app, flags
 from ml_collections import config_flags
 
-from experiments import instructing, rewriters
+from experiments import instructing, rewriters, session
 from promptrl_jax.evaluation import output
 from promptrl_jax.evaluation.example_rewards import example_rewards
 from promptrl_jax.evaluation.instruction_report import INITIAL
 from promptrl_jax.llm.load import BackendConfig, load_backend
-from promptrl_jax.parallel import compilation
 from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.prompts import meta as meta_lib
 from promptrl_jax.strategies import prewrite
@@ -55,9 +54,7 @@ def main(argv):
 
 
 def run(config, workdir):
-  mesh_lib.use_cpu_cores()
-  compilation.use_cache()
-  command.log_warnings_alone()
+  session.begin(config)
 
   # --- Data and models --------------------------------------------------------
   instructing.check_strategies(config.strategies)

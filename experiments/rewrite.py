@@ -15,12 +15,11 @@ from __future__ import annotations
 import contextlib
 import pathlib
 
-from absl import app, flags, logging
+from absl import app, flags
 from ml_collections import config_flags
 
-from experiments import instructing
+from experiments import instructing, session
 from promptrl_jax.evaluation.instruction_report import INITIAL
-from promptrl_jax.parallel import compilation
 from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.strategies import prewrite
 from promptrl_jax.tools import command
@@ -43,10 +42,7 @@ def main(argv):
 
 
 def run(config, workdir):
-  mesh_lib.use_cpu_cores()
-  compilation.use_cache()
-  if logging.get_verbosity() == logging.INFO:  # the default
-    logging.set_verbosity(logging.WARNING)
+  session.begin(config)
   instructing.check_strategies(config.strategies)
 
   # --- Data -------------------------------------------------------------------

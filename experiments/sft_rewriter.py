@@ -17,13 +17,12 @@ import functools
 import json
 import pathlib
 import random
-import sys
 
 import tqdm
 from absl import app, flags
 from ml_collections import config_flags
 
-from experiments import data, rewriters
+from experiments import data, rewriters, session
 from promptrl_jax.evaluation import (
   cells,
   output,
@@ -31,14 +30,11 @@ from promptrl_jax.evaluation import (
   rewriter,
 )
 from promptrl_jax.evaluation.play import LineUp, Plan, rivals
-from promptrl_jax.execution import ExecutionPool, Limits
-from promptrl_jax.execution.header import ImportHeaderPool
 from promptrl_jax.files import write_atomically
 from promptrl_jax.llm import load
 from promptrl_jax.llm.ask import CODER, REWRITER
 from promptrl_jax.llm.cache import CachedBackend
 from promptrl_jax.models import pretrained
-from promptrl_jax.parallel import compilation
 from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.prompts import templates
 from promptrl_jax.tasks.minicode import practice
@@ -65,9 +61,7 @@ def main(argv):
 
 
 def run(config, workdir):
-  mesh_lib.use_cpu_cores()
-  compilation.use_cache()
-  command.log_warnings_alone()
+  session.begin(config)
 
   # --- Data and models --------------------------------------------------------
   tasks = data.load_tasks(config.data)
@@ -85,13 +79,7 @@ def run(config, workdir):
   env_config = dataclasses.replace(
     rewriters.make_env_config(config), budget=config.collect.budget
   )
-  limits = Limits(cpu_s=config.pool.cpu_s, memory_mb=config.pool.memory_mb)
-  with ExecutionPool(
-    config.pool.workers, limits, config.pool.allow_weak
-  ) as pool:
-    if config.pool.import_header:
-      pool = ImportHeaderPool(pool)
-
+  with session.open_pool(config.pool) as pool:
     # --- Edits ----------------------------------------------------------------
     rows = make_edits(config, env_config, tasks, coder, start, pool, workdir)
     draw_fn, held_out = make_data(config, tasks, rows, begin.tokenizer, workdir)
@@ -289,14 +277,12 @@ def train(config, start, mesh, draw_fn, held_out, workdir):
 
 def write_report(config, workdir, models, results):
   """Writes the tables of a run, and prints them."""
-  header = {
-    'data_hash': f'{data.describe(config.data)}, {config.eval.split}',
-    'model_hashes': models,
-    'seeds': [config.seed],
-    'command': ' '.join(
-      ['python', '-m', 'experiments.sft_rewriter', *sys.argv[1:]]
-    ),
-  }
+  header = session.make_header(
+    'sft_rewriter',
+    f'{data.describe(config.data)}, {config.eval.split}',
+    models,
+    [config.seed],
+  )
   summary = report.summarise(
     results, subject='sft', resamples=config.eval.resamples
   )

@@ -7,7 +7,8 @@ table is made; `register` adds one from outside, in a module that
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import importlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Generic, TypeVar
 
 Plugin = TypeVar('Plugin')
@@ -67,3 +68,19 @@ class Registry(Mapping[str, Plugin], Generic[Plugin]):
 
   def __len__(self) -> int:
     return len(self._plugins)
+
+
+def import_plugins(modules: Iterable[str]) -> None:
+  """Imports modules for what they register.
+
+  Raises:
+    ValueError: a module cannot be imported.
+  """
+  for module in modules:
+    try:
+      importlib.import_module(module)
+    except ImportError as error:
+      raise ValueError(
+        f'plugins: {module!r} cannot be imported ({error}): expected a module '
+        'on the Python path, my_package.my_plugin'
+      ) from error

@@ -3,7 +3,7 @@
   python -m docs.examples.my_reward
 
 A config names it `reward.kind = 'short'` once this module is imported, for
-instance as `data.plugin`.
+instance by `--config.plugins`.
 """
 
 from promptrl_jax.envs.rewriting.config import RewritingConfig

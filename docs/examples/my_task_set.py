@@ -2,7 +2,7 @@
 
   python -m docs.examples.my_task_set
 
-`--config.data.plugin=docs.examples.my_task_set --config.data.name=trivia
+`--config.plugins="('docs.examples.my_task_set',)" --config.data.name=trivia
 --config.data.path=FILE` gives it to the experiments.
 """
 

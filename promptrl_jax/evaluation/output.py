@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from promptrl_jax.evaluation import actions, curves, plots, references, report
-from promptrl_jax.evaluation.cells import Cell, write_csv
+from promptrl_jax.evaluation.cells import Cell, Detail, write_csv
+from promptrl_jax.files import write_atomically
 
 _SUBJECT = 'ppo'
 # Comparisons that were planned; the tables show the other strategies too.
@@ -69,12 +73,37 @@ def write(
   write_csv(
     workdir / 'results.csv', [c for group in cells.values() for c in group]
   )
+  write_problems(
+    workdir / 'problems.json', [c for group in cells.values() for c in group]
+  )
   report.write_results(
     workdir, {'header': header, 'tables': summaries}, '\n'.join(parts)
   )
   plots.solved_at_budget(workdir / 'solved_at_b.png', summaries[headline])
   plots.action_heatmap(workdir / 'actions.png', taken)
   return parts[0]
+
+
+def write_problems(path: pathlib.Path, cells: Sequence[Cell]) -> None:
+  """Writes one entry per problem with the result of every strategy."""
+  entries: dict[str, list[dict[str, Any]]] = {}
+  for cell in cells:
+    for seed, problem in np.ndindex(cell.passed.shape):
+      detail = cell.details[seed][problem] if cell.details else Detail()
+      entries.setdefault(cell.task_ids[problem], []).append(
+        {
+          'strategy': cell.strategy,
+          'protocol': cell.protocol,
+          'budget': cell.budget,
+          'seed': seed,
+          'pass': bool(cell.passed[seed, problem]),
+          'soft': float(cell.soft[seed, problem]),
+          'calls': int(cell.calls[seed, problem]),
+          **dataclasses.asdict(detail),
+        }
+      )
+  rows = [{'id': name, 'results': results} for name, results in entries.items()]
+  write_atomically(path, (json.dumps(rows, indent=1) + '\n').encode())
 
 
 def draw_training(folder: pathlib.Path, workdir: pathlib.Path) -> None:

@@ -1,13 +1,12 @@
 """The table of task sets, and the tasks that a config asks for.
 
 A new task set is one file and one line of `TASK_SETS`. Code outside of the
-package calls `register` and names its module in `DataConfig.plugin`.
+package calls `register`, in a module that `--config.plugins` names.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import importlib
 import inspect
 import logging
 import pathlib
@@ -99,19 +98,11 @@ def register(name: str, **fields: Any) -> None:
 
 
 def task_set(config: DataConfig) -> TaskSet:
-  """Returns the task set that a config names, its plug-in imported.
+  """Returns the task set that a config names.
 
   Raises:
-    ValueError: the name or the plug-in is not known.
+    ValueError: the name is not known.
   """
-  if config.plugin:
-    try:
-      importlib.import_module(config.plugin)
-    except ImportError as error:
-      raise ValueError(
-        f'data.plugin={config.plugin!r} cannot be imported ({error}): expected '
-        'a module on the Python path, my_package.my_tasks'
-      ) from error
   return TASK_SETS[config.name]
 
 

@@ -26,8 +26,6 @@ class DataConfig:
     name: of the task set.
     path: file or folder of the data; empty for data that the package carries or
       that the Hugging Face hub has.
-    plugin: a module to import first, which may register task sets and rewards:
-      `my_package.my_tasks`.
     protocol: the part of the checkers that a solver sees; see `splits.py`.
     train_tasks: file with the ids of the tasks to train on, one on each line;
       empty for all.
@@ -39,7 +37,6 @@ class DataConfig:
 
   name: str = 'minicode'
   path: str = ''
-  plugin: str = ''
   protocol: str = 'visible1'
   train_tasks: str = ''
   train_limit: int = 0

@@ -43,9 +43,10 @@ def test_a_reward_of_ones_own_rewards_embedded_rewrites():
 def test_experiments_import_the_plug_in_that_a_config_names():
   script = """
 from configs import mbpp_grpo
-from experiments import data
+from experiments import data, session
 c = mbpp_grpo.get_config('smoke').lock()
-c.data.plugin, c.data.name = 'docs.examples.my_task_set', 'trivia'
+c.plugins, c.data.name = ('docs.examples.my_task_set',), 'trivia'
+session.begin(c)
 c.data.path = 'docs/examples/trivia.jsonl'
 parts = data.load_tasks(c.data)
 print({split: len(tasks) for split, tasks in parts.items()})

@@ -149,6 +149,38 @@ def test_evaluation_alone_gives_the_same_numbers(whole):
   assert (workdir / 'results.csv').read_text() == before
 
 
+def test_a_part_of_a_split_is_played_by_the_checkpoint_that_is_asked_for(
+  whole,
+):
+  workdir, _ = whole
+  before = (workdir / 'results.csv').read_text()
+  result = run(
+    workdir,
+    '--mode=eval',
+    '--split=validation',
+    '--checkpoint=last',
+    '--problems=3',
+  )
+  assert result.returncode == 0, result.stderr[-3000:]
+  folder = workdir / 'eval' / 'validation_last_3'
+  problems = json.loads((folder / 'problems.json').read_text())
+  assert len(problems) == 3
+  for problem in problems:
+    strategies = {row['strategy'] for row in problem['results']}
+    assert {'direct', 'ppo', 'bandit', 'best_fixed'} <= strategies
+    assert all(row['soft'] <= 1.0 for row in problem['results'])
+  header = json.loads((folder / 'results.json').read_text())['header']
+  assert (header['split'], header['checkpoint']) == ('validation', 'last')
+  assert (workdir / 'results.csv').read_text() == before
+
+
+def test_flags_of_an_evaluation_are_refused_in_training(tmp_path):
+  result = run(tmp_path, '--split=validation')
+  assert result.returncode != 0
+  assert '--mode=eval' in result.stderr
+  assert 'Traceback' not in result.stderr
+
+
 @pytest.fixture(scope='module')
 def transferred(whole, tmp_path_factory):
   """The controllers of the whole run, played with another model as coder."""

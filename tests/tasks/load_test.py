@@ -159,7 +159,6 @@ def test_a_plug_in_with_other_fields_is_refused_where_it_is_registered(
   ('settings', 'message'),
   [
     ({'name': 'humaneval'}, "'humaneval': expected one of minicode, mbpp, que"),
-    ({'plugin': 'no.such'}, "data.plugin='no.such' cannot be imported"),
     ({'protocol': 'all'}, "data.protocol='all'"),
     (
       {'options': {'x': 1}},
