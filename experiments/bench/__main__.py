@@ -69,10 +69,13 @@ def decode(batch: int, repeats: int) -> dict[str, float]:
 
   def run(limit):
     return generate(
-      params, tokens, np.ones_like(tokens, bool),
-      np.full(batch, 0.8, np.float32), np.arange(batch, dtype=np.uint32),
+      params,
+      tokens,
+      np.ones_like(tokens, bool),
+      np.full(batch, 0.8, np.float32),
+      np.arange(batch, dtype=np.uint32),
       np.full(batch, limit, np.int32),
-    )  # fmt: skip
+    )
 
   whole = seconds(run, _NEW, repeats=repeats)
   first = seconds(run, 1, repeats=repeats)
@@ -145,9 +148,13 @@ def compilation_s() -> float:
   )
   start = time.perf_counter()
   generate.lower(
-    params, rows((8, _PROMPT), np.int32), rows((8, _PROMPT), bool),
-    rows((8,), np.float32), rows((8,), np.uint32), rows((8,), np.int32),
-  ).compile()  # fmt: skip
+    params,
+    rows((8, _PROMPT), np.int32),
+    rows((8, _PROMPT), bool),
+    rows((8,), np.float32),
+    rows((8,), np.uint32),
+    rows((8,), np.int32),
+  ).compile()
   return time.perf_counter() - start
 
 

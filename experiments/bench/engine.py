@@ -109,12 +109,14 @@ def make_padded_fn(
       )
       out = jax.device_get(
         generate(
-          params, tokens, mask,
+          params,
+          tokens,
+          mask,
           column([r.draws[0].temperature for r in some], np.float32),
           column([r.draws[0].seed for r in some], np.uint32),
           column([r.draws[0].limit for r in some], np.int32),
         )
-      )  # fmt: skip
+      )
       found += [out.tokens[i][out.mask[i]] for i in range(len(some))]
     return found
 
@@ -130,9 +132,12 @@ def bench(
   requests = make_requests(prompts)
   padded_fn = make_padded_fn(params, mesh, batch)
   engine = make_engine(
-    _MODEL, Sampling(), params, mesh,
+    _MODEL,
+    Sampling(),
+    params,
+    mesh,
     EngineConfig(batch, _PROMPT_LENGTHS, _NEW, prefill_rows=prefill_rows),
-  )  # fmt: skip
+  )
   padded, samples = padded_fn(requests), engine.run(requests)
   same = [
     np.array_equal(tokens, sample.tokens)

@@ -97,11 +97,17 @@ def sampling(config: TransformerConfig, rate: float, copy: float) -> None:
   # One program with other limits: what is between them is steps alone.
   short, long = (
     seconds(
-      generate, params, tokens, mask, ones, seeds, np.full(rows, most),
+      generate,
+      params,
+      tokens,
+      mask,
+      ones,
+      seeds,
+      np.full(rows, most),
       repeats=_RUNS.value,
     )
     for most in (1, new)
-  )  # fmt: skip
+  )
   step = (long - short) / (new - 1)
   least = step_bytes(config, rows, length + new / 2, _DTYPE)
   report(

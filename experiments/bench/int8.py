@@ -78,8 +78,10 @@ def main(argv: list[str]) -> None:
     stored = prepare(stored, mesh, bits=8 if weights == 'int8' else None)
     generate = make_generate_fn(
       dataclasses.replace(config, kv_cache=cache),
-      Sampling(), _NEW.value, mesh,
-    )  # fmt: skip
+      Sampling(),
+      _NEW.value,
+      mesh,
+    )
     arguments = (stored, tokens, mask, ones, seeds, limits, ones)
     drawn = generate(*arguments)
     exact = score(params, tokens, mask, drawn.tokens, drawn.mask, ones)

@@ -90,9 +90,12 @@ def measure(
   def passed(variants: Sequence[Task], temperature: float, samples: int):
     problems = [splits.reveal(t, 'visible1') for t in variants]
     drawn = programs(
-      coder, problems, temperature=temperature, samples=samples,
+      coder,
+      problems,
+      temperature=temperature,
+      samples=samples,
       max_tokens=max_tokens,
-    )  # fmt: skip
+    )
     flat = [code for codes in drawn for code in codes]
     repeated = [task for task in variants for _ in range(samples)]
     soft = protocol_lib.score(flat, repeated, 'visible1', pool)

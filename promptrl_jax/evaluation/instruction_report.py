@@ -72,11 +72,13 @@ def compare(
   rows = [
     {'of': of, 'over': over}
     | _gain(
-      units(choices[of].test)[None], units(choices[over].test)[None],
-      resamples, seed,
+      units(choices[of].test)[None],
+      units(choices[over].test)[None],
+      resamples,
+      seed,
     )
     for of, over in pairs
-  ]  # fmt: skip
+  ]
   _correct(rows)
   return rows
 

@@ -46,9 +46,12 @@ _MESH = re.compile(
 _PAIRS = re.compile(r'\bsource_target_pairs=\{((?:\{\d+,\d+\},?)*)\}')
 
 _KINDS = (
-  'all-reduce', 'all-gather', 'reduce-scatter', 'all-to-all',
+  'all-reduce',
+  'all-gather',
+  'reduce-scatter',
+  'all-to-all',
   'collective-permute',
-)  # fmt: skip
+)
 # They communicate, too, but what they send is not in their text.
 _UNREADABLE = ('ragged-all-to-all', 'collective-broadcast', 'send', 'recv')
 # Computations that these call run as often as the instruction itself.

@@ -80,9 +80,12 @@ def run(output):
     _HUB_SPLIT.value,
   )
   lines = instruction_sources.convert(
-    rows, pairs('map', _MAP.value), pairs('constant', _CONSTANT.value),
-    _DROP.value, _LABELS.value,
-  )  # fmt: skip
+    rows,
+    pairs('map', _MAP.value),
+    pairs('constant', _CONSTANT.value),
+    _DROP.value,
+    _LABELS.value,
+  )
   write(output, lines)
 
 

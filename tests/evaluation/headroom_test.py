@@ -50,9 +50,13 @@ def rewrite(request):
 @pytest.fixture(scope='module')
 def figures(pool):
   return headroom.measure(
-    ScriptedBackend(code), ScriptedBackend(rewrite), TASKS, pool,
-    samples=8, k=4,
-  )  # fmt: skip
+    ScriptedBackend(code),
+    ScriptedBackend(rewrite),
+    TASKS,
+    pool,
+    samples=8,
+    k=4,
+  )
 
 
 def test_direct_is_greedy_on_the_statements_as_they_are(figures):
@@ -61,8 +65,9 @@ def test_direct_is_greedy_on_the_statements_as_they_are(figures):
   assert figures['direct']['low'] < 0.5 < figures['direct']['high']
   by_register = figures['direct_by_register']
   assert {k: v['mean'] for k, v in by_register.items()} == {
-    'canonical': 1.0, 'noisy': 0.0,
-  }  # fmt: skip
+    'canonical': 1.0,
+    'noisy': 0.0,
+  }
 
 
 def test_the_canonical_statement_is_the_upper_bound_of_rewriting(figures):

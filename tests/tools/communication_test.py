@@ -319,10 +319,9 @@ def test_over_fsdp_it_fetches_parameters_and_sums_gradients(compiled, n, remat):
   # Embedding and projection lie outside the loop over layers: they are fetched
   # once for all micro-batches. Norms are whole everywhere.
   rest = found['params'] - found['kernels']
-  expected = (
-    2 * (layers + volumes.all_reduce(rest, n))
-    + volumes.all_gather(found['outside'], n)
-  )  # fmt: skip
+  expected = 2 * (layers + volumes.all_reduce(rest, n)) + volumes.all_gather(
+    found['outside'], n
+  )
   assert_update_sends(found, 'fsdp', n, expected)
 
 

@@ -11,18 +11,24 @@ ROOT = pathlib.Path(__file__).parents[2]
 def run(*flags):
   return subprocess.run(
     [sys.executable, '-m', 'promptrl_jax.tools.make_instructions', *flags],
-    cwd=ROOT, capture_output=True, text=True, timeout=120,
-  )  # fmt: skip
+    cwd=ROOT,
+    capture_output=True,
+    text=True,
+    timeout=120,
+  )
 
 
 def test_a_table_becomes_a_file_that_loads(tmp_path):
   (tmp_path / 'x.csv').write_text('id,q,a\n1,2 + 2,4\n')
   result = run(
-    f'--csv={tmp_path / "x.csv"}', f'--output={tmp_path / "out.jsonl"}',
-    '--map=input=q,output=a', '--drop=id', '--constant=task=math',
+    f'--csv={tmp_path / "x.csv"}',
+    f'--output={tmp_path / "out.jsonl"}',
+    '--map=input=q,output=a',
+    '--drop=id',
+    '--constant=task=math',
     '--constant=instruction=Add, please.',
     r'--constant=template={instruction}\nSum: {input}',
-  )  # fmt: skip
+  )
   assert result.returncode == 0, result.stderr
   (task,) = instructions.load(tmp_path / 'out.jsonl')
   assert task.prompt(task.instruction, task.examples[0]) == (

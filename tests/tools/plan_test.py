@@ -110,9 +110,13 @@ def test_rows_that_cannot_be_split_are_named(found):
 
 def test_the_command_reports_an_encoder_decoder():
   done = run(
-    '-m', 'promptrl_jax.tools.plan', '--rows=2', '--prompt=8',
-    '--new_tokens=4', '--model=tests/golden/encoder_decoder/codet5p',
-  )  # fmt: skip
+    '-m',
+    'promptrl_jax.tools.plan',
+    '--rows=2',
+    '--prompt=8',
+    '--new_tokens=4',
+    '--model=tests/golden/encoder_decoder/codet5p',
+  )
   assert done.returncode == 0, done.stderr[-2000:]
   assert 'parameters in bfloat16 on 1 device(s)' in done.stdout
 
