@@ -1,4 +1,4 @@
-"""What each action of the controller did, counted from trace rows."""
+"""Counts and success rates of the controller's actions, from trace rows."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import collections
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-# Stands where no program has been run yet.
+# The error class before the first step, when no program has run yet.
 START = 'start'
 
-# Rows that agree in these belong to one episode; the last three may be absent.
+# Rows that agree in these fields belong to one episode; rows may lack the last
+# three.
 _EPISODE = ('strategy', 'seed', 'task_id', 'budget', 'row', 'episode')
 
 _KEYS = (
@@ -26,23 +27,29 @@ _KEYS = (
 
 
 def action_statistics(trace_rows: Iterable[Mapping[str, Any]]) -> dict:
-  """Counts and averages by action, and by (error class before, action).
+  """Returns statistics per action and per (error class before, action).
 
-  Give it the rows of one strategy: shares over several have no meaning. The
-  error class before a step is the `status` of the step before it in the same
-  episode, `start` for the first.
+  Pass the rows of a single strategy: shares over several have no meaning. The
+  error class before a step is the `status` of the previous step of the same
+  episode, and `start` for the first step.
 
   Args:
     trace_rows: dicts in any order with `strategy`, `seed`, `task_id`, `step`
-      (int, unique in its episode), `action` (a name), `reward`, `status` (of
-      the program after the action), `visible_passed` (bool, right after it) and
-      `cost` (calls). `budget`, `row` and `episode` tell repeated visits of a
-      problem apart.
+      (an int, unique within its episode), `action` (a name), `reward`, `status`
+      (the status of the program after the action), `visible_passed` (a bool:
+      the program passed the visible tests) and `cost` (model calls). `budget`,
+      `row` and `episode` distinguish repeated visits of a problem.
 
   Returns:
-    `steps`: number of rows; `by_action`: name to count, share, success_rate,
-    mean_reward, mean_cost; `by_error`: error class before to action to count,
-    share (in that class) and success_rate. Counts of either sum to `steps`.
+    A dict with `steps`, the number of rows; `by_action`, which maps an action
+    to its count, share, success_rate, mean_reward and mean_cost; and
+    `by_error`, which maps the error class before a step to a dict from actions
+    to count, share within that class and success_rate. The counts of
+    `by_action` sum to `steps`, and so do those of `by_error`.
+
+  Raises:
+    ValueError: a row lacks a field or has one of the wrong kind, or two rows
+      of an episode have the same step.
   """
   episodes = collections.defaultdict(list)
   for row in trace_rows:
