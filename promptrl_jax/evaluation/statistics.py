@@ -124,29 +124,6 @@ def pass_at_k(n: int, c: int, k: int) -> float:
   return 1.0 - math.comb(n - c, k) / math.comb(n, k)
 
 
-def soft_score(passed: np.ndarray, total: np.ndarray) -> float:
-  """Returns the mean over problems of `tests passed / tests of the problem`.
-
-  Args:
-    passed: number of hidden tests passed, integers `[...]`; 0 for no code, a
-      crash or a time-out.
-    total: number of hidden tests of each problem, integers `[...]`, at least 1.
-  """
-  passed, total = np.asarray(passed), np.asarray(total)
-  if passed.shape != total.shape or passed.size == 0:
-    raise ValueError(
-      'passed and total must have one common, non-empty shape, got '
-      f'{passed.shape} and {total.shape}.'
-    )
-  if (total < 1).any() or (passed < 0).any() or (passed > total).any():
-    raise ValueError(
-      'need 0 <= passed <= total and total >= 1 for every problem, got '
-      f'passed {passed.min()}..{passed.max()}, '
-      f'total {total.min()}..{total.max()}.'
-    )
-  return float(np.mean(passed / total))
-
-
 def wilson_interval(
   successes: int, trials: int, confidence: float = 0.95
 ) -> Interval:
