@@ -1,11 +1,11 @@
-"""Throughput of continuous batching beside padding to the longest.
+"""Measures continuous batching against batches padded to their longest row.
 
   python -m experiments.bench.engine     prints one JSON line
 
-Prompts arrive in an order that their completions know nothing of. Padding takes
-them in batches of as many rows as the engine has slots, each of which runs
-until its longest row ends. Both run the same model with the same lengths,
-forced through `limit`: no token ends a text.
+The order of prompts is independent of the length of their completions. Padded
+batches have as many rows as the engine has slots, and each batch runs until its
+longest row ends. Both run the same model with the same completion lengths,
+which `limit` sets, as no token is a stop token.
 """
 
 from __future__ import annotations
@@ -30,11 +30,13 @@ from promptrl_jax.sampling.methods import Sampling
 from promptrl_jax.sampling.prepare import prepare
 from promptrl_jax.sampling.requests import Draw, EngineConfig, Request
 
-_BATCH = flags.DEFINE_integer('batch', 16, 'Rows that decode together.')
-_REPEATS = flags.DEFINE_integer('repeats', 3, 'Timed runs; the median counts.')
+_BATCH = flags.DEFINE_integer('batch', 16, 'Rows of a decoding batch.')
+_REPEATS = flags.DEFINE_integer(
+  'repeats', 3, 'Timed runs, of which the median is taken.'
+)
 _PROMPTS = flags.DEFINE_integer('prompts', 256, 'Prompts of a run.')
 _PREFILL = flags.DEFINE_integer(
-  'prefill_rows', 4, 'Prompts that a device reads at once.'
+  'prefill_rows', 4, 'Prompts that a device prefills at once.'
 )
 
 _MODEL = TransformerConfig(
@@ -55,9 +57,9 @@ _MEAN, _NEW = 40, 256
 
 
 def completion_lengths(count: int, seed: int = 0) -> np.ndarray:
-  """Log-normal lengths (sigma 1) with mean 40, the longest of 256 tokens."""
+  """Draws log-normal lengths (sigma 1) of mean 40 and maximum 256."""
   lengths = np.random.default_rng(seed).lognormal(size=count)
-  for _ in range(50):  # the cut at the longest moves the mean
+  for _ in range(50):  # clipping changes the mean
     lengths = np.clip(lengths * _MEAN / lengths.mean(), 1, _NEW)
   lengths = np.round(lengths).astype(int)
   lengths[np.argmax(lengths)] = _NEW
@@ -65,7 +67,7 @@ def completion_lengths(count: int, seed: int = 0) -> np.ndarray:
 
 
 def make_requests(count: int) -> list[Request]:
-  """Random prompts of 8 to 64 tokens."""
+  """Returns requests with random prompts of 8 to 64 tokens."""
   rng = np.random.default_rng(1)
   return [
     Request(
@@ -79,7 +81,7 @@ def make_requests(count: int) -> list[Request]:
 
 
 def random_params() -> Any:
-  """Parameters of the model in bfloat16."""
+  """Returns random parameters of the model in bfloat16."""
   tokens, mask = jnp.zeros((1, 2), jnp.int32), jnp.ones((1, 2, 2), bool)
   params = jax.jit(transformer.Transformer(_MODEL).init)(
     jax.random.key(0), tokens, tokens, mask
@@ -90,21 +92,21 @@ def random_params() -> Any:
 def make_padded_fn(
   params: Any, mesh: Mesh, batch: int
 ) -> Callable[[Sequence[Request]], list[np.ndarray]]:
-  """A function that completes requests in batches, padded to the longest."""
+  """Returns a function that completes requests in padded batches."""
   generate = make_generate_fn(_MODEL, Sampling(), _NEW, mesh)
 
   def run(requests: Sequence[Request]) -> list[np.ndarray]:
-    found = []
+    completions = []
     for start in range(0, len(requests), batch):
-      some = requests[start : start + batch]
-      longest = max(len(r.prompt) for r in some)
+      chunk = requests[start : start + batch]
+      longest = max(len(r.prompt) for r in chunk)
       length = next(p for p in _PROMPT_LENGTHS if p >= longest)
       tokens = np.zeros((batch, length), np.int32)
       mask = np.zeros((batch, length), bool)
-      for row, request in enumerate(some):
+      for row, request in enumerate(chunk):
         tokens[row, length - len(request.prompt) :] = request.prompt
         mask[row, length - len(request.prompt) :] = True
-      column = lambda values, dtype, missing=batch - len(some): np.asarray(
+      column = lambda values, dtype, missing=batch - len(chunk): np.asarray(
         [*values, *[0] * missing], dtype
       )
       out = jax.device_get(
@@ -112,13 +114,13 @@ def make_padded_fn(
           params,
           tokens,
           mask,
-          column([r.draws[0].temperature for r in some], np.float32),
-          column([r.draws[0].seed for r in some], np.uint32),
-          column([r.draws[0].limit for r in some], np.int32),
+          column([r.draws[0].temperature for r in chunk], np.float32),
+          column([r.draws[0].seed for r in chunk], np.uint32),
+          column([r.draws[0].limit for r in chunk], np.int32),
         )
       )
-      found += [out.tokens[i][out.mask[i]] for i in range(len(some))]
-    return found
+      completions += [out.tokens[i][out.mask[i]] for i in range(len(chunk))]
+    return completions
 
   return run
 
@@ -126,7 +128,7 @@ def make_padded_fn(
 def bench(
   batch: int, repeats: int, prompts: int, prefill_rows: int
 ) -> dict[str, float]:
-  """Tokens per second of both, in turn: machines are noisy, ratios less so."""
+  """Measures both in turn, as ratios are less noisy than rates."""
   mesh = mesh_lib.make_data_mesh()
   params = prepare(random_params(), mesh)
   requests = make_requests(prompts)
@@ -168,9 +170,9 @@ def bench(
     'padded_tokens_per_s': tokens / pad_s,
     'engine_tokens_per_s': tokens / engine_s,
     'speedup': pad_s / engine_s,
-    # Of the time that processors worked: what other programs take is left out.
+    # Ratio of CPU seconds, which excludes the time that other programs take.
     'cpu_speedup': pad_cpu_s / engine_cpu_s,
-    # If every step of padding had drawn a token for every row.
+    # The speedup if no step of the engine had an idle slot.
     'most_speedup': pad_steps * batch / tokens,
     'identical_rows': float(np.mean(same)),
     'programs': engine.compiled_programs(),
