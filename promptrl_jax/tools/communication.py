@@ -1,8 +1,7 @@
 """Counts the bytes that an update of the rewriter sends between devices.
 
-  python -m promptrl_jax.tools.communication --model=codellama_7b_instruct \
-    --devices=8
-  python -m promptrl_jax.tools.communication --model=path/to/folder \
+  python -m promptrl_jax.tools.communication --model=codellama_7b
+  python -m promptrl_jax.tools.communication --model=path/to/folder \\
     --mesh=data=2,fsdp=4
 
 For each mesh axis the command prints the bytes that one device sends in one

@@ -1,9 +1,9 @@
 """Writes instruction files from a published data set or from your own table.
 
   python -m promptrl_jax.tools.make_instructions --set=gsm8k --output=data/gsm8k
-  python -m promptrl_jax.tools.make_instructions --csv=reviews.csv \
-    --map=input=review,output=stars --drop=id \
-    --constant='instruction=Rate the review.' --constant=task=classification \
+  python -m promptrl_jax.tools.make_instructions --csv=reviews.csv \\
+    --map=input=review,output=stars --drop=id \\
+    --constant='instruction=Rate the review.' --constant=task=classification \\
     --output=dev.jsonl
 
 The first form writes train.jsonl, dev.jsonl and test.jsonl into a folder;

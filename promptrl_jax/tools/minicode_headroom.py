@@ -1,6 +1,6 @@
 """Measures the embedded models and writes their model cards.
 
-  python -m promptrl_jax.tools.minicode_headroom --coder=runs/coder \
+  python -m promptrl_jax.tools.minicode_headroom --coder=runs/coder \\
     --rewriter=runs/rewriter
 
 Each flag names the workdir of a finished `experiments.pretrain_minicode`. Its

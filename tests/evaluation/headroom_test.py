@@ -1,4 +1,4 @@
-"""The figures of the model card, on models whose abilities are known."""
+"""The figures of the model card, for scripted models of known abilities."""
 
 import dataclasses
 import re
@@ -10,7 +10,7 @@ from promptrl_jax.tasks import splits
 from promptrl_jax.testing import tiny
 from promptrl_jax.testing.scripted import ScriptedBackend
 
-# Four canonical statements that the coder reads, four noisy ones it does not.
+# The coder solves the four canonical statements and not the four noisy ones.
 CANONICAL = [
   dataclasses.replace(t, register='canonical', canonical=t.statement)
   for t in tiny.tasks(4, 'test')
@@ -28,7 +28,7 @@ TASKS = [*CANONICAL, *NOISY]
 
 
 def code(request):
-  """Knows the canonical wording; of the noisy one, one sample in four."""
+  """Solves the canonical wording, and one in four samples of the noisy one."""
   prompt = request.messages[-1].content
   if found := re.search(r'add (\d+)', prompt):
     return f'\n  return x + {found.group(1)}'
@@ -39,7 +39,7 @@ def code(request):
 
 
 def rewrite(request):
-  """Puts two of the four noisy statements right."""
+  """Restores the canonical wording of two of the four noisy statements."""
   number = re.search(r'(?:by|add) (\d+)', request.messages[-1].content)
   assert number
   if 'raise' in request.messages[-1].content and int(number.group(1)) > 1:
@@ -101,7 +101,7 @@ def test_failures_of_other_kinds_have_names_too(pool):
   assert failures == {'failed': 1, 'syntax_error': 1, 'no_code': 1}
 
 
-def test_samples_of_a_problem_have_seeds_of_their_own():
+def test_every_sample_has_a_different_seed():
   coder = ScriptedBackend(code)
   problems = [splits.reveal(t, 'visible1') for t in TASKS]
   drawn = headroom.programs(

@@ -59,7 +59,7 @@ def test_a_data_set_becomes_three_files(tmp_path):
   assert sizes == [18, 2, 20]
 
 
-def test_mistakes_are_told_in_one_line(tmp_path):
+def test_bad_input_is_an_error_of_one_line(tmp_path):
   (tmp_path / 'x.csv').write_text('id,q,a\n1,2 + 2,4\n')
   source, output = f'--csv={tmp_path / "x.csv"}', f'--output={tmp_path / "y"}'
   for flags, message in (
