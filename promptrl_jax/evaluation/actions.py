@@ -51,18 +51,8 @@ def action_statistics(trace_rows: Iterable[Mapping[str, Any]]) -> dict:
     ValueError: a row lacks a field or has one of the wrong kind, or two rows
       of an episode have the same step.
   """
-  episodes = collections.defaultdict(list)
-  for row in trace_rows:
-    _check_row(row)
-    episodes[tuple(row.get(name) for name in _EPISODE)].append(row)
   by_action, by_error = collections.defaultdict(list), {}
-  for key, rows in episodes.items():
-    rows.sort(key=lambda row: row['step'])
-    if len({row['step'] for row in rows}) != len(rows):
-      raise ValueError(
-        f'trace of {key} has a step twice: {[row["step"] for row in rows]}. '
-        'Give rows of repeated visits an `episode`.'
-      )
+  for rows in _episodes(trace_rows):
     before = START
     for row in rows:
       by_action[row['action']].append(row)
@@ -88,6 +78,24 @@ def action_statistics(trace_rows: Iterable[Mapping[str, Any]]) -> dict:
       for error, by_class in sorted(by_error.items())
     },
   }
+
+
+def _episodes(
+  trace_rows: Iterable[Mapping[str, Any]],
+) -> list[list[Mapping[str, Any]]]:
+  """Returns the rows of each episode in the order of their steps."""
+  episodes = collections.defaultdict(list)
+  for row in trace_rows:
+    _check_row(row)
+    episodes[tuple(row.get(name) for name in _EPISODE)].append(row)
+  for key, rows in episodes.items():
+    rows.sort(key=lambda row: row['step'])
+    if len({row['step'] for row in rows}) != len(rows):
+      raise ValueError(
+        f'trace of {key} has a step twice: {[row["step"] for row in rows]}. '
+        'Give rows of repeated visits an `episode`.'
+      )
+  return list(episodes.values())
 
 
 def _check_row(row: Mapping[str, Any]) -> None:

@@ -73,12 +73,7 @@ def learning_curve(
   colour = canvas.COLOURS[0]
   ends = []
   for axes, values in ((upper, returns), (lower, pass_rates)):
-    canvas.clean(axes)
-    smooth = _running_mean(np.asarray(values, float), window)
-    if window > 1:
-      axes.plot(steps, values, color=colour, alpha=0.3, linewidth=0.8)
-    axes.plot(steps, smooth, color=colour, linewidth=1.8)
-    ends = [(steps[-1], smooth[-1])]
+    ends = [_draw_smoothed(axes, steps, values, window, colour)]
   canvas.title(upper, 'Mean episode return')
   solved, labels, colours = 'Problems solved', ['training'], [colour]
   if len(validation_steps):
@@ -94,6 +89,22 @@ def learning_curve(
   lower.set_xlabel('environment steps', color=canvas.INK)
   canvas.label_ends(lower, ends, labels, colours)
   return canvas.save(figure, path)
+
+
+def _draw_smoothed(
+  axes: Axes,
+  steps: Sequence[float],
+  values: Sequence[float],
+  window: int,
+  colour: str,
+) -> tuple[float, float]:
+  """Draws values and their running mean; returns the last point of the mean."""
+  canvas.clean(axes)
+  smooth = _running_mean(np.asarray(values, float), window)
+  if window > 1:
+    axes.plot(steps, values, color=colour, alpha=0.3, linewidth=0.8)
+  axes.plot(steps, smooth, color=colour, linewidth=1.8)
+  return steps[-1], smooth[-1]
 
 
 def _draw_validation(axes: Axes, x: Sequence[float], y: Sequence[float]) -> int:
