@@ -59,9 +59,15 @@ def get_config(arg: str = 'minicode') -> ml_collections.ConfigDict:
   # The rewriter: reward of a rewrite, and the sections of configs/mbpp_grpo.py.
   c.rewrite_reward = written.reward
   for name in (
-    'train', 'rollout', 'packing', 'advantage', 'learner', 'reference',
-    'optimizer', 'lora',
-  ):  # fmt: skip
+    'train',
+    'rollout',
+    'packing',
+    'advantage',
+    'learner',
+    'reference',
+    'optimizer',
+    'lora',
+  ):
     c[name] = written[name]
   del c.train.iterations
   c.optimizer.decay = 'constant'  # as c.ppo.anneal

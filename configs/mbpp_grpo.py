@@ -11,73 +11,16 @@ Arguments:
                 --config.data.path=mbpp.jsonl --config.coder.model=FOLDER
                 --config.rewriter.model=FOLDER
 
-`ALGORITHMS` says what a name in --config.algorithms changes.
+`ALGORITHMS` of promptrl_jax/training/rewriter/algorithms.py says what a name in
+--config.algorithms changes.
 """
 
 import ml_collections
 
 from configs import mbpp_ppo
+from promptrl_jax.training.rewriter.algorithms import ALGORITHMS
 
 _ARGUMENTS = ('smoke', 'minicode', 'algorithms', 'mbpp')
-
-ALGORITHMS = {
-  'grpo': {},
-  'dr_grpo': {
-    'advantage.kind': 'dr_grpo',
-    'learner.aggregation': 'constant',
-    'learner.constant_length': 64,
-  },
-  'dapo': {
-    'learner.loss': 'dapo',
-    'learner.minibatches': 2,
-    'rollout.resample_rounds': 2,
-    'reference.kind': 'none',
-  },
-  'gspo': {
-    'learner.loss': 'gspo',
-    'learner.aggregation': 'sequence_mean',
-    'learner.minibatches': 2,
-  },
-  'cispo': {'learner.loss': 'cispo', 'learner.minibatches': 2},
-  'mispo': {
-    'learner.loss': 'mispo',
-    'learner.aggregation': 'sequence_mean',
-    'learner.minibatches': 2,
-  },
-  'mispo_pp': {
-    'advantage.kind': 'reinforce_pp',
-    'learner.loss': 'mispo',
-    'learner.minibatches': 2,
-    'rollout.drop_uniform': False,
-  },
-  'rloo': {'advantage.kind': 'rloo', 'learner.loss': 'reinforce'},
-  'reinforce': {
-    'advantage.kind': 'reinforce',
-    'learner.loss': 'reinforce',
-    'rollout.drop_uniform': False,
-  },
-  'reinforce_pp': {
-    'advantage.kind': 'reinforce_pp',
-    'learner.minibatches': 2,
-    'rollout.drop_uniform': False,
-  },
-  'pairs': {
-    'advantage.kind': 'pairs',
-    'learner.loss': 'reinforce',
-    'learner.aggregation': 'constant',  # whole completions, as they are
-    'learner.constant_length': 1,
-  },
-  'ppo': {
-    'advantage.kind': 'gae',
-    # A batch in which nearly all pass has a small deviation: divided by it, the
-    # one that fails moves the policy further than it was moved until then.
-    'advantage.normalize': False,
-    'train.value_head': True,
-    'learner.minibatches': 2,
-    'learner.epochs': 2,
-    'rollout.drop_uniform': False,
-  },
-}
 
 
 def get_config(arg: str = 'minicode') -> ml_collections.ConfigDict:
@@ -103,6 +46,8 @@ def get_config(arg: str = 'minicode') -> ml_collections.ConfigDict:
   c.env = main.env  # how rewriters are evaluated
 
   c.reward = ml_collections.ConfigDict()
+  c.reward.kind = 'solved'  # one of `rewards.registry.REWARDS`
+  c.reward.options = ml_collections.ConfigDict()  # of rewards but `solved`
   c.reward.temperature = 0.0  # of the coder
   c.reward.solved_bonus = 1.0
   c.reward.share_weight = 0.0
@@ -218,6 +163,6 @@ def get_config(arg: str = 'minicode') -> ml_collections.ConfigDict:
 
 
 def get_hyper():
-  """The sweep of the algorithms, and of the price of divergence."""
+  """The sweep of the algorithms, and of the KL coefficient."""
   sweep = [{'algorithms': (name,)} for name in ALGORITHMS]
   return sweep + [{'reference.kl_coef': value} for value in (0.0, 0.005, 0.1)]

@@ -30,6 +30,8 @@ def model(name: str) -> ml_collections.ConfigDict:
   c.top_k = 0  # jax: most probable tokens to draw from, 0 = all
   c.min_p = 0.0  # jax: least probability, as a share of the highest
   c.repetition_penalty = 1.0  # jax: of tokens that are there already, 1 = none
+  c.filters = ''  # jax: further filters, as epsilon=3e-4
+  c.beams = 1  # jax: of an encoder-decoder at temperature 0, 1 = greedy
   c.base_url = ''  # http: up to and without /chat/completions
   c.api_key_env = 'OPENAI_API_KEY'  # http: variable that holds the key
   c.timeout_s = 180.0  # http: limit on one attempt
@@ -53,8 +55,10 @@ def get_config(arg: str = 'minicode') -> ml_collections.ConfigDict:
   c.mesh = ''
 
   c.data = ml_collections.ConfigDict()
-  c.data.name = 'minicode'  # minicode | mbpp
-  c.data.path = ''  # MBPP as JSONL; empty: the Hugging Face hub
+  c.data.name = 'minicode'  # one of `tasks.load.TASK_SETS`
+  c.data.path = ''  # file or folder of the data; mbpp: empty for the hub
+  c.data.plugin = ''  # module that registers further task sets and rewards
+  c.data.options = ml_collections.ConfigDict()  # of that task set alone
   c.data.protocol = 'visible1'  # blind | visible1 | visible_all | oracle
   c.data.train_tasks = ''  # file of ids: train on these alone
   c.data.train_limit = 0  # first N tasks of a split, 0 = all

@@ -7,43 +7,48 @@ Arguments:
   minicode  PPO on the embedded tasks and models, no GPU, hub or key (the
             default)
   jsonl     tasks from files of JSON lines (see tasks/instructions.py):
-              --config.data.train=train.jsonl --config.data.dev=dev.jsonl
-              --config.data.test=test.jsonl --config.rewriter.model=FOLDER
+              --config.data.options.train=train.jsonl
+              --config.data.options.dev=dev.jsonl
+              --config.data.options.test=test.jsonl
+              --config.rewriter.model=FOLDER
             The task model is behind an OpenAI-compatible server, which Ollama
             is, too: --config.task_model.model=NAME
+  questions, ag_news, sst2, nq, gsm8k, plugin
+            other task sets, as for configs/rewrite.py
 
-`configs.mbpp_grpo.ALGORITHMS` says what a name in --config.algorithms changes.
+`ALGORITHMS` of promptrl_jax/training/rewriter/algorithms.py says what a name in
+--config.algorithms changes.
 """
 
 import ml_collections
 
 from configs import mbpp_grpo, rewrite
 
-_ARGUMENTS = ('smoke', 'minicode', 'jsonl')
 # Sections of the learner, which is the one that learns from tests.
 _LEARNER = (
-  'train', 'rollout', 'packing', 'advantage', 'learner', 'reference',
-  'optimizer', 'lora',
-)  # fmt: skip
+  'train',
+  'rollout',
+  'packing',
+  'advantage',
+  'learner',
+  'reference',
+  'optimizer',
+  'lora',
+)
 
 
 def get_config(arg: str = 'minicode') -> ml_collections.ConfigDict:
-  if arg not in _ARGUMENTS:
-    raise ValueError(
-      f'config argument {arg!r}: expected one of {", ".join(_ARGUMENTS)}'
-    )
   c = rewrite.get_config(arg)  # tasks, models, and how they are compared
+  embedded = arg in ('smoke', 'minicode')
   learner = mbpp_grpo.get_config('minicode')
   c.algorithms = ('ppo',)  # keys of ALGORITHMS
   c.seeds = 1  # runs of each algorithm, from c.seed on
   c.switches = ()  # updates at which another takes over: ((30, 'pairs'),)
 
-  c.data.train = ''  # jsonl: file of training examples
-  # minicode: inputs of each instruction to train on, as PRewrite does; 0: other
-  # problems are trained on, those of the train split of the suite.
-  c.data.train_examples = 8
-  c.data.train_limit = 0  # first N tasks to train on, 0 = all
-  c.data.validation_limit = 0  # minicode: first N tasks that stop a training
+  if embedded:
+    # Inputs of each instruction to train on, as PRewrite does; 0: other
+    # problems are trained on, those of the train split of the suite.
+    c.data.options.train_examples = 8
 
   # Only a model in this process can be trained. Its lengths are those of
   # `packing` and `rollout`, in training and after.
@@ -68,13 +73,13 @@ def get_config(arg: str = 'minicode') -> ml_collections.ConfigDict:
   c.patience = 3  # validations without a new best that end a run; 0: none do
 
   if arg == 'smoke':
-    c.data.tasks_limit = 8
+    c.data.train_limit = c.data.validation_limit = c.data.test_limit = 8
     c.train.iterations = 2
     c.rollout.prompts, c.rollout.group = 4, 4
     c.train.rows_per_piece = 1
     c.validate_every = c.checkpoint_every = 1
     c.eval.resamples = 1000
-  if arg == 'jsonl':
+  if not embedded:
     c.train.train = 'lora'
     c.reference.kind = 'adapter_off'
     # One instruction, so a batch is one group.
@@ -86,7 +91,7 @@ def get_config(arg: str = 'minicode') -> ml_collections.ConfigDict:
 
 
 def get_hyper():
-  """The sweep of rewards, of algorithms, and of the price of divergence."""
-  sweep = [{'reward.metric': name} for name in ('em', 'f1')]
+  """The sweep of rewards, of algorithms, and of the KL coefficient."""
+  sweep = [{'reward.kind': name} for name in ('em', 'f1')]
   sweep += [{'algorithms': (name,)} for name in mbpp_grpo.ALGORITHMS]
   return sweep + [{'reference.kl_coef': value} for value in (0.0, 0.005, 0.1)]

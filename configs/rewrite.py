@@ -8,17 +8,34 @@ Arguments:
             184 instructions, K = 10; four minutes on two cores
   jsonl     tasks from files of JSON lines (see tasks/instructions.py), with any
             models:
-              --config.data.dev=dev.jsonl --config.data.test=test.jsonl
+              --config.data.options.dev=dev.jsonl
+              --config.data.options.test=test.jsonl
             Both models are behind an OpenAI-compatible server, which Ollama is,
             too; `--config.rewriter.backend=jax --config.rewriter.model=FOLDER`
             runs one in this process.
+  questions as jsonl, with a file of questions and answers:
+              --config.data.path=x.jsonl --config.data.options.instruction=...
+  ag_news, sst2, nq, gsm8k
+            as jsonl, with the data sets of the paper from the hub, or from a
+            folder: --config.data.path=FOLDER
+  plugin    as jsonl, with a task set of your own:
+              --config.data.plugin=MODULE --config.data.name=NAME
 """
 
 import ml_collections
 
 from configs import mbpp_ppo
+from promptrl_jax import settings
+from promptrl_jax.tasks.load import TASK_SETS
 
-_ARGUMENTS = ('smoke', 'minicode', 'jsonl')
+# Argument -> task set.
+ARGUMENTS = {
+  'smoke': 'minicode_instructions',
+  'minicode': 'minicode_instructions',
+  'jsonl': 'instructions',
+  **{name: name for name in ('questions', 'ag_news', 'sst2', 'nq', 'gsm8k')},
+  'plugin': '',
+}
 
 
 def _model(backend: str, name: str) -> ml_collections.ConfigDict:
@@ -32,12 +49,26 @@ def _model(backend: str, name: str) -> ml_collections.ConfigDict:
   return c
 
 
+def _data(name: str) -> ml_collections.ConfigDict:
+  """Which instructions are rewritten; the fields of `DataConfig`."""
+  c = ml_collections.ConfigDict()
+  c.name = name  # one of `tasks.load.TASK_SETS` with instructions
+  c.path = ''  # file or folder of the data, for sets that need one
+  c.plugin = ''  # module that registers further task sets and rewards
+  # First N instructions, 0 = all.
+  c.train_limit = c.validation_limit = c.test_limit = 0
+  # What this set alone has, documented at its class of options.
+  options = settings.to_mapping(TASK_SETS[name].options()) if name else {}
+  c.options = ml_collections.ConfigDict(options)
+  return c
+
+
 def get_config(arg: str = 'minicode') -> ml_collections.ConfigDict:
-  if arg not in _ARGUMENTS:
+  if arg not in ARGUMENTS:
     raise ValueError(
-      f'config argument {arg!r}: expected one of {", ".join(_ARGUMENTS)}'
+      f'config argument {arg!r}: expected one of {", ".join(ARGUMENTS)}'
     )
-  embedded = arg != 'jsonl'
+  embedded = arg in ('smoke', 'minicode')
   c = ml_collections.ConfigDict()
   c.preset = arg
   c.seed = 0  # of subsampled examples and of the bootstrap
@@ -46,17 +77,7 @@ def get_config(arg: str = 'minicode') -> ml_collections.ConfigDict:
   c.strategies = ('I', 'S')  # I: the greedy rewrite; S: the best of K on dev
   c.cache = ''  # SQLite file of answers; empty: cache.sqlite in the workdir
 
-  c.data = ml_collections.ConfigDict()
-  c.data.name = 'minicode' if embedded else 'jsonl'
-  c.data.split = 'test'  # minicode: of the suite; problems are disjoint
-  c.data.dev_examples = 8  # minicode: inputs that choose an instruction
-  c.data.test_examples = 8  # minicode: inputs that measure it
-  c.data.dev = ''  # jsonl: file of dev examples
-  c.data.test = ''  # jsonl: file of test examples; may be empty
-  c.data.instruction = ''  # jsonl: replaces the instruction of the files
-  c.data.tasks_limit = 12 if arg == 'smoke' else 0  # first N tasks, 0 = all
-  c.data.dev_limit = 0  # examples per task, drawn with the seed, 0 = all
-  c.data.test_limit = 0
+  c.data = _data(ARGUMENTS[arg])
 
   backend = 'jax' if embedded else 'http'
   c.rewriter = _model(backend, 'minicode_rewriter' if embedded else '')
@@ -77,9 +98,11 @@ def get_config(arg: str = 'minicode') -> ml_collections.ConfigDict:
   c.rewrite.seed = 0  # of the first sample
 
   c.reward = ml_collections.ConfigDict()
-  # auto (em for qa, accuracy for classification, numeric for math) | em | f1 |
-  # accuracy | numeric | perplexity | perplexity_f1
-  c.reward.metric = 'auto'
+  # One of `rewards.registry.REWARDS`. score: the metric of the task set (em for
+  # qa, accuracy for classification, numeric for math) | em | f1 | accuracy |
+  # numeric | perplexity | perplexity_f1
+  c.reward.kind = 'score'
+  c.reward.options = ml_collections.ConfigDict()  # of that reward
   c.reward.max_tokens = 80 if embedded else 256  # of an answer
   c.reward.stop = ()  # strings that end an answer
   c.reward.label_prefix = '\n'  # perplexity: between a prompt and its label
@@ -92,4 +115,8 @@ def get_config(arg: str = 'minicode') -> ml_collections.ConfigDict:
 
   c.eval = ml_collections.ConfigDict()
   c.eval.resamples = 10_000
+  c.eval.dev_examples = 0  # examples per task, drawn with the seed, 0 = all
+  c.eval.test_examples = 0
+  if arg == 'smoke':
+    c.data.validation_limit = c.data.test_limit = 12
   return c

@@ -8,8 +8,8 @@ from __future__ import annotations
 from promptrl_jax.envs.editing.config import EditingConfig
 from promptrl_jax.operators.lexical import LexicalConfig
 from promptrl_jax.rewards.tests import RewardConfig
-from promptrl_jax.training.controller import config as ppo_config
-from promptrl_jax.training.controller import learner as controller
+from promptrl_jax.training.controller import learner
+from promptrl_jax.training.controller.config import ControllerConfig, PPOConfig
 
 
 def make_env_config(config) -> EditingConfig:
@@ -32,17 +32,14 @@ def make_env_config(config) -> EditingConfig:
   )
 
 
-def make(config, env_config, seed) -> controller.Controller:
-  """The jitted functions of one controller."""
+def make(config, env_config, seed) -> learner.ControllerLearner:
+  """Builds the learner of one controller."""
   settings = config.ppo.to_dict()
   anneal = settings.pop('anneal')
   iterations = config.controller.iterations
-  ppo = ppo_config.PPOConfig(
-    **settings, anneal_updates=iterations if anneal else None
-  )
-  return controller.make_controller(
-    controller.ControllerConfig(**config.controller),
-    ppo,
+  return learner.make_learner(
+    ControllerConfig(**config.controller),
+    PPOConfig(**settings, anneal_updates=iterations if anneal else None),
     env_config.observation_size,
     len(env_config.actions),
     seed,

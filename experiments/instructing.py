@@ -10,31 +10,65 @@ from __future__ import annotations
 import dataclasses
 import json
 import sqlite3
+from collections.abc import Sequence
 
 import numpy as np
 import tqdm
 
-from promptrl_jax.evaluation.instruction_report import Scores
+from experiments import data as data_lib
+from promptrl_jax.envs.rewriting.config import make_config
+from promptrl_jax.envs.rewriting.env import RewritingEnv
+from promptrl_jax.evaluation import instruction_report
+from promptrl_jax.evaluation.example_rewards import example_rewards
+from promptrl_jax.evaluation.instruction_report import INITIAL, Scores
 from promptrl_jax.execution import ExecutionPool, Limits, TooWeakError
 from promptrl_jax.files import write_atomically
 from promptrl_jax.llm.backend import BackendError
 from promptrl_jax.llm.cache import CachedBackend
 from promptrl_jax.llm.load import BackendConfig, load_backend
 from promptrl_jax.llm.program_lm import ProgramLM
+from promptrl_jax.prompts import meta as meta_lib
+from promptrl_jax.rewards import registry
 from promptrl_jax.strategies import prewrite
-from promptrl_jax.tasks import instructions
-from promptrl_jax.tasks.instructions import Instruction
-from promptrl_jax.tasks.minicode import instruct
+from promptrl_jax.tasks import instructions, load
+from promptrl_jax.types import Task
 
 STRATEGIES = ('I', 'S')
 CANONICAL = 'canonical wording (reference)'
-# What a bad config, bad data or a dead endpoint raise: told in one line.
-USER_ERRORS = (
-  ValueError, OSError, BackendError, TooWeakError, sqlite3.Error,
-)  # fmt: skip
+# Raised for a bad config, bad data or a dead endpoint: shown in one line.
+USER_ERRORS = (ValueError, OSError, BackendError, TooWeakError, sqlite3.Error)
 
 _REQUESTS_PER_CALL = 512  # What the progress bar waits for.
 _ROUNDS = 8  # Requests of each connection to a server between two savings.
+
+
+@dataclasses.dataclass(frozen=True)
+class Tasks:
+  """Instructions to learn from, to choose and to measure.
+
+  Attributes:
+    train: to train on; empty if nothing is trained.
+    validation: say when a training stops.
+    dev: the instructions to rewrite, with the examples that choose.
+    test: the same instructions with the examples that measure; may be empty.
+  """
+
+  train: Sequence[Task]
+  validation: Sequence[Task]
+  dev: Sequence[Task]
+  test: Sequence[Task]
+
+  @property
+  def registers(self) -> list[str]:
+    """Register of each instruction, if there are registers."""
+    names = [task.register for task in self.dev]
+    return names if all(names) else []
+
+  @property
+  def canonical(self) -> list[str]:
+    """Canonical wording of each instruction, if it is known."""
+    texts = [task.canonical for task in self.dev]
+    return texts if all(texts) else []
 
 
 def check_strategies(names):
@@ -45,101 +79,38 @@ def check_strategies(names):
     )
 
 
-def load_tasks(data, seed):
-  """Dev and test tasks in one order, and for minicode registers and wordings.
-
-  Without a test file there are no test tasks.
-  """
-  groups, canonical = [], []
-  if data.name == 'minicode':
-    pairs = load_minicode(data)
-    dev, test = [p.dev for p in pairs], [p.test for p in pairs]
-    groups = [p.register for p in pairs]
-    canonical = [Instruction(p.canonical) for p in pairs]
-  elif data.name == 'jsonl':
-    if not data.dev:
-      raise ValueError(
-        'data.dev is empty: give a file of dev examples with --config.data.dev='
-      )
-    dev = list(instructions.load(data.dev))
-    test = list(instructions.load(data.test)) if data.test else []
-    if data.instruction:
-      dev = [with_instruction(dev, data.instruction, data.dev)]
-      test = test and [with_instruction(test, data.instruction, data.test)]
-    if test:
-      dev, test = map(list, zip(*instructions.match(dev, test), strict=True))
-    dev, test = (part[: data.tasks_limit or None] for part in (dev, test))
-  else:
-    raise ValueError(f'data.name={data.name!r}: expected minicode or jsonl')
-  dev = [prewrite.subsample(task, data.dev_limit, seed) for task in dev]
-  test = [prewrite.subsample(task, data.test_limit, seed) for task in test]
-  return dev, test, groups, canonical
-
-
-def load_minicode(data):
-  """The embedded tasks, with training inputs if their instructions train."""
-  count = data.get('train_examples', 0)
-  pairs = instruct.load(
-    data.split, data.dev_examples, data.test_examples, train_examples=count
-  )
-  return pairs[: data.tasks_limit or None]
-
-
-def load_training(data, dev, test):
-  """Tasks to train on, and those that say when to stop.
-
-  The embedded tasks are those of `dev` with inputs for training or, if there
-  are to be none, those of other splits of the suite with all their inputs.
-  Tasks of files may be those of `dev` or not.
+def load_tasks(config, training=False):
+  """The tasks of a config, each with the examples that are asked.
 
   Raises:
-    ValueError: no file, or one with an input of `dev` or `test`.
+    ValueError: the task set has no instructions, the reward does not suit them,
+      or dev and test are not the same instructions.
   """
-  if data.name == 'minicode' and data.train_examples:
-    train = [pair.train for pair in load_minicode(data)]
-    return train[: data.train_limit or None], dev
-  if data.name == 'minicode':
-    splits = (
-      instruct.load(split, data.dev_examples, data.test_examples)
-      for split in ('train', 'validation')
-    )
-    train, validation = (
-      [
-        dataclasses.replace(p.dev, examples=p.dev.examples + p.test.examples)
-        for p in pairs
-      ]
-      for pairs in splits
-    )
-    return (
-      train[: data.train_limit or None],
-      validation[: data.validation_limit or None],
-    )
-  if not data.train:
+  splits = load.task_set(data_lib.to_config(config.data)).splits
+  parts = data_lib.load_tasks(config.data, () if training else splits[1:])
+  limits = {'dev': config.eval.dev_examples, 'test': config.eval.test_examples}
+  for split, tasks in parts.items():
+    limit = limits.get('dev' if split == 'validation' else split, 0)
+    for task in tasks:  # Refused before any call.
+      registry.check_task(config.reward.kind, task)
+    parts[split] = [
+      instructions.subsample(task, limit, config.seed) for task in tasks
+    ]
+  dev, test = parts.get('dev', parts['validation']), parts['test']
+  if test and [t.task_id for t in dev] != [t.task_id for t in test]:
     raise ValueError(
-      'data.train is empty: give a file of training examples with '
-      '--config.data.train='
+      f'{len(dev)} instructions have dev and {len(test)} have test examples: '
+      'expected the same ones, so give validation_limit and test_limit one '
+      'value'
     )
-  train = list(instructions.load(data.train))
-  if data.instruction:
-    train = [with_instruction(train, data.instruction, data.train)]
-  for name, others in (('dev', dev), ('test', test)):
-    by_key = {task.key: task for task in others}
-    shared = [task for task in train if task.key in by_key]
-    pairs = instructions.match(
-      shared, [by_key[task.key] for task in shared], ('train', name)
-    )
-    matched = {task.key: task for task, _ in pairs}
-    train = [matched.get(task.key, task) for task in train]
-  return train[: data.train_limit or None], dev
+  return Tasks(parts.get('train', ()), parts['validation'], dev, test)
 
 
-def with_instruction(tasks, text, path):
-  """The one task of a file, with another initial instruction."""
-  if len(tasks) > 1:
-    raise ValueError(
-      f'data.instruction replaces one instruction, but {path} has {len(tasks)}'
-    )
-  return dataclasses.replace(tasks[0], instruction=Instruction(text))
+def make_env(config, task_model, **settings):
+  """The environment that asks the task model, in training and evaluation."""
+  meta = meta_lib.make_meta(config.meta.family, config.meta.text)
+  settings = make_config(config.reward.to_dict(), meta=meta, **settings)
+  return RewritingEnv(task_model, None, settings)
 
 
 def open_model(settings, mesh, cache, stack):
@@ -178,66 +149,62 @@ def open_task_model(config, mesh, cache, stack):
   return model
 
 
-def draw_candidates(rewriter, meta, initial, settings, strategies):
+def draw_candidates(rewriter, env, tasks, settings, strategies):
   """Candidates of each strategy and instruction, and rows of the trace."""
   candidates, trace = {}, []
   if 'I' in strategies:
-    greedy = prewrite.rewrite_greedily(rewriter, meta, initial, settings)
+    greedy = prewrite.rewrite_greedily(rewriter, env, tasks, settings)
     trace += [rewrite.row('I') for rewrite in greedy]
-    candidates['PRewrite-I'] = [[r.instruction] for r in greedy]
+    candidates['PRewrite-I'] = [[r.statement] for r in greedy]
   if 'S' in strategies:
-    drawn = prewrite.sample_rewrites(rewriter, meta, initial, settings)
-    trace += [rewrite.row('S') for some in drawn for rewrite in some]
+    samples = prewrite.sample_rewrites(rewriter, env, tasks, settings)
+    trace += [rewrite.row('S') for group in samples for rewrite in group]
     candidates['PRewrite-S'] = [
-      [first, *(r.instruction for r in some)]
-      for first, some in zip(initial, drawn, strict=True)
+      [task.statement, *(r.statement for r in group)]
+      for task, group in zip(tasks, samples, strict=True)
     ]
   return candidates, trace
 
 
-def drop_too_long(task_model, dev, test, candidates, max_tokens):
+def drop_too_long(env, name, tasks, candidates):
   """Takes out rewrites that the task model has no room for; counts them.
 
   A task that is left without a rewrite keeps its initial instruction.
   """
   dropped = 0
-  for place, task in enumerate(dev):
-    splits = [task, *test[place : place + 1]]
-    fitting = lambda text, splits=splits: all(
-      prewrite.fits(task_model, part, text, max_tokens) for part in splits
-    )
-    if not fitting(task.instruction):
+  for place, task in enumerate(tasks.dev):
+    parts = [task, *tasks.test[place : place + 1]]
+    fits = lambda text, parts=parts: all(env.fits(part, text) for part in parts)
+    if not fits(task.statement):
       raise ValueError(
-        f'{task_model.name} has no room for instruction '
-        f'{task.instruction.text[:60]!r} with its examples: raise '
+        f'{name} has no room for instruction '
+        f'{task.statement[:60]!r} with its examples: raise '
         'task_model.prompt_tokens (or max_context), or lower reward.max_tokens'
       )
     for lists in candidates.values():
-      kept = [text for text in lists[place] if fitting(text)]
+      kept = [text for text in lists[place] if fits(text)]
       dropped += len(lists[place]) - len(kept)
-      lists[place] = kept or [task.instruction]
+      lists[place] = kept or [task.statement]
   return dropped
 
 
-def measure(
-  task_model, reward_fn, dev, test, candidates, max_tokens, canonical=()
-):
+def measure(task_model, env, tasks, candidates):
   """Chooses on dev and measures on test, without rewrites that are too long.
 
   Returns:
     The instruction of each strategy and task, the scores of each strategy, and
-    counts of what the task model was asked.
+    counts of the task model's answers.
   """
-  dropped = drop_too_long(task_model, dev, test, candidates, max_tokens)
-  rewarded = reward_all(reward_fn, dev, candidates)
+  dropped = drop_too_long(env, task_model.name, tasks, candidates)
+  rewarded = reward_all(env, tasks.dev, candidates)
   chosen, dev_scores = choose(candidates, rewarded)
-  if canonical:
-    chosen[CANONICAL] = canonical
-    dev_scores[CANONICAL] = reward_fn(list(zip(dev, canonical, strict=True)))
-  choices = {
+  if tasks.canonical:
+    chosen[CANONICAL] = tasks.canonical
+    dev_scores[CANONICAL] = example_rewards(env, tasks.dev, tasks.canonical)
+  scores = {
     name: Scores(
       dev_scores[name],
-      reward_fn(list(zip(test, texts, strict=True))) if test else (),
+      example_rewards(env, tasks.test, texts) if tasks.test else (),
     )
     for name, texts in chosen.items()
   }
@@ -246,10 +213,10 @@ def measure(
     'from_cache': task_model.hits,
     'rewrites_too_long': dropped,
   }
-  return chosen, choices, calls
+  return chosen, scores, calls
 
 
-def reward_all(reward_fn, tasks, candidates):
+def reward_all(env, tasks, candidates):
   """Rewards of the candidates of each strategy and task on dev."""
   jobs = [
     (name, place, text)
@@ -257,21 +224,22 @@ def reward_all(reward_fn, tasks, candidates):
     for name, lists in candidates.items()
     for text in lists[place]
   ]
-  per_call = max(
-    1, _REQUESTS_PER_CALL // max(len(task.examples) for task in tasks)
-  )
-  found = {name: [[] for _ in tasks] for name in candidates}
+  most = max(len(task.checker.examples) for task in tasks)
+  per_call = max(1, _REQUESTS_PER_CALL // most)
+  rewarded = {name: [[] for _ in tasks] for name in candidates}
   best = np.full(len(tasks), np.nan)
   with tqdm.tqdm(total=len(jobs), desc='dev', unit='candidate') as progress:
     for start in range(0, len(jobs), per_call):
-      some = jobs[start : start + per_call]
-      rewards = reward_fn([(tasks[place], text) for _, place, text in some])
-      for (name, place, _), row in zip(some, rewards, strict=True):
-        found[name][place].append(row)
+      batch = jobs[start : start + per_call]
+      rewards = example_rewards(
+        env, [tasks[place] for _, place, _ in batch], [job[2] for job in batch]
+      )
+      for (name, place, _), row in zip(batch, rewards, strict=True):
+        rewarded[name][place].append(row)
         best[place] = np.fmax(best[place], row.mean())
       progress.set_postfix(best=f'{np.nanmean(best):.3f}', refresh=False)
-      progress.update(len(some))
-  return found
+      progress.update(len(batch))
+  return rewarded
 
 
 def choose(candidates, rewarded):
@@ -284,6 +252,67 @@ def choose(candidates, rewarded):
       rows[i] for rows, i in zip(rewarded[name], places, strict=True)
     ]
   return chosen, scores
+
+
+def report(config, workdir, tasks, chosen, scores, calls, pairs=()):
+  """Writes the tables and the instructions, and shows them.
+
+  Args:
+    config: settings of the bootstrap, and what the results carry.
+    workdir: where they go.
+    tasks: the instructions.
+    chosen, scores, calls: from `measure`, keyed by the name of a strategy or by
+      (name, seed, strategy), which are averaged over seeds.
+    pairs: names of strategies that are compared.
+  """
+  by_name = {}
+  for key, value in scores.items():
+    name = key if isinstance(key, str) else f'{key[0]} {key[2]}'
+    by_name.setdefault(name, []).append(value)
+  choices = {
+    name: instruction_report.over_seeds(values)
+    if len(values) > 1
+    else values[0]
+    for name, values in by_name.items()
+  }
+  settings = config.eval.resamples, config.seed
+  result = {
+    'config': json.loads(config.to_json()),
+    'calls': calls,
+    'table': instruction_report.summarise(choices, *settings),
+    'compared': {},
+    'registers': {},
+  }
+  texts = [instruction_report.markdown(result['table'])]
+  if pairs and choices[INITIAL].test:
+    result['compared'] = instruction_report.compare(choices, pairs, *settings)
+    texts.append(instruction_report.compared_markdown(result['compared']))
+  if tasks.registers:
+    result['registers'] = instruction_report.by_group(choices, tasks.registers)
+    texts.append(instruction_report.group_markdown(result['registers']))
+  chosen, scores = (
+    {
+      key if isinstance(key, str) else f'{key[0]} seed {key[1]} {key[2]}': value
+      for key, value in by_key.items()
+    }
+    for by_key in (chosen, scores)
+  )
+  path = workdir / 'instructions.jsonl'
+  write_lines(path, instruction_report.rows(tasks.dev, chosen, scores))
+  write_atomically(
+    workdir / 'results.json', (json.dumps(result, indent=2) + '\n').encode()
+  )
+  text = '\n\n'.join(texts)
+  write_atomically(workdir / 'results.md', (text + '\n').encode())
+  print(text)
+  if len(tasks.dev) == 1:
+    for name, statements in chosen.items():
+      print(f'\n{name}, dev {scores[name].dev[0].mean():.3f}:\n{statements[0]}')
+  print(
+    f'\ntask model   {calls["answered"]} answers, {calls["from_cache"]} from '
+    f'the cache; {calls["rewrites_too_long"]} rewrites were too long'
+  )
+  print(f'instructions {path}')
 
 
 def write_lines(path, rows):

@@ -32,8 +32,8 @@ from experiments import (
   rewriters,
 )
 from promptrl_jax.envs.editing.env import EditingEnv
-from promptrl_jax.envs.rewriting.code import RewritingEnv
-from promptrl_jax.envs.rewriting.config import RewritingConfig
+from promptrl_jax.envs.rewriting.config import make_config
+from promptrl_jax.envs.rewriting.env import RewritingEnv
 from promptrl_jax.evaluation.play import LineUp, Plan
 from promptrl_jax.execution import ExecutionPool, Limits
 from promptrl_jax.execution.memo import MemoPool
@@ -43,8 +43,10 @@ from promptrl_jax.llm.load import BackendConfig, load_backend
 from promptrl_jax.parallel import compilation
 from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.tools import command
-from promptrl_jax.training import checkpoint, joint, loop, metrics
+from promptrl_jax.training import joint
+from promptrl_jax.training import run as run_lib
 from promptrl_jax.training import workdir as workdir_lib
+from promptrl_jax.training.rewriter import build
 
 _CONFIG = config_flags.DEFINE_config_file(
   'config', 'configs/joint.py', lock_config=True
@@ -74,11 +76,12 @@ def run(config, workdir):
   env_config = controllers.make_env_config(config)
   mesh = mesh_lib.from_text(config.mesh)
   coder = CachedBackend(load_backend(BackendConfig(**config.coder), mesh))
-  start = rewriters.load_start(config.rewriter, config.reference.model)
-  rewriters.check(with_iterations(config), start)
+  start = rewriters.load_start(config)
+  rewriter_config = rewriters.make_config(with_iterations(config))
+  build.check_reference(rewriter_config, start)
   policy = start.backend(mesh, config.env.rewrite_max_tokens)
   # A folder of the same name may hold another model by now.
-  models = {'coder': coder.name, 'start': start.name} | start.reference_name
+  models = {'coder': coder.name} | start.names
   workdir_lib.prepare(
     workdir, json.loads(config.to_json()) | {'models': models}
   )
@@ -86,81 +89,32 @@ def run(config, workdir):
   with ExecutionPool(
     config.pool.workers, limits, config.pool.allow_weak
   ) as pool:
-    line_up = LineUp(
-      {REWRITER: policy, CODER: coder}, MemoPool(pool), env_config
+    field = joint_players.Field(
+      LineUp({REWRITER: policy, CODER: coder}, MemoPool(pool), env_config),
+      EditingEnv(coder, policy, MemoPool(pool), env_config),
+      policy,
+      env_config,
     )
-    episodes = EditingEnv(coder, policy, MemoPool(pool), env_config)
     rewriting = RewritingEnv(coder, pool, make_reward_config(config))
 
     # --- Training -------------------------------------------------------------
-    seeds = range(config.seed, config.seed + config.seeds)
     players, costs = {}, {name: [] for name in arms}
-    for seed in seeds:
-      control, learner = make_parts(config, env_config, start, mesh, seed)
-      for name, rival in joint_players.rivals(env_config, learner).items():
+    for seed in range(config.seed, config.seed + config.seeds):
+      learners = (
+        controllers.make(with_iterations(config), env_config, seed),
+        build.make_learner(start, rewriter_config, mesh, seed),
+      )
+      for name, rival in joint_players.rivals(env_config, learners[1]).items():
         players.setdefault(name, {})[seed] = rival
       for name, arm in arms.items():
-        folder = workdir / name / f'seed_{seed}'
-        training = joint.Training(
-          arm, control, learner, episodes, rewriting, policy,
-          tasks['train'], seed,
-        )  # fmt: skip
-        player_of = functools.partial(
-          joint_players.of_state, arm, control, learner, env_config, seed
+        players.setdefault(name, {})[seed], cost = train(
+          config, arm, learners, rewriting, field, tasks, seed, workdir / name
         )
-
-        def validate(state, player_of=player_of):
-          runs = joint_players.entrant({0: player_of(state)}, policy)
-          return score(config, line_up, runs, tasks['validation'])
-
-        first = joint.initial(control, learner)
-        train(config, arm, training, first, validate, folder)
-        best, cost = load(joint.initial(control, learner), folder)
-        if arm.rewriter:
-          rewriters.save(learner, start, best.rewriter, folder)
-        players.setdefault(name, {})[seed] = player_of(best)
         costs[name].append(cost)
 
     # --- Evaluation -----------------------------------------------------------
-    entrants = {
-      name: joint_players.entrant(
-        by_seed,
-        policy,
-        float(np.mean([sum(row[c] for c in _CALLS) for row in costs[name]]))
-        if name in costs
-        else 0.0,
-      )
-      for name, by_seed in players.items()
-    }
-    cells = line_up.play(
-      entrants,
-      [
-        Plan(config.data.protocol, budget, tasks['test'], seeds)
-        for budget in config.eval.budgets
-      ],
-      workdir / 'trace.jsonl',
-      lambda todo: tqdm.tqdm(todo, desc='evaluate', unit='strategy'),
-    )[config.data.protocol]
-
-  # --- Report -----------------------------------------------------------------
-  header = {
-    'data_hash': data.describe(config.data),
-    'model_hashes': {
-      'coder': coder.name,
-      'rewriter': start.name,
-      **start.reference_name,
-    },
-    'seeds': list(seeds),
-    'command': ' '.join(['python', '-m', 'experiments.joint', *sys.argv[1:]]),
-  }
-  print(
-    joint_report.write(
-      workdir, cells, header, costs, config.eval.subject, config.eval.resamples
-    )
-  )
-  print(f'plots        {workdir}/*.png')
-  print(f'trace        {workdir / "trace.jsonl"}')
-  print(f'TensorBoard  tensorboard --logdir {workdir}')
+    results = compare(config, field, players, costs, tasks, workdir)
+  write_report(config, workdir, coder, start, results, costs)
 
 
 # --- Stages -------------------------------------------------------------------
@@ -203,12 +157,12 @@ def make_arms(config):
 
 
 def make_reward_config(config):
-  return RewritingConfig(
+  return make_config(
+    config.rewrite_reward.to_dict(),
     protocol=config.data.protocol,
     template=config.env.template,
     max_tokens=config.env.max_tokens,
     top_p=config.env.top_p,
-    **config.rewrite_reward,
   )
 
 
@@ -219,75 +173,66 @@ def with_iterations(config):
   return settings
 
 
-def make_parts(config, env_config, start, mesh, seed):
-  """The jitted functions of the controller and of the rewriter."""
-  settings = with_iterations(config)
-  return (
-    controllers.make(settings, env_config, seed),
-    rewriters.make(settings, start, mesh, seed),
+def train(config, arm, learners, rewriting, field, tasks, seed, folder):
+  """Trains one arm to its last call, from its last checkpoint if any.
+
+  Returns the player of the best state, and the cost of the whole training.
+  """
+  folder, problems = folder / f'seed_{seed}', tasks['validation']
+  problems = problems[: config.validate_limit or None]
+  training = joint.JointTraining(
+    arm,
+    *learners,
+    field.episodes,
+    rewriting,
+    field.rewriter,
+    tasks['train'],
+    seed,
+  )
+  player_of = functools.partial(
+    joint_players.of_state, arm, *learners, field.config, seed
   )
 
-
-def score(config, line_up, entrant, validation):
-  """pass@1 on validation problems, mean over budgets."""
-  runs = [
-    line_up.run(
-      entrant,
-      validation[: config.validate_limit or None],
-      protocol=config.data.protocol,
-      budget=budget,
-      seed=0,
-    )
-    for budget in config.eval.budgets
-  ]
-  return float(np.mean([run.passed for run in runs]))
-
-
-def train(config, arm, training, state, validate, folder):
-  """Trains one arm to its last call, from its last checkpoint if any."""
-  with checkpoint.open_checkpoints(folder / 'checkpoints') as checkpoints:
-    totals = dict(loop.TOTALS)
-    if checkpoints.latest_step() is not None:
-      state, totals = checkpoint.restore_checkpoint(checkpoints, state)
-    start = int(state.step)
-    progress = tqdm.tqdm(
-      initial=min(arm.calls, int(state.coder_calls)), total=arm.calls,
-      unit='call', desc=f'{folder.parent.name} {folder.name}',
-    )  # fmt: skip
-
-    def show(step, row, totals):
-      del step
-      best = totals['best']
-      shown = {
-        'solved': row.get('controller/rollout/solved_rate'),
-        'reward': row.get('rewriter/reward/mean'),
-        'best_validation': best if best >= 0 else None,
-      }
-      progress.set_postfix(
-        {k: '-' if v is None else f'{v:.3f}' for k, v in shown.items()},
-        refresh=False,
+  def score(state):
+    entrant = joint_players.entrant({0: player_of(state)}, field.rewriter)
+    runs = [
+      field.line_up.run(
+        entrant,
+        problems,
+        protocol=config.data.protocol,
+        budget=budget,
+        seed=0,
       )
-      # The last iteration may pass what was planned.
-      spent = min(arm.calls, int(row['budget/coder_calls']))
-      progress.update(spent - progress.n)
+      for budget in config.eval.budgets
+    ]
+    return float(np.mean([run.passed for run in runs]))
 
-    with metrics.MetricWriter(folder, resume_step=start) as writer, progress:
-      loop.run(
-        state, totals, training.iterate, validate, checkpoints, writer,
-        loop.LoopConfig(
-          arm.legs, config.validate_every, config.checkpoint_every
-        ),
-        [show],
-      )  # fmt: skip
+  settings = run_lib.RunConfig(
+    arm.legs, config.validate_every, config.checkpoint_every
+  )
+  shown = {
+    'coder_calls': 'budget/coder_calls',
+    'solved': 'controller/rollout/solved_rate',
+    'reward': 'rewriter/reward/mean',
+  }
+  name, first = f'{folder.parent.name} {folder.name}', joint.initial(*learners)
+  with run_lib.Run(
+    folder, first, settings, name=name, unit='leg', shown=shown
+  ) as legs:
+    for _ in legs.steps():
+      state, row = training.iterate(legs.state)
+      legs.log(state, row)
+      legs.validate(score)
+  best, cost = load(joint.initial(*learners), folder)
+  if arm.rewriter:
+    learners[1].save(best.rewriter, folder)
+  return player_of(best), cost
 
 
 def load(template, folder):
-  """The best state of an arm, and what its training took to the end."""
-  with checkpoint.open_checkpoints(
-    folder / 'checkpoints', read_only=True
-  ) as checkpoints:
-    best, _ = checkpoint.restore_checkpoint(checkpoints, template, 'best')
-    last, _ = checkpoint.restore_checkpoint(checkpoints, template, 'last')
+  """The best state of an arm, and the cost of its training to the end."""
+  best, _ = run_lib.restore(folder, template)
+  last, _ = run_lib.restore(folder, template, 'last')
   cost = {
     'coder calls': last.coder_calls,
     'rewriter calls': last.rewriter_calls,
@@ -296,6 +241,53 @@ def load(template, folder):
     'best leg': best.step,
   }
   return best, {name: int(value) for name, value in cost.items()}
+
+
+def compare(config, field, players, costs, tasks, workdir):
+  """Plays all strategies on the test split; returns their cells."""
+  training_calls = {
+    name: float(np.mean([sum(row[c] for c in _CALLS) for row in rows]))
+    for name, rows in costs.items()
+  }
+  entrants = {
+    name: joint_players.entrant(
+      by_seed, field.rewriter, training_calls.get(name, 0.0)
+    )
+    for name, by_seed in players.items()
+  }
+  seeds = range(config.seed, config.seed + config.seeds)
+  plans = [
+    Plan(config.data.protocol, budget, tasks['test'], seeds)
+    for budget in config.eval.budgets
+  ]
+  cells = field.line_up.play(
+    entrants,
+    plans,
+    workdir / 'trace.jsonl',
+    lambda todo: tqdm.tqdm(todo, desc='evaluate', unit='strategy'),
+  )
+  return cells[config.data.protocol]
+
+
+def write_report(config, workdir, coder, start, results, costs):
+  """Writes tables and plots, and prints them."""
+  names = {'coder': coder.name, 'rewriter': start.name} | {
+    role: name for role, name in start.names.items() if role != 'start'
+  }
+  header = {
+    'data_hash': data.describe(config.data),
+    'model_hashes': names,
+    'seeds': list(range(config.seed, config.seed + config.seeds)),
+    'command': ' '.join(['python', '-m', 'experiments.joint', *sys.argv[1:]]),
+  }
+  subject, resamples = config.eval.subject, config.eval.resamples
+  table = joint_report.write(
+    workdir, results, header, costs, subject, resamples
+  )
+  print(table)
+  print(f'plots        {workdir}/*.png')
+  print(f'trace        {workdir / "trace.jsonl"}')
+  print(f'TensorBoard  tensorboard --logdir {workdir}')
 
 
 if __name__ == '__main__':

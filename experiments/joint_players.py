@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from promptrl_jax.envs.editing.config import EditingConfig
-from promptrl_jax.evaluation.play import Entrant
+from promptrl_jax.envs.editing.env import EditingEnv
+from promptrl_jax.evaluation.play import Entrant, LineUp
 from promptrl_jax.llm.ask import REWRITER
 from promptrl_jax.llm.backend import Backend
 from promptrl_jax.llm.cache import CachedBackend
@@ -18,8 +19,8 @@ from promptrl_jax.llm.jax_lm import JaxLM
 from promptrl_jax.strategies import policies
 from promptrl_jax.strategies.base import OverOperators, Strategy
 from promptrl_jax.training import joint
-from promptrl_jax.training.controller import learner as controller
-from promptrl_jax.training.rewriter import learner as rewriter
+from promptrl_jax.training.controller.learner import ControllerLearner
+from promptrl_jax.training.rewriter.learner import RewriterLearner
 
 # Strategies that learn nothing, and the operator that each of them repeats.
 RIVALS = {'direct': 'keep', 'best_of_b': 'resample', 'start': 'semantic'}
@@ -40,10 +41,28 @@ class Player:
   single: bool = False
 
 
+@dataclasses.dataclass(frozen=True)
+class Field:
+  """What all arms of a run share.
+
+  Attributes:
+    line_up: plays strategies for validation and for the report.
+    episodes: the environment of training; its rewriter answers as it is by
+      then.
+    rewriter: the compiled rewriter, whose parameters are replaced.
+    config: settings of the episodes.
+  """
+
+  line_up: LineUp
+  episodes: EditingEnv
+  rewriter: JaxLM
+  config: EditingConfig
+
+
 def of_state(
   arm: joint.JointConfig,
-  control: controller.Controller,
-  learner: rewriter.Rewriter,
+  control: ControllerLearner,
+  learner: RewriterLearner,
   config: EditingConfig,
   seed: int,
   state: joint.JointState,
@@ -60,7 +79,7 @@ def of_state(
 
 
 def rivals(
-  config: EditingConfig, learner: rewriter.Rewriter
+  config: EditingConfig, learner: RewriterLearner
 ) -> dict[str, Player]:
   """Those of `RIVALS` that the actions allow, with the untrained rewriter."""
   params = learner.decode_params(learner.initial)

@@ -23,8 +23,8 @@ from absl import app, flags
 from ml_collections import config_flags
 
 from experiments import data, distributed_flags, rewriters
-from promptrl_jax.envs.rewriting.code import RewritingEnv
-from promptrl_jax.envs.rewriting.config import RewritingConfig
+from promptrl_jax.envs.rewriting.config import make_config
+from promptrl_jax.envs.rewriting.env import RewritingEnv
 from promptrl_jax.evaluation import cells, output, report, rewriter
 from promptrl_jax.execution import ExecutionPool, Limits
 from promptrl_jax.execution.header import ImportHeaderPool
@@ -34,8 +34,10 @@ from promptrl_jax.llm.cache import CachedBackend
 from promptrl_jax.parallel import compilation, distributed, exchange
 from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.tools import command
-from promptrl_jax.training import loop
+from promptrl_jax.training import run as run_lib
 from promptrl_jax.training import workdir as workdir_lib
+from promptrl_jax.training.rewriter import build
+from promptrl_jax.training.rewriter.collect import Collector
 
 _CONFIG = config_flags.DEFINE_config_file(
   'config', 'configs/mbpp_grpo.py', lock_config=True
@@ -59,11 +61,9 @@ def run(config, workdir):
   command.log_warnings_alone()
 
   # --- Data and models --------------------------------------------------------
-  settings = {
-    name: rewriters.with_algorithm(config, name) for name in config.algorithms
+  settings = {  # The last one may be wrong, too: refused before any work.
+    name: rewriters.make_config(config, name) for name in config.algorithms
   }
-  for chosen in settings.values():  # the last one may be wrong, too
-    rewriters.make_config(chosen)
   tasks = data.load_tasks(config.data)
   if config.eval.split not in ('validation', 'test'):
     raise ValueError(
@@ -71,17 +71,12 @@ def run(config, workdir):
     )
   mesh = mesh_lib.of_process(config.mesh)
   coder = load.load_backend(load.BackendConfig(**config.coder), mesh)
-  start = rewriters.load_start(config.rewriter, config.reference.model)
-  for chosen in settings.values():
-    rewriters.check(chosen, start)
-  described = data.describe(config.data)
+  start = rewriters.load_start(config)
+  for learner_config in settings.values():
+    build.check_reference(learner_config, start)
   # A folder of the same name may hold another model by now.
-  models = {'coder': coder.name, 'start': start.name} | start.reference_name
-  settings_of_run = json.loads(config.to_json()) | {'models': models}
-  distributed.require_same(
-    json.dumps({'data': described, **settings_of_run}), 'the config'
-  )
-  workdir_lib.prepare(workdir, settings_of_run)
+  models = {'coder': coder.name} | start.names
+  prepare(config, workdir, models)
   limits = Limits(cpu_s=config.pool.cpu_s, memory_mb=config.pool.memory_mb)
   with ExecutionPool(
     config.pool.workers, limits, config.pool.allow_weak
@@ -94,65 +89,63 @@ def run(config, workdir):
     env = RewritingEnv(CachedBackend(coder), pool, make_reward_config(config))
     seeds = range(config.seed, config.seed + config.seeds)
     trained = {}
-    for name, chosen in settings.items():
+    for name, learner_config in settings.items():
       for seed in seeds:
-        made = rewriters.make(chosen, start, mesh, seed)
+        learner = build.make_learner(start, learner_config, mesh, seed)
         folder = workdir / name / f'seed_{seed}'
-        train(chosen, made, env, judge, tasks, seed, folder)
-        trained[name, seed] = rewriters.save_best(made, start, folder)
+        train(config, learner, env, judge, tasks, seed, folder)
+        best, _ = run_lib.restore(folder, learner.initial)
+        distributed.first_only(learner.save)(best, folder)
+        trained.setdefault(name, []).append(folder / 'model')
 
     # --- Evaluation -----------------------------------------------------------
     if not distributed.is_first():
       return  # The end of the session waits for the first.
-    found = judge.compare(
-      {
-        name: [trained[name, seed] for seed in seeds]
-        for name in config.algorithms
-      },
-      tasks[config.eval.split],
-    )
-
-  # --- Report -----------------------------------------------------------------
-  header = {
-    'data_hash': f'{described}, {config.eval.split}',
-    'model_hashes': models,
-    'seeds': list(seeds),
-    'command': ' '.join(
-      ['python', '-m', 'experiments.mbpp_grpo', *sys.argv[1:]]
-    ),
-    'import header': 'on' if config.pool.import_header else 'off',
-  }
-  summary = report.summarise(
-    found, subject=config.algorithms[0], resamples=config.eval.resamples
-  )
-  table = report.to_markdown(summary, header)
-  report.write_results(workdir, {'header': header, **summary}, table)
-  cells.write_csv(workdir / 'results.csv', found)
-  curves = output.draw_rewriters(
-    {
-      name: [workdir / name / f'seed_{seed}' for seed in seeds]
-      for name in config.algorithms
-    },
-    workdir,
-  )
-  print(table)
-  print(f'curves       {curves}')
-  for name, seed in trained:
-    print(f'model        {workdir / name / f"seed_{seed}" / "model"}')
-  print(f'TensorBoard  tensorboard --logdir {workdir}')
+    results = judge.compare(trained, tasks[config.eval.split])
+  write_report(config, workdir, models, results, trained)
 
 
 # --- Stages -------------------------------------------------------------------
 
 
+def train(config, learner, env, judge, tasks, seed, folder):
+  """Trains one rewriter to the end, from its last checkpoint if any."""
+  problems = tasks['validation'][: config.validate_limit or None]
+  settings = run_lib.RunConfig(
+    learner.config.iterations, config.validate_every, config.checkpoint_every
+  )
+  shown = {'reward': 'reward/mean', 'kl': 'train/kl', 'phase': 'train/phase'}
+  name = f'{folder.parent.name} seed {seed}'
+  with run_lib.Run(
+    folder, learner.initial, settings, name=name, shown=shown
+  ) as training:
+    collector = Collector(learner, env, tasks['train'], seed, settings.is_saved)
+    for _ in training.steps():
+      # Sample G rewrites of each task; env.submit rewards them in threads.
+      batch = collector.sample(training.state)
+      # Wait for the frozen coder and the tests.
+      rollout, rewards, row = collector.reward(training.state, batch)
+      state, learned = learner.update(training.state, rollout, rewards)
+      training.log(state, row | learned)
+      training.validate(lambda state: judge.validate(learner, state, problems))
+
+
+def prepare(config, workdir, models):
+  """Creates the working directory; all processes must agree on the config."""
+  settings = json.loads(config.to_json()) | {'models': models}
+  described = {'data': data.describe(config.data), **settings}
+  distributed.require_same(json.dumps(described), 'the config')
+  workdir_lib.prepare(workdir, settings)
+
+
 def make_reward_config(config):
   env = config.env
-  return RewritingConfig(
+  return make_config(
+    config.reward.to_dict(),
     protocol=config.data.protocol,
     template=env.template,
     max_tokens=env.max_tokens,
     top_p=env.top_p,
-    **config.reward,
   )
 
 
@@ -166,14 +159,14 @@ class Judge:
     self._mesh = mesh
     self._start = start
     self._env_config = rewriters.make_env_config(config)
-    self._policy = self._fresh()
+    self._policy = self._untrained()
 
-  def _fresh(self):
+  def _untrained(self):
     return self._start.backend(self._mesh, self._config.env.rewrite_max_tokens)
 
   def compare(self, trained, tasks):
     """Cells of the direct answer, the start and each algorithm's models."""
-    entrants = {'start': [self._fresh()]}
+    entrants = {'start': [self._untrained()]}
     for name, folders in trained.items():
       entrants[name] = [
         load.load_backend(
@@ -183,34 +176,58 @@ class Judge:
       ]
     return self._play(entrants, tasks)
 
-  def validate(self, made, state, tasks):
+  def validate(self, learner, state, tasks):
     """pass@1 of the policy as it is now; processes share the tasks."""
-    self._policy.replace_params(made.decode_params(state))
-    mine, passed = tasks[jax.process_index() :: jax.process_count()], []
-    if mine:
-      passed = self._play({'policy': [self._policy]}, mine)[-1].passed
+    self._policy.replace_params(learner.decode_params(state))
+    own, passed = tasks[jax.process_index() :: jax.process_count()], []
+    if own:
+      passed = self._play({'policy': [self._policy]}, own)[-1].passed
     counts = np.asarray([[np.sum(passed), np.size(passed)]], int)
     solved, count = exchange.gather_rows(counts).sum(axis=0)
     return float(solved / count)
 
   def _play(self, entrants, tasks):
     return rewriter.play(
-      self._coder, entrants, tasks, self._pool, self._env_config,
+      self._coder,
+      entrants,
+      tasks,
+      self._pool,
+      self._env_config,
       protocol=self._config.data.protocol,
-    )  # fmt: skip
+    )
 
 
-def train(config, made, env, judge, tasks, seed, folder):
-  """Trains one rewriter to the end, from its last checkpoint if any."""
-  problems = tasks['validation'][: config.validate_limit or None]
-  rewriters.train(
-    made, env, tasks['train'],
-    lambda state: judge.validate(made, state, problems),
-    loop.LoopConfig(
-      made.config.iterations, config.validate_every, config.checkpoint_every
+def write_report(config, workdir, models, results, trained):
+  """Writes tables and curves, and prints them with the paths of the models."""
+  seeds = list(range(config.seed, config.seed + config.seeds))
+  header = {
+    'data_hash': f'{data.describe(config.data)}, {config.eval.split}',
+    'model_hashes': models,
+    'seeds': seeds,
+    'command': ' '.join(
+      ['python', '-m', 'experiments.mbpp_grpo', *sys.argv[1:]]
     ),
-    seed, folder,
-  )  # fmt: skip
+    'import header': 'on' if config.pool.import_header else 'off',
+  }
+  summary = report.summarise(
+    results, subject=config.algorithms[0], resamples=config.eval.resamples
+  )
+  table = report.to_markdown(summary, header)
+  report.write_results(workdir, {'header': header, **summary}, table)
+  cells.write_csv(workdir / 'results.csv', results)
+  curves = output.draw_rewriters(
+    {
+      name: [workdir / name / f'seed_{seed}' for seed in seeds]
+      for name in config.algorithms
+    },
+    workdir,
+  )
+  print(table)
+  print(f'curves       {curves}')
+  for folders in trained.values():
+    for folder in folders:
+      print(f'model        {folder}')
+  print(f'TensorBoard  tensorboard --logdir {workdir}')
 
 
 if __name__ == '__main__':

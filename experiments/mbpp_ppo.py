@@ -46,10 +46,9 @@ from promptrl_jax.strategies import policies
 from promptrl_jax.strategies.base import OverOperators
 from promptrl_jax.tasks import splits
 from promptrl_jax.tools import command, compare_models
-from promptrl_jax.training import checkpoint, loop, metrics
+from promptrl_jax.training import run as run_lib
 from promptrl_jax.training import workdir as workdir_lib
 from promptrl_jax.training.controller import bandit
-from promptrl_jax.training.controller import learner as controller
 
 _CONFIG = config_flags.DEFINE_config_file(
   'config', 'configs/mbpp_ppo.py', lock_config=True
@@ -182,46 +181,28 @@ def announce(config, tasks, coder, rewriter):
   )
 
 
-def train(config, made, env, line_up, problems, tasks, seed, folder):
+def train(config, learner, env, line_up, problems, tasks, seed, folder):
   """Trains one controller to the end, from its last checkpoint if any."""
-  with checkpoint.open_checkpoints(folder / 'checkpoints') as checkpoints:
-    state, totals = made.initial, dict(loop.TOTALS)
-    if checkpoints.latest_step() is not None:
-      state, totals = checkpoint.restore_checkpoint(checkpoints, state)
-    start = int(state.step)
-    progress = tqdm.tqdm(
-      initial=start, total=made.config.iterations, desc=f'train seed {seed}',
-      unit='update',
-    )  # fmt: skip
-
-    def show(step, row, totals):
-      del step
-      best = totals['best']
-      progress.set_postfix(
-        solved=f'{row["rollout/solved_rate"]:.2f}',
-        best_validation=f'{best:.3f}' if best >= 0 else '-',
-        refresh=False,
-      )
-      progress.update()
-
-    with metrics.MetricWriter(folder, resume_step=start) as writer, progress:
-      loop.run(
-        state,
-        totals,
-        lambda s: controller.iterate(made, s, env, problems, seed),
-        lambda s: validate(config, env, line_up, tasks, made, s, seed),
-        checkpoints,
-        writer,
-        loop.LoopConfig(
-          made.config.iterations, config.validate_every, config.checkpoint_every
-        ),
-        [show],
-      )
+  settings = run_lib.RunConfig(
+    learner.config.iterations, config.validate_every, config.checkpoint_every
+  )
+  shown = {'solved': 'rollout/solved_rate'}
+  score = lambda state: validate(
+    config, env, line_up, tasks, learner, state, seed
+  )
+  with run_lib.Run(
+    folder, learner.initial, settings, name=f'train seed {seed}', shown=shown
+  ) as training:
+    for _ in training.steps():
+      rollout, played = learner.sample(training.state, env, problems, seed)
+      state, row = learner.update(training.state, rollout)
+      training.log(state, row | played)
+      training.validate(score)
 
 
-def validate(config, env, line_up, tasks, made, state, seed):
+def validate(config, env, line_up, tasks, learner, state, seed):
   """pass@1 of the greedy policy on the validation split."""
-  policy = policies.controller(made.act_greedy, state.params, seed)
+  policy = policies.controller(learner.act_greedy, state.params, seed)
   strategy = OverOperators(policy, env.config)
   result = line_up.run(
     Entrant(lambda seed: strategy),
@@ -233,15 +214,12 @@ def validate(config, env, line_up, tasks, made, state, seed):
   return float(result.passed.mean())
 
 
-def restore_best(made, env_config, seed, folder):
+def restore_best(learner, env_config, seed, folder):
   """The greedy policy of the best checkpoint, and the calls of its training."""
-  with checkpoint.open_checkpoints(
-    folder / 'checkpoints', read_only=True
-  ) as checkpoints:
-    state, _ = checkpoint.restore_checkpoint(checkpoints, made.initial, 'best')
-    _, host = checkpoint.restore_checkpoint(checkpoints, made.initial, 'last')
-  policy = policies.controller(made.act_greedy, state.params, seed)
-  return OverOperators(policy, env_config), host['calls']
+  state, _ = run_lib.restore(folder, learner.initial)
+  _, totals = run_lib.restore(folder, learner.initial, 'last')
+  policy = policies.controller(learner.act_greedy, state.params, seed)
+  return OverOperators(policy, env_config), totals.calls
 
 
 def train_bandit(config, control, env, problems, seed, folder):

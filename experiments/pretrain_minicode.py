@@ -16,7 +16,6 @@ import random
 import time
 
 import jax
-import tqdm
 from absl import app, flags
 from ml_collections import config_flags
 
@@ -26,9 +25,13 @@ from promptrl_jax.models.config import TransformerConfig
 from promptrl_jax.parallel import compilation
 from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.tasks.minicode import suite
-from promptrl_jax.training import checkpoint, metrics
+from promptrl_jax.tools import command
+from promptrl_jax.training import run as run_lib
+from promptrl_jax.training import workdir as workdir_lib
 from promptrl_jax.training.supervised import corpus
 from promptrl_jax.training.supervised import learner as supervised
+from promptrl_jax.training.supervised.config import SupervisedConfig
+from promptrl_jax.training.supervised.packing import pack
 
 _CONFIG = config_flags.DEFINE_config_file('config', lock_config=True)
 _WORKDIR = flags.DEFINE_string('workdir', None, 'Where results go.')
@@ -47,67 +50,41 @@ def _pairs(items, draw, config, seed):
 def main(argv):
   if len(argv) > 1:
     raise app.UsageError(f'unknown arguments: {argv[1:]}')
-  config = _CONFIG.value
-  workdir = pathlib.Path(_WORKDIR.value)
-  workdir.mkdir(parents=True, exist_ok=True)
+  with command.in_one_line():
+    run(_CONFIG.value, pathlib.Path(_WORKDIR.value))
+
+
+def run(config, workdir):
+  workdir_lib.prepare(workdir, json.loads(config.to_json()))
   mesh_lib.use_cpu_cores()
   compilation.use_cache()
   started = time.perf_counter()
 
   # --- Data: train split only -------------------------------------------------
-  settings = config.corpus.to_dict()
-  corpus_config = corpus.CorpusConfig(**settings)
+  corpus_config = corpus.CorpusConfig(**config.corpus.to_dict())
   items = corpus.train_problems(suite.rows())
   with ExecutionPool() as pool:
     items = corpus.with_attempts(
       items, corpus_config.attempts, pool, random.Random(config.seed)
     )
-  texts = [
-    text
-    for draw in corpus.PAIR_FNS.values()
-    for pair in itertools.islice(
-      _pairs(items, draw, corpus_config, 'tokenizer'), _TOKENIZER_PAIRS
-    )
-    for text in pair
-  ]
-  encoder = tokenizer.train(texts, config.model.vocab_size)
+  encoder = train_tokenizer(items, corpus_config, config.model.vocab_size)
+  draw = corpus.PAIR_FNS[config.role]
+  pairs_of = lambda step: _pairs(
+    items, draw, corpus_config, f'{config.seed}/{step}'
+  )
 
-  # --- Model and state --------------------------------------------------------
+  # --- Training ---------------------------------------------------------------
   model_config = TransformerConfig(
     **{**config.model, 'vocab_size': encoder.vocab_size},
     bos_token_id=encoder.bos_id,
     eos_token_ids=(encoder.eos_id,),
     pad_token_id=encoder.pad_id,
   )
-  training = supervised.SupervisedConfig(**config.training)
-  mesh = mesh_lib.make_data_mesh()
-  step_fn = supervised.make_train_step(model_config, training, mesh)
-  init = supervised.make_init(model_config, training, mesh)
-  state = init(jax.random.key(config.seed))
-
-  # --- Training ---------------------------------------------------------------
-  draw = corpus.PAIR_FNS[config.role]
-  with checkpoint.open_checkpoints(workdir / 'checkpoints') as checkpoints:
-    if checkpoints.latest_step() is not None:
-      state, _ = checkpoint.restore_checkpoint(checkpoints, state)
-    start = int(state.step)
-    with metrics.MetricWriter(workdir, resume_step=start) as writer:
-      progress = tqdm.trange(
-        start, training.steps, initial=start, total=training.steps
-      )
-      for step in progress:
-        pairs = _pairs(items, draw, corpus_config, f'{config.seed}/{step}')
-        batch = supervised.pack(pairs, encoder, training)
-        state, scalars = step_fn(state, batch)
-        scalars = {name: float(value) for name, value in scalars.items()}
-        writer.write_scalars(step, scalars)
-        progress.set_postfix(loss=f'{scalars["train/completion_loss"]:.4f}')
-        if (step + 1) % config.checkpoint_every == 0:
-          checkpoint.save_checkpoint(checkpoints, state, {})
+  params = train(config, model_config, encoder, pairs_of, workdir)
 
   # --- Result -----------------------------------------------------------------
   pretrained.save_pretrained(
-    workdir / 'model', model_config, state.params, encoder, 'bfloat16'
+    workdir / 'model', model_config, params, encoder, 'bfloat16'
   )
   recipe = {
     'config': json.loads(config.to_json()),
@@ -119,6 +96,42 @@ def main(argv):
   }
   (workdir / 'recipe.json').write_text(json.dumps(recipe, indent=2) + '\n')
   print(f'model: {workdir / "model"} ({recipe["model"]})')
+
+
+# --- Stages -------------------------------------------------------------------
+
+
+def train_tokenizer(items, corpus_config, vocab_size):
+  """A tokenizer of the pairs of both roles."""
+  texts = [
+    text
+    for draw in corpus.PAIR_FNS.values()
+    for pair in itertools.islice(
+      _pairs(items, draw, corpus_config, 'tokenizer'), _TOKENIZER_PAIRS
+    )
+    for text in pair
+  ]
+  return tokenizer.train(texts, vocab_size)
+
+
+def train(config, model_config, encoder, pairs_of, workdir):
+  """Trains from the last checkpoint if any; the parameters at the end."""
+  settings = SupervisedConfig(**config.training)
+  learner = supervised.make_learner(
+    model_config, settings, mesh_lib.make_data_mesh()
+  )
+  with run_lib.Run(
+    workdir,
+    learner.init(jax.random.key(config.seed)),
+    run_lib.RunConfig(settings.steps, settings.steps, config.checkpoint_every),
+    name=config.role,
+    unit='step',
+    shown={'loss': 'train/completion_loss'},
+  ) as training:
+    for step in training.steps():
+      rows = pack(pairs_of(step), encoder, settings)
+      training.log(*learner.update(training.state, rows))
+  return training.state.params
 
 
 if __name__ == '__main__':

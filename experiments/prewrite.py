@@ -4,7 +4,7 @@
     --workdir=runs/prewrite
 
 Trains the rewriter (Kong et al. 2024, arXiv 2401.08189) by PPO with a value
-head, GAE and a price on divergence, or by any other algorithm of the learner,
+head, GAE and a KL penalty, or by any other algorithm of the learner,
 stops when dev no longer gets better, and compares PRewrite-I and PRewrite-S of
 the best checkpoint with the initial instructions and with the rewriter as it
 was. In the workdir: results.md, results.json, instructions.jsonl, curves.png,
@@ -24,22 +24,19 @@ from absl import app, flags
 from ml_collections import config_flags
 
 from experiments import instructing, rewriters
-from promptrl_jax.envs.rewriting.instructions import (
-  InstructionRewriting,
-  InstructionRewritingConfig,
-)
-from promptrl_jax.evaluation import instruction_report, output
+from promptrl_jax.evaluation import output
+from promptrl_jax.evaluation.example_rewards import example_rewards
 from promptrl_jax.evaluation.instruction_report import INITIAL
-from promptrl_jax.files import write_atomically
 from promptrl_jax.llm.load import BackendConfig, load_backend
 from promptrl_jax.parallel import compilation
 from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.prompts import meta as meta_lib
-from promptrl_jax.rewards import text as text_rewards
 from promptrl_jax.strategies import prewrite
 from promptrl_jax.tools import command
-from promptrl_jax.training import loop
+from promptrl_jax.training import run as run_lib
 from promptrl_jax.training import workdir as workdir_lib
+from promptrl_jax.training.rewriter import build
+from promptrl_jax.training.rewriter.collect import Collector
 
 _CONFIG = config_flags.DEFINE_config_file(
   'config', 'configs/prewrite.py', lock_config=True
@@ -64,103 +61,139 @@ def run(config, workdir):
 
   # --- Data and models --------------------------------------------------------
   instructing.check_strategies(config.strategies)
-  settings = {
-    name: rewriters.with_algorithm(config, name) for name in config.algorithms
+  settings = {  # Refused before any work.
+    name: rewriters.make_config(config, name) for name in config.algorithms
   }
-  for chosen_settings in settings.values():  # Refused before any work.
-    rewriters.make_config(chosen_settings)
-  dev, test, groups, canonical = instructing.load_tasks(
-    config.data, config.seed
-  )
-  train, validation = instructing.load_training(config.data, dev, test)
-  for task in (*train, *dev):
-    text_rewards.make_metric(config.reward.metric, task.task)
-  meta = meta_lib.make_meta(config.meta.family, config.meta.text)
-  mesh = mesh_lib.from_text(config.mesh)
-  start = rewriters.load_start(config.rewriter, config.reference.model)
-  for chosen_settings in settings.values():
-    rewriters.check(chosen_settings, start)
-  check_batches(config, train)
-  check_prompts(config, meta, start.tokenizer, (*train, *validation, *dev))
-  seeds = range(config.seed, config.seed + config.seeds)
-  runs = [(name, seed) for name in settings for seed in seeds]
+  tasks = instructing.load_tasks(config, training=True)
+  start = rewriters.load_start(config)
+  for learner_config in settings.values():
+    build.check_reference(learner_config, start)
+  check_batches(config, tasks.train)
+  check_prompts(config, start.tokenizer, tasks)
   print(
-    f'{len(train)} instruction(s) to train on, {len(validation)} that say when '
-    f'to stop, {len(dev)} to rewrite in the end'
+    f'{len(tasks.train)} instruction(s) to train on, {len(tasks.validation)} '
+    f'that say when to stop, {len(tasks.dev)} to rewrite in the end'
   )
+  mesh = mesh_lib.from_text(config.mesh)
   cache = config.cache or workdir / 'cache.sqlite'
   with contextlib.ExitStack() as stack:
     task_model = instructing.open_task_model(config, mesh, cache, stack)
     print(f'rewriter {start.name}, task model {task_model.name}')
     # A folder of the same name may hold another model by now.
     names = {'rewriter': start.name, 'task_model': task_model.name}
+    names |= {k: v for k, v in start.names.items() if k != 'start'}
+    env = instructing.make_env(
+      config, task_model, background=True, **config.env
+    )
     workdir_lib.prepare(
-      workdir,
-      json.loads(config.to_json()) | {'models': names | start.reference_name},
+      workdir, json.loads(config.to_json()) | {'models': names}
     )
-    reward_fn = prewrite.make_reward_fn(task_model, **config.reward)
 
-    def fits(pair):
-      return prewrite.fits(task_model, *pair, config.reward.max_tokens)
-
-    # --- Training -------------------------------------------------------------
-    env = InstructionRewriting(
-      reward_fn, meta, InstructionRewritingConfig(**config.env), fits
-    )
-    policy = load_backend(rewriter_config(config), mesh)
-    models = {(_UNTRAINED, config.seed): config.rewriter.model}
-    for name, seed in runs:
-      made = rewriters.make(settings[name], start, mesh, seed)
-      folder = workdir / name / f'seed_{seed}'
-
-      def validate(state, made=made):
-        policy.replace_params(made.decode_params(state))
-        return greedy_reward(config, policy, meta, validation, reward_fn, fits)
-
-      rewriters.train(
-        made, env, train, validate,
-        loop.LoopConfig(
-          made.config.iterations, config.validate_every,
-          config.checkpoint_every, score_name='eval/dev_reward',
-        ),
-        seed, folder, config.patience,
-      )  # fmt: skip
-      models[name, seed] = str(rewriters.save_best(made, start, folder))
-
-    # --- Choosing on dev, measuring on test -----------------------------------
-    initial = [task.instruction for task in dev]
-    candidates = {INITIAL: [[text] for text in initial]}
+    # --- Training, choosing on dev, measuring on test -------------------------
+    models = train(config, settings, start, mesh, env, tasks, workdir)
+    candidates = {INITIAL: [[task.statement] for task in tasks.dev]}
     for (name, seed), model in models.items():
-      with contextlib.ExitStack() as closing:
-        backend = instructing.open_model(
-          rewriter_config(config, model), mesh, cache, closing
-        )
-        drawn, trace = instructing.draw_candidates(
-          backend, meta, initial, rewrite_config(config), config.strategies
-        )
       folder = workdir / name / f'seed_{seed}'
-      instructing.write_lines(folder / 'trace.jsonl', trace)
-      candidates |= {(name, seed, way): some for way, some in drawn.items()}
+      candidates |= {
+        (name, seed, way): texts
+        for way, texts in draw(
+          config, model, mesh, cache, env, tasks.dev, folder
+        ).items()
+      }
     chosen, scores, calls = instructing.measure(
-      task_model, reward_fn, dev, test, candidates, config.reward.max_tokens,
-      canonical,
-    )  # fmt: skip
+      task_model, env, tasks, candidates
+    )
 
   # --- Report -----------------------------------------------------------------
-  report(config, workdir, dev, chosen, scores, groups, calls)
+  pairs = compared(config)
+  instructing.report(config, workdir, tasks, chosen, scores, calls, pairs)
+  draw_curves(config, workdir)
+  for (name, _), model in models.items():
+    if name != _UNTRAINED:
+      print(f'model        {model}')
+
+
+# --- Stages -------------------------------------------------------------------
+
+
+def train(config, settings, start, mesh, env, tasks, workdir):
+  """Trains every algorithm with every seed; the model folder of each."""
+  policy = load_backend(rewriter_config(config), mesh)
+  models = {(_UNTRAINED, config.seed): config.rewriter.model}
+  for name, learner_config in settings.items():
+    for seed in seeds_of(config):
+      learner = build.make_learner(start, learner_config, mesh, seed)
+      folder = workdir / name / f'seed_{seed}'
+
+      def validate(state, learner=learner):
+        policy.replace_params(learner.decode_params(state))
+        return greedy_reward(config, policy, env, tasks.validation)
+
+      run_training(config, learner, env, tasks.train, validate, seed, folder)
+      best, _ = run_lib.restore(folder, learner.initial)
+      models[name, seed] = str(learner.save(best, folder))
+  return models
+
+
+def draw(config, model, mesh, cache, env, tasks, folder):
+  """Candidates of one rewriter; writes its trace."""
+  with contextlib.ExitStack() as closing:
+    backend = instructing.open_model(
+      rewriter_config(config, model), mesh, cache, closing
+    )
+    samples, trace = instructing.draw_candidates(
+      backend, env, tasks, rewrite_config(config), config.strategies
+    )
+  instructing.write_lines(folder / 'trace.jsonl', trace)
+  return samples
+
+
+def compared(config):
+  """Names of the trained rewriters, each with that of the untrained one."""
+  return [
+    (f'{name} PRewrite-{way}', f'{_UNTRAINED} PRewrite-{way}')
+    for name in config.algorithms
+    for way in config.strategies
+  ]
+
+
+def seeds_of(config):
+  return range(config.seed, config.seed + config.seeds)
+
+
+def draw_curves(config, workdir):
   curves = output.draw_rewriters(
     {
-      name: [workdir / name / f'seed_{seed}' for seed in seeds]
-      for name in settings
+      name: [workdir / name / f'seed_{seed}' for seed in seeds_of(config)]
+      for name in config.algorithms
     },
     workdir,
   )
   print(f'curves       {curves}')
-  for name, seed in runs:
-    print(f'model        {models[name, seed]}')
 
 
-# --- Stages -------------------------------------------------------------------
+def run_training(config, learner, env, tasks, validate, seed, folder):
+  """Trains one rewriter, from its last checkpoint if any."""
+  settings = run_lib.RunConfig(
+    learner.config.iterations,
+    config.validate_every,
+    config.checkpoint_every,
+    score_name='eval/dev_reward',
+    patience=config.patience,
+  )
+  shown = {'reward': 'reward/mean', 'kl': 'train/kl', 'phase': 'train/phase'}
+  name = f'{folder.parent.name} seed {seed}'
+  with run_lib.Run(
+    folder, learner.initial, settings, name=name, shown=shown
+  ) as training:
+    collector = Collector(learner, env, tasks, seed, settings.is_saved)
+    training.validate(validate)  # With patience, the start may be the best.
+    for _ in training.steps():
+      batch = collector.sample(training.state)
+      rollout, rewards, row = collector.reward(training.state, batch)
+      state, learned = learner.update(training.state, rollout, rewards)
+      training.log(state, row | learned)
+      training.validate(validate)
 
 
 def rewriter_config(config, model=''):
@@ -190,90 +223,30 @@ def check_batches(config, train):
     )
 
 
-def check_prompts(config, meta, tokenizer, tasks):
+def check_prompts(config, tokenizer, tasks):
   """An instruction that the rewriter has no room for is named at once."""
-  for task in tasks:
-    size = len(tokenizer.render(meta_lib.render(meta, task.instruction.text)))
+  meta = meta_lib.make_meta(config.meta.family, config.meta.text)
+  for task in (*tasks.train, *tasks.validation, *tasks.dev):
+    size = len(tokenizer.render(meta_lib.render(meta, task.statement)))
     if size > config.packing.prompt_size:
       raise ValueError(
-        f'the rewriter is asked for instruction {task.instruction.text[:60]!r} '
+        f'the rewriter is asked for instruction {task.statement[:60]!r} '
         f'with {size} tokens: packing.prompt_size='
         f'{config.packing.prompt_size} is less'
       )
 
 
-def greedy_reward(config, policy, meta, tasks, reward_fn, fits):
+def greedy_reward(config, policy, env, tasks):
   """Mean reward of PRewrite-I, over instructions."""
-  found = prewrite.rewrite_greedily(
-    policy, meta, [task.instruction for task in tasks], rewrite_config(config)
+  rewrites = prewrite.rewrite_greedily(
+    policy, env, tasks, rewrite_config(config)
   )
-  pairs = [
-    (task, rewrite.instruction)
-    if fits((task, rewrite.instruction))
-    else (task, task.instruction)
-    for task, rewrite in zip(tasks, found, strict=True)
+  statements = [
+    rewrite.statement if env.fits(task, rewrite.statement) else task.statement
+    for task, rewrite in zip(tasks, rewrites, strict=True)
   ]
-  return float(np.mean([row.mean() for row in reward_fn(pairs)]))
-
-
-def report(config, workdir, dev, chosen, scores, groups, calls):
-  """Writes the tables and the instructions, and shows them."""
-  by_name = {}
-  for key, found in scores.items():
-    name = key if isinstance(key, str) else f'{key[0]} {key[2]}'
-    by_name.setdefault(name, []).append(found)
-  choices = {
-    name: instruction_report.over_seeds(some) for name, some in by_name.items()
-  }
-  settings = config.eval.resamples, config.seed
-  table = instruction_report.summarise(choices, *settings)
-  text = instruction_report.markdown(table)
-  compared = {}
-  if choices[INITIAL].test:
-    compared = instruction_report.compare(
-      choices,
-      [
-        (f'{name} PRewrite-{way}', f'{_UNTRAINED} PRewrite-{way}')
-        for name in config.algorithms
-        for way in config.strategies
-      ],
-      *settings,
-    )
-    text += '\n\n' + instruction_report.compared_markdown(compared)
-  registers = instruction_report.by_group(choices, groups) if groups else {}
-  if registers:
-    text += '\n\n' + instruction_report.group_markdown(registers)
-  result = {
-    'config': json.loads(config.to_json()),
-    'calls': calls,
-    'table': table,
-    'compared': compared,
-    'registers': registers,
-  }
-  named = lambda some: {
-    key if isinstance(key, str) else f'{key[0]} seed {key[1]} {key[2]}': value
-    for key, value in some.items()
-  }
-  instructing.write_lines(
-    workdir / 'instructions.jsonl',
-    instruction_report.rows(dev, named(chosen), named(scores)),
-  )
-  write_atomically(
-    workdir / 'results.json', (json.dumps(result, indent=2) + '\n').encode()
-  )
-  write_atomically(workdir / 'results.md', (text + '\n').encode())
-  print(text)
-  if len(dev) == 1:
-    for name, texts in named(chosen).items():
-      print(
-        f'\n{name}, dev {named(scores)[name].dev[0].mean():.3f}:\n'
-        f'{texts[0].text}'
-      )
-  print(
-    f'\ntask model   {calls["answered"]} answers, {calls["from_cache"]} from '
-    f'the cache; {calls["rewrites_too_long"]} rewrites were too long'
-  )
-  print(f'instructions {workdir / "instructions.jsonl"}')
+  rewards = example_rewards(env, tasks, statements)
+  return float(np.mean([row.mean() for row in rewards]))
 
 
 if __name__ == '__main__':

@@ -13,6 +13,7 @@ results.md and results.csv. A run that was interrupted goes on where it stopped.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import pathlib
 import random
@@ -42,10 +43,12 @@ from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.prompts import templates
 from promptrl_jax.tasks.minicode import practice
 from promptrl_jax.tools import command
-from promptrl_jax.training import checkpoint, loop, metrics
+from promptrl_jax.training import run as run_lib
 from promptrl_jax.training import workdir as workdir_lib
 from promptrl_jax.training.supervised import edits
 from promptrl_jax.training.supervised import learner as supervised
+from promptrl_jax.training.supervised.config import SupervisedConfig
+from promptrl_jax.training.supervised.packing import pack_encoded
 
 _CONFIG = config_flags.DEFINE_config_file(
   'config', 'configs/sft_rewriter.py', lock_config=True
@@ -72,9 +75,7 @@ def run(config, workdir):
     raise ValueError(
       f'eval.split={config.eval.split!r}: expected validation or test'
     )
-  begin = rewriters.load_start(config.rewriter)
-  model_config, params = begin.config, begin.params
-  encoder = begin.tokenizer
+  begin = rewriters.load_start(config)
   mesh = mesh_lib.make_data_mesh()
   coder = CachedBackend(
     load.load_backend(load.BackendConfig(**config.coder), mesh)
@@ -93,55 +94,31 @@ def run(config, workdir):
 
     # --- Edits ----------------------------------------------------------------
     rows = make_edits(config, env_config, tasks, coder, start, pool, workdir)
-    held = hold_out(tasks['train'], config)
-    write_atomically(workdir / 'held_out.txt', '\n'.join(held).encode())
-    learned, held_out = split(rows, held, encoder, config)
-    known = ()
-    if config.data.name == 'minicode':
-      known = practice.values_of(
-        {task.task_id for task in tasks['train']} - set(held)
-      )
-    print(
-      f'{len(learned)} requests to learn from, {len(held_out)} held out, of '
-      f'{len({row["task_id"] for row in rows})} problems'
-    )
+    draw_fn, held_out = make_data(config, tasks, rows, begin.tokenizer, workdir)
 
     # --- Training -------------------------------------------------------------
-    settings = supervised.SupervisedConfig(**config.training)
-    state = train(
-      config, settings, model_config, params, encoder, mesh, learned, known,
-      held_out, workdir,
-    )  # fmt: skip
+    params = train(config, begin, mesh, draw_fn, held_out, workdir)
     folder = workdir / 'model'
     pretrained.save_pretrained(
-      folder, model_config, state.params, encoder, 'float32'
+      folder, begin.config, params, begin.tokenizer, 'float32'
     )
 
     # --- Evaluation -----------------------------------------------------------
     tuned = load.load_backend(
       load.BackendConfig(backend='jax', model=str(folder)), mesh
     )
-    found = rewriter.play(
-      coder, {'start': [start], 'sft': [tuned]}, tasks[config.eval.split], pool,
-      env_config, protocol=config.data.protocol,
-    )  # fmt: skip
-  header = {
-    'data_hash': f'{data.describe(config.data)}, {config.eval.split}',
-    'model_hashes': {
-      'coder': coder.name, 'start': start.name, 'sft': tuned.name,
-    },
-    'seeds': [config.seed],
-    'command': ' '.join(
-      ['python', '-m', 'experiments.sft_rewriter', *sys.argv[1:]]
-    ),
-  }  # fmt: skip
-  summary = report.summarise(
-    found, subject='sft', resamples=config.eval.resamples
-  )
-  table = report.to_markdown(summary, header)
-  report.write_results(workdir, {'header': header, **summary}, table)
-  cells.write_csv(workdir / 'results.csv', found)
-  print(table)
+    results = rewriter.play(
+      coder,
+      {'start': [start], 'sft': [tuned]},
+      tasks[config.eval.split],
+      pool,
+      env_config,
+      protocol=config.data.protocol,
+    )
+
+  # --- Report -----------------------------------------------------------------
+  models = {'coder': coder.name, 'start': start.name, 'sft': tuned.name}
+  write_report(config, workdir, models, results)
   print(f'model        {folder}')
   print(f'edits        {workdir / "edits.jsonl"}')
 
@@ -192,6 +169,22 @@ def make_edits(config, env_config, tasks, coder, start, pool, workdir):
   text = ''.join(json.dumps(row) + '\n' for row in rows)
   write_atomically(path, text.encode())
   return rows
+
+
+def make_data(config, tasks, rows, tokenizer, workdir):
+  """A function that draws token ids to learn from, and those held out."""
+  held = hold_out(tasks['train'], config)
+  write_atomically(workdir / 'held_out.txt', '\n'.join(held).encode())
+  learned, held_out = split(rows, held, tokenizer, config)
+  known = data.practice(
+    config.data, {task.task_id for task in tasks['train']} - set(held)
+  )
+  print(
+    f'{len(learned)} requests to learn from, {len(held_out)} held out, of '
+    f'{len({row["task_id"] for row in rows})} problems'
+  )
+  draw_fn = functools.partial(draw, config, learned, known, tokenizer)
+  return draw_fn, held_out
 
 
 def collect(config, env_config, tasks, coder, start, pool, path):
@@ -265,54 +258,52 @@ def encode(encoder, messages, reply):
   return [*prompt, *reply], len(prompt)
 
 
-def train(
-  config, settings, model_config, params, encoder, mesh, learned, known,
-  held_out, workdir,
-):  # fmt: skip
-  """Trains to the end, from the last checkpoint if any; the best state."""
-  step_fn = supervised.make_train_step(model_config, settings, mesh)
-  score_fn = supervised.make_score(model_config, mesh)
-  initial = supervised.start_from(params, settings, mesh)
-  validation = supervised.pack_encoded(iter(held_out), encoder.pad_id, settings)
+def train(config, start, mesh, draw_fn, held_out, workdir):
+  """Trains, from the last checkpoint if any; the best state's parameters."""
+  settings = SupervisedConfig(**config.training)
+  learner = supervised.make_learner(start.config, settings, mesh)
+  pad_id = start.tokenizer.pad_id
+  validation = pack_encoded(iter(held_out), pad_id, settings)
+  schedule = run_lib.RunConfig(
+    settings.steps,
+    config.validate_every,
+    config.checkpoint_every,
+    score_name='eval/held_out_likelihood',
+  )
+  with run_lib.Run(
+    workdir,
+    learner.start_from(start.params),
+    schedule,
+    name='sft',
+    unit='step',
+    shown={'loss': 'train/completion_loss'},
+  ) as training:
+    for step in training.steps():
+      rng = random.Random(f'{config.seed}/{step}')
+      rows = pack_encoded(draw_fn(rng), pad_id, settings)
+      training.log(*learner.update(training.state, rows))
+      training.validate(lambda state: learner.score(state, validation))
+  best, _ = run_lib.restore(workdir, learner.start_from(start.params))
+  return best.params
 
-  def iterate(state):
-    rng = random.Random(f'{config.seed}/{int(state.step)}')
-    drawn = draw(config, learned, known, encoder, rng)
-    batch = supervised.pack_encoded(drawn, encoder.pad_id, settings)
-    state, scalars = step_fn(state, batch)
-    return state, {name: float(value) for name, value in scalars.items()}
 
-  with checkpoint.open_checkpoints(workdir / 'checkpoints') as checkpoints:
-    state, totals = initial, dict(loop.TOTALS)
-    if checkpoints.latest_step() is not None:
-      state, totals = checkpoint.restore_checkpoint(checkpoints, initial)
-    start = int(state.step)
-    progress = tqdm.tqdm(
-      initial=start, total=settings.steps, desc='sft', unit='step'
-    )
-
-    def show(step, row, totals):
-      del step
-      progress.set_postfix(
-        loss=f'{row["train/completion_loss"]:.3f}',
-        best=f'{totals["best"]:.3f}', refresh=False,
-      )  # fmt: skip
-      progress.update()
-
-    with metrics.MetricWriter(workdir, resume_step=start) as writer, progress:
-      loop.run(
-        state, totals, iterate,
-        lambda s: float(score_fn(s.params, validation)),
-        checkpoints, writer,
-        loop.LoopConfig(
-          settings.steps, config.validate_every, config.checkpoint_every,
-          'eval/held_out_likelihood',
-        ),
-        [show],
-      )  # fmt: skip
-    template = supervised.start_from(params, settings, mesh)
-    state, _ = checkpoint.restore_checkpoint(checkpoints, template, 'best')
-  return state
+def write_report(config, workdir, models, results):
+  """Writes the tables of a run, and prints them."""
+  header = {
+    'data_hash': f'{data.describe(config.data)}, {config.eval.split}',
+    'model_hashes': models,
+    'seeds': [config.seed],
+    'command': ' '.join(
+      ['python', '-m', 'experiments.sft_rewriter', *sys.argv[1:]]
+    ),
+  }
+  summary = report.summarise(
+    results, subject='sft', resamples=config.eval.resamples
+  )
+  table = report.to_markdown(summary, header)
+  report.write_results(workdir, {'header': header, **summary}, table)
+  cells.write_csv(workdir / 'results.csv', results)
+  print(table)
 
 
 if __name__ == '__main__':

@@ -11,13 +11,13 @@ import pytest
 ROOT = pathlib.Path(__file__).parents[1]
 PRESETS = (
   [('mbpp_ppo', arg) for arg in ('smoke', 'minicode', 'mbpp', 'promis')]
-  + [('rewrite', arg) for arg in ('smoke', 'minicode', 'jsonl')]
+  + [('rewrite', arg) for arg in ('smoke', 'minicode', 'jsonl', 'gsm8k')]
   + [
     ('pretrain_minicode', arg)
     for arg in ('coder', 'rewriter', 'coder_smoke', 'rewriter_smoke')
   ]
   + [('mbpp_grpo', arg) for arg in ('smoke', 'minicode', 'algorithms', 'mbpp')]
-  + [('prewrite', arg) for arg in ('smoke', 'minicode', 'jsonl')]
+  + [('prewrite', arg) for arg in ('smoke', 'jsonl', 'questions', 'plugin')]
   + [('joint', arg) for arg in ('smoke', 'minicode')]
   + [('sft_rewriter', arg) for arg in ('smoke', 'minicode')]
 )

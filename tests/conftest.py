@@ -1,7 +1,10 @@
-"""Of every test: two simulated devices, so that meshes are real, and a pool."""
+"""Settings of every test: two simulated devices, a cache, and a pool."""
 
 from __future__ import annotations
 
+import os
+import shutil
+import tempfile
 from collections.abc import Iterator
 
 import hypothesis
@@ -18,6 +21,27 @@ hypothesis.settings.register_profile(
   suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
 hypothesis.settings.load_profile('suite')
+
+_CACHE = 'JAX_COMPILATION_CACHE_DIR'
+
+
+def pytest_configure(config: pytest.Config) -> None:
+  """Workers and the processes that tests start share compiled programs.
+
+  The first process of a run chooses a new folder and names it in the
+  environment, which all others inherit. A folder that the environment names
+  already is used and kept: a second run then compiles little.
+  """
+  if _CACHE not in os.environ:
+    folder = tempfile.mkdtemp(prefix='jax_cache_')
+    config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+    os.environ[_CACHE] = folder
+    os.environ['JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS'] = '0'
+    # The functions in C++ are compiled once, too.
+    os.environ['PROMPTRL_COMPILATION_CACHE'] = folder
+  # JAX has read its environment before this function is called.
+  jax.config.update('jax_compilation_cache_dir', os.environ[_CACHE])
+  jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.0)
 
 
 @pytest.fixture(scope='session')

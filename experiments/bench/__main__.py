@@ -38,12 +38,14 @@ from promptrl_jax.llm.load import ASSETS, BackendConfig, load_backend
 from promptrl_jax.models import pretrained, transformer
 from promptrl_jax.parallel import compilation
 from promptrl_jax.parallel import mesh as mesh_lib
+from promptrl_jax.sampling import EngineConfig, SamplingParams
 from promptrl_jax.sampling import prepare as prepare_lib
-from promptrl_jax.sampling.decode import make_generate_fn
+from promptrl_jax.sampling.engine import make_engine
+from promptrl_jax.sampling.lowering import compile_engine
 from promptrl_jax.sampling.methods import Sampling
+from promptrl_jax.sampling.requests import EngineRequest
 from promptrl_jax.tasks import splits
 from promptrl_jax.tasks.minicode import suite
-from promptrl_jax.training.controller import learner as controller
 
 _BATCH = flags.DEFINE_integer('batch', 64, 'Rows of a decoding batch.')
 _REPEATS = flags.DEFINE_integer(
@@ -67,16 +69,16 @@ def decode(batch: int, repeats: int) -> dict[str, float]:
   tokens = rng.integers(3, config.vocab_size, (batch, _PROMPT), np.int32)
   # Without stop tokens every row decodes to its limit.
   endless = dataclasses.replace(config, eos_token_ids=())
-  generate = make_generate_fn(endless, Sampling(), _NEW, mesh)
+  shapes = EngineConfig(batch, (_PROMPT,), _NEW)
+  engine = make_engine(endless, Sampling(), params, mesh, shapes)
 
   def run(limit):
-    return generate(
-      params,
-      tokens,
-      np.ones_like(tokens, bool),
-      np.full(batch, 0.8, np.float32),
-      np.arange(batch, dtype=np.uint32),
-      np.full(batch, limit, np.int32),
+    # Every prompt has a slot: all are prefilled, then all decode together.
+    return engine.run(
+      [
+        EngineRequest(row, [SamplingParams(limit, 0.8, seed=i)])
+        for i, row in enumerate(tokens.tolist())
+      ]
     )
 
   all_tokens_s = seconds(run, _NEW, repeats=repeats)
@@ -129,7 +131,8 @@ def episodes(warm: int = 3, timed: int = 3) -> dict[str, float]:
       if iteration == warm:
         first, programs = sum(compiled), len(compiled)
         start = time.perf_counter()
-      state, _ = controller.iterate(made, state, env, problems, config.seed)
+      rollout, _ = made.sample(state, env, problems, config.seed)
+      state, _ = made.update(state, rollout)
   taken = time.perf_counter() - start
   return {
     'episodes_per_s': timed * config.controller.episodes / taken,
@@ -144,19 +147,9 @@ def compilation_s() -> float:
   compilation.use_cache()
   mesh, config = mesh_lib.make_data_mesh(1), SIZES['large']
   params = prepare_lib.abstract(transformer.shapes(config), mesh)
-  generate = make_generate_fn(config, Sampling(), _NEW, mesh)
-  rows = lambda shape, dtype: jax.ShapeDtypeStruct(
-    shape, dtype, sharding=mesh_lib.rows(mesh)
-  )
   start = time.perf_counter()
-  generate.lower(
-    params,
-    rows((8, _PROMPT), np.int32),
-    rows((8, _PROMPT), bool),
-    rows((8,), np.float32),
-    rows((8,), np.uint32),
-    rows((8,), np.int32),
-  ).compile()
+  shapes = EngineConfig(8, (_PROMPT,), _NEW)
+  compile_engine(config, Sampling(), params, mesh, shapes)
   return time.perf_counter() - start
 
 
@@ -164,7 +157,7 @@ def starts() -> dict[str, float]:
   """Measures `compilation_s` in two processes that share a cache."""
   command = [sys.executable, '-m', 'experiments.bench', f'--parts={_COMPILE}']
   with tempfile.TemporaryDirectory() as folder:
-    environment = {**os.environ, 'PROMPTRL_COMPILATION_CACHE': folder}
+    environment = {**os.environ, 'JAX_COMPILATION_CACHE_DIR': folder}
     first, second = (
       json.loads(
         subprocess.run(

@@ -3,9 +3,9 @@
   python -m experiments.bench.engine     prints one JSON line
 
 The order of prompts is independent of the length of their completions. Padded
-batches have as many rows as the engine has slots, and each batch runs until its
-longest row ends. Both run the same model with the same completion lengths,
-which `limit` sets, as no token is a stop token.
+batches have as many prompts as the engine has slots, and each batch runs until
+its longest row ends. Both run the same programs with the same completion
+lengths, which `max_tokens` sets, as no token is a stop token.
 """
 
 from __future__ import annotations
@@ -19,16 +19,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from absl import app, flags
-from jax.sharding import Mesh
 
 from promptrl_jax.models import transformer
 from promptrl_jax.models.config import TransformerConfig
 from promptrl_jax.parallel import mesh as mesh_lib
-from promptrl_jax.sampling.decode import make_generate_fn
-from promptrl_jax.sampling.engine import make_engine
+from promptrl_jax.sampling.engine import Engine, make_engine
 from promptrl_jax.sampling.methods import Sampling
 from promptrl_jax.sampling.prepare import prepare
-from promptrl_jax.sampling.requests import Draw, EngineConfig, Request
+from promptrl_jax.sampling.requests import (
+  EngineConfig,
+  EngineRequest,
+  Sample,
+  SamplingParams,
+)
 
 _BATCH = flags.DEFINE_integer('batch', 16, 'Rows of a decoding batch.')
 _REPEATS = flags.DEFINE_integer(
@@ -66,15 +69,15 @@ def completion_lengths(count: int, seed: int = 0) -> np.ndarray:
   return lengths
 
 
-def make_requests(count: int) -> list[Request]:
+def make_requests(count: int) -> list[EngineRequest]:
   """Returns requests with random prompts of 8 to 64 tokens."""
   rng = np.random.default_rng(1)
   return [
-    Request(
+    EngineRequest(
       prompt=rng.integers(
         3, _MODEL.vocab_size, rng.integers(8, _PROMPT_LENGTHS[-1] + 1)
       ).tolist(),
-      draws=[Draw(int(limit), temperature=0.8, seed=seed)],
+      samples=[SamplingParams(int(limit), temperature=0.8, seed=seed)],
     )
     for seed, limit in enumerate(completion_lengths(count))
   ]
@@ -90,37 +93,15 @@ def random_params() -> Any:
 
 
 def make_padded_fn(
-  params: Any, mesh: Mesh, batch: int
-) -> Callable[[Sequence[Request]], list[np.ndarray]]:
-  """Returns a function that completes requests in padded batches."""
-  generate = make_generate_fn(_MODEL, Sampling(), _NEW, mesh)
+  engine: Engine, batch: int
+) -> Callable[[Sequence[EngineRequest]], list[tuple[Sample, ...]]]:
+  """Returns a function that completes one batch after the other."""
 
-  def run(requests: Sequence[Request]) -> list[np.ndarray]:
-    completions = []
+  def run(requests: Sequence[EngineRequest]) -> list[tuple[Sample, ...]]:
+    samples = []
     for start in range(0, len(requests), batch):
-      chunk = requests[start : start + batch]
-      longest = max(len(r.prompt) for r in chunk)
-      length = next(p for p in _PROMPT_LENGTHS if p >= longest)
-      tokens = np.zeros((batch, length), np.int32)
-      mask = np.zeros((batch, length), bool)
-      for row, request in enumerate(chunk):
-        tokens[row, length - len(request.prompt) :] = request.prompt
-        mask[row, length - len(request.prompt) :] = True
-      column = lambda values, dtype, missing=batch - len(chunk): np.asarray(
-        [*values, *[0] * missing], dtype
-      )
-      out = jax.device_get(
-        generate(
-          params,
-          tokens,
-          mask,
-          column([r.draws[0].temperature for r in chunk], np.float32),
-          column([r.draws[0].seed for r in chunk], np.uint32),
-          column([r.draws[0].limit for r in chunk], np.int32),
-        )
-      )
-      completions += [out.tokens[i][out.mask[i]] for i in range(len(chunk))]
-    return completions
+      samples += engine.run(requests[start : start + batch])
+    return samples
 
   return run
 
@@ -132,7 +113,6 @@ def bench(
   mesh = mesh_lib.make_data_mesh()
   params = prepare(random_params(), mesh)
   requests = make_requests(prompts)
-  padded_fn = make_padded_fn(params, mesh, batch)
   engine = make_engine(
     _MODEL,
     Sampling(),
@@ -140,10 +120,11 @@ def bench(
     mesh,
     EngineConfig(batch, _PROMPT_LENGTHS, _NEW, prefill_rows=prefill_rows),
   )
+  padded_fn = make_padded_fn(engine, batch)
   padded, samples = padded_fn(requests), engine.run(requests)
   same = [
-    np.array_equal(tokens, sample.tokens)
-    for tokens, (sample,) in zip(padded, samples, strict=True)
+    np.array_equal(one.tokens, sample.tokens)
+    for (one,), (sample,) in zip(padded, samples, strict=True)
   ]
   times = {padded_fn: [], engine.run: []}
   for _ in range(repeats):
@@ -155,7 +136,7 @@ def bench(
   (pad_s, pad_cpu_s), (engine_s, engine_cpu_s) = (
     np.median(taken, axis=0).tolist() for taken in times.values()
   )
-  limits = [request.draws[0].limit for request in requests]
+  limits = [request.samples[0].max_tokens for request in requests]
   tokens = sum(limits)
   pad_steps = sum(
     max(limits[i : i + batch]) for i in range(0, len(limits), batch)

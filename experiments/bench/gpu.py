@@ -45,9 +45,14 @@ from experiments.bench.rl_comparison import (
 from promptrl_jax.models import presets
 from promptrl_jax.models.config import TransformerConfig
 from promptrl_jax.parallel import mesh as mesh_lib
-from promptrl_jax.sampling.decode import make_generate_fn, prefill
+from promptrl_jax.sampling.engine import make_engine
 from promptrl_jax.sampling.methods import Sampling
 from promptrl_jax.sampling.prepare import prepare
+from promptrl_jax.sampling.requests import (
+  EngineConfig,
+  EngineRequest,
+  SamplingParams,
+)
 
 _SHAPES = SIZES | {
   # Llama 3.2 1B
@@ -88,9 +93,10 @@ def sampling(config: TransformerConfig, rate: float, copy: float) -> None:
   shape = rows, length
   tokens = np.random.default_rng(0).integers(3, config.vocab_size, shape)
   mask = jnp.ones(shape, bool)
-  read = jax.jit(
-    lambda params, tokens, mask: prefill(config, params, tokens, mask, new)
+  engine = make_engine(
+    config, Sampling(), params, mesh, EngineConfig(rows, (length,), new)
   )
+  read = engine.programs.prefill_fn
   taken = seconds(read, params, jnp.asarray(tokens), mask, repeats=_RUNS.value)
   report(
     program='prefill',
@@ -99,21 +105,13 @@ def sampling(config: TransformerConfig, rate: float, copy: float) -> None:
     tokens_per_s=rows * length / taken,
     share_of_matmul=forward_operations(config, rows, length) / rate / taken,
   )
-  generate = make_generate_fn(config, Sampling(), new, mesh)
-  ones, seeds = np.ones(rows, np.float32), np.arange(rows, dtype=np.uint32)
+  ask = lambda most: [
+    EngineRequest(row, [SamplingParams(most, seed=i)])
+    for i, row in enumerate(tokens.tolist())
+  ]
   # Two limits of the same program differ in decoding steps only.
   short, long = (
-    seconds(
-      generate,
-      params,
-      tokens,
-      mask,
-      ones,
-      seeds,
-      np.full(rows, most),
-      repeats=_RUNS.value,
-    )
-    for most in (1, new)
+    seconds(engine.run, ask(most), repeats=_RUNS.value) for most in (1, new)
   )
   step = (long - short) / (new - 1)
   least = step_bytes(config, rows, length + new / 2, _DTYPE)

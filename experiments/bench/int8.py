@@ -23,10 +23,15 @@ from experiments.bench.rates import seconds
 from promptrl_jax.llm.load import ASSETS
 from promptrl_jax.models import pretrained
 from promptrl_jax.parallel import mesh as mesh_lib
-from promptrl_jax.sampling.decode import make_generate_fn
+from promptrl_jax.sampling.batch_scorer import BatchScorer
+from promptrl_jax.sampling.engine import make_engine
 from promptrl_jax.sampling.methods import Sampling
 from promptrl_jax.sampling.prepare import prepare
-from promptrl_jax.sampling.score import make_score_fn
+from promptrl_jax.sampling.requests import (
+  EngineConfig,
+  EngineRequest,
+  SamplingParams,
+)
 from promptrl_jax.tasks.minicode import suite
 
 _MODEL = flags.DEFINE_string(
@@ -62,12 +67,14 @@ def main(argv: list[str]) -> None:
   mesh = mesh_lib.make_data_mesh()
   config, params, tokenizer = pretrained.load_pretrained(_MODEL.value)
   rows = [tokenizer.render([('user', text)]) for text in read_prompts()]
-  rows = rows[: len(rows) // mesh.size * mesh.size]
-  tokens, mask = tokenizer.pad_left(rows, max(map(len, rows)))
-  column = lambda value, dtype: np.full(len(rows), value, dtype)
-  ones, seeds = column(1, np.float32), np.arange(len(rows), dtype=np.uint32)
-  limits = column(_NEW.value, np.int32)
-  score = make_score_fn(config, Sampling())
+  shapes = EngineConfig(
+    len(rows), (max(map(len, rows)),), _NEW.value, prefill_rows=len(rows)
+  )
+  scorer = BatchScorer(config, prepare(params, mesh), mesh, shapes)
+  ask = lambda temperature: [
+    EngineRequest(row, [SamplingParams(_NEW.value, temperature, seed=i)])
+    for i, row in enumerate(rows)
+  ]
   plain = None
   for weights, cache in _WAYS:
     stored = jax.tree.map(
@@ -77,27 +84,30 @@ def main(argv: list[str]) -> None:
       params,
     )
     stored = prepare(stored, mesh, bits=8 if weights == 'int8' else None)
-    generate = make_generate_fn(
+    engine = make_engine(
       dataclasses.replace(config, kv_cache=cache),
       Sampling(),
-      _NEW.value,
+      stored,
       mesh,
+      shapes,
     )
-    arguments = (stored, tokens, mask, ones, seeds, limits, ones)
-    drawn = generate(*arguments)
-    exact = score(params, tokens, mask, drawn.tokens, drawn.mask, ones)
-    off = np.abs(np.asarray(exact - drawn.logps))[np.asarray(drawn.mask)]
-    greedy = generate(stored, tokens, mask, 0 * ones, seeds, limits, ones)
-    answers = np.where(greedy.mask, greedy.tokens, -1)
+    drawn = [sample for (sample,) in engine.run(ask(1.0))]
+    exact = scorer.run(rows, [sample.tokens.tolist() for sample in drawn])
+    off = np.abs(
+      np.concatenate(exact) - np.concatenate([s.logps for s in drawn])
+    )
+    answers = [s.tokens.tolist() for (s,) in engine.run(ask(0.0))]
     plain = answers if plain is None else plain
+    same = [one == other for one, other in zip(answers, plain, strict=True)]
     line = {
       'weights': weights,
       'cache': cache,
       'mean_logp_change': float(f'{off.mean():.2g}'),
       'p99_logp_change': float(f'{np.quantile(off, 0.99):.2g}'),
-      'same_greedy_answers': round(float((answers == plain).all(1).mean()), 3),
+      'same_greedy_answers': round(float(np.mean(same)), 3),
       'tokens_per_s': round(
-        int(drawn.mask.sum()) / seconds(generate, *arguments, repeats=3)
+        sum(len(sample.tokens) for sample in drawn)
+        / seconds(engine.run, ask(1.0), repeats=3)
       ),
       'weight_bytes': sum(x.nbytes for x in jax.tree.leaves(stored)),
     }

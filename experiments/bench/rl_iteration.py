@@ -24,26 +24,31 @@ from experiments.bench.peers.iterations import Clock, Work
 from promptrl_jax.models.config import TransformerConfig
 from promptrl_jax.models.heads import ValueHead
 from promptrl_jax.parallel import mesh as mesh_lib
-from promptrl_jax.rl.group_advantages import group_advantages
-from promptrl_jax.rl.kl import token_kl
-from promptrl_jax.rl.masked import normalize
-from promptrl_jax.rl.token_rewards import (
+from promptrl_jax.rl.completions import (
   completion_gae,
   to_tokens,
   token_rewards,
 )
-from promptrl_jax.sampling.decode import make_generate_fn
+from promptrl_jax.rl.groups import group_advantages
+from promptrl_jax.rl.kl import token_kl
+from promptrl_jax.rl.masked import normalize
+from promptrl_jax.sampling.engine import Engine, make_engine
 from promptrl_jax.sampling.methods import Sampling
 from promptrl_jax.sampling.prepare import prepare
+from promptrl_jax.sampling.requests import (
+  EngineConfig,
+  EngineRequest,
+  SamplingParams,
+)
 from promptrl_jax.training.rewriter import packing
-from promptrl_jax.training.rewriter import policy as lm_policy
+from promptrl_jax.training.rewriter import policy as policy_lib
+from promptrl_jax.training.rewriter.config import UpdateConfig
 from promptrl_jax.training.rewriter.policy import PolicyConfig
 from promptrl_jax.training.rewriter.update import (
-  LMBatch,
+  UpdateBatch,
   make_score_fn,
   make_update_fn,
 )
-from promptrl_jax.training.rewriter.update_config import LMUpdateConfig
 from promptrl_jax.training.state import TrainState, create_train_state
 
 # Dtype of the parameters for decoding, the fastest on CPU devices for batches
@@ -67,7 +72,7 @@ def ways(devices: int) -> list[Way]:
 class Programs(NamedTuple):
   """The jitted functions of an iteration."""
 
-  generate: Callable[..., Any]
+  engine: Engine
   score: Callable[..., Any]
   update: Callable[..., Any]
   advantages: Callable[..., Any]
@@ -126,7 +131,7 @@ def run(
   policy = PolicyConfig(
     dataclasses.replace(config, unroll=config.num_layers), mesh=mesh
   )
-  settings = LMUpdateConfig(
+  settings = UpdateConfig(
     aggregation='token_mean' if is_ppo else 'sequence_mean',
     micro_batches=way.micro_batches,
     compute_dtype=dtype,
@@ -142,8 +147,12 @@ def run(
   )
   reference = {'params': jax.tree.map(jnp.copy, state.params['params'])}
   advantages = ppo_advantages if is_ppo else grpo_advantages
+  decoded = prepare(
+    policy_lib.cast({'params': state.params['params']}, _DECODED), everywhere
+  )
+  shapes = EngineConfig(asked.sequences, (asked.prompt,), asked.new)
   programs = Programs(
-    make_generate_fn(config, Sampling(), asked.new, everywhere, asked.group),
+    make_engine(config, Sampling(), decoded, everywhere, shapes),
     make_score_fn(policy, settings),
     make_update_fn(policy, optimizer, settings),
     jax.jit(lambda *arrays: advantages(asked, *arrays)),
@@ -189,18 +198,26 @@ def rollout(
   Returns:
     int32 [N, C] tokens and float32 [N, C] log-probs, one group after the other.
   """
-  rows = asked.sequences
-  params = lm_policy.cast({'params': state.params['params']}, _DECODED)
-  tokens = np.repeat(np.asarray(prompts, np.int32), asked.group, axis=0)
-  drawn = programs.generate(
-    prepare(params, mesh),
-    tokens,
-    np.ones(tokens.shape, bool),
-    np.ones(rows, np.float32),
-    np.arange(number * rows, (number + 1) * rows, dtype=np.uint32),
-    np.full(rows, asked.new, np.int32),
+  params = policy_lib.cast({'params': state.params['params']}, _DECODED)
+  programs.engine.replace_params(prepare(params, mesh))
+  first = number * asked.sequences
+  samples = programs.engine.run(
+    [
+      EngineRequest(
+        prompt,
+        [
+          SamplingParams(asked.new, seed=first + i * asked.group + member)
+          for member in range(asked.group)
+        ],
+      )
+      for i, prompt in enumerate(prompts)
+    ]
   )
-  return np.asarray(drawn.tokens), np.asarray(drawn.logps)
+  drawn = [sample for group in samples for sample in group]
+  return (
+    np.stack([sample.tokens for sample in drawn]),
+    np.stack([sample.logps for sample in drawn]),
+  )
 
 
 def score(
@@ -211,8 +228,8 @@ def score(
   reference: Any,
   prompts: list[list[int]],
   drawn: tuple[np.ndarray, np.ndarray],
-) -> LMBatch:
-  """Returns the packed batch of the update, with rewards and log-probs."""
+) -> UpdateBatch:
+  """Rewards completions and packs them with all that the update reads."""
   tokens, logps = drawn
   completions = tokens.tolist()
   rewards = np.asarray(iterations.even(asked, completions), np.float32)
@@ -221,7 +238,7 @@ def score(
   ref_logps = programs.score(reference, rows).logps
   spread = lambda values: packing.spread(rows, np.asarray(values))
   mask = np.ones(tokens.shape, bool)
-  batch = LMBatch(
+  batch = UpdateBatch(
     rows=rows, advantages=None, sampler_logps=spread(logps), ref_logps=ref_logps
   )
   if 'value' not in state.params:

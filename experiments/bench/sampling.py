@@ -38,9 +38,15 @@ from experiments.bench.rates import copy_rate, matmul_rate, seconds
 from experiments.bench.rl_comparison import step_bytes
 from promptrl_jax.models.config import TransformerConfig
 from promptrl_jax.parallel import mesh as mesh_lib
-from promptrl_jax.sampling.decode import make_generate_fn
+from promptrl_jax.sampling.engine import make_engine
+from promptrl_jax.sampling.lowering import compile_engine
 from promptrl_jax.sampling.methods import Sampling
 from promptrl_jax.sampling.prepare import prepare
+from promptrl_jax.sampling.requests import (
+  EngineConfig,
+  EngineRequest,
+  SamplingParams,
+)
 
 _SIZES = flags.DEFINE_list('sizes', ['small', 'large'], 'Models to sample.')
 _BATCHES = flags.DEFINE_list('batches', ['1', '8', '32'], 'Rows of a batch.')
@@ -82,25 +88,21 @@ def ours(size: str) -> None:
   for dtype, count in itertools.product(_DTYPES.value, counts):
     mesh = mesh_lib.make_data_mesh(count)
     params = prepare(random_params(config, dtype), mesh)
-    generate = make_generate_fn(config, Sampling(), _NEW, mesh)
     for batch in map(int, _BATCHES.value):
       if batch % count:
         continue
       rng = np.random.default_rng(0)
-      shape = (batch, _PROMPT)
-      tokens = rng.integers(3, config.vocab_size, shape, np.int32)
-      args = (
-        params,
-        tokens,
-        np.ones(shape, bool),
-        np.ones(batch, np.float32),
-        np.arange(batch, dtype=np.uint32),
-        np.full(batch, _NEW, np.int32),
-      )
+      tokens = rng.integers(3, config.vocab_size, (batch, _PROMPT))
+      requests = [
+        EngineRequest(row, [SamplingParams(_NEW, seed=i)])
+        for i, row in enumerate(tokens.tolist())
+      ]
+      shapes = EngineConfig(batch, (_PROMPT,), _NEW, prefill_rows=batch)
       start = time.perf_counter()
-      compiled = generate.lower(*args).compile()
+      compile_engine(config, Sampling(), params, mesh, shapes)
       compile_s = time.perf_counter() - start
-      taken = seconds(compiled, *args, repeats=runs)
+      engine = make_engine(config, Sampling(), params, mesh, shapes)
+      taken = seconds(engine.run, requests, repeats=runs)
       least = floor_s(config, batch, dtype, rate, copy)
       print(
         json.dumps(

@@ -16,9 +16,9 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
-from promptrl_jax.execution import ExecutionPool, Program
+from promptrl_jax.execution import Program, ProgramResult
 from promptrl_jax.llm.ask import Ask, Attempt, Execute, Play
 from promptrl_jax.llm.backend import Backend, BackendError
 from promptrl_jax.llm.ledger import BudgetExceeded, Ledger
@@ -29,6 +29,12 @@ from promptrl_jax.types import Problem
 MOST_REQUESTS = 1000
 # A failure of the system is never one of the strategy.
 _SYSTEM = (BackendError, MemoryError)
+
+
+class Pool(Protocol):
+  """An execution pool, or a wrapper of one."""
+
+  def run(self, programs: Sequence[Program]) -> list[ProgramResult]: ...
 
 
 @dataclasses.dataclass
@@ -62,7 +68,7 @@ class Runner:
   def __init__(
     self,
     backends: Mapping[str, Backend],
-    pool: ExecutionPool,
+    pool: Pool,
     *,
     strict: bool = False,
   ):

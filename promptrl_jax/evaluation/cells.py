@@ -19,6 +19,7 @@ from promptrl_jax.files import write_atomically
 from promptrl_jax.tasks.splits import PROTOCOLS
 
 _COUNTS = ('calls', 'attempts', 'prompt_tokens', 'completion_tokens')
+_DETAILS = ('steps', 'actions', 'prompt', 'reward', 'mask', 'error')
 _COLUMNS = (
   'id',
   'strategy',
@@ -29,7 +30,29 @@ _COLUMNS = (
   'soft',
   *_COUNTS,
   'optimisation_calls',
+  *_DETAILS,
 )
+
+
+@dataclasses.dataclass(frozen=True)
+class Detail:
+  """How one problem was played; for people, no statistic reads it.
+
+  Attributes:
+    steps: steps of the strategy, one trace row each.
+    actions: what each step did, in order, separated by spaces.
+    prompt: hash of the messages of the last request, empty without one.
+    reward: sum of the rewards of the steps.
+    mask: 1 or 0 for each hidden test, passed or not by the submission.
+    error: why the strategy submitted nothing; empty if it did.
+  """
+
+  steps: int = 0
+  actions: str = ''
+  prompt: str = ''
+  reward: float = 0.0
+  mask: str = ''
+  error: str = ''
 
 
 # Arrays have no truth value, hence no generated equality.
@@ -52,6 +75,7 @@ class Cell:
     prompt_tokens, completion_tokens: tokens in and out; int [seeds, problems].
     optimisation_calls: model calls paid once, before the first test problem,
       mean over seeds.
+    details: [seeds][problems], or empty.
 
   Raises:
     ValueError: naming the field, what it holds and what was expected.
@@ -68,6 +92,7 @@ class Cell:
   prompt_tokens: np.ndarray
   completion_tokens: np.ndarray
   optimisation_calls: float = 0.0
+  details: tuple[tuple[Detail, ...], ...] = ()
 
   def __post_init__(self):
     if not self.strategy:
@@ -192,6 +217,7 @@ def write_csv(
   table.writerow(_COLUMNS)
   for cell in cells:
     for seed, problem in np.ndindex(cell.passed.shape):
+      detail = cell.details[seed][problem] if cell.details else Detail()
       table.writerow(
         [
           cell.task_ids[problem],
@@ -203,6 +229,7 @@ def write_csv(
           float(cell.soft[seed, problem]),
           *(int(getattr(cell, name)[seed, problem]) for name in _COUNTS),
           cell.optimisation_calls,
+          *(getattr(detail, name) for name in _DETAILS),
         ]
       )
   return write_atomically(path, text.getvalue().encode())
@@ -249,4 +276,19 @@ def _cell_from_rows(rows: list[dict[str, str]]) -> Cell:
     soft=column('soft', float),
     **{name: column(name, int) for name in _COUNTS},
     optimisation_calls=float(first['optimisation_calls']),
+    details=tuple(
+      tuple(map(_detail, rows[i : i + len(task_ids)]))
+      for i in range(0, len(rows), len(task_ids))
+    ),
+  )
+
+
+def _detail(row: dict[str, str]) -> Detail:
+  return Detail(
+    int(row['steps']),
+    row['actions'],
+    row['prompt'],
+    float(row['reward']),
+    row['mask'],
+    row['error'],
   )

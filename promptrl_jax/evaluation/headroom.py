@@ -171,7 +171,7 @@ def _solve(
     samples=samples,
     max_tokens=max_tokens,
   )
-  soft = protocol_lib.score(
+  soft, _ = protocol_lib.score(
     [code for task_codes in codes for code in task_codes],
     [task for task in tasks for _ in range(samples)],
     'visible1',

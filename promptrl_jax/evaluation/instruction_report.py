@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from promptrl_jax.evaluation import statistics
-from promptrl_jax.tasks.instructions import Instruction, InstructionTask
+from promptrl_jax.tasks import instructions
+from promptrl_jax.types import Task
 
 INITIAL = 'initial'
 
@@ -160,8 +161,8 @@ def compared_markdown(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def rows(
-  tasks: Sequence[InstructionTask],
-  chosen: Mapping[str, Sequence[Instruction]],
+  tasks: Sequence[Task],
+  chosen: Mapping[str, Sequence[str]],
   choices: Mapping[str, Scores],
 ) -> list[dict[str, Any]]:
   """Returns the instructions of each task with their dev rewards.
@@ -176,11 +177,11 @@ def rows(
   """
   return [
     {
-      'task': task.task,
-      'template': task.template,
+      'task': instructions.kind_of(task),
+      'template': instructions.examples_of(task).template,
       **{
         name: {
-          'instruction': texts[i].text,
+          'instruction': texts[i],
           'dev': float(choices[name].dev[i].mean()),
         }
         for name, texts in chosen.items()

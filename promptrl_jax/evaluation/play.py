@@ -13,20 +13,28 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import functools
+import hashlib
+import inspect
 import json
+import math
 import pathlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import cast
 
 import numpy as np
 
 from promptrl_jax.envs.editing.config import EditingConfig
 from promptrl_jax.envs.editing.env import sorted_trace
 from promptrl_jax.envs.editing.play import make_tools
-from promptrl_jax.envs.runner import Runner
-from promptrl_jax.evaluation.cells import Cell
+from promptrl_jax.envs.runner import Pool, Runner
+from promptrl_jax.evaluation.cells import Cell, Detail
 from promptrl_jax.evaluation.protocol import Run, SystemFailure, score, to_cell
 from promptrl_jax.execution import ExecutionPool
+from promptrl_jax.execution.memo import MemoPool
+from promptrl_jax.llm.ask import CODER, REWRITER, Attempt
 from promptrl_jax.llm.backend import Backend
+from promptrl_jax.llm.cache import CachedBackend
 from promptrl_jax.operators import FALLBACK, OPERATORS
 from promptrl_jax.strategies import base, policies
 from promptrl_jax.tasks import splits
@@ -88,7 +96,7 @@ class LineUp:
   def __init__(
     self,
     backends: Mapping[str, Backend],
-    pool: ExecutionPool,
+    pool: Pool,
     config: EditingConfig = EditingConfig(),
   ):
     """Puts the parts together.
@@ -134,7 +142,7 @@ class LineUp:
         f'the execution pool failed on {len(lost)} problems ({lost[:3]}): no '
         'score can be given; run the evaluation again'
       )
-    soft = score(
+    soft, masks = score(
       [play.submission for play in ended], tasks, protocol, self._pool
     )
 
@@ -151,7 +159,7 @@ class LineUp:
       prompt_tokens=column('prompt_tokens'),
       completion_tokens=column('completion_tokens'),
       trace=sorted_trace(attempts),
-      errors=tuple(attempt.error for attempt in attempts),
+      details=tuple(map(_detail, attempts, masks)),
     )
 
   def play(
@@ -223,3 +231,78 @@ class LineUp:
     return self.run(
       entrant, tasks, protocol=plan.protocol, budget=plan.budget, seed=seed
     )
+
+
+def _detail(attempt: Attempt, mask: str) -> Detail:
+  """How one problem was played, from its trace."""
+  sent = [ask for row in attempt.trace for ask in row['sent']]
+  prompt = ''
+  if sent:
+    messages = json.dumps(sent[-1]['messages'], sort_keys=True)
+    prompt = hashlib.sha256(messages.encode()).hexdigest()[:16]
+  return Detail(
+    steps=len(attempt.trace),
+    actions=' '.join(row['action'] for row in attempt.trace),
+    prompt=prompt,
+    reward=math.fsum(row['reward'] for row in attempt.trace),
+    mask=mask,
+    error=attempt.error,
+  )
+
+
+def _as_strategy(strategy: base.Strategy | base.PlayFn) -> base.Strategy:
+  if inspect.isfunction(strategy):
+    return base.TextStrategy(strategy)
+  return cast(base.Strategy, strategy)
+
+
+def _same(strategy: base.Strategy, seed: int) -> base.Strategy:
+  del seed
+  return strategy
+
+
+def evaluate(
+  strategies: Mapping[str, base.Strategy | base.PlayFn],
+  tasks: Sequence[Task],
+  *,
+  coder: Backend,
+  pool: ExecutionPool,
+  rewriter: Backend | None = None,
+  config: EditingConfig = EditingConfig(),
+  protocol: str = 'visible1',
+  budget: int = 8,
+  seeds: Sequence[int] = (0,),
+) -> list[Cell]:
+  """Plays strategies on tasks; the short way for library use.
+
+  Args:
+    strategies: by name; a generator function of (attempt, tools) or a strategy.
+    tasks: what to solve, scored by their hidden tests.
+    coder: writes programs.
+    pool: runs them.
+    rewriter: rewrites statements; the coder does if there is none.
+    config: how requests are written and sampled.
+    protocol: which tests a solver sees; see `tasks.splits`.
+    budget: most model calls per problem.
+    seeds: one run each.
+
+  Returns:
+    One cell per strategy: `cell.passed` is bool [seeds, problems].
+  """
+  line_up = LineUp(
+    {
+      REWRITER: CachedBackend(rewriter or coder),
+      CODER: CachedBackend(coder),
+    },
+    MemoPool(pool),
+    config,
+  )
+  cells = []
+  for name, strategy in strategies.items():
+    entrant = Entrant(functools.partial(_same, _as_strategy(strategy)))
+    runs = [
+      line_up.run(entrant, tasks, protocol=protocol, budget=budget, seed=seed)
+      for seed in seeds
+    ]
+    cells.append(to_cell(name, budget, protocol, tasks, runs))
+  return cells

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from promptrl_jax.evaluation.cells import Cell
-from promptrl_jax.execution import ExecutionPool, Program
+from promptrl_jax.envs.runner import Pool
+from promptrl_jax.evaluation.cells import Cell, Detail
+from promptrl_jax.execution import Program
 from promptrl_jax.tasks import splits
 from promptrl_jax.types import Task
 
@@ -27,7 +28,7 @@ class Run:
     soft: float [problems], share of hidden tests passed.
     calls, attempts, prompt_tokens, completion_tokens: int [problems].
     trace: one dict per step.
-    errors: why a strategy submitted nothing, by problem; empty if it did.
+    details: how each problem was played.
   """
 
   passed: np.ndarray
@@ -37,16 +38,24 @@ class Run:
   prompt_tokens: np.ndarray
   completion_tokens: np.ndarray
   trace: list[dict[str, Any]]
-  errors: tuple[str, ...] = ()
+  details: tuple[Detail, ...] = ()
 
 
 def score(
   codes: Sequence[str],
   tasks: Sequence[Task],
   protocol: str,
-  pool: ExecutionPool,
-) -> np.ndarray:
-  """Share of hidden tests that each submitted program passes, [problems]."""
+  pool: Pool,
+) -> tuple[np.ndarray, list[str]]:
+  """Runs each submitted program on the hidden tests of its task, once.
+
+  Returns:
+    Share of hidden tests that each passes, [problems], and a mask of 1 and 0
+    for each problem's tests.
+
+  Raises:
+    SystemFailure: a program got no verdict.
+  """
   results = pool.run(
     [
       Program(
@@ -68,7 +77,11 @@ def score(
       f'{len(lost)} submissions could not be scored ({lost[:3]}): run the '
       'evaluation again'
     )
-  return np.array([result.score for result in results], np.float64)
+  masks = [
+    ''.join('01'[test.status == 'passed'] for test in result.tests)
+    for result in results
+  ]
+  return np.array([result.score for result in results], np.float64), masks
 
 
 def to_cell(
@@ -96,4 +109,5 @@ def to_cell(
     prompt_tokens=stack('prompt_tokens'),
     completion_tokens=stack('completion_tokens'),
     optimisation_calls=optimisation_calls,
+    details=tuple(run.details for run in runs if run.details),
   )

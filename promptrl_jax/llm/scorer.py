@@ -1,4 +1,4 @@
-"""Models that can say how probable a given text is."""
+"""Language models that return log-probs of a given text."""
 
 from __future__ import annotations
 
@@ -23,10 +23,11 @@ class Scorer(Protocol):
 
 
 def as_scorer(backend: Backend) -> Scorer:
-  """The backend, in its caches, as one that scores texts.
+  """Returns the backend, caches included, if it can score texts.
 
   Raises:
-    ValueError: it cannot; chat servers give no log-probs of given texts.
+    ValueError: the backend cannot; chat servers return no log-probs of a given
+      text.
   """
   inner = backend
   while isinstance(inner, CachedBackend):

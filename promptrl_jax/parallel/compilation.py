@@ -33,7 +33,13 @@ def cache_folder() -> pathlib.Path | None:
 
 
 def use_cache() -> None:
-  """Keeps what JAX compiles; call before the first is compiled."""
+  """Keeps the programs that JAX compiles; call it before the first of them.
+
+  A cache that JAX already has, for example from its own environment variable
+  `JAX_COMPILATION_CACHE_DIR`, stays as it is.
+  """
+  if jax.config.jax_compilation_cache_dir:
+    return
   folder = cache_folder()
   if folder is None:
     return

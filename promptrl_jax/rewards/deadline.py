@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import dataclasses
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -17,8 +18,8 @@ from typing import Any
 
 
 @dataclasses.dataclass(frozen=True)
-class Outcome:
-  """What became of a future: a value, or why there is none."""
+class Settled:
+  """The value of a future that is done, or why it has none."""
 
   value: Any = None
   error: str = ''
@@ -65,6 +66,76 @@ def result(future: Future, timeout_s: float) -> Any:
   return future.result()
 
 
+def settled(value: Any) -> Future:
+  """Returns a future that is done."""
+  future: Future = Future()
+  future.set_result(value)
+  return future
+
+
+def failed(error: BaseException) -> Future:
+  """Returns a future that is done and raises."""
+  future: Future = Future()
+  future.set_exception(error)
+  return future
+
+
+def each(
+  fn: Callable[[Sequence[Any]], Sequence[Any]],
+  items: Sequence[Any],
+  timeout_s: float,
+  fatal: type[BaseException],
+) -> list[Any]:
+  """Applies a batched function that may raise or hang because of one item.
+
+  All items go into one call. If it raises, or takes longer than `timeout_s`,
+  the items are tried one by one, so that the others do not suffer from the one.
+  Together that takes at most four times `timeout_s`.
+
+  Args:
+    fn: items -> a result for each, in order.
+    items: arguments; no call is made for none.
+    timeout_s: seconds.
+    fatal: an exception that is raised again at once.
+
+  Returns:
+    A result for each item, or the exception that says why there is none.
+  """
+  if not items:
+    return []
+  batch = begin(lambda: fn(items))
+  results = _results(batch, timeout_s, fatal)
+  if isinstance(results, list):
+    return results
+  if len(items) == 1:
+    return [results]
+  logging.getLogger(__name__).debug('asked one by one', exc_info=results)
+  separate, left = [], 2 * timeout_s
+  for item in items:
+    if isinstance(results, HungError) and batch.done():
+      late = _results(batch, 0.0, fatal)  # It was only late.
+      if isinstance(late, list):
+        return late
+    started = time.monotonic()
+    one = begin(lambda item=item: fn([item]))
+    limit = max(left / 2, 2 * timeout_s / len(items))
+    alone = _results(one, limit, fatal)
+    separate += alone if isinstance(alone, list) else [alone]
+    left -= time.monotonic() - started
+  return separate
+
+
+def _results(
+  future: Future, limit: float, fatal: type[BaseException]
+) -> list[Any] | Exception:
+  try:
+    return list(result(future, limit))
+  except fatal:
+    raise
+  except Exception as error:
+    return error
+
+
 def then(before: Future, fn: Callable[[Any], Any]) -> Future:
   """A future of `fn(before.result())`.
 
@@ -88,7 +159,7 @@ def _start(future: Future, fn: Callable[[], Any]) -> None:
   threading.Thread(target=run, daemon=True).start()
 
 
-def gather(futures: Sequence[Future], timeout_s: float) -> list[Outcome]:
+def gather(futures: Sequence[Future], timeout_s: float) -> list[Settled]:
   """Waits for all futures, but not for those that hang.
 
   Args:
@@ -97,7 +168,7 @@ def gather(futures: Sequence[Future], timeout_s: float) -> list[Outcome]:
       are given up. A limit on the whole would drop samples of a busy machine.
 
   Returns:
-    One outcome per future, in order.
+    One of `Settled` per future, in order.
   """
   waiting = set(futures)
   while waiting:
@@ -107,11 +178,11 @@ def gather(futures: Sequence[Future], timeout_s: float) -> list[Outcome]:
     if not done:
       break
   late = f'no result, and none of the others, for {timeout_s:g} s'
-  return [Outcome(error=late) if f in waiting else _read(f) for f in futures]
+  return [Settled(error=late) if f in waiting else _read(f) for f in futures]
 
 
-def _read(future: Future) -> Outcome:
+def _read(future: Future) -> Settled:
   error = future.exception()
   if error is None:
-    return Outcome(future.result())
-  return Outcome(error=f'{type(error).__name__}: {error}')
+    return Settled(future.result())
+  return Settled(error=f'{type(error).__name__}: {error}')

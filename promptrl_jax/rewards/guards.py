@@ -23,8 +23,13 @@ from promptrl_jax.rewards import code_leaks, data_leaks
 from promptrl_jax.types import Task
 
 FLAGS = (
-  'empty', 'overlong', 'repetition', 'assertion', 'code', 'test_data',
-)  # fmt: skip
+  'empty',
+  'overlong',
+  'repetition',
+  'assertion',
+  'code',
+  'test_data',
+)
 
 
 @dataclasses.dataclass(frozen=True)

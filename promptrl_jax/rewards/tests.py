@@ -1,4 +1,7 @@
-"""Rewards from test verdicts."""
+"""Step rewards of the controller, functions of the progress of an episode.
+
+A `RewardFn` (`registry.py`) rewards a rewrite; a step reward rewards an action.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import dataclasses
 
 
 @dataclasses.dataclass(frozen=True)
-class RewardConfig:
+class StepRewardConfig:
   """How a step of the prompt-edit environment is rewarded.
 
   Attributes:
@@ -42,7 +45,11 @@ class RewardConfig:
       )
 
 
-def legacy_reward(passed: bool, config: RewardConfig) -> float:
+# The name that the prompt-edit environment still uses.
+RewardConfig = StepRewardConfig
+
+
+def legacy_reward(passed: bool, config: StepRewardConfig) -> float:
   """+1 for a pass, -0.1 for a failure, times the scale."""
   return config.scale * (config.success if passed else config.penalty)
 
@@ -62,7 +69,7 @@ def shaped_reward(
   previous_share: float,
   calls: int,
   gamma: float,
-  config: RewardConfig,
+  config: StepRewardConfig,
 ) -> float:
   """Reward of one step.
 

@@ -1,13 +1,12 @@
-"""How good an answer in words is, given the answers that are right.
+"""Metrics of an answer in words, given the answers that are right.
 
-All take texts and return a float. `make_metric` picks one by name and says
-what it needs: the text of an answer, the log-probs of a label, or both.
+`METRICS` names those that read the text of an answer. The others read the
+log-probs of a right answer.
 """
 
 from __future__ import annotations
 
 import collections
-import dataclasses
 import decimal
 import re
 from collections.abc import Callable, Sequence
@@ -140,54 +139,33 @@ def _checked(logps: np.ndarray) -> np.ndarray:
   return logps
 
 
-@dataclasses.dataclass(frozen=True)
-class Metric:
-  """How answers become rewards.
-
-  Attributes:
-    name: one of `METRICS`.
-    text_fn: (answer, right answers, labels) -> reward of the answer's text, or
-      None: answers are not needed.
-    uses_logps: whether `perplexity_reward` of the first right answer is added.
-  """
-
-  name: str
-  text_fn: TextFn | None
-  uses_logps: bool = False
-
-
 def _without_labels(function: Callable[[str, Sequence[str]], float]) -> TextFn:
   return lambda answer, outputs, labels: function(answer, outputs)
 
 
-_F1 = _without_labels(token_f1)
-METRICS = {
-  metric.name: metric
-  for metric in (
-    Metric('em', _without_labels(exact_match)),
-    Metric('f1', _F1),
-    Metric('accuracy', accuracy),
-    Metric('numeric', _without_labels(numeric)),
-    Metric('perplexity', None, uses_logps=True),
-    Metric('perplexity_f1', _F1, uses_logps=True),
-  )
+# Name -> (answer, right answers, labels) -> score in [0, 1].
+METRICS: dict[str, TextFn] = {
+  'em': _without_labels(exact_match),
+  'f1': _without_labels(token_f1),
+  'accuracy': accuracy,
+  'numeric': _without_labels(numeric),
 }
-_BY_TASK = {'qa': 'em', 'classification': 'accuracy', 'math': 'numeric'}
 
 
-def make_metric(name: str, task: str) -> Metric:
-  """The metric of that name; `auto` is the one that the task is reported in.
+def check_metric(name: str, labels: Sequence[str]) -> None:
+  """Raises if a metric is unknown or does not suit a task.
+
+  Args:
+    name: of the metric.
+    labels: all labels of the task; none if it is no classification task.
 
   Raises:
     ValueError: unknown metric, or `accuracy` where there are no labels.
   """
-  if name == 'auto':
-    name = _BY_TASK[task]
   if name not in METRICS:
-    raise ValueError(f'metric {name!r}: expected auto, {", ".join(METRICS)}')
-  if name == 'accuracy' and task != 'classification':
+    raise ValueError(f'metric {name!r}: expected one of {", ".join(METRICS)}')
+  if name == 'accuracy' and not labels:
     raise ValueError(
-      f'metric accuracy needs labels, which a task of kind {task!r} does not '
-      'have; choose em, f1 or numeric'
+      'metric accuracy needs labels, which only a classification task has; '
+      'choose em, f1 or numeric'
     )
-  return METRICS[name]

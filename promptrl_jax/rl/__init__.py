@@ -1,1 +1,111 @@
-"""Reinforcement learning as functions: arrays in, arrays out, no models."""
+"""Reinforcement learning as functions: arrays in, arrays out, no models.
+
+Functions are called as `rl.gae(...)`. Functions that carry a state from one
+call to the next are grouped by module, each with an `initial` state:
+`rl.bandits`, `rl.kl_control` and `rl.rating_baseline`. The axis letters of
+shapes are listed in `promptrl_jax.types`.
+"""
+
+from promptrl_jax.rl import bandits, kl_control, rating_baseline
+from promptrl_jax.rl.advantages import gae
+from promptrl_jax.rl.aggregation import AGGREGATIONS, aggregation_weights
+from promptrl_jax.rl.completions import (
+  completion_gae,
+  completion_returns,
+  reinforce_pp_advantages,
+  to_tokens,
+  token_rewards,
+)
+from promptrl_jax.rl.filters import informative_groups
+from promptrl_jax.rl.gpro import (
+  candidate_advantages,
+  candidate_policy_loss,
+  critic_advantages,
+  impute_rewards,
+)
+from promptrl_jax.rl.groups import group_advantages, leave_one_out
+from promptrl_jax.rl.importance import truncated_importance_weights
+from promptrl_jax.rl.kl import exact_kl, penalize, token_kl
+from promptrl_jax.rl.losses import (
+  TokenBatch,
+  TokenTerm,
+  bounded_exp,
+  categorical_entropy,
+  categorical_logps,
+  clipped_objective,
+  mask_logits,
+  policy_loss,
+  value_loss,
+)
+from promptrl_jax.rl.masked import keep, masked_mean, masked_sum, normalize
+from promptrl_jax.rl.policy_losses import (
+  POLICY_LOSSES,
+  cispo,
+  dapo,
+  gspo,
+  make_policy_loss_fn,
+  mispo,
+  ppo,
+  register_policy_loss,
+  reinforce,
+  trajectory_scale,
+)
+from promptrl_jax.rl.preference import (
+  best_and_worst,
+  pair_advantages,
+  preference_loss,
+)
+from promptrl_jax.rl.reference import copy_every, ema
+
+__all__ = [
+  'AGGREGATIONS',
+  'POLICY_LOSSES',
+  'TokenBatch',
+  'TokenTerm',
+  'aggregation_weights',
+  'bandits',
+  'best_and_worst',
+  'bounded_exp',
+  'candidate_advantages',
+  'candidate_policy_loss',
+  'categorical_entropy',
+  'categorical_logps',
+  'cispo',
+  'clipped_objective',
+  'completion_gae',
+  'completion_returns',
+  'copy_every',
+  'critic_advantages',
+  'dapo',
+  'ema',
+  'exact_kl',
+  'gae',
+  'group_advantages',
+  'gspo',
+  'impute_rewards',
+  'informative_groups',
+  'keep',
+  'kl_control',
+  'leave_one_out',
+  'make_policy_loss_fn',
+  'mask_logits',
+  'masked_mean',
+  'masked_sum',
+  'mispo',
+  'normalize',
+  'pair_advantages',
+  'penalize',
+  'policy_loss',
+  'ppo',
+  'preference_loss',
+  'rating_baseline',
+  'register_policy_loss',
+  'reinforce',
+  'reinforce_pp_advantages',
+  'to_tokens',
+  'token_kl',
+  'token_rewards',
+  'trajectory_scale',
+  'truncated_importance_weights',
+  'value_loss',
+]

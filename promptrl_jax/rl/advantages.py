@@ -1,8 +1,8 @@
-"""Advantages and returns over a leading time axis; trailing axes are free.
+"""Advantages over a leading axis of T environment steps; other axes are free.
 
 Termination and truncation are two flags: a terminated step has no future, a
-truncated one was cut off and bootstraps from the value of its next state.
-Neither lets rewards of the following episode flow back.
+truncated step was cut off and bootstraps from the value of its next state.
+Rewards of the following episode reach neither.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ def gae(
     truncated: `[T, ...]` bool, the episode was cut off.
     gamma: discount.
     lam: weight of longer horizons, 0 to 1.
-    mask: `[T, ...]` bool, valid steps; the recursion passes over the others as
-      if they were not there, wherever they lie, and their result is 0.
+    mask: `[T, ...]` bool, valid steps. The recursion skips invalid steps,
+      wherever they lie; their advantage is 0.
 
   Returns:
     `[T, ...]` advantages.
@@ -70,39 +70,3 @@ def gae(
     reverse=True,
   )
   return advantages
-
-
-def discounted_returns(
-  rewards: jax.Array,
-  done: jax.Array,
-  gamma: float,
-  bootstrap: jax.Array | float = 0.0,
-) -> jax.Array:
-  """Returns discounted sums of rewards to the end of each episode.
-
-    R_t = r_t + gamma (1 - done_t) R_{t+1},  R_T = bootstrap
-
-  Sutton and Barto, "Reinforcement Learning", 2nd edition, 2018, eq. 3.9.
-  A cut-off inside the array counts as an end without a future; where that
-  biases, take `gae` with `lam=1` and add the values.
-
-  Args:
-    rewards: `[T, ...]`.
-    done: `[T, ...]` bool, the episode ended at this step for whatever reason.
-    gamma: discount.
-    bootstrap: scalar or `[...]`, the return that follows the last step.
-  """
-  rewards = jnp.asarray(rewards)
-  chex.assert_equal_shape([rewards, done])
-  decays = gamma * (1.0 - jnp.asarray(done, bool))
-
-  def step(carry, inputs):
-    reward, decay = inputs
-    carry = reward + decay * carry
-    return carry, carry
-
-  last = jnp.broadcast_to(
-    jnp.asarray(bootstrap, decays.dtype), rewards.shape[1:]
-  )
-  _, returns = jax.lax.scan(step, last, (rewards, decays), reverse=True)
-  return returns

@@ -1,8 +1,8 @@
-"""How the tokens of a batch are averaged: weights and one denominator.
+"""Averaging over the tokens of a batch: token weights and one denominator.
 
-A loss is `sum(weights * token_loss) / denominator`. Weights depend on nothing
-but the sequence they belong to, so the sums and the denominators of
-micro-batches add up to those of the batch.
+A loss is `sum(weights * token_loss) / denominator`. The weights of a sequence
+depend on that sequence alone, so the sums and the denominators of micro-batches
+add up to those of the batch.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ AGGREGATIONS = ('token_mean', 'sequence_mean', 'constant')
 def aggregation_weights(
   mask: jax.Array, kind: str, constant_length: int | None = None
 ) -> tuple[jax.Array, jax.Array]:
-  """Returns what each token weighs, and what their sum is divided by.
+  """Returns the weight of each token and the denominator of the loss.
 
     token_mean     sum_i sum_t l_it / sum_i |o_i|
     sequence_mean  1/N sum_i 1/|o_i| sum_t l_it
-    constant       1/N sum_i 1/L sum_t l_it
+    constant       1/N sum_i 1/c sum_t l_it
 
   |o_i| is the number of valid tokens of sequence i, N the number of sequences
-  that have any. The first is that of DAPO (https://arxiv.org/abs/2503.14476,
+  that have any, c the constant length. The first is that of DAPO (https://arxiv.org/abs/2503.14476,
   eq. 12), the second that of GRPO (https://arxiv.org/abs/2402.03300, eq. 3),
-  the third that of Dr. GRPO (https://arxiv.org/abs/2503.20783): there a token
-  weighs the same whatever the length of its sequence and of the others.
+  the third that of Dr. GRPO (https://arxiv.org/abs/2503.20783), where the
+  weight of a token does not depend on the lengths of the sequences.
 
   Args:
     mask: `[N, C]` bool.
-    kind: one of the three names.
-    constant_length: L, the largest length of a completion, say; for 'constant'
-      alone.
+    kind: one of `AGGREGATIONS`.
+    constant_length: c, for example the largest length of a completion. Required
+      for 'constant' and refused for the others.
 
   Returns:
     `[N, C]` float32 weights, 0 where invalid, and the scalar denominator, 0 for

@@ -1,9 +1,9 @@
 """Contextual bandit with a linear model per action: LinUCB.
 
 Li et al., "A contextual-bandit approach to personalized news article
-recommendation", arXiv 1003.0146, algorithm 1 (disjoint linear models). It sees
-what the controller sees and learns the immediate reward of each action; that it
-cannot plan is what it is a baseline for.
+recommendation", arXiv 1003.0146, algorithm 1 (disjoint linear models). The
+bandit reads the observations of the controller and learns the immediate reward
+of each action. As it cannot plan, it is a baseline for policies that do.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ class LinearBandit(NamedTuple):
   """Sufficient statistics of one ridge regression per action.
 
   Attributes:
-    precision: [A, O, O], ridge * I + sum of x x^T.
-    response: [A, O], sum of x * reward.
+    precision: `[A, O, O]`, ridge * identity + sum of x x^T.
+    response: `[A, O]`, sum of x * reward.
   """
 
   precision: jax.Array
@@ -30,7 +30,7 @@ class LinearBandit(NamedTuple):
 def initial(
   num_actions: int, num_features: int, ridge: float = 1.0
 ) -> LinearBandit:
-  """A bandit that has seen nothing."""
+  """Returns the statistics before the first step."""
   eye = ridge * jnp.eye(num_features)
   return LinearBandit(
     jnp.tile(eye, (num_actions, 1, 1)), jnp.zeros((num_actions, num_features))
@@ -44,29 +44,40 @@ def update(
   rewards: jax.Array,
   mask: jax.Array,
 ) -> LinearBandit:
-  """Takes in a batch.
+  """Returns the statistics after a batch of steps.
 
   Args:
     bandit: the statistics so far.
-    features: [B, O].
-    actions: int [B].
-    rewards: [B].
-    mask: bool [B]; rows that are False do not count.
+    features: `[T * E, O]` observations of any number of steps.
+    actions: `[T * E]` int.
+    rewards: `[T * E]`.
+    mask: `[T * E]` bool, valid steps.
   """
   chex.assert_rank([features, actions, rewards, mask], [2, 1, 1, 1])
   chosen = jax.nn.one_hot(actions, bandit.response.shape[0]) * mask[:, None]
   return LinearBandit(
-    bandit.precision + jnp.einsum('ba,bo,bp->aop', chosen, features, features),
-    bandit.response + jnp.einsum('ba,bo,b->ao', chosen, features, rewards),
+    bandit.precision + jnp.einsum('ea,eo,ep->aop', chosen, features, features),
+    bandit.response + jnp.einsum('ea,eo,e->ao', chosen, features, rewards),
   )
 
 
 def scores(
   bandit: LinearBandit, features: jax.Array, exploration: float
 ) -> jax.Array:
-  """Upper confidence bounds [B, A]: x^T theta + alpha sqrt(x^T P^-1 x)."""
+  """Returns the upper confidence bound of each action.
+
+    score_a = x^T theta_a + alpha sqrt(x^T precision_a^-1 x)
+
+  Args:
+    bandit: the statistics.
+    features: `[E, O]` observations.
+    exploration: alpha.
+
+  Returns:
+    `[E, A]` scores.
+  """
   chex.assert_rank(features, 2)
   inverse = jnp.linalg.inv(bandit.precision)
   theta = jnp.einsum('aop,ap->ao', inverse, bandit.response)
-  width = jnp.einsum('bo,aop,bp->ba', features, inverse, features)
+  width = jnp.einsum('eo,aop,ep->ea', features, inverse, features)
   return features @ theta.T + exploration * jnp.sqrt(jnp.maximum(width, 0.0))

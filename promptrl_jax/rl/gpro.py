@@ -1,15 +1,16 @@
-"""Choosing one of K candidate answers, with a critic for those not shown.
+"""Policy gradients for choosing one of G candidates, with a critic of all.
 
-An actor gives a logit to each candidate of a query, one candidate is shown and
-rewarded, a critic scores all. Generalised policy optimisation, two ways:
+An actor gives a logit to each of the G candidate answers to a prompt, one
+candidate is shown and rewarded, and a critic scores all of them. There are two
+ways to train the actor:
 
-  shown       A = reward - expected score ─► loss of its log-probability
-  candidates  rewards of all, the critic's where there is none ─► standardised
-              within the query ─► loss over all candidates
+  shown       A = reward - expected score ─► loss of the shown candidate
+  candidates  rewards of all candidates, imputed by the critic if not observed
+              ─► standardised within the prompt ─► loss over all candidates
 
 The critic learns by `losses.value_loss` on shown candidates, or from pairs by
-`preference.preference_loss`; divergence and entropy of the actor are
-`kl.exact_kl` and `losses.categorical_entropy`.
+`preference.preference_loss`; the KL divergence and entropy of the
+actor are `kl.exact_kl` and `losses.categorical_entropy`.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ import chex
 import jax
 import jax.numpy as jnp
 
-from promptrl_jax.rl.losses import clipped_policy_loss, mask_logits
+from promptrl_jax.rl.losses import mask_logits
 from promptrl_jax.rl.masked import keep, masked_mean, masked_sum
+from promptrl_jax.rl.policy_losses import make_policy_loss_fn
 
 
 def critic_advantages(
@@ -28,20 +30,20 @@ def critic_advantages(
   old_logps: jax.Array,
   mask: jax.Array | None = None,
 ) -> jax.Array:
-  """Returns how much better the shown candidate was than was to be expected.
+  """Returns the reward of the shown candidate minus the expected score.
 
-    A = reward - sum_k p_k score_k
+    A = reward - sum_g p_g score_g
 
-  For `losses.clipped_policy_loss` on the log-probability of the shown one. The
-  score of the shown candidate itself would be no baseline: what is left of the
-  reward then is 0 in the mean as soon as the critic is right, for good and bad
-  candidates alike, and the actor learns nothing.
+  For the policy loss 'ppo' on the log-probability of the shown candidate. The
+  score of the shown candidate itself would be a wrong baseline: as soon as the
+  critic is right, the advantages of good and bad candidates alike would have
+  mean 0, and the actor would learn nothing.
 
   Args:
     rewards: `[B]`, of the shown candidates.
-    scores: `[B, K]`, of the critic; constants.
-    old_logps: `[B, K]`, log-probabilities of the actor that chose.
-    mask: `[B, K]` bool, candidates that exist; None counts all.
+    scores: `[B, G]`, of the critic; constants.
+    old_logps: `[B, G]`, log-probabilities of the actor that chose.
+    mask: `[B, G]` bool, valid candidates; None counts all.
 
   Returns:
     `[B]` advantages.
@@ -61,25 +63,25 @@ def impute_rewards(
   *,
   max_weight: float = 1.0,
 ) -> jax.Array:
-  """Returns a reward for every candidate, the critic's where none was given.
+  """Returns a reward for every candidate, imputed by the critic if not shown.
 
-    r_k = score_k + [k shown] min(1 / p_k, max_weight) (reward - score_k)
+    r_g = score_g + [g shown] min(1 / p_g, max_weight) (reward - score_g)
 
-  with p_k the probability by which k was shown. With `max_weight=1` the shown
-  candidate has its reward and the others their score. Without a bound each r_k
-  is unbiased whatever the critic says, at the price of variance: "Doubly Robust
+  with p_g the probability of showing g. With `max_weight=1` the shown candidate
+  has its reward and the others their score. Without a bound each r_g is
+  unbiased even if the critic is wrong, but has more variance: "Doubly Robust
   Policy Evaluation and Learning", Dudik et al., 2011
   (https://arxiv.org/abs/1103.4601).
 
   Args:
     rewards: `[B]`, of the shown candidates.
-    shown: `[B]` int, which one was shown.
-    scores: `[B, K]`, of the critic; constants.
-    old_logps: `[B, K]`, log-probabilities of the actor that chose.
+    shown: `[B]` int, index of the shown candidate.
+    scores: `[B, G]`, of the critic; constants.
+    old_logps: `[B, G]`, log-probabilities of the actor that chose.
     max_weight: bound of the importance weight, at least 1.
 
   Returns:
-    `[B, K]` rewards.
+    `[B, G]` rewards.
   """
   if not max_weight >= 1:
     raise ValueError(
@@ -97,17 +99,17 @@ def impute_rewards(
 def candidate_advantages(
   rewards: jax.Array, mask: jax.Array | None = None, epsilon: float = 1e-8
 ) -> jax.Array:
-  """Returns rewards standardised within each query.
+  """Returns rewards standardised within each prompt.
 
-    A_k = (r_k - mean r) / sqrt(Var(r) + epsilon)
+    A_g = (r_g - mean r) / sqrt(Var(r) + epsilon)
 
   Args:
-    rewards: `[B, K]`, of `impute_rewards`.
-    mask: `[B, K]` bool, candidates that exist; None counts all.
+    rewards: `[B, G]`, of `impute_rewards`.
+    mask: `[B, G]` bool, valid candidates; None counts all.
     epsilon: added to the variance, in squared units of reward.
 
   Returns:
-    `[B, K]` advantages, 0 where invalid, and exactly 0 for a query whose
+    `[B, G]` advantages, 0 where invalid, and exactly 0 for a prompt whose
     rewards are all equal.
   """
   chex.assert_rank(rewards, 2)
@@ -131,30 +133,29 @@ def candidate_policy_loss(
   clip_low: float = 0.2,
   clip_high: float = 0.2,
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
-  """Sums the clipped surrogate over queries, in expectation over candidates.
+  """Sums the clipped surrogate over prompts, in expectation over candidates.
 
-    ratio = p_k / old_k
-    loss  = -sum_b sum_k old_k o_k,  o_k as in `losses.clipped_objective`
+    ratio = p_g / old_g
+    loss  = -sum_b sum_g old_g o_g,  o_g as in `losses.clipped_objective`
 
-  At ratio 1 its gradient is that of `-sum_b sum_k p_k A_k`: as all candidates
+  At ratio 1 its gradient is that of `-sum_b sum_g p_g A_g`: as all candidates
   have an advantage, none needs to be sampled.
 
   Args:
-    logits: `[B, K]` of the actor.
-    old_logps: `[B, K]`, log-probabilities of the actor that chose.
-    advantages: `[B, K]`, of `candidate_advantages`.
-    mask: `[B, K]` bool, candidates that exist; None counts all. A row without
-      any is a query that does not count.
-    clip_low: how far below 1 the ratio is followed.
-    clip_high: how far above 1.
+    logits: `[B, G]` of the actor.
+    old_logps: `[B, G]`, log-probabilities of the actor that chose.
+    advantages: `[B, G]`, of `candidate_advantages`.
+    mask: `[B, G]` bool, valid candidates; None counts all. A prompt
+      without any valid candidate does not count.
+    clip_low: distance of the lower bound of the ratio from 1.
+    clip_high: distance of the upper bound from 1.
 
   Returns:
-    Scalar loss sum and metric sums of `losses.clipped_policy_loss`, to be
-    divided by the number of queries.
+    Scalar loss sum and metric sums of `losses.policy_loss`, to be divided by
+    the number of prompts.
   """
   chex.assert_rank(logits, 2)
   logps = jax.nn.log_softmax(mask_logits(logits, mask))
   weights = keep(jnp.exp(jax.lax.stop_gradient(old_logps)), mask)
-  return clipped_policy_loss(
-    logps, old_logps, advantages, weights, clip_low, clip_high
-  )
+  loss_fn = make_policy_loss_fn('ppo', clip_low=clip_low, clip_high=clip_high)
+  return loss_fn(logps, old_logps, advantages, weights)

@@ -1,9 +1,9 @@
-"""Weights for what the sampler and the trainer disagree on.
+"""Importance weights that correct the mismatch of sampler and trainer.
 
-The same parameters do not give the same probabilities in both: kernels, types
-and batch shapes differ, or the sampler is some updates behind. The ratio of
-trainer to sampler corrects for it; cut off above, it costs a little bias and
-saves the variance.
+The same parameters give different probabilities in the two: kernels, dtypes and
+batch shapes differ, or the sampler is some updates behind. Weighting by the
+ratio of trainer to sampler corrects for it; truncating the ratio adds a small
+bias and removes most of the variance.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def truncated_importance_weights(
   level: str = 'token',
   cap: float = 2.0,
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
-  """Returns importance weights, and how far sampler and trainer are apart.
+  """Returns importance weights, and metrics of the mismatch.
 
     token     w_t = min(exp(logp_t - sampler_logp_t), cap)
     sequence  w_i = min(exp(sum_t (logp_t - sampler_logp_t)), cap)
@@ -40,8 +40,8 @@ def truncated_importance_weights(
   denominator; the ratio inside the loss stays that of trainer to trainer.
 
   Args:
-    logps: `[N, C]`, under the trainer with the parameters that sampled, or with
-      those the update starts from.
+    logps: `[N, C]`, under the trainer, with the parameters that sampled or
+      those at the start of the update.
     sampler_logps: `[N, C]`, as the sampler reported them.
     mask: `[N, C]` bool.
     level: 'token' or 'sequence'.
@@ -49,12 +49,12 @@ def truncated_importance_weights(
 
   Returns:
     `[N, C]` weights, 0 where invalid, through which no gradient flows, and
-    scalars over the batch. Of the ratios of the level, before the cap:
-    `ratio_mean` (1 in expectation where the sampler covers the trainer),
-    `ratio_max`, `truncated_share`, `effective_sample_share` = (sum r)^2 / (n
-    sum r^2), 1 where all are equal. Of tokens: `kl`, the mean of exp(d) - 1 - d
-    with d = logp - sampler_logp, an estimate of KL(sampler || trainer). All are
-    0 for a batch without a valid token.
+    scalars over the batch. From the ratios r before the cap: `ratio_mean` (1 in
+    expectation where the sampler covers the trainer), `ratio_max`,
+    `truncated_share`, and `effective_sample_share` = (sum r)^2 / (n sum r^2),
+    which is 1 if all ratios are equal. From tokens: `kl`, the mean of
+    exp(d) - 1 - d with d = logp - sampler_logp, an estimate of
+    KL(sampler || trainer). All are 0 for a batch without a valid token.
   """
   if level not in LEVELS:
     raise ValueError(f'level={level!r}: expected one of {", ".join(LEVELS)}')

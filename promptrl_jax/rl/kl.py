@@ -1,20 +1,22 @@
-"""Divergence of the policy from a reference: estimated per token, or exact.
+"""KL divergence of the policy from a reference: per-token estimates, or exact.
 
-With tokens sampled from the policy all of these measure KL(policy ||
-reference), in nats. Which one to take:
+For tokens sampled from the policy all of these measure KL(policy || reference),
+in nats. Which one to choose:
 
-  k1  unbiased, may be negative. As a reward (`token_rewards`, `penalize`) its
-      gradient is that of the divergence; as a loss its expected gradient is 0.
-  k2  biased, never negative. As a loss, its gradient on policy is that of the
-      divergence: that of k1 as a reward.
-  k3  unbiased, never negative, little variance: the one to watch, and the loss
-      term of GRPO.
+  k1  unbiased, may be negative. As a reward (`completions.token_rewards`,
+      `penalize`) its gradient is that of the divergence; as a loss its expected
+      gradient is 0.
+  k2  biased, never negative. As a loss, its on-policy gradient is that of the
+      divergence, the same as that of k1 as a reward.
+  k3  unbiased, never negative, low variance: the estimate to monitor, and the
+      loss term of GRPO.
 
-Exact is the sum over the vocabulary (`exact_kl`): no variance but that of the
-texts, and twice the logits. As a loss its gradient is that of the divergence at
-each place. As a reward it says which texts lead to places of divergence, not
-which token diverges: there it is the same for all tokens. k2 and k3 as rewards
-hardly pull near the reference.
+The exact divergence sums over the vocabulary (`exact_kl`). Its only variance is
+that of the sampled texts, and it needs the logits of both models. As a loss its
+gradient is that of the divergence at each position. As a reward it does not
+depend on the token that was sampled: it says which texts lead to positions of
+divergence, not which token diverges. Near the reference, k2 and k3 as rewards
+have almost no effect.
 """
 
 from __future__ import annotations
@@ -49,7 +51,7 @@ def token_kl(
   min_prob: float | None = None,
   exact: jax.Array | None = None,
 ) -> jax.Array:
-  """KL(policy || reference), estimated from the log-probability of each token.
+  """Returns KL(policy || reference) of each token, an estimate by default.
 
     d = ref_logp - logp
     k1 = -d,  k2 = d^2 / 2,  k3 = exp(d) - 1 - d
@@ -62,12 +64,13 @@ def token_kl(
     ref_logps: `[...]`, under the reference.
     mask: `[...]` booleans or weights; None counts everything.
     kind: 'k1', 'k2', 'k3', or 'exact', which is not an estimate.
-    cap: largest value of a token, the truncated divergence; a token above it
-      has the cap as its value and no gradient, also where exp(d) overflows.
-    min_prob: tokens that the policy gives no more than this probability count
-      0, the adaptive divergence; None counts all. The choice has no gradient.
-    exact: `[...]`, see `exact_kl`, for the kind of that name; gradients flow
-      into it.
+    cap: largest value of a token (truncated divergence). A token above it has
+      the cap as its value and no gradient, also where exp(d) overflows.
+    min_prob: tokens whose probability under the policy is at most this have the
+      value 0 (adaptive divergence); None counts all tokens. No gradient flows
+      through this choice.
+    exact: `[...]` divergences of `exact_kl`, required for the kind 'exact';
+      gradients flow into them.
 
   Returns:
     `[...]` nats, 0 where invalid.
@@ -78,25 +81,25 @@ def token_kl(
     raise ValueError(f'cap={cap}: expected a positive number of nats, or None')
   chex.assert_equal_shape([logps, ref_logps])
   if kind != 'exact':
-    given = jax.lax.stop_gradient(ref_logps) - logps
+    inputs = jax.lax.stop_gradient(ref_logps) - logps
     measure = lambda log_ratio: _estimate(log_ratio, kind)
   elif exact is not None:
     chex.assert_equal_shape([logps, exact])
-    given, measure = exact, lambda divergence: divergence
+    inputs, measure = exact, lambda divergence: divergence
   else:
     raise ValueError(
       "kind='exact' without `exact`: expected the divergence over the "
       'vocabulary at each token'
     )
-  given = keep(given, mask)
+  inputs = keep(inputs, mask)
   if min_prob is not None:
     likely = jnp.exp(jax.lax.stop_gradient(logps)) > min_prob
-    given = keep(given, likely)
+    inputs = keep(inputs, likely)
   if cap is None:
-    return measure(given)
-  # Emptied before exp: the gradient of a minimum is 0 * inf = NaN otherwise.
-  above = measure(jax.lax.stop_gradient(given)) > cap
-  return jnp.where(above, cap, measure(jnp.where(above, 0.0, given)))
+    return measure(inputs)
+  # Zeroed before exp: the gradient of a minimum would be 0 * inf = NaN.
+  above = measure(jax.lax.stop_gradient(inputs)) > cap
+  return jnp.where(above, cap, measure(jnp.where(above, 0.0, inputs)))
 
 
 def penalize(
@@ -105,7 +108,7 @@ def penalize(
   mask: jax.Array,
   kl_coef: float | jax.Array,
 ) -> jax.Array:
-  """Returns advantages less the price of each token's own divergence.
+  """Subtracts from each token's advantage a penalty on its own divergence.
 
     A_t - kl_coef d_t, as a constant
 
@@ -117,7 +120,7 @@ def penalize(
     advantages: `[...]`.
     divergence: `[...]`, see `token_kl`.
     mask: `[...]` bool.
-    kl_coef: price in reward per nat.
+    kl_coef: KL coefficient, in reward per nat.
 
   Returns:
     `[...]` advantages, 0 where invalid.
@@ -127,26 +130,26 @@ def penalize(
 
 
 def exact_kl(logits: jax.Array, ref_logits: jax.Array) -> jax.Array:
-  """Returns the divergence over the whole vocabulary.
+  """Returns the KL divergence, summed over the whole vocabulary.
 
     KL(p || q) = sum_v p_v (log p_v - log q_v)
 
   Kullback and Leibler, 1951 (https://doi.org/10.1214/aoms/1177729694).
-  Exchange the arguments for the forward divergence. Logits of -inf are outcomes
-  of probability 0: those of `logits` count nothing, those of `ref_logits` alone
-  make the result infinite.
+  Swap the arguments for the other direction. A logit of -inf is an outcome of
+  probability 0: in `logits` it adds nothing, in `ref_logits` alone it makes the
+  result infinite.
 
   Args:
     logits: `[..., V]` of the policy p.
     ref_logits: `[..., V]` of the reference q.
 
   Returns:
-    `[...]` nats, never negative but for rounding. Gradients flow into both.
+    `[...]` nats, never negative except for rounding. Gradients flow into both.
   """
   chex.assert_equal_shape([logits, ref_logits])
   logps = jax.nn.log_softmax(logits)
   ref_logps = jax.nn.log_softmax(ref_logits)
   possible = logps > -jnp.inf
-  # Both sides are emptied: -inf minus -inf is NaN, in the gradient as well.
+  # Both sides are zeroed: -inf minus -inf is NaN, in the gradient as well.
   difference = jnp.where(possible, logps, 0) - jnp.where(possible, ref_logps, 0)
   return jnp.sum(jnp.exp(logps) * difference, axis=-1)

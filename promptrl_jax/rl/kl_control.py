@@ -1,7 +1,8 @@
-"""The price of divergence from one update to the next.
+"""Schedules of the KL coefficient: fixed, adaptive or linear.
 
-Each control is `(control, measured_kl, ...) -> control`: the next state from
-the last one and the divergence that the last update measured.
+Each controller is a function `(control, measured_kl, ...) -> control` from the
+current state and the KL divergence that the last update measured to the next
+state.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ import jax.numpy as jnp
 
 
 class KlControl(NamedTuple):
-  """State of a control.
+  """State of the KL coefficient.
 
   Attributes:
-    coef: [] float32, price in reward per nat.
-    step: [] int32, updates it has seen.
+    coef: `[]` float32, KL coefficient, in reward per nat.
+    step: `[]` int32, number of updates so far.
   """
 
   coef: jax.Array
@@ -25,14 +26,14 @@ class KlControl(NamedTuple):
 
 
 def initial(coef: float) -> KlControl:
-  """A control that starts at `coef`."""
+  """Returns the state before the first update."""
   if not coef >= 0:
     raise ValueError(f'KL coefficient {coef}: expected 0 or more')
   return KlControl(jnp.float32(coef), jnp.int32(0))
 
 
 def fixed(control: KlControl, measured_kl: jax.Array) -> KlControl:
-  """Keeps the coefficient."""
+  """Leaves the coefficient as it is."""
   del measured_kl
   return KlControl(control.coef, control.step + 1)
 
@@ -44,7 +45,7 @@ def adaptive(
   target: float,
   gain: float = 0.1,
 ) -> KlControl:
-  """Raises the coefficient while the divergence is above a target.
+  """Raises the coefficient above a target divergence, and lowers it below.
 
     e_t = clip((KL_t - target) / target, -0.2, 0.2)
     coef_{t+1} = coef_t (1 + gain e_t)
@@ -54,15 +55,15 @@ def adaptive(
 
   Args:
     control: the state so far.
-    measured_kl: scalar, divergence at the last update, in nats and in the unit
-      of `target`: per sequence in the paper, or per token.
-    target: divergence to hold.
-    gain: how fast to react.
+    measured_kl: scalar, divergence at the last update, in nats per sequence (as
+      in the paper) or per token, like `target`.
+    target: desired divergence, positive.
+    gain: relative change of the coefficient per unit of error.
   """
   if not target > 0:
     raise ValueError(
-      f'KL target {target}: expected a positive number of nats; for no '
-      'divergence at all freeze the policy'
+      f'KL target {target}: expected a positive number of nats; to forbid '
+      'any divergence, freeze the policy'
     )
   error = jnp.clip((measured_kl - target) / target, -0.2, 0.2)
   return KlControl(control.coef * (1 + gain * error), control.step + 1)
@@ -80,14 +81,14 @@ def linear(
 
     coef_t = start + (end - start) min(t / steps, 1)
 
-  The counterpart of a linear learning-rate schedule; no paper's.
+  Like a linear learning-rate schedule; not from a paper.
 
   Args:
-    control: the state so far, of `initial(start)` at first.
+    control: the state so far, `initial(start)` before the first update.
     measured_kl: not used.
     start: coefficient at step 0.
     end: coefficient from step `steps` on.
-    steps: positive.
+    steps: number of updates, positive.
   """
   del measured_kl
   if steps < 1:

@@ -1,12 +1,18 @@
 """Losses as sums over valid elements, and the masked categorical distribution.
 
-A loss here is a *sum*, and so is each of its metrics; the caller divides by
-`masked_sum(mask)` after adding up its micro-batches. The mask may hold weights:
-1 / length for each token, say, weighs sequences equally. Advantages and
-returns are constants; no gradient flows into them.
+  logps, old_logps ─► log-ratios ─┐
+  advantages ─────────────────────┴► term ─► objective ─► -sum(w * objective)
+
+A loss is a *sum*, and so is each of its metrics; the caller divides by the
+denominator after adding up its micro-batches. `policy_loss` is what all policy
+losses share; `policy_losses` holds the terms in which they differ. Advantages
+and returns are constants: no gradient flows into them.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
 
 import chex
 import jax
@@ -14,8 +20,10 @@ import jax.numpy as jnp
 
 from promptrl_jax.rl.masked import keep, masked_sum
 
-# exp(20) is 5e8: beyond it a ratio says only that something is broken, and an
-# infinity would turn gradients into NaN.
+Metrics = dict[str, jax.Array]
+
+# exp(20) is 5e8: a larger ratio only says that something is broken, and an
+# infinite one would make gradients NaN.
 MAX_LOG_RATIO = 20.0
 
 
@@ -38,20 +46,20 @@ def clipped_objective(
 
   See "Proximal Policy Optimization Algorithms", Schulman et al., 2017
   (https://arxiv.org/abs/1707.06347), eq. 7, and for the dual clip, which bounds
-  what a large ratio can do where the advantage is negative, "Mastering Complex
+  the objective at large ratios of negative advantages, "Mastering Complex
   Control in MOBA Games", Ye et al., 2019
   (https://arxiv.org/abs/1912.09729).
 
   Args:
     ratio: `[...]`, probability now over probability at the time of acting.
     advantages: `[...]`.
-    clip_low: how far below 1 the ratio is followed.
-    clip_high: how far above 1.
-    dual_clip: c, above 1; None leaves the dual clip out.
+    clip_low: distance of the lower bound of the ratio from 1.
+    clip_high: distance of the upper bound from 1.
+    dual_clip: c, above 1; None for no dual clip.
 
   Returns:
-    `[...]` objective, to be maximised, and `[...]` bool: where a clip removed
-    the gradient.
+    `[...]` objective, to be maximised, and `[...]` bool: True where a clip
+    removed the gradient.
   """
   if dual_clip is not None and dual_clip <= 1:
     raise ValueError(
@@ -69,46 +77,118 @@ def clipped_objective(
   return objective, cut
 
 
-def clipped_policy_loss(
+class TokenBatch(NamedTuple):
+  """The arrays that a token term reads, prepared by `policy_loss`.
+
+  A token is one action of a policy: a token of a completion, for which arrays
+  are `[N, C]`, or an action of a controller, for which they may have any shape.
+  All values are 0 where the mask is False.
+
+  Attributes:
+    logps: `[..., C]` log-probabilities under the trained policy, float32 at
+      least; gradients flow into these and into `log_ratio` only.
+    log_ratio: `[..., C]`, `logps` minus those of the policy that acted.
+    advantages: `[..., C]`.
+    mask: `[..., C]` bool, valid tokens.
+    ref_logps: `[..., C]`, under the reference policy; None without one.
+  """
+
+  logps: jax.Array
+  log_ratio: jax.Array
+  advantages: jax.Array
+  mask: jax.Array
+  ref_logps: jax.Array | None = None
+
+
+class TokenTerm(NamedTuple):
+  """The result of a token term.
+
+  Attributes:
+    objective: `[..., C]`, to be maximised.
+    clipped: `[..., C]` bool, where a clip took effect.
+    ratio: `[..., C]`, the importance ratio that the term uses or reports.
+    metrics: further `[..., C]` arrays by name, to be summed over valid tokens.
+  """
+
+  objective: jax.Array
+  clipped: jax.Array
+  ratio: jax.Array
+  metrics: Metrics | None = None
+
+
+def policy_loss(
+  term: Callable[[TokenBatch], TokenTerm],
   logps: jax.Array,
   old_logps: jax.Array,
   advantages: jax.Array,
   mask: jax.Array | None = None,
-  clip_low: float = 0.2,
-  clip_high: float = 0.2,
-) -> tuple[jax.Array, dict[str, jax.Array]]:
-  """Sums the clipped surrogate objective, with the sign of a loss.
+  weights: jax.Array | None = None,
+  ref_logps: jax.Array | None = None,
+) -> tuple[jax.Array, Metrics]:
+  """Sums a token term as a loss.
 
-    ratio = exp(logp - old_logp)
-    loss  = -sum_i min(ratio_i A_i, clip(ratio_i, 1 - low, 1 + high) A_i)
+    loss = -sum_i weight_i objective_i
 
-  See `clipped_objective`; `policy_losses` has the forms for token arrays.
+  Everything but `logps` is a constant. Terms whose formula speaks of whole
+  sequences ('gspo', 'mispo') take the last axis as the tokens of one sequence;
+  for the others arrays may have any shape.
 
   Args:
-    logps: `[...]` log-probabilities under the policy that is trained.
-    old_logps: `[...]` log-probabilities under the policy that acted.
-    advantages: `[...]`, already normalised if they are to be.
-    mask: `[...]` booleans or weights; None counts everything.
-    clip_low: how far below 1 the ratio is followed.
-    clip_high: how far above 1.
+    term: for example a function of `policy_losses` with its options set.
+    logps: `[..., C]` log-probabilities under the policy that is trained.
+    old_logps: `[..., C]`, under the policy that acted.
+    advantages: `[..., C]`, already normalised if they are to be; see
+      `completions.to_tokens` for advantages of whole sequences.
+    mask: `[..., C]` booleans or weights, valid tokens; None counts everything.
+    weights: `[..., C]` weight of each token in the loss: those of
+      `aggregation.aggregation_weights`, times importance weights if there are
+      any. None takes the mask.
+    ref_logps: `[..., C]`, under the reference policy; only 'mispo' needs them.
 
   Returns:
-    Scalar loss sum and metric sums: `clip_fraction` counts elements whose
-    gradient the clip removed, `approx_kl` sums `(ratio - 1) - log_ratio`, an
-    estimate of KL(old || new) that is never negative
-    (http://joschu.net/blog/kl-approx.html, k3).
+    Scalar loss sum, to be divided by the denominator of the aggregation, and
+    sums over the mask, to be divided by its own sum: `clip_fraction` counts
+    clipped tokens, `approx_kl` sums exp(log_ratio) - 1 - log_ratio, an estimate
+    of KL(old || new) that is never negative
+    (http://joschu.net/blog/kl-approx.html, k3), `ratio` sums ratios. A term may
+    add further metrics.
   """
-  chex.assert_equal_shape([logps, old_logps, advantages])
-  advantages = jax.lax.stop_gradient(advantages)
-  old_logps = jax.lax.stop_gradient(old_logps)
-  log_ratio = keep(logps - old_logps, mask)
-  ratio = jnp.exp(log_ratio)
-  objective, cut = clipped_objective(ratio, advantages, clip_low, clip_high)
+  # Sums over a batch in bfloat16 would stop growing after some hundred tokens.
+  logps = jnp.asarray(logps, jnp.result_type(logps, jnp.float32))
+  if mask is None:
+    mask = jnp.ones(logps.shape, bool)
+  weights = mask if weights is None else weights
+  constants = [old_logps, advantages, mask, weights]
+  constants += [] if ref_logps is None else [ref_logps]
+  chex.assert_equal_shape([logps, *constants])
+  old_logps, advantages, weights, ref_logps = jax.lax.stop_gradient(
+    (old_logps, advantages, weights, ref_logps)
+  )
+  valid = jnp.asarray(mask) != 0
+  log_ratio = keep(logps - old_logps, valid)
+  outputs = term(
+    TokenBatch(
+      keep(logps, valid),
+      log_ratio,
+      keep(advantages, valid),
+      valid,
+      None if ref_logps is None else keep(ref_logps, valid),
+    )
+  )
+  objective, clipped, ratio, own_metrics = outputs
   metrics = {
-    'clip_fraction': masked_sum(cut.astype(ratio.dtype), mask),
-    'approx_kl': masked_sum(ratio - 1 - log_ratio, mask),
+    'clip_fraction': clipped.astype(ratio.dtype),
+    'approx_kl': jnp.expm1(log_ratio) - log_ratio,
+    'ratio': ratio,
+    **(own_metrics or {}),
   }
-  return -masked_sum(objective, mask), metrics
+  chex.assert_equal_shape([logps, objective, *metrics.values()])
+  metrics = {
+    name: jax.lax.stop_gradient(masked_sum(values, mask))
+    for name, values in metrics.items()
+  }
+  weights = keep(weights, valid)
+  return -masked_sum(keep(objective, valid), weights), metrics
 
 
 def value_loss(
@@ -118,21 +198,21 @@ def value_loss(
   mask: jax.Array | None = None,
   clip: float | None = None,
 ) -> jax.Array:
-  """Sums squared errors of the value, without a factor of one half.
+  """Sums squared errors of values, without a factor of one half.
 
     error_i = (V_i - R_i)^2
     with a clip: max(error_i, (V_old_i + clip(V_i - V_old_i, -c, c) - R_i)^2)
 
   The clipped form is that of the PPO authors' code (baselines, `ppo2`); see
-  https://arxiv.org/abs/2006.05990. It is pessimistic, never
-  smaller than the plain error.
+  https://arxiv.org/abs/2006.05990. It is never smaller than the
+  plain error.
 
   Args:
-    values: `[...]` values that are trained.
-    old_values: `[...]` values at the time of acting; only the clip reads them.
+    values: `[...]` values under the trained parameters.
+    old_values: `[...]` values at the time of acting; only the clip uses them.
     returns: `[...]` targets.
     mask: `[...]` booleans or weights; None counts everything.
-    clip: how far a value may move from its old value, in units of return.
+    clip: largest change of a value from its old value, in units of return.
 
   Returns:
     Scalar loss sum.
@@ -152,8 +232,8 @@ def mask_logits(
 ) -> jax.Array:
   """Returns logits under which forbidden actions have probability 0.
 
-  The value put in their place is finite, so that entropies and gradients stay
-  finite, also in a padded row in which no action is allowed.
+  Their logits are replaced by a finite value, so that entropies and gradients
+  stay finite, also in a padded row without an allowed action.
 
   Args:
     logits: `[..., A]`.

@@ -1,8 +1,8 @@
-"""Reductions over valid elements: the one place where padding is left out.
+"""Reductions over valid elements: the one place that excludes padding.
 
 Every loss and return of the project reduces through these functions. A mask is
 boolean, or a float array of non-negative weights; an element whose mask is
-zero has no influence whatever it holds, NaN included.
+zero has no influence, whatever its value, NaN included.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ Axis = int | tuple[int, ...] | None
 def keep(x: jax.Array, mask: jax.Array | None = None) -> jax.Array:
   """Returns `x` with invalid elements replaced by 0.
 
-  Selected, not multiplied: 0 * NaN is NaN. The same holds in the gradient, so
-  padding must be emptied *before* a function whose slope it could make NaN.
+  Elements are selected, not multiplied: 0 * NaN is NaN. The same holds for the
+  gradient, so padding must be set to 0 *before* a function whose derivative it
+  could make NaN.
 
   Args:
     x: values, any shape.
@@ -46,7 +47,7 @@ def masked_sum(
     x: values, any shape.
     mask: booleans or weights of the shape of `x`; None counts everything.
     axis: axes to reduce; None reduces all.
-    keepdims: whether reduced axes stay, with size one.
+    keepdims: whether to keep reduced axes with size one.
   """
   x = keep(x, mask)
   weighted = x if mask is None else x * mask
@@ -65,7 +66,7 @@ def masked_mean(
     x: values, any shape.
     mask: booleans or weights of the shape of `x`; None counts everything.
     axis: axes to reduce; None reduces all.
-    keepdims: whether reduced axes stay, with size one.
+    keepdims: whether to keep reduced axes with size one.
   """
   if mask is None:
     mask = jnp.ones(jnp.shape(x), bool)
@@ -84,13 +85,13 @@ def normalize(
 ) -> jax.Array:
   """Returns `(x - mean) / (std + epsilon)` over valid elements, 0 elsewhere.
 
-  A step of its own, taken once over the scope that `axis` names, before any
-  loss. A single valid element, or elements that are all equal, give exactly 0.
+  Call it once, before any loss, over the scope that `axis` names. A single
+  valid element, or elements that are all equal, give exactly 0.
 
   Args:
     x: values, any shape.
     mask: booleans of the shape of `x`; None counts everything.
-    axis: axes over which mean and deviation are taken; None takes all.
+    axis: axes over which mean and deviation are computed; None takes all.
     ddof: 0 divides squares by n (population), 1 by n - 1 (sample).
     epsilon: added to the standard deviation.
   """
@@ -100,7 +101,7 @@ def normalize(
   chex.assert_equal_shape([x, mask])
   valid = jnp.asarray(mask, bool)
   # Equal elements become exact zeros here. Their mean in float32 can differ
-  # from them by a rounding error, which the division would blow up to about 1.
+  # from them by a rounding error, which the division would raise to about 1.
   low = jnp.min(x, axis=axis, keepdims=True, where=valid, initial=jnp.inf)
   shifted = keep(x - low, valid)
   centered = shifted - masked_mean(shifted, valid, axis, keepdims=True)

@@ -1,4 +1,4 @@
-"""Learning from pairs: which of two answers to one prompt is better."""
+"""Preference learning from pairs of answers to the same prompt."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def preference_loss(
   *,
   beta: float = 0.1,
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
-  """Sums the logistic loss of pairs.
+  """Sums the logistic loss of DPO over pairs.
 
     margin = beta ((chosen - ref_chosen) - (rejected - ref_rejected))
     loss   = -sum log sigmoid(margin)
@@ -30,13 +30,13 @@ def preference_loss(
   which a reward model or a critic learns from pairs.
 
   Args:
-    chosen_logps: `[P]` log-probability of each better answer, summed over its
-      tokens.
-    rejected_logps: `[P]`, of each worse answer.
-    ref_chosen_logps: `[P]`, under the reference.
-    ref_rejected_logps: `[P]`.
-    mask: `[P]` booleans or weights; None counts everything.
-    beta: price of leaving the reference; larger stays closer.
+    chosen_logps: `[B]` log-probability of each better answer, summed over its
+      tokens; one pair per prompt.
+    rejected_logps: `[B]` log-probability of each worse answer.
+    ref_chosen_logps: `[B]`, as `chosen_logps`, under the reference.
+    ref_rejected_logps: `[B]`, as `rejected_logps`, under the reference.
+    mask: `[B]` booleans or weights; None counts everything.
+    beta: KL coefficient; a larger one keeps the policy closer to the reference.
 
   Returns:
     Scalar loss sum, and metric sums: `accuracy` counts pairs whose margin is
@@ -65,17 +65,18 @@ def pair_advantages(
   *,
   beta: float = 0.1,
 ) -> jax.Array:
-  """What makes REINFORCE descend `preference_loss`, best against worst.
+  """Returns advantages with which REINFORCE descends `preference_loss`.
 
-    A_best = beta sigmoid(-margin) = -A_worst,  0 for the others
+    A_best = beta sigmoid(-margin) = -A_worst,  0 for the other sequences
     margin = beta (log_ratio_best - log_ratio_worst)
 
-  The gradient of -log sigmoid(margin) is -beta sigmoid(-margin) times that of
-  the difference of log-probabilities: so that of sum_i -A_i logp_i is the same
-  at the parameters that the ratios are of, and only there: one step per batch.
+  A pair is the best and the worst sequence of a group. The gradient of
+  -log sigmoid(margin) is -beta sigmoid(-margin) times the gradient of the
+  difference of log-probabilities. It equals that of sum_i -A_i logp_i at the
+  parameters that gave `log_ratios`, and only there: take one step per batch.
 
   Args:
-    log_ratios: `[N]`, policy over reference, summed over the tokens of each.
+    log_ratios: `[N]`, policy over reference, summed over tokens.
     rewards, groups, num_groups, valid: as for `best_and_worst`.
     beta: as for `preference_loss`.
 
@@ -84,9 +85,9 @@ def pair_advantages(
   """
   best, worst, is_pair = best_and_worst(rewards, groups, num_groups, valid)
   margin = beta * (log_ratios[best] - log_ratios[worst])
-  worth = beta * jax.nn.sigmoid(-margin) * is_pair
-  found = jnp.zeros_like(log_ratios).at[best].add(worth).at[worst].add(-worth)
-  return jax.lax.stop_gradient(found)
+  scale = beta * jax.nn.sigmoid(-margin) * is_pair
+  zeros = jnp.zeros_like(log_ratios)
+  return jax.lax.stop_gradient(zeros.at[best].add(scale).at[worst].add(-scale))
 
 
 def best_and_worst(
@@ -99,14 +100,14 @@ def best_and_worst(
 
   Args:
     rewards: `[N]`.
-    groups: `[N]` int in [0, num_groups).
-    num_groups: how many groups there are; static.
+    groups: `[N]` int in [0, B), the prompt of each row.
+    num_groups: B, one group per prompt; static.
     valid: `[N]` bool, rows that count; None counts all.
 
   Returns:
-    `[num_groups]` int rows of the best, `[num_groups]` int rows of the worst,
-    the first ones where several tie, and `[num_groups]` bool: whether the two
-    differ in reward. Where they do not, both rows are 0.
+    `[B]` int row of the best sequence, `[B]` int row of the worst one (the
+    first row of a tie), and `[B]` bool: whether the two differ in reward. Where
+    they do not, both rows are 0.
   """
   rewards = jnp.asarray(rewards, jnp.result_type(rewards, jnp.float32))
   if valid is None:

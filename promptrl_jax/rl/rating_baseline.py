@@ -1,4 +1,4 @@
-"""A running mean of ratings as a baseline, for updates from few ratings."""
+"""A running mean of ratings as a baseline, for updates on few ratings."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from promptrl_jax.rl.masked import keep
 
 
 class RatingBaseline(NamedTuple):
-  """What ratings have been so far, one for each model that is rated.
+  """The running mean of ratings; keep one for each model that is rated.
 
   Attributes:
-    mean: [], exponential moving average of ratings.
-    count: [] int32, ratings it has seen.
+    mean: `[]`, exponential moving average of ratings.
+    count: `[]` int32, number of ratings so far.
   """
 
   mean: jax.Array
@@ -24,7 +24,7 @@ class RatingBaseline(NamedTuple):
 
 
 def initial() -> RatingBaseline:
-  """A baseline that has seen nothing."""
+  """Returns the baseline before the first rating."""
   return RatingBaseline(jnp.zeros(()), jnp.zeros((), jnp.int32))
 
 
@@ -38,32 +38,32 @@ def rating_advantages(
   positive_weight: float = 1.2,
   clip: float = 2.0,
 ) -> tuple[jax.Array, RatingBaseline]:
-  """Returns ratings relative to what ratings have been.
+  """Returns ratings relative to the running mean, and the new baseline.
 
     A_i  = clip(w_i (r_i - m), -clip, clip),  w_i = positive_weight if r_i > 0
     m   <- decay m + (1 - decay) r_i          for each fresh rating, in order
 
-  All advantages are taken against the mean *before* the batch, so that no
-  rating is compared with itself; a baseline that has seen nothing takes the
-  first fresh rating as its mean. Nothing is standardised over the batch: that
-  would subtract the mean of the batch and cancel baseline and weight in every
-  batch that holds both signs, [1, 1, 1, -1] giving [.5, .5, .5, -1.5] whatever
-  the two are. Source: the trainer of ReinforceClaw, which does standardise.
+  All advantages use the mean *before* the batch, so that no rating is compared
+  with itself; without any rating before, the first fresh one is the mean.
+  Advantages are not standardised over the batch: that would subtract the mean
+  of the batch and cancel the baseline and the weight in every batch that has
+  both signs ([1, 1, 1, -1] would give [.5, .5, .5, -1.5] for every baseline and
+  weight). Source: the trainer of ReinforceClaw, which does standardise.
 
   Args:
     baseline: the state so far.
-    ratings: `[N]`, in the order they were given, 0 meaning neutral; -1 or 1 for
-      thumbs.
+    ratings: `[N]` in the order of rating, 0 meaning neutral; -1 and 1 for
+      thumbs down and up.
     valid: `[N]` bool, rows that count; None counts all.
-    fresh: `[N]` bool, ratings seen for the first time; replayed ones do not
-      move the mean. None takes all as fresh.
-    decay: weight of the past.
-    positive_weight: what positive ratings are multiplied by.
-    clip: largest advantage.
+    fresh: `[N]` bool, ratings seen for the first time; replayed ratings do not
+      change the mean. None takes all as fresh.
+    decay: weight of the past in the mean.
+    positive_weight: factor of the advantages of positive ratings.
+    clip: largest magnitude of an advantage.
 
   Returns:
-    `[N]` advantages, 0 where invalid, and the new baseline. Keep the new one
-    only if the model that was trained with them is kept.
+    `[N]` advantages, 0 where invalid, and the new baseline. Keep the new
+    baseline only if the model trained with these advantages is kept.
   """
   ratings = jnp.asarray(ratings, jnp.result_type(ratings, jnp.float32))
   if valid is None:
@@ -84,7 +84,7 @@ def rating_advantages(
     return RatingBaseline(mean, state.count + is_counted), state
 
   state, before = jax.lax.scan(step, baseline, (ratings, counted))
-  # With nothing seen, the state after the first fresh rating holds that rating.
+  # Without earlier ratings, the first fresh one is the mean.
   first = jnp.sum(keep(ratings, counted & (before.count == 0)))
   mean = jnp.where(baseline.count > 0, baseline.mean, first)
   weights = jnp.where(ratings > 0, positive_weight, 1.0)

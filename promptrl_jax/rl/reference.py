@@ -1,8 +1,8 @@
-"""The reference policy as it follows the one that is trained.
+"""Updates of the parameters of a reference policy.
 
-A frozen reference needs no function, and neither does one that is the model
-without its adapter. Both functions take and return parameter trees of one
-structure and keep the types of the reference.
+A frozen reference needs no update, and neither does the model without its
+adapter. Both functions take and return parameter trees of one structure and
+keep the dtypes of the reference.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ def ema(reference: Params, params: Params, decay: float) -> Params:
 
     ref <- decay * ref + (1 - decay) * params
 
-  A "mean teacher" (https://arxiv.org/abs/1703.01780). After n steps towards
-  constant parameters the distance is decay^n of what it was.
+  A "mean teacher" (https://arxiv.org/abs/1703.01780). With constant parameters
+  the distance to them is decay^n of the first one after n updates.
 
   Args:
-    reference: tree of float32 or float64 arrays. Narrower ones are refused: a
-      step of (1 - decay) times a small difference rounds to nothing.
-    params: tree of arrays, of any float type.
+    reference: tree of float32 or float64 arrays. Narrower dtypes are refused: a
+      step of (1 - decay) times a small difference would round to 0.
+    params: tree of arrays of any float dtype.
     decay: weight of the *old* reference, 0 to 1.
   """
   if not 0 <= decay <= 1:
@@ -46,7 +46,7 @@ def ema(reference: Params, params: Params, decay: float) -> Params:
 def copy_every(
   reference: Params, params: Params, step: int | jax.Array, every: int
 ) -> Params:
-  """Returns the parameters after each `every` updates, else the reference.
+  """Returns the parameters every `every` updates, else the reference.
 
     ref <- params if step mod every = 0, else ref
 
@@ -55,9 +55,9 @@ def copy_every(
 
   Args:
     reference: tree of arrays.
-    params: tree of arrays; cast to the types of the reference.
-    step: updates done so far, the first being 1.
-    every: positive.
+    params: tree of arrays; cast to the dtypes of the reference.
+    step: number of updates so far, 1 after the first one.
+    every: number of updates between copies, positive.
   """
   if every < 1:
     raise ValueError(f'every={every}: expected at least 1')

@@ -1,6 +1,6 @@
-"""Beam search of an encoder-decoder, jitted.
+"""Beam search with an encoder-decoder, as one jitted program.
 
-Equal to `generate(num_beams=K, early_stopping=True)` of transformers 5. A step
+It equals `generate(num_beams=K, early_stopping=True)` of transformers 5. A step
 ranks all continuations of a prompt's K beams by one token. Of the best K, those
 that end are candidates for the prompt's K results; of the best 2 K (more with
 several stop tokens), the first K that do not end are the next beams. A prompt
@@ -23,24 +23,24 @@ from promptrl_jax.models import encoder_decoder_steps
 from promptrl_jax.models.cache import LayerCache
 from promptrl_jax.models.encoder_decoder_config import EncoderDecoderConfig
 from promptrl_jax.sampling import methods
-from promptrl_jax.sampling.decode import jit_rows
+from promptrl_jax.sampling.jit_rows import jit_rows
 from promptrl_jax.sampling.loop import Completions, ends
 from promptrl_jax.sampling.prepare import DecodeParams
 
-_NEVER = -1e9  # Score of what must not be chosen.
+_NEVER = -1e9  # Score of a sequence that must not be chosen.
 
 
 @dataclasses.dataclass(frozen=True)
 class Beams:
-  """How wide to search and what to prefer.
+  """Settings of a beam search.
 
   Attributes:
     num_beams: K.
     length_penalty: a result's score is the sum of its log-probs divided by
       length ** length_penalty; above 0 prefers longer results.
-    repetition_penalty: as in `methods.Sampling`, but on log-probs, as
-      transformers has it: those of tokens that a beam has already are
-      multiplied by it before they are added to its score.
+    repetition_penalty: as in `methods.Sampling`, but on log-probs, as in
+      transformers: those of tokens that a beam already contains are multiplied
+      by it before they are added to its score.
   """
 
   num_beams: int
@@ -57,8 +57,8 @@ class Beams:
 class _Texts:
   """K sequences of each prompt, running or finished."""
 
-  tokens: jax.Array  # int32 [B, K, N], pad behind the end
-  logps: jax.Array  # [B, K, N], of `tokens`, no penalty, 0 behind the end
+  tokens: jax.Array  # int32 [B, K, N], padding behind the end
+  logps: jax.Array  # [B, K, N] without the penalty, 0 behind the end
   scores: jax.Array  # [B, K], descending
 
   def take(self, places: jax.Array) -> _Texts:
@@ -69,12 +69,17 @@ class _Texts:
 @struct.dataclass
 class _LoopState:
   step: jax.Array  # scalar, tokens of each beam so far
-  current: jax.Array  # int32 [B * K], their last token
+  current: jax.Array  # int32 [B * K], the last token of each beam
   cache: tuple[LayerCache, ...]
   beams: _Texts  # score: sum of log-probs with the repetition penalty
   results: _Texts  # score: that sum over length ** length_penalty
-  filled: jax.Array  # bool [B, K], which results are there
+  filled: jax.Array  # bool [B, K], which results exist
   hopeful: jax.Array  # bool [B], whether a beam can still beat a result
+
+  @property
+  def open(self) -> jax.Array:
+    """bool [B], prompts whose search goes on."""
+    return self.hopeful & ~jnp.all(self.filled, axis=-1)
 
 
 def beam_search(
@@ -84,31 +89,27 @@ def beam_search(
   params: DecodeParams,
   tokens: jax.Array,
   mask: jax.Array,
+  limits: jax.Array,
 ) -> tuple[Completions, jax.Array]:
-  """The best answer to each prompt; pure, jitted by `make_beam_fn`.
+  """The best completion of each prompt; pure, jitted by `make_beam_fn`.
 
   Args:
     config: the model.
-    beams: width and length penalty.
-    new_tokens: N, most tokens of an answer.
+    beams: width and penalties.
+    new_tokens: N, most tokens of any completion.
     params: parameters of the model, from `prepare`.
     tokens: int [B, P], prompts.
     mask: bool [B, P]; a row without any True is padding and gets no tokens.
+    limits: int [B] in 1 to N, most tokens of each row.
 
   Returns:
     Completions [B, N] with log-probs at temperature 1, and their scores [B].
 
   Raises:
-    ValueError: there are fewer tokens than continuations to keep.
+    ValueError: the vocabulary is smaller than the continuations of a step.
   """
-  k, vocabulary = beams.num_beams, config.vocab_size
-  # All K beams may end with each of the stop tokens, and K must go on.
-  kept = k * (1 + max(1, len(config.eos_token_ids)))
-  if kept > vocabulary:
-    raise ValueError(
-      f'num_beams={k} keeps {kept} continuations: expected at most '
-      f'vocab_size={vocabulary}'
-    )
+  k = beams.num_beams
+  kept = _num_kept(config, beams)
   batch = tokens.shape[0]
   top, layers = params.top, params.layers
   encoded = encoder_decoder_steps.encode(config, top, tokens, mask)
@@ -119,85 +120,134 @@ def beam_search(
   divisors = jnp.asarray(lengths**beams.length_penalty, jnp.float32)
 
   def cond(state: _LoopState) -> jax.Array:
-    open_prompts = state.hopeful & ~jnp.all(state.filled, axis=-1)
-    return (state.step < new_tokens) & jnp.any(open_prompts)
+    return (state.step < new_tokens) & jnp.any(state.open)
 
   def body(state: _LoopState) -> _LoopState:
-    step, divisor = state.step, divisors[state.step]
     logits, cache = encoder_decoder_steps.decode_step(
-      config, top, layers, state.current, state.cache, cross, step, mask
+      config, top, layers, state.current, state.cache, cross, state.step, mask
     )
-    logps = jax.nn.log_softmax(logits, axis=-1).reshape(batch, k, vocabulary)
+    logps = jax.nn.log_softmax(logits, axis=-1)
+    logps = logps.reshape(batch, k, config.vocab_size)
     added = logps
     if beams.repetition_penalty != 1.0:
-      read = _read(config, state.beams.tokens, step)
+      read = _read(config, state.beams.tokens, state.step)
       added = methods.penalise(logps, read, beams.repetition_penalty)
-    texts, parents, last = _continue(state.beams, logps, added, step, kept)
-    over = ends(config, last) | (step + 1 >= new_tokens)
-    running = texts.scores + jnp.where(over, _NEVER, 0.0)
-    scores, chosen = jax.lax.top_k(running, k)
-    next_beams = dataclasses.replace(texts.take(chosen), scores=scores)
-
-    counts = over & (jnp.arange(kept) < k)
-    is_open = state.hopeful & ~jnp.all(state.filled, axis=-1)
-    score = texts.scores / divisor
-    score += jnp.where(is_open[:, None], 0.0, _NEVER)
-    score += jnp.where(counts, 0.0, _NEVER)
-    merged = jax.tree.map(
-      lambda old, new: jnp.concatenate([old, new], axis=1),
-      state.results,
-      dataclasses.replace(texts, scores=score),
+    texts, parents, last = _continue(
+      state.beams, logps, added, state.step, kept
     )
-    _, best = jax.lax.top_k(merged.scores, k)
-    results = merged.take(best)
-    filled = _take(jnp.concatenate([state.filled, counts], axis=1), best)
-
-    # The best beam may win a place that is free, or that of the worst result.
-    worst = jnp.where(filled, results.scores[:, -1:], _NEVER)
-    could_win = jnp.any(scores[:, :1] / divisor > worst, axis=-1)
-    rows = jnp.arange(batch)[:, None] * k + _take(parents, chosen)
-    return _LoopState(
-      step=step + 1,
-      current=_take(last, chosen).reshape(-1),
-      cache=jax.tree.map(lambda x: x[rows.reshape(-1)], cache),
-      beams=next_beams,
-      results=results,
-      filled=filled,
-      hopeful=state.hopeful & could_win,
-    )
+    over = ends(config, last) | (state.step + 1 >= limits[:, None])
+    state = dataclasses.replace(state, cache=cache)
+    return _advance(state, texts, parents, last, over, divisors[state.step])
 
   is_prompt = jnp.any(mask, axis=-1)
+  state = _start(config, k, new_tokens, cache, is_prompt)
+  results = jax.lax.while_loop(cond, body, state).results
+  written = jnp.arange(new_tokens) < limits[:, None]
+  best = _to_completions(
+    config,
+    results.tokens[:, 0],
+    results.logps[:, 0],
+    written & is_prompt[:, None],
+  )
+  return best, jnp.where(is_prompt, results.scores[:, 0], 0.0)
+
+
+def _num_kept(config: EncoderDecoderConfig, beams: Beams) -> int:
+  """Continuations that a step keeps of each prompt.
+
+  All K beams may end with each of the stop tokens, and K must go on.
+  """
+  kept = beams.num_beams * (1 + max(1, len(config.eos_token_ids)))
+  if kept > config.vocab_size:
+    raise ValueError(
+      f'num_beams={beams.num_beams} keeps {kept} continuations: expected at '
+      f'most vocab_size={config.vocab_size}'
+    )
+  return kept
+
+
+def _start(
+  config: EncoderDecoderConfig,
+  k: int,
+  new_tokens: int,
+  cache: tuple[LayerCache, ...],
+  is_prompt: jax.Array,
+) -> _LoopState:
+  """The state before the first step, for rows `is_prompt` [B]."""
+  batch = len(is_prompt)
   empty = _Texts(
     jnp.full((batch, k, new_tokens), config.pad_token_id, jnp.int32),
     jnp.zeros((batch, k, new_tokens)),
     jnp.full((batch, k), _NEVER),
   )
-  state = _LoopState(
+  return _LoopState(
     step=jnp.int32(0),
     current=jnp.full(batch * k, config.decoder_start_token_id, jnp.int32),
     cache=cache,
-    # All beams are alike at first: only one may be continued.
+    # All beams are equal at first: only one may be continued.
     beams=dataclasses.replace(empty, scores=empty.scores.at[:, 0].set(0.0)),
     results=empty,
     filled=jnp.zeros((batch, k), bool),
     hopeful=is_prompt,
   )
-  results = jax.lax.while_loop(cond, body, state).results
-  written = jnp.broadcast_to(is_prompt[:, None], (batch, new_tokens))
-  best = _to_completions(
-    config, results.tokens[:, 0], results.logps[:, 0], written
+
+
+def _advance(
+  state: _LoopState,
+  texts: _Texts,
+  parents: jax.Array,
+  last: jax.Array,
+  over: jax.Array,
+  divisor: jax.Array,
+) -> _LoopState:
+  """Picks the next beams, and the results, among the continuations.
+
+  Args:
+    state: before the step, with the cache after it.
+    texts: the continuations of each prompt, best first.
+    parents: int [B, kept], the beams that they continue.
+    last: int32 [B, kept], their last tokens.
+    over: bool [B, kept], which of them end here.
+    divisor: scalar, length ** length_penalty of this step.
+  """
+  batch, k = state.filled.shape
+  running = texts.scores + jnp.where(over, _NEVER, 0.0)
+  scores, chosen = jax.lax.top_k(running, k)
+  counts = over & (jnp.arange(over.shape[1]) < k)
+  score = texts.scores / divisor
+  score += jnp.where(state.open[:, None], 0.0, _NEVER)
+  score += jnp.where(counts, 0.0, _NEVER)
+  merged = jax.tree.map(
+    lambda old, new: jnp.concatenate([old, new], axis=1),
+    state.results,
+    dataclasses.replace(texts, scores=score),
   )
-  return best, jnp.where(is_prompt, results.scores[:, 0], 0.0)
+  _, best = jax.lax.top_k(merged.scores, k)
+  results = merged.take(best)
+  filled = _take(jnp.concatenate([state.filled, counts], axis=1), best)
+
+  # The best beam may take a free result, or replace the worst one.
+  worst = jnp.where(filled, results.scores[:, -1:], _NEVER)
+  could_win = jnp.any(scores[:, :1] / divisor > worst, axis=-1)
+  rows = jnp.arange(batch)[:, None] * k + _take(parents, chosen)
+  return _LoopState(
+    step=state.step + 1,
+    current=_take(last, chosen).reshape(-1),
+    cache=jax.tree.map(lambda x: x[rows.reshape(-1)], state.cache),
+    beams=dataclasses.replace(texts.take(chosen), scores=scores),
+    results=results,
+    filled=filled,
+    hopeful=state.hopeful & could_win,
+  )
 
 
 def make_beam_fn(
   config: EncoderDecoderConfig, beams: Beams, new_tokens: int, mesh: Mesh
 ) -> Callable[..., tuple[Completions, jax.Array]]:
-  """Jits `beam_search` with the batch split over the mesh.
+  """Jits `beam_search` with the rows split over the mesh.
 
   Returns:
-    A function of (params, tokens, mask), split as by `decode.make_generate_fn`;
-    each shape (B, P) is compiled once.
+    A function of (params, tokens, mask, limits); compiled once per shape.
   """
   return jit_rows(
     functools.partial(beam_search, config, beams, new_tokens), mesh
@@ -207,12 +257,12 @@ def make_beam_fn(
 def _read(
   config: EncoderDecoderConfig, tokens: jax.Array, step: jax.Array
 ) -> jax.Array:
-  """What the decoder has read of each beam: bool [B, K, V].
+  """bool [B, K, V], the tokens that the decoder has read of each beam.
 
   Args:
     config: the model.
     tokens: int [B, K, N].
-    step: scalar int, how many of them are there.
+    step: scalar int, number of tokens so far.
   """
   first = (*tokens.shape[:2], 1)
   tokens = jnp.concatenate(
@@ -232,13 +282,13 @@ def _to_completions(
   logps: jax.Array,
   written: jax.Array,
 ) -> Completions:
-  """Completions of `tokens` and `logps` [B, N], pad and 0 after a stop token.
+  """Completions from sequences that may end with a stop token.
 
   Args:
     config: the model.
-    tokens: int32 [B, N].
-    logps: [B, N].
-    written: bool [B, N], what the row got if no stop token came before.
+    tokens: int32 [B, N], padding after a stop token.
+    logps: [B, N], 0 after a stop token.
+    written: bool [B, N], tokens of a row in which no stop token occurs.
   """
   # Padding may be a stop token: models without a pad token use one.
   ended = ends(config, tokens) & written
@@ -262,10 +312,10 @@ def _continue(
 
   Args:
     beams: K of each prompt.
-    logps: [B, K, V] of their next token.
-    added: [B, K, V], what it adds to the score.
-    step: scalar int, where that token goes.
-    kept: how many continuations.
+    logps: [B, K, V], log-probs of the next token.
+    added: [B, K, V], what the next token adds to the score.
+    step: scalar int, position of that token.
+    kept: number of continuations.
 
   Returns:
     The sequences, best first, the beams that they continue, and their last

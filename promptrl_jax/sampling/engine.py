@@ -1,11 +1,11 @@
-"""Continuous batching: a row that ends gives its place to the next prompt.
+"""Continuous batching: a slot whose completion ends takes the next prompt.
 
-`decode.generate` runs a batch until its longest row ends. Here the rows are
-slots: the host reads prompts into free ones, lets all decode for a few steps,
-collects what ended, and refills (Orca, OSDI 2022). Shapes never change, so that
-each program is compiled once: one to read prompts and one to copy them per
-prompt length, one to decode per number of blocks that the cache of a run needs.
-What a draw gets depends on nothing but itself.
+A padded batch would run until its longest row ends. Here the host prefills
+prompts, inserts them into free batch slots, lets all slots decode for a few
+steps, collects the completions that ended, and refills their slots (Orca, OSDI
+2022). Shapes never change, so that each program is compiled once: one prefill
+and one insert per prompt length, and one decode per number of cache blocks that
+a run needs. A sample depends on nothing but its own prompt and parameters.
 """
 
 from __future__ import annotations
@@ -19,52 +19,65 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from promptrl_jax.models.encoder_decoder_config import LanguageModelConfig
-from promptrl_jax.sampling import methods, slot_models
-from promptrl_jax.sampling import slots as slots_lib
+from promptrl_jax.sampling import methods
+from promptrl_jax.sampling.model import Model, make_model
 from promptrl_jax.sampling.prepare import DecodeParams
-from promptrl_jax.sampling.requests import EngineConfig, Request, Sample, check
-from promptrl_jax.sampling.seating import Seating, Shelf, rows_of_a_group
+from promptrl_jax.sampling.programs import Programs, SlotState, make_programs
+from promptrl_jax.sampling.requests import (
+  EngineConfig,
+  EngineRequest,
+  Sample,
+  check,
+)
+from promptrl_jax.sampling.scheduler import PrefilledPrompts, Scheduler
 
 
 class Engine:
-  """Completes prompts; built by `make_engine`."""
+  """Completes prompts of token ids; built by `make_engine`.
+
+  Attributes:
+    model: the model.
+    programs: its jitted programs.
+    config: shapes.
+  """
 
   def __init__(
     self,
-    model: slots_lib.Model,
+    model: Model,
     params: DecodeParams,
     mesh: Mesh,
-    settings: EngineConfig,
-    programs: slots_lib.Programs,
+    config: EngineConfig,
+    programs: Programs,
   ):
-    self._model = model
+    self.model = model
+    self.programs = programs
+    self.config = config
     self._params = params
-    self._mesh = mesh
-    self._settings = settings
-    self._programs = programs
+    self._groups = mesh.shape['data']
     self._split = NamedSharding(mesh, P('data'))
 
-  def run(self, requests: Sequence[Request]) -> list[tuple[Sample, ...]]:
+  def run(self, requests: Sequence[EngineRequest]) -> list[tuple[Sample, ...]]:
     """Completes prompts.
 
     Returns:
-      The samples of each request, one per draw, in the order of the requests.
+      The samples of each request, one per `SamplingParams`, in the order of the
+      requests.
 
     Raises:
-      ValueError: a request does not fit the settings or the vocabulary.
+      ValueError: a request does not fit the shapes or the vocabulary.
     """
-    check(requests, self._model.config.vocab_size, self._settings)
-    seating = Seating(requests, self._settings, self._mesh.shape['data'])
-    slots = self._programs.empty_fn(self._blocks(requests))
-    shelves: list[tuple[Shelf, slots_lib.Slots]] = []
+    check(requests, self.model.config.vocab_size, self.config)
+    scheduler = Scheduler(requests, self.config, self._groups)
+    slots = self.programs.empty_fn(self._blocks(requests))
+    prefilled: list[tuple[PrefilledPrompts, SlotState]] = []
     while True:
-      slots = self._admit(seating, slots, shelves)
-      if not seating.is_busy():
-        return seating.results()
-      slots, burst = self._programs.advance_fn(
-        self._params, slots, *self._put(*seating.burst())
+      slots = self._fill(scheduler, slots, prefilled)
+      if not scheduler.is_running():
+        return scheduler.results()
+      slots, completions = self.programs.decode_fn(
+        self._params, slots, *self._put(*scheduler.next_decode())
       )
-      seating.take(jax.device_get(burst))
+      scheduler.record(jax.device_get(completions))
 
   def replace_params(self, params: DecodeParams) -> None:
     """Samples from here on with parameters of the same shapes.
@@ -76,35 +89,37 @@ class Engine:
 
   def compiled_programs(self) -> int:
     """Number of programs compiled so far: constant after warm-up."""
-    return self._programs.compiled()
+    return self.programs.compiled()
 
-  def _admit(
+  def _fill(
     self,
-    seating: Seating,
-    slots: slots_lib.Slots,
-    shelves: list[tuple[Shelf, slots_lib.Slots]],
-  ) -> slots_lib.Slots:
-    """Fills free rows, first with draws of prompts that are read already."""
+    scheduler: Scheduler,
+    slots: SlotState,
+    prefilled: list[tuple[PrefilledPrompts, SlotState]],
+  ) -> SlotState:
+    """Fills free slots, first with completions of prompts already prefilled."""
     while True:
-      for shelf, prompts in shelves:
-        copies = seating.seat(shelf)
-        if copies is not None:
-          slots = self._programs.insert_fn(
-            slots, prompts,
-            *self._put(copies.sources, copies.targets, copies.counts),
-          )  # fmt: skip
-      shelves[:] = [pair for pair in shelves if any(pair[0].jobs)]
-      read = seating.next_prompts()
-      if read is None:
+      for waiting, prompts in prefilled:
+        assignments = scheduler.assign(waiting)
+        if assignments is not None:
+          a = assignments
+          copies = self._put(a.sources, a.targets, a.counts)
+          slots = self.programs.insert_fn(slots, prompts, *copies)
+      prefilled[:] = [pair for pair in prefilled if any(pair[0].waiting)]
+      job = scheduler.next_prefill()
+      if job is None:
         return slots
-      shelf, *rows = read
-      prompts = self._programs.read_fn(self._params, *self._put(*rows))
-      shelves.append((shelf, prompts))
+      waiting, *rows = job
+      prompts = self.programs.prefill_fn(self._params, *self._put(*rows))
+      prefilled.append((waiting, prompts))
 
-  def _blocks(self, requests: Sequence[Request]) -> int:
-    """Blocks of a row: attention costs as much as the longest prompt needs."""
+  def _blocks(self, requests: Sequence[EngineRequest]) -> int:
+    """Cache blocks of a slot: as few as the longest prompt needs.
+
+    Attention costs as much as the blocks, not as the tokens in them.
+    """
     longest = max((len(r.prompt) for r in requests), default=1)
-    return self._model.blocks(self._settings.padded(longest))
+    return self.model.blocks(self.config.padded(longest))
 
   def _put(self, *tree: Any) -> Any:
     # Copies: the host writes to its rows while a device may still read them.
@@ -116,7 +131,7 @@ def make_engine(
   method: methods.Sampling,
   params: DecodeParams,
   mesh: Mesh,
-  settings: EngineConfig = EngineConfig(),
+  shapes: EngineConfig = EngineConfig(),
 ) -> Engine:
   """An engine whose programs are compiled when they are first used.
 
@@ -124,22 +139,17 @@ def make_engine(
     config: the model.
     method: filters of the sampled distribution.
     params: parameters of the model, from `prepare` on the same mesh.
-    mesh: with an axis `data`, over which rows are split in groups. A group is
+    mesh: with an axis `data`, over which slots are split in groups. A group is
       one device, which runs a loop of its own, or, with the axes `fsdp` and
-      `tensor`, several that share the parameters and decode the same rows; then
-      all groups run one loop together.
-    settings: shapes.
+      `tensor`, several that share the parameters and decode the same slots;
+      then all groups run one loop together.
+    shapes: slots and lengths.
 
   Raises:
     ValueError: the longest prompt and completion exceed the context of the
       model.
   """
-  model = slot_models.of(
-    config, settings.prompt_lengths[-1], settings.new_tokens
-  )
-  programs = slots_lib.make_programs(
-    model, method, mesh,
-    rows=rows_of_a_group(settings, mesh.shape['data']),
-    most=settings.new_tokens,
-  )  # fmt: skip
-  return Engine(model, params, mesh, settings, programs)
+  model = make_model(config, shapes.prompt_limit, shapes.new_tokens)
+  slots = shapes.slots_per_group(mesh.shape['data'])
+  programs = make_programs(model, method, mesh, slots)
+  return Engine(model, params, mesh, shapes, programs)

@@ -1,7 +1,7 @@
-"""What the loops of all samplers share: one token per row, until rows are done.
+"""The part of a decode loop that does not depend on the model.
 
-A loop carries `Drawn` beside the state of its model. Its body runs the model
-for a token and calls `draw`, in the order that suits the model.
+A loop carries `Generated` beside the logits and the KV cache of its model. Its
+body calls `draw` for one token per row and then runs the model on it.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from promptrl_jax.sampling import methods
 
 @struct.dataclass
 class Completions:
-  """What samplers return.
+  """Generated tokens and their log-probs.
 
   Attributes:
-    tokens: int32 [B, N], pad after the stop token, which is included.
+    tokens: int32 [B, N], padding after the stop token, which is included.
     logps: [B, N], log-probs of `tokens` under the sampled distribution; 0 on
-      pad.
-    mask: bool [B, N], which tokens were generated.
-    stopped: bool [B], whether the row ended with the stop token.
+      padding.
+    mask: bool [B, N], True on generated tokens.
+    stopped: bool [B], whether the row ended with a stop token.
   """
 
   tokens: jax.Array
@@ -34,32 +34,32 @@ class Completions:
 
 @struct.dataclass
 class Options:
-  """How each row draws.
+  """Sampling options of each row.
 
   Attributes:
     temperature: [B], 0 for greedy.
-    uniforms: [N, B] in [0, 1), a number for each step.
-    limits: int [B], most tokens of each row; 0 for a row that is not there.
-    top_p: [B], nucleus mass; None: all of it for every row.
+    uniforms: [N, B] in [0, 1), one number per step.
+    limits: int [B], most tokens of each row; 0 for an unused row.
+    top_p: [B], nucleus mass.
   """
 
   temperature: jax.Array
   uniforms: jax.Array
   limits: jax.Array
-  top_p: jax.Array | None = None
+  top_p: jax.Array
 
 
 @struct.dataclass
-class Drawn:
-  """What the rows have drawn so far.
+class Generated:
+  """The tokens of each row so far.
 
   Attributes:
-    step: scalar, how many steps there were.
-    last: int32 [B], what the last step drew; pad for a row that was done.
+    step: scalar, number of steps so far.
+    last: int32 [B], tokens of the last step; padding for a finished row.
     tokens, logps: [B, N], as in `Completions`.
-    counts: int32 [B], tokens of each row.
+    counts: int32 [B], number of tokens of each row.
     stopped: bool [B], which rows have ended with a stop token.
-    seen: bool [B, V], tokens that the repetition penalty meets, or None.
+    seen: bool [B, V], tokens that the repetition penalty applies to, or None.
   """
 
   step: jax.Array
@@ -71,11 +71,11 @@ class Drawn:
   seen: jax.Array | None
 
   def active(self, options: Options) -> jax.Array:
-    """bool [B], which rows draw on."""
+    """bool [B], which rows are not finished."""
     return ~self.stopped & (self.counts < options.limits)
 
   def completions(self) -> Completions:
-    """The tokens so far."""
+    """The tokens so far, with the mask of those that were generated."""
     places = jnp.arange(self.tokens.shape[1])
     mask = places < self.counts[:, None]
     return Completions(self.tokens, self.logps, mask, self.stopped)
@@ -83,74 +83,68 @@ class Drawn:
 
 def start(
   config: LanguageModelConfig,
-  last: jax.Array,
+  rows: int,
   new_tokens: int,
   seen: jax.Array | None,
-) -> Drawn:
-  """No tokens yet.
+) -> Generated:
+  """The state before the first token.
 
   Args:
     config: the model.
-    last: int32 [B], what the first step is to find as the last token.
+    rows: B.
     new_tokens: N, most steps.
     seen: bool [B, V], from `methods.seen`.
   """
-  shape = (len(last), new_tokens)
-  return Drawn(
+  shape = (rows, new_tokens)
+  return Generated(
     step=jnp.int32(0),
-    last=last,
+    last=jnp.full(rows, config.pad_token_id, jnp.int32),
     tokens=jnp.full(shape, config.pad_token_id, jnp.int32),
     logps=jnp.zeros(shape),
-    counts=jnp.zeros(len(last), jnp.int32),
-    stopped=jnp.zeros(len(last), bool),
+    counts=jnp.zeros(rows, jnp.int32),
+    stopped=jnp.zeros(rows, bool),
     seen=seen,
   )
-
-
-def goes_on(drawn: Drawn, options: Options) -> jax.Array:
-  """Scalar bool: whether any row draws on and there are steps left."""
-  steps_left = drawn.step < drawn.tokens.shape[1]
-  return steps_left & jnp.any(drawn.active(options))
 
 
 def draw(
   config: LanguageModelConfig,
   method: methods.Sampling,
   options: Options,
-  drawn: Drawn,
+  generated: Generated,
   logits: jax.Array,
-) -> Drawn:
-  """Draws a token for every row that is not done, from `logits` [B, V]."""
-  active = drawn.active(options)
+) -> Generated:
+  """Draws a token for every unfinished row from `logits` [B, V]."""
+  active = generated.active(options)
   uniform = jax.lax.dynamic_index_in_dim(
-    options.uniforms, drawn.step, keepdims=False
+    options.uniforms, generated.step, keepdims=False
   )
   logps = methods.log_distribution(
-    logits, options.temperature, method, options.top_p, drawn.seen
+    logits, options.temperature, method, options.top_p, generated.seen
   )
   tokens = methods.draw(uniform, logps, options.temperature)
   chosen = jnp.take_along_axis(logps, tokens[:, None], axis=1)[:, 0]
   tokens = jnp.where(active, tokens, config.pad_token_id)
   chosen = jnp.where(active, chosen, 0.0)
   write = lambda all_, new: jax.lax.dynamic_update_slice_in_dim(
-    all_, new[:, None], drawn.step, axis=1
+    all_, new[:, None], generated.step, axis=1
   )
-  seen = drawn.seen
+  seen = generated.seen
   if seen is not None:
     seen = seen.at[jnp.arange(len(tokens)), tokens].set(True)
-  return Drawn(
-    step=drawn.step + 1,
+  return Generated(
+    step=generated.step + 1,
     last=tokens,
-    tokens=write(drawn.tokens, tokens),
-    logps=write(drawn.logps, chosen),
-    counts=drawn.counts + active,
-    stopped=drawn.stopped | (active & ends(config, tokens)),
+    tokens=write(generated.tokens, tokens),
+    logps=write(generated.logps, chosen),
+    counts=generated.counts + active,
+    stopped=generated.stopped | (active & ends(config, tokens)),
     seen=seen,
   )
 
 
 def ends(config: LanguageModelConfig, tokens: jax.Array) -> jax.Array:
-  """Which tokens end a text."""
+  """bool [...], which of `tokens` are stop tokens of the model."""
   ids = jnp.asarray(config.eos_token_ids, jnp.int32)
   return jnp.any(tokens[..., None] == ids, axis=-1)
 
@@ -158,11 +152,12 @@ def ends(config: LanguageModelConfig, tokens: jax.Array) -> jax.Array:
 def uniforms(seeds: jax.Array, steps: jax.Array) -> jax.Array:
   """Uniform numbers in [0, 1), one per row and token.
 
-  All before the loop: hashing for one step costs as much as for a hundred.
+  They are computed before the loop, because hashing for one step costs as much
+  as hashing for a hundred.
 
   Args:
     seeds: uint32 [B].
-    steps: int [N, B] or [N, 1], how many tokens the row has before.
+    steps: int [N, B] or [N, 1], number of earlier tokens of the row.
 
   Returns:
     [N, B]; entry (t, b) comes from fold_in(key(seeds[b]), steps[t, b]).

@@ -1,9 +1,9 @@
-"""How the next token is drawn: one small frozen object.
+"""The distribution that the next token is drawn from, and the draw.
 
-`decode` and `score` take the same `Sampling`, temperatures and nucleus masses,
-so the log-probs that training sees are those of the distribution that was
-sampled. Filters apply in the order of transformers' `generate`: repetition
-penalty, temperature, top-k, top-p, min-p.
+The decode loop and `score` take the same `Sampling`, temperatures and nucleus
+masses, so the log-probs that training sees are those of the distribution that
+was sampled. The order is that of transformers' `generate`: repetition penalty,
+temperature, top-k, top-p, min-p, and then further filters.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import math
 import jax
 import jax.numpy as jnp
 
-_NEG_INF = -1e30
+from promptrl_jax.sampling import filters as filters_lib
 
 
 @dataclasses.dataclass(frozen=True)
 class Sampling:
-  """Filters of the next-token distribution that hold for all rows.
+  """Filters of the next-token distribution, the same for all rows.
 
   Temperature and top_p (nucleus sampling, arXiv 1904.09751) are given per row.
 
@@ -27,28 +27,26 @@ class Sampling:
     top_k: keep the k most probable tokens; 0 keeps all.
     min_p: keep tokens with at least min_p times the probability of the most
       probable one (arXiv 2407.01082); 0 keeps all.
-    repetition_penalty: logits of tokens that the prompt or the completion has
-      already are divided by it where positive and multiplied where negative
-      (CTRL, arXiv 1909.05858, as transformers reads it); 1 changes none. Greedy
-      rows are penalised, too.
+    repetition_penalty: logits of tokens that the prompt or the completion
+      already contains are divided by it where positive and multiplied where
+      negative (CTRL, arXiv 1909.05858, as in transformers); 1 changes nothing.
+      It applies to greedy rows, too.
+    filters: further filters, applied last, in this order.
   """
 
   top_k: int = 0
   min_p: float = 0.0
   repetition_penalty: float = 1.0
+  filters: tuple[filters_lib.Filter, ...] = ()
 
   def __post_init__(self):
-    if self.top_k < 0:
-      raise ValueError(f'top_k={self.top_k}: expected 0 (off) or more')
-    if not 0.0 <= self.min_p <= 1.0:
-      raise ValueError(
-        f'min_p={self.min_p}: expected a value in [0, 1], 0: off'
-      )
+    filters_lib.TopK(self.top_k)
+    filters_lib.MinP(self.min_p)
     check_penalty(self.repetition_penalty)
 
 
 def check_penalty(penalty: float) -> None:
-  """Raises ValueError if it is no repetition penalty."""
+  """Raises ValueError unless `penalty` is positive and finite."""
   if not 0.0 < penalty < math.inf:
     raise ValueError(
       f'repetition_penalty={penalty}: expected a value above 0, 1: off'
@@ -56,8 +54,8 @@ def check_penalty(penalty: float) -> None:
 
 
 def check_row(temperature: float, top_p: float) -> None:
-  """Raises ValueError if a row cannot be drawn with these."""
-  if not 0.0 <= temperature < math.inf:  # not a number, either
+  """Raises ValueError if a row cannot be sampled with these settings."""
+  if not 0.0 <= temperature < math.inf:  # refuses NaN, too
     raise ValueError(f'temperature={temperature}: expected 0 (greedy) or more')
   if not 0.0 < top_p <= 1.0:
     raise ValueError(f'top_p={top_p}: expected a value in (0, 1], 1: off')
@@ -75,12 +73,12 @@ def log_distribution(
   Args:
     logits: [..., V].
     temperature: [...]; at 0 the row is decoded greedily, and its log-probs are
-      those at temperature 1, since a point mass has none to learn from.
+      those at temperature 1, because a point mass has no gradient.
     method: the filters.
     top_p: [...] in (0, 1]: keep the smallest set of most probable tokens whose
       mass reaches it; 1 keeps all. None: 1 for every row.
-    seen: bool [..., V], tokens that the repetition penalty meets; None if there
-      is no penalty.
+    seen: bool [..., V], tokens that the repetition penalty applies to; None
+      without a penalty.
 
   Returns:
     [..., V], normalised over the tokens that are kept.
@@ -90,16 +88,20 @@ def log_distribution(
     logits = penalise(logits, seen, method.repetition_penalty)
   logits /= jnp.where(temperature > 0, temperature, 1.0)[..., None]
   if method.top_k:
-    k = min(method.top_k, logits.shape[-1])
-    logits = _keep(logits, jax.lax.top_k(logits, k)[0][..., -1])
+    logits = filters_lib.TopK(method.top_k)(logits)
   if top_p is not None:
-    # A sort costs more than the rest together: only where a row needs one.
+    # The sort costs more than all the rest: it runs only if a row needs it.
     logits = jax.lax.cond(
-      jnp.any(top_p < 1.0), _keep_nucleus, lambda x, _: x, logits, top_p
+      jnp.any(top_p < 1.0),
+      filters_lib.keep_nucleus,
+      lambda x, _: x,
+      logits,
+      top_p,
     )
   if method.min_p:
-    peak = jnp.max(logits, axis=-1)
-    logits = _keep(logits, peak + math.log(method.min_p))
+    logits = filters_lib.MinP(method.min_p)(logits)
+  for keep in method.filters:
+    logits = keep(logits)
   return jax.nn.log_softmax(logits, axis=-1)
 
 
@@ -112,16 +114,16 @@ def penalise(logits: jax.Array, seen: jax.Array, penalty: float) -> jax.Array:
 def first_seen(
   tokens: jax.Array, mask: jax.Array, places: jax.Array, vocab_size: int
 ) -> jax.Array:
-  """The least place of each token of the vocabulary.
+  """The smallest position at which each token of the vocabulary occurs.
 
   Args:
     tokens: int [B, T].
-    mask: bool [B, T], which of them are there.
-    places: int32 [T].
+    mask: bool [B, T], False on padding.
+    places: int32 [T], the position of each token.
     vocab_size: V.
 
   Returns:
-    int32 [B, V]; the largest int32 for a token that is nowhere.
+    int32 [B, V]; the largest int32 for a token that does not occur.
   """
   rows = jnp.arange(len(tokens))[:, None]
   never = jnp.iinfo(jnp.int32).max
@@ -132,7 +134,7 @@ def first_seen(
 def seen(
   method: Sampling, tokens: jax.Array, mask: jax.Array, vocab_size: int
 ) -> jax.Array | None:
-  """Which tokens are in [B, T]: bool [B, V]; None if nobody asks."""
+  """bool [B, V], tokens that occur in [B, T]; None without a penalty."""
   if method.repetition_penalty == 1.0:
     return None
   zeros = jnp.zeros(tokens.shape[1], jnp.int32)
@@ -151,20 +153,20 @@ def chosen_logps(
   """Log-probs [B, N] of `tokens` [B, N], 0 where `mask` [B, N] is False.
 
   Args:
-    logits: [B, N, V], of the place of each token.
-    context: int [B, P] and bool [B, P], what the repetition penalty meets
-      before the first of `tokens`, and which of it counts.
+    logits: [B, N, V], at the position of each token.
+    context: int [B, P] tokens that the repetition penalty starts from, and
+      their bool [B, P] mask.
     tokens: int [B, N].
-    mask: bool [B, N].
-    temperature: [B].
+    mask: bool [B, N], False on padding.
+    temperature: [B], as it was sampled with.
     method: the filters that were sampled with.
     top_p: [B], as it was sampled with; None: 1 for every row.
   """
   wide = lambda x: jnp.broadcast_to(x[:, None], tokens.shape)
   before = None
   if method.repetition_penalty != 1.0:
-    # One number per token of the vocabulary tells for each place whether the
-    # token came before; the comparison is fused with the penalty.
+    # A token's first position says for every later one that it came before: one
+    # number per token of the vocabulary, compared inside the fused penalty.
     count = jnp.arange(tokens.shape[1])
     places = jnp.pad(count + 1, (context[0].shape[1], 0))
     first = first_seen(
@@ -185,30 +187,15 @@ def chosen_logps(
   return jnp.where(mask, chosen, 0.0)
 
 
-def _keep(logits: jax.Array, floor: jax.Array) -> jax.Array:
-  """`logits` [..., V] that reach `floor` [...]; the others get none."""
-  return jnp.where(logits >= floor[..., None], logits, _NEG_INF)
-
-
-def _keep_nucleus(logits: jax.Array, top_p: jax.Array) -> jax.Array:
-  ranked = -jnp.sort(-logits, axis=-1)
-  mass = jnp.cumsum(jax.nn.softmax(ranked, axis=-1), axis=-1)
-  # The first token whose cumulative mass reaches top_p is still kept.
-  last = jnp.sum(mass < top_p[..., None], axis=-1, keepdims=True)
-  last = jnp.minimum(last, logits.shape[-1] - 1)
-  floor = jnp.take_along_axis(ranked, last, axis=-1)[..., 0]
-  # Rounding may reach 1 early: a row must not depend on its neighbours' top_p.
-  return _keep(logits, jnp.where(top_p < 1.0, floor, -jnp.inf))
-
-
 def draw(
   uniform: jax.Array, logps: jax.Array, temperature: jax.Array
 ) -> jax.Array:
-  """One token per row: the most probable where temperature is 0, else a sample.
+  """Draws one token per row, the most probable one where temperature is 0.
 
-  Samples by inverting the cumulative distribution, in blocks: the block first,
-  then the token inside it. One uniform number per row instead of one per token,
-  and a twelfth of the time of the Gumbel trick at V = 1536 on two cores.
+  It inverts the cumulative distribution in two steps, first for a block of
+  tokens and then for the token in it. That takes one uniform number per row
+  instead of one per token, and a twelfth of the time of the Gumbel trick at
+  V = 1536 on two cores.
 
   Args:
     uniform: [B] in [0, 1), one number per row.
@@ -238,7 +225,7 @@ def draw(
 
 
 def _first_maximum(x: jax.Array) -> jax.Array:
-  """argmax over the last axis as two reductions that vectorise on CPU."""
+  """argmax over the last axis by two reductions, which vectorise on CPU."""
   peak = jnp.max(x, axis=-1, keepdims=True)
   places = jnp.arange(x.shape[-1], dtype=jnp.int32)
   return jnp.min(jnp.where(x == peak, places, x.shape[-1] - 1), axis=-1)

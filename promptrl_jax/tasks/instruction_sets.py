@@ -9,14 +9,16 @@ The paper does not print its initial instructions; these are plain ones.
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import math
 import random
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from promptrl_jax.tasks import instruction_sources, instructions
-from promptrl_jax.tasks.instructions import InstructionTask
 from promptrl_jax.tasks.mbpp import DataError
+from promptrl_jax.tasks.task_set import DataConfig, TaskSet
+from promptrl_jax.types import Task
 
 SPLITS = ('train', 'dev', 'test')
 _DEV_SHARE = 0.1
@@ -106,9 +108,36 @@ SETS = {
 }
 
 
-def load(
-  name: str, split: str, path: str = '', any_size: bool = False
-) -> InstructionTask:
+@dataclasses.dataclass(frozen=True)
+class Options:
+  """Settings of the task sets of this file.
+
+  Attributes:
+    any_size: see `load`.
+  """
+
+  any_size: bool = False
+
+
+def task_set(name: str) -> TaskSet:
+  """Returns the entry of a set in the table of task sets."""
+
+  def load_part(split: str, config: DataConfig) -> tuple[Task, ...]:
+    part = 'dev' if split == 'validation' else split
+    return (load(name, part, config.path, config.options.any_size),)
+
+  def digest(config: DataConfig) -> str:
+    tasks = [load_part(split, config) for split in SPLITS]
+    return hashlib.sha256(repr(tasks).encode()).hexdigest()[:16]
+
+  return TaskSet(
+    load=load_part,
+    digest=digest,
+    options=Options,
+  )
+
+
+def load(name: str, split: str, path: str = '', any_size: bool = False) -> Task:
   """Loads one split of a data set as one task.
 
   Args:
@@ -141,7 +170,7 @@ def load(
   if not rows:
     raise DataError(f'split {split!r} of {hub} is empty')
   lines = [(where, _line(source, row, where)) for where, row in rows]
-  (task,) = instructions.group(lines)
+  (task,) = instructions.group(lines, split)
   return task
 
 

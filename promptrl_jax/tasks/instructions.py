@@ -1,16 +1,15 @@
-"""Tasks defined by an instruction and examples, read from JSON lines.
+"""Tasks that are given by an instruction and examples, as JSON lines.
 
 A line is one example:
 
   {"instruction": "...", "input": "...", "output": "...", "task": "qa",
    "template": "{instruction}\\nQuestion: {input}"}
 
-`input`, `task` and `template` are optional. `output` is a text, or a list of
-correct texts. Lines with the same instruction, task and template are the
-examples of one `InstructionTask`.
-
-A rewriter gets an `Instruction`, which has no field that could hold an input:
-one instruction is used for all inputs (PRewrite, arXiv 2401.08189).
+`input`, `task` and `template` may be left out. `output` is a text, or a list of
+texts each of which is right. Lines with the same instruction, task and template
+are the examples of one `Task`, whose statement is the instruction and whose
+checker is `Examples`: one instruction serves all inputs (PRewrite, arXiv
+2401.08189). A rewriter is handed the statement alone.
 """
 
 from __future__ import annotations
@@ -19,104 +18,137 @@ import dataclasses
 import hashlib
 import json
 import pathlib
+import random
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from promptrl_jax.tasks.mbpp import DataError
+from promptrl_jax.types import Example, Examples, Task
 
-TASKS = ('qa', 'classification', 'math')
+# Kind of task -> the metric that it is reported in.
+METRICS = {'qa': 'em', 'classification': 'accuracy', 'math': 'numeric'}
+TASKS = tuple(METRICS)
 DEFAULT_TASK = 'qa'
 DEFAULT_TEMPLATE = '{instruction}\nInput: {input}'
 FIELDS = ('instruction', 'input', 'output', 'task', 'template')
 _NO_INPUT = '{instruction}'
 _PLACE = re.compile(r'\{(instruction|input)\}')
 _DIGIT = re.compile(r'[0-9]')
+_KINDS = {metric: kind for kind, metric in METRICS.items()}
 
 
-@dataclasses.dataclass(frozen=True)
-class Instruction:
-  """The part of a task that a rewriter sees: its instruction, no input.
+def make_task(
+  text: str,
+  kind: str,
+  template: str,
+  examples: Sequence[Example],
+  labels: Sequence[str] = (),
+  split: str = '',
+) -> Task:
+  """Builds the task of one instruction.
 
-  Attributes:
+  Args:
     text: the instruction.
-  """
-
-  text: str
-
-  def __post_init__(self):
-    if not isinstance(self.text, str) or not self.text.strip():
-      raise ValueError(
-        f'instruction is {self.text!r}: expected a text that is not blank'
-      )
-
-  def rewritten(self, text: str) -> Instruction:
-    """Returns an instruction with this text, or itself if the text is empty.
-
-    A rewriter's reply may hold no instruction; the task is kept then.
-    """
-    return Instruction(text) if text else self
-
-
-@dataclasses.dataclass(frozen=True)
-class Example:
-  """An input and its correct outputs.
-
-  Attributes:
-    input: text that the instruction is applied to; may be empty.
-    outputs: at least one correct answer.
-  """
-
-  input: str
-  outputs: tuple[str, ...]
-
-
-@dataclasses.dataclass(frozen=True)
-class InstructionTask:
-  """An instruction, a prompt template and examples.
-
-  Attributes:
-    instruction: the initial instruction, before any rewriting.
-    task: one of `TASKS`.
-    template: the prompt; contains `{instruction}` and `{input}`.
+    kind: one of `TASKS`; it chooses the metric.
+    template: the prompt, with `{instruction}` and `{input}` in it.
     examples: at least one.
-    labels: all labels of a classification task, sorted; else empty.
-  """
-
-  instruction: Instruction
-  task: str
-  template: str
-  examples: tuple[Example, ...]
-  labels: tuple[str, ...] = ()
-
-  @property
-  def key(self) -> tuple[str, str, str]:
-    """Identifies the task; the same in every split."""
-    return self.instruction.text, self.task, self.template
-
-  @property
-  def task_id(self) -> str:
-    """A short hash of the key."""
-    return hashlib.sha256(repr(self.key).encode()).hexdigest()[:16]
-
-  def prompt(self, instruction: Instruction, example: Example) -> str:
-    """Returns the prompt with the initial or a rewritten instruction."""
-    template = self.template
-    if not example.input and template == DEFAULT_TEMPLATE:
-      template = _NO_INPUT
-    values = {'instruction': instruction.text, 'input': example.input}
-    # One pass: an instruction that says `{input}` is left as it is.
-    return _PLACE.sub(lambda place: values[place[1]], template)
-
-
-def load(path: str | pathlib.Path) -> tuple[InstructionTask, ...]:
-  """Reads a file of JSON lines.
-
-  Returns:
-    The tasks, in the order in which they first occur.
+    labels: all labels of a classification task, sorted.
+    split: name of the split.
 
   Raises:
-    DataError: the file is missing or empty, or a line is not an example; the
+    ValueError: the instruction is blank.
+  """
+  if not text.strip():
+    raise ValueError(f'instruction {text!r}: expected a text that is not blank')
+  checker = Examples(template, tuple(examples), METRICS[kind], tuple(labels))
+  task = Task('', text, checker, split)
+  name = hashlib.sha256(repr(key_of(task)).encode()).hexdigest()[:16]
+  return dataclasses.replace(task, task_id=name)
+
+
+def examples_of(task: Task) -> Examples:
+  """Returns the checker of an instruction task.
+
+  Raises:
+    TypeError: the task has another checker.
+  """
+  if not isinstance(task.checker, Examples):
+    raise TypeError(
+      f'task {task.task_id} is checked by {type(task.checker).__name__}: '
+      'expected an instruction with Examples'
+    )
+  return task.checker
+
+
+def kind_of(task: Task) -> str:
+  """Returns the kind of an instruction task, one of `TASKS`."""
+  return _KINDS[examples_of(task).metric]
+
+
+def key_of(task: Task) -> tuple[str, str, str]:
+  """Returns what identifies an instruction task: the same in every split."""
+  return task.statement, kind_of(task), examples_of(task).template
+
+
+def prompt(checker: Examples, instruction: str, example: Example) -> str:
+  """Returns the prompt of one example with an instruction, rewritten or not."""
+  template = checker.template
+  if not example.input and template == DEFAULT_TEMPLATE:
+    template = _NO_INPUT
+  values = {'instruction': instruction, 'input': example.input}
+  # One pass: an instruction that says `{input}` is left as it is.
+  return _PLACE.sub(lambda place: values[place[1]], template)
+
+
+def subsample(task: Task, limit: int, seed: int = 0) -> Task:
+  """Returns the task with at most `limit` examples, 0 for all.
+
+  They depend on the task and the seed and on nothing else, so that all rewrites
+  that are compared are asked with the same ones (common random numbers).
+
+  Raises:
+    ValueError: the limit is negative.
+  """
+  if limit < 0:
+    raise ValueError(f'limit={limit}: expected 0 for all, or more')
+  checker = examples_of(task)
+  if not limit or limit >= len(checker.examples):
+    return task
+  content = repr((seed, key_of(task))).encode()
+  rng = random.Random(hashlib.sha256(content).digest())
+  places = sorted(rng.sample(range(len(checker.examples)), limit))
+  examples = tuple(checker.examples[i] for i in places)
+  return with_examples(task, examples)
+
+
+def with_instruction(task: Task, text: str) -> Task:
+  """Returns the task with another initial instruction, under another id."""
+  checker = examples_of(task)
+  return make_task(
+    text,
+    kind_of(task),
+    checker.template,
+    checker.examples,
+    checker.labels,
+    task.split,
+  )
+
+
+def with_examples(task: Task, examples: Sequence[Example]) -> Task:
+  """Returns the task with other examples."""
+  checker = dataclasses.replace(examples_of(task), examples=tuple(examples))
+  return dataclasses.replace(task, checker=checker)
+
+
+def load(path: str | pathlib.Path, split: str = '') -> tuple[Task, ...]:
+  """Reads a file of JSON lines; `split` names the split of its tasks.
+
+  Returns:
+    Its tasks, in the order in which they first occur.
+
+  Raises:
+    DataError: no such file, no line in it, or a line that is no example; the
       message names file and line.
   """
   file = pathlib.Path(path)
@@ -131,83 +163,97 @@ def load(path: str | pathlib.Path) -> tuple[InstructionTask, ...]:
   ]
   if not rows:
     raise DataError(f'{path} is empty: expected one JSON object per line')
-  return group(rows)
+  return group(rows, split)
 
 
 def group(
-  rows: Iterable[tuple[str, Mapping[str, Any]]],
-) -> tuple[InstructionTask, ...]:
-  """Groups rows with the fields of a line into tasks.
+  rows: Iterable[tuple[str, Mapping[str, Any]]], split: str = ''
+) -> tuple[Task, ...]:
+  """Builds tasks from rows with the fields of a line.
 
   Args:
-    rows: pairs (name of the row for errors, row).
+    rows: pairs of a name of the row, for errors, and the row.
+    split: name of the split.
   """
-  examples_of: dict[tuple[str, str, str], list[Example]] = {}
+  by_key: dict[tuple[str, str, str], list[Example]] = {}
   for where, row in rows:
     key, example = _example(row, where)
-    examples_of.setdefault(key, []).append(example)
+    by_key.setdefault(key, []).append(example)
   return tuple(
-    InstructionTask(Instruction(text), task, template, tuple(examples), labels)
-    for (text, task, template), examples in examples_of.items()
-    for labels in [_labels(task, examples)]
+    make_task(*key, examples, _labels(key[1], examples), split)
+    for key, examples in by_key.items()
   )
 
 
-def to_rows(task: InstructionTask) -> list[dict[str, Any]]:
-  """Returns the lines of a task; `group` is the inverse."""
+def to_rows(task: Task) -> list[dict[str, Any]]:
+  """Returns the lines of a task; `group` makes it from them again."""
+  checker = examples_of(task)
   return [
     {
-      'instruction': task.instruction.text,
+      'instruction': task.statement,
       'input': example.input,
       'output': (
         example.outputs[0]
         if len(example.outputs) == 1
         else list(example.outputs)
       ),
-      'task': task.task,
-      'template': task.template,
+      'task': kind_of(task),
+      'template': checker.template,
     }
-    for example in task.examples
+    for example in checker.examples
   ]
 
 
+def check_no_shared_input(
+  first: Sequence[Task], second: Sequence[Task], names: tuple[str, str]
+) -> None:
+  """Raises DataError if an instruction has one input in both splits."""
+  others = {key_of(task): task for task in second}
+  for task in first:
+    if key_of(task) not in others:
+      continue
+    other = others[key_of(task)]
+    shared = _inputs(task) & _inputs(other)
+    if shared:
+      raise DataError(
+        f'{names[0]} and {names[1]} share the input {min(shared)[:80]!r} of '
+        f'instruction {task.statement[:80]!r}: instructions would be '
+        'chosen on the inputs that they are tested on'
+      )
+
+
 def match(
-  dev: Sequence[InstructionTask],
-  test: Sequence[InstructionTask],
+  dev: Sequence[Task],
+  test: Sequence[Task],
   names: tuple[str, str] = ('dev', 'test'),
-) -> list[tuple[InstructionTask, InstructionTask]]:
-  """Pairs the two splits of each task; both get the labels of both.
+) -> list[tuple[Task, Task]]:
+  """Pairs the splits of each task, with the labels of both in both.
 
   Raises:
-    DataError: a task is missing in one split, or the splits share an input.
+    DataError: a task of one split is not in the other, or they share an input.
   """
-  tests = {task.key: task for task in test}
-  for key in tests.keys() ^ {task.key for task in dev}:
+  tests = {key_of(task): task for task in test}
+  for key in tests.keys() ^ {key_of(task) for task in dev}:
     side = names[key in tests]
     raise DataError(
       f'the instruction {key[0][:80]!r} ({key[1]}) is in the {side} file '
       'alone: both need the same instruction, task and template'
     )
-  pairs = []
-  for task in dev:
-    other = tests[task.key]
-    shared = {e.input for e in task.examples} & {
-      e.input for e in other.examples
-    }
-    if shared:
-      raise DataError(
-        f'{names[0]} and {names[1]} share the input {min(shared)[:80]!r} of '
-        f'instruction {task.instruction.text[:80]!r}: instructions would be '
-        'chosen on what they are tested on'
-      )
-    labels = tuple(sorted({*task.labels, *other.labels}))
-    pairs.append(
-      (
-        dataclasses.replace(task, labels=labels),
-        dataclasses.replace(other, labels=labels),
-      )
-    )
-  return pairs
+  check_no_shared_input(dev, test, names)
+  pairs = [(task, tests[key_of(task)]) for task in dev]
+  return [(share_labels(*pair), share_labels(*pair[::-1])) for pair in pairs]
+
+
+def share_labels(task: Task, *others: Task) -> Task:
+  """Returns the task with its own labels and those of the others."""
+  checkers = [examples_of(each) for each in (task, *others)]
+  labels = tuple(sorted({label for c in checkers for label in c.labels}))
+  checker = dataclasses.replace(checkers[0], labels=labels)
+  return dataclasses.replace(task, checker=checker)
+
+
+def _inputs(task: Task) -> set[str]:
+  return {example.input for example in examples_of(task).examples}
 
 
 def _parse(line: str, where: str) -> dict[str, Any]:

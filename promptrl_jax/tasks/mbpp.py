@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from promptrl_jax.prompts.entry_point import entry_point
-from promptrl_jax.types import Task
+from promptrl_jax.types import Task, UnitTests
 
 # Two tasks with the same statement are the same task.
 STATEMENTS_IDENTIFY_TASKS = True
@@ -87,10 +87,12 @@ def to_task(row: Mapping[str, Any], split: str, where: str) -> Task:
   return Task(
     task_id=f'mbpp/{row["task_id"]}',
     statement=row['text'],
-    entry_point=name,
-    signature=_signature(row['code'], name),
-    tests=tests,
-    setup=row.get('test_setup_code') or '',
+    checker=UnitTests(
+      entry_point=name,
+      signature=_signature(row['code'], name),
+      tests=tests,
+      setup=row.get('test_setup_code') or '',
+    ),
     reference=row['code'],
     split=split,
   )

@@ -35,7 +35,7 @@ from collections.abc import (
   Sequence,
 )
 
-from promptrl_jax.types import Task
+from promptrl_jax.types import Task, UnitTests
 
 TASK_ID = 'task_id'
 SAME_TESTS = 'same tests'
@@ -144,7 +144,7 @@ def find_overlaps(
   for splits in itertools.combinations(parts, 2):
     first, second = parts[splits[0]], parts[splits[1]]
     kinds = dict.fromkeys(_equal(first, second, lambda t: t.task_id), TASK_ID)
-    same_tests = _equal(first, second, lambda t: (_words(t.statement), t.tests))
+    same_tests = _equal(first, second, _demand)
     kinds = dict.fromkeys(same_tests, SAME_TESTS) | kinds
     similarities: dict[tuple[int, int], float] = {}
     if statements_identify:
@@ -218,6 +218,13 @@ def _equal(
     places[key(task)].append(i)
   for j, task in enumerate(second):
     yield from ((i, j) for i in places.get(key(task), ()))
+
+
+def _demand(task: Task) -> Hashable:
+  """The statement with the tests or right answers that it asks for."""
+  checker = task.checker
+  judged_by = checker.tests if isinstance(checker, UnitTests) else checker
+  return _words(task.statement), judged_by
 
 
 def _words(text: str) -> tuple[str, ...]:

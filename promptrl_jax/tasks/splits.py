@@ -1,4 +1,4 @@
-"""Protocols: which tests a solver sees, and which ones score it.
+"""Which tests a solver sees, and which one score it.
 
 | protocol      | a solver sees                      | hidden            |
 |---------------|------------------------------------|-------------------|
@@ -8,35 +8,49 @@
 | `oracle`      | the scored tests, as a stop rule   | the same tests    |
 
 MBPP and minicode have no second set of inputs, so `visible_all` keeps the last
-assertion hidden. Visible and hidden tests are disjoint except in `oracle`,
-which is only for comparison with published numbers.
+assertion back: visible and hidden tests are disjoint everywhere but in
+`oracle`, which serves parity with published numbers and nothing else. Of a task
+with right answers instead of tests, nothing is visible but in `oracle`.
 """
 
 from __future__ import annotations
 
-from promptrl_jax.types import Problem, Task
+import dataclasses
+
+from promptrl_jax.types import (
+  Answers,
+  Checker,
+  Problem,
+  Task,
+  UnitTests,
+)
 
 PROTOCOLS = ('blind', 'visible1', 'visible_all', 'oracle')
 
 
 def visible_tests(task: Task, protocol: str) -> tuple[str, ...]:
-  """Returns the tests that a solver may read and run."""
-  counts = {
-    'blind': 0,
-    'visible1': 1,
-    'visible_all': len(task.tests) - 1,
-    'oracle': len(task.tests),
-  }
-  if protocol not in counts:
-    raise ValueError(f'protocol {protocol!r}: expected one of {PROTOCOLS}')
-  if not task.tests:
+  """Returns the tests that a solver may read and run.
+
+  Raises:
+    ValueError: the protocol is not known, or leaves no hidden test.
+    TypeError: the task is not checked by unit tests.
+  """
+  _check_protocol(protocol)
+  tests = task.tests
+  if not tests:
     raise ValueError(f'task {task.task_id} has no tests')
-  if protocol == 'visible1' and len(task.tests) < 2:
+  if protocol == 'visible1' and len(tests) < 2:
     raise ValueError(
       f'task {task.task_id} has one test: with "visible1" none would be '
       'hidden; use "blind" or "oracle"'
     )
-  return task.tests[: counts[protocol]]
+  counts = {
+    'blind': 0,
+    'visible1': 1,
+    'visible_all': len(tests) - 1,
+    'oracle': len(tests),
+  }
+  return tests[: counts[protocol]]
 
 
 def hidden_tests(task: Task, protocol: str) -> tuple[str, ...]:
@@ -45,29 +59,76 @@ def hidden_tests(task: Task, protocol: str) -> tuple[str, ...]:
   return task.tests if protocol == 'oracle' else task.tests[len(visible) :]
 
 
+def visible(task: Task, protocol: str) -> Checker:
+  """Returns the part of the checker that a solver may read and run.
+
+  Right answers are visible under `oracle` only. A checker without visible parts
+  has no tests, outputs or examples.
+
+  Raises:
+    ValueError: the protocol is not known, or leaves no hidden test.
+  """
+  _check_protocol(protocol)
+  checker = task.checker
+  if isinstance(checker, UnitTests):
+    return dataclasses.replace(checker, tests=visible_tests(task, protocol))
+  if protocol == 'oracle':
+    return checker
+  if isinstance(checker, Answers):
+    return dataclasses.replace(checker, outputs=())
+  return dataclasses.replace(checker, examples=())
+
+
+def hidden(task: Task, protocol: str) -> Checker:
+  """Returns the part of the checker that scores a submission."""
+  _check_protocol(protocol)
+  if isinstance(task.checker, UnitTests):
+    tests = hidden_tests(task, protocol)
+    return dataclasses.replace(task.checker, tests=tests)
+  return task.checker
+
+
 def reveal(task: Task, protocol: str) -> Problem:
-  """Returns the solver's view of a task, which has no hidden test."""
-  return Problem(
-    task_id=task.task_id,
-    statement=task.statement,
-    entry_point=task.entry_point,
-    signature=task.signature,
-    visible_tests=visible_tests(task, protocol),
-    setup=task.setup,
-  )
+  """Returns what a solver gets: an object with no place for a hidden check."""
+  return Problem(task.task_id, task.statement, visible(task, protocol))
 
 
 def reveal_for_training(task: Task, protocol: str) -> Problem:
-  """Returns the solver's view, with the hidden tests as reward tests.
+  """As `reveal`, and the hidden part of the checker may be used for reward.
 
   Raises:
-    ValueError: the task does not belong to the training split.
+    ValueError: the task is not of the training split.
   """
   if task.split != 'train':
     raise ValueError(
       f'task {task.task_id} is of split {task.split!r}: only training tasks '
       'may be rewarded by their hidden tests'
     )
-  problem = reveal(task, protocol)
-  hidden = tuple(t for t in task.tests if t not in problem.visible_tests)
-  return Problem(**{**vars(problem), 'reward_tests': hidden})
+  problem, reward = reveal(task, protocol), task.checker
+  if isinstance(reward, UnitTests):
+    # In `oracle` no test is left; a test that occurs twice is run once.
+    tests = tuple(t for t in reward.tests if t not in problem.visible_tests)
+    reward = dataclasses.replace(reward, tests=tests)
+  return dataclasses.replace(problem, reward=reward)
+
+
+def for_reward(problem: Problem) -> Checker:
+  """Returns the checker that rewards a training problem: all its parts.
+
+  Raises:
+    ValueError: the problem is not one of `reveal_for_training`.
+  """
+  if problem.reward is None:
+    raise ValueError(
+      f'problem {problem.task_id} has no hidden part to be rewarded by: '
+      'expected a problem of reveal_for_training'
+    )
+  if isinstance(problem.reward, UnitTests):
+    tests = problem.visible_tests + problem.reward.tests
+    return dataclasses.replace(problem.reward, tests=tests)
+  return problem.reward
+
+
+def _check_protocol(protocol: str) -> None:
+  if protocol not in PROTOCOLS:
+    raise ValueError(f'protocol {protocol!r}: expected one of {PROTOCOLS}')

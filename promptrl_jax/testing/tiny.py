@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -11,7 +13,7 @@ import jax.numpy as jnp
 from promptrl_jax.models import tokenizer as tokenizer_lib
 from promptrl_jax.models.config import TransformerConfig
 from promptrl_jax.models.transformer import Transformer
-from promptrl_jax.types import Task
+from promptrl_jax.types import Task, UnitTests
 
 CONFIG = TransformerConfig(
   vocab_size=300,
@@ -48,15 +50,24 @@ def tokenizer() -> tokenizer_lib.Tokenizer:
   return tokenizer_lib.train(texts, CONFIG.vocab_size)
 
 
+def with_tests(task: Task, tests: Sequence[str]) -> Task:
+  """Returns a programming task with other tests."""
+  assert isinstance(task.checker, UnitTests)
+  checker = dataclasses.replace(task.checker, tests=tuple(tests))
+  return dataclasses.replace(task, checker=checker)
+
+
 def tasks(count: int = 6, split: str = 'train') -> tuple[Task, ...]:
   """Tasks `add_k`: return the argument plus k."""
   return tuple(
     Task(
       task_id=f'tiny/{split}/{k}',
       statement=f'Write a function to add {k} to a number.',
-      entry_point='add',
-      signature='def add(x):',
-      tests=tuple(f'assert add({x}) == {x + k}' for x in (1, 5, 10)),
+      checker=UnitTests(
+        entry_point='add',
+        signature='def add(x):',
+        tests=tuple(f'assert add({x}) == {x + k}' for x in (1, 5, 10)),
+      ),
       reference=f'def add(x):\n  return x + {k}',
       split=split,
     )

@@ -130,8 +130,18 @@ def _plan_sampling(
 ) -> Plan:
   cache = programs.cache_bytes(config, mesh, batch)
   compiled = programs.compile_sampling(config, mesh, params, batch)
-  activations = compiled.memory_analysis().temp_size_in_bytes - cache
-  return Plan(programs.num_bytes(params), 0, cache, max(0, activations))
+  # Besides the cache, slots hold padding of whole blocks and a row of logits.
+  slots = programs.num_bytes(compiled.slots)
+  prefill = compiled.prefill.memory_analysis()
+  decode = compiled.decode.memory_analysis()
+  # Decoding updates the slots in place; a prefill's results lie beside them.
+  needed = max(
+    prefill.temp_size_in_bytes + prefill.output_size_in_bytes,
+    decode.temp_size_in_bytes
+    + decode.output_size_in_bytes
+    - decode.alias_size_in_bytes,
+  )
+  return Plan(programs.num_bytes(params), 0, cache, slots - cache + needed)
 
 
 def _report(config: LanguageModelConfig, mesh: Mesh, needed: Plan) -> str:

@@ -31,14 +31,15 @@ from promptrl_jax.models.encoder_decoder_config import (
 )
 from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.parallel import sharding
-from promptrl_jax.sampling import decode, prepare
-from promptrl_jax.sampling import encoder_decoder as encoder_decoder_sampling
+from promptrl_jax.sampling import prepare
+from promptrl_jax.sampling.lowering import CompiledEngine, compile_engine
 from promptrl_jax.sampling.methods import Sampling
+from promptrl_jax.sampling.requests import EngineConfig
 from promptrl_jax.training import state as state_lib
 from promptrl_jax.training.rewriter import packing
 from promptrl_jax.training.rewriter import update as update_lib
+from promptrl_jax.training.rewriter.config import UpdateConfig
 from promptrl_jax.training.rewriter.policy import PolicyConfig
-from promptrl_jax.training.rewriter.update_config import LMUpdateConfig
 
 
 @dataclasses.dataclass(frozen=True)
@@ -146,7 +147,7 @@ def lower_update(
   optimizer = optax.sgd(0.1)
   replicated = NamedSharding(mesh, PartitionSpec())
   params = param_shapes(config, mesh)
-  shardings = state_lib.placement(params, optimizer, replicated)
+  shardings = state_lib.state_shardings(params, optimizer, replicated)
   state = jax.eval_shape(
     lambda params: state_lib.initial_state(
       lambda _: params, optimizer, jax.random.key(0)
@@ -156,7 +157,7 @@ def lower_update(
   update = update_lib.make_update_fn(
     PolicyConfig(config, mesh=mesh),
     optimizer,
-    LMUpdateConfig(micro_batches=micro_batches),
+    UpdateConfig(micro_batches=micro_batches),
     shardings,
   )
   rows = update_batch(batch)
@@ -168,7 +169,7 @@ def lower_update(
   )
 
 
-def update_batch(batch: Batch) -> update_lib.LMBatch:
+def update_batch(batch: Batch) -> update_lib.UpdateBatch:
   """Packs a batch of full-length rows, each with one prompt and completion."""
   packed = packing.pack(
     [[1] * batch.prompt] * batch.rows,
@@ -182,10 +183,10 @@ def update_batch(batch: Batch) -> update_lib.LMBatch:
       row_multiple=batch.rows,
     ),
   )
-  values = packing.spread(
-    packed, np.zeros((batch.rows, batch.new_tokens), np.float32)
+  values = jnp.asarray(
+    packing.spread(packed, np.zeros((batch.rows, batch.new_tokens), np.float32))
   )
-  return update_lib.LMBatch(packed, values, values)
+  return update_lib.UpdateBatch(packed, values, values)
 
 
 def _with_shardings(tree: Any, shardings: Any) -> Any:
@@ -221,25 +222,12 @@ def compile_training(
 
 def compile_sampling(
   config: LanguageModelConfig, mesh: Mesh, params: Any, batch: Batch
-) -> Any:
-  """Compiles decoding at one shape of prompts, one completion for each."""
-  if isinstance(config, EncoderDecoderConfig):
-    make_generate_fn: Any = encoder_decoder_sampling.make_generate_fn
-  else:
-    make_generate_fn = decode.make_generate_fn
+) -> CompiledEngine:
+  """Compiles the engine's prefill and decode, with a slot for each row."""
   rules = pretrained.family(config.family).partition
   params = prepare.abstract(params, mesh, rules)
-  generate = make_generate_fn(config, Sampling(), batch.new_tokens, mesh)
-  prompts = (batch.rows, batch.prompt)
-  return generate.lower(
-    params,
-    _row_array(mesh, prompts, jnp.int32),
-    _row_array(mesh, prompts, jnp.bool_),
-    *(
-      _row_array(mesh, (batch.rows,), dtype)
-      for dtype in (jnp.float32, jnp.uint32, jnp.int32)
-    ),
-  ).compile()
+  shapes = EngineConfig(batch.rows, (batch.prompt,), batch.new_tokens)
+  return compile_engine(config, Sampling(), params, mesh, shapes)
 
 
 def cache_bytes(config: LanguageModelConfig, mesh: Mesh, batch: Batch) -> int:

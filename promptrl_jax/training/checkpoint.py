@@ -2,8 +2,7 @@
 
 One step is one directory, written under a temporary name and renamed when it
 is complete, so that an interrupted save is never seen. It holds the state bit
-for bit, and a JSON part for what lives on the host: data cursor, budget
-counters, config hash.
+for bit, and a JSON part for values that live on the host, such as counts.
 
   with open_checkpoints(workdir / 'checkpoints') as checkpoints:
     state, extra = restore_checkpoint(checkpoints, state)
@@ -27,6 +26,9 @@ from orbax.checkpoint import checkpoint_managers
 from promptrl_jax.training.state import TrainState
 
 State = TypeVar('State')
+# Raised when states are laid out in another way, so that a checkpoint of an
+# older version is refused instead of misread. Version 1 had no number.
+FORMAT = 2
 
 
 def open_checkpoints(
@@ -106,7 +108,7 @@ def save_checkpoint(
       'extra must hold only what JSON gives back unchanged (string keys, '
       f'lists instead of tuples, no NaN), got {extra}'
     )
-  host = {'extra': extra, 'layout': _layout(state)}
+  host = {'format': FORMAT, 'extra': extra, 'layout': _layout(state)}
   checkpoints.save(
     step,
     args=ocp.args.Composite(
@@ -135,14 +137,21 @@ def restore_checkpoint(
     The state and `extra`, as they were saved.
 
   Raises:
-    FileNotFoundError: there is no such checkpoint.
-    ValueError: `which` is unknown, or the saved state differs from the
-      template in a name, a shape or a dtype.
+    FileNotFoundError: the checkpoint does not exist.
+    ValueError: `which` is unknown, the checkpoint has another format, or the
+      saved state differs from the template in a name, a shape or a dtype.
   """
   step = _find_step(checkpoints, which)
   host = checkpoints.restore(
     step, args=ocp.args.Composite(host=ocp.args.JsonRestore())
   )['host']
+  if host.get('format', 1) != FORMAT:
+    raise ValueError(
+      f'checkpoint {checkpoints.directory}/{step} has format '
+      f'{host.get("format", 1)}, expected {FORMAT}: it was written by another '
+      'version of this project; go on with that version, or start in another '
+      'directory'
+    )
   # Checked here because Orbax would cast to the template's dtype in silence.
   saved, wanted = host['layout'], _layout(template)
   for name in sorted(saved.keys() | wanted.keys()):

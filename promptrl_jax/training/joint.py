@@ -1,14 +1,14 @@
-"""Controller and rewriter trained in turns, under one state.
+"""Controller and rewriter trained in turns, under one train state.
 
   leg: until so many coder calls are spent
     turn: k controller iterations    semantic ─► the rewriter as it is now
           m rewriter iterations
 
-What a leg costs is counted in calls of the coder and not in iterations, so that
-runs that divide their calls in other ways, or give all of them to one part, are
-logged, validated and stopped after equally many. Where the turn stands follows
-from the steps of the two states alone: a resumed run repeats the uninterrupted
-one bit for bit.
+The length of a leg is counted in calls of the coder and not in iterations, so
+that runs that divide their calls in other ways, or give all of them to one
+learner, are logged, validated and stopped after equally many. Whose turn it is
+follows from the steps of the two states alone: a resumed run repeats the
+uninterrupted one bit for bit.
 """
 
 from __future__ import annotations
@@ -23,35 +23,37 @@ import jax.numpy as jnp
 import numpy as np
 
 from promptrl_jax.envs.editing.env import EditingEnv
-from promptrl_jax.envs.rewriting.code import RewritingEnv
+from promptrl_jax.envs.rewriting.env import RewritingEnv
 from promptrl_jax.tasks import splits
-from promptrl_jax.training.controller import learner as controller_lib
+from promptrl_jax.training.controller.learner import ControllerLearner
 from promptrl_jax.training.metrics import PARTS
-from promptrl_jax.training.rewriter import iteration as rewriter_training
-from promptrl_jax.training.rewriter import learner as rewriter_lib
-from promptrl_jax.training.state import TrainState
+from promptrl_jax.training.rewriter.collect import Collector
+from promptrl_jax.training.rewriter.learner import (
+  RewriterLearner,
+  RewriterState,
+)
+from promptrl_jax.training.state import Row, TrainState
 from promptrl_jax.types import Task
 
-Row = dict[str, float]
 CONTROLLER, REWRITER = PARTS
-# Added up over a leg; everything else is a mean over its iterations.
+# Metrics that are summed over a leg; all others are averaged.
 _SUMMED = ('budget/', 'time/', 'rollout/steps', 'rollout/lost')
 
 
 class NoCalls(RuntimeError):
-  """An iteration asked the coder nothing, so a run would never end."""
+  """An iteration made no call of the coder, so that the run would not end."""
 
 
 @dataclasses.dataclass(frozen=True)
 class JointConfig:
-  """How the calls of a run are divided.
+  """How the coder calls of a run are divided.
 
   Attributes:
-    calls: of the coder, after which the run ends. The iteration that reaches
-      them is the last and may pass them.
-    calls_per_leg: between two rows of metrics.
-    controller, rewriter: iterations of each in one turn; 0 leaves a part as it
-      was.
+    calls: coder calls after which the run ends. The iteration that reaches this
+      number is the last and may exceed it.
+    calls_per_leg: coder calls between two rows of metrics.
+    controller: controller iterations of one turn; 0 does not train it.
+    rewriter: rewriter iterations of one turn; 0 does not train it.
   """
 
   calls: int
@@ -78,15 +80,15 @@ class JointConfig:
 
   @property
   def legs(self) -> int:
-    """Legs of the run; the last may be shorter."""
+    """Legs of the run; the last one may be shorter."""
     return -(-self.calls // self.calls_per_leg)
 
   def mark(self, leg: int) -> int:
-    """Calls that are spent when leg `leg`, from 0, ends."""
+    """Returns the coder calls at which leg `leg`, from 0, ends."""
     return min(self.calls, (leg + 1) * self.calls_per_leg)
 
   def part(self, iterations: int) -> str:
-    """Whose turn it is after so many iterations of both together."""
+    """Returns whose turn it is after so many iterations of both together."""
     place = iterations % self.turn
     return CONTROLLER if place < self.controller else REWRITER
 
@@ -96,46 +98,47 @@ class JointState:
   """All that a checkpoint needs.
 
   Attributes:
-    controller: of the controller.
-    rewriter: of the rewriter.
-    step: `[]` int32, legs that are done.
-    coder_calls, rewriter_calls: `[]` int32, calls made so far.
+    controller: train state of the controller.
+    rewriter: state of the rewriter.
+    step: `[]` int32, finished legs.
+    coder_calls: `[]` int32, calls of the coder so far.
+    rewriter_calls: `[]` int32, calls of the rewriter so far.
   """
 
   controller: TrainState
-  rewriter: rewriter_lib.RewriterState
+  rewriter: RewriterState
   step: jax.Array
   coder_calls: jax.Array
   rewriter_calls: jax.Array
 
 
 class Replaceable(Protocol):
-  """A backend that answers with other parameters from here on."""
+  """A backend whose parameters can be replaced."""
 
   def replace_params(self, params: Any) -> None: ...
 
 
 def initial(
-  control: controller_lib.Controller, learner: rewriter_lib.Rewriter
+  controller: ControllerLearner, rewriter: RewriterLearner
 ) -> JointState:
-  """The state before the first leg, of arrays that may be donated."""
+  """Returns a state before the first leg, whose arrays may be donated."""
   return JointState(
-    controller=jax.tree.map(jnp.copy, control.initial),
-    rewriter=jax.tree.map(jnp.copy, learner.initial),
+    controller=jax.tree.map(jnp.copy, controller.initial),
+    rewriter=jax.tree.map(jnp.copy, rewriter.initial),
     step=jnp.zeros((), jnp.int32),
     coder_calls=jnp.zeros((), jnp.int32),
     rewriter_calls=jnp.zeros((), jnp.int32),
   )
 
 
-class Training:
-  """Legs of one run."""
+class JointTraining:
+  """Trains both learners, one leg at a time."""
 
   def __init__(
     self,
     config: JointConfig,
-    control: controller_lib.Controller,
-    learner: rewriter_lib.Rewriter,
+    controller: ControllerLearner,
+    rewriter: RewriterLearner,
     episodes: EditingEnv,
     rewriting: RewritingEnv,
     policy: Replaceable,
@@ -146,24 +149,25 @@ class Training:
 
     Args:
       config: settings.
-      control, learner: the two parts.
-      episodes: that the controller plays.
-      rewriting: gives the rewriter its rewards.
-      policy: the rewriter of `episodes`.
-      tasks: of the training split.
-      seed: of the order of tasks and of all that is sampled.
+      controller: learner of the controller.
+      rewriter: learner of the rewriter.
+      episodes: environment of the controller.
+      rewriting: environment of the rewriter.
+      policy: the backend that `episodes` asks for rewrites.
+      tasks: the training set.
+      seed: seed of the order of tasks and of all sampling.
 
     Raises:
-      ValueError: the learner samples ahead of its update.
+      ValueError: the rewriter samples ahead of its update.
     """
-    if learner.config.overlap:
+    if rewriter.config.overlap:
       raise ValueError(
         'overlap=True: what the rewriter samples ahead would be lost with its '
         'turn; set train.overlap=False'
       )
     self._config = config
-    self._control = control
-    self._learner = learner
+    self._controller = controller
+    self._rewriter = rewriter
     self._episodes = episodes
     self._policy = policy
     self._seed = seed
@@ -171,10 +175,10 @@ class Training:
     self._problems = [
       splits.reveal_for_training(task, protocol) for task in tasks
     ]
-    self._rewriter = rewriter_training.Training(learner, rewriting, tasks, seed)
+    self._collector = Collector(rewriter, rewriting, tasks, seed)
 
   def iterate(self, state: JointState) -> tuple[JointState, Row]:
-    """One leg; `state` is donated.
+    """Runs one leg; `state` is donated.
 
     Raises:
       NoCalls: every rewrite of an iteration was flagged.
@@ -191,17 +195,23 @@ class Training:
     return state, _summary(state, rows)
 
   def _play(self, state: JointState) -> tuple[JointState, Row]:
-    self._policy.replace_params(self._learner.decode_params(state.rewriter))
-    new, row = controller_lib.iterate(
-      self._control, state.controller, self._episodes, self._problems,
-      self._seed,
-    )  # fmt: skip
+    """Runs one iteration of the controller."""
+    self._policy.replace_params(self._rewriter.decode_params(state.rewriter))
+    rollout, played = self._controller.sample(
+      state.controller, self._episodes, self._problems, self._seed
+    )
+    new, row = self._controller.update(state.controller, rollout)
+    row |= played
     coder, rewriter = row['budget/coder_calls'], row['budget/rewriter_calls']
     state = dataclasses.replace(state, controller=new)
     return _spend(state, coder, rewriter), row
 
   def _rewrite(self, state: JointState) -> tuple[JointState, Row]:
-    new, row = self._rewriter.iterate(state.rewriter)
+    """Runs one iteration of the rewriter."""
+    batch = self._collector.sample(state.rewriter)
+    rollout, rewards, row = self._collector.reward(state.rewriter, batch)
+    new, learned = self._rewriter.update(state.rewriter, rollout, rewards)
+    row |= learned
     coder, rewriter = row['budget/coder_calls'], row['budget/rewrites']
     if not coder:
       raise NoCalls(
@@ -222,16 +232,16 @@ def _spend(state: JointState, coder: float, rewriter: float) -> JointState:
 
 
 def _summary(state: JointState, rows: dict[str, list[Row]]) -> Row:
-  """One row of a leg, each metric after the name of its part."""
-  found = {}
+  """Returns one row for a leg, each metric behind the name of its learner."""
+  summary = {}
   for part, iterations in rows.items():
-    found[f'{part}/rollout/iterations'] = float(len(iterations))
+    summary[f'{part}/rollout/iterations'] = float(len(iterations))
     for name in {name: None for row in iterations for name in row}:
       values = [row[name] for row in iterations if name in row]
       combine = np.sum if name.startswith(_SUMMED) else np.mean
-      found[f'{part}/{name}'] = float(combine(values))
+      summary[f'{part}/{name}'] = float(combine(values))
   both = [row for iterations in rows.values() for row in iterations]
-  return found | {
+  return summary | {
     'rollout/steps': sum(row['rollout/steps'] for row in both),
     'budget/calls': sum(row['budget/calls'] for row in both),
     'budget/coder_calls': float(state.coder_calls),

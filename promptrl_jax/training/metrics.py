@@ -25,14 +25,14 @@ from tensorboard.compat.proto import event_pb2, summary_pb2
 from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
 ROOMS = ('train', 'rollout', 'reward', 'eval', 'budget', 'time')
-# Where two policies are trained in one run, a name says first whose it is.
+# Where two learners share a run, a name starts with that of the learner.
 PARTS = ('controller', 'rewriter')
 
 
 class MetricWriter:
   """Writes `metrics.jsonl` and TensorBoard events into one directory.
 
-  In a run of several processes only the first makes a writer.
+  In a run of several processes only process 0 has a writer.
   """
 
   def __init__(

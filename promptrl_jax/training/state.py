@@ -1,6 +1,6 @@
-"""What a training run carries from one update to the next.
+"""The train state: what a learner carries from one update to the next.
 
-The state is all that a checkpoint needs of the learner. Randomness is no
+A checkpoint holds the state and nothing else of a learner. Randomness is not a
 stream that advances: each use folds the step number and its own name into one
 base key, so that a resumed run draws what the uninterrupted run draws.
 """
@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import optax
 
 Params = Any
+Row = dict[str, float]  # metrics by name
 InitFn = Callable[[jax.Array], Params]
 
 
@@ -91,51 +92,28 @@ def step_key(state: TrainState, purpose: str) -> jax.Array:
   return jax.random.fold_in(key, zlib.crc32(purpose.encode()))
 
 
-def make_optimizer(
-  lr: float,
-  *,
-  max_grad_norm: float | None = None,
-  anneal_steps: int | None = None,
-  epsilon: float = 1e-8,
-) -> optax.GradientTransformation:
-  """Returns Adam, after an optional clip of the global gradient norm.
-
-  Args:
-    lr: learning rate at step 0.
-    max_grad_norm: gradients longer than this are scaled down to it first.
-    anneal_steps: optimizer steps over which the rate falls linearly to 0; None
-      keeps it constant.
-    epsilon: Adam's epsilon.
-  """
-  schedule = lr
-  if anneal_steps is not None:
-    schedule = optax.linear_schedule(lr, 0.0, anneal_steps)
-  adam = optax.adam(schedule, eps=epsilon)
-  if max_grad_norm is None:
-    return adam
-  return optax.chain(optax.clip_by_global_norm(max_grad_norm), adam)
-
-
-def placement(
-  params: Params, optimizer: optax.GradientTransformation, whole: Any
+def state_shardings(
+  params: Params, optimizer: optax.GradientTransformation, replicated: Any
 ) -> TrainState:
-  """Shardings of a state: what the optimizer keeps lies where parameters lie.
+  """Returns the shardings of a train state.
+
+  Optimizer moments lie where their parameters lie.
 
   Args:
-    params: arrays where they belong.
-    optimizer: of the state.
-    whole: sharding of everything else.
+    params: arrays on the devices where they belong.
+    optimizer: the optimizer of the state.
+    replicated: sharding of everything that is no parameter and no moment.
   """
-  where = jax.tree.map(lambda x: x.sharding, params)
+  shardings = jax.tree.map(lambda x: x.sharding, params)
   return TrainState(
-    params=where,
+    params=shardings,
     opt_state=optax.tree.map_params(
       optimizer,
       lambda _, sharding: sharding,
       jax.eval_shape(optimizer.init, params),
-      where,
-      transform_non_params=lambda _: whole,
+      shardings,
+      transform_non_params=lambda _: replicated,
     ),
-    step=whole,
-    key_data=whole,
+    step=replicated,
+    key_data=replicated,
   )

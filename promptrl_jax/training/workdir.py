@@ -1,4 +1,4 @@
-"""The folder of a run belongs to one config."""
+"""A working directory belongs to one config and one format."""
 
 from __future__ import annotations
 
@@ -8,54 +8,61 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from promptrl_jax.files import write_atomically
+from promptrl_jax.training.checkpoint import FORMAT
 
-# How a run is computed and not what: it may go on with others.
+# Settings of how a run is computed, not of what: a run may go on with others.
 _FREE = ('mesh', 'pool.workers')
 
 
 def prepare(workdir: pathlib.Path, config: Mapping[str, Any]) -> None:
-  """Creates the folder with its `config.json`, or checks that it is the same.
+  """Creates the directory with its `config.json`, or checks that it is equal.
 
-  A run may go on with another mesh or number of workers of the pool.
+  A run may go on with another mesh or another number of pool workers.
 
   Raises:
-    ValueError: it was made with another config; says each difference.
+    ValueError: the directory was made by another version of this project, or
+      with another config; names each difference.
   """
   path = workdir / 'config.json'
   if path.exists():
     _require_same(
-      workdir, json.loads(path.read_text()), config, _FREE,
+      workdir,
+      config,
+      _FREE,
       'use another --workdir, or the same config to continue it',
-    )  # fmt: skip
+    )
   workdir.mkdir(parents=True, exist_ok=True)
-  write_atomically(path, (json.dumps(config, indent=2) + '\n').encode())
+  content = {'format': FORMAT, **config}
+  write_atomically(path, (json.dumps(content, indent=2) + '\n').encode())
 
 
 def require_finished(
   workdir: pathlib.Path, config: Mapping[str, Any], free: Collection[str]
 ) -> Mapping[str, Any]:
-  """The results of a run of the same config as this one.
+  """Returns the results of a finished run with the same config as this one.
 
   Args:
-    workdir: of the run.
-    config: of this one.
-    free: names in it, or of whole parts of it, that may differ.
+    workdir: working directory of the finished run.
+    config: config of this run.
+    free: names of settings, or of whole sections, that may differ.
 
   Raises:
     FileNotFoundError: the run has no results.
-    ValueError: something else differs; says what.
+    ValueError: another version of this project made the run, or another setting
+      differs; names each difference.
   """
-  found = results(workdir)
-  theirs = json.loads((workdir / 'config.json').read_text())
+  finished = results(workdir)
   _require_same(
-    workdir, theirs, config, {*_FREE, *free},
+    workdir,
+    config,
+    {*_FREE, *free},
     f'only {", ".join(sorted(free))} may differ',
-  )  # fmt: skip
-  return found
+  )
+  return finished
 
 
 def results(workdir: pathlib.Path) -> Mapping[str, Any]:
-  """What a finished run has found.
+  """Returns the results of a finished run.
 
   Raises:
     FileNotFoundError: there are no results.
@@ -70,12 +77,19 @@ def results(workdir: pathlib.Path) -> Mapping[str, Any]:
 
 def _require_same(
   workdir: pathlib.Path,
-  theirs: Mapping[str, Any],
-  mine: Mapping[str, Any],
+  config: Mapping[str, Any],
   free: Collection[str],
   advice: str,
 ) -> None:
-  different = sorted(_differences(theirs, mine, free))
+  theirs = json.loads((workdir / 'config.json').read_text(encoding='utf-8'))
+  version = theirs.pop('format', 1)
+  if version != FORMAT:
+    raise ValueError(
+      f'{workdir} holds a run of format {version}, expected {FORMAT}: another '
+      'version of this project made it; go on with that version, or use '
+      'another --workdir'
+    )
+  different = sorted(_differences(theirs, config, free))
   if different:
     raise ValueError(
       f'{workdir} holds a run with another config ({"; ".join(different)}): '

@@ -100,15 +100,16 @@ def test_blind_scores_the_first_program_by_all_tests(make_env, pool):
 def test_the_share_of_hidden_tests_is_reported(pool):
   # Right for 1 and 5, wrong for 10; the first assertion is not hidden.
   code = 'def add(x):\n  return x if x < 10 else 0'
-  soft = protocol.score([code], TASKS[:1], 'visible1', pool)
+  soft, masks = protocol.score([code], TASKS[:1], 'visible1', pool)
+  assert masks == ['10']
   np.testing.assert_allclose(soft, [0.5])
   np.testing.assert_allclose(
-    protocol.score([code], TASKS[:1], 'blind', pool), [2 / 3]
+    protocol.score([code], TASKS[:1], 'blind', pool)[0], [2 / 3]
   )
 
 
 def test_no_program_scores_zero(pool):
-  assert protocol.score([''], TASKS[:1], 'visible1', pool) == [0.0]
+  assert protocol.score([''], TASKS[:1], 'visible1', pool)[0] == [0.0]
 
 
 class Broken:
@@ -147,3 +148,27 @@ def test_seeds_are_stacked_to_a_cell(make_env, pool):
   with pytest.raises(ValueError, match='shape'):
     short = dataclasses.replace(runs[0], calls=runs[0].calls[1:])
     protocol.to_cell('keep', 3, 'visible1', TASKS, [short])
+
+
+def test_how_each_problem_was_played_is_told_beside_its_score(make_env, pool):
+  run = play(make_env(lambda r: '\n  return None'), pool, 'semantic', budget=3)
+  for detail, attempts in zip(run.details, run.attempts, strict=True):
+    assert detail.actions == 'semantic keep'
+    assert detail.steps == attempts == 2
+    assert detail.mask == '00' and not detail.error
+    assert len(detail.prompt) == 16
+  rewards = [
+    sum(row['reward'] for row in run.trace if row['row'] == i)
+    for i in range(len(TASKS))
+  ]
+  np.testing.assert_allclose([d.reward for d in run.details], rewards)
+
+
+def test_the_trace_holds_the_requests_as_they_were_sent(make_env, pool):
+  env = make_env(lambda r: '\n  return None')
+  run = play(env, pool, 'semantic', budget=2)
+  sent = [ask for row in run.trace for ask in row['sent']]
+  contents = [ask['messages'][-1]['content'] for ask in sent]
+  rewriter, coder = (env.runner.backends[r] for r in ('rewriter', 'coder'))
+  assert sorted(contents) == sorted(rewriter.prompts + coder.prompts)
+  assert {ask['role'] for ask in sent} == {'rewriter', 'coder'}

@@ -11,83 +11,128 @@ from experiments import instructing, rewriters
 def write(path, *words, instruction='Spell.', output=None):
   rows = [
     {
-      'instruction': instruction, 'input': word,
+      'instruction': instruction,
+      'input': word,
       'output': output or word[::-1],
       'task': 'classification' if output else 'qa',
     }
     for word in words
-  ]  # fmt: skip
+  ]
   path.write_text(''.join(json.dumps(row) + '\n' for row in rows))
   return str(path)
 
 
 def inputs(task):
-  return {example.input for example in task.examples}
+  return {example.input for example in task.checker.examples}
+
+
+def load(c):
+  return instructing.load_tasks(c, training=True)
 
 
 def test_embedded_instructions_have_three_sets_of_inputs():
   c = prewrite.get_config('smoke')
-  dev, test, *_ = instructing.load_tasks(c.data, 0)
-  train, validation = instructing.load_training(c.data, dev, test)
-  assert len(train) == len(dev) == len(test) == 8
-  assert validation is dev
-  for some in zip(train, dev, test, strict=True):
-    assert len({task.task_id for task in some}) == 1
-    assert [len(task.examples) for task in some] == [8, 8, 8]
-    assert len(set.union(*map(inputs, some))) == 24
+  tasks = load(c)
+  assert len(tasks.train) == len(tasks.dev) == len(tasks.test) == 8
+  assert [t.checker for t in tasks.validation] == [t.checker for t in tasks.dev]
+  for parts in zip(tasks.train, tasks.dev, tasks.test, strict=True):
+    assert len({task.task_id for task in parts}) == 1
+    assert [len(inputs(task)) for task in parts] == [8, 8, 8]
+    assert len(set.union(*map(inputs, parts))) == 24
+  assert len(tasks.registers) == len(tasks.canonical) == 8
 
 
 def test_other_embedded_problems_may_be_trained_on():
   c = prewrite.get_config('smoke')
-  c.data.train_examples, c.data.validation_limit = 0, 6
-  dev, test, *_ = instructing.load_tasks(c.data, 0)
-  train, validation = instructing.load_training(c.data, dev, test)
-  assert len(train) > 900 and len(validation) == 6
-  ids = [{task.task_id for task in some} for some in (train, validation, dev)]
+  c.data.options.train_examples = c.data.train_limit = 0
+  c.data.validation_limit = 6
+  tasks = load(c)
+  assert len(tasks.train) > 900 and len(tasks.validation) == 6
+  ids = [
+    {task.task_id for task in part}
+    for part in (tasks.train, tasks.validation, tasks.dev)
+  ]
   assert not ids[0] & ids[1] and not (ids[0] | ids[1]) & ids[2]
   # Dev and test inputs are one pool to train on.
-  assert len(train[0].examples) == 16
+  assert len(inputs(tasks.train[0])) == 16
 
 
 def test_files_give_the_labels_of_all_splits(tmp_path):
   c = prewrite.get_config('jsonl')
-  c.data.train = write(tmp_path / 'train', 'a', 'b', output='yes')
-  c.data.dev = write(tmp_path / 'dev', 'c', output='no')
-  dev, test, *_ = instructing.load_tasks(c.data, 0)
-  (train,), (validation,) = instructing.load_training(c.data, dev, test)
-  assert train.labels == ('no', 'yes')
-  assert [e.input for e in train.examples] == ['a', 'b']
-  assert [e.input for e in validation.examples] == ['c']
+  c.data.options.train = write(tmp_path / 'train', 'a', 'b', output='yes')
+  c.data.options.dev = write(tmp_path / 'dev', 'c', output='no')
+  tasks = load(c)
+  (train,), (validation,) = tasks.train, tasks.validation
+  assert train.checker.labels == validation.checker.labels == ('no', 'yes')
+  assert [e.input for e in train.checker.examples] == ['a', 'b']
+  assert [e.input for e in validation.checker.examples] == ['c']
+  assert not tasks.test and not tasks.registers and not tasks.canonical
 
 
 def test_instructions_without_dev_examples_may_be_trained_on(tmp_path):
   c = prewrite.get_config('jsonl')
-  c.data.train = write(tmp_path / 'train', 'a', instruction='Say.')
-  c.data.dev = write(tmp_path / 'dev', 'a')
-  dev, test, *_ = instructing.load_tasks(c.data, 0)
-  (train,), _ = instructing.load_training(c.data, dev, test)
-  assert train.instruction.text == 'Say.'
+  c.data.options.train = write(tmp_path / 'train', 'a', instruction='Say.')
+  c.data.options.dev = write(tmp_path / 'dev', 'a')
+  (train,) = load(c).train
+  assert train.statement == 'Say.'
 
 
 @pytest.mark.parametrize('other', ['dev', 'test'])
 def test_an_input_to_train_on_is_in_no_other_file(tmp_path, other):
   c = prewrite.get_config('jsonl')
-  c.data.train = write(tmp_path / 'train', 'a', 'same')
-  c.data.dev = write(tmp_path / 'dev', 'b')
-  c.data.test = write(tmp_path / 'test', 'c')
-  c.data[other] = write(tmp_path / other, 'same')
-  dev, test, *_ = instructing.load_tasks(c.data, 0)
+  c.data.options.train = write(tmp_path / 'train', 'a', 'same')
+  c.data.options.dev = write(tmp_path / 'dev', 'b')
+  c.data.options.test = write(tmp_path / 'test', 'c')
+  c.data.options[other] = write(tmp_path / other, 'same')
   message = f"train and {other} share the input 'same'"
   with pytest.raises(ValueError, match=message):
-    instructing.load_training(c.data, dev, test)
+    load(c)
 
 
 def test_a_missing_training_file_is_named(tmp_path):
   c = prewrite.get_config('jsonl')
-  c.data.dev = write(tmp_path / 'dev', 'a')
-  dev, test, *_ = instructing.load_tasks(c.data, 0)
-  with pytest.raises(ValueError, match=r'--config\.data\.train='):
-    instructing.load_training(c.data, dev, test)
+  c.data.options.dev = write(tmp_path / 'dev', 'a')
+  with pytest.raises(ValueError, match=r'--config\.data\.options\.train='):
+    load(c)
+  assert len(instructing.load_tasks(c).dev) == 1  # Not needed to choose.
+
+
+def test_examples_are_drawn_with_the_seed(tmp_path):
+  c = prewrite.get_config('jsonl')
+  c.data.options.train = write(tmp_path / 'train', 'a')
+  c.data.options.dev = write(tmp_path / 'dev', 'b', 'c', 'd')
+  c.eval.dev_examples = 2
+  (dev,) = load(c).dev
+  assert len(inputs(dev)) == 2
+
+
+def test_dev_and_test_are_the_same_instructions():
+  c = prewrite.get_config('smoke')
+  c.data.test_limit = 4
+  c.data.options.train_examples = 0
+  c.data.name = 'minicode_instructions'
+  assert len(load(c).dev) == len(load(c).test) == 4
+
+
+def test_questions_and_answers_are_examples_of_one_instruction(tmp_path):
+  rows = [{'question': f'{i} + 1?', 'answer': i + 1} for i in range(20)]
+  path = tmp_path / 'x.jsonl'
+  path.write_text(''.join(json.dumps(row) + '\n' for row in rows))
+  c = prewrite.get_config('questions')
+  c.data.path = str(path)
+  with pytest.raises(TypeError, match='checked by Answers: expected an inst'):
+    load(c)
+  c.data.options.instruction, c.data.options.metric = 'Add.', 'numeric'
+  tasks = load(c)
+  sizes = [len(inputs(t)) for t in (*tasks.train, *tasks.dev, *tasks.test)]
+  assert sizes == [16, 2, 2]
+
+
+def test_programs_are_no_instructions():
+  c = prewrite.get_config('smoke')
+  c.data.name, c.data.options = 'minicode', {}
+  with pytest.raises(TypeError, match='checked by UnitTests: expected an inst'):
+    load(c)
 
 
 def test_unknown_names_are_told_the_known_ones():

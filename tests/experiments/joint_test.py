@@ -1,17 +1,12 @@
 """Joint training as a user runs it: whole, killed and resumed, bad input."""
 
 import json
-import os
 import re
-import signal
-import subprocess
-import sys
-import time
 
 import pytest
 
 from promptrl_jax.evaluation.cells import read_csv
-from tests.experiments.mbpp_ppo_test import ROOT
+from tests.experiments import commands
 
 ARMS = ('both', 'controller', 'rewriter')
 SMALL = (
@@ -29,17 +24,11 @@ SMALL = (
 
 
 def command(workdir, *flags):
-  return [
-    sys.executable, '-m', 'experiments.joint', f'--workdir={workdir}',
-    *SMALL, *flags,
-  ]  # fmt: skip
+  return 'experiments.joint', f'--workdir={workdir}', *SMALL, *flags
 
 
 def run(workdir, *flags):
-  return subprocess.run(
-    command(workdir, *flags), cwd=ROOT, capture_output=True, text=True,
-    timeout=600,
-  )  # fmt: skip
+  return commands.run(*command(workdir, *flags))
 
 
 def rows(workdir, arm):
@@ -63,9 +52,15 @@ def whole(tmp_path_factory):
 def test_it_leaves_tables_plots_models_and_a_trace(whole):
   workdir, result = whole
   for name in (
-    'config.json', 'results.json', 'results.md', 'results.csv', 'trace.jsonl',
-    'solved_at_b.png', 'curves.png', 'actions.png',
-  ):  # fmt: skip
+    'config.json',
+    'results.json',
+    'results.md',
+    'results.csv',
+    'trace.jsonl',
+    'solved_at_b.png',
+    'curves.png',
+    'actions.png',
+  ):
     assert (workdir / name).stat().st_size > 0, name
   for arm in ARMS:
     assert list((workdir / arm / 'seed_0').glob('events*'))
@@ -118,33 +113,31 @@ def test_metrics_say_whose_they_are(whole):
   workdir, _ = whole
   names = {name for row in rows(workdir, 'both') for name in row}
   assert {
-    'controller/train/loss', 'controller/rollout/solved_rate',
-    'rewriter/train/kl', 'rewriter/reward/mean', 'eval/validation_pass',
-  } <= names  # fmt: skip
+    'controller/train/loss',
+    'controller/rollout/solved_rate',
+    'rewriter/train/kl',
+    'rewriter/reward/mean',
+    'eval/validation_pass',
+  } <= names
   shared = {name for name in names if not name.startswith(ARMS)}
   assert shared == {
-    'step', 'rollout/steps', 'budget/calls', 'budget/env_steps',
-    'budget/coder_calls', 'budget/rewriter_calls', 'eval/validation_pass',
-  }  # fmt: skip
+    'step',
+    'rollout/steps',
+    'budget/calls',
+    'budget/env_steps',
+    'budget/coder_calls',
+    'budget/rewriter_calls',
+    'eval/validation_pass',
+  }
 
 
 def test_kill_and_resume_equals_the_uninterrupted_run(whole, tmp_path):
   reference, _ = whole
-  process = subprocess.Popen(
-    command(tmp_path), cwd=ROOT, stdout=subprocess.DEVNULL,
-    stderr=subprocess.DEVNULL, start_new_session=True,
-  )  # fmt: skip
   metrics = tmp_path / 'both' / 'seed_0' / 'metrics.jsonl'
-  deadline = time.monotonic() + 400
-  while time.monotonic() < deadline:
-    if metrics.exists() and len(metrics.read_text().splitlines()) >= 2:
-      break
-    time.sleep(0.05)
-  os.killpg(process.pid, signal.SIGKILL)
-  process.wait()
+  commands.kill_when(lambda: commands.has_rows(metrics, 2), *command(tmp_path))
   assert 2 <= len(metrics.read_text().splitlines()) <= 4
   assert not (tmp_path / 'results.json').exists()
-  result = run(tmp_path)
+  result = commands.run_fresh(*command(tmp_path))
   assert result.returncode == 0, result.stderr[-3000:]
   for arm in ARMS:
     assert rows(tmp_path, arm) == rows(reference, arm)

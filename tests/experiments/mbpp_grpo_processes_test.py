@@ -16,34 +16,33 @@ from absl import app
 sys.argv = sys.argv[:1]  # a config's default is read on import, overrides too
 from experiments import mbpp_grpo
 from promptrl_jax.parallel import exchange
-from promptrl_jax.training import loop
-from promptrl_jax.training.rewriter import learn as rewriter_update
+from promptrl_jax.training.rewriter.learner import RewriterLearner
+from promptrl_jax.training.run import Run
 
 folder, dies_at, *settings = ARGS
-learn, run = rewriter_update.learn, loop.run
+update, steps = RewriterLearner.update, Run.steps
 
 
-def learn_or_die(made, state, rollout):
+def update_or_die(learner, state, rollout, rewards):
   if int(state.step) == int(dies_at) and jax.process_index() == 1:
     os.kill(os.getpid(), signal.SIGKILL)
-  return learn(made, state, rollout)
+  return update(learner, state, rollout, rewards)
 
 
 def digest(state):
   found = hashlib.sha256()
-  for leaf in jax.tree.leaves(exchange.to_host(state.learner.params)):
+  for leaf in jax.tree.leaves(exchange.to_host(state.train.params)):
     found.update(np.asarray(leaf).tobytes())
   return found.hexdigest()
 
 
-def run_and_tell(state, *rest):
-  begun = int(state.step), digest(state)
-  state = run(state, *rest)
-  print('result', *begun, int(state.step), digest(state), flush=True)
-  return state
+def steps_and_print(run):
+  begun = int(run.state.step), digest(run.state)
+  yield from steps(run)
+  print('result', *begun, int(run.state.step), digest(run.state), flush=True)
 
 
-rewriter_update.learn, loop.run = learn_or_die, run_and_tell
+RewriterLearner.update, Run.steps = update_or_die, steps_and_print
 flags = ['mbpp_grpo', '--config=configs/mbpp_grpo.py:smoke',
          f'--workdir={folder}', *settings]
 if config:
@@ -58,21 +57,31 @@ sys.argv = flags
 app.run(mbpp_grpo.main)
 """
 SETTINGS = (
-  '--config.data.train_limit=8', '--config.data.validation_limit=4',
-  '--config.data.test_limit=4', '--config.train.iterations=4',
-  '--config.rollout.prompts=4', '--config.rollout.group=4',
-  '--config.rollout.resample_rounds=1', '--config.optimizer.warmup=0',
-  '--config.validate_every=4', '--config.checkpoint_every=1',
+  '--config.data.train_limit=8',
+  '--config.data.validation_limit=4',
+  '--config.data.test_limit=4',
+  '--config.train.iterations=4',
+  '--config.rollout.prompts=4',
+  '--config.rollout.group=4',
+  '--config.rollout.resample_rounds=1',
+  '--config.optimizer.warmup=0',
+  '--config.validate_every=4',
+  '--config.checkpoint_every=1',
   '--config.pool.workers=1',
-)  # fmt: skip
+)
 pytestmark = pytest.mark.slow
 
 
 def start(folder, count=2, dies_at=-1, settings=()):
   return processes.run(
-    SCRIPT, count, str(folder), str(dies_at), *SETTINGS, *settings,
+    SCRIPT,
+    count,
+    str(folder),
+    str(dies_at),
+    *SETTINGS,
+    *settings,
     timeout=900.0,
-  )  # fmt: skip
+  )
 
 
 def results(done):

@@ -2,24 +2,19 @@
 
 import dataclasses
 import json
-import os
-import pathlib
-import signal
-import subprocess
-import sys
-import time
 
 import jax
 import numpy as np
 import pytest
 
 from promptrl_jax.evaluation.cells import read_csv
+from promptrl_jax.llm.load import ASSETS
 from promptrl_jax.models import pretrained
 from promptrl_jax.tasks import splits
 from promptrl_jax.tasks.minicode import suite
 from promptrl_jax.testing import tiny, tiny_encoder_decoder
+from tests.experiments import commands
 
-ROOT = pathlib.Path(__file__).parents[2]
 ITERATIONS = 4
 SMALL = (
   '--config=configs/mbpp_grpo.py:smoke',
@@ -37,17 +32,12 @@ def command(workdir, *flags):
   if not any('algorithms' in flag for flag in flags):
     # It learns from groups without a difference, too.
     chosen = ["--config.algorithms=('ppo',)"]
-  return [
-    sys.executable, '-m', 'experiments.mbpp_grpo', f'--workdir={workdir}',
-    *SMALL, *chosen, *flags,
-  ]  # fmt: skip
+  name = 'experiments.mbpp_grpo'
+  return name, f'--workdir={workdir}', *SMALL, *chosen, *flags
 
 
 def run(workdir, *flags):
-  return subprocess.run(
-    command(workdir, *flags), cwd=ROOT, capture_output=True, text=True,
-    timeout=600,
-  )  # fmt: skip
+  return commands.run(*command(workdir, *flags))
 
 
 def rows(workdir):
@@ -86,7 +76,7 @@ def test_it_leaves_results_and_a_model(whole):
   assert list(folder.glob('events*'))
   assert str(folder / 'model') in result.stdout
   assert 'TensorBoard' in result.stdout
-  start = ROOT / 'promptrl_jax' / 'assets' / 'minicode_rewriter'
+  start = ASSETS / 'minicode_rewriter'
   assert not equal(start, folder / 'model')
   header = json.loads((workdir / 'results.json').read_text())['header']
   assert header['seeds'] == [0] and 'minicode' in header['data_hash']
@@ -116,21 +106,10 @@ def test_all_are_compared_on_the_same_problems_with_two_calls(whole):
 
 
 def test_kill_and_resume_equals_the_uninterrupted_run(whole, tmp_path):
-  process = subprocess.Popen(
-    command(tmp_path), cwd=ROOT, stdout=subprocess.DEVNULL,
-    stderr=subprocess.DEVNULL, start_new_session=True,
-  )  # fmt: skip
   path = tmp_path / 'ppo' / 'seed_0' / 'metrics.jsonl'
-  deadline = time.monotonic() + 500
-  while time.monotonic() < deadline and process.poll() is None:
-    if path.exists() and len(path.read_text().splitlines()) >= 2:
-      break
-    time.sleep(0.02)
-  os.killpg(process.pid, signal.SIGKILL)
-  process.wait()
-  assert len(path.read_text().splitlines()) >= 2
+  commands.kill_when(lambda: commands.has_rows(path, 2), *command(tmp_path))
   assert not (tmp_path / 'results.json').exists()
-  result = run(tmp_path)
+  result = commands.run_fresh(*command(tmp_path))
   assert result.returncode == 0, result.stderr[-3000:]
   assert rows(tmp_path) == rows(whole[0])
   folders = [path / 'ppo/seed_0/model' for path in (tmp_path, whole[0])]
@@ -222,7 +201,7 @@ def test_bad_input_is_one_clear_message(t5, tmp_path):
 def test_prompts_of_a_run_hold_no_hidden_test():
   from configs import mbpp_grpo
   from experiments import mbpp_grpo as experiment
-  from promptrl_jax.envs.rewriting.code import RewritingEnv
+  from promptrl_jax.envs.rewriting.env import RewritingEnv
   from promptrl_jax.testing.scripted import ScriptedBackend
 
   config = mbpp_grpo.get_config('smoke')
@@ -241,10 +220,10 @@ def test_each_algorithm_is_a_change_of_the_config_that_is_there():
 
   config = mbpp_grpo.get_config('smoke').lock()
   for name in mbpp_grpo.ALGORITHMS:
-    settings = rewriters.make_config(rewriters.with_algorithm(config, name))
+    settings = rewriters.make_config(config, name)
     assert settings.value_head == (name == 'ppo')
   with pytest.raises(ValueError, match="'ppq': expected one of grpo, dr_grpo"):
-    rewriters.with_algorithm(config, 'ppq')
+    rewriters.make_config(config, 'ppq')
 
 
 def test_those_that_take_over_are_changes_of_the_same_config():
@@ -253,17 +232,17 @@ def test_those_that_take_over_are_changes_of_the_same_config():
 
   config = mbpp_grpo.get_config('smoke')
   config.switches = ((1, 'reinforce'), (2, 'pairs'))
-  settings = rewriters.make_config(
-    rewriters.with_algorithm(config.lock(), 'dr_grpo')
-  )
+  settings = rewriters.make_config(config.lock(), 'dr_grpo')
   kinds = [phase.advantage.kind for phase in settings.phases]
   assert kinds == ['dr_grpo', 'reinforce', 'pairs']
   # Nothing of the one before is left.
   assert [p.rollout.drop_uniform for p in settings.phases] == [
-    True, False, True,
-  ]  # fmt: skip
+    True,
+    False,
+    True,
+  ]
   assert [p.update.constant_length for p in settings.phases] == [64, None, 1]
   config = mbpp_grpo.get_config('smoke')
   config.switches = ((1, 'ppo'),)
   with pytest.raises(ValueError, match='switch at update 1 changes value_head'):
-    rewriters.make_config(rewriters.with_algorithm(config, 'grpo'))
+    rewriters.make_config(config, 'grpo')

@@ -2,15 +2,12 @@
 
 import http.server
 import json
-import pathlib
 import re
-import subprocess
-import sys
 import threading
 
 import pytest
 
-ROOT = pathlib.Path(__file__).parents[2]
+from tests.experiments import commands
 
 
 class Stub(http.server.BaseHTTPRequestHandler):
@@ -88,18 +85,20 @@ def run(tmp_path, server, *flags):
       ('max_retries', 1), ('timeout_s', 5.0),
     )
   ]  # fmt: skip
-  return subprocess.run(
-    [
-      sys.executable, '-m', 'experiments.mbpp_ppo',
-      '--config=configs/mbpp_ppo.py:mbpp', f'--workdir={tmp_path / "run"}',
-      f'--config.data.path={tmp_path / "mbpp.jsonl"}',
-      '--config.env.template=chat', '--config.controller.iterations=1',
-      '--config.controller.episodes=4', '--config.bandit.iterations=1',
-      '--config.eval.budgets=(2,)', '--config.eval.oracle=False',
-      *roles, *flags,
-    ],
-    cwd=ROOT, capture_output=True, text=True, timeout=240,
-  )  # fmt: skip
+  return commands.run(
+    'experiments.mbpp_ppo',
+    '--config=configs/mbpp_ppo.py:mbpp',
+    f'--workdir={tmp_path / "run"}',
+    f'--config.data.path={tmp_path / "mbpp.jsonl"}',
+    '--config.env.template=chat',
+    '--config.controller.iterations=1',
+    '--config.controller.episodes=4',
+    '--config.bandit.iterations=1',
+    '--config.eval.budgets=(2,)',
+    '--config.eval.oracle=False',
+    *roles,
+    *flags,
+  )
 
 
 def test_it_walks_mbpp_with_a_model_behind_http(tmp_path, server):

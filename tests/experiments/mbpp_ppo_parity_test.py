@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from tests.experiments.mbpp_ppo_test import ROOT, run
+from promptrl_jax.llm.load import ASSETS
+from tests.experiments.mbpp_ppo_test import run
 
 pytest.importorskip('torch', reason='parity extra is not installed')
 
@@ -31,9 +32,8 @@ SHAPES = {
 def save(name, folder):
   import transformers
 
-  assets = ROOT / 'promptrl_jax' / 'assets'
   tokenizer = transformers.PreTrainedTokenizerFast(
-    tokenizer_file=str(assets / 'minicode_coder' / 'tokenizer.json'),
+    tokenizer_file=str(ASSETS / 'minicode_coder' / 'tokenizer.json'),
     eos_token='<eos>',
     pad_token='<pad>',
   )

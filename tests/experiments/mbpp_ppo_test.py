@@ -1,16 +1,13 @@
 """The main job as a user runs it: whole, killed and resumed, with bad input."""
 
+import collections
+import csv
 import json
-import os
-import pathlib
-import signal
-import subprocess
-import sys
-import time
 
 import pytest
 
-ROOT = pathlib.Path(__file__).parents[2]
+from tests.experiments import commands
+
 SMALL = (
   '--config=configs/mbpp_ppo.py:smoke',
   '--config.data.train_limit=8',
@@ -24,17 +21,11 @@ SMALL = (
 
 
 def command(workdir, *flags):
-  return [
-    sys.executable, '-m', 'experiments.mbpp_ppo', f'--workdir={workdir}',
-    *SMALL, *flags,
-  ]  # fmt: skip
+  return 'experiments.mbpp_ppo', f'--workdir={workdir}', *SMALL, *flags
 
 
 def run(workdir, *flags):
-  return subprocess.run(
-    command(workdir, *flags), cwd=ROOT, capture_output=True, text=True,
-    timeout=300,
-  )  # fmt: skip
+  return commands.run(*command(workdir, *flags))
 
 
 def rows(workdir):
@@ -65,7 +56,7 @@ def test_it_leaves_what_the_readme_says(whole):
   assert list((workdir / 'seed_0').glob('events*'))
   for word in ('direct', 'best_of_b', 'best_fixed', 'random', 'ppo'):
     assert word in result.stdout
-  assert 'generate' in result.stdout and 'TensorBoard' in result.stdout
+  assert 'rewriter' in result.stdout and 'TensorBoard' in result.stdout
 
 
 def test_the_trace_has_every_step_and_no_hidden_test(whole):
@@ -79,10 +70,16 @@ def test_the_trace_has_every_step_and_no_hidden_test(whole):
   tasks = {t.task_id: t for t in suite.load('test')[:6]}
   assert {row['task_id'] for row in trace} == set(tasks)
   for row in trace:
-    assert {'prompt', 'code', 'status', 'feedback', 'action', 'reward'} <= set(
-      row
-    )
-    inputs = json.dumps(row['prompt'])
+    assert {
+      'prompt',
+      'sent',
+      'code',
+      'status',
+      'feedback',
+      'action',
+      'reward',
+    } <= set(row)
+    inputs = json.dumps([row['prompt'], row['sent']])
     for hidden in splits.hidden_tests(tasks[row['task_id']], 'visible1'):
       assert json.dumps(hidden)[1:-1] not in inputs
 
@@ -100,26 +97,58 @@ def test_numbers_of_the_table_come_from_the_csv(whole):
     assert mean == pytest.approx(cell.passed.mean())
 
 
+def test_the_csv_says_how_each_problem_was_played(whole):
+  workdir, _ = whole
+  trace = [json.loads(x) for x in (workdir / 'trace.jsonl').open()]
+  with open(workdir / 'results.csv', newline='') as file:
+    lines = list(csv.DictReader(file))
+  keys = [(r['strategy'], r['budget'], r['seed'], r['id']) for r in lines]
+  assert len(keys) == len(set(keys))
+  by_run = collections.defaultdict(list)
+  for row in trace:
+    by_run[row['strategy'], str(row['budget']), row['task_id']].append(row)
+  for line in lines:
+    if line['strategy'] == 'best_fixed':  # another row's cell, renamed
+      continue
+    steps = by_run[line['strategy'], line['budget'], line['id']]
+    assert line['actions'] == ' '.join(row['action'] for row in steps)
+    assert float(line['reward']) == pytest.approx(
+      sum(row['reward'] for row in steps)
+    )
+    assert set(line['mask']) <= {'0', '1'}
+    assert int(line['pass']) == ('0' not in line['mask'])
+
+
+def test_the_table_can_be_made_again_from_the_csv(whole):
+  workdir, _ = whole
+  done = subprocess.run(
+    [
+      sys.executable,
+      '-m',
+      'promptrl_jax.tools.report',
+      str(workdir),
+      '--resamples=1000',
+    ],
+    cwd=ROOT,
+    capture_output=True,
+    text=True,
+    timeout=120,
+  )
+  assert done.returncode == 0, done.stderr[-2000:]
+  for row in (workdir / 'results.md').read_text().splitlines():
+    if row.startswith('| ppo '):
+      assert row in done.stdout
+
+
 def test_kill_and_resume_equals_the_uninterrupted_run(whole, tmp_path):
   reference, _ = whole
-  process = subprocess.Popen(
-    command(tmp_path), cwd=ROOT, stdout=subprocess.DEVNULL,
-    stderr=subprocess.DEVNULL, start_new_session=True,
-  )  # fmt: skip
   metrics = tmp_path / 'seed_0' / 'metrics.jsonl'
-  deadline = time.monotonic() + 200
-  while time.monotonic() < deadline:
-    if metrics.exists() and len(metrics.read_text().splitlines()) >= 2:
-      break
-    time.sleep(0.05)
-  os.killpg(process.pid, signal.SIGKILL)
-  process.wait()
-  assert len(metrics.read_text().splitlines()) >= 2
-  result = run(tmp_path)
+  commands.kill_when(lambda: commands.has_rows(metrics, 2), *command(tmp_path))
+  result = commands.run_fresh(*command(tmp_path))
   assert result.returncode == 0, result.stderr[-3000:]
   assert rows(tmp_path) == rows(reference)
-  csv = 'results.csv'
-  assert (tmp_path / csv).read_text() == (reference / csv).read_text()
+  results = 'results.csv'
+  assert (tmp_path / results).read_text() == (reference / results).read_text()
 
 
 def test_evaluation_alone_gives_the_same_numbers(whole):
@@ -143,13 +172,7 @@ def transferred(whole, tmp_path_factory):
 
 
 def compare(*workdirs):
-  return subprocess.run(
-    [
-      sys.executable, '-m', 'promptrl_jax.tools.compare_models',
-      *map(str, workdirs),
-    ],
-    cwd=ROOT, capture_output=True, text=True, timeout=60,
-  )  # fmt: skip
+  return commands.run_fresh('promptrl_jax.tools.compare_models', *workdirs)
 
 
 def cells(line):

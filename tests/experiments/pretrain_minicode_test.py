@@ -1,31 +1,26 @@
 """The recipe of the embedded models walks from the suite to a model folder."""
 
 import json
-import pathlib
-import subprocess
-import sys
 
 import pytest
 
 from promptrl_jax.llm.load import ASSETS
 from promptrl_jax.models import pretrained
 from promptrl_jax.tasks.minicode import suite
-
-ROOT = pathlib.Path(__file__).parents[2]
+from tests.experiments import commands
 
 
 @pytest.mark.parametrize('role', ['coder', 'rewriter'])
 def test_three_steps_make_a_model_that_loads(tmp_path, role):
-  result = subprocess.run(
-    [
-      sys.executable, '-m', 'experiments.pretrain_minicode',
-      f'--config=configs/pretrain_minicode.py:{role}_smoke',
-      f'--workdir={tmp_path}', '--config.training.steps=3',
-      '--config.training.rows=4', '--config.corpus.attempts=1',
-      '--config.training.warmup=1',
-    ],
-    cwd=ROOT, capture_output=True, text=True, timeout=240,
-  )  # fmt: skip
+  result = commands.run(
+    'experiments.pretrain_minicode',
+    f'--config=configs/pretrain_minicode.py:{role}_smoke',
+    f'--workdir={tmp_path}',
+    '--config.training.steps=3',
+    '--config.training.rows=4',
+    '--config.corpus.attempts=1',
+    '--config.training.warmup=1',
+  )
   assert result.returncode == 0, result.stderr[-3000:]
   config, _, tokenizer = pretrained.load_pretrained(tmp_path / 'model')
   assert tokenizer.vocab_size == config.vocab_size

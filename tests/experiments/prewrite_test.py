@@ -3,14 +3,9 @@
 import dataclasses
 import http.server
 import json
-import os
 import pathlib
 import re
-import signal
-import subprocess
-import sys
 import threading
-import time
 
 import jax
 import numpy as np
@@ -18,8 +13,8 @@ import pytest
 
 from promptrl_jax.models import pretrained
 from promptrl_jax.testing import tiny
+from tests.experiments import commands
 
-ROOT = pathlib.Path(__file__).parents[2]
 UPDATES = 4
 WORDS = {
   'train': ('secret', 'abc', 'de', 'fgh'),
@@ -69,11 +64,13 @@ def inputs(tmp_path_factory):
   folder = tmp_path_factory.mktemp('inputs')
   encoder = tiny.tokenizer()
   config = dataclasses.replace(
-    tiny.CONFIG, max_positions=1024, bos_token_id=encoder.bos_id,
+    tiny.CONFIG,
+    max_positions=1024,
+    bos_token_id=encoder.bos_id,
     # Every third token ends a rewrite, so that random ones do end.
     eos_token_ids=(encoder.eos_id, *range(40, 300, 3)),
     pad_token_id=encoder.pad_id,
-  )  # fmt: skip
+  )
   pretrained.save_pretrained(
     folder / 'model', config, tiny.params(), encoder, 'float32'
   )
@@ -85,38 +82,49 @@ def inputs(tmp_path_factory):
 def write(path, words, task='qa'):
   rows = [
     {
-      'instruction': 'Spell backwards.', 'input': word, 'output': word[::-1],
-      'task': task, 'template': '{instruction}\nWord: {input}',
+      'instruction': 'Spell backwards.',
+      'input': word,
+      'output': word[::-1],
+      'task': task,
+      'template': '{instruction}\nWord: {input}',
     }
     for word in words
-  ]  # fmt: skip
+  ]
   path.write_text(''.join(json.dumps(row) + '\n' for row in rows))
   return path
 
 
 def command(inputs, server, workdir, *flags):
   return [
-    sys.executable, '-m', 'experiments.prewrite', f'--workdir={workdir}',
+    'experiments.prewrite',
+    f'--workdir={workdir}',
     '--config=configs/prewrite.py:jsonl',
-    *(f'--config.data.{name}={inputs / name}.jsonl' for name in WORDS),
+    *(f'--config.data.options.{name}={inputs / name}.jsonl' for name in WORDS),
     f'--config.rewriter.model={inputs / "model"}',
     f'--config.task_model.base_url=http://127.0.0.1:{server.server_port}/v1',
-    '--config.task_model.model=task', '--config.task_model.max_retries=0',
-    '--config.train.train=full', '--config.reference.kind=frozen',
-    f'--config.train.iterations={UPDATES}', '--config.optimizer.warmup=1',
-    '--config.optimizer.lr=0.01', '--config.rollout.group=4',
-    '--config.rollout.new_tokens=8', '--config.packing.lane_size=8',
-    '--config.packing.prompt_size=256', '--config.train.rows_per_piece=1',
-    '--config.rewrite.samples=2', '--config.env.examples=2',
-    '--config.validate_every=2', '--config.checkpoint_every=1',
-    '--config.eval.resamples=200', *flags,
-  ]  # fmt: skip
+    '--config.task_model.model=task',
+    '--config.task_model.max_retries=0',
+    '--config.train.train=full',
+    '--config.reference.kind=frozen',
+    f'--config.train.iterations={UPDATES}',
+    '--config.optimizer.warmup=1',
+    '--config.optimizer.lr=0.01',
+    '--config.rollout.group=4',
+    '--config.rollout.new_tokens=8',
+    '--config.packing.lane_size=8',
+    '--config.packing.prompt_size=256',
+    '--config.train.rows_per_piece=1',
+    '--config.rewrite.samples=2',
+    '--config.env.examples=2',
+    '--config.validate_every=2',
+    '--config.checkpoint_every=1',
+    '--config.eval.resamples=200',
+    *flags,
+  ]
 
 
 def run(*arguments):
-  return subprocess.run(
-    command(*arguments), cwd=ROOT, capture_output=True, text=True, timeout=300
-  )
+  return commands.run(*command(*arguments))
 
 
 @pytest.fixture(scope='module')
@@ -148,14 +156,17 @@ def test_it_trains_chooses_and_measures(inputs, whole):
   assert [row['step'] for row in found] == list(range(UPDATES))
   for row in found:
     assert all(np.isfinite(v) for v in row.values()), row
-    assert 0 < row['budget/task_model_calls'] <= 4 * 2
+    assert 0 < row['budget/coder_calls'] <= 4 * 2
     assert row['train/value_loss'] > 0
   assert [row['step'] for row in found if 'eval/dev_reward' in row] == [1, 3]
   results = json.loads((workdir / 'results.json').read_text())
   assert list(results['table']) == [
-    'initial', 'untrained PRewrite-I', 'untrained PRewrite-S',
-    'ppo PRewrite-I', 'ppo PRewrite-S',
-  ]  # fmt: skip
+    'initial',
+    'untrained PRewrite-I',
+    'untrained PRewrite-S',
+    'ppo PRewrite-I',
+    'ppo PRewrite-S',
+  ]
   assert [(row['of'], row['over']) for row in results['compared']] == [
     ('ppo PRewrite-I', 'untrained PRewrite-I'),
     ('ppo PRewrite-S', 'untrained PRewrite-S'),
@@ -180,20 +191,11 @@ def test_the_rewriter_is_given_no_input(whole):
 def test_kill_and_resume_equals_the_uninterrupted_run(
   inputs, server, whole, tmp_path
 ):
-  process = subprocess.Popen(
-    command(inputs, server, tmp_path), cwd=ROOT, stdout=subprocess.DEVNULL,
-    stderr=subprocess.DEVNULL, start_new_session=True,
-  )  # fmt: skip
   path = tmp_path / 'ppo' / 'seed_0' / 'metrics.jsonl'
-  deadline = time.monotonic() + 200
-  while time.monotonic() < deadline:
-    if path.exists() and len(path.read_text().splitlines()) >= 2:
-      break
-    time.sleep(0.02)
-  os.killpg(process.pid, signal.SIGKILL)
-  process.wait()
+  arguments = command(inputs, server, tmp_path)
+  commands.kill_when(lambda: commands.has_rows(path, 2), *arguments)
   assert not (tmp_path / 'results.json').exists()
-  result = run(inputs, server, tmp_path)
+  result = commands.run_fresh(*arguments)
   assert result.returncode == 0, result.stderr[-3000:]
   assert rows(tmp_path) == rows(whole[0])
   model = pathlib.Path('ppo') / 'seed_0' / 'model'
@@ -213,9 +215,10 @@ def test_a_training_that_no_longer_helps_is_stopped_for_good(
     assert result.returncode == 0, result.stderr[-3000:]
     assert [row['step'] for row in rows(tmp_path)] == [0, 1]
   pairs = zip(
-    leaves(inputs / 'model'), leaves(tmp_path / 'ppo' / 'seed_0' / 'model'),
+    leaves(inputs / 'model'),
+    leaves(tmp_path / 'ppo' / 'seed_0' / 'model'),
     strict=True,
-  )  # fmt: skip
+  )
   assert all(np.array_equal(a, b) for a, b in pairs)
 
 
@@ -225,16 +228,25 @@ def test_another_config_in_the_same_workdir_is_refused(inputs, server, whole):
   assert 'optimizer.lr' in result.stderr and '0.5' in result.stderr
 
 
-@pytest.mark.parametrize(('flags', 'message'), [
-  (
-    ["--config.algorithms=('grpo',)", '--config.rollout.group=1'],
-    "a group of 1 with the advantage 'grpo'",
-  ),
-  (['--config.data.dev={}/empty.jsonl'], 'empty.jsonl is empty: expected one'),
-  (['--config.data.dev={}/poem.jsonl'], "poem.jsonl:1: unknown task 'poem'"),
-  (['--config.packing.prompt_size=32'], 'packing.prompt_size=32 is less'),
-  (['--config.reward.metric=perplexity'], 'task cannot score a given text'),
-])  # fmt: skip
+@pytest.mark.parametrize(
+  ('flags', 'message'),
+  [
+    (
+      ["--config.algorithms=('grpo',)", '--config.rollout.group=1'],
+      "a group of 1 with the advantage 'grpo'",
+    ),
+    (
+      ['--config.data.options.dev={}/empty.jsonl'],
+      'empty.jsonl is empty: expected one',
+    ),
+    (
+      ['--config.data.options.dev={}/poem.jsonl'],
+      "poem.jsonl:1: unknown task 'poem'",
+    ),
+    (['--config.packing.prompt_size=32'], 'packing.prompt_size=32 is less'),
+    (['--config.reward.kind=perplexity'], 'task cannot score a given text'),
+  ],
+)
 def test_bad_input_is_one_clear_message(
   inputs, server, tmp_path, flags, message
 ):

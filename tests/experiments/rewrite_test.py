@@ -2,26 +2,23 @@
 
 import http.server
 import json
-import pathlib
 import re
-import subprocess
-import sys
 import threading
 
 import pytest
 
-ROOT = pathlib.Path(__file__).parents[2]
+from tests.experiments import commands
+
 SMOKE = '--config=configs/rewrite.py:smoke'
 
 
-def run(workdir, *flags):
-  return subprocess.run(
-    [
-      sys.executable, '-m', 'experiments.rewrite', f'--workdir={workdir}',
-      *flags, '--config.eval.resamples=200',
-    ],
-    cwd=ROOT, capture_output=True, text=True, timeout=300,
-  )  # fmt: skip
+def run(workdir, *flags, start=commands.run):
+  return start(
+    'experiments.rewrite',
+    f'--workdir={workdir}',
+    *flags,
+    '--config.eval.resamples=200',
+  )
 
 
 def lines(path):
@@ -43,7 +40,7 @@ def test_the_smoke_walk_rewrites_chooses_and_measures(tmp_path):
   trace = lines(tmp_path / 'a' / 'trace.jsonl')
   assert len(trace) == 12 * (1 + 4)
   # Without the cache, once more: the same bytes.
-  again = run(tmp_path / 'b', SMOKE)
+  again = run(tmp_path / 'b', SMOKE, start=commands.run_fresh)
   assert again.returncode == 0
   for name in ('instructions.jsonl', 'trace.jsonl'):
     assert (tmp_path / 'a' / name).read_bytes() == (
@@ -97,16 +94,19 @@ def server():
 
 def run_http(tmp_path, server, *flags, task='qa'):
   for name, words in (
-    ('dev', ('secret', 'abc', 'de')), ('test', ('hidden', 'fg')),
-  ):  # fmt: skip
+    ('dev', ('secret', 'abc', 'de')),
+    ('test', ('hidden', 'fg')),
+  ):
     rows = [
       {
-        'instruction': 'Spell backwards.', 'input': word,
-        'output': word[::-1], 'task': task,
+        'instruction': 'Spell backwards.',
+        'input': word,
+        'output': word[::-1],
+        'task': task,
         'template': '{instruction}\nWord: {input}',
       }
       for word in words
-    ]  # fmt: skip
+    ]
     text = ''.join(json.dumps(row) + '\n' for row in rows)
     (tmp_path / f'{name}.jsonl').write_text(text)
   url = f'http://127.0.0.1:{server.server_port}/v1'
@@ -114,15 +114,20 @@ def run_http(tmp_path, server, *flags, task='qa'):
     f'--config.{role}.{field}={value}'
     for role, model in (('rewriter', 'rewriter'), ('task_model', 'task'))
     for field, value in (
-      ('base_url', url), ('model', model), ('max_retries', 0),
+      ('base_url', url),
+      ('model', model),
+      ('max_retries', 0),
       ('timeout_s', 5.0),
     )
-  ]  # fmt: skip
+  ]
   return run(
-    tmp_path / 'run', '--config=configs/rewrite.py:jsonl',
-    f'--config.data.dev={tmp_path / "dev.jsonl"}',
-    f'--config.data.test={tmp_path / "test.jsonl"}', *models, *flags,
-  )  # fmt: skip
+    tmp_path / 'run',
+    '--config=configs/rewrite.py:jsonl',
+    f'--config.data.options.dev={tmp_path / "dev.jsonl"}',
+    f'--config.data.options.test={tmp_path / "test.jsonl"}',
+    *models,
+    *flags,
+  )
 
 
 def test_it_rewrites_one_instruction_with_models_behind_http(tmp_path, server):
@@ -152,16 +157,19 @@ def test_the_rewriter_is_given_no_input(tmp_path, server):
     assert not re.search('secret|abc|hidden', json.dumps(messages))
 
 
-@pytest.mark.parametrize(('flag', 'message'), [
-  ('--config.reward.metric=perplexity', 'task cannot score a given text'),
-  ('--config.reward.metric=bleu', "metric 'bleu': expected auto"),
-  ('--config.reward.metric=accuracy', 'accuracy needs labels'),
-  ('--config.meta.family=fancy', "family 'fancy': expected generic_a"),
-  ('--config.rewrite.samples=0', 'samples=0'),
-  ("--config.strategies=('X',)", "strategies=('X',): expected some of I, S"),
-  ('--config.data.dev=', 'data.dev is empty'),
-  ('--config.task_model.model=', 'no model is named'),
-])  # fmt: skip
+@pytest.mark.parametrize(
+  ('flag', 'message'),
+  [
+    ('--config.reward.kind=perplexity', 'task cannot score a given text'),
+    ('--config.reward.kind=bleu', "reward 'bleu': expected one of"),
+    ('--config.reward.kind=accuracy', 'accuracy needs labels'),
+    ('--config.meta.family=fancy', "family 'fancy': expected generic_a"),
+    ('--config.rewrite.samples=0', 'samples=0'),
+    ("--config.strategies=('X',)", "strategies=('X',): expected some of I, S"),
+    ('--config.data.options.dev=', 'data.options.dev is empty'),
+    ('--config.task_model.model=', 'no model is named'),
+  ],
+)
 def test_bad_settings_are_refused_in_one_line(tmp_path, server, flag, message):
   result = run_http(tmp_path, server, flag)
   assert result.returncode != 0
@@ -192,9 +200,11 @@ def test_rewrites_beyond_the_context_are_dropped_and_counted(tmp_path, server):
   words = len('Spell backwards. Try 3.\nWord: hidden')
   limit = -(-words // 3) + 4 + 8
   result = run_http(
-    tmp_path, server, f'--config.task_model.max_context={limit}',
+    tmp_path,
+    server,
+    f'--config.task_model.max_context={limit}',
     '--config.reward.max_tokens=8',
-  )  # fmt: skip
+  )
   assert result.returncode == 0, result.stderr[-3000:]
   found = json.loads((tmp_path / 'run' / 'results.json').read_text())
   assert found['calls']['rewrites_too_long'] == 1

@@ -2,12 +2,6 @@
 
 import dataclasses
 import json
-import os
-import pathlib
-import signal
-import subprocess
-import sys
-import time
 
 import jax
 import jax.numpy as jnp
@@ -19,24 +13,32 @@ from promptrl_jax.models import pretrained
 from promptrl_jax.tasks import splits
 from promptrl_jax.tasks.minicode import suite
 from promptrl_jax.testing import tiny
+from tests.experiments import commands
 
-ROOT = pathlib.Path(__file__).parents[2]
 STEPS = 6
 
 
 def trace_row(task, step, statement, passed):
   return {
-    'strategy': 'random', 'protocol': 'visible1', 'budget': 4, 'seed': 0,
-    'row': 0, 'task_id': task.task_id, 'step': step,
+    'strategy': 'random',
+    'protocol': 'visible1',
+    'budget': 4,
+    'seed': 0,
+    'row': 0,
+    'task_id': task.task_id,
+    'step': step,
     'action': 'semantic' if step else 'keep',
     'prompt': {
-      'statement': statement, 'signature': task.signature,
-      'tests': list(task.tests[:1]), 'attempt': '', 'feedback': '',
+      'statement': statement,
+      'signature': task.signature,
+      'tests': list(task.tests[:1]),
+      'attempt': '',
+      'feedback': '',
     },
     'code': task.reference if passed else 'def wrong(): pass',
     'visible_passed': passed,
     'feedback': 'TEST_PASS_MASK: (False,)\nFAILED: it returned 1, expected 2',
-  }  # fmt: skip
+  }
 
 
 def write_trace(path, split='train', count=8):
@@ -60,9 +62,11 @@ def inputs(tmp_path_factory):
   config = dataclasses.replace(tiny.CONFIG, max_positions=1024)
   encoder = tiny.tokenizer()
   config = dataclasses.replace(
-    config, bos_token_id=encoder.bos_id, eos_token_ids=(encoder.eos_id,),
+    config,
+    bos_token_id=encoder.bos_id,
+    eos_token_ids=(encoder.eos_id,),
     pad_token_id=encoder.pad_id,
-  )  # fmt: skip
+  )
   pretrained.save_pretrained(
     folder / 'model', config, tiny.params(), encoder, 'float32'
   )
@@ -76,24 +80,26 @@ def command(inputs, workdir, *flags):
   if not any('traces' in flag for flag in flags):
     traces = [f"--config.data.traces=('{inputs / 'trace.jsonl'}',)"]
   return [
-    sys.executable, '-m', 'experiments.sft_rewriter',
-    '--config=configs/sft_rewriter.py:smoke', f'--workdir={workdir}',
+    'experiments.sft_rewriter',
+    '--config=configs/sft_rewriter.py:smoke',
+    f'--workdir={workdir}',
     f'--config.rewriter.model={inputs / "model"}',
     f'--config.coder.model={inputs / "model"}',
-    *traces, '--config.data.validation_limit=3',
+    *traces,
+    '--config.data.validation_limit=3',
     f'--config.training.steps={STEPS}',
-    '--config.training.row_length=400', '--config.env.max_tokens=8',
-    '--config.edits.feedback=both', '--config.edits.originals=False',
+    '--config.training.row_length=400',
+    '--config.env.max_tokens=8',
+    '--config.edits.feedback=both',
+    '--config.edits.originals=False',
     '--config.edits.keep=1.0',
-    '--config.env.rewrite_max_tokens=8', *flags,
-  ]  # fmt: skip
+    '--config.env.rewrite_max_tokens=8',
+    *flags,
+  ]
 
 
 def run(inputs, workdir, *flags):
-  return subprocess.run(
-    command(inputs, workdir, *flags), cwd=ROOT, capture_output=True, text=True,
-    timeout=300,
-  )  # fmt: skip
+  return commands.run(*command(inputs, workdir, *flags))
 
 
 @pytest.fixture(scope='module')
@@ -161,20 +167,11 @@ def test_results_are_of_three_strategies_on_the_same_problems(whole):
 
 
 def test_kill_and_resume_equals_the_uninterrupted_run(inputs, whole, tmp_path):
-  process = subprocess.Popen(
-    command(inputs, tmp_path), cwd=ROOT, stdout=subprocess.DEVNULL,
-    stderr=subprocess.DEVNULL, start_new_session=True,
-  )  # fmt: skip
   path = tmp_path / 'metrics.jsonl'
-  deadline = time.monotonic() + 200
-  while time.monotonic() < deadline:
-    if path.exists() and len(path.read_text().splitlines()) >= 3:
-      break
-    time.sleep(0.02)
-  os.killpg(process.pid, signal.SIGKILL)
-  process.wait()
+  arguments = command(inputs, tmp_path)
+  commands.kill_when(lambda: commands.has_rows(path, 3), *arguments)
   assert not (tmp_path / 'results.json').exists()
-  result = run(inputs, tmp_path)
+  result = commands.run_fresh(*arguments)
   assert result.returncode == 0, result.stderr[-3000:]
   assert rows(tmp_path) == rows(whole[0])
   pairs = zip(
@@ -201,7 +198,7 @@ def test_bad_input_is_one_clear_message(inputs, tmp_path):
       [f"--config.data.traces=('{inputs / 'test.jsonl'}',)"],
       'of 8 that pass, 0 are of training problems',
     ),
-    (['--config.rewriter.backend=http'], "expected jax"),
+    (['--config.rewriter.backend=http'], 'expected jax'),
     (['--config.rewriter.model=/nowhere'], '/nowhere'),
     (['--config.edits.feedback=some'], "'some'"),
     (['--config.training.row_length=4'], 'row_length=4'),
@@ -209,7 +206,7 @@ def test_bad_input_is_one_clear_message(inputs, tmp_path):
       ['--config.data.traces=()', "--config.collect.strategies=('best',)"],
       "('best',): expected some of direct",
     ),
-  ]  # fmt: skip
+  ]
   for number, (flags, message) in enumerate(cases):
     workdir = tmp_path / f'run_{number}'
     result = run(inputs, workdir, *flags)

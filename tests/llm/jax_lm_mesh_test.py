@@ -9,10 +9,11 @@ import dataclasses, json, pathlib, sys
 import jax
 jax.config.update('jax_num_cpu_devices', 8)
 from promptrl_jax.llm.backend import Message, Request
-from promptrl_jax.llm.jax_lm import JaxLM, JaxLMConfig
+from promptrl_jax.llm.jax_lm import JaxLM
 from promptrl_jax.llm.load import BackendConfig, load_backend
 from promptrl_jax.models import pretrained
 from promptrl_jax.parallel import mesh as mesh_lib
+from promptrl_jax.sampling import EngineConfig
 from promptrl_jax.testing import tiny, tiny_encoder_decoder
 
 folder = pathlib.Path(sys.argv[1])
@@ -24,7 +25,7 @@ models = {
   'llama': (tiny.CONFIG, tiny.params(), tokenizer),
   't5': (t5, tiny_encoder_decoder.params(t5), ends),
 }
-settings = JaxLMConfig(3, (16, 48), 8)
+settings = EngineConfig(3, (16, 48), 8)
 requests = [
   Request((Message('user', 'add ' * (i % 4 + 1)),), temperature=t, seed=i,
           max_tokens=8, top_p=p)
@@ -36,9 +37,9 @@ for name, (config, params, tokenizer) in models.items():
   answers = []
   for mesh in (mesh_lib.make_data_mesh(1),
                mesh_lib.from_text('data=2,fsdp=2,tensor=2')):
-    model = JaxLM.from_folder(folder / name, mesh, config=settings)
+    model = JaxLM.from_folder(folder / name, mesh, shapes=settings)
     answers.append([c.text for c in model.complete(requests)])
-  leaves = jax.tree.leaves(model._engine._params)
+  leaves = jax.tree.leaves(model._sampler._engine._params)
   here = sum(leaf.addressable_shards[0].data.size for leaf in leaves)
   found[name] = {
     'answers': answers,

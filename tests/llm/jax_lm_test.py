@@ -8,16 +8,16 @@ import pytest
 
 from promptrl_jax.llm import load
 from promptrl_jax.llm.backend import Message, Request
-from promptrl_jax.llm.jax_lm import JaxLM, JaxLMConfig
+from promptrl_jax.llm.jax_lm import JaxLM
 from promptrl_jax.llm.load import BackendConfig, load_backend
 from promptrl_jax.models import encoder, pretrained
 from promptrl_jax.models.chat_template import ChatTemplate
 from promptrl_jax.models.encoder import EncoderConfig
 from promptrl_jax.parallel.mesh import make_data_mesh
-from promptrl_jax.sampling.methods import Sampling
+from promptrl_jax.sampling import EngineConfig, Sampler, Sampling
 from promptrl_jax.testing import tiny, tiny_encoder_decoder
 
-CONFIG = JaxLMConfig(4, (16, 48), 8)
+CONFIG = EngineConfig(4, (16, 48), 8)
 MESH = make_data_mesh()
 
 
@@ -111,9 +111,12 @@ def test_a_stop_string_of_several_tokens_ends_the_generation(model):
 
 def test_samples_of_a_prompt_differ_in_all_but_the_prompt(model):
   requests = [
-    request(seed=1), request(seed=2), request(temperature=0.0),
-    request(seed=1, top_p=0.2), request(seed=1, max_tokens=3),
-  ]  # fmt: skip
+    request(seed=1),
+    request(seed=2),
+    request(temperature=0.0),
+    request(seed=1, top_p=0.2),
+    request(seed=1, max_tokens=3),
+  ]
   together = model.complete(requests)
   assert together == [model.complete([r])[0] for r in requests]
   assert len({c.text for c in together}) >= 4
@@ -127,7 +130,8 @@ def test_a_chat_model_is_asked_through_its_template():
   tokenizer = dataclasses.replace(
     tiny.tokenizer(), chat=ChatTemplate(template, {})
   )
-  chat = JaxLM('chat', tiny.CONFIG, tiny.params(), tokenizer, MESH, CONFIG)
+  sampler = Sampler(tiny.CONFIG, tiny.params(), tokenizer, MESH, CONFIG)
+  chat = JaxLM('chat', sampler)
   asked = Request(
     (Message('system', 'Be brief'), Message('user', 'add')), max_tokens=8
   )
@@ -143,17 +147,16 @@ def test_a_chat_model_is_asked_through_its_template():
 def test_every_token_that_ends_a_turn_ends_the_completion():
   ends = tuple(range(2, tiny.CONFIG.vocab_size))
   tokenizer = dataclasses.replace(tiny.tokenizer(), eos_ids=ends)
-  model = JaxLM('ends', tiny.CONFIG, tiny.params(), tokenizer, MESH, CONFIG)
+  sampler = Sampler(tiny.CONFIG, tiny.params(), tokenizer, MESH, CONFIG)
+  model = JaxLM('ends', sampler)
   (completion,) = model.complete([request(temperature=0.0)])
   assert (completion.completion_tokens, completion.finish_reason) == (1, 'stop')
 
 
 def test_shapes_beyond_the_context_are_refused():
+  shapes = EngineConfig(2, (128,), 8)
   with pytest.raises(ValueError, match='exceed the context of 128'):
-    JaxLM(
-      'tiny', tiny.CONFIG, tiny.params(), tiny.tokenizer(), MESH,
-      JaxLMConfig(2, (128,), 8),
-    )  # fmt: skip
+    Sampler(tiny.CONFIG, tiny.params(), tiny.tokenizer(), MESH, shapes)
 
 
 def test_an_unknown_model_names_those_there_are():
@@ -205,12 +208,15 @@ def test_an_unknown_backend_is_refused():
     load_backend(BackendConfig('carrier-pigeon', 'm'), MESH)
 
 
-@pytest.mark.parametrize(('limit', 'lengths'), [
-  (400, (64, 96, 160, 256, 400)),
-  (100, (64, 96, 100)),
-  (50, (50,)),
-  (1000, (64, 96, 160, 256, 400, 800, 1000)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+  ('limit', 'lengths'),
+  [
+    (400, (64, 96, 160, 256, 400)),
+    (100, (64, 96, 100)),
+    (50, (50,)),
+    (1000, (64, 96, 160, 256, 400, 800, 1000)),
+  ],
+)
 def test_prompts_may_be_as_long_as_the_settings_say(
   monkeypatch, limit, lengths
 ):
@@ -237,24 +243,38 @@ def test_settings_that_change_answers_change_the_identity():
   for change in ({'dtype': 'int8'}, {'base_url': 'http://b/v1'}):
     assert dataclasses.replace(config, **change).identity != config.identity
   config = BackendConfig('jax', 'm')
-  for change in ({'top_k': 5}, {'min_p': 0.1}, {'repetition_penalty': 1.2}):
+  changes = (
+    {'top_k': 5},
+    {'min_p': 0.1},
+    {'repetition_penalty': 1.2},
+    {'filters': 'epsilon=0.1'},
+    {'beams': 2},
+  )
+  for change in changes:
     assert dataclasses.replace(config, **change).identity != config.identity
+
+
+def test_settings_that_are_new_and_off_leave_the_keys_of_a_cache_as_they_were():
+  assert BackendConfig('jax', 'm').identity == (
+    '{"backend": "jax", "dtype": "float32", "kv_cache": "plain", '
+    '"base_url": "", "top_k": 0, "min_p": 0.0, "repetition_penalty": 1.0}'
+  )
 
 
 def make_encoder_decoder(**settings):
   size = tiny.CONFIG.vocab_size  # that of the tokenizer
   config = dataclasses.replace(tiny_encoder_decoder.CONFIG, vocab_size=size)
-  return JaxLM(
-    'tiny', config, tiny_encoder_decoder.params(config),
-    dataclasses.replace(tiny.tokenizer(), end=(2,)), MESH, CONFIG, **settings,
-  )  # fmt: skip
+  tokenizer = dataclasses.replace(tiny.tokenizer(), end=(2,))
+  params = tiny_encoder_decoder.params(config)
+  sampler = Sampler(config, params, tokenizer, MESH, CONFIG, **settings)
+  return JaxLM('tiny', sampler)
 
 
 def make_causal(**settings):
-  return JaxLM(
-    'tiny', tiny.CONFIG, tiny.params(), tiny.tokenizer(), MESH, CONFIG,
-    **settings,
-  )  # fmt: skip
+  sampler = Sampler(
+    tiny.CONFIG, tiny.params(), tiny.tokenizer(), MESH, CONFIG, **settings
+  )
+  return JaxLM('tiny', sampler)
 
 
 @pytest.mark.parametrize('make', [make_causal, make_encoder_decoder])
@@ -294,3 +314,62 @@ def test_an_encoder_decoder_answers_the_same_alone_and_among_others():
   assert together == [model.complete([r])[0] for r in requests]
   assert all(0 < c.completion_tokens <= 8 for c in together)
   assert model.count_tokens('add') == together[0].prompt_tokens - 1
+
+
+def test_beams_answer_greedy_requests_and_leave_the_others_alone():
+  greedy, beams = make_encoder_decoder(), make_encoder_decoder(beams=4)
+  requests = [
+    request('add ' * (i % 3 + 1), seed=i, temperature=t, max_tokens=m)
+    for i, (t, m) in enumerate([(0.0, 8), (0.9, 8), (0.0, 3), (0.0, 8)] * 3)
+  ]
+  expected, answers = greedy.complete(requests), beams.complete(requests)
+  searched = [i for i, r in enumerate(requests) if r.temperature == 0]
+  for i, asked in enumerate(requests):
+    if i not in searched:
+      assert answers[i] == expected[i]
+    assert answers[i].completion_tokens <= asked.max_tokens
+  assert [answers[i] for i in searched] != [expected[i] for i in searched]
+  assert answers == [beams.complete([r])[0] for r in requests]
+
+
+def test_beams_compile_one_program_per_prompt_length():
+  model = make_encoder_decoder(beams=2)
+  for size in (5, 30):
+    model.complete([request('x' * size, temperature=0.0)])
+  assert model.compiled_shapes() == 2
+  for rows in range(1, 7):
+    model.complete([request('y' * (5 * rows), temperature=0.0)] * rows)
+  assert model.compiled_shapes() == 2
+
+
+def test_stop_strings_cut_a_text_that_was_searched_for():
+  model = make_encoder_decoder(beams=3)
+  (whole,) = model.complete([request('add two', temperature=0.0)])
+  middle = whole.text[len(whole.text) // 2]
+  (cut,) = model.complete([request('add two', temperature=0.0, stop=(middle,))])
+  assert (cut.text, cut.finish_reason) == (whole.text.split(middle)[0], 'stop')
+
+
+def test_beams_of_the_settings_need_an_encoder_decoder():
+  with pytest.raises(ValueError, match=r'beams=3.*causal model'):
+    load_backend(BackendConfig('jax', 'minicode_coder', beams=3), MESH)
+  with pytest.raises(ValueError, match='beams=0'):
+    BackendConfig('jax', 'm', beams=0)
+  with pytest.raises(ValueError, match='beams=2'):
+    BackendConfig('http', 'm', base_url='http://a/v1', beams=2)
+
+
+def test_a_filter_of_the_registry_reaches_the_sampler_by_name():
+  asked = lambda temperature: [request('add two', temperature=temperature)]
+  load_model = lambda **settings: load_backend(
+    BackendConfig('jax', 'minicode_rewriter', **settings), MESH
+  )
+  # Above one half, no more than one token is left.
+  greedy = load_model().complete(asked(0.0))
+  assert load_model(filters='epsilon=0.6').complete(asked(1.0)) == greedy
+
+
+def test_a_filter_that_is_not_known_is_told_which_are():
+  config = BackendConfig('jax', 'minicode_coder', filters='magic=1')
+  with pytest.raises(ValueError, match=r"filter 'magic'.*epsilon"):
+    load_backend(config, MESH)

@@ -9,24 +9,25 @@ import pytest
 
 from promptrl_jax.llm.backend import Message, Request
 from promptrl_jax.llm.cache import CachedBackend
-from promptrl_jax.llm.jax_lm import JaxLM, JaxLMConfig
+from promptrl_jax.llm.jax_lm import JaxLM
 from promptrl_jax.llm.scorer import as_scorer
 from promptrl_jax.models.attention import causal_mask
 from promptrl_jax.models.encoder_decoder import EncoderDecoder
 from promptrl_jax.models.transformer import Transformer
 from promptrl_jax.parallel.mesh import make_data_mesh
+from promptrl_jax.sampling import EngineConfig, Sampler
 from promptrl_jax.testing import tiny, tiny_encoder_decoder
 from promptrl_jax.testing.scripted import ScriptedBackend
 
-CONFIG = JaxLMConfig(4, (16, 48), 16)
+CONFIG = EngineConfig(4, (16, 48), 16)
 
 
 @pytest.fixture(scope='module')
 def model():
-  return JaxLM(
-    'tiny', tiny.CONFIG, tiny.params(), tiny.tokenizer(), make_data_mesh(),
-    CONFIG,
-  )  # fmt: skip
+  sampler = Sampler(
+    tiny.CONFIG, tiny.params(), tiny.tokenizer(), make_data_mesh(), CONFIG
+  )
+  return JaxLM('tiny', sampler)
 
 
 def ask(text, **fields):
@@ -122,7 +123,8 @@ def test_an_encoder_decoder_scores_as_its_plain_forward_pass():
     tiny_encoder_decoder.CONFIG, vocab_size=tiny.CONFIG.vocab_size
   )
   params = tiny_encoder_decoder.params(config)
-  model = JaxLM('tiny', config, params, tokenizer, make_data_mesh(), CONFIG)
+  sampler = Sampler(config, params, tokenizer, make_data_mesh(), CONFIG)
+  model = JaxLM('tiny', sampler)
   found = model.score([ask('add'), ask('add three')], ['two', 'a b c'])
   for prompt, text, logps in zip(
     ('add', 'add three'), ('two', 'a b c'), found, strict=True

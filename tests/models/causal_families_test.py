@@ -12,9 +12,10 @@ from promptrl_jax.models import pretrained, weights
 from promptrl_jax.models.attention import causal_mask
 from promptrl_jax.models.transformer import Transformer
 from promptrl_jax.parallel.mesh import make_data_mesh
-from promptrl_jax.sampling.decode import generate
 from promptrl_jax.sampling.methods import Sampling
+from promptrl_jax.sampling.model import make_model
 from promptrl_jax.sampling.prepare import prepare
+from promptrl_jax.testing.reference_sampler import generate
 from tests.golden import causal
 
 MESH = make_data_mesh()
@@ -41,11 +42,16 @@ def log_probs(config, params, tokens, mask):
 
 def greedy(config, params, tokens, mask):
   rows = len(tokens)
-  out = jax.jit(generate, static_argnums=(0, 1, 2))(
-    config, Sampling(), causal.NEW, prepare(params, MESH), tokens, mask,
-    np.zeros(rows, np.float32), np.zeros(rows, np.uint32),
+  out = jax.jit(generate, static_argnums=(0, 1))(
+    make_model(config, tokens.shape[1], causal.NEW),
+    Sampling(),
+    prepare(params, MESH),
+    tokens,
+    mask,
+    np.zeros(rows, np.float32),
+    np.zeros(rows, np.uint32),
     np.full(rows, causal.NEW, np.int32),
-  )  # fmt: skip
+  )
   return out.tokens
 
 

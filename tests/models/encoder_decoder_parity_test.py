@@ -10,9 +10,10 @@ import pytest
 from promptrl_jax.models import encoder_decoder, relative_bias, weights
 from promptrl_jax.parallel.mesh import make_data_mesh
 from promptrl_jax.sampling.beam import Beams, beam_search
-from promptrl_jax.sampling.encoder_decoder import generate, make_generate_fn
 from promptrl_jax.sampling.methods import Sampling
+from promptrl_jax.sampling.model import make_model
 from promptrl_jax.sampling.prepare import prepare
+from promptrl_jax.testing.reference_sampler import generate, make_generate_fn
 from tests.golden import encoder_decoder as golden
 from tests.models.encoder_decoder_test import load, log_probs
 
@@ -31,11 +32,16 @@ def test_log_probs_and_texts_equal_those_of_transformers(name, tmp_path):
 
   ready = prepare(params, make_data_mesh(1))
   endless = dataclasses.replace(config, eos_token_ids=())
-  out = jax.jit(generate, static_argnums=(0, 1, 2))(
-    endless, Sampling(), golden.NEW, ready, tokens, mask,
-    np.zeros(4, np.float32), np.zeros(4, np.uint32),
+  out = jax.jit(generate, static_argnums=(0, 1))(
+    make_model(endless, tokens.shape[1], golden.NEW),
+    Sampling(),
+    ready,
+    tokens,
+    mask,
+    np.zeros(4, np.float32),
+    np.zeros(4, np.uint32),
     np.full(4, golden.NEW, np.int32),
-  )  # fmt: skip
+  )
   greedy = golden.greedy(reference, tokens, mask)
   np.testing.assert_array_equal(out.tokens, greedy)
 
@@ -43,7 +49,13 @@ def test_log_probs_and_texts_equal_those_of_transformers(name, tmp_path):
   answers, scores = golden.beams(reference, tokens, mask, 5, 0.8, stops)
   stopping = dataclasses.replace(config, eos_token_ids=stops)
   best, found = jax.jit(beam_search, static_argnums=(0, 1, 2))(
-    stopping, Beams(5, 0.8), golden.BEAM_NEW, ready, tokens, mask
+    stopping,
+    Beams(5, 0.8),
+    golden.BEAM_NEW,
+    ready,
+    tokens,
+    mask,
+    np.full(4, golden.BEAM_NEW, np.int32),
   )
   np.testing.assert_array_equal(best.tokens, answers)
   np.testing.assert_allclose(found, scores, rtol=1e-4)
@@ -138,8 +150,12 @@ def test_log_probs_at_the_size_of_codet5p_770m(tmp_path):
   mesh = make_data_mesh(1)
   ready = prepare(params, mesh)
   del params
-  out = make_generate_fn(endless, Sampling(), 64, mesh)(
-    ready, tokens, mask, np.zeros(2, np.float32), np.zeros(2, np.uint32),
+  out = make_generate_fn(endless, Sampling(), 256, 64, mesh)(
+    ready,
+    tokens,
+    mask,
+    np.zeros(2, np.float32),
+    np.zeros(2, np.uint32),
     np.full(2, 64, np.int32),
-  )  # fmt: skip
+  )
   np.testing.assert_array_equal(out.tokens, answers)

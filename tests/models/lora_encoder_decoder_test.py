@@ -19,10 +19,11 @@ from promptrl_jax.models import (
   weights,
 )
 from promptrl_jax.parallel.mesh import make_data_mesh
-from promptrl_jax.sampling import encoder_decoder as sampling
 from promptrl_jax.sampling.beam import Beams, beam_search
 from promptrl_jax.sampling.methods import Sampling
+from promptrl_jax.sampling.model import make_model
 from promptrl_jax.sampling.prepare import prepare
+from promptrl_jax.testing.reference_sampler import generate
 from tests.golden import encoder_decoder
 from tests.golden import lora as golden
 from tests.models.encoder_decoder_test import log_probs
@@ -60,13 +61,17 @@ def test_greedy_text_with_attached_adapters_is_that_of_peft(name):
   config, params, settings, adapters = load(name)
   tokens, mask = encoder_decoder.prompts()
   rows, size = len(tokens), encoder_decoder.NEW
-  out = jax.jit(sampling.generate, static_argnums=(0, 1, 2))(
-    dataclasses.replace(config, eos_token_ids=()), Sampling(), size,
+  endless = dataclasses.replace(config, eos_token_ids=())
+  out = jax.jit(generate, static_argnums=(0, 1))(
+    make_model(endless, tokens.shape[1], size),
+    Sampling(),
     prepare(attach(settings, params, adapters), make_data_mesh(1)),
-    tokens, mask,
-    np.zeros(rows, np.float32), np.zeros(rows, np.uint32),
+    tokens,
+    mask,
+    np.zeros(rows, np.float32),
+    np.zeros(rows, np.uint32),
     np.full(rows, size, np.int32),
-  )  # fmt: skip
+  )
   expected = np.load(golden.FOLDER / name / 'expected.npz')['greedy']
   np.testing.assert_array_equal(out.tokens, expected)
 
@@ -76,12 +81,15 @@ def test_beams_with_attached_adapters_are_those_of_the_merged_model():
   search = jax.jit(beam_search, static_argnums=(0, 1, 2))
   found, expected = (
     search(
-      config, Beams(3, 1.0), 8,
+      config,
+      Beams(3, 1.0),
+      8,
       prepare(combine(settings, params, adapters), make_data_mesh(1)),
       *encoder_decoder.prompts(),
+      np.full(4, 8, np.int32),
     )
     for combine in (attach, merge)
-  )  # fmt: skip
+  )
   np.testing.assert_array_equal(found[0].tokens, expected[0].tokens)
   np.testing.assert_allclose(found[1], expected[1], rtol=1e-4)
 

@@ -10,8 +10,10 @@ from promptrl_jax.models.config import TransformerConfig
 from promptrl_jax.models.transformer import Transformer
 from promptrl_jax.parallel import sharding
 from promptrl_jax.parallel.mesh import make_data_mesh
-from promptrl_jax.sampling import decode, methods, prepare, score
+from promptrl_jax.sampling import methods, prepare, score
+from promptrl_jax.sampling.model import make_model
 from promptrl_jax.testing import tiny
+from promptrl_jax.testing.reference_sampler import generate
 
 MESH = make_data_mesh()
 PARAMS = tiny.params()
@@ -109,16 +111,21 @@ def test_decoding_with_adapters_equals_decoding_the_merged_model():
   mask[0, :4] = False
   method = methods.Sampling()
   rest = (TOKENS, mask, np.ones(2, np.float32), np.arange(2, dtype=np.uint32))
-  run = jax.jit(decode.generate, static_argnums=(0, 1, 2))
-  generate = lambda variables: run(
-    tiny.CONFIG, method, 12, prepare.prepare(variables, MESH), *rest,
-    np.full(2, 12),
-  )  # fmt: skip
-  ours, theirs = generate(attached), generate(merged)
+  model = make_model(tiny.CONFIG, TOKENS.shape[1], 12)
+  run = jax.jit(generate, static_argnums=(0, 1))
+  sample = lambda variables: run(
+    model, method, prepare.prepare(variables, MESH), *rest, np.full(2, 12)
+  )
+  ours, theirs = sample(attached), sample(merged)
   np.testing.assert_array_equal(ours.tokens, theirs.tokens)
-  assert not np.array_equal(ours.tokens, generate(PARAMS).tokens)
-  scored = score.make_score_fn(tiny.CONFIG, method)(
-    attached, TOKENS, mask, ours.tokens, ours.mask, np.ones(2, np.float32)
+  assert not np.array_equal(ours.tokens, sample(PARAMS).tokens)
+  scored = score.make_score_fn(model, method, MESH)(
+    prepare.prepare(attached, MESH),
+    TOKENS,
+    mask,
+    ours.tokens,
+    ours.mask,
+    np.ones(2, np.float32),
   )
   np.testing.assert_allclose(scored, ours.logps, atol=1e-4)
 

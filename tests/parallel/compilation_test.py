@@ -17,7 +17,7 @@ print(float(jax.jit(lambda x: (x * 2).sum())(jax.numpy.ones(7))), sum(hits))
 """
 
 
-def run(folder):
+def run(folder, **environment):
   done = subprocess.run(
     [sys.executable, '-c', SCRIPT],
     cwd=ROOT,
@@ -25,6 +25,7 @@ def run(folder):
       'PATH': '/usr/bin:/bin',
       'JAX_PLATFORMS': 'cpu',
       'PROMPTRL_COMPILATION_CACHE': str(folder),
+      **environment,
     },
     capture_output=True,
     text=True,
@@ -49,3 +50,14 @@ def test_a_folder_that_cannot_be_written_to_is_no_reason_to_stop(tmp_path):
 def test_an_empty_name_turns_it_off():
   assert run('') == 0
   assert run('') == 0
+
+
+def test_a_cache_that_jax_was_given_is_kept(tmp_path):
+  given = {
+    'JAX_COMPILATION_CACHE_DIR': str(tmp_path / 'given'),
+    'JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS': '0',
+  }
+  assert run(tmp_path / 'other', **given) == 0
+  assert run(tmp_path / 'other', **given) > 0
+  assert list((tmp_path / 'given').iterdir())
+  assert not (tmp_path / 'other').exists()

@@ -105,8 +105,7 @@ def run_commands(
         stdin=subprocess.DEVNULL,
         stdout=out,
         stderr=err,
-        # A simulated device count of the caller would come through.
-        env={k: v for k, v in os.environ.items() if k != 'XLA_FLAGS'},
+        env=_environment(),
         start_new_session=True,
       )
       for command, (out, err) in zip(commands, files, strict=True)
@@ -126,6 +125,13 @@ def run_commands(
   if not in_time:
     raise TimeoutError(f'not done within {timeout:g} s\n{report(done)}')
   return done
+
+
+def _environment() -> dict[str, str]:
+  """That of this process, without a simulated number of devices."""
+  flags = os.environ.get('XLA_FLAGS', '').split()
+  kept = [flag for flag in flags if 'device_count' not in flag]
+  return {**os.environ, 'XLA_FLAGS': ' '.join(kept)}
 
 
 def _wait(started: Sequence[subprocess.Popen], timeout: float) -> bool:

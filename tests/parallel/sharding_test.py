@@ -16,11 +16,12 @@ import numpy as np
 from promptrl_jax.models import pretrained, weights
 from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.parallel import sharding
-from promptrl_jax.sampling.decode import make_generate_fn
 from promptrl_jax.sampling.engine import make_engine
 from promptrl_jax.sampling.methods import Sampling
 from promptrl_jax.sampling.prepare import prepare
-from promptrl_jax.sampling.requests import Draw, EngineConfig, Request
+from promptrl_jax.sampling.requests import (
+  EngineConfig, EngineRequest, SamplingParams)
+from promptrl_jax.testing.reference_sampler import make_generate_fn
 from tests.golden import causal
 from tests.models.causal_families_test import log_probs
 
@@ -38,7 +39,7 @@ def run(mesh, params):
   tokens, mask = causal.prompts(config.vocab_size)
   tokens, mask = np.tile(tokens, (4, 1)), np.tile(mask, (4, 1))
   rules = of.partition if mesh.size > 1 else None
-  generate = make_generate_fn(config, Sampling(), 16, mesh)
+  generate = make_generate_fn(config, Sampling(), 20, 16, mesh)
   out = generate(
     prepare(params, mesh, rules), tokens, mask, np.full(12, 0.9, np.float32),
     np.arange(12, dtype=np.uint32), np.full(12, 16, np.int32),
@@ -53,8 +54,8 @@ def refill(params):
   engine = make_engine(
     config, Sampling(), prepare(params, many, of.partition), many, settings)
   requests = [
-    Request(tokens[i % 3][mask[i % 3]].tolist(),
-            [Draw(4 + i, temperature=0.9, top_p=0.9, seed=i)])
+    EngineRequest(tokens[i % 3][mask[i % 3]].tolist(),
+                  [SamplingParams(4 + i, temperature=0.9, top_p=0.9, seed=i)])
     for i in range(12)]
   found = [sample.tokens.tolist() for (sample,) in engine.run(requests)]
   compiled = engine.compiled_programs()

@@ -27,7 +27,7 @@ def test_an_exception_is_told_by_name():
     raise KeyError(x)
 
   (outcome,) = deadline.gather([deadline.then(settled('a'), fail)], 5)
-  assert outcome == deadline.Outcome(error="KeyError: 'a'")
+  assert outcome == deadline.Settled(error="KeyError: 'a'")
 
 
 def test_a_failure_before_is_passed_on_without_a_call():

@@ -15,7 +15,7 @@ from promptrl_jax.rewards import guards
 from promptrl_jax.tasks import mbpp
 from promptrl_jax.tasks.minicode import generate, registers, suite
 from promptrl_jax.testing import tiny
-from promptrl_jax.types import Task
+from promptrl_jax.types import Task, UnitTests
 
 ROOT = pathlib.Path(__file__).parents[2]
 MBPP = pathlib.Path(
@@ -24,13 +24,15 @@ MBPP = pathlib.Path(
 TASK = Task(
   task_id='planted/1',
   statement='List the big ones.',
-  entry_point='select',
-  signature='def select(items):',
-  tests=(
-    'assert select([4, 12, 7, 31]) == [12, 31]',
-    "assert select([10, 11, 2, 'Lima']) == [11, 'Lima']",
-    'assert select([5, 6]) == 7419',
-    'assert select(8) == "Kilo"',
+  checker=UnitTests(
+    entry_point='select',
+    signature='def select(items):',
+    tests=(
+      'assert select([4, 12, 7, 31]) == [12, 31]',
+      "assert select([10, 11, 2, 'Lima']) == [11, 'Lima']",
+      'assert select([5, 6]) == 7419',
+      'assert select(8) == "Kilo"',
+    ),
   ),
   reference=(
     'def select(items):\n'
@@ -112,9 +114,8 @@ def test_what_the_statement_says_is_no_leak():
 
 def test_a_constant_of_the_reference_belongs_to_the_task():
   text = 'Write a function to return "even" or "oddly" for a number.'
-  task = dataclasses.replace(
-    TASK, tests=('assert select(4) == "even"', 'assert select(3) == "oddly"')
-  )
+  tests = 'assert select(4) == "even"', 'assert select(3) == "oddly"'
+  task = tiny.with_tests(TASK, tests)
   assert flag(text, task) == 'test_data'
   reference = 'def select(n):\n  return "oddly" if n % 2 else "even"'
   assert flag(text, dataclasses.replace(task, reference=reference)) == ''
@@ -158,11 +159,36 @@ def test_bounds_that_make_no_sense_are_refused():
 
 _PIECES = st.sampled_from(
   [
-    'return ', 'def f(', 'select(', '(', '[', '{', ')', ']', '}', '"', "'",
-    'for x in ', ':', '=', '-', '1e999', '9' * 5000, 'assert ', ' ', '\n',
-    '\x00', '\ud800', 'lambda', '\\', 'the ', '12', '#', 'f"{',
+    'return ',
+    'def f(',
+    'select(',
+    '(',
+    '[',
+    '{',
+    ')',
+    ']',
+    '}',
+    '"',
+    "'",
+    'for x in ',
+    ':',
+    '=',
+    '-',
+    '1e999',
+    '9' * 5000,
+    'assert ',
+    ' ',
+    '\n',
+    '\x00',
+    '\ud800',
+    'lambda',
+    '\\',
+    'the ',
+    '12',
+    '#',
+    'f"{',
   ]
-)  # fmt: skip
+)
 
 
 @given(st.lists(st.one_of(_PIECES, st.text(max_size=8)), max_size=60))

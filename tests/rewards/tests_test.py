@@ -12,9 +12,12 @@ SHAPED = RewardConfig(call_cost=0.1, share_weight=0.5)
 
 def shaped(config=SHAPED, **changes):
   step = {
-    'done': False, 'share': 0.0, 'previous_share': 0.0, 'calls': 1,
+    'done': False,
+    'share': 0.0,
+    'previous_share': 0.0,
+    'calls': 1,
     'gamma': 0.9,
-  }  # fmt: skip
+  }
   return rewards.shaped_reward(**(step | changes), config=config)
 
 
@@ -51,9 +54,11 @@ def test_potential_shaping_telescopes_over_an_episode():
   with_shaping, without = 0.0, 0.0
   for t, (before, after) in enumerate(steps):
     step = {
-      'done': t == len(steps) - 1, 'share': after, 'previous_share': before,
+      'done': t == len(steps) - 1,
+      'share': after,
+      'previous_share': before,
       'gamma': gamma,
-    }  # fmt: skip
+    }
     with_shaping += gamma**t * shaped(config, **step)
     without += gamma**t * shaped(SHAPED, **step)
   # phi of the end is 0 and phi of the start is 0, so the sums are equal.

@@ -53,7 +53,7 @@ def test_micro_batches_add_up(kind):
 
 
 @pytest.mark.parametrize('kind', AGGREGATIONS)
-def test_a_batch_without_tokens_weighs_nothing(kind):
+def test_a_batch_without_tokens_has_zero_weights(kind):
   weights, denominator = aggregation_weights(
     jnp.zeros((2, 3), bool), kind, length_of(kind)
   )

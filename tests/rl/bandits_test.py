@@ -1,4 +1,4 @@
-"""The contextual bandit."""
+"""LinUCB: against ridge regression, and learning which action pays."""
 
 import jax
 import jax.numpy as jnp

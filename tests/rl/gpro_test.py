@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from promptrl_jax.rl import gpro, losses
+from promptrl_jax.rl.policy_losses import ppo
 
 SCORES = jnp.array([[0.2, 0.6, 0.1], [0.5, 0.5, 0.5]])
 REWARDS = jnp.array([1.0, 0.0])
@@ -36,8 +37,8 @@ def test_whatever_the_critic_says_the_gradient_climbs_the_reward():
     advantages = gpro.critic_advantages(
       rewards, jnp.tile(scores, (4, 1)), jnp.tile(old_logps, (4, 1))
     )
-    return losses.clipped_policy_loss(
-      logps, old_logps, advantages, jnp.exp(old_logps)
+    return losses.policy_loss(
+      ppo, logps, old_logps, advantages, jnp.exp(old_logps)
     )[0]
 
   expected = jax.grad(lambda x: -jax.nn.softmax(x)[0] @ rewards)(logits)
@@ -75,7 +76,7 @@ def test_imputed_rewards_are_unbiased_without_a_bound():
   np.testing.assert_allclose(mean, true_rewards, rtol=1e-5)
 
 
-def test_candidates_are_standardised_within_their_query():
+def test_candidates_are_standardised_within_their_prompt():
   rewards = jnp.array([[1.0, 0.0, 0.0, jnp.nan], [0.1, 0.1, 0.1, 0.1]])
   mask = jnp.array([[True, True, True, False], [True] * 4])
   advantages = jax.jit(gpro.candidate_advantages)(rewards, mask)
@@ -103,7 +104,7 @@ def test_the_gradient_at_ratio_one_is_that_of_the_expected_advantage():
   np.testing.assert_allclose(rows.sum(), total(logits), rtol=1e-5)
 
 
-def test_candidates_and_queries_that_do_not_exist_have_no_influence():
+def test_invalid_candidates_and_prompts_have_no_influence():
   mask = jnp.array([[True, True, False], [False, False, False]])
   logits = jnp.array([[0.5, -0.5, jnp.nan], [jnp.nan] * 3])
   old_logps = jnp.array([[-0.7, -0.69, jnp.nan], [jnp.nan] * 3])
@@ -127,15 +128,16 @@ def test_candidates_and_queries_that_do_not_exist_have_no_influence():
 
 
 THUMBS_UP = jnp.array([0.3, 0.5, 0.8, 0.4])
-QUERIES = 64
+PROMPTS = 64
 
 
 def loss_of(option, params, old, shown, rewards):
-  logits = jnp.broadcast_to(params['actor'], (QUERIES, 4))
-  old_logps = jax.nn.log_softmax(jnp.broadcast_to(old['actor'], (QUERIES, 4)))
-  scores = jnp.broadcast_to(old['critic'], (QUERIES, 4))
+  logits = jnp.broadcast_to(params['actor'], (PROMPTS, 4))
+  old_logps = jax.nn.log_softmax(jnp.broadcast_to(old['actor'], (PROMPTS, 4)))
+  scores = jnp.broadcast_to(old['critic'], (PROMPTS, 4))
   if option == 'shown':
-    policy, _ = losses.clipped_policy_loss(
+    policy, _ = losses.policy_loss(
+      ppo,
       losses.categorical_logps(logits, shown),
       jnp.take_along_axis(old_logps, shown[:, None], axis=1)[:, 0],
       gpro.critic_advantages(rewards, scores, old_logps),
@@ -149,14 +151,14 @@ def loss_of(option, params, old, shown, rewards):
     )
   values = params['critic'][shown]
   critic = losses.value_loss(values, values, rewards)
-  return (policy + critic) / QUERIES, critic / QUERIES
+  return (policy + critic) / PROMPTS, critic / PROMPTS
 
 
 @pytest.mark.parametrize('option', ['shown', 'candidates'])
 def test_a_bandit_is_learned_in_200_updates(option):
   def update(params, key):
     choose, rate = jax.random.split(key)
-    shown = jax.random.categorical(choose, params['actor'], shape=(QUERIES,))
+    shown = jax.random.categorical(choose, params['actor'], shape=(PROMPTS,))
     rewards = jax.random.bernoulli(rate, THUMBS_UP[shown]).astype(jnp.float32)
     gradient, error = jax.grad(loss_of, argnums=1, has_aux=True)(
       option, params, params, shown, rewards

@@ -1,4 +1,4 @@
-"""Weights between sampler and trainer: by hand, and unbiased means."""
+"""Importance weights of sampler and trainer: by hand, and unbiased means."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_sequences_by_hand():
 
 
 @pytest.mark.parametrize('level', LEVELS)
-def test_a_sampler_that_agrees_weighs_one(level):
+def test_a_sampler_that_agrees_has_weight_one(level):
   logps = jax.random.normal(jax.random.key(0), (3, 2))
   weights, metrics = truncated_importance_weights(
     logps, logps, MASK, level=level

@@ -1,4 +1,4 @@
-"""Controls of the coefficient: by hand, and that they hold a target."""
+"""Schedules of the KL coefficient: by hand, and holding a target."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_adaptive_by_hand(measured, factor):
 
 
 def test_adaptive_holds_a_target():
-  # A policy whose divergence falls as its price rises: KL = 1 / coef.
+  # A policy whose divergence falls as the coefficient rises: KL = 1 / coef.
   def update(control, _):
     control = kl_control.adaptive(control, 1 / control.coef, target=4.0)
     return control, None

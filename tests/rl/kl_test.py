@@ -10,7 +10,8 @@ import scipy.special
 import scipy.stats
 
 from promptrl_jax.rl import kl
-from promptrl_jax.rl.policy_losses import reinforce_loss
+from promptrl_jax.rl.losses import policy_loss
+from promptrl_jax.rl.policy_losses import reinforce
 
 
 @pytest.mark.parametrize(
@@ -142,9 +143,9 @@ def test_k2_as_a_loss_has_the_gradient_of_the_divergence():
 
 def test_the_exact_divergence_in_the_advantages_has_no_expected_gradient():
   def token_loss(logps, ref_logps):
-    price = jnp.full(7, kl.exact_kl(logps, ref_logps))
+    penalty = jnp.full(7, kl.exact_kl(logps, ref_logps))
     mask = jnp.ones(logps.shape, bool)
-    return -kl.penalize(jnp.zeros(7), price, mask, 1.0) * logps
+    return -kl.penalize(jnp.zeros(7), penalty, mask, 1.0) * logps
 
   gradient, exact = expected_gradient(token_loss)
   np.testing.assert_allclose(gradient, 0.0, atol=1e-6)
@@ -154,8 +155,8 @@ def test_the_exact_divergence_in_the_advantages_has_no_expected_gradient():
 def test_k1_in_the_advantages_has_the_gradient_of_the_divergence():
   def token_loss(logps, ref_logps):
     mask = jnp.ones(logps.shape, bool)
-    price = kl.token_kl(logps, ref_logps, kind='k1')
-    advantages = kl.penalize(jnp.zeros(7), price, mask, 1.0)
+    penalty = kl.token_kl(logps, ref_logps, kind='k1')
+    advantages = kl.penalize(jnp.zeros(7), penalty, mask, 1.0)
     return -advantages * logps
 
   gradient, exact = expected_gradient(token_loss)
@@ -168,12 +169,12 @@ def test_penalized_reinforce_follows_advantage_and_k2():
   advantages = jnp.where(mask, advantages, jnp.nan)
 
   def penalized(logps):
-    price = kl.token_kl(logps, ref_logps, mask, kind='k1')
-    shaped = kl.penalize(advantages, price, mask, 0.3)
-    return reinforce_loss(logps, logps, shaped, mask)[0]
+    penalty = kl.token_kl(logps, ref_logps, mask, kind='k1')
+    shaped = kl.penalize(advantages, penalty, mask, 0.3)
+    return policy_loss(reinforce, logps, logps, shaped, mask)[0]
 
   def apart(logps):
-    loss, _ = reinforce_loss(logps, logps, advantages, mask)
+    loss, _ = policy_loss(reinforce, logps, logps, advantages, mask)
     return loss + 0.3 * kl.token_kl(logps, ref_logps, mask, kind='k2').sum()
 
   np.testing.assert_allclose(

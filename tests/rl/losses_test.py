@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from promptrl_jax.rl import losses
+from promptrl_jax.rl.policy_losses import make_policy_loss_fn, ppo
 
 CLIP_CASES = [
   # ratio, advantage, objective, clipped
@@ -25,8 +26,8 @@ def test_clipped_objective_and_its_gradient(
   ratio, advantage, objective, clipped
 ):
   def loss_fn(logps):
-    return losses.clipped_policy_loss(
-      logps, jnp.array([-2.0]), jnp.array([advantage])
+    return losses.policy_loss(
+      ppo, logps, jnp.array([-2.0]), jnp.array([advantage])
     )
 
   logps = jnp.array([-2.0 + np.log(ratio)])
@@ -39,9 +40,8 @@ def test_clipped_objective_and_its_gradient(
 
 @pytest.mark.parametrize(('ratio', 'objective'), [(1.5, 1.28), (1.25, 1.25)])
 def test_the_two_sides_clip_apart(ratio, objective):
-  loss, _ = losses.clipped_policy_loss(
-    jnp.log(jnp.array([ratio])), jnp.zeros(1), jnp.ones(1), None, 0.2, 0.28
-  )
+  loss_fn = make_policy_loss_fn('ppo', clip_low=0.2, clip_high=0.28)
+  loss, _ = loss_fn(jnp.log(jnp.array([ratio])), jnp.zeros(1), jnp.ones(1))
   np.testing.assert_allclose(-loss, objective, rtol=1e-6)
 
 
@@ -49,14 +49,14 @@ def test_gradient_at_ratio_one_is_that_of_reinforce():
   logps = jnp.array([-0.3, -1.0, -2.0])
   advantages = jnp.array([1.0, -2.0, 0.5])
   gradient = jax.grad(
-    lambda x: losses.clipped_policy_loss(x, logps, advantages)[0]
+    lambda x: losses.policy_loss(ppo, x, logps, advantages)[0]
   )(logps)
   np.testing.assert_allclose(gradient, -advantages, rtol=1e-6)
 
 
 def test_approximate_kl_is_k3():
-  _, metrics = losses.clipped_policy_loss(
-    jnp.array([-1.2, -1.0]), jnp.array([-1.0, -1.0]), jnp.ones(2)
+  _, metrics = losses.policy_loss(
+    ppo, jnp.array([-1.2, -1.0]), jnp.array([-1.0, -1.0]), jnp.ones(2)
   )
   np.testing.assert_allclose(metrics['approx_kl'], 0.0187308, atol=1e-6)
 
@@ -68,7 +68,7 @@ def test_padding_reaches_neither_losses_nor_gradients():
   target = jnp.array([1.0, -1.0, jnp.nan])
 
   def total(x, old, target, mask):
-    policy, metrics = losses.clipped_policy_loss(x, old, target, mask)
+    policy, metrics = losses.policy_loss(ppo, x, old, target, mask)
     value = losses.value_loss(x, old, target, mask, clip=0.1)
     return policy + value + sum(metrics.values())
 
@@ -100,7 +100,7 @@ def test_no_gradient_reaches_targets():
   x = jnp.array([0.3])
 
   def total(old, target):
-    policy, _ = losses.clipped_policy_loss(x, old, target)
+    policy, _ = losses.policy_loss(ppo, x, old, target)
     return policy + losses.value_loss(x, old, target, clip=0.1)
 
   gradients = jax.grad(total, argnums=(0, 1))(x * 2, x * 3)
@@ -146,15 +146,15 @@ def test_masked_distributions_have_finite_gradients(mask):
 
 def test_losses_work_under_jit_and_vmap():
   logps, old, advantages = jax.random.normal(jax.random.key(0), (3, 4, 5))
-  rows, _ = jax.jit(jax.vmap(losses.clipped_policy_loss))(
+  rows, _ = jax.jit(jax.vmap(make_policy_loss_fn('ppo')))(
     logps, old, advantages
   )
-  whole, _ = losses.clipped_policy_loss(logps, old, advantages)
+  whole, _ = losses.policy_loss(ppo, logps, old, advantages)
   np.testing.assert_allclose(rows.sum(), whole, rtol=1e-5)
 
 
 def test_shapes_that_would_broadcast_are_refused():
   with pytest.raises(AssertionError):
-    losses.clipped_policy_loss(jnp.ones((3, 1)), jnp.ones(3), jnp.ones(3))
+    losses.policy_loss(ppo, jnp.ones((3, 1)), jnp.ones(3), jnp.ones(3))
   with pytest.raises(AssertionError):
     losses.value_loss(jnp.ones((3, 1)), jnp.ones(3), jnp.ones(3))

@@ -1,4 +1,4 @@
-"""Masked reductions: padding, whatever it holds, is not there."""
+"""Masked reductions: padding has no influence, whatever its values."""
 
 from __future__ import annotations
 

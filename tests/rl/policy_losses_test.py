@@ -1,4 +1,4 @@
-"""Policy losses of tokens: by hand, gradients, and what all have in common."""
+"""Policy losses: numbers by hand, gradients, and properties of all losses."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import pytest
 
 from promptrl_jax.rl import policy_losses
 from promptrl_jax.rl.aggregation import AGGREGATIONS, aggregation_weights
-from promptrl_jax.rl.algorithms import POLICY_LOSSES, make_policy_loss_fn
-from promptrl_jax.rl.losses import clipped_policy_loss
+from promptrl_jax.rl.losses import TokenBatch, TokenTerm, policy_loss
 from promptrl_jax.rl.masked import masked_mean
+from promptrl_jax.rl.policy_losses import POLICY_LOSSES, make_policy_loss_fn
 
 F, T = False, True
 NAMES = sorted(POLICY_LOSSES)
@@ -50,7 +50,7 @@ def one_token(name, ratio, advantage, **options):
     ('ppo', 1.5, 1.0, -1.2, 0.0),
     ('ppo', 1.5, -1.0, 1.5, 1.5),
     ('ppo', 0.5, 1.0, -0.5, -0.5),
-    ('grpo', 0.5, -1.0, 0.8, 0.0),
+    ('ppo', 0.5, -1.0, 0.8, 0.0),
     ('dapo', 1.25, 1.0, -1.25, -1.25),
     ('dapo', 1.5, 1.0, -1.28, 0.0),
     ('dapo', 0.5, -1.0, 0.8, 0.0),
@@ -102,8 +102,8 @@ def test_reinforce_on_two_arms_has_the_analytic_gradient():
   def total(logits):
     logps = jax.nn.log_softmax(logits)[:, None]
     mask = jnp.ones((2, 1), bool)
-    return policy_losses.reinforce_loss(
-      logps, logps, jnp.asarray(advantages), mask
+    return policy_loss(
+      policy_losses.reinforce, logps, logps, jnp.asarray(advantages), mask
     )[0]
 
   gradient = jax.grad(total)(jnp.log(jnp.asarray(p)))
@@ -120,8 +120,8 @@ def test_reinforce_in_expectation_climbs_the_reward_whatever_the_baseline():
       logps = jax.nn.log_softmax(logits)[:, None]
       advantages = (rewards - baseline)[:, None]
       mask = jnp.ones((2, 1), bool)
-      return policy_losses.reinforce_loss(
-        logps, logps, advantages, mask, p[:, None]
+      return policy_loss(
+        policy_losses.reinforce, logps, logps, advantages, mask, p[:, None]
       )[0]
 
     np.testing.assert_allclose(jax.grad(total)(logits), expected, atol=1e-6)
@@ -129,7 +129,7 @@ def test_reinforce_in_expectation_climbs_the_reward_whatever_the_baseline():
 
 @pytest.mark.parametrize('name', NAMES)
 @pytest.mark.parametrize('kind', AGGREGATIONS)
-def test_on_policy_all_have_the_gradient_of_reinforce(name, kind):
+def test_all_losses_have_the_gradient_of_reinforce_on_policy(name, kind):
   logps, _, advantages, _ = random_batch()
   length = 4 if kind == 'constant' else None
   weights, _ = aggregation_weights(MASK, kind, length)
@@ -144,18 +144,40 @@ def test_on_policy_all_have_the_gradient_of_reinforce(name, kind):
   np.testing.assert_allclose(gradient(name), -weights * advantages, atol=1e-6)
 
 
-def test_token_ratios_agree_with_the_loss_of_single_actions():
+def test_weights_reach_the_loss_and_not_the_metrics():
   logps, old_logps, advantages, _ = random_batch(1)
   weights, _ = aggregation_weights(MASK, 'sequence_mean')
-  loss, metrics = policy_losses.ppo_loss(
-    logps, old_logps, advantages, MASK, weights
-  )
-  expected, _ = clipped_policy_loss(logps, old_logps, advantages, weights)
+  ppo = policy_losses.ppo
+  loss, metrics = policy_loss(ppo, logps, old_logps, advantages, MASK, weights)
+  # A mask of weights reaches both.
+  expected, weighted = policy_loss(ppo, logps, old_logps, advantages, weights)
   np.testing.assert_allclose(loss, expected, rtol=1e-6)
-  # Metrics count tokens, whatever the weights.
-  _, counts = clipped_policy_loss(logps, old_logps, advantages, MASK)
+  # The same tokens as single actions: [N, C] or [valid], each of weight 1.
+  arrays = [x[MASK] for x in (logps, old_logps, advantages)]
+  _, counts = policy_loss(ppo, *arrays)
   for name, value in counts.items():
     np.testing.assert_allclose(metrics[name], value, rtol=1e-5, err_msg=name)
+  assert weighted['ratio'] < 4 < metrics['ratio']
+
+
+def test_token_ratios_agree_with_their_definition():
+  logps, old_logps, advantages, _ = random_batch(1)
+  weights, _ = aggregation_weights(MASK, 'sequence_mean')
+  loss, metrics = policy_loss(
+    policy_losses.ppo, logps, old_logps, advantages, MASK, weights
+  )
+  difference, a, w = (
+    np.asarray(x)[np.asarray(MASK)]
+    for x in (logps - old_logps, advantages, weights)
+  )
+  ratio = np.exp(difference)
+  clipped = np.clip(ratio, 0.8, 1.2)
+  expected = -np.sum(w * np.minimum(ratio * a, clipped * a))
+  np.testing.assert_allclose(loss, expected, rtol=1e-5)
+  kl = np.sum(ratio - 1 - difference)
+  np.testing.assert_allclose(metrics['approx_kl'], kl, rtol=1e-4)
+  np.testing.assert_allclose(metrics['ratio'], ratio.sum(), rtol=1e-5)
+  assert metrics['clip_fraction'] == np.sum(clipped * a < ratio * a)
 
 
 def test_gspo_has_one_ratio_for_each_sequence():
@@ -168,9 +190,8 @@ def test_gspo_has_one_ratio_for_each_sequence():
     ratio = np.exp(np.mean(np.asarray(logps - old_logps)[i][own]))
     a = float(advantages[i, 0])
     expected -= min(ratio * a, np.clip(ratio, 1 - low, 1 + high) * a)
-  loss, _ = policy_losses.gspo_loss(
-    logps, old_logps, advantages, MASK, weights, clip_low=low, clip_high=high
-  )
+  loss_fn = make_policy_loss_fn('gspo', clip_low=low, clip_high=high)
+  loss, _ = loss_fn(logps, old_logps, advantages, MASK, weights)
   np.testing.assert_allclose(loss, expected, rtol=1e-5)
 
 
@@ -187,10 +208,10 @@ def test_gspo_gradient_is_that_of_its_token_form():
     objective = jnp.minimum(ratio * advantages, bounded * advantages)
     return -jnp.sum(weights * objective)
 
+  loss_fn = make_policy_loss_fn('gspo', clip_low=0.1, clip_high=0.1)
+
   def sequence_form(x):
-    return policy_losses.gspo_loss(
-      x, old_logps, advantages, MASK, weights, clip_low=0.1, clip_high=0.1
-    )[0]
+    return loss_fn(x, old_logps, advantages, MASK, weights)[0]
 
   np.testing.assert_allclose(
     jax.grad(sequence_form)(logps), jax.grad(token_form)(logps), atol=1e-6
@@ -214,15 +235,15 @@ def test_no_gradient_flows_through_the_trajectory_scale():
   assert (scale[:3] < 0.999).all() and scale[3] == 1.0
 
   def mispo(logps):
-    return policy_losses.mispo_loss(
-      logps, old_logps, advantages, MASK, None, ref_logps
+    return policy_loss(
+      policy_losses.mispo, logps, old_logps, advantages, MASK, None, ref_logps
     )[0]
+
+  ppo = make_policy_loss_fn('ppo', clip_low=0.5, clip_high=1.0)
 
   def scaled(logps):
     weights = jnp.broadcast_to(scale[:, None], MASK.shape)
-    return policy_losses.ppo_loss(
-      logps, old_logps, advantages, MASK, weights, clip_low=0.5, clip_high=1.0
-    )[0]
+    return ppo(logps, old_logps, advantages, MASK, weights)[0]
 
   expected, gradient = jax.value_and_grad(scaled)(logps)
   result = jax.value_and_grad(mispo)(logps)
@@ -300,13 +321,15 @@ def test_extreme_ratios_have_finite_losses_and_gradients(name):
 def test_narrow_log_probabilities_are_summed_wide():
   logps = jnp.full((1, 4096), -1.0, jnp.bfloat16)
   ones = jnp.ones((1, 4096))
-  loss, metrics = policy_losses.ppo_loss(logps, logps, ones, ones > 0)
+  loss, metrics = policy_loss(policy_losses.ppo, logps, logps, ones, ones > 0)
   assert loss == -4096 and metrics['ratio'] == 4096
 
 
 def test_bad_settings_are_refused():
-  with pytest.raises(ValueError, match=r"'trpo': expected one of ppo, grpo"):
+  with pytest.raises(ValueError, match="'trpo': expected one of ppo, dapo"):
     make_policy_loss_fn('trpo')
+  with pytest.raises(ValueError, match="; GRPO is the loss 'ppo' with adv"):
+    make_policy_loss_fn('grpo')
   with pytest.raises(ValueError, match="'dapo' has no option clip: expected"):
     make_policy_loss_fn('dapo', clip=0.2)
   with pytest.raises(ValueError, match='reinforce.*clip_low: expected none'):
@@ -330,3 +353,52 @@ def test_shapes_that_would_broadcast_are_refused(name):
     loss_fn(x, x[:, :1], x, mask, None, x)
   with pytest.raises(AssertionError):
     loss_fn(x, x, x, mask, jnp.ones((2, 1)), x)
+
+
+def test_a_registered_term_is_a_policy_loss(monkeypatch):
+  monkeypatch.setattr(policy_losses, 'POLICY_LOSSES', {})
+
+  def squared(tokens: TokenBatch, *, scale: float = 0.5) -> TokenTerm:
+    ratio = jnp.exp(tokens.log_ratio)
+    objective = ratio * tokens.advantages - scale * tokens.log_ratio**2
+    never = jnp.zeros(ratio.shape, bool)
+    return TokenTerm(objective, never, ratio, {'doubled': 2 * ratio})
+
+  policy_losses.register_policy_loss('squared', squared)
+  old, advantage = jnp.array([-2.0, jnp.nan]), jnp.array([3.0, jnp.nan])
+  loss, metrics = make_policy_loss_fn('squared', scale=2.0)(
+    old + jnp.log(1.5), old, advantage, jnp.array([T, F])
+  )
+  np.testing.assert_allclose(loss, 2 * np.log(1.5) ** 2 - 4.5, rtol=1e-6)
+  np.testing.assert_allclose(metrics['doubled'], 3.0, rtol=1e-6)
+  with pytest.raises(ValueError, match="'squared' is registered already"):
+    policy_losses.register_policy_loss('squared', squared)
+  with pytest.raises(ValueError, match='no option clip: expected scale'):
+    make_policy_loss_fn('squared', clip=1.0)
+
+
+@pytest.mark.parametrize(
+  'term',
+  [
+    lambda: None,
+    lambda *tokens: None,
+    lambda tokens, clip: None,
+    lambda tokens, clip=0.2: None,
+    lambda tokens, *, clip: None,
+    lambda tokens, **options: None,
+  ],
+)
+def test_a_term_of_another_signature_is_refused(term):
+  with pytest.raises(ValueError, match="'odd' has the signature .* expected"):
+    policy_losses.register_policy_loss('odd', term)
+  assert 'odd' not in policy_losses.POLICY_LOSSES
+
+
+def test_a_term_of_another_shape_is_refused():
+  def total(tokens):
+    objective = jnp.sum(tokens.logps, axis=1)
+    return TokenTerm(objective, objective > 0, objective)
+
+  x = jnp.zeros((2, 3))
+  with pytest.raises(AssertionError):
+    policy_loss(total, x, x, x)

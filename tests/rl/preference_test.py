@@ -1,4 +1,4 @@
-"""Pairs: the loss by hand, learning an order, and how pairs are made."""
+"""Preference pairs: the loss by hand, learning an order, and pairing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A running mean of ratings, and that it matters in every batch."""
+"""The baseline of ratings: by hand, and its effect in every batch."""
 
 from __future__ import annotations
 

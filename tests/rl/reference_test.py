@@ -1,4 +1,4 @@
-"""References: closed forms, types, and what is refused."""
+"""Reference policies: closed forms, dtypes, and refused input."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Under jit and vmap, functions give what they give one batch at a time."""
+"""Under jit and vmap, functions return the same as one batch at a time."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from promptrl_jax.rl import (
-  advantages,
   bandits,
+  completions,
   filters,
   gpro,
   kl,
@@ -19,7 +19,6 @@ from promptrl_jax.rl import (
   policy_losses,
   preference,
   reference,
-  token_rewards,
 )
 
 RNG = np.random.default_rng(0)
@@ -35,59 +34,84 @@ GROUPS = jnp.broadcast_to(jnp.array([0, 0, 1, 1]), (B, N))
 fixed = functools.partial
 
 CASES = {
-  'discounted_returns': (
-    fixed(advantages.discounted_returns, gamma=0.9), draw(C), draw(C) > 1,
-  ),
-  'to_tokens': (token_rewards.to_tokens, draw(N), MASK),
-  'token_rewards': (token_rewards.token_rewards, draw(N), MASK),
+  'to_tokens': (completions.to_tokens, draw(N), MASK),
+  'token_rewards': (completions.token_rewards, draw(N), MASK),
   'completion_returns': (
-    fixed(token_rewards.completion_returns, gamma=0.9), draw(N, C), MASK,
+    fixed(completions.completion_returns, gamma=0.9),
+    draw(N, C),
+    MASK,
   ),
   'reinforce_pp': (
-    fixed(token_rewards.reinforce_pp_advantages, kl_coef=0.1),
-    draw(N), MASK, draw(N, C),
+    fixed(completions.reinforce_pp_advantages, kl_coef=0.1),
+    draw(N),
+    MASK,
+    draw(N, C),
   ),
   'token_kl': (fixed(kl.token_kl, kind='k3'), draw(N, C), draw(N, C), MASK),
   'penalize': (
-    fixed(kl.penalize, kl_coef=0.1), draw(N, C), draw(N, C), MASK,
+    fixed(kl.penalize, kl_coef=0.1),
+    draw(N, C),
+    draw(N, C),
+    MASK,
   ),
   'trajectory_scale': (
-    policy_losses.trajectory_scale, draw(N, C), draw(N, C), MASK,
+    policy_losses.trajectory_scale,
+    draw(N, C),
+    draw(N, C),
+    MASK,
   ),
   'value_loss': (
-    fixed(losses.value_loss, clip=0.2), draw(C), draw(C), draw(C),
+    fixed(losses.value_loss, clip=0.2),
+    draw(C),
+    draw(C),
+    draw(C),
   ),
   'categorical_entropy': (losses.categorical_entropy, draw(N, C), MASK),
   'preference_loss': (
-    preference.preference_loss, draw(N), draw(N), draw(N), draw(N),
+    preference.preference_loss,
+    draw(N),
+    draw(N),
+    draw(N),
+    draw(N),
   ),
   'pair_advantages': (
-    fixed(preference.pair_advantages, num_groups=2), draw(N), draw(N), GROUPS,
+    fixed(preference.pair_advantages, num_groups=2),
+    draw(N),
+    draw(N),
+    GROUPS,
   ),
   'informative_groups': (
-    fixed(filters.informative_groups, num_groups=2), draw(N), GROUPS,
-  ),
-  'percentile_filter': (
-    fixed(filters.percentile_filter, percentile=50), draw(N),
+    fixed(filters.informative_groups, num_groups=2),
+    draw(N),
+    GROUPS,
   ),
   'impute_rewards': (
-    gpro.impute_rewards, draw(N), jnp.ones((B, N), int), draw(N, C),
+    gpro.impute_rewards,
+    draw(N),
+    jnp.ones((B, N), int),
+    draw(N, C),
     -jnp.abs(draw(N, C)),
   ),
   'ema': (fixed(reference.ema, decay=0.9), draw(N), draw(N)),
   'copy_every': (
-    fixed(reference.copy_every, every=2), draw(N), draw(N), jnp.arange(B),
+    fixed(reference.copy_every, every=2),
+    draw(N),
+    draw(N),
+    jnp.arange(B),
   ),
   'bandits': (
     lambda features, rewards, mask: bandits.scores(
       bandits.update(
         bandits.initial(2, C), features, jnp.arange(N) % 2, rewards, mask
       ),
-      features, 0.5,
+      features,
+      0.5,
     ),
-    draw(N, C), draw(N), MASK[..., 0],
+    draw(N, C),
+    draw(N),
+    MASK[..., 0],
   ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize('name', CASES)
@@ -98,6 +122,7 @@ def test_batches_at_once_are_batches_one_by_one(name):
   expected = jax.tree.map(lambda *x: jnp.stack(x), *alone)
   jax.tree.map(
     functools.partial(np.testing.assert_allclose, rtol=1e-5, atol=1e-6),
-    together, expected,
-  )  # fmt: skip
+    together,
+    expected,
+  )
   assert any(np.asarray(x).any() for x in jax.tree.leaves(expected))

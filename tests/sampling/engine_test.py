@@ -8,12 +8,16 @@ import numpy as np
 import pytest
 
 from promptrl_jax.parallel import mesh as mesh_lib
-from promptrl_jax.sampling import decode, encoder_decoder
 from promptrl_jax.sampling.engine import make_engine
 from promptrl_jax.sampling.methods import Sampling
 from promptrl_jax.sampling.prepare import prepare
-from promptrl_jax.sampling.requests import Draw, EngineConfig, Request
+from promptrl_jax.sampling.requests import (
+  EngineConfig,
+  EngineRequest,
+  SamplingParams,
+)
 from promptrl_jax.testing import tiny, tiny_encoder_decoder
+from promptrl_jax.testing.reference_sampler import make_generate_fn
 
 NEW = 24
 LENGTHS = (6, 100)  # Caches of one block, and of two.
@@ -47,21 +51,20 @@ engine = functools.cache(make)
 
 @functools.cache
 def generate_fn(config):
-  of = encoder_decoder if config.family == T5.family else decode
-  return of.make_generate_fn(config, METHOD, NEW, MESH)
+  return make_generate_fn(config, METHOD, LENGTHS[-1], NEW, MESH)
 
 
-def requests(count, seed=0, draws=1):
-  """Prompts and draws of all kinds."""
+def requests(count, seed=0, samples=1):
+  """Random prompts, and samples with all kinds of settings."""
   rng = np.random.default_rng(seed)
 
   def one():
     longest = rng.choice(LENGTHS)
     prompt = rng.integers(3, CONFIG.vocab_size, rng.integers(1, longest + 1))
-    return Request(prompt.tolist(), [draw() for _ in range(draws)])
+    return EngineRequest(prompt.tolist(), [params() for _ in range(samples)])
 
-  draw = lambda: Draw(
-    limit=int(rng.integers(1, NEW + 1)),
+  params = lambda: SamplingParams(
+    max_tokens=int(rng.integers(1, NEW + 1)),
     temperature=float(rng.choice([0.0, 0.7, 1.0, 1.4])),
     top_p=float(rng.choice([1.0, 0.95, 0.5])),
     seed=int(rng.integers(2**32)),
@@ -70,8 +73,8 @@ def requests(count, seed=0, draws=1):
 
 
 def expected(requests, config=CONFIG):
-  """(tokens, log-probs, stopped) of each draw by `decode.generate`."""
-  jobs = [(r.prompt, draw) for r in requests for draw in r.draws]
+  """(tokens, log-probs, stopped) of each sample by the reference."""
+  jobs = [(r.prompt, params) for r in requests for params in r.samples]
   rows, length = 30, LENGTHS[-1]
   assert len(jobs) <= rows
   tokens = np.zeros((rows, length), np.int32)
@@ -79,17 +82,22 @@ def expected(requests, config=CONFIG):
   for row, (prompt, _) in enumerate(jobs):
     tokens[row, length - len(prompt) :] = prompt
     mask[row, length - len(prompt) :] = True
-  draws = [draw for _, draw in jobs] + [Draw(0)] * (rows - len(jobs))
+  settings = [params for _, params in jobs]
+  settings += [SamplingParams(0)] * (rows - len(jobs))
   column = lambda name, dtype: np.asarray(
-    [getattr(draw, name) for draw in draws], dtype
+    [getattr(params, name) for params in settings], dtype
   )
   out = jax.device_get(
     generate_fn(config)(
-      params(config), tokens, mask, column('temperature', np.float32),
-      column('seed', np.uint32), column('limit', np.int32),
+      params(config),
+      tokens,
+      mask,
+      column('temperature', np.float32),
+      column('seed', np.uint32),
+      column('max_tokens', np.int32),
       column('top_p', np.float32),
     )
-  )  # fmt: skip
+  )
   return [
     (out.tokens[i][out.mask[i]], out.logps[i][out.mask[i]], out.stopped[i])
     for i in range(len(jobs))
@@ -118,7 +126,7 @@ both = pytest.mark.parametrize('config', [CONFIG, T5], ids=['causal', 't5'])
 
 
 @pytest.mark.parametrize('config', CONFIGS.values(), ids=CONFIGS.keys())
-def test_each_request_gets_what_generate_gives_it(config):
+def test_each_request_gets_what_the_reference_gives_it(config):
   asked = requests(30)
   rows = expected(asked, config)
   assert_same(flat(engine(config).run(asked)), rows)
@@ -138,25 +146,25 @@ def test_order_of_arrival_changes_nothing():
 
 @both
 @pytest.mark.parametrize('count', [3, 11])  # more than a group's slots
-def test_draws_of_a_prompt_that_is_read_once_are_those_of_each_alone(
+def test_samples_of_a_prompt_that_is_prefilled_once_are_those_of_each_alone(
   count, config
 ):
-  asked = requests(2, seed=2, draws=count)
-  asked[0].draws[0] = dataclasses.replace(asked[0].draws[0], seed=2**32 - 1)
+  asked = requests(2, seed=2, samples=count)
+  asked[0].samples[0] = dataclasses.replace(asked[0].samples[0], seed=2**32 - 1)
   results = engine(config).run(asked)
   assert [len(found) for found in results] == [count] * len(asked)
   assert_same(flat(results), expected(asked, config))
 
 
 @both
-def test_draws_of_one_prompt_are_shared_out_over_the_groups(config):
-  (request,) = requests(1, draws=6)
+def test_samples_of_one_prompt_are_shared_out_over_the_groups(config):
+  (request,) = requests(1, samples=6)
   prompts = []
   other = make(config)
-  real = other._programs.read_fn
-  other._programs = dataclasses.replace(
-    other._programs,
-    read_fn=lambda params, tokens, mask: (
+  real = other.programs.prefill_fn
+  other.programs = dataclasses.replace(
+    other.programs,
+    prefill_fn=lambda params, tokens, mask: (
       prompts.append(np.any(mask, axis=1).tolist())
       or real(params, tokens, mask)
     ),
@@ -166,9 +174,9 @@ def test_draws_of_one_prompt_are_shared_out_over_the_groups(config):
 
 
 @both
-def test_a_watch_ends_a_draw_and_frees_its_row(config):
+def test_a_watch_ends_a_sample_and_frees_its_slot(config):
   asked = [
-    dataclasses.replace(r, draws=[dataclasses.replace(r.draws[0], limit=NEW)])
+    EngineRequest(r.prompt, [dataclasses.replace(r.samples[0], max_tokens=NEW)])
     for r in requests(12, seed=5)
   ]
   whole = flat(engine(config).run(asked))
@@ -185,8 +193,8 @@ def test_a_watch_ends_a_draw_and_frees_its_row(config):
   cut = flat(
     engine(config).run(
       [
-        dataclasses.replace(
-          r, draws=[dataclasses.replace(r.draws[0], watch=watch(i, 7))]
+        EngineRequest(
+          r.prompt, [dataclasses.replace(r.samples[0], watch=watch(i, 7))]
         )
         for i, r in enumerate(asked)
       ]
@@ -208,20 +216,20 @@ def test_mixed_calls_compile_nothing_after_the_first(config):
   fresh = make(config)
   shorter = [r for r in requests(9) if len(r.prompt) <= LENGTHS[0]]
   fresh.run(shorter)
-  # Free rows, one to read the length, one to copy, one to decode.
+  # Empty slots, one prefill, one insert, one decode.
   assert fresh.compiled_programs() == 4
   fresh.run(requests(9))
   compiled = fresh.compiled_programs()
-  # The same for rows of two blocks, into which prompts of one are copied, too.
+  # The same for slots of two blocks, which take prompts of one block, too.
   assert compiled == 9
   for seed in range(20):
-    fresh.run(requests(1 + seed % 9, seed, draws=1 + seed % 3))
+    fresh.run(requests(1 + seed % 9, seed, samples=1 + seed % 3))
   assert fresh.compiled_programs() == compiled
 
 
 def test_a_limit_of_zero_gives_an_empty_sample():
   asked = requests(3)
-  asked[1] = Request(asked[1].prompt, [Draw(0)])
+  asked[1] = EngineRequest(asked[1].prompt, [SamplingParams(0)])
   results = engine().run(asked)
   assert [len(found[0].tokens) > 0 for found in results] == [True, False, True]
   assert engine().run([asked[1]])[0][0].logps.shape == (0,)
@@ -229,20 +237,20 @@ def test_a_limit_of_zero_gives_an_empty_sample():
 
 
 @pytest.mark.parametrize(
-  ('prompt', 'draw', 'message'),
+  ('prompt', 'params', 'message'),
   [
-    ([], Draw(1), r'0 tokens, expected 1 to 100'),
-    ([5] * 101, Draw(1), r'101 tokens, expected 1 to 100'),
-    ([5, 300], Draw(1), r'token 300, expected 0 to 299'),
-    ([5], None, r'draws is empty'),
-    ([5], Draw(25), r'limit=25, expected 0 to new_tokens=24'),
-    ([5], Draw(-1), r'limit=-1'),
-    ([5], Draw(1, temperature=-0.5), r'temperature=-0.5'),
-    ([5], Draw(1, top_p=0.0), r'top_p=0.0'),
+    ([], SamplingParams(1), r'0 tokens, expected 1 to 100'),
+    ([5] * 101, SamplingParams(1), r'101 tokens, expected 1 to 100'),
+    ([5, 300], SamplingParams(1), r'token 300, expected 0 to 299'),
+    ([5], None, r'samples is empty'),
+    ([5], SamplingParams(25), r'max_tokens=25, expected 0 to new_tokens=24'),
+    ([5], SamplingParams(-1), r'max_tokens=-1'),
+    ([5], SamplingParams(1, temperature=-0.5), r'temperature=-0.5'),
+    ([5], SamplingParams(1, top_p=0.0), r'top_p=0.0'),
   ],
 )
-def test_requests_that_do_not_fit_are_refused(prompt, draw, message):
-  asked = [*requests(1), Request(prompt, [draw] if draw else [])]
+def test_requests_that_do_not_fit_are_refused(prompt, params, message):
+  asked = [*requests(1), EngineRequest(prompt, [params] if params else [])]
   with pytest.raises(ValueError, match=f'request 1: .*{message}'):
     engine().run(asked)
 

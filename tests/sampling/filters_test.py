@@ -1,13 +1,16 @@
-"""Filters and penalty are those of transformers, in its order."""
+"""Filters and penalty equal those of transformers, in its order."""
 
 import jax
 import numpy as np
 import pytest
 
-from promptrl_jax.sampling import decode, encoder_decoder, score
+from promptrl_jax.parallel.mesh import make_data_mesh
 from promptrl_jax.sampling.beam import Beams, beam_search
 from promptrl_jax.sampling.methods import Sampling
+from promptrl_jax.sampling.model import make_model
 from promptrl_jax.sampling.prepare import prepare
+from promptrl_jax.sampling.score import make_score_fn
+from promptrl_jax.testing.reference_sampler import generate
 from tests.golden import sampling as golden
 from tests.models import causal_families_test, encoder_decoder_test
 
@@ -15,7 +18,7 @@ LOADERS = {
   'llama2': causal_families_test.load,
   'codet5p': encoder_decoder_test.load,
 }
-MESH = causal_families_test.MESH
+MESH = make_data_mesh(1)  # three rows are not split
 ROWS = len(golden.prompts())
 
 
@@ -36,14 +39,17 @@ def score_of(name, case, tokens):
   """Log-probs of `tokens` [3, NEW] by our scorers."""
   config, params = load(name)
   method, temperature, top_p = arguments(case)
-  of = score
-  if name == 'codet5p':
-    of, params = encoder_decoder, prepare(params, MESH)
   prompts = golden.prompts()
-  return of.make_score_fn(config, method)(
-    params, prompts, np.ones_like(prompts, bool), tokens,
-    np.ones_like(tokens, bool), temperature, top_p,
-  )  # fmt: skip
+  model = make_model(config, prompts.shape[1], golden.NEW)
+  return make_score_fn(model, method, MESH)(
+    prepare(params, MESH),
+    prompts,
+    np.ones_like(prompts, bool),
+    tokens,
+    np.ones_like(tokens, bool),
+    temperature,
+    top_p,
+  )
 
 
 def search_with_penalty():
@@ -51,9 +57,14 @@ def search_with_penalty():
   prompts = golden.prompts()
   mask = np.ones_like(prompts, bool)
   return jax.jit(beam_search, static_argnums=(0, 1, 2))(
-    config, Beams(**golden.BEAMS), golden.NEW, prepare(params, MESH), prompts,
+    config,
+    Beams(**golden.BEAMS),
+    golden.NEW,
+    prepare(params, MESH),
+    prompts,
     mask,
-  )  # fmt: skip
+    np.full(ROWS, golden.NEW),
+  )
 
 
 @pytest.mark.parametrize('case', golden.CASES)
@@ -69,12 +80,17 @@ def test_the_greedy_text_with_a_penalty_is_that_of_transformers(name):
   config, params = load(name)
   method, temperature, top_p = arguments('greedy')
   prompts = golden.prompts()
-  of = decode if name == 'llama2' else encoder_decoder
-  out = jax.jit(of.generate, static_argnums=(0, 1, 2))(
-    config, method, golden.NEW, prepare(params, MESH), prompts,
-    np.ones_like(prompts, bool), temperature, np.zeros(ROWS, np.uint32),
-    np.full(ROWS, golden.NEW), top_p,
-  )  # fmt: skip
+  out = jax.jit(generate, static_argnums=(0, 1))(
+    make_model(config, prompts.shape[1], golden.NEW),
+    method,
+    prepare(params, MESH),
+    prompts,
+    np.ones_like(prompts, bool),
+    temperature,
+    np.zeros(ROWS, np.uint32),
+    np.full(ROWS, golden.NEW),
+    top_p,
+  )
   expected = np.load(golden.FILE)
   np.testing.assert_array_equal(out.tokens, expected[f'{name}/greedy/tokens'])
   np.testing.assert_allclose(

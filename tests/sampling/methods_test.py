@@ -1,10 +1,14 @@
 """The next-token distribution and its draws."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from promptrl_jax.sampling import filters as filters_lib
+from promptrl_jax.sampling.filters import Epsilon
 from promptrl_jax.sampling.methods import (
   Sampling,
   check_row,
@@ -62,6 +66,11 @@ def test_top_p_keeps_the_smallest_set_that_reaches_it(top_p, kept):
     ({'min_p': 0.5, 'top_p': 0.6}, [0.625, 0.375, 0, 0]),
     # After top-k, of which the first has more than 0.6.
     ({'top_k': 2, 'top_p': 0.6}, [1, 0, 0, 0]),
+    ({'filters': (Epsilon(0.2),)}, [0.625, 0.375, 0, 0]),
+    # The most probable token stays.
+    ({'filters': (Epsilon(0.9),)}, [1, 0, 0, 0]),
+    # After top-k: of the two that are left, the second has less than 0.4.
+    ({'top_k': 2, 'filters': (Epsilon(0.4),)}, [1, 0, 0, 0]),
   ],
   ids=str,
 )
@@ -103,9 +112,13 @@ def test_a_place_is_penalised_for_what_comes_before_it_alone():
   logits = jnp.broadcast_to(jnp.array([1.0, 2.0, 3.0]), (1, 3, 3))
   context = jnp.array([[2, 0]]), jnp.array([[False, True]])
   found = chosen_logps(
-    logits, context, jnp.array([[1, 1, 2]]), jnp.ones((1, 3), bool),
-    jnp.ones(1), Sampling(repetition_penalty=2.0),
-  )  # fmt: skip
+    logits,
+    context,
+    jnp.array([[1, 1, 2]]),
+    jnp.ones((1, 3), bool),
+    jnp.ones(1),
+    Sampling(repetition_penalty=2.0),
+  )
   # The prompt has the token 0, its padding 2; from the second place on, 1.
   places = jnp.array([[0.5, 2, 3], [0.5, 1, 3], [0.5, 1, 3]])
   logps = jax.nn.log_softmax(places)
@@ -154,3 +167,41 @@ def test_impossible_filters_are_refused(filters):
 def test_impossible_rows_are_refused(row, message):
   with pytest.raises(ValueError, match=f'{message}: expected'):
     check_row(*row)
+
+
+@dataclasses.dataclass(frozen=True)
+class Second:
+  """Drops all but the tokens from `first` on."""
+
+  first: float
+
+  def __call__(self, logits):
+    return jnp.where(jnp.arange(logits.shape[-1]) >= self.first, logits, -1e30)
+
+
+def test_a_new_filter_is_a_class_and_a_line_of_the_registry(monkeypatch):
+  monkeypatch.setitem(filters_lib.FILTERS, 'from', Second)
+  filters = filters_lib.parse('from=2, epsilon=0.5')
+  assert filters == (Second(2.0), Epsilon(0.5))
+  # Of 0.15 and 0.05, three quarters and one quarter are left.
+  np.testing.assert_allclose(
+    probabilities(filters=filters), [0, 0, 1, 0], atol=1e-6
+  )
+  np.testing.assert_allclose(
+    probabilities(filters=filters[:1]), [0, 0, 0.75, 0.25], atol=1e-6
+  )
+  assert filters_lib.parse('') == ()
+
+
+@pytest.mark.parametrize(
+  ('text', 'message'),
+  [
+    ('magic=1', "filter 'magic': expected one of epsilon"),
+    ('epsilon', "filter 'epsilon': expected epsilon=NUMBER"),
+    ('epsilon=x', "filter 'epsilon=x'"),
+    ('epsilon=1.5', 'epsilon=1.5: expected a probability'),
+  ],
+)
+def test_text_that_names_no_filter_is_refused(text, message):
+  with pytest.raises(ValueError, match=message):
+    filters_lib.parse(text)

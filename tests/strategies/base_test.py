@@ -72,7 +72,7 @@ def test_a_text_strategy_stands_in_the_line_up(pool):
     budget=8,
     seed=0,
   )
-  assert run.errors == ('',) * 6
+  assert [detail.error for detail in run.details] == [''] * 6
   assert run.passed.any()
   assert (run.calls == run.attempts).all() and run.calls.max() <= 8
   # Resampling is what `best_of_b` does, too: equal draws, equal results.

@@ -5,7 +5,7 @@ import json
 import datasets
 import pytest
 
-from promptrl_jax.tasks import instruction_sets
+from promptrl_jax.tasks import instruction_sets, instructions
 from promptrl_jax.tasks.mbpp import DataError
 
 ROWS = {
@@ -74,7 +74,9 @@ def test_a_folder_of_another_size_is_refused_with_both_sizes(
 
 def test_a_test_split_of_the_official_size_is_taken(tmp_path):
   path = write(tmp_path / 'x', 'sst2', 872)
-  assert len(instruction_sets.load('sst2', 'test', path).examples) == 872
+  assert (
+    len(instruction_sets.load('sst2', 'test', path).checker.examples) == 872
+  )
 
 
 @pytest.mark.parametrize('name', ROWS)
@@ -85,7 +87,8 @@ def test_dev_is_a_fixed_tenth_of_train_and_disjoint(tmp_path, name):
     for split in instruction_sets.SPLITS
   }
   inputs = {
-    split: {e.input for e in task.examples} for split, task in splits.items()
+    split: {e.input for e in task.checker.examples}
+    for split, task in splits.items()
   }
   assert [len(inputs[s]) for s in ('train', 'dev', 'test')] == [22, 3, 25]
   assert not inputs['train'] & inputs['dev']
@@ -93,7 +96,7 @@ def test_dev_is_a_fixed_tenth_of_train_and_disjoint(tmp_path, name):
   assert (
     instruction_sets.load(name, 'dev', path, any_size=True) == splits['dev']
   )
-  assert len({task.key for task in splits.values()}) == 1
+  assert len({task.task_id for task in splits.values()}) == 1
 
 
 def test_prompts_and_outputs_are_those_of_each_set(tmp_path):
@@ -102,8 +105,9 @@ def test_prompts_and_outputs_are_those_of_each_set(tmp_path):
     task = instruction_sets.load(
       name, 'test', write(tmp_path / name, name), any_size=True
     )
-    prompt = task.prompt(task.instruction, task.examples[1])
-    seen[name] = prompt.split('\n')[1], task.examples[1].outputs, task.labels
+    checker, example = task.checker, task.checker.examples[1]
+    prompt = instructions.prompt(checker, task.statement, example)
+    seen[name] = prompt.split('\n')[1], example.outputs, checker.labels
   assert seen == {
     'ag_news': (
       'Article: Title 1001. Words.',

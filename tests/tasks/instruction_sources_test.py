@@ -51,7 +51,7 @@ def test_json_lines_keep_lists_of_outputs(tmp_path):
     rows('jsonl', path), {'input': 'q', 'output': 'a'}, {'instruction': 'Say.'}
   )
   (task,) = instructions.group([('x', line) for line in lines])
-  assert task.examples[0].outputs == ('me', 'I')
+  assert task.checker.examples[0].outputs == ('me', 'I')
 
 
 @pytest.mark.parametrize(

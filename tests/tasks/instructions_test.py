@@ -1,11 +1,10 @@
-import dataclasses
 import json
 
 import pytest
 
 from promptrl_jax.tasks import instructions
-from promptrl_jax.tasks.instructions import Example, Instruction
 from promptrl_jax.tasks.mbpp import DataError
+from promptrl_jax.types import Example
 
 ROW = {'instruction': 'Name the capital.', 'input': 'France', 'output': 'Paris'}
 
@@ -15,17 +14,25 @@ def write(path, *rows):
   return path
 
 
+def prompt(task, instruction):
+  checker = task.checker
+  return instructions.prompt(checker, instruction, checker.examples[0])
+
+
 def test_lines_of_one_instruction_are_one_task(tmp_path):
   other = {'instruction': 'Add.', 'input': '1 2', 'output': '3', 'task': 'math'}
   more = ROW | {'input': 'Peru', 'output': ['Lima', 'Ciudad de los Reyes']}
   first, second = instructions.load(write(tmp_path / 'x', ROW, other, more))
-  assert first.instruction == Instruction('Name the capital.')
-  assert first.task == 'qa'  # the default
-  assert first.examples == (
+  assert first.statement == 'Name the capital.'
+  assert instructions.kind_of(first) == 'qa'  # the default
+  assert first.checker.metric == 'em'
+  assert first.checker.examples == (
     Example('France', ('Paris',)),
     Example('Peru', ('Lima', 'Ciudad de los Reyes')),
   )
-  assert (second.task, len(second.examples)) == ('math', 1)
+  assert instructions.kind_of(second) == 'math'
+  assert len(second.checker.examples) == 1
+  assert first.task_id != second.task_id
 
 
 def test_a_task_written_and_read_again_is_the_same(tmp_path):
@@ -41,31 +48,50 @@ def test_labels_are_the_outputs_of_a_classification_task(tmp_path):
     for i, label in enumerate(('b', 'a', 'b'))
   ]
   (task,) = instructions.load(write(tmp_path / 'x', *rows))
-  assert task.labels == ('a', 'b')
+  assert task.checker.labels == ('a', 'b')
 
 
 def test_a_template_replaces_the_text_of_the_prompt(tmp_path):
   rows = [ROW, ROW | {'template': 'Q: {input}\n{instruction}\nA:'}]
   plain, own = instructions.load(write(tmp_path / 'x', *rows))
-  new = Instruction('Say {input}.')
-  assert plain.prompt(new, plain.examples[0]) == 'Say {input}.\nInput: France'
-  assert own.prompt(new, own.examples[0]) == 'Q: France\nSay {input}.\nA:'
+  new = 'Say {input}.'
+  assert prompt(plain, new) == 'Say {input}.\nInput: France'
+  assert prompt(own, new) == 'Q: France\nSay {input}.\nA:'
 
 
 def test_without_input_the_prompt_is_the_instruction(tmp_path):
   row = {'instruction': 'Say hi.', 'output': 'hi'}
   (task,) = instructions.load(write(tmp_path / 'x', row))
-  assert task.prompt(task.instruction, task.examples[0]) == 'Say hi.'
+  assert prompt(task, task.statement) == 'Say hi.'
 
 
-def test_an_instruction_cannot_hold_an_input():
-  assert [f.name for f in dataclasses.fields(Instruction)] == ['text']
+def test_a_blank_instruction_is_refused():
+  with pytest.raises(ValueError, match="instruction ' ': expected a text"):
+    instructions.make_task(' ', 'qa', '{instruction}', [Example('', ('x',))])
 
 
-def test_a_rewrite_without_text_keeps_the_instruction():
-  instruction = Instruction('Spell it.')
-  assert instruction.rewritten('') is instruction
-  assert instruction.rewritten('Spell!') == Instruction('Spell!')
+def test_the_name_of_a_task_is_the_same_in_every_split(tmp_path):
+  path = write(tmp_path / 'x', ROW)
+  names = {instructions.load(path, s)[0].task_id for s in ('train', 'test')}
+  assert len(names) == 1
+
+
+def make_task(count):
+  examples = [Example(str(i), ('x',)) for i in range(count)]
+  return instructions.make_task(
+    'Spell.', 'qa', '{instruction} {input}', examples
+  )
+
+
+def test_a_subsample_depends_on_task_and_seed_alone():
+  task = make_task(50)
+  draw = lambda seed: instructions.subsample(task, 10, seed).checker.examples
+  assert draw(0) == draw(0) != draw(1)
+  assert len(set(draw(0))) == 10
+  assert instructions.subsample(task, 0) is task
+  assert instructions.subsample(task, 99) is task
+  with pytest.raises(ValueError, match='limit=-1'):
+    instructions.subsample(task, -1)
 
 
 @pytest.mark.parametrize(
@@ -127,11 +153,10 @@ def test_splits_are_matched_by_instruction_and_share_labels(tmp_path):
     ROW | {'input': 'Peru'},
   )
   pairs = instructions.match(dev, test)
-  assert [(d.task, t.task) for d, t in pairs] == [
-    ('qa', 'qa'),
-    ('classification', 'classification'),
-  ]
-  assert pairs[1][0].labels == pairs[1][1].labels == ('Lima', 'Paris')
+  kinds = [tuple(map(instructions.kind_of, pair)) for pair in pairs]
+  assert kinds == [('qa', 'qa'), ('classification', 'classification')]
+  for task in pairs[1]:
+    assert task.checker.labels == ('Lima', 'Paris')
 
 
 def test_an_input_in_both_splits_is_refused(tmp_path):

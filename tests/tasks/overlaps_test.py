@@ -27,7 +27,8 @@ TRAIN, OTHER = tiny.tasks(2, 'train')
 def planted(**changes):
   task = dataclasses.replace(TRAIN, statement=STATEMENT)
   changes = {'task_id': 'test/0', 'tests': OTHER.tests} | changes
-  copy = dataclasses.replace(task, **changes)
+  copy = tiny.with_tests(task, changes.pop('tests'))
+  copy = dataclasses.replace(copy, **changes)
   return {'train': [OTHER, task], 'test': [copy]}, copy
 
 

@@ -26,6 +26,8 @@ from promptrl_jax.tools.programs import Batch
 from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.testing import tiny
 from promptrl_jax.training.supervised import learner as supervised
+from promptrl_jax.training.supervised.config import SupervisedConfig
+from promptrl_jax.training.supervised.packing import PackedRows
 
 ROWS, T = 16, 8
 # Heads, hidden units and vocabulary divide by eight.
@@ -48,17 +50,16 @@ def report(lowered, mesh):
 
 def train(n):
   mesh = mesh_of('data', n)
-  settings = supervised.SupervisedConfig(
+  settings = SupervisedConfig(
     steps=8, rows=ROWS, row_length=T, lr=0.01, muon_lr=0.02, warmup=2,
     weight_decay=0.0, prompt_weight=0.25, max_grad_norm=1.0)
-  init = supervised.make_init(tiny.CONFIG, settings, mesh)
-  step = supervised.make_train_step(tiny.CONFIG, settings, mesh)
+  learner = supervised.make_learner(tiny.CONFIG, settings, mesh)
   ints = jax.ShapeDtypeStruct((ROWS, T), jnp.int32)
-  batch = supervised.PackedRows(
+  batch = PackedRows(
     ints, ints, ints, jax.ShapeDtypeStruct((ROWS, T), bool),
     jax.ShapeDtypeStruct((ROWS, T), jnp.float32))
-  state = jax.eval_shape(init, jax.random.key(0))
-  return report(step.lower(state, batch), mesh)
+  state = jax.eval_shape(learner.init, jax.random.key(0))
+  return report(learner.step_fn.lower(state, batch), mesh)
 
 
 def update(axis, n, remat=False, tied=False):

@@ -31,7 +31,8 @@ def test_a_table_becomes_a_file_that_loads(tmp_path):
   )
   assert result.returncode == 0, result.stderr
   (task,) = instructions.load(tmp_path / 'out.jsonl')
-  assert task.prompt(task.instruction, task.examples[0]) == (
+  example = task.checker.examples[0]
+  assert instructions.prompt(task.checker, task.statement, example) == (
     'Add, please.\nSum: 2 + 2'
   )
 
@@ -53,8 +54,9 @@ def test_a_data_set_becomes_three_files(tmp_path):
   )
   assert result.returncode == 0, result.stderr
   sizes = [
-    len(instructions.load(tmp_path / 'out' / f'{split}.jsonl')[0].examples)
+    len(task.checker.examples)
     for split in ('train', 'dev', 'test')
+    for task in instructions.load(tmp_path / 'out' / f'{split}.jsonl')
   ]
   assert sizes == [18, 2, 20]
 

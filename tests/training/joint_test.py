@@ -8,23 +8,21 @@ import pytest
 
 from promptrl_jax.envs.editing.config import EditingConfig
 from promptrl_jax.envs.editing.env import EditingEnv
-from promptrl_jax.envs.rewriting.code import RewritingEnv
 from promptrl_jax.envs.rewriting.config import RewritingConfig
+from promptrl_jax.envs.rewriting.env import RewritingEnv
 from promptrl_jax.execution import ExecutionPool
 from promptrl_jax.llm import load
-from promptrl_jax.llm.jax_lm import JaxLM, JaxLMConfig
+from promptrl_jax.llm.jax_lm import JaxLM
 from promptrl_jax.models import pretrained
 from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.rewards.guards import GuardConfig
+from promptrl_jax.sampling import EngineConfig, Sampler
 from promptrl_jax.tasks.minicode import suite
 from promptrl_jax.testing.scripted import ScriptedBackend
 from promptrl_jax.training import checkpoint, joint
-from promptrl_jax.training.controller import learner as controller
-from promptrl_jax.training.controller.config import PPOConfig
-from promptrl_jax.training.rewriter import config as rewriter_config
-from promptrl_jax.training.rewriter import learner as rewriter
-from promptrl_jax.training.rewriter import packing
-from promptrl_jax.training.rewriter import rollout as lm_rollout
+from promptrl_jax.training.controller import learner as controller_lib
+from promptrl_jax.training.controller.config import ControllerConfig, PPOConfig
+from promptrl_jax.training.rewriter import algorithms, build
 
 # Statements that the embedded rewriter knows how to reword.
 BY_SIGNATURE = {task.signature: task for task in suite.load('train')[:8]}
@@ -47,31 +45,39 @@ def parts(overlap=False):
   model, params, tokenizer = pretrained.load_pretrained(
     load.find('minicode_rewriter')
   )
-  config = rewriter_config.RewriterConfig(
-    iterations=10,
-    packing=packing.PackingConfig(
-      256, lanes=4, lane_size=NEW_TOKENS, sequences=8
-    ),
-    rows_per_piece=1,
-    overlap=overlap,
-    update=rewriter_config.LMUpdateConfig(
-      importance='token' if overlap else 'none'
-    ),
-    rollout=lm_rollout.RolloutConfig(GROUPS, GROUP, NEW_TOKENS),
-    optimizer=rewriter_config.OptimizerConfig(lr=3e-4),
+  config = algorithms.make_config(
+    {
+      'iterations': 10,
+      'packing': {
+        'prompt_size': 256,
+        'lanes': 4,
+        'lane_size': NEW_TOKENS,
+        'sequences': 8,
+      },
+      'rows_per_piece': 1,
+      'overlap': overlap,
+      'update': {'importance': 'token' if overlap else 'none'},
+      'rollout': {
+        'prompts': GROUPS,
+        'group': GROUP,
+        'new_tokens': NEW_TOKENS,
+      },
+      'optimizer': {'lr': 3e-4},
+    }
   )
-  learner = rewriter.make_rewriter(
-    model, params, tokenizer, mesh, config, 0, prompt_lengths=(256,)
-  )
+  start = build.Start('rewriter', model, params, tokenizer)
+  learner = build.make_learner(start, config, mesh, 0, prompt_lengths=(256,))
   env = EditingConfig(max_steps=3, budget=4, rewrite_max_tokens=NEW_TOKENS)
-  control = controller.make_controller(
-    controller.ControllerConfig(10, EPISODES, (2, 4), False, (16,), (8,)),
-    PPOConfig(minibatches=2), env.observation_size, len(env.actions), seed=0,
-  )  # fmt: skip
-  policy = JaxLM(
-    'rewriter', model, params, tokenizer, mesh,
-    JaxLMConfig(prompt_lengths=(256,), new_tokens=NEW_TOKENS),
-  )  # fmt: skip
+  control = controller_lib.make_learner(
+    ControllerConfig(10, EPISODES, (2, 4), False, (16,), (8,)),
+    PPOConfig(minibatches=2),
+    env.observation_size,
+    len(env.actions),
+    seed=0,
+  )
+  shapes = EngineConfig(prompt_lengths=(256,), new_tokens=NEW_TOKENS)
+  sampler = Sampler(model, params, tokenizer, mesh, shapes)
+  policy = JaxLM('rewriter', sampler)
   return control, learner, policy, env
 
 
@@ -96,11 +102,16 @@ def pool():
 def make(pool, config, overlap=False, **guards):
   control, learner, policy, env = parts(overlap)
   coder, recorder = ScriptedBackend(answer), Recorder(policy)
-  training = joint.Training(
-    config, control, learner, EditingEnv(coder, policy, pool, env),
+  training = joint.JointTraining(
+    config,
+    control,
+    learner,
+    EditingEnv(coder, policy, pool, env),
     RewritingEnv(coder, pool, RewritingConfig(guards=GuardConfig(**guards))),
-    recorder, TASKS, seed=3,
-  )  # fmt: skip
+    recorder,
+    TASKS,
+    seed=3,
+  )
   return training, coder, recorder
 
 
@@ -178,7 +189,7 @@ def test_a_part_without_a_turn_stays_as_it_was(pool, turn):
   state, (row,) = play(training, fresh(), 1)
   learned = [
     not equal(before.controller.params, state.controller.params),
-    not equal(before.rewriter.learner.params, state.rewriter.learner.params),
+    not equal(before.rewriter.train.params, state.rewriter.train.params),
   ]
   assert learned == [bool(n) for n in turn]
   idle = 'rewriter' if turn[0] else 'controller'

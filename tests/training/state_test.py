@@ -1,17 +1,14 @@
-"""Learner state, keys and the optimizer."""
+"""The train state and its keys."""
 
 from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
-import pytest
 
 from promptrl_jax.training.state import (
   create_train_state,
   initial_state,
-  make_optimizer,
   step_key,
 )
 
@@ -62,29 +59,3 @@ def test_keys_differ_by_step_and_by_purpose_and_nothing_else():
   ]
   assert len(set(draws)) == 4
   assert draw(trained, 'rollout') == draws[0]
-
-
-def test_gradients_are_clipped_before_the_step():
-  # Adam forgets the scale of its first gradient unless epsilon is large.
-  optimizer = make_optimizer(1.0, max_grad_norm=0.5, epsilon=1.0)
-  params = {'w': jnp.zeros(1)}
-  update, _ = optimizer.update(
-    {'w': jnp.full(1, 100.0)}, optimizer.init(params)
-  )
-  np.testing.assert_allclose(update['w'], -0.5 / (0.5 + 1.0), rtol=1e-5)
-
-
-@pytest.mark.parametrize(
-  ('anneal_steps', 'expected'),
-  [(4, [1.0, 0.75, 0.5, 0.25, 0.0, 0.0]), (None, [1.0] * 6)],
-)
-def test_learning_rate_is_linear_or_constant(anneal_steps, expected):
-  optimizer = make_optimizer(1.0, anneal_steps=anneal_steps)
-  params = {'w': jnp.zeros(1)}
-  opt_state = optimizer.init(params)
-  sizes = []
-  for _ in expected:
-    # A constant gradient makes each Adam step as long as the rate.
-    update, opt_state = optimizer.update({'w': jnp.ones(1)}, opt_state)
-    sizes.append(-float(update['w'][0]))
-  np.testing.assert_allclose(sizes, expected, atol=1e-4)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 
+import jax
 import numpy as np
 
 from promptrl_jax.envs.editing.env import EditingEnv
@@ -30,6 +31,7 @@ class Decision:
 Policy = Callable[[np.ndarray, np.ndarray, int], Decision]
 
 
+@jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Trajectories:
   """T steps of N episodes, time first; `mask` says which steps took place.

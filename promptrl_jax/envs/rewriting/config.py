@@ -1,18 +1,18 @@
-"""Settings of the rewriting environment, and the reward that they describe."""
+"""Settings of the rewriting environment."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Mapping
+from typing import Any
 
-from promptrl_jax.execution import ProgramResult
+from promptrl_jax.prompts import meta as meta_lib
 from promptrl_jax.prompts import templates
-from promptrl_jax.rewards import guards
+from promptrl_jax.rewards import guards, registry
+from promptrl_jax.rewards.registry import RewardFn
 from promptrl_jax.tasks import splits
-from promptrl_jax.types import Task
 
-# (task, rewrite, verdict on the program that it led to) -> reward
-RewardFn = Callable[[Task, str, ProgramResult], float]
+_SOLVED = ('solved_bonus', 'share_weight', 'word_cost')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,30 +20,45 @@ class RewritingConfig:
   """Settings of the environment.
 
   Attributes:
-    protocol: which tests the coder is shown; all are run.
-    template: how requests are written; see `prompts.templates`.
-    max_tokens: most tokens of a program.
-    temperature: of the coder; at 0 it is greedy.
-    top_p: nucleus mass of the coder.
-    solved_bonus: reward if every test passes.
-    share_weight: weight of the share of tests that pass.
-    word_cost: subtracted for each word of the rewrite; what is left of a reward
-      is at least 0, so that a flagged rewrite is never the better one.
+    protocol: the tests that the model is shown; all are run.
+    template: format of requests about programs; see `prompts.templates`.
+    meta: request for a better question or instruction.
+    max_tokens: most tokens of a reply of the frozen model.
+    temperature: of the frozen model; at 0 it is greedy.
+    top_p: nucleus mass of the frozen model.
+    stop: strings that end a reply.
+    examples: examples of an instruction in one batch; 0 for all.
+    label_prefix: text between a prompt and a right answer that is scored.
+    reward: name of the reward, one of `rewards.registry.REWARDS`.
+    reward_options: options of that reward.
+    solved_bonus, share_weight, word_cost: options of the reward `solved`.
     allow_keep: whether an empty rewrite leaves the statement as it is; else it
       is flagged.
-    timeout_s: seconds without any verdict after which the rest is dropped.
-    guards: bounds of what is flagged.
+    background: whether the frozen model is asked in a thread of its own. That
+      suits a server; a model on the training device is asked by the caller.
+      Rows that hang or raise are then asked again one by one.
+    timeout_s: seconds without any result after which the rest is dropped. In
+      the background: seconds after which the rows of a batch are asked one by
+      one; rows that hang take four times as long together at most.
+    guards: bounds beyond which a rewrite is flagged.
   """
 
   protocol: str = 'visible1'
   template: str = 'plain'
+  meta: meta_lib.MetaPrompt = meta_lib.make_meta('generic_b')
   max_tokens: int = 80
   temperature: float = 0.0
   top_p: float = 1.0
+  stop: tuple[str, ...] = ()
+  examples: int = 0
+  label_prefix: str = '\n'
+  reward: str = 'solved'
+  reward_options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
   solved_bonus: float = 1.0
   share_weight: float = 0.0
   word_cost: float = 0.0
   allow_keep: bool = False
+  background: bool = False
   timeout_s: float = 120.0
   guards: guards.GuardConfig = guards.DEFAULT
 
@@ -57,24 +72,53 @@ class RewritingConfig:
       raise ValueError(
         f'protocol {self.protocol!r}: expected one of {splits.PROTOCOLS}'
       )
-    for name in ('solved_bonus', 'share_weight', 'word_cost', 'temperature'):
+    for name in (*_SOLVED, 'temperature'):
       if not getattr(self, name) >= 0:
         raise ValueError(f'{name}={getattr(self, name)}: expected 0 or more')
-    if self.solved_bonus == self.share_weight == 0:
+    if self.examples < 0:
       raise ValueError(
-        'solved_bonus and share_weight are 0: every reward would be 0'
+        f'examples={self.examples}: expected 0 for all of a task, or more'
       )
     if not self.timeout_s > 0:
       raise ValueError(f'timeout_s={self.timeout_s}: expected more than 0')
+    self._check_reward()
+
+  def _check_reward(self) -> None:
+    make_reward_fn(self)  # Refuses unknown names and options.
+    if self.reward != 'solved':
+      defaults = {f.name: f.default for f in dataclasses.fields(self)}
+      for name in _SOLVED:
+        if getattr(self, name) != defaults[name]:
+          raise ValueError(
+            f'{name}={getattr(self, name)} is an option of the reward '
+            f"'solved', but the reward is {self.reward!r}"
+          )
+    elif self.solved_bonus == self.share_weight == 0:
+      raise ValueError(
+        'solved_bonus and share_weight are 0: every reward would be 0'
+      )
+
+
+def make_config(reward: Mapping[str, Any], **settings: Any) -> RewritingConfig:
+  """Builds settings of the environment from a section `reward` of a config.
+
+  Args:
+    reward: `kind` and `options` name the reward; the rest are fields of
+      `RewritingConfig`.
+    **settings: further fields.
+  """
+  fields = dict(reward)
+  return RewritingConfig(
+    reward=fields.pop('kind'),
+    reward_options=fields.pop('options'),
+    **fields,
+    **settings,
+  )
 
 
 def make_reward_fn(config: RewritingConfig) -> RewardFn:
-  """The reward that the config describes."""
-
-  def reward_fn(task: Task, rewrite: str, verdict: ProgramResult) -> float:
-    del task
-    value = config.solved_bonus * verdict.passed
-    value += config.share_weight * (verdict.score or 0.0)
-    return max(0.0, value - config.word_cost * len(rewrite.split()))
-
-  return reward_fn
+  """Returns the reward that the config describes."""
+  options = dict(config.reward_options)
+  if config.reward == 'solved':
+    options = {name: getattr(config, name) for name in _SOLVED} | options
+  return registry.make_reward_fn(config.reward, options)

@@ -1,4 +1,4 @@
-"""What rewrites are worth: rewards to come, and rewards that are there."""
+"""Pending and final rewards of a batch of rewrites."""
 
 from __future__ import annotations
 
@@ -6,53 +6,64 @@ import collections
 import dataclasses
 import logging
 import time
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 
 import numpy as np
 
-from promptrl_jax.execution import ProgramResult
 from promptrl_jax.rewards import deadline, guards
+from promptrl_jax.rewards.checking import Outcome, Reply
 
 _LOG = logging.getLogger(__name__)
 
-# What a rewrite is flagged as if the template cannot use it: the coder would
-# get the old statement, and the rewriter a reward for words that nobody read.
+# The template cannot use the rewrite: the model would get the old statement,
+# and the rewriter a reward for words that nobody read.
 UNUSABLE = 'unusable'
-FLAGS = (*guards.FLAGS, UNUSABLE)
+# The rewrite tells the right answer of an example.
+ANSWER = 'answer'
+# The model has no room for the rewrite with an example.
+NO_ROOM = 'no_room'
+FLAGS = (*guards.FLAGS, UNUSABLE, ANSWER, NO_ROOM)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class RewriteResult:
-  """What N rewrites were worth.
+  """Rewards of N rewrites.
 
   Attributes:
-    rewards: float32 [N]; 0 if flagged, NaN if dropped.
+    rewards: float32 [N]; NaN if dropped. A flagged row has the lowest reward of
+      its task in the batch, and at most 0: never more than one that was read.
+    task_ids: the task of each row.
     flags: why a rewrite was flagged, one of `FLAGS`, or ''.
     dropped: why the system gave no reward, or ''; never a reason of the
       rewrite's own.
-    verdicts: of the programs; None where there was none.
-    statements: what the coder read, '' if flagged.
-    codes: the programs, '' if flagged or none.
-    calls: calls of the coder, one for each row that was not flagged.
-    prompt_tokens, completion_tokens: of the coder.
-    generate_seconds: that the coder took, in `submit`.
-    program_seconds: from the start of the programs to the last reward.
-    wait_seconds: of these, that `result` waited; the device was at work in the
-      others.
+    outcomes: of checking the replies; None where there was no reply.
+    statements: the statement that the model read, '' if flagged.
+    replies: what the model replied: a program, an answer, or the answers to all
+      examples; '' if flagged or none.
+    calls: requests to the model, one for each row or example that was not
+      flagged; equal requests count each.
+    prompt_tokens, completion_tokens: of the model; 0 while a background request
+      is pending.
+    generate_seconds: time that the model took.
+    check_seconds: from the last reply to the last reward.
+    wait_seconds: time that `result` waited; the device was at work in the rest.
   """
 
   rewards: np.ndarray
+  task_ids: tuple[str, ...]
   flags: tuple[str, ...]
   dropped: tuple[str, ...]
-  verdicts: tuple[ProgramResult | None, ...]
+  outcomes: tuple[Outcome | None, ...]
   statements: tuple[str, ...]
-  codes: tuple[str, ...]
+  replies: tuple[Reply, ...]
   calls: int
-  prompt_tokens: int
-  completion_tokens: int
-  generate_seconds: float
-  program_seconds: float = 0.0
+  prompt_tokens: int = 0
+  completion_tokens: int = 0
+  generate_seconds: float = 0.0
+  check_seconds: float = 0.0
   wait_seconds: float = 0.0
+  overlapped_seconds: float = 0.0
 
   @property
   def valid(self) -> np.ndarray:
@@ -60,11 +71,11 @@ class RewriteResult:
     return np.isfinite(self.rewards)
 
   def metrics(self) -> dict[str, float]:
-    """For `MetricWriter`; means are over rows that have a reward."""
+    """Returns rows for `MetricWriter`; means are over rows with a reward."""
     count = len(self.rewards)
     valid = self.valid
     flagged = collections.Counter(self.flags)
-    solved = [v is not None and v.passed for v in self.verdicts]
+    solved = [o is not None and o.passed for o in self.outcomes]
     rewarded = max(1, int(valid.sum()))
     row = {
       'reward/mean': float(self.rewards[valid].sum()) / rewarded,
@@ -74,64 +85,131 @@ class RewriteResult:
       'budget/coder_calls': float(self.calls),
       'budget/coder_tokens': float(self.prompt_tokens + self.completion_tokens),
       'time/coder': self.generate_seconds,
-      'time/programs': self.program_seconds,
+      'time/programs': self.check_seconds,
       'time/wait_for_verdicts': self.wait_seconds,
-      'time/overlapped': max(0.0, self.program_seconds - self.wait_seconds),
+      'time/overlapped': self.overlapped_seconds,
     }
     return row | {
       f'reward/flag_{name}': flagged[name] / count for name in FLAGS
     }
 
 
+@dataclasses.dataclass(frozen=True)
+class Answered:
+  """The model's replies to the rows of a batch, and rewards to come.
+
+  Attributes:
+    rewarded: row -> future of its outcome and reward.
+    replies: row -> reply.
+    prompt_tokens, completion_tokens: of the model.
+    seconds: time that the model took.
+    span: time until the last reward.
+  """
+
+  rewarded: Mapping[int, Future]
+  replies: Mapping[int, Reply]
+  prompt_tokens: int
+  completion_tokens: int
+  seconds: float
+  span: deadline.Span
+
+
 class PendingRewards:
-  """Rewards to come, from `RewritingEnv.submit`."""
+  """Rewards that are being computed, from `RewritingEnv.submit`."""
 
   def __init__(
     self,
     unfinished: RewriteResult,
-    rewarded: dict[int, Future],
+    answered: Future[Answered],
     timeout_s: float,
+    background: bool,
   ):
-    self._result = unfinished
-    self._rewarded = rewarded
+    """Waits for nothing yet.
+
+    Args:
+      unfinished: the result without rewards.
+      answered: the replies; done unless the model is asked in the background.
+      timeout_s: see `RewritingConfig`.
+      background: whether the time of the model overlaps with the caller's work.
+    """
+    self._unfinished = unfinished
+    self._answered = answered
     self._timeout_s = timeout_s
-    self._span = deadline.Span(rewarded.values())
+    self._background = background
+    self._result: RewriteResult | None = None
 
   def done(self) -> bool:
     """Whether `result` returns at once."""
-    return all(future.done() for future in self._rewarded.values())
+    if not self._answered.done():
+      return False
+    if self._answered.exception() is not None:
+      return True
+    return all(f.done() for f in self._answered.result().rewarded.values())
 
   def result(self) -> RewriteResult:
-    """Waits for what is not done; again, it gives the same object.
+    """Waits for the rewards; a second call returns the same object.
 
     Raises:
-      RuntimeError: there were programs, and not one got a reward; says why the
-        first did not. A run would learn nothing and go on for ever.
+      RuntimeError: rows were to be rewarded, and not one was; the message says
+        why the first was not. A run would learn nothing and go on for ever.
+      BackendError: the model cannot be reached.
     """
-    if not self._rewarded:
-      return self._result
-    started = time.perf_counter()
-    outcomes = deadline.gather(list(self._rewarded.values()), self._timeout_s)
-    seconds = time.perf_counter() - started
-    reasons = [outcome.error for outcome in outcomes]
-    for reason in dict.fromkeys(filter(None, reasons)):
-      _LOG.warning('%d samples dropped: %s', reasons.count(reason), reason)
-    if all(reasons):
-      raise RuntimeError(
-        f'none of {len(reasons)} programs got a reward; the first: {reasons[0]}'
+    if self._result is None:
+      started = time.perf_counter()
+      answered = self._answered.result()
+      outcomes = deadline.gather(
+        list(answered.rewarded.values()), self._timeout_s
       )
-    rewards = self._result.rewards.copy()
-    dropped, verdicts = list(self._result.dropped), list(self._result.verdicts)
-    for i, outcome in zip(self._rewarded, outcomes, strict=True):
+      seconds = time.perf_counter() - started
+      _raise_if_none(outcomes)
+      self._result = self._finish(answered, outcomes, seconds)
+    return self._result
+
+  def _finish(
+    self,
+    answered: Answered,
+    outcomes: Sequence[deadline.Settled],
+    seconds: float,
+  ) -> RewriteResult:
+    unfinished = self._unfinished
+    rewards, dropped = unfinished.rewards.copy(), list(unfinished.dropped)
+    checked: list[Outcome | None] = list(unfinished.outcomes)
+    for i, outcome in zip(answered.rewarded, outcomes, strict=True):
       dropped[i] = outcome.error
-      verdicts[i], rewards[i] = outcome.value or (None, np.nan)
-    self._result = dataclasses.replace(
-      self._result,
+      checked[i], rewards[i] = outcome.value or (None, np.nan)
+    floors: dict[str, float] = collections.defaultdict(float)
+    for task_id, value in zip(unfinished.task_ids, rewards, strict=True):
+      if np.isfinite(value):
+        floors[task_id] = min(floors[task_id], float(value))
+    for i, flag in enumerate(unfinished.flags):
+      if flag:
+        rewards[i] = floors[unfinished.task_ids[i]]
+    busy = answered.span.seconds()
+    if self._background:
+      busy += answered.seconds
+    return dataclasses.replace(
+      unfinished,
       rewards=rewards,
       dropped=tuple(dropped),
-      verdicts=tuple(verdicts),
-      program_seconds=self._span.seconds(),
+      outcomes=tuple(checked),
+      replies=tuple(
+        answered.replies.get(i, '') for i in range(len(unfinished.flags))
+      ),
+      prompt_tokens=answered.prompt_tokens,
+      completion_tokens=answered.completion_tokens,
+      generate_seconds=answered.seconds,
+      check_seconds=answered.span.seconds(),
       wait_seconds=seconds,
+      overlapped_seconds=max(0.0, busy - seconds),
     )
-    self._rewarded = {}
-    return self._result
+
+
+def _raise_if_none(outcomes: Sequence[deadline.Settled]) -> None:
+  """Logs why rows were dropped, and raises if all were."""
+  reasons = [outcome.error for outcome in outcomes]
+  for reason in dict.fromkeys(filter(None, reasons)):
+    _LOG.warning('%d samples dropped: %s', reasons.count(reason), reason)
+  if reasons and all(reasons):
+    raise RuntimeError(
+      f'none of {len(reasons)} rewrites got a reward; the first: {reasons[0]}'
+    )

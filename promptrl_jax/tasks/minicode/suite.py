@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from promptrl_jax.tasks.minicode import generate
-from promptrl_jax.types import Task
+from promptrl_jax.types import Task, UnitTests
 
 PATH = pathlib.Path(__file__).parent / 'minicode.jsonl.gz'
 # Terse statements leave out a detail, so that other problems read the same.
@@ -57,10 +57,12 @@ def _task(row: Mapping[str, Any]) -> Task:
   return Task(
     task_id=row['task_id'],
     statement=row['text'],
-    entry_point=signature.split('(')[0].removeprefix('def '),
-    signature=signature,
-    tests=tuple(row['test_list']),
-    setup=row['test_setup_code'],
+    checker=UnitTests(
+      entry_point=signature.split('(')[0].removeprefix('def '),
+      signature=signature,
+      tests=tuple(row['test_list']),
+      setup=row['test_setup_code'],
+    ),
     reference=row['code'],
     split=row['split'],
     register=row['register'],

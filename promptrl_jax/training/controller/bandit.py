@@ -10,28 +10,39 @@ from promptrl_jax.envs.editing import rollout
 from promptrl_jax.envs.editing.env import EditingEnv
 from promptrl_jax.rl import bandits
 from promptrl_jax.strategies import policies
-from promptrl_jax.training.controller import learner as controller
+from promptrl_jax.training.controller.config import ControllerConfig
+from promptrl_jax.training.controller.rollout import draw_batch
 from promptrl_jax.types import Problem
 
 
 def train(
   env: EditingEnv,
   problems: Sequence[Problem],
-  config: controller.ControllerConfig,
+  config: ControllerConfig,
   iterations: int,
   exploration: float,
   seed: int,
 ) -> tuple[bandits.LinearBandit, int]:
-  """Plays batches of episodes; returns the statistics and the calls made."""
+  """Plays batches of episodes and learns from each.
+
+  Args:
+    env: where episodes are played.
+    problems: the training set.
+    config: number and budgets of the episodes of a batch.
+    iterations: batches.
+    exploration: see `rl.bandits.scores`.
+    seed: seed of the run.
+
+  Returns:
+    The bandit's statistics and the number of model calls.
+  """
   statistics = bandits.initial(
     len(env.config.actions), env.config.observation_size
   )
   update_fn = jax.jit(bandits.update)
   calls = 0
   for step in range(iterations):
-    indices, seeds, budgets = controller.draw_batch(
-      problems, config, seed, step
-    )
+    indices, seeds, budgets = draw_batch(problems, config, seed, step)
     played = rollout.collect(
       env,
       policies.bandit(statistics, exploration),

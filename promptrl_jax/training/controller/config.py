@@ -1,4 +1,4 @@
-"""Settings of the PPO update, and the optimizer that they describe."""
+"""Settings of the controller: its network, its episodes and its PPO update."""
 
 from __future__ import annotations
 
@@ -6,7 +6,31 @@ import dataclasses
 
 import optax
 
-from promptrl_jax.training.state import make_optimizer
+from promptrl_jax.training import optim
+
+
+@dataclasses.dataclass(frozen=True)
+class ControllerConfig:
+  """Settings of the training.
+
+  Attributes:
+    iterations: updates.
+    episodes: episodes per iteration.
+    budgets: the budget of an episode is drawn from these, so that one policy
+      learns to spend many calls and few.
+    bootstrap_truncated: whether the value of the last observation stands in for
+      what a cut-off episode would still have earned. False where the budget is
+      part of the observation: then running out of it is an end like any other.
+    trunk: widths of the layers that actor and critic share.
+    head: widths of the layers of each head.
+  """
+
+  iterations: int
+  episodes: int
+  budgets: tuple[int, ...]
+  bootstrap_truncated: bool
+  trunk: tuple[int, ...]
+  head: tuple[int, ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,21 +90,22 @@ class PPOConfig:
           f'{name} must lie in [0, 1], got {getattr(self, name)}'
         )
 
+  def make_optimizer(self) -> optax.GradientTransformation:
+    """Returns Adam after a clip of the global gradient norm."""
+    config = optim.OptimizerConfig(
+      lr=self.lr,
+      decay='constant' if self.anneal_updates is None else 'linear',
+      epsilon=self.adam_epsilon,
+      max_grad_norm=self.max_grad_norm,
+      clip='global',
+    )
+    updates = self.anneal_updates or 1
+    return optim.make_optimizer(
+      config, updates * self.epochs * self.minibatches
+    )
+
 
 # PROMIS: full-batch epochs on Monte-Carlo returns.
 PROMIS = PPOConfig(
   adam_epsilon=1e-8, gae_lambda=1.0, normalize_ddof=1, minibatches=1
 )
-
-
-def make_ppo_optimizer(config: PPOConfig) -> optax.GradientTransformation:
-  """Returns the optimizer that the config describes."""
-  anneal_steps = None
-  if config.anneal_updates is not None:
-    anneal_steps = config.anneal_updates * config.epochs * config.minibatches
-  return make_optimizer(
-    config.lr,
-    max_grad_norm=config.max_grad_norm,
-    anneal_steps=anneal_steps,
-    epsilon=config.adam_epsilon,
-  )

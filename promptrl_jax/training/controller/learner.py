@@ -1,162 +1,133 @@
-"""Training of the controller: which prompt edit to apply to which problem.
+"""The controller's learner: which prompt edit to apply to which problem.
 
-One iteration plays a batch of episodes to their end, cut from a shuffled walk
-through the training set, and makes one PPO update. Everything that is drawn in
-iteration i depends on (seed, i) alone, so a resumed run repeats the
-uninterrupted one bit for bit.
+One iteration plays a batch of episodes to their end (`sample`) and makes one
+PPO update (`update`). All that is drawn in iteration i depends on (seed, i)
+alone, so that a resumed run repeats the uninterrupted one bit for bit.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from promptrl_jax.envs.editing import rollout
+from promptrl_jax.envs.editing import rollout as env_rollout
 from promptrl_jax.envs.editing.env import EditingEnv
+from promptrl_jax.envs.editing.rollout import Trajectories
 from promptrl_jax.llm.ledger import Usage
 from promptrl_jax.models.actor_critic import ActorCritic, ActorCriticConfig
 from promptrl_jax.strategies import policies
-from promptrl_jax.training import state
-from promptrl_jax.training.controller import config as ppo_config
-from promptrl_jax.training.controller import update
-from promptrl_jax.training.controller.rollout import Rollout
+from promptrl_jax.training.controller import rollout as rollout_lib
+from promptrl_jax.training.controller import update as update_lib
+from promptrl_jax.training.controller.config import ControllerConfig, PPOConfig
+from promptrl_jax.training.state import Row, TrainState, create_train_state
 from promptrl_jax.types import Problem
 
 
 @dataclasses.dataclass(frozen=True)
-class ControllerConfig:
-  """Settings of the training.
+class ControllerLearner:
+  """Settings, initial state and jitted functions of one controller.
 
   Attributes:
-    iterations: updates.
-    episodes: episodes per iteration.
-    budgets: the budget of an episode is drawn from these, so that one policy
-      learns to spend many calls and few.
-    bootstrap_truncated: whether the value of the last observation stands in for
-      what a cut-off episode would still have earned. False where the budget is
-      part of the observation: then running out of it is an end like any other.
-    trunk, head: widths of the network.
-  """
-
-  iterations: int
-  episodes: int
-  budgets: tuple[int, ...]
-  bootstrap_truncated: bool
-  trunk: tuple[int, ...]
-  head: tuple[int, ...]
-
-
-@dataclasses.dataclass(frozen=True)
-class Controller:
-  """The functions of one controller, jitted once.
-
-  Attributes:
-    config: the settings it was made with.
-    initial: state of step 0.
-    act, act_greedy: policies, as `update.make_act_fn` returns them.
-    update: (state, rollout) -> (state, metrics).
+    config: its settings.
+    initial: state of step 0; copy it before an update, which donates it.
+    act: policy that samples, from `update.make_act_fn`.
+    act_greedy: policy that takes the most probable action.
+    update_fn: jitted (state, rollout) -> (state, metrics).
   """
 
   config: ControllerConfig
-  initial: state.TrainState
+  initial: TrainState
   act: policies.ActFn
   act_greedy: policies.ActFn
-  update: Any
+  update_fn: update_lib.UpdateFn
+
+  def sample(
+    self,
+    state: TrainState,
+    env: EditingEnv,
+    problems: Sequence[Problem],
+    seed: int,
+  ) -> tuple[Trajectories, Row]:
+    """Plays the episodes of iteration `state.step` to their end.
+
+    Args:
+      state: policy and step.
+      env: where episodes are played.
+      problems: the training set.
+      seed: seed of the run.
+
+    Returns:
+      `[T, N]` steps of N episodes, and metrics of the rollout.
+    """
+    step = int(state.step)
+    indices, seeds, budgets = rollout_lib.draw_batch(
+      problems, self.config, seed, step
+    )
+    started, before = time.perf_counter(), _usage(env)
+    policy_seed = int(np.random.default_rng([seed, step, 2]).integers(2**31))
+    rollout = env_rollout.collect(
+      env,
+      policies.controller(self.act, state.params, policy_seed),
+      [problems[i] for i in indices],
+      seeds,
+      budgets,
+      [(i, len(problems)) for i in indices],
+    )
+    seconds = time.perf_counter() - started
+    used = {name: value - before[name] for name, value in _usage(env).items()}
+    known = sum(v for name, v in used.items() if name.startswith('time/'))
+    row = _rollout_metrics(env, rollout) | used
+    return rollout, row | {'time/other': seconds - known}
+
+  def update(
+    self, state: TrainState, rollout: Trajectories
+  ) -> tuple[TrainState, Row]:
+    """Makes one PPO update; `state` is donated.
+
+    Returns:
+      The state, its step number one higher, and metrics of the update.
+    """
+    started = time.perf_counter()
+    if not self.config.bootstrap_truncated:
+      rollout = rollout_lib.as_terminated(rollout)
+    state, metrics = self.update_fn(state, rollout)
+    row = {name: float(value) for name, value in metrics.items()}
+    return state, row | {'time/update': time.perf_counter() - started}
 
 
-def make_controller(
+def make_learner(
   config: ControllerConfig,
-  ppo: ppo_config.PPOConfig,
+  ppo: PPOConfig,
   observation_size: int,
   num_actions: int,
   seed: int,
-) -> Controller:
+) -> ControllerLearner:
   """Builds network, optimizer and jitted functions."""
   network = ActorCritic(
     ActorCriticConfig(observation_size, num_actions, config.trunk, config.head)
   )
-  optimizer = ppo_config.make_ppo_optimizer(ppo)
-  initial = state.create_train_state(
+  optimizer = ppo.make_optimizer()
+  initial = create_train_state(
     lambda key: network.init(key, jnp.zeros((1, observation_size))),
     optimizer,
     jax.random.key(seed),
   )
-  return Controller(
+  return ControllerLearner(
     config,
     initial,
-    update.make_act_fn(network.apply),
-    update.make_act_fn(network.apply, greedy=True),
-    update.make_ppo_update_fn(network.apply, optimizer, ppo),
+    update_lib.make_act_fn(network.apply),
+    update_lib.make_act_fn(network.apply, greedy=True),
+    update_lib.make_update_fn(network.apply, optimizer, ppo),
   )
 
 
-def draw_batch(
-  problems: Sequence[Problem], config: ControllerConfig, seed: int, step: int
-) -> tuple[list[int], list[int], list[int]]:
-  """Indices, episode seeds and budgets of one iteration.
-
-  The walk visits every problem once before it visits one again; each pass has
-  an order of its own.
-  """
-  size = len(problems)
-  indices = []
-  for place in range(step * config.episodes, (step + 1) * config.episodes):
-    epoch, offset = divmod(place, size)
-    indices.append(int(_order(size, seed, epoch)[offset]))
-  rng = np.random.default_rng([seed, step, 1])
-  budgets = rng.choice(config.budgets, config.episodes).tolist()
-  first = seed * 1_000_003 + step * config.episodes
-  seeds = list(range(first, first + config.episodes))
-  return indices, seeds, budgets
-
-
-def _order(size: int, seed: int, epoch: int) -> np.ndarray:
-  return np.random.default_rng([seed, epoch, 0]).permutation(size)
-
-
-def iterate(
-  controller: Controller,
-  current: state.TrainState,
-  env: EditingEnv,
-  problems: Sequence[Problem],
-  seed: int,
-) -> tuple[state.TrainState, dict[str, float]]:
-  """One iteration: episodes, then an update; returns the state and metrics."""
-  config, step = controller.config, int(current.step)
-  indices, seeds, budgets = draw_batch(problems, config, seed, step)
-  started, before = time.perf_counter(), _usage(env)
-  policy_seed = int(np.random.default_rng([seed, step, 2]).integers(2**31))
-  played = rollout.collect(
-    env,
-    policies.controller(controller.act, current.params, policy_seed),
-    [problems[i] for i in indices],
-    seeds,
-    budgets,
-    [(i, len(problems)) for i in indices],
-  )
-  collected = time.perf_counter()
-  new, scalars = controller.update(current, _to_rollout(played, config))
-  scalars = {k: float(v) for k, v in scalars.items()}
-  finished = time.perf_counter()
-  used = {k: v - before[k] for k, v in _usage(env).items()}
-  known = sum(v for k, v in used.items() if k.startswith('time/'))
-  return new, {
-    **scalars,
-    **_rollout_metrics(env, played),
-    **used,
-    'time/update': finished - collected,
-    'time/other': collected - started - known,
-  }
-
-
-def _usage(env: EditingEnv) -> dict[str, float]:
-  """What the environment has used so far, as metrics."""
+def _usage(env: EditingEnv) -> Row:
+  """Returns what the environment has used so far, as metrics."""
   usage = {'time/execute': env.runner.execute_seconds}
   for role in env.runner.backends:
     spent = env.runner.ledger.roles.get(role, Usage())
@@ -166,38 +137,14 @@ def _usage(env: EditingEnv) -> dict[str, float]:
   return usage
 
 
-def _to_rollout(
-  played: rollout.Trajectories, config: ControllerConfig
-) -> Rollout:
-  ends = played.truncated & ~played.terminated
-  terminated = played.terminated
-  if not config.bootstrap_truncated:
-    terminated, ends = terminated | ends, np.zeros_like(ends)
-  fields = {
-    'observations': played.observations,
-    'action_masks': played.action_masks,
-    'actions': played.actions,
-    'old_logps': played.logps,
-    'values': played.values,
-    'next_values': played.next_values,
-    'rewards': played.rewards,
-    'terminated': terminated,
-    'truncated': ends,
-    'mask': played.mask,
-  }
-  return Rollout(**jax.tree.map(jnp.asarray, fields))
-
-
-def _rollout_metrics(
-  env: EditingEnv, played: rollout.Trajectories
-) -> dict[str, float]:
+def _rollout_metrics(env: EditingEnv, rollout: Trajectories) -> Row:
   episodes = [e for e in env.episodes if not e.lost]
-  steps = max(1, int(played.mask.sum()))
+  steps = max(1, int(rollout.mask.sum()))
   counts = np.bincount(
-    played.actions[played.mask], minlength=len(env.config.actions)
+    rollout.actions[rollout.mask], minlength=len(env.config.actions)
   )
   kept = np.array([not e.lost for e in env.episodes])
-  returns = (played.rewards * played.mask).sum(axis=0)[kept]
+  returns = (rollout.rewards * rollout.mask).sum(axis=0)[kept]
   metrics = {
     'rollout/return': _mean(returns.tolist()),
     'rollout/visible_rate': _mean(e.status == 'passed' for e in episodes),
@@ -211,6 +158,6 @@ def _rollout_metrics(
   return metrics | {f'rollout/action_{a}': float(s) for a, s in shares}
 
 
-def _mean(values) -> float:
+def _mean(values: Iterable[float]) -> float:
   values = list(values)
   return sum(values) / max(1, len(values))

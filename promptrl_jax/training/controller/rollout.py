@@ -1,54 +1,40 @@
-"""From a rollout in time order to a batch that an update can shuffle."""
+"""Episodes of one iteration: which are played, and what PPO learns from them.
+
+draw_batch -> envs.editing.rollout.collect -> Trajectories [T, N]
+  -> make_batch: advantages, once, over the whole rollout -> PPOBatch [M]
+"""
 
 from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
 
 import flax.struct
 import jax
 import jax.numpy as jnp
+import numpy as np
 
+from promptrl_jax.envs.editing.rollout import Trajectories
 from promptrl_jax.rl.advantages import gae
 from promptrl_jax.rl.masked import normalize
-from promptrl_jax.training.controller.config import PPOConfig
-
-
-@flax.struct.dataclass
-class Rollout:
-  """T steps of N environments. Where `mask` is False nothing else matters.
-
-  Attributes:
-    observations: `[T, N, O]` float32.
-    action_masks: `[T, N, A]` bool, actions that were allowed.
-    actions: `[T, N]` int32.
-    old_logps: `[T, N]` float32, log-probability at the time of acting.
-    values: `[T, N]` float32, value of the observation at that time.
-    next_values: `[T, N]` float32, value of the state that followed, before any
-      reset; ignored where terminated.
-    rewards: `[T, N]` float32.
-    terminated: `[T, N]` bool, ended by the rules of the environment.
-    truncated: `[T, N]` bool, cut off; the next value is bootstrapped.
-    mask: `[T, N]` bool, steps that took place.
-  """
-
-  observations: jax.Array
-  action_masks: jax.Array
-  actions: jax.Array
-  old_logps: jax.Array
-  values: jax.Array
-  next_values: jax.Array
-  rewards: jax.Array
-  terminated: jax.Array
-  truncated: jax.Array
-  mask: jax.Array
+from promptrl_jax.training.controller.config import ControllerConfig, PPOConfig
 
 
 @flax.struct.dataclass
 class PPOBatch:
-  """M steps in no order; fields as in `Rollout`, with what they are worth.
+  """M steps in no order, with their advantages and returns.
 
   Attributes:
-    observations: `[M, O]`; action_masks: `[M, A]`; all others `[M]`.
-    advantages: normalised as the config says.
-    returns: advantages before normalisation plus old values.
+    observations: `[M, O]` float32.
+    action_masks: `[M, A]` bool, actions that were allowed.
+    actions: `[M]` int32.
+    old_logps: `[M]` float32, log-probability at the time of acting.
+    old_values: `[M]` float32, value of the observation at that time.
+    advantages: `[M]` float32, normalised as the config says.
+    returns: `[M]` float32, advantages before normalisation plus old values.
+    mask: `[M]` bool, steps that took place; nothing else of a row counts where
+      it is False.
   """
 
   observations: jax.Array
@@ -61,13 +47,19 @@ class PPOBatch:
   mask: jax.Array
 
 
-def make_batch(rollout: Rollout, config: PPOConfig) -> PPOBatch:
+def make_batch(trajectories: Trajectories, config: PPOConfig) -> PPOBatch:
   """Computes advantages over the rollout and flattens it.
 
   The batch is padded with invalid steps to a multiple of `minibatches *
   micro_batches`, and every invalid step is emptied, so that a NaN in padding
   cannot reach a gradient through 0 * NaN.
+
+  Args:
+    trajectories: `[T, N]` steps; `next_values` are those before any reset. They
+      are bootstrapped where `truncated` and ignored where `terminated`.
+    config: discount, lambda and normalisation.
   """
+  rollout: Any = jax.tree.map(jnp.asarray, trajectories)
   advantages = gae(
     rollout.rewards,
     rollout.values,
@@ -85,7 +77,7 @@ def make_batch(rollout: Rollout, config: PPOConfig) -> PPOBatch:
     observations=rollout.observations,
     action_masks=rollout.action_masks,
     actions=rollout.actions,
-    old_logps=rollout.old_logps,
+    old_logps=rollout.logps,
     old_values=rollout.values,
     advantages=advantages,
     returns=returns,
@@ -100,3 +92,37 @@ def make_batch(rollout: Rollout, config: PPOConfig) -> PPOBatch:
     return jnp.pad(x, [(0, padding)] + [(0, 0)] * (x.ndim - 1))
 
   return jax.tree.map(flatten, batch)
+
+
+def as_terminated(rollout: Trajectories) -> Trajectories:
+  """Returns the rollout with every cut-off episode ended by the rules."""
+  return dataclasses.replace(
+    rollout,
+    terminated=rollout.terminated | rollout.truncated,
+    truncated=np.zeros_like(rollout.truncated),
+  )
+
+
+def draw_batch(
+  problems: Sequence[Any], config: ControllerConfig, seed: int, step: int
+) -> tuple[list[int], list[int], list[int]]:
+  """Draws the episodes of iteration `step`.
+
+  Problems are walked through in shuffled passes: each pass visits every problem
+  once. The draw depends on the seed and the step alone, so that a resumed run
+  repeats the uninterrupted one.
+
+  Returns:
+    Indices of problems, seeds and budgets, one per episode.
+  """
+  size = len(problems)
+  indices = []
+  for place in range(step * config.episodes, (step + 1) * config.episodes):
+    epoch, offset = divmod(place, size)
+    order = np.random.default_rng([seed, epoch, 0]).permutation(size)
+    indices.append(int(order[offset]))
+  rng = np.random.default_rng([seed, step, 1])
+  budgets = rng.choice(config.budgets, config.episodes).tolist()
+  first = seed * 1_000_003 + step * config.episodes
+  seeds = list(range(first, first + config.episodes))
+  return indices, seeds, budgets

@@ -1,11 +1,7 @@
-"""The PPO update: one rollout in, one changed state out, one jitted function.
+"""The controller's PPO update and its policy, as jitted functions.
 
-  rollout [T, N] -> make_batch: advantages and their normalisation, once
-    -> epochs x minibatches -> accumulate_gradients over micro-batches -> step
-
-This is the only file in which a forward pass meets a loss. Losses travel as
-sums beside their denominators, so that neither padding nor the cutting into
-micro-batches can change a gradient.
+Trajectories [T, N] -> make_batch: advantages and their normalisation, once
+  -> epochs x minibatches x micro-batches (`training.gradients`)
 """
 
 from __future__ import annotations
@@ -17,39 +13,33 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from promptrl_jax.rl import losses
+from promptrl_jax.envs.editing.rollout import Trajectories
+from promptrl_jax.rl import losses, policy_losses
 from promptrl_jax.rl.masked import masked_mean, masked_sum
+from promptrl_jax.training import gradients
 from promptrl_jax.training.controller.config import PPOConfig
-from promptrl_jax.training.controller.rollout import (
-  PPOBatch,
-  Rollout,
-  make_batch,
-)
+from promptrl_jax.training.controller.rollout import PPOBatch, make_batch
+from promptrl_jax.training.gradients import LossSumFn, Metrics
 from promptrl_jax.training.state import Params, TrainState, step_key
 
 # (params, observations [..., O]) -> logits [..., A], values [...]; Any, as the
 # type of Linen's `apply` does not say what a module returns
 ApplyFn = Callable[[Params, jax.Array], Any]
-# (params, batch) -> loss sum [], (denominator [], metric sums)
-LossSumFn = Callable[
-  [Params, Any], tuple[jax.Array, tuple[jax.Array, dict[str, jax.Array]]]
-]
-Metrics = dict[str, jax.Array]
+UpdateFn = Callable[[TrainState, Trajectories], tuple[TrainState, Metrics]]
 
 
-def make_ppo_loss_fn(apply_fn: ApplyFn, config: PPOConfig) -> LossSumFn:
+def make_loss_fn(apply_fn: ApplyFn, config: PPOConfig) -> LossSumFn:
   """Returns the PPO loss as a sum over the valid steps of a `PPOBatch`."""
+
+  policy_loss_fn = policy_losses.make_policy_loss_fn(
+    'ppo', clip_low=config.clip, clip_high=config.clip
+  )
 
   def loss_fn(params, batch):
     logits, values = apply_fn(params, batch.observations)
     logps = losses.categorical_logps(logits, batch.actions, batch.action_masks)
-    policy, metrics = losses.clipped_policy_loss(
-      logps,
-      batch.old_logps,
-      batch.advantages,
-      batch.mask,
-      config.clip,
-      config.clip,
+    policy, metrics = policy_loss_fn(
+      logps, batch.old_logps, batch.advantages, batch.mask
     )
     value = losses.value_loss(
       values, batch.old_values, batch.returns, batch.mask, config.value_clip
@@ -69,83 +59,11 @@ def make_ppo_loss_fn(apply_fn: ApplyFn, config: PPOConfig) -> LossSumFn:
   return loss_fn
 
 
-def accumulate_gradients(
-  loss_fn: LossSumFn,
-  params: Params,
-  batch: Any,
-  micro_batches: int,
-  skip_fn: Callable[[Any], jax.Array] | None = None,
-) -> tuple[Params, jax.Array, Metrics]:
-  """Differentiates a masked mean over a batch, one piece at a time.
-
-  Args:
-    loss_fn: returns a loss sum, its denominator and metric sums.
-    params: differentiated; gradients of 16 bits are added up in float32.
-    batch: tree of `[M, ...]` arrays.
-    micro_batches: number of pieces; must divide M.
-    skip_fn: whether a piece holds nothing, so that nothing is computed for it.
-
-  Returns:
-    Gradients of (loss sum / denominator) over the whole batch, the denominator
-    and the metric sums. A batch without valid elements has zero gradients.
-  """
-  size = jax.tree.leaves(batch)[0].shape[0]
-  if size % micro_batches:
-    raise ValueError(
-      f'a batch of {size} cannot be cut into {micro_batches} equal '
-      'micro-batches: pad it with invalid elements'
-    )
-  pieces = jax.tree.map(
-    lambda x: x.reshape(micro_batches, -1, *x.shape[1:]), batch
-  )
-  gradient_fn = jax.grad(loss_fn, has_aux=True)
-
-  def add(totals, piece):
-    return jax.tree.map(jnp.add, totals, gradient_fn(params, piece))
-
-  def add_unless_empty(totals, piece):
-    if skip_fn is None:
-      return add(totals, piece), None
-    keep = lambda totals, piece: totals
-    return jax.lax.cond(skip_fn(piece), keep, add, totals, piece), None
-
-  shapes = jax.eval_shape(
-    gradient_fn, params, jax.tree.map(lambda x: x[0], pieces)
-  )
-  zeros = jax.tree.map(
-    lambda x: jnp.zeros(x.shape, jnp.promote_types(x.dtype, jnp.float32)),
-    shapes,
-  )
-  (gradients, (count, metrics)), _ = jax.lax.scan(
-    add_unless_empty, zeros, pieces
-  )
-  scale = 1.0 / jnp.where(count > 0, count, 1)
-  return jax.tree.map(lambda x: x * scale, gradients), count, metrics
-
-
-def _minibatch_indices(
-  key: jax.Array, mask: jax.Array, config: PPOConfig
-) -> jax.Array:
-  """Deals the steps of each epoch to minibatches, valid ones evenly.
-
-  Returns:
-    `[epochs * minibatches, M / minibatches]` int32 indices.
-  """
-
-  def deal(key):
-    order = jax.random.permutation(key, mask.size)
-    order = order[jnp.argsort(~mask[order], stable=True)]
-    return order.reshape(-1, config.minibatches).T
-
-  indices = jax.vmap(deal)(jax.random.split(key, config.epochs))
-  return indices.reshape(config.epochs * config.minibatches, -1)
-
-
-def make_ppo_update_fn(
+def make_update_fn(
   apply_fn: ApplyFn,
   optimizer: optax.GradientTransformation,
   config: PPOConfig,
-) -> Callable[[TrainState, Rollout], tuple[TrainState, Metrics]]:
+) -> UpdateFn:
   """Returns the jitted update `(state, rollout) -> (state, metrics)`.
 
   The state that is passed in is donated: use only the one that comes back.
@@ -154,41 +72,33 @@ def make_ppo_update_fn(
 
   Args:
     apply_fn: the network.
-    optimizer: `make_ppo_optimizer(config)`, or any other.
+    optimizer: `config.make_optimizer()`, or any other.
     config: settings; one compilation each.
   """
-  loss_fn = make_ppo_loss_fn(apply_fn, config)
+  loss_fn = make_loss_fn(apply_fn, config)
 
   def update(state, rollout):
     batch = make_batch(rollout, config)
-    key = step_key(state, 'update')
-    indices = _minibatch_indices(key, batch.mask, config)
-
-    def optimizer_step(carry, index):
-      minibatch = jax.tree.map(lambda x: x[index], batch)
-      gradients, count, metrics = accumulate_gradients(
-        loss_fn, carry[0], minibatch, config.micro_batches
-      )
-      updates, opt_state = optimizer.update(gradients, carry[1], carry[0])
-      changed = (optax.apply_updates(carry[0], updates), opt_state)
-      # Without a valid step, Adam's momentum would still move the parameters.
-      carry = jax.tree.map(
-        lambda new, old: jnp.where(count > 0, new, old), changed, carry
-      )
-      return carry, (count, metrics, optax.tree.norm(gradients))
-
-    (params, opt_state), (counts, sums, norms) = jax.lax.scan(
-      optimizer_step, (state.params, state.opt_state), indices
+    indices = gradients.deal(
+      step_key(state, 'update'),
+      batch.mask,
+      epochs=config.epochs,
+      minibatches=config.minibatches,
     )
-    total = jnp.maximum(jnp.sum(counts), 1)
-    metrics = {f'train/{k}': jnp.sum(v) / total for k, v in sums.items()}
-    metrics['train/grad_norm'] = jnp.mean(norms)
+
+    def gradient_fn(params, index):
+      minibatch = jax.tree.map(lambda x: x[index], batch)
+      return gradients.accumulate_gradients(
+        loss_fn, params, minibatch, config.micro_batches
+      )
+
+    state, totals = gradients.take_steps(state, optimizer, gradient_fn, indices)
+    count = jnp.maximum(totals.count, 1)
+    metrics = {f'train/{k}': v / count for k, v in totals.sums.items()}
+    metrics['train/grad_norm'] = totals.grad_norm
     metrics['train/explained_variance'] = _explained_variance(batch)
     metrics['rollout/reward'] = masked_mean(rollout.rewards, rollout.mask)
     metrics['rollout/steps'] = jnp.sum(batch.mask)
-    state = state.replace(
-      params=params, opt_state=opt_state, step=state.step + 1
-    )
     return state, metrics
 
   return jax.jit(update, donate_argnums=0)

@@ -1,111 +1,131 @@
-"""Settings of the training of a rewriter."""
+"""Settings of a rewriter's training and of its update."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Mapping
 from typing import Any
 
-import jax
-import jax.numpy as jnp
-import optax
-
+from promptrl_jax.rl import aggregation, importance, kl, policy_losses
+from promptrl_jax.training.optim import OptimizerConfig
 from promptrl_jax.training.rewriter.advantages import OF_GROUPS, AdvantageConfig
 from promptrl_jax.training.rewriter.packing import PackingConfig
 from promptrl_jax.training.rewriter.reference import ReferenceConfig
 from promptrl_jax.training.rewriter.rollout import RolloutConfig
-from promptrl_jax.training.rewriter.update_config import LMUpdateConfig
+
+IMPORTANCE = ('none', *importance.LEVELS)
 
 
 @dataclasses.dataclass(frozen=True)
-class OptimizerConfig:
-  """AdamW after a clip of the norm, which a value head does not share.
+class UpdateConfig:
+  """The loss of the update, and how a batch is cut into steps.
 
   Attributes:
-    lr: peak learning rate.
-    warmup: optimizer steps of a lower rate, which rises by equal parts.
-    decay: after them, `constant`, or `linear` to 0 at the end of the run.
-    weight_decay: decoupled.
-    b2: Adam's second decay.
-    max_grad_norm: longer gradients are scaled down to it.
+    loss: a key of `rl.policy_losses.POLICY_LOSSES`.
+    loss_options: keyword arguments of that loss, e.g. `clip_low`.
+    aggregation: how token losses are averaged, one of
+      `rl.aggregation.AGGREGATIONS`.
+    constant_length: tokens per completion for the aggregation `constant`.
+    kl_estimator: estimator of the KL divergence from the reference as a term of
+      the loss, one of `rl.kl.KINDS`.
+    kl_cap: largest divergence of a token, in nats; None: no cap.
+    kl_min_prob: tokens that the policy gives at most this probability are left
+      out of the KL term; None keeps all.
+    entropy_coef: weight of the entropy bonus.
+    value_coef: weight of the value loss; without a value head it is not used.
+    value_clip: see `rl.losses.value_loss`.
+    importance: `token` or `sequence` weighs losses by the ratio of the
+      policy's probability before the update to the sampler's; `none` only
+      reports the mismatch.
+    importance_cap: largest such weight.
+    epochs: passes over a batch.
+    minibatches: optimizer steps per pass.
+    micro_batches: pieces of a minibatch that are in memory one at a time.
+    compute_dtype: dtype of the model's kernels in forward and backward passes;
+      the parameters that the optimizer changes are float32.
   """
 
-  lr: float = 1e-4
-  warmup: int = 0
-  decay: str = 'constant'
-  weight_decay: float = 0.0
-  b2: float = 0.999
-  max_grad_norm: float = 1.0
+  loss: str = 'ppo'
+  loss_options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+  aggregation: str = 'token_mean'
+  constant_length: int | None = None
+  kl_estimator: str = 'k3'
+  kl_cap: float | None = None
+  kl_min_prob: float | None = None
+  entropy_coef: float = 0.0
+  value_coef: float = 0.5
+  value_clip: float | None = None
+  importance: str = 'none'
+  importance_cap: float = 2.0
+  epochs: int = 1
+  minibatches: int = 1
+  micro_batches: int = 1
+  compute_dtype: str = 'float32'
 
   def __post_init__(self):
-    if self.decay not in ('constant', 'linear'):
-      raise ValueError(
-        f'decay={self.decay!r}: expected one of constant, linear'
-      )
+    policy_losses.make_policy_loss_fn(self.loss, **self.loss_options)
+    for field, known in (
+      ('aggregation', aggregation.AGGREGATIONS),
+      ('kl_estimator', kl.KINDS),
+      ('importance', IMPORTANCE),
+      ('compute_dtype', ('float32', 'bfloat16')),
+    ):
+      if getattr(self, field) not in known:
+        raise ValueError(
+          f'{field}={getattr(self, field)!r}: expected one of '
+          f'{", ".join(known)}'
+        )
+    for field in ('epochs', 'minibatches', 'micro_batches'):
+      if getattr(self, field) < 1:
+        raise ValueError(f'{field}={getattr(self, field)}: expected at least 1')
 
-  def rate(self, steps: int) -> optax.Schedule:
-    """The learning rate by update, of a run of so many."""
-    rise, rest = max(1, self.warmup), max(1, steps - self.warmup)
-    end = 0.0 if self.decay == 'linear' else self.lr
-    # From a step above 0, so that the first update is one.
-    first = self.lr / (self.warmup + 1)
-    return optax.join_schedules(
-      [
-        optax.linear_schedule(first, self.lr, rise),
-        optax.linear_schedule(self.lr, end, rest),
-      ],
-      [self.warmup],
-    )
+  @property
+  def is_one_step(self) -> bool:
+    """Whether a batch is used for a single optimizer step.
 
-  def make(self, steps: int) -> optax.GradientTransformation:
-    """The optimizer of a run of so many updates."""
-    return optax.chain(
-      _clip_by_collection(self.max_grad_norm),
-      optax.adamw(self.rate(steps), b2=self.b2, weight_decay=self.weight_decay),
-    )
+    The log-probs before the update are then those that the step computes.
+    """
+    return self.epochs * self.minibatches == 1
 
-
-def _clip_by_collection(most: float) -> optax.GradientTransformation:
-  """Scales the gradient of each collection down to a norm of at most `most`.
-
-  That of a new value head is far longer than that of the policy at first, and
-  would leave next to nothing of it if they shared a norm.
-  """
-
-  def clip(updates: Any, params: Any) -> Any:
-    del params
-    norms = {name: optax.tree.norm(tree) for name, tree in updates.items()}
-    scales = {k: most / jnp.maximum(norm, most) for k, norm in norms.items()}
-    return {
-      name: jax.tree.map(lambda x, name=name: x * scales[name], tree)
-      for name, tree in updates.items()
-    }
-
-  return optax.stateless(clip)
+  @property
+  def pieces(self) -> int:
+    """Number of micro-batches of a whole batch."""
+    return self.minibatches * self.micro_batches
 
 
 @dataclasses.dataclass(frozen=True)
 class RewriterConfig:
-  """Settings of the whole.
+  """Settings of a rewriter's training.
 
   Attributes:
     iterations: updates of the run.
-    train: `full` or `lora`.
-    value_head: whether there is one, for the advantage `gae`.
-    value_trunk: whether its loss changes the model below it. In a run of a few
-      dozen updates that spoils the policy before the values are of use.
+    packing: shape of a packed row.
+    train: what is trained, `full` or `lora`.
+    value_head: whether the model has a value head, for the advantage `gae`.
+    value_trunk: whether the value loss changes the model below its head. In a
+      run of a few dozen updates that spoils the policy before the values are
+      of use.
     rows_per_piece: packed rows of a micro-batch, on each part of the mesh that
       rows are split over.
-    logits_chunk: places of a row that have logits at a time; None: all.
-    remat: whether the update computes layers again instead of keeping them.
-    overlap: whether the device samples the next batch while the pool runs the
-      programs of this one. The policy that sampled is then one update behind;
+    logits_chunk: tokens of a row whose logits are in memory at a time; None:
+      all.
+    remat: whether the update computes layers again instead of keeping their
+      activations.
+    overlap: whether the next batch is sampled while the rewards of this one are
+      computed. The policy that samples is then one update behind;
       `update.importance` corrects for it.
-    dtype: of the sampler's parameters.
-    packing: of one row.
-    rollout, advantage, update, reference, optimizer: the parts.
-    switches: update number and settings that hold from it on, in order. They
-      may differ in `advantage`, `update` and in which groups are kept.
+    dtype: dtype of the sampler's parameters.
+    rollout: what one iteration samples.
+    advantage: how advantages are computed.
+    update: the loss and its steps.
+    reference: the KL reference and its coefficient.
+    optimizer: optimizer and learning rate.
+    lora: fields of `models.lora.LoraConfig` for `train='lora'`, but `family`,
+      which is that of the model.
+    switches: pairs of an update number and the settings that hold from it on,
+      in order. They may differ in `advantage`, `update` and in which groups are
+      kept.
   """
 
   iterations: int
@@ -120,25 +140,45 @@ class RewriterConfig:
   dtype: str = 'float32'
   rollout: RolloutConfig = RolloutConfig()
   advantage: AdvantageConfig = AdvantageConfig()
-  update: LMUpdateConfig = LMUpdateConfig()
+  update: UpdateConfig = UpdateConfig()
   reference: ReferenceConfig = ReferenceConfig()
   optimizer: OptimizerConfig = OptimizerConfig()
+  lora: Mapping[str, Any] = dataclasses.field(default_factory=dict)
   switches: tuple[tuple[int, RewriterConfig], ...] = ()
 
   def __post_init__(self):
-    self._check_switches()
-    self._check_exact_kl()
     for field in ('rows_per_piece', 'logits_chunk'):
       value = getattr(self, field)
       if value is not None and value < 1:
         raise ValueError(f'{field}={value}: expected 1 or more')
-    if (self.advantage.kind == 'gae') != self.value_head:
+    self._check_switches()
+    self._check_advantage()
+    self._check_group()
+    if self.overlap and self.update.importance == 'none':
       raise ValueError(
-        f'value_head={self.value_head} with the advantage '
-        f'{self.advantage.kind!r}: gae needs a value head, the others have no '
-        'use for one'
+        'overlap=True with importance=none: the sampler is an update behind, '
+        'choose token or sequence'
       )
-    if self.advantage.kind == 'pairs' and (
+    if self.reference.kind == 'adapter_off' and self.train != 'lora':
+      raise ValueError(
+        "reference 'adapter_off' needs train='lora': without adapters the "
+        'model itself changes; choose frozen, copy or ema'
+      )
+
+  def _check_advantage(self) -> None:
+    kind = self.advantage.kind
+    if self.exact_kl_in_loss and not self.advantage.kl_in_loss:
+      raise ValueError(
+        f"update.kl_estimator='exact' with the advantage {kind!r} and "
+        f'charge_kl={self.advantage.charge_kl!r}, which leave no divergence in '
+        'the loss: set charge_kl=loss (not for pairs), or k3'
+      )
+    if (kind == 'gae') != self.value_head:
+      raise ValueError(
+        f'value_head={self.value_head} with the advantage {kind!r}: gae needs '
+        'a value head, the others have no use for one'
+      )
+    if kind == 'pairs' and (
       self.update.loss != 'reinforce' or not self.update.is_one_step
     ):
       raise ValueError(
@@ -147,18 +187,17 @@ class RewriterConfig:
         f'{self.update.minibatches}: its gradient is right for reinforce and '
         'one step per batch'
       )
-    if self.overlap and self.update.importance == 'none':
-      raise ValueError(
-        'overlap=True with importance=none: the sampler is an update behind, '
-        'choose token or sequence'
-      )
-    if self.rollout.group < 2 and self.advantage.kind in OF_GROUPS:
+
+  def _check_group(self) -> None:
+    if self.rollout.group > 1:
+      return
+    if self.advantage.kind in OF_GROUPS:
       raise ValueError(
         f'a group of {self.rollout.group} with the advantage '
         f'{self.advantage.kind!r}: it compares the completions of a prompt, '
         'so take 2 or more, or reinforce, reinforce_pp or gae'
       )
-    if self.rollout.group < 2 and self.rollout.drop_uniform:
+    if self.rollout.drop_uniform:
       raise ValueError(
         'a group of 1 with drop_uniform=True: the rewards of such a group are '
         'all equal, so that every one would be left out; take 2 or more, or '
@@ -167,32 +206,23 @@ class RewriterConfig:
 
   @property
   def exact_kl_in_advantages(self) -> bool:
-    """Whether they need the divergence over the whole vocabulary."""
+    """Whether advantages need the KL over the whole vocabulary."""
     exact = self.advantage.kl_estimator == 'exact'
     return exact and self.reference.kind != 'none'
 
   @property
   def exact_kl_in_loss(self) -> bool:
-    """Whether it needs the divergence over the whole vocabulary."""
+    """Whether the loss needs the KL over the whole vocabulary."""
     exact = self.update.kl_estimator == 'exact'
     return exact and self.reference.kind != 'none'
 
   @property
   def needs_exact_kl(self) -> bool:
-    """Whether any of the phases does, for advantages or the loss."""
+    """Whether any phase needs the KL over the whole vocabulary."""
     return any(
       phase.exact_kl_in_advantages or phase.exact_kl_in_loss
       for phase in self.phases
     )
-
-  def _check_exact_kl(self) -> None:
-    if self.exact_kl_in_loss and not self.advantage.kl_in_loss:
-      raise ValueError(
-        f"learner.kl_estimator='exact' with the advantage "
-        f'{self.advantage.kind!r} and charge_kl={self.advantage.charge_kl!r}, '
-        'which leave no divergence in the loss: set charge_kl=loss (not for '
-        'pairs), or k3'
-      )
 
   def _check_switches(self) -> None:
     starts = [start for start, _ in self.switches]
@@ -201,12 +231,12 @@ class RewriterConfig:
         f'switches at the updates {starts}: expected ascending numbers from 1'
       )
     for start, later in self.switches:
-      kept = dataclasses.replace(
+      rollout = dataclasses.replace(
         later.rollout,
         drop_uniform=self.rollout.drop_uniform,
         resample_rounds=self.rollout.resample_rounds,
       )
-      theirs = {**vars(later), 'rollout': kept}
+      theirs = {**vars(later), 'rollout': rollout}
       for name, mine in vars(self).items():
         if name in ('advantage', 'update', 'switches') or mine == theirs[name]:
           continue
@@ -218,44 +248,44 @@ class RewriterConfig:
 
   @property
   def phases(self) -> tuple[RewriterConfig, ...]:
-    """These settings, and those that follow."""
+    """These settings and those of `switches`, in order."""
     return (self, *(later for _, later in self.switches))
 
   def phase(self, step: int) -> int:
-    """Which of `phases` holds for update number `step`, from 0."""
+    """Returns the index in `phases` that holds at update `step`, from 0."""
     return sum(start <= step for start, _ in self.switches)
 
   @property
   def optimizer_steps(self) -> int:
-    """How many a run takes."""
+    """Optimizer steps of the whole run."""
     updates = [phase.update for phase in self.phases]
     steps = [update.epochs * update.minibatches for update in updates]
     return sum(steps[self.phase(step)] for step in range(self.iterations))
 
   def shaped(self, shards: int, processes: int = 1) -> RewriterConfig:
-    """The same with shapes that hold any batch.
+    """Returns a copy whose static shapes fit every batch of the run.
 
-    Rows are as many as it takes if every completion fills a lane and no two
-    prompts fit into one row; those that stay empty are skipped, a micro-batch
-    at a time.
+    The number of rows is that of the worst case, in which every completion
+    fills a lane and no two prompts fit into one row. Micro-batches of rows that
+    stay empty are skipped.
 
     Args:
-      shards: parts of the mesh that rows are split over, as many on each
-        process.
-      processes: that share the prompts; each packs its own rows.
+      shards: parts of the mesh that rows are split over; the same number on
+        each process.
+      processes: processes that share the prompts; each packs its own rows.
 
     Raises:
-      ValueError: they cannot share the prompts equally.
+      ValueError: the processes cannot share the prompts equally.
     """
     if self.rollout.prompts % processes:
       raise ValueError(
         f'rollout.prompts={self.rollout.prompts} cannot be shared equally by '
         f'{processes} processes: choose a multiple of {processes}'
       )
-    seats = min(self.packing.lanes, self.packing.sequences)
-    worst = self.rollout.prompts * -(-self.rollout.group // seats)
+    per_row = min(self.packing.lanes, self.packing.sequences)
+    worst = self.rollout.prompts * -(-self.rollout.group // per_row)
     piece = self.rows_per_piece * shards
-    # As many rows in every phase.
+    # Every phase has the same number of rows.
     parts = [phase.update.minibatches for phase in self.phases]
     unit = piece * math.lcm(*parts)
     rows = -(-worst // unit) * unit
@@ -272,5 +302,5 @@ class RewriterConfig:
       )
 
     later = tuple((start, cut(phase)) for start, phase in self.switches)
-    # What switches are compared with has these rows as well.
+    # `_check_switches` compares the packing of all phases.
     return cut(self, switches=later)

@@ -1,42 +1,57 @@
-"""A rewriter that learns: its state, and all that is compiled, made once.
+"""The rewriter's learner: train state and jitted functions, built once.
 
-`rewriter_training` samples and rewards with it, `rewriter_update` changes its
-state.
+  learner = build.make_learner(start, config, mesh, seed)
+  state = learner.initial
+  for step in range(config.iterations):
+    rollout = learner.sample(state, prompts, seed=step)
+    rewards = ...  # [N], one per completion: rollout.texts
+    state, row = learner.update(state, rollout, rewards)
+  learner.save(state, folder)
+
+Where several processes share a run, each samples and rewards completions of its
+own tasks; `update` exchanges arrays, and all of them update on one mesh.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+import pathlib
+import time
+from collections.abc import Sequence
 from typing import Any
 
 import flax.struct
 import jax
 import jax.numpy as jnp
-from jax.sharding import Mesh, NamedSharding
-from jax.sharding import PartitionSpec as P
+import numpy as np
+from jax.sharding import Mesh
 
-from promptrl_jax.models import pretrained
+from promptrl_jax.models import lora, peft, pretrained
 from promptrl_jax.models.encoder_decoder_config import LanguageModelConfig
-from promptrl_jax.models.heads import ValueHead
 from promptrl_jax.models.tokenizer import Tokenizer
 from promptrl_jax.parallel import exchange
 from promptrl_jax.parallel import mesh as mesh_lib
+from promptrl_jax.prompts.templates import Messages
 from promptrl_jax.rl import kl_control
 from promptrl_jax.sampling import prepare
-from promptrl_jax.sampling.engine import Engine, make_engine
-from promptrl_jax.sampling.methods import Sampling
-from promptrl_jax.sampling.requests import EngineConfig
-from promptrl_jax.training import state as state_lib
-from promptrl_jax.training.rewriter import policy as lm_policy
-from promptrl_jax.training.rewriter import reference
-from promptrl_jax.training.rewriter import update as lm_update
+from promptrl_jax.sampling.engine import Engine
+from promptrl_jax.training.rewriter import (
+  advantages,
+  packing,
+  policy,
+  reference,
+)
+from promptrl_jax.training.rewriter import rollout as rollout_lib
+from promptrl_jax.training.rewriter.advantages import Scored
 from promptrl_jax.training.rewriter.config import RewriterConfig
-from promptrl_jax.training.rewriter.policy import Params, PolicyConfig
-from promptrl_jax.training.state import TrainState, initial_state
-
-Row = dict[str, float]
-UpdateFn = Callable[..., tuple[TrainState, dict[str, jax.Array]]]
+from promptrl_jax.training.rewriter.packing import Packed
+from promptrl_jax.training.rewriter.policy import (
+  Params,
+  PolicyConfig,
+)
+from promptrl_jax.training.rewriter.rollout import Rollout
+from promptrl_jax.training.rewriter.update import ScoreFn, UpdateBatch, UpdateFn
+from promptrl_jax.training.state import Row, TrainState
 
 
 @flax.struct.dataclass
@@ -44,238 +59,320 @@ class RewriterState:
   """All that a checkpoint needs.
 
   Attributes:
-    learner: parameters that are trained, optimizer, step, base key.
-    reference: see `reference.initial`.
-    kl: the price of divergence.
+    train: trained parameters, optimizer state, step and base key.
+    reference: arrays of the KL reference, see `reference.initial`.
+    kl: the KL coefficient.
   """
 
-  learner: TrainState
+  train: TrainState
   reference: Params
   kl: kl_control.KlControl
 
   @property
   def step(self) -> jax.Array:
-    return self.learner.step
+    return self.train.step
 
 
 @dataclasses.dataclass(frozen=True)
-class Rewriter:
-  """What `make_rewriter` builds.
+class RewriterLearner:
+  """A language model that learns to rewrite; `build.make_learner` makes one.
 
   Attributes:
-    config: settings, `shaped`.
-    policy: how the model is read.
-    tokenizer: of the model.
-    engine: samples rewrites.
-    mesh: where the update runs: all devices.
-    own_mesh: where the engine runs: the devices of this process.
+    name: name of the model at the start.
+    model: shape of the model, as `save` writes it.
+    tokenizer: tokenizer of the model.
+    config: settings, with shapes that fit every batch (`config.shaped`).
+    initial: state of step 0; copy it before an update, which donates it.
+    policy: how the model's outputs are computed.
     fixed: parameters that are not trained.
-    initial: the state of step 0.
-    compared: how the reference is read.
-    compared_fixed: parameters of the reference that are not in the state.
-    score, score_reference: see `lm_update.make_score_fn`.
-    updates: of each phase, see `lm_update.make_update_fn`.
+    reference_policy: how the outputs of the reference are computed.
+    reference_fixed: parameters of the reference that are not in the state.
+    engine: samples rewrites.
+    mesh: all devices, where the update runs.
+    own_mesh: devices of this process, where the engine runs.
+    score: jitted log-probs and values of the policy, see `update`.
+    score_reference: the same of the reference.
+    updates: jitted update of each of `config.phases`.
   """
 
-  config: RewriterConfig
-  policy: PolicyConfig
+  name: str
+  model: LanguageModelConfig
   tokenizer: Tokenizer
+  config: RewriterConfig
+  initial: RewriterState
+  policy: PolicyConfig
+  fixed: Params
+  reference_policy: PolicyConfig
+  reference_fixed: Params
   engine: Engine
   mesh: Mesh
   own_mesh: Mesh
-  fixed: Params
-  initial: RewriterState
-  compared: PolicyConfig
-  compared_fixed: Params
-  score: Callable[..., lm_policy.TokenOutputs]
-  score_reference: Callable[..., lm_policy.TokenOutputs]
+  score: ScoreFn
+  score_reference: ScoreFn
   updates: tuple[UpdateFn, ...]
 
   def params(self, state: RewriterState) -> Params:
-    """All collections."""
-    return {**self.fixed, **state.learner.params}
+    """Returns trained and fixed parameters merged into one tree."""
+    return {**self.fixed, **state.train.params}
 
   def reference_params(self, state: RewriterState) -> Params | None:
-    """All collections of the reference; None if there is none."""
+    """Returns all parameters of the reference; None without one."""
     return reference.parameters(
-      self.config.reference, state.reference, self.compared_fixed
+      self.config.reference, state.reference, self.reference_fixed
     )
 
   def decode_params(self, state: RewriterState) -> prepare.DecodeParams:
-    """The policy as samplers take it."""
+    """Returns the policy's parameters as samplers take them."""
     params = exchange.own_copies(self.params(state), self.own_mesh)
-    tree = lm_policy.variables(self.policy, params)
-    tree = lm_policy.cast(tree, self.config.dtype)
-    return _prepared(tree, self.policy.model, self.own_mesh)
+    variables = policy.variables(self.policy, params)
+    variables = policy.cast(variables, self.config.dtype)
+    return prepared(variables, self.policy.model, self.own_mesh)
 
+  def sample(
+    self,
+    state: RewriterState,
+    prompts: Sequence[Messages],
+    seed: int,
+    names: Sequence[str] | None = None,
+  ) -> Rollout:
+    """Samples `config.rollout.group` completions of each prompt.
 
-def make_rewriter(
-  model: LanguageModelConfig,
-  params: Params,
-  tokenizer: Tokenizer,
-  mesh: Mesh,
-  config: RewriterConfig,
-  seed: int,
-  lora: Any = None,
-  prompt_lengths: Sequence[int] = (64, 96, 160, 256),
-  slots: int = 16,
-  other: tuple[LanguageModelConfig, Params] | None = None,
-) -> Rewriter:
-  """Builds the jitted functions and the state of step 0.
+    Args:
+      state: its parameters sample.
+      prompts: B conversations.
+      seed: seed of the batch.
+      names: B names of the prompts, which seed the completions; None numbers
+        them.
 
-  Args:
-    model: its shape.
-    params: `params` and, to train those, `adapters`.
-    tokenizer: of the model.
-    mesh: of the devices of this process. Rows are split over `data`, along
-      which other processes follow, and `fsdp`; over `fsdp` and `tensor`
-      parameters, optimizer and reference are, by the family's rules.
-    config: settings.
-    seed: of the value head and of minibatches.
-    lora: config of the adapters.
-    prompt_lengths, slots: of the sampler, see `EngineConfig`.
-    other: for the reference `model`, with the tokenizer of the policy.
-
-  Raises:
-    ValueError: what is to be trained is not there, a rewrite does not fit into
-      the rows, or processes cannot share the prompts equally.
-  """
-  own_mesh, mesh = mesh, mesh_lib.over_processes(mesh)
-  config = config.shaped(mesh_lib.num_row_shards(mesh), jax.process_count())
-  _check(config, prompt_lengths)
-  model = dataclasses.replace(
-    model,
-    eos_token_ids=tuple(
-      dict.fromkeys((*model.eos_token_ids, *tokenizer.eos_ids))
-    ),
-    pad_token_id=tokenizer.pad_id,
-  )
-  policy = PolicyConfig(
-    dataclasses.replace(model, remat=config.remat or model.remat),
-    lora,
-    config.rollout.temperature,
-    config.logits_chunk,
-    config.value_trunk,
-    mesh,
-  )
-  if config.value_head:
-    head = ValueHead().init(
-      jax.random.key(seed), jnp.zeros((1, model.hidden_size))
-    )
-    params = {**params, 'value': head['params']}
-  optimizer = config.optimizer.make(config.optimizer_steps)
-
-  def build(trained: Params) -> RewriterState:
-    masters = jax.tree.map(lambda x: x.astype(jnp.float32), trained)
-    return RewriterState(
-      initial_state(lambda _: masters, optimizer, jax.random.key(seed)),
-      reference.initial(config.reference, masters),
-      kl_control.initial(config.reference.kl_coef),
+    Returns:
+      N = B * G completions with their log-probs, group after group.
+    """
+    if names is None:
+      names = [str(i) for i in range(len(prompts))]
+    self.engine.replace_params(self.decode_params(state))
+    return rollout_lib.sample(
+      self.engine, self.tokenizer, prompts, names, self.config.rollout, seed
     )
 
-  whole = NamedSharding(mesh, P())
-  placed = lm_policy.placement(params, model.family, mesh)
-  trained, fixed = lm_policy.split(exchange.place(params, placed), config.train)
-  learner = state_lib.placement(trained, optimizer, whole)
-  copied = jax.eval_shape(build, trained).reference
-  where: Any = (learner, learner.params if copied else {}, whole)
-  where = RewriterState(*where)
-  state = jax.jit(build, out_shardings=where)(trained)
-  compared, compared_fixed = policy, fixed
-  if other is not None:
-    check_reference(config, model, other[0])
-    compared, compared_fixed = _other(policy, *other)
-  reference.parameters(config.reference, state.reference, compared_fixed)
-  engine = make_engine(
-    model, Sampling(),
-    _prepared(
-      lm_policy.cast(lm_policy.variables(policy, params), config.dtype),
-      model, own_mesh,
-    ),
-    own_mesh,
-    EngineConfig(
-      slots=slots,
-      prompt_lengths=tuple(prompt_lengths),
-      new_tokens=config.rollout.new_tokens,
-    ),
-  )  # fmt: skip
-  exact = config.needs_exact_kl
-  score = lm_update.make_score_fn(policy, config.update, compared)
-  return Rewriter(
-    config, policy, tokenizer, engine, mesh, own_mesh, fixed, state,
-    compared, compared_fixed, score,
-    # One that reads as the policy does is not compiled twice.
-    score if compared is policy and not exact else lm_update.make_score_fn(
-      compared, config.update, keep_hidden=exact
-    ),
-    tuple(
-      lm_update.make_update_fn(
-        policy, optimizer, phase.update, learner, compared
-      )
-      for phase in config.phases
-    ),
-  )  # fmt: skip
+  def update(
+    self,
+    state: RewriterState,
+    rollout: Rollout,
+    rewards: Sequence[float] | np.ndarray,
+  ) -> tuple[RewriterState, Row]:
+    """Makes one update; `state` is donated.
 
+    A rollout from which nothing can be learned only advances the step.
 
-def _other(
-  policy: PolicyConfig, model: LanguageModelConfig, params: Params
-) -> tuple[PolicyConfig, Params]:
-  """A model as the reference of another one: how it is read, and placed."""
-  assert policy.mesh is not None
-  placed = lm_policy.placement(params, model.family, policy.mesh)
-  read = dataclasses.replace(policy, model=model, lora=None)
-  return read, exchange.place(params, placed)
+    Args:
+      state: the same on all processes.
+      rollout: N completions of this process.
+      rewards: `[N]`; a completion whose reward is not finite is left out.
 
-
-def check_reference(
-  config: RewriterConfig,
-  model: LanguageModelConfig,
-  other: LanguageModelConfig,
-) -> None:
-  """Raises ValueError if a model cannot be the reference of another one.
-
-  Args:
-    config: says what is compared.
-    model, other: policy and reference, of one tokenizer.
-  """
-  exact = config.needs_exact_kl
-  sizes = other.vocab_size, model.vocab_size
-  # Models of one family may be filled up to other sizes.
-  if sizes[0] < sizes[1] or (exact and sizes[0] != sizes[1]):
-    needed = 'the same' if exact else 'at least as many'
-    raise ValueError(
-      f'the reference has a vocabulary of {sizes[0]}, the policy one of '
-      f'{sizes[1]}: expected {needed}'
-      + (", or another kl_estimator than 'exact'" if exact else '')
+    Returns:
+      The state and metrics, the same on all processes.
+    """
+    started = time.perf_counter()
+    phase = self.config.phase(int(state.step))
+    config = self.config.phases[phase]
+    rollout, rewards = rollout_lib.informative(
+      rollout, rewards, config.rollout.drop_uniform
     )
-  longest = config.packing.prompt_size + config.packing.lane_size
-  if longest > other.max_positions:
-    raise ValueError(
-      f'a prompt of {config.packing.prompt_size} tokens and a rewrite of '
-      f'{config.packing.lane_size} exceed the context of the reference, '
-      f'{other.max_positions}'
+    own_rows = packing.pack(
+      rollout.prompts, rollout.completions, rollout.owners, config.packing
+    )
+    # All processes contribute equally many rows, or none of them updates.
+    completions, num_rows = exchange.gather_rows(
+      np.asarray([[len(rollout.completions), len(own_rows.tokens)]])
+    ).max(axis=0)
+    if not completions:
+      train = dataclasses.replace(state.train, step=state.step + 1)
+      row = {'time/score': 0.0, 'time/update': 0.0}
+      state = dataclasses.replace(state, train=train)
+      return state, row | {'train/phase': float(phase)}
+    batch, sampler_logps = _gathered(config, rollout, rewards, completions)
+    first = jax.process_index() * (len(batch.rewards) // jax.process_count())
+    own_rows = packing.part_of(own_rows, num_rows, first)
+    mesh_rows = exchange.global_rows(own_rows, self.mesh)
+    all_rows = exchange.gather_rows(own_rows)
+    batch, ref_hidden = self._scored(config, state, batch, all_rows, mesh_rows)
+    update_batch = self._update_batch(
+      config, state, batch, sampler_logps, own_rows, mesh_rows
+    )
+    scored = time.perf_counter()
+    state, row = self._take_steps(
+      phase, state, dataclasses.replace(update_batch, ref_hidden=ref_hidden)
+    )
+    return state, row | {
+      'rollout/trained_reward': float(
+        np.mean(batch.rewards[batch.mask.any(1)], dtype=np.float64)
+      ),
+      'train/packed': _packed_share(all_rows),
+      'train/phase': float(phase),
+      'time/score': scored - started,
+      'time/update': time.perf_counter() - scored,
+    }
+
+  def _scored(
+    self,
+    config: RewriterConfig,
+    state: RewriterState,
+    batch: Scored,
+    rows: Packed,
+    mesh_rows: Packed,
+  ) -> tuple[Scored, jax.Array | None]:
+    """Adds log-probs and values, under policy and reference, where needed.
+
+    Args:
+      config: says which are needed.
+      state: the parameters.
+      batch: N completions of all processes.
+      rows: rows of all processes, on the host.
+      mesh_rows: the same rows, split over devices.
+
+    Returns:
+      The batch, and the hidden states of the reference, which stay on the mesh;
+      None unless they are needed.
+    """
+    gather = lambda x: packing.gather(
+      rows, exchange.to_host(x), len(batch.rewards)
+    )
+    needs_policy = not config.update.is_one_step or (
+      config.value_head or config.advantage.uses_logps
+    )
+    fields, hidden = {}, None
+    ref_params = self.reference_params(state)
+    if ref_params is not None:
+      outputs = self.score_reference(ref_params, mesh_rows)
+      fields['ref_logps'], hidden = gather(outputs.logps), outputs.hidden
+    if needs_policy:
+      exact = (hidden, ref_params) if config.exact_kl_in_advantages else ()
+      outputs = self.score(self.params(state), mesh_rows, *exact)
+      fields['logps'] = gather(outputs.logps)
+      if outputs.values is not None:
+        fields['values'] = gather(outputs.values)
+      if outputs.divergences is not None:
+        fields['exact_kl'] = gather(outputs.divergences)
+    return dataclasses.replace(batch, **fields), hidden
+
+  def _update_batch(
+    self,
+    config: RewriterConfig,
+    state: RewriterState,
+    batch: Scored,
+    sampler_logps: np.ndarray,
+    own_rows: Packed,
+    mesh_rows: Packed,
+  ) -> UpdateBatch:
+    """Computes advantages and lays everything out in rows, on the mesh."""
+    tokens, returns = advantages.advantages(
+      config.advantage, batch, float(state.kl.coef)
     )
 
+    def spread(values: Any) -> np.ndarray | None:
+      return None if values is None else packing.spread(own_rows, values)
 
-def _prepared(
-  params: Params, model: LanguageModelConfig, mesh: Mesh
+    fields = {
+      'advantages': spread(tokens),
+      'sampler_logps': spread(sampler_logps),
+      'old_logps': None if config.update.is_one_step else spread(batch.logps),
+      'ref_logps': spread(batch.ref_logps),
+      'returns': spread(returns),
+      'old_values': spread(batch.values),
+    }
+    return UpdateBatch(mesh_rows, **exchange.global_rows(fields, self.mesh))
+
+  def _take_steps(
+    self, phase: int, state: RewriterState, batch: UpdateBatch
+  ) -> tuple[RewriterState, Row]:
+    """Runs the jitted update, then moves the reference and its coefficient."""
+    config = self.config.phases[phase]
+    ref_params = self.reference_params(state)
+    if not config.exact_kl_in_loss:
+      batch, ref_params = dataclasses.replace(batch, ref_hidden=None), None
+    train, metrics = self.updates[phase](
+      state.train,
+      self.fixed,
+      batch,
+      state.kl.coef * config.advantage.kl_in_loss,
+      ref_params,
+    )
+    step = int(train.step)
+    state = RewriterState(
+      train,
+      reference.after_update(
+        config.reference, state.reference, train.params, step
+      ),
+      reference.next_kl_control(
+        config.reference, state.kl, metrics.get('train/kl', jnp.zeros(()))
+      ),
+    )
+    row = {name: float(value) for name, value in metrics.items()}
+    return state, row | {'train/kl_coef': float(state.kl.coef)}
+
+  def save(self, state: RewriterState, folder: pathlib.Path) -> pathlib.Path:
+    """Writes a state as a model folder `folder/model`; returns its path.
+
+    Adapters are merged into the model, and also written to `folder/adapter` for
+    whoever has the model that they started from.
+    """
+    params = exchange.own_copies(self.params(state), self.own_mesh)
+    model = {'params': params['params']}
+    if self.policy.lora is not None:
+      adapters = params['adapters']
+      model = lora.merge(self.policy.lora, model, adapters)
+      peft.save(folder / 'adapter', self.policy.lora, adapters, self.name)
+    pretrained.save_pretrained(
+      folder / 'model', self.model, model, self.tokenizer, 'float32'
+    )
+    return folder / 'model'
+
+
+def prepared(
+  variables: Params, model: LanguageModelConfig, mesh: Mesh
 ) -> prepare.DecodeParams:
-  """As samplers take them, split where the mesh splits parameters."""
+  """Returns variables as samplers take them, split where the mesh splits."""
   rules = None
   if mesh_lib.splits_parameters(mesh):
     rules = pretrained.family(model.family).partition
-  return prepare.prepare(params, mesh, rules)
+  return prepare.prepare(variables, mesh, rules)
 
 
-def _check(config: RewriterConfig, prompt_lengths: Sequence[int]) -> None:
-  rows = config.packing
-  if rows.lane_size < config.rollout.new_tokens:
-    raise ValueError(
-      f'lane_size={rows.lane_size} is less than new_tokens='
-      f'{config.rollout.new_tokens}: the longest rewrite has to fit into a lane'
-    )
-  if rows.prompt_size < prompt_lengths[-1]:
-    raise ValueError(
-      f'prompt_size={rows.prompt_size} is less than the longest prompt, '
-      f'{prompt_lengths[-1]} tokens: it has to fit into a row'
-    )
+def _gathered(
+  config: RewriterConfig, rollout: Rollout, rewards: np.ndarray, largest: int
+) -> tuple[Scored, np.ndarray]:
+  """Gathers the completions of all processes.
+
+  Groups stay within a process. N is that of a full batch, so that functions of
+  the batch are compiled once.
+
+  Args:
+    config: size of a full batch.
+    rollout: completions of this process.
+    rewards: their rewards.
+    largest: most completions of any process.
+
+  Returns:
+    N completions, and the sampler's log-probs `[N, C]`.
+  """
+  share = exchange.my_rows(config.rollout.prompts * config.rollout.group)
+  count = max(share.stop - share.start, int(largest))
+  padding = (0, count - len(rollout.completions))
+  mask = np.zeros((count, config.packing.lane_size), bool)
+  sampler_logps = np.zeros(mask.shape, np.float32)
+  for number, logps in enumerate(rollout.sampler_logps):
+    mask[number, : len(logps)] = True
+    sampler_logps[number, : len(logps)] = logps
+  groups = np.pad(np.asarray(rollout.owners, np.int32), padding)
+  fields: dict[str, Any] = {
+    'rewards': np.pad(rewards, padding),
+    'groups': groups + jax.process_index() * count,
+    'mask': mask,
+  }
+  return exchange.gather_rows((Scored(**fields), sampler_logps))
+
+
+def _packed_share(rows: Packed) -> float:
+  """Returns the share of positions that hold a token, in rows that hold any."""
+  is_used = np.asarray(rows.mask).any((1, 2))
+  return float(np.mean(rows.segments[is_used] > 0))

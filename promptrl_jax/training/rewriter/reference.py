@@ -1,7 +1,8 @@
-"""The reference that keeps a policy from running away, and its price.
+"""The KL reference policy and the KL coefficient.
 
-What it is and how it moves is a matter of config; which arrays it has, too: an
-adapter that is switched off needs none.
+The config says which model is the reference and how it moves, and with that
+which arrays the train state holds for it: a frozen copy needs one of each
+trained parameter, an adapter that is switched off needs none.
 """
 
 from __future__ import annotations
@@ -12,33 +13,33 @@ import jax
 
 from promptrl_jax.rl import kl_control
 from promptrl_jax.rl import reference as rl_reference
-from promptrl_jax.training.rewriter import policy as lm_policy
+from promptrl_jax.training.rewriter import policy
 from promptrl_jax.training.rewriter.policy import Params
 
 KINDS = ('none', 'frozen', 'copy', 'ema', 'adapter_off', 'model')
-# Those that need no copy of what is trained.
+# Kinds without a copy of the trained parameters.
 _WITHOUT_ARRAYS = ('none', 'adapter_off', 'model')
 CONTROLS = ('fixed', 'adaptive', 'linear')
 
 
 @dataclasses.dataclass(frozen=True)
 class ReferenceConfig:
-  """Which reference, and what a nat of divergence from it costs.
+  """Which model is the reference, and the coefficient of the KL from it.
 
   Attributes:
     kind: `none`; `frozen`: the policy at the start; `copy`: the policy of up to
       `every` updates ago; `ema`: a moving average of policies; `adapter_off`:
-      the model without its adapters; `model`: another one, with the tokenizer
+      the model without its adapters; `model`: another model with the tokenizer
       of the policy.
-    model: `model`: where it is, as for a rewriter.
-    every: `copy`: updates between copies.
-    decay: `ema`: weight of the old average.
-    kl_coef: price at the start, in reward per nat.
-    control: of the price: `fixed`; `adaptive`, so that the divergence per token
-      stays near `target`; `linear`, to `end` in `steps` updates.
-    target: nats per token.
-    end: last price.
-    steps: updates.
+    model: folder or name of the reference, for the kind `model`.
+    every: updates between copies, for `copy`.
+    decay: weight of the old average, for `ema`.
+    kl_coef: KL coefficient at the start, in reward per nat.
+    control: how the coefficient moves: `fixed`; `adaptive`, so that the KL per
+      token stays near `target`; `linear`, to `end` in `steps` updates.
+    target: KL that `adaptive` aims at, in nats per token.
+    end: last coefficient of `linear`.
+    steps: updates of `linear`.
   """
 
   kind: str = 'frozen'
@@ -58,7 +59,7 @@ class ReferenceConfig:
           f'reference {field}={getattr(self, field)!r}: expected one of '
           f'{", ".join(known)}'
         )
-    # `none` may be what an algorithm makes of another kind.
+    # An algorithm may have turned another kind into `none`.
     if self.kind != 'none' and (self.kind == 'model') != bool(self.model):
       raise ValueError(
         f'reference kind={self.kind!r} with model={self.model!r}: the kind '
@@ -67,58 +68,59 @@ class ReferenceConfig:
 
 
 def initial(config: ReferenceConfig, trained: Params) -> Params:
-  """The arrays of a reference, copies of what is trained; maybe none."""
+  """Returns the reference's arrays at step 0, copies of what is trained."""
   if config.kind in _WITHOUT_ARRAYS:
     return {}
   return jax.tree.map(lambda x: x.copy(), trained)
 
 
 def parameters(
-  config: ReferenceConfig, reference: Params, fixed: Params
+  config: ReferenceConfig, arrays: Params, fixed: Params
 ) -> Params | None:
-  """All collections of the reference; None if there is none.
+  """Returns all parameter collections of the reference; None without one.
 
   Args:
     config: which reference.
-    reference: its arrays, see `initial`.
-    fixed: of the policy, what is not trained; for the kind `model`, all of that
-      model.
-
-  Raises:
-    ValueError: the adapter is to be switched off, and the model is trained.
+    arrays: the reference's arrays in the train state, see `initial`.
+    fixed: the policy's parameters that are not trained; for the kind `model`,
+      all parameters of that model.
   """
   if config.kind == 'none':
     return None
-  if config.kind != 'adapter_off':
-    return {**fixed, **reference}
-  if 'params' not in fixed:
-    raise ValueError(
-      "reference 'adapter_off' needs train='lora': without adapters the "
-      'model itself changes; choose frozen, copy or ema'
-    )
-  return lm_policy.without_adapters(fixed)
+  if config.kind == 'adapter_off':
+    return policy.without_adapters(fixed)
+  return {**fixed, **arrays}
 
 
-def follow(
-  config: ReferenceConfig, reference: Params, trained: Params, step: int
+def after_update(
+  config: ReferenceConfig, arrays: Params, trained: Params, step: int
 ) -> Params:
-  """The reference after update number `step`, the first being 1."""
+  """Returns the reference's arrays after update number `step`, from 1."""
   if config.kind == 'copy':
-    return rl_reference.copy_every(reference, trained, step, config.every)
+    return rl_reference.copy_every(arrays, trained, step, config.every)
   if config.kind == 'ema':
-    return rl_reference.ema(reference, trained, config.decay)
-  return reference
+    return rl_reference.ema(arrays, trained, config.decay)
+  return arrays
 
 
-def steer(
+def next_kl_control(
   config: ReferenceConfig, control: kl_control.KlControl, measured: jax.Array
 ) -> kl_control.KlControl:
-  """The price after an update that measured so many nats per token."""
+  """Returns the KL coefficient after an update.
+
+  Args:
+    config: how the coefficient moves.
+    control: the coefficient before.
+    measured: `[]`, KL of the update in nats per token.
+  """
   if config.control == 'adaptive':
     return kl_control.adaptive(control, measured, target=config.target)
   if config.control == 'linear':
     return kl_control.linear(
-      control, measured,
-      start=config.kl_coef, end=config.end, steps=config.steps,
-    )  # fmt: skip
+      control,
+      measured,
+      start=config.kl_coef,
+      end=config.end,
+      steps=config.steps,
+    )
   return kl_control.fixed(control, measured)

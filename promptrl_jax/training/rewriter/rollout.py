@@ -1,26 +1,21 @@
-"""Groups of rewrites of a batch of tasks: sampled, answered, judged.
+"""Groups of rewrites of a batch of tasks, and which of them are learned from.
 
-  tasks ─► prompts ─► G completions each ─► frozen model ─► rewards
-
-`sample` runs the rewriter, `RewriteEnv.submit` asks the frozen model and leaves
-the rest to other threads or processes, and `to_rollout` takes what came back.
-Between the two a caller may sample the next batch.
+prompts [B] -> sample: G completions each -> Rollout [N = B * G]
+  -> rewards [N] -> informative: completions that an update can learn from
 """
 
 from __future__ import annotations
 
 import dataclasses
-import time
 import zlib
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
-from promptrl_jax.envs.rewriting.env import Identified, RewriteEnv
 from promptrl_jax.models.tokenizer import Tokenizer
+from promptrl_jax.prompts.templates import Messages
 from promptrl_jax.sampling.engine import Engine
-from promptrl_jax.sampling.requests import Draw, Request, Sample
+from promptrl_jax.sampling.requests import EngineRequest, SamplingParams
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,13 +24,13 @@ class RolloutConfig:
 
   Attributes:
     prompts: B, tasks per iteration.
-    group: G, rewrites of each.
+    group: G, rewrites of each task.
     new_tokens: most tokens of a rewrite.
-    temperature: of the rewriter.
-    drop_uniform: whether groups whose rewards are all equal are left out:
-      compared within the group, they say nothing.
-    resample_rounds: how many more times as many tasks are drawn as groups were
-      left out (dynamic sampling, arXiv 2503.14476, section 3.2).
+    temperature: sampling temperature.
+    drop_uniform: whether groups whose rewards are all equal are left out;
+      compared within the group, they carry no signal.
+    resample_rounds: how many more times tasks are drawn in the place of groups
+      that were left out (dynamic sampling, arXiv 2503.14476, section 3.2).
   """
 
   prompts: int = 32
@@ -56,117 +51,135 @@ class RolloutConfig:
       )
 
 
-@dataclasses.dataclass(frozen=True)
-class Sampled:
-  """Rewrites of B tasks, G of each, task after task.
-
-  Attributes:
-    tasks: B.
-    prompts: token ids of what the rewriter was asked, B.
-    samples: B * G.
-    texts: the same as text.
-    seconds: that sampling took.
-  """
-
-  tasks: Sequence[Identified]
-  prompts: list[list[int]]
-  samples: Sequence[Sample]
-  texts: Sequence[str]
-  seconds: float
-
-
 @dataclasses.dataclass
 class Rollout:
-  """Completions that an update learns from.
+  """N completions of B prompts.
 
   Attributes:
-    prompts: token ids of each prompt.
-    completions: token ids of each completion.
-    owners: the prompt of each.
-    sampler_logps: float32 of each, a number per token.
-    rewards: of each, finite.
+    prompts: B lists of token ids.
+    owners: N indices into `prompts`: the prompt of each completion.
+    completions: N lists of token ids, the stop token included.
+    sampler_logps: N arrays, float32, one log-probability per token.
+    texts: N completions as text.
+    finished: N flags; False for a completion that the token limit cut off.
   """
 
-  prompts: list[list[int]]
-  completions: list[list[int]]
-  owners: list[int]
-  sampler_logps: list[np.ndarray]
-  rewards: list[float]
+  prompts: list[list[int]] = dataclasses.field(default_factory=list)
+  owners: list[int] = dataclasses.field(default_factory=list)
+  completions: list[list[int]] = dataclasses.field(default_factory=list)
+  sampler_logps: list[np.ndarray] = dataclasses.field(default_factory=list)
+  texts: list[str] = dataclasses.field(default_factory=list)
+  finished: list[bool] = dataclasses.field(default_factory=list)
 
   def extend(self, other: Rollout) -> None:
     """Adds the prompts and completions of another rollout."""
     self.owners += [len(self.prompts) + owner for owner in other.owners]
-    for field in ('prompts', 'completions', 'sampler_logps', 'rewards'):
-      getattr(self, field).extend(getattr(other, field))
+    for field in dataclasses.fields(self):
+      if field.name != 'owners':
+        getattr(self, field.name).extend(getattr(other, field.name))
 
 
 def seed_of(*parts: object) -> int:
-  """A seed for one purpose: the same parts give the same one."""
+  """Returns a seed for one purpose; equal parts give equal seeds."""
   return zlib.crc32('/'.join(map(str, parts)).encode())
 
 
-def sample(
-  engine: Engine,
-  tokenizer: Tokenizer,
-  env: RewriteEnv[Any],
-  tasks: Sequence[Identified],
-  config: RolloutConfig,
-  seed: int,
-) -> Sampled:
-  """Draws G rewrites of each task; each prompt is read once."""
-  started = time.perf_counter()
-  prompts = [tokenizer.render(messages) for messages in env.prompts(tasks)]
-  requests = [
-    Request(
-      prompt,
-      [
-        Draw(
-          config.new_tokens,
-          config.temperature,
-          seed=seed_of(seed, task.task_id, i),
-        )
-        for i in range(config.group)
-      ],
-    )
-    for task, prompt in zip(tasks, prompts, strict=True)
-  ]
-  samples = [s for group in engine.run(requests) for s in group]
-  texts = tokenizer.decode_after([s.tokens.tolist() for s in samples])
-  seconds = time.perf_counter() - started
-  return Sampled(tasks, prompts, samples, texts, seconds)
+def draw_tasks(count: int, size: int, seed: int, step: int) -> list[int]:
+  """Draws the indices of the tasks of an iteration.
 
-
-def to_rollout(
-  sampled: Sampled, rewards: np.ndarray, config: RolloutConfig
-) -> Rollout:
-  """What there is to learn from.
+  Tasks are walked through in shuffled passes: each pass visits every task once.
 
   Args:
-    sampled: B * G rewrites.
-    rewards: [B * G]; NaN for a sample that the system dropped.
-    config: says whether groups without a difference are left out.
+    count: number of tasks.
+    size: tasks per iteration.
+    seed: seed of the walk.
+    step: number of the iteration.
   """
-  found = Rollout([], [], [], [], [])
-  grouped = np.asarray(rewards).reshape(-1, config.group)
-  for i, group in enumerate(grouped):
-    there = np.flatnonzero(np.isfinite(group))
-    if not len(there) or (config.drop_uniform and np.ptp(group[there]) == 0):
-      continue
-    for place in (i * config.group + there).tolist():
-      sample = sampled.samples[place]
-      found.owners.append(len(found.prompts))
-      found.completions.append(sample.tokens.tolist())
-      found.sampler_logps.append(sample.logps)
-      found.rewards.append(float(rewards[place]))
-    found.prompts.append(sampled.prompts[i])
-  return found
-
-
-def draw_tasks(count: int, size: int, seed: int, step: int) -> list[int]:
-  """Indices of the tasks of an iteration: a walk through shuffled passes."""
   indices = []
   for place in range(step * size, (step + 1) * size):
     epoch, offset = divmod(place, count)
     order = np.random.default_rng([seed, epoch, 0]).permutation(count)
     indices.append(int(order[offset]))
   return indices
+
+
+def sample(
+  engine: Engine,
+  tokenizer: Tokenizer,
+  prompts: Sequence[Messages],
+  names: Sequence[str],
+  config: RolloutConfig,
+  seed: int,
+) -> Rollout:
+  """Draws G completions of each prompt; each prompt is prefilled once.
+
+  Args:
+    engine: samples with the parameters that it holds.
+    tokenizer: the tokenizer of the model.
+    prompts: B conversations.
+    names: B names; a completion depends on the seed, the name of its prompt and
+      its place in the group.
+    config: size of a group, temperature and token limit.
+    seed: seed of the batch.
+  """
+  ids = [tokenizer.render(messages) for messages in prompts]
+  requests = [
+    EngineRequest(
+      prompt,
+      [
+        SamplingParams(
+          config.new_tokens, config.temperature, seed=seed_of(seed, name, i)
+        )
+        for i in range(config.group)
+      ],
+    )
+    for name, prompt in zip(names, ids, strict=True)
+  ]
+  samples = [s for group in engine.run(requests) for s in group]
+  completions = [s.tokens.tolist() for s in samples]
+  return Rollout(
+    prompts=ids,
+    owners=[i for i in range(len(ids)) for _ in range(config.group)],
+    completions=completions,
+    sampler_logps=[s.logps for s in samples],
+    texts=list(tokenizer.decode_after(completions)),
+    finished=[s.stopped for s in samples],
+  )
+
+
+def informative(
+  rollout: Rollout, rewards: Sequence[float] | np.ndarray, drop_uniform: bool
+) -> tuple[Rollout, np.ndarray]:
+  """Returns the completions that an update can learn from, and their rewards.
+
+  Args:
+    rollout: N completions.
+    rewards: `[N]`; a completion whose reward is not finite is left out.
+    drop_uniform: whether groups whose rewards are all equal are left out.
+
+  Returns:
+    A rollout, and float32 `[N']` rewards. Prompts without a completion are left
+    out.
+
+  Raises:
+    ValueError: the number of rewards is not that of the completions.
+  """
+  rewards = np.asarray(rewards, np.float32)
+  if rewards.shape != (len(rollout.completions),):
+    raise ValueError(
+      f'rewards have shape {rewards.shape}, expected one for each of '
+      f'{len(rollout.completions)} completions'
+    )
+  kept, chosen = Rollout(), []
+  owners, is_valid = np.asarray(rollout.owners, int), np.isfinite(rewards)
+  for owner, prompt in enumerate(rollout.prompts):
+    group = np.flatnonzero((owners == owner) & is_valid).tolist()
+    if not group or (drop_uniform and np.ptp(rewards[group]) == 0):
+      continue
+    kept.owners += [len(kept.prompts)] * len(group)
+    kept.prompts.append(prompt)
+    chosen += group
+  for name in ('completions', 'sampler_logps', 'texts', 'finished'):
+    values = getattr(rollout, name)
+    setattr(kept, name, [values[i] for i in chosen])
+  return kept, rewards[chosen]

@@ -1,11 +1,11 @@
-"""The update of a language model: packed rows in, a changed state out.
+"""The rewriter's update: packed rows in, a changed train state out.
 
-  rows [R, ...] -> epochs x minibatches -> accumulate_gradients over
-    micro-batches -> clip, step
+  rows [R, ...] -> epochs x minibatches x micro-batches (`training.gradients`)
+    -> clip, optimizer step
 
 One jitted program with a donated state. Losses travel as sums beside their
-denominators, so that neither packing nor the cutting into pieces can change a
-gradient (see `update.accumulate_gradients`).
+denominators, so that neither packing nor the cutting into micro-batches can
+change a gradient.
 """
 
 from __future__ import annotations
@@ -23,139 +23,156 @@ from promptrl_jax.models.token_logps import Projected
 from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.rl import (
   aggregation,
-  algorithms,
   importance,
   kl,
   losses,
+  policy_losses,
 )
 from promptrl_jax.rl.masked import keep, masked_sum
-from promptrl_jax.training.controller.update import (
-  Metrics,
-  accumulate_gradients,
-)
-from promptrl_jax.training.rewriter import policy as lm_policy
+from promptrl_jax.training import gradients
+from promptrl_jax.training.gradients import Metrics
+from promptrl_jax.training.rewriter import policy as policy_lib
+from promptrl_jax.training.rewriter.config import UpdateConfig
 from promptrl_jax.training.rewriter.packing import Packed
-from promptrl_jax.training.rewriter.policy import Params, PolicyConfig
-from promptrl_jax.training.rewriter.update_config import LMUpdateConfig
+from promptrl_jax.training.rewriter.policy import (
+  Params,
+  PolicyConfig,
+  TokenOutputs,
+)
 from promptrl_jax.training.state import TrainState, step_key
 
 # Metrics that are sums over weighted tokens, as the loss is.
 _PER_LOSS = ('loss', 'policy_loss', 'value_loss')
+ScoreFn = Callable[..., TokenOutputs]
+UpdateFn = Callable[..., tuple[TrainState, Metrics]]
+# Maps hidden states of the reference to its distributions, see `_projection`.
+ProjectionFn = Callable[[Any], Projected | None]
 
 
 @struct.dataclass
-class LMBatch:
-  """Packed rows and what their completions are worth.
+class UpdateBatch:
+  """Packed rows with the advantages and log-probs of their completions.
 
   Attributes:
-    rows: R of them.
+    rows: R rows.
     advantages: float32 [R, Q, C].
-    sampler_logps: [R, Q, C], as the sampler reported them.
-    old_logps: [R, Q, C], under the parameters before the update; None if that
-      is one step, which computes them anyhow.
-    ref_logps: [R, Q, C], under the reference; None if there is none.
-    ref_hidden: [R, S * C, D] of the reference, see `lm_policy.TokenOutputs`;
-      None unless the divergence over the vocabulary is a term of the loss.
-    returns, old_values: [R, Q, C]; None if there is no value head.
+    sampler_logps: [R, Q, C], log-probs as the sampler reported them.
+    old_logps: [R, Q, C], log-probs under the parameters before the update; None
+      if the update is one step, which computes them itself.
+    ref_logps: [R, Q, C], log-probs under the reference; None without one.
+    ref_hidden: [R, S * C, D], hidden states of the reference, see
+      `policy.TokenOutputs`; None unless the KL over the whole vocabulary is a
+      term of the loss.
+    returns: [R, Q, C], targets of the value head; None without one.
+    old_values: [R, Q, C], values before the update; None without a value head.
   """
 
   rows: Packed
-  advantages: Any
-  sampler_logps: Any
-  old_logps: Any = None
-  ref_logps: Any = None
-  ref_hidden: Any = None
-  returns: Any = None
-  old_values: Any = None
+  advantages: jax.Array
+  sampler_logps: jax.Array
+  old_logps: jax.Array | None = None
+  ref_logps: jax.Array | None = None
+  ref_hidden: jax.Array | None = None
+  returns: jax.Array | None = None
+  old_values: jax.Array | None = None
 
 
 def make_score_fn(
   policy: PolicyConfig,
-  config: LMUpdateConfig,
-  compared: PolicyConfig | None = None,
+  config: UpdateConfig,
+  reference_policy: PolicyConfig | None = None,
   keep_hidden: bool = False,
-) -> Callable[..., lm_policy.TokenOutputs]:
-  """Returns the jitted score.
+) -> ScoreFn:
+  """Returns the jitted score `(params, rows) -> TokenOutputs`.
 
-  It is called with `(params, rows)`, for the divergence from a reference over
-  the vocabulary also with its `(hidden, params)`, and gives a `TokenOutputs`.
-  It runs over as many rows at a time as the update, without gradients.
+  For the KL over the whole vocabulary it takes two more arguments, the hidden
+  states and the parameters of the reference. It runs over as many rows at a
+  time as the update, without gradients.
 
   Args:
     policy: the language model.
-    config: settings.
-    compared: the reference.
-    keep_hidden: of the language model, which may be a reference itself.
+    config: number of micro-batches and dtype.
+    reference_policy: the model that those hidden states are from.
+    keep_hidden: also return hidden states, needed of a reference.
   """
 
   def score(params, rows, ref_hidden=None, ref_params=None):
-    params = lm_policy.cast(params, config.compute_dtype)
-    reference = _projection(compared, ref_params, config)
+    params = policy_lib.cast(params, config.compute_dtype)
+    project = _projection(reference_policy, ref_params, config)
 
-    def full(piece):
-      rows, states = _on(policy.mesh, piece)
-      return lm_policy.outputs(
-        policy, params, rows, reference(states), keep_hidden
+    def score_piece(piece):
+      rows, states = _split_rows(policy.mesh, piece)
+      return policy_lib.outputs(
+        policy, params, rows, project(states), keep_hidden
       )
 
-    def empty(piece):
-      shapes = jax.eval_shape(full, piece)
+    def zeros(piece):
+      shapes = jax.eval_shape(score_piece, piece)
       return jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
 
+    def score_unless_empty(piece):
+      return jax.lax.cond(jnp.any(piece[0].mask), score_piece, zeros, piece)
+
     if config.pieces == 1:
-      return full((rows, ref_hidden))
-    one = lambda piece: jax.lax.cond(jnp.any(piece[0].mask), full, empty, piece)
-    cut = lambda x: x.reshape(config.pieces, -1, *x.shape[1:])
-    found = jax.lax.map(one, jax.tree.map(cut, (rows, ref_hidden)))
-    found = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), found)
-    return _on(policy.mesh, found)
+      return score_piece((rows, ref_hidden))
+    pieces = jax.tree.map(
+      lambda x: x.reshape(config.pieces, -1, *x.shape[1:]), (rows, ref_hidden)
+    )
+    outputs = jax.lax.map(score_unless_empty, pieces)
+    outputs = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), outputs)
+    return _split_rows(policy.mesh, outputs)
 
   return jax.jit(score)
 
 
 def _projection(
-  compared: PolicyConfig | None, params: Params | None, config: LMUpdateConfig
-) -> Callable[[Any], Projected | None]:
-  """What makes distributions of the hidden states of a reference.
+  reference_policy: PolicyConfig | None,
+  params: Params | None,
+  config: UpdateConfig,
+) -> ProjectionFn:
+  """Returns a function that projects the reference's hidden states to logits.
 
-  Without its parameters, which go with the states, there are none.
+  Without parameters of a reference it returns None for any states.
   """
-  if compared is None or params is None:
+  if reference_policy is None or params is None:
     return lambda states: None
-  head, axis = lm_policy.head(
-    compared, lm_policy.cast(params, config.compute_dtype)
+  head, axis = policy_lib.head(
+    reference_policy, policy_lib.cast(params, config.compute_dtype)
   )
   return lambda states: Projected(states, head, axis)
 
 
 def make_loss_fn(
   policy: PolicyConfig,
-  config: LMUpdateConfig,
-  reference: Callable[[Any], Projected | None] = lambda _: None,
+  config: UpdateConfig,
+  project: ProjectionFn = lambda _: None,
 ):
   """Returns the loss as a sum, `(sum, (count, metrics))`.
 
-  It is called with `(trained, fixed, kl_coef, batch)`.
+  It is called with `(trained, fixed, kl_coef, batch)`. Metrics named in
+  `_PER_LOSS` are sums like the loss, the others sums over tokens, whose number
+  is among them. `mismatch_...` describes a micro-batch and is averaged.
 
-  Metrics of the names in `_PER_LOSS` are sums like the loss, the others over
-  tokens, whose number is among them. `mismatch_...` describes a micro-batch and
-  is averaged over them.
+  Args:
+    policy: the language model.
+    config: the loss.
+    project: see `_projection`; the KL over the whole vocabulary needs it.
   """
-  policy_loss_fn = algorithms.make_policy_loss_fn(
+  policy_loss_fn = policy_losses.make_policy_loss_fn(
     config.loss, **config.loss_options
   )
 
   def loss_fn(trained, fixed, kl_coef, batch):
-    found = lm_policy.outputs(
-      policy, {**fixed, **trained}, batch.rows, reference(batch.ref_hidden)
+    outputs = policy_lib.outputs(
+      policy, {**fixed, **trained}, batch.rows, project(batch.ref_hidden)
     )
     # Rows no longer matter: one completion after the other, [R * Q, C].
     flat = lambda x: x.reshape(-1, x.shape[-1])
-    found, data = jax.tree.map(
-      flat, (found, batch.replace(rows=None, ref_hidden=None))
+    outputs, data = jax.tree.map(
+      flat, (outputs, batch.replace(rows=None, ref_hidden=None))
     )
     mask = flat(batch.rows.mask)
-    logps = keep(found.logps, mask)
+    logps = keep(outputs.logps, mask)
     old_logps = data.old_logps
     if config.is_one_step:
       old_logps = jax.lax.stop_gradient(logps)
@@ -163,38 +180,33 @@ def make_loss_fn(
       mask, config.aggregation, config.constant_length
     )
     tokens = jnp.sum(mask).astype(jnp.float32)
-    level = 'token' if config.importance == 'none' else config.importance
-    trust, mismatch = importance.truncated_importance_weights(
-      old_logps, data.sampler_logps, mask, level=level,
-      cap=config.importance_cap,
-    )  # fmt: skip
-    if config.importance == 'none':
-      trust = jnp.ones_like(trust)
+    trust, mismatch = _importance(config, old_logps, data.sampler_logps, mask)
     loss, metrics = policy_loss_fn(
-      logps, old_logps, data.advantages, mask, weights * trust, data.ref_logps
+      logps,
+      old_logps,
+      data.advantages,
+      mask,
+      weights * trust,
+      data.ref_logps,
     )
     metrics |= {f'mismatch_{k}': v * tokens for k, v in mismatch.items()}
     metrics |= {'policy_loss': loss, 'tokens': tokens}
-    metrics['entropy'] = masked_sum(found.entropies, mask)
+    metrics['entropy'] = masked_sum(outputs.entropies, mask)
     if config.entropy_coef:
-      loss -= config.entropy_coef * masked_sum(found.entropies, weights)
+      loss -= config.entropy_coef * masked_sum(outputs.entropies, weights)
     if data.ref_logps is not None:
-      divergence = kl.token_kl(
-        logps, data.ref_logps, mask, kind=config.kl_estimator,
-        cap=config.kl_cap, min_prob=config.kl_min_prob,
-        exact=found.divergences,
-      )  # fmt: skip
+      divergence, measured = _divergence(
+        config, logps, old_logps, data.ref_logps, mask, outputs.divergences
+      )
       loss += kl_coef * masked_sum(divergence, weights)
-      measured = found.divergences
-      if measured is None:
-        # Tokens are of the policy before the update: one that has become rare
-        # since would count exp(d) for ever.
-        ratio = losses.bounded_exp(keep(logps - old_logps, mask))
-        measured = ratio * kl.token_kl(logps, data.ref_logps, mask, kind='k3')
       metrics['kl'] = masked_sum(measured, mask)
-    if found.values is not None:
+    if outputs.values is not None:
       metrics['value_loss'] = losses.value_loss(
-        found.values, data.old_values, data.returns, weights, config.value_clip
+        outputs.values,
+        data.old_values,
+        data.returns,
+        weights,
+        config.value_clip,
       )
       loss += config.value_coef * metrics['value_loss']
     metrics['loss'] = loss
@@ -203,13 +215,59 @@ def make_loss_fn(
   return loss_fn
 
 
+def _importance(
+  config: UpdateConfig,
+  old_logps: jax.Array,
+  sampler_logps: jax.Array,
+  mask: jax.Array,
+) -> tuple[jax.Array, Metrics]:
+  """Returns importance weights [N, C] and metrics of the mismatch."""
+  level = 'token' if config.importance == 'none' else config.importance
+  trust, mismatch = importance.truncated_importance_weights(
+    old_logps,
+    sampler_logps,
+    mask,
+    level=level,
+    cap=config.importance_cap,
+  )
+  if config.importance == 'none':
+    trust = jnp.ones_like(trust)
+  return trust, mismatch
+
+
+def _divergence(
+  config: UpdateConfig,
+  logps: jax.Array,
+  old_logps: jax.Array,
+  ref_logps: jax.Array,
+  mask: jax.Array,
+  exact: jax.Array | None,
+) -> tuple[jax.Array, jax.Array]:
+  """Returns the KL [N, C] as a term of the loss, and as a measurement."""
+  penalty = kl.token_kl(
+    logps,
+    ref_logps,
+    mask,
+    kind=config.kl_estimator,
+    cap=config.kl_cap,
+    min_prob=config.kl_min_prob,
+    exact=exact,
+  )
+  if exact is not None:
+    return penalty, exact
+  # Tokens were drawn by the policy before the update: one that has become rare
+  # since would count exp(d) for ever.
+  ratio = losses.bounded_exp(keep(logps - old_logps, mask))
+  return penalty, ratio * kl.token_kl(logps, ref_logps, mask, kind='k3')
+
+
 def make_update_fn(
   policy: PolicyConfig,
   optimizer: optax.GradientTransformation,
-  config: LMUpdateConfig,
-  placed: Any = None,
-  compared: PolicyConfig | None = None,
-) -> Callable[..., tuple[TrainState, Metrics]]:
+  config: UpdateConfig,
+  shardings: Any = None,
+  reference_policy: PolicyConfig | None = None,
+) -> UpdateFn:
   """Returns the jitted `(state, fixed, batch, kl_coef) -> (state, metrics)`.
 
   If the batch has hidden states of a reference, its parameters come last.
@@ -220,88 +278,64 @@ def make_update_fn(
   Args:
     policy: the language model.
     optimizer: changes `state.params`, the trained part of the parameters.
-    config: settings; one compilation each, and for each shape of a batch.
-    placed: `state.placement`, where the new state goes; None: wherever the
-      compiler leaves it, which may differ from where the first one was, so that
-      the second update is compiled once more.
-    compared: the reference.
+    config: settings; one compilation each, and one for each shape of a batch.
+    shardings: `state.state_shardings` of the new state. None leaves them to the
+      compiler; they may then differ from those of the first state, so that the
+      second update is compiled once more.
+    reference_policy: the model that hidden states of a reference are from.
   """
 
   def update(state, fixed, batch, kl_coef, ref_params=None):
-    fixed = lm_policy.cast(fixed, config.compute_dtype)
-    loss_fn = make_loss_fn(
-      policy, config, _projection(compared, ref_params, config)
+    fixed = policy_lib.cast(fixed, config.compute_dtype)
+    project = _projection(reference_policy, ref_params, config)
+    loss_fn = make_loss_fn(policy, config, project)
+    indices = gradients.deal(
+      step_key(state, 'update'),
+      jnp.any(batch.rows.mask, axis=(1, 2)),
+      epochs=config.epochs,
+      minibatches=config.minibatches,
+      shuffle=config.minibatches > 1,
     )
-    order = _deal(step_key(state, 'update'), batch.rows, config)
-    # The large array of a batch is taken a piece at a time.
+    # The large array of a batch is taken one micro-batch at a time.
     hidden, batch = batch.ref_hidden, batch.replace(ref_hidden=None)
 
-    def piece_loss(trained, piece):
+    def piece_loss_fn(trained, piece):
       rows, index = piece
       if hidden is not None:
         rows = rows.replace(ref_hidden=hidden[index])
-      return loss_fn(trained, fixed, kl_coef, _on(policy.mesh, rows))
+      return loss_fn(trained, fixed, kl_coef, _split_rows(policy.mesh, rows))
 
-    def optimizer_step(carry, index):
-      params, opt_state = carry
-      gradients, count, metrics = accumulate_gradients(
-        piece_loss,
-        lm_policy.cast(params, config.compute_dtype),
+    def gradient_fn(params, index):
+      return gradients.accumulate_gradients(
+        piece_loss_fn,
+        policy_lib.cast(params, config.compute_dtype),
         (jax.tree.map(lambda x: x[index], batch), index),
         config.micro_batches,
         lambda piece: ~jnp.any(piece[0].rows.mask),
       )
-      updates, opt_state = optimizer.update(gradients, opt_state, params)
-      changed = (optax.apply_updates(params, updates), opt_state)
-      # Without a valid token, Adam's momentum would still move the parameters.
-      carry = jax.tree.map(
-        lambda new, old: jnp.where(count > 0, new, old), changed, carry
-      )
-      return carry, (count, metrics, optax.tree.norm(gradients))
 
-    (params, opt_state), (counts, sums, norms) = jax.lax.scan(
-      optimizer_step, (state.params, state.opt_state), order
-    )
-    sums = jax.tree.map(jnp.sum, sums)
-    totals = {True: jnp.sum(counts), False: sums['tokens']}
-    metrics = {
-      f'train/{name}': value / jnp.maximum(totals[name in _PER_LOSS], 1)
-      for name, value in sums.items()
-      if name != 'tokens'
-    }
-    metrics['train/grad_norm'] = jnp.mean(norms)
-    metrics['train/tokens'] = sums['tokens'] / config.epochs
-    state = state.replace(
-      params=params, opt_state=opt_state, step=state.step + 1
-    )
-    return state, metrics
+    state, totals = gradients.take_steps(state, optimizer, gradient_fn, indices)
+    return state, _metrics(totals, config.epochs)
 
-  out = None if placed is None else (placed, None)
+  out = None if shardings is None else (shardings, None)
   return jax.jit(update, donate_argnums=0, out_shardings=out)
 
 
-def _deal(key: jax.Array, rows: Packed, config: LMUpdateConfig) -> jax.Array:
-  """Deals the rows of each epoch to minibatches, empty ones last.
-
-  Returns:
-    int32 [epochs * minibatches, R / minibatches].
-  """
-  count = len(rows.tokens)
-  is_empty = ~jnp.any(rows.mask, axis=(1, 2))
-
-  def one_epoch(key):
-    order = jnp.arange(count)
-    if config.minibatches > 1:
-      order = jax.random.permutation(key, count)
-    order = order[jnp.argsort(is_empty[order], stable=True)]
-    return order.reshape(-1, config.minibatches).T
-
-  keys = jax.random.split(key, config.epochs)
-  order = jax.vmap(one_epoch)(keys)
-  return order.reshape(config.epochs * config.minibatches, -1)
+def _metrics(totals: gradients.StepTotals, epochs: int) -> Metrics:
+  """Returns means: of losses over their denominator, of others over tokens."""
+  tokens = totals.sums['tokens']
+  counts = {True: totals.count, False: tokens}
+  metrics = {
+    f'train/{name}': value / jnp.maximum(counts[name in _PER_LOSS], 1)
+    for name, value in totals.sums.items()
+    if name != 'tokens'
+  }
+  metrics['train/grad_norm'] = totals.grad_norm
+  metrics['train/tokens'] = tokens / epochs
+  return metrics
 
 
-def _on(mesh: Mesh | None, rows: Any) -> Any:
+def _split_rows(mesh: Mesh | None, rows: Any) -> Any:
   """Splits rows over the devices of a mesh."""
   if mesh is None:
     return rows

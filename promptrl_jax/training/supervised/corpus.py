@@ -33,7 +33,7 @@ class CorpusConfig:
     feedback: share of rewriter draws that carry feedback on a wrong program.
     wrong_detail: share of the rewriter's draws with feedback whose statement
       is that of a sibling problem, so that only the feedback tells.
-    attempts: wrong programs per problem that are made and run in advance.
+    attempts: wrong programs per problem that are drawn and run in advance.
   """
 
   registers: Mapping[str, float]
@@ -45,7 +45,7 @@ class CorpusConfig:
 
 @dataclasses.dataclass(frozen=True)
 class Attempt:
-  """A wrong program of a problem, the assertion it failed, what was said."""
+  """A wrong program, the assertion that it failed, and the feedback."""
 
   name: str
   assertion: str
@@ -97,9 +97,10 @@ def _misname(code: str, rng: random.Random) -> str:
   """Renames one use of a name in the body: usually a name error."""
   start = code.index('\n')
   uses = [
-    m for m in re.finditer(r'\b[a-z_]\w*\b', code)
+    m
+    for m in re.finditer(r'\b[a-z_]\w*\b', code)
     if m.start() > start and m.group() not in _KEYWORDS
-  ]  # fmt: skip
+  ]
   if not uses:
     return code
   use = rng.choice(uses)
@@ -135,13 +136,26 @@ _KEYWORDS = frozenset(
   ]
 )
 _SWAPS = (
-  (' + ', ' - '), (' - ', ' + '), (' * ', ' + '), (' > ', ' < '),
-  (' < ', ' > '), (' >= ', ' > '), (' <= ', ' < '), (' == ', ' != '),
-  (' // ', ' / '), (' % ', ' // '), ('max(', 'min('), ('min(', 'max('),
-  (' and ', ' or '), ('sorted(', 'list('), ('sum(', 'len('),
-  (' not in ', ' in '), ('append(', 'add('), ('range(', 'range(1, '),
+  (' + ', ' - '),
+  (' - ', ' + '),
+  (' * ', ' + '),
+  (' > ', ' < '),
+  (' < ', ' > '),
+  (' >= ', ' > '),
+  (' <= ', ' < '),
+  (' == ', ' != '),
+  (' // ', ' / '),
+  (' % ', ' // '),
+  ('max(', 'min('),
+  ('min(', 'max('),
+  (' and ', ' or '),
+  ('sorted(', 'list('),
+  ('sum(', 'len('),
+  (' not in ', ' in '),
+  ('append(', 'add('),
+  ('range(', 'range(1, '),
   ('total = 0', 'total = 1'),
-)  # fmt: skip
+)
 
 
 def _misuse(code: str, rng: random.Random) -> str:
@@ -193,8 +207,8 @@ def with_attempts(
     said = feedback_lib.feedback_text(result.tests)
     attempts[index].append(Attempt(name, test, program, said, sibling))
   return [
-    dataclasses.replace(item, attempts=tuple(found))
-    for item, found in zip(items, attempts, strict=True)
+    dataclasses.replace(item, attempts=tuple(wrong))
+    for item, wrong in zip(items, attempts, strict=True)
   ]
 
 

@@ -23,8 +23,11 @@ from promptrl_jax.tasks import splits
 from promptrl_jax.types import Task
 
 _FIELDS = {
-  'task_id': str, 'step': int, 'visible_passed': bool, 'feedback': str,
-}  # fmt: skip
+  'task_id': str,
+  'step': int,
+  'visible_passed': bool,
+  'feedback': str,
+}
 _EPISODE = ('strategy', 'protocol', 'budget', 'seed', 'row', 'task_id')
 FEEDBACK = ('with', 'without', 'both')
 KEEP_AS = ('copy', 'nothing')
@@ -37,10 +40,10 @@ class Edit:
   Attributes:
     task_id: the task.
     function_name: the function that the statement is about.
-    before: the statement that the program failed for.
-    feedback: what was said of that program.
-    after: the statement that a program passed the visible tests for.
-    code: that program.
+    before: statement for which the program failed.
+    feedback: feedback on that program.
+    after: statement for which a program passed the visible tests.
+    code: the program that passed.
   """
 
   task_id: str
@@ -53,7 +56,7 @@ class Edit:
 
 @dataclasses.dataclass(frozen=True)
 class Chat:
-  """What a rewriter is asked and what it is to answer."""
+  """The conversation that a rewriter reads, and the reply to learn."""
 
   messages: templates.Messages
   reply: str
@@ -63,7 +66,7 @@ def read_trace(path: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
   """The rows of a `trace.jsonl`.
 
   Raises:
-    FileNotFoundError: there is no such file.
+    FileNotFoundError: the file does not exist.
     ValueError: a line is no row of a trace; names file, line and field.
   """
   if not os.path.isfile(path):
@@ -105,10 +108,10 @@ def _check(row: Any, where: str) -> None:
 def find(rows: Iterable[Mapping[str, Any]]) -> list[Edit]:
   """All distinct edits, in the order of the trace.
 
-  A wording that failed before it passed owes that to another sample and is no
-  success of the edit; nor is a repair, which was shown a program. An episode
-  that rewrites before it asks owes to that rewrite what it passes and another
-  episode, which asked first, did not.
+  A wording that failed before it passed did so by another sample, which is no
+  success of the edit; nor is a repair, which was shown a program. If an episode
+  that rewrites first passes a task that another episode failed as it was
+  worded, that rewrite is an edit.
 
   Args:
     rows: of one trace, in order.
@@ -195,15 +198,15 @@ def keep_true(
 ) -> list[Edit]:
   """Edits of `tasks` whose program passes all tests, and that have no flag.
 
-  A trace knows of visible tests alone, which a wrong program may pass. Only
-  training tasks may be looked at so closely.
+  A trace holds results of visible tests alone, which a wrong program may pass.
+  Hidden tests may be used for training tasks only.
 
   Args:
     edits: from `find`.
-    tasks: of the training split; edits of other tasks are left out.
+    tasks: tasks of the training split; edits of other tasks are left out.
     pool: runs the programs again.
     protocol: which tests were visible.
-    bounds: of the guards.
+    bounds: bounds of the guards.
 
   Raises:
     ValueError: a task is not of the training split.
@@ -241,11 +244,11 @@ def to_chats(
   template: str = 'plain',
   keep_as: str = 'copy',
 ) -> dict[Chat, str]:
-  """What a rewriter learns from: distinct requests and replies, with task ids.
+  """Returns distinct requests and replies to learn from, with task ids.
 
   Args:
     edits: from `find` or `keep_true`.
-    feedback: whether requests show what was said of the failed program:
+    feedback: whether requests show the feedback on the failed program:
       `with`, `without` (as a rewriter is asked before the first program), or
       `both`, each as a request of its own.
     template: how requests are written; see `prompts.templates`.
@@ -279,7 +282,7 @@ def to_chats(
 
 
 def _reply(statement: str, template: str) -> str:
-  """What `Template.rewritten` reads as `statement`."""
+  """Returns the reply that `Template.rewritten` reads as `statement`."""
   if template == 'plain':
     return f' {statement}'
   return f'{templates.rewrite.PREFIX} {statement}'

@@ -10,12 +10,13 @@ import pytest
 
 from promptrl_jax.envs.editing.config import EditingConfig
 from promptrl_jax.envs.editing.env import EditingEnv
-from promptrl_jax.envs.rewriting import code as rewriting
 from promptrl_jax.envs.rewriting.config import RewritingConfig
+from promptrl_jax.envs.rewriting.env import RewritingEnv
 from promptrl_jax.envs.rewriting.result import FLAGS
 from promptrl_jax.execution import ExecutionPool
 from promptrl_jax.execution.program import ProgramResult
 from promptrl_jax.llm.backend import BackendError
+from promptrl_jax.rewards.checking import Outcome
 from promptrl_jax.tasks import splits
 from promptrl_jax.testing import tiny
 from promptrl_jax.testing.scripted import ScriptedBackend
@@ -38,9 +39,7 @@ def write_program(request):
 
 def make(pool, coder=write_program, reward_fn=None, **settings):
   backend = ScriptedBackend(coder)
-  env = rewriting.RewritingEnv(
-    backend, pool, RewritingConfig(**settings), reward_fn
-  )
+  env = RewritingEnv(backend, pool, RewritingConfig(**settings), reward_fn)
   return env, backend
 
 
@@ -51,9 +50,9 @@ def test_tests_tell_the_reward(pool):
   )
   np.testing.assert_array_equal(result.rewards, [1.0, 0.0, 0.0])
   assert result.rewards.dtype == np.float32
-  assert [v.status for v in result.verdicts] == ['passed', 'failed', 'error']
+  assert [v.status for v in result.outcomes] == ['passed', 'failed', 'error']
   assert result.flags == result.dropped == ('', '', '')
-  assert result.codes[0] == 'def add(x):\n  return x + 2'
+  assert result.replies[0] == 'def add(x):\n  return x + 2'
 
 
 def test_all_tests_of_a_training_task_are_run(pool):
@@ -61,7 +60,7 @@ def test_all_tests_of_a_training_task_are_run(pool):
   half = 'Please add something for small numbers.'
   result = env.rewards([TASKS[2]] * 2, [half, GOOD.format(2)], seed=0)
   np.testing.assert_allclose(result.rewards, [0.6 * 2 / 3, 1.6], rtol=1e-6)
-  assert len(result.verdicts[0].tests) == 3
+  assert len(result.outcomes[0].tests) == 3
 
 
 @pytest.mark.parametrize('split', ['validation', 'test'])
@@ -115,8 +114,12 @@ def test_a_flagged_rewrite_is_worth_nothing_and_asks_nobody(pool):
   result = env.rewards([TASKS[2]] * 5, rewrites, seed=0)
   np.testing.assert_array_equal(result.rewards, np.zeros(5))
   assert result.flags == (
-    'code', 'assertion', 'empty', 'overlong', 'unusable',
-  )  # fmt: skip
+    'code',
+    'assertion',
+    'empty',
+    'overlong',
+    'unusable',
+  )
   assert set(result.flags) <= set(FLAGS)
   assert result.calls == 0 and not backend.batches
   assert result.statements == ('',) * 5
@@ -144,9 +147,10 @@ def test_words_cost_but_no_reward_is_below_that_of_a_flag(pool):
 
 def test_chat_templates_flag_what_they_cannot_use(pool):
   env, _ = make(
-    pool, lambda _: '```python\ndef add(x):\n  return x + 2\n```',
+    pool,
+    lambda _: '```python\ndef add(x):\n  return x + 2\n```',
     template='chat',
-  )  # fmt: skip
+  )
   usable = 'Rewritten task: Write a Python function add that adds 2 to x.'
   result = env.rewards(
     [TASKS[2]] * 2, [usable, 'I would add 2 to the argument.'], seed=0
@@ -161,10 +165,10 @@ def test_chat_templates_flag_what_they_cannot_use(pool):
 def spoil(kind, release):
   """A reward function that misbehaves on rewrites with the word "bad"."""
 
-  def reward_fn(task, rewrite, verdict):
-    assert task == TASKS[2] and isinstance(verdict, ProgramResult)
-    if 'bad' not in rewrite:
-      return 2.0 * verdict.passed
+  def reward_fn(task, text, outcome):
+    assert task == TASKS[2] and isinstance(outcome, Outcome)
+    if 'bad' not in text:
+      return 2.0 * outcome.passed
     if kind == 'raise':
       raise ZeroDivisionError('no tests')
     if kind == 'hang':
@@ -203,11 +207,11 @@ def test_a_reward_function_that_fails_drops_its_sample(pool, kind, reason):
 
 
 def test_when_nothing_gets_a_reward_the_run_is_told(pool):
-  def reward_fn(task, rewrite, verdict):
+  def reward_fn(task, text, outcome):
     raise OSError('disk full')
 
   env, _ = make(pool, reward_fn=reward_fn)
-  with pytest.raises(RuntimeError, match='none of 2 programs.*disk full'):
+  with pytest.raises(RuntimeError, match='none of 2 rewrites.*disk full'):
     env.rewards(TASKS[:2], [VAGUE] * 2, seed=0)
 
 
@@ -239,7 +243,7 @@ def test_a_program_that_never_ends_is_a_failure_of_the_rewrite(pool):
   env, _ = make(pool, lambda _: '\n  while True: pass')
   result = env.rewards(TASKS[:1], [VAGUE], seed=0)
   assert result.rewards[0] == 0.0 and result.dropped == ('',)
-  assert result.verdicts[0].status == 'timeout'
+  assert result.outcomes[0].status == 'timeout'
 
 
 # --- Asynchronous form --------------------------------------------------------
@@ -301,7 +305,7 @@ def test_a_prompt_that_the_coder_cannot_take_is_a_failed_program(pool):
   with pytest.raises(ValueError, match='at least one row'):
     env.rewards([], [], seed=0)
   result = env.rewards(TASKS[:1], [VAGUE], seed=0)
-  assert result.rewards[0] == 0.0 and result.verdicts[0].status == 'no_code'
+  assert result.rewards[0] == 0.0 and result.outcomes[0].status == 'no_code'
   assert result.calls == 0
 
 
@@ -338,5 +342,6 @@ def test_lengths_must_agree(pool):
 
 
 def test_problems_hold_no_reward_test_of_other_splits():
-  assert 'reward_tests' in {f.name for f in dataclasses.fields(Problem)}
+  assert 'reward' in {f.name for f in dataclasses.fields(Problem)}
+  assert splits.reveal(TASKS[0], 'visible1').reward is None
   assert not splits.reveal(TASKS[0], 'visible1').reward_tests

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from promptrl_jax.envs.editing.rollout import Trajectories
 from promptrl_jax.models.actor_critic import ActorCritic, ActorCriticConfig
 from promptrl_jax.training.checkpoint import (
   open_checkpoints,
@@ -21,12 +22,10 @@ from promptrl_jax.training.checkpoint import (
 )
 from promptrl_jax.training.controller.config import (
   PPOConfig,
-  make_ppo_optimizer,
 )
-from promptrl_jax.training.controller.rollout import Rollout
 from promptrl_jax.training.controller.update import (
   make_act_fn,
-  make_ppo_update_fn,
+  make_update_fn,
 )
 from promptrl_jax.training.state import create_train_state, step_key
 
@@ -35,7 +34,7 @@ MODEL = ActorCritic(
   ActorCriticConfig(2, 2, trunk=(16,), head=(8,), orthogonal=False)
 )
 ROWS = 32
-update_fn = make_ppo_update_fn(MODEL.apply, make_ppo_optimizer(CONFIG), CONFIG)
+update_fn = make_update_fn(MODEL.apply, CONFIG.make_optimizer(), CONFIG)
 act_fn = make_act_fn(MODEL.apply)
 greedy_fn = make_act_fn(MODEL.apply, greedy=True)
 
@@ -45,9 +44,7 @@ def _initial_state():
   def init_fn(key):
     return MODEL.init(key, jnp.zeros((1, 2)))
 
-  return create_train_state(
-    init_fn, make_ppo_optimizer(CONFIG), jax.random.key(0)
-  )
+  return create_train_state(init_fn, CONFIG.make_optimizer(), jax.random.key(0))
 
 
 def create_state():
@@ -63,11 +60,11 @@ def play(state, act=act_fn):
   action_masks = jnp.ones((ROWS, 2), bool)
   keys = jax.random.split(act_key, ROWS)
   actions, logps, values = act(state.params, observations, action_masks, keys)
-  rollout = Rollout(
+  rollout = Trajectories(
     observations=observations,
     action_masks=action_masks,
     actions=actions,
-    old_logps=logps,
+    logps=logps,
     values=values,
     next_values=jnp.zeros(ROWS),
     rewards=(actions == context).astype(jnp.float32),

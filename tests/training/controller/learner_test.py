@@ -12,13 +12,18 @@ from promptrl_jax.tasks import splits
 from promptrl_jax.testing import tiny
 from promptrl_jax.testing.scripted import ScriptedBackend
 from promptrl_jax.training import checkpoint
-from promptrl_jax.training.controller import learner as controller
-from promptrl_jax.training.controller.config import PPOConfig
+from promptrl_jax.training.controller import learner as learner_lib
+from promptrl_jax.training.controller.config import ControllerConfig, PPOConfig
+from promptrl_jax.training.controller.rollout import draw_batch
 
-CONFIG = controller.ControllerConfig(
-  iterations=4, episodes=6, budgets=(1, 3), bootstrap_truncated=False,
-  trunk=(16,), head=(8,),
-)  # fmt: skip
+CONFIG = ControllerConfig(
+  iterations=4,
+  episodes=6,
+  budgets=(1, 3),
+  bootstrap_truncated=False,
+  trunk=(16,),
+  head=(8,),
+)
 PPO = PPOConfig(minibatches=2)
 PROBLEMS = [splits.reveal_for_training(t, 'visible1') for t in tiny.tasks(8)]
 
@@ -31,72 +36,85 @@ def answer(request):
 def env():
   with ExecutionPool(workers=1) as pool:
     yield EditingEnv(
-      ScriptedBackend(answer), ScriptedBackend(lambda r: ' Add it, please.'),
-      pool, EditingConfig(max_steps=3, budget=3),
-    )  # fmt: skip
+      ScriptedBackend(answer),
+      ScriptedBackend(lambda r: ' Add it, please.'),
+      pool,
+      EditingConfig(max_steps=3, budget=3),
+    )
 
 
 @pytest.fixture(scope='module')
-def made(env):
+def learner(env):
   config = env.config
-  return controller.make_controller(
+  return learner_lib.make_learner(
     CONFIG, PPO, config.observation_size, len(config.actions), seed=1
   )
 
 
-def play(made, env, state, iterations):
+def iterate(learner, state, env, seed=1):
+  rollout, played = learner.sample(state, env, PROBLEMS, seed)
+  state, row = learner.update(state, rollout)
+  return state, row | played
+
+
+def play(learner, env, state, iterations):
   rows = []
   for _ in range(iterations):
-    state, row = controller.iterate(made, state, env, PROBLEMS, 1)
+    state, row = iterate(learner, state, env)
     rows.append({k: v for k, v in row.items() if not k.startswith('time/')})
   return state, rows
 
 
-def fresh(made):
-  return jax.tree.map(jnp.copy, made.initial)  # an update donates its state
+def fresh(learner):
+  return jax.tree.map(jnp.copy, learner.initial)  # an update donates its state
 
 
 def test_each_pass_visits_every_problem_once():
   seen = []
   for step in range(8):  # 48 episodes, six passes over 8 problems
-    seen += controller.draw_batch(PROBLEMS, CONFIG, 0, step)[0]
+    seen += draw_batch(PROBLEMS, CONFIG, 0, step)[0]
   for i in range(0, 48, 8):
     assert sorted(seen[i : i + 8]) == list(range(8))
   assert seen[:8] != seen[8:16]
 
 
 def test_budgets_are_drawn_from_the_config():
-  budgets = controller.draw_batch(PROBLEMS, CONFIG, 0, 0)[2]
+  budgets = draw_batch(PROBLEMS, CONFIG, 0, 0)[2]
   assert set(budgets) <= {1, 3}
 
 
-def test_resume_equals_the_uninterrupted_run_bit_for_bit(made, env, tmp_path):
-  state, rows = play(made, env, fresh(made), 4)
-  half, first = play(made, env, fresh(made), 2)
+def test_resume_equals_the_uninterrupted_run_bit_for_bit(
+  learner, env, tmp_path
+):
+  state, rows = play(learner, env, fresh(learner), 4)
+  half, first = play(learner, env, fresh(learner), 2)
   with checkpoint.open_checkpoints(tmp_path) as checkpoints:
     checkpoint.save_checkpoint(checkpoints, half, {})
   with checkpoint.open_checkpoints(tmp_path) as checkpoints:
-    half, _ = checkpoint.restore_checkpoint(checkpoints, made.initial)
-  resumed, second = play(made, env, half, 2)
+    half, _ = checkpoint.restore_checkpoint(checkpoints, learner.initial)
+  resumed, second = play(learner, env, half, 2)
   assert first + second == rows
   jax.tree.map(np.testing.assert_array_equal, state, resumed)
 
 
-def test_another_seed_gives_another_run(made, env):
-  _, rows = play(made, env, fresh(made), 1)
-  _, other = controller.iterate(made, fresh(made), env, PROBLEMS, 2)
+def test_another_seed_gives_another_run(learner, env):
+  _, rows = play(learner, env, fresh(learner), 1)
+  _, other = iterate(learner, fresh(learner), env, seed=2)
   assert rows[0]['train/loss'] != other['train/loss']
 
 
-def test_nothing_compiles_after_the_first_iteration(made, env):
-  state, _ = play(made, env, fresh(made), 1)
-  compiled = made.update._cache_size(), made.act._cache_size()
-  play(made, env, state, 3)
-  assert (made.update._cache_size(), made.act._cache_size()) == compiled
+def test_nothing_compiles_after_the_first_iteration(learner, env):
+  state, _ = play(learner, env, fresh(learner), 1)
+  compiled = learner.update_fn._cache_size(), learner.act._cache_size()
+  play(learner, env, state, 3)
+  assert (
+    learner.update_fn._cache_size(),
+    learner.act._cache_size(),
+  ) == compiled
 
 
-def test_metrics_add_up(made, env):
-  _, (row,) = play(made, env, fresh(made), 1)
+def test_metrics_add_up(learner, env):
+  _, (row,) = play(learner, env, fresh(learner), 1)
   shares = [v for k, v in row.items() if k.startswith('rollout/action_')]
   assert sum(shares) == pytest.approx(1.0)
   assert row['budget/calls'] >= row['rollout/steps'] * 0.5

@@ -10,18 +10,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from promptrl_jax.envs.editing.rollout import Trajectories
 from promptrl_jax.models.actor_critic import ActorCritic, ActorCriticConfig
 from promptrl_jax.training.controller.config import (
   PROMIS,
   PPOConfig,
-  make_ppo_optimizer,
 )
-from promptrl_jax.training.controller.rollout import Rollout, make_batch
+from promptrl_jax.training.controller.rollout import make_batch
 from promptrl_jax.training.controller.update import (
-  accumulate_gradients,
   make_act_fn,
-  make_ppo_loss_fn,
-  make_ppo_update_fn,
+  make_update_fn,
 )
 from promptrl_jax.training.state import TrainState
 
@@ -38,7 +36,7 @@ def initial_params():
 
 @functools.cache
 def cached_update_fn(config):
-  return make_ppo_update_fn(MODEL.apply, make_ppo_optimizer(config), config)
+  return make_update_fn(MODEL.apply, config.make_optimizer(), config)
 
 
 def create_state(config):
@@ -46,7 +44,7 @@ def create_state(config):
   params = jax.tree.map(jnp.copy, initial_params())
   return TrainState(
     params=params,
-    opt_state=make_ppo_optimizer(config).init(params),
+    opt_state=config.make_optimizer().init(params),
     step=jnp.zeros((), jnp.int32),
     key_data=jax.random.key_data(jax.random.key(0)),
   )
@@ -62,11 +60,11 @@ def make_rollout(seed=0, steps=6, rows=4):
   action_masks = rng.random((*shape, 3)) < 0.7
   actions = rng.integers(0, 3, shape)
   np.put_along_axis(action_masks, actions[..., None], True, axis=-1)
-  return Rollout(
+  return Trajectories(
     observations=rng.normal(size=(*shape, 4)).astype(np.float32),
     action_masks=action_masks,
     actions=actions.astype(np.int32),
-    old_logps=values[0] * 0.1 - 1,
+    logps=values[0] * 0.1 - 1,
     values=values[1],
     next_values=values[2],
     rewards=values[3],
@@ -97,7 +95,7 @@ def test_padding_steps_and_rows_leave_the_parameters_the_same():
     return np.pad(x, widths, constant_values=value)
 
   mask = np.pad(rollout.mask, [(1, 2), (3, 0)])
-  padded = jax.tree.map(pad, rollout).replace(mask=mask)
+  padded = dataclasses.replace(jax.tree.map(pad, rollout), mask=mask)
   state, metrics = update(rollout, FULL_BATCH)
   padded_state, padded_metrics = update(padded, FULL_BATCH)
   assert_same_params(state, padded_state, atol=1e-6)
@@ -143,7 +141,7 @@ def test_shuffling_depends_on_the_step_and_the_base_key():
 def test_a_rollout_without_valid_steps_moves_only_the_step_number():
   state, _ = update(make_rollout(), FULL_BATCH)
   before = jax.tree.map(np.array, state)
-  empty = make_rollout().replace(mask=np.zeros((6, 4), bool))
+  empty = dataclasses.replace(make_rollout(), mask=np.zeros((6, 4), bool))
   after, metrics = cached_update_fn(FULL_BATCH)(state, empty)
   assert after.step == before.step + 1
   assert metrics['rollout/steps'] == 0
@@ -152,29 +150,6 @@ def test_a_rollout_without_valid_steps_moves_only_the_step_number():
     (before.opt_state, after.opt_state),
   ]:
     jax.tree.map(np.testing.assert_array_equal, old, new)
-
-
-def test_accumulated_gradients_equal_those_of_the_whole_batch():
-  batch = make_batch(make_rollout(), FULL_BATCH)
-  params = initial_params()
-  loss_fn = make_ppo_loss_fn(MODEL.apply, FULL_BATCH)
-
-  def mean_loss(params):
-    loss, (count, _) = loss_fn(params, batch)
-    return loss / count
-
-  # Ragged on purpose: a mean of the means of the pieces would be wrong.
-  assert len(set(batch.mask.reshape(6, -1).sum(1).tolist())) > 1
-  expected = jax.jit(jax.grad(mean_loss))(params)
-  accumulate_fn = jax.jit(accumulate_gradients, static_argnums=(0, 3))
-  for pieces in (1, 6):
-    gradients, count, _ = accumulate_fn(loss_fn, params, batch, pieces)
-    assert count == batch.mask.sum()
-    jax.tree.map(
-      lambda x, y: np.testing.assert_allclose(x, y, atol=1e-5),
-      gradients,
-      expected,
-    )
 
 
 def test_micro_batches_do_not_change_the_update():
@@ -205,11 +180,11 @@ def test_advantages_are_normalised_once_over_the_valid_rollout():
 
 def test_promis_advantages_are_monte_carlo_returns_minus_values():
   """One episode of three steps that passes at the last."""
-  rollout = Rollout(
+  rollout = Trajectories(
     observations=jnp.zeros((3, 1, 4)),
     action_masks=jnp.ones((3, 1, 3), bool),
     actions=jnp.zeros((3, 1), jnp.int32),
-    old_logps=jnp.full((3, 1), -1.0),
+    logps=jnp.full((3, 1), -1.0),
     values=jnp.array([[0.5], [0.4], [0.3]]),
     next_values=jnp.array([[0.4], [0.3], [9.0]]),
     rewards=jnp.array([[-0.1], [-0.1], [1.0]]),
@@ -236,7 +211,7 @@ def test_metrics_of_one_step_equal_the_loss_worked_in_numpy():
   p = np.exp(logits - logits.max(-1, keepdims=True))
   p /= p.sum(-1, keepdims=True)
   taken = np.take_along_axis(p, np.asarray(rollout.actions)[..., None], -1)
-  ratio = (taken[..., 0] / np.exp(rollout.old_logps)).reshape(-1)
+  ratio = (taken[..., 0] / np.exp(rollout.logps)).reshape(-1)
   valid = np.asarray(batch.mask)
   policy = -np.minimum(
     ratio * batch.advantages, np.clip(ratio, 0.8, 1.2) * batch.advantages

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from promptrl_jax.training.rewriter import advantages as lm_advantages
+from promptrl_jax.training.rewriter import advantages as advantages_lib
 from promptrl_jax.training.rewriter.advantages import AdvantageConfig, Scored
 
 # Two prompts: rewards 1, 0, 0 and 2, 4; lengths 2, 1, 3, 1, 2. The sixth row is
@@ -22,7 +22,7 @@ def batch(**fields):
 
 def advantages(kind, scored=None, kl_coef=0.0, **settings):
   config = AdvantageConfig(kind, **settings)
-  found, returns = lm_advantages.advantages(config, scored or batch(), kl_coef)
+  found, returns = advantages_lib.advantages(config, scored or batch(), kl_coef)
   assert found.shape == MASK.shape
   assert (np.asarray(found)[~MASK] == 0).all()
   return np.asarray(found), returns
@@ -150,9 +150,11 @@ def test_each_token_pays_for_itself_if_that_is_asked_for(kind):
 def test_what_a_nat_is_measured_by_is_a_choice(settings, price):
   logps = np.where(MASK, -1.0, 0.0).astype(np.float32)
   scored = batch(
-    values=0 * logps, logps=logps, ref_logps=logps - 0.5,
+    values=0 * logps,
+    logps=logps,
+    ref_logps=logps - 0.5,
     exact_kl=np.full(MASK.shape, 0.7, np.float32),
-  )  # fmt: skip
+  )
   plain = {'lam': 1.0, 'normalize': False}
   found, _ = advantages('gae', scored, kl_coef=0.1, **plain, **settings)
   to_come = np.where(MASK, LENGTHS[:, None] - np.arange(3), 0) * 0.1 * price
@@ -171,8 +173,8 @@ def test_the_divergence_is_no_reward_if_it_is_to_be_a_term_of_the_loss(kind):
 
 
 def test_it_is_charged_once():
-  for kind in set(lm_advantages.KINDS) - {'pairs'}:
-    for charge in lm_advantages.CHARGES:
+  for kind in set(advantages_lib.KINDS) - {'pairs'}:
+    for charge in advantages_lib.CHARGES:
       if charge == 'token' and kind in ('gae', 'reinforce_pp'):
         with pytest.raises(ValueError, match='counts what is still to be paid'):
           AdvantageConfig(kind, charge_kl=charge)
@@ -185,7 +187,7 @@ def test_it_is_charged_once():
     AdvantageConfig(charge_kl='both')
 
 
-@pytest.mark.parametrize('kind', lm_advantages.KINDS)
+@pytest.mark.parametrize('kind', advantages_lib.KINDS)
 def test_equal_rewards_are_worth_nothing_to_policies(kind):
   if kind == 'gae':  # an untaught value head still has something to learn
     return
@@ -194,7 +196,7 @@ def test_equal_rewards_are_worth_nothing_to_policies(kind):
   np.testing.assert_array_equal(advantages(kind, scored)[0], 0)
 
 
-@pytest.mark.parametrize('kind', lm_advantages.KINDS)
+@pytest.mark.parametrize('kind', advantages_lib.KINDS)
 def test_rows_without_a_token_have_no_influence(kind):
   zeros = np.zeros(MASK.shape, np.float32)
   fields = {'values': zeros, 'logps': zeros - 1}
@@ -208,12 +210,12 @@ def test_rows_without_a_token_have_no_influence(kind):
 
 def test_it_is_compiled_once_for_a_method():
   config = AdvantageConfig('rloo', gamma=0.123)  # of this test alone
-  before = lm_advantages.advantages._cache_size()
+  before = advantages_lib.advantages._cache_size()
   for shift in range(3):
-    lm_advantages.advantages(
+    advantages_lib.advantages(
       config, batch().replace(rewards=REWARDS + shift), jnp.float32(shift)
     )
-  assert lm_advantages.advantages._cache_size() == before + 1
+  assert advantages_lib.advantages._cache_size() == before + 1
 
 
 @pytest.mark.parametrize(
@@ -223,7 +225,7 @@ def test_it_is_compiled_once_for_a_method():
     ({'kind': 'rloo', 'deviation': 'sample'}, 'only grpo divides by one'),
     (
       {'charge_kl': 'token', 'kl_estimator': 'exact'},
-      'its price has no effect',
+      'subtracting it has no effect',
     ),
   ],
 )
@@ -246,7 +248,7 @@ def test_gradients_do_not_flow_through_what_is_paid():
 
   def total(logps):
     scored = batch(values=values, logps=logps, ref_logps=logps - 1.0)
-    found, _ = lm_advantages.advantages(
+    found, _ = advantages_lib.advantages(
       AdvantageConfig('gae', normalize=False), scored, 0.5
     )
     return jnp.sum(found)

@@ -5,10 +5,10 @@ import dataclasses
 import pytest
 
 from promptrl_jax.training.rewriter.advantages import AdvantageConfig
-from promptrl_jax.training.rewriter.config import RewriterConfig
+from promptrl_jax.training.rewriter.config import RewriterConfig, UpdateConfig
 from promptrl_jax.training.rewriter.packing import PackingConfig
+from promptrl_jax.training.rewriter.reference import ReferenceConfig
 from promptrl_jax.training.rewriter.rollout import RolloutConfig
-from promptrl_jax.training.rewriter.update_config import LMUpdateConfig
 
 # 6 prompts x 4 completions in rows of 5: 5 rows for one process, 3 for each of
 # two, which have 12 completions.
@@ -43,13 +43,13 @@ def test_prompts_that_processes_cannot_share_are_refused():
 PAIRS = dataclasses.replace(
   CONFIG,
   advantage=AdvantageConfig('pairs'),
-  update=LMUpdateConfig(loss='reinforce'),
+  update=UpdateConfig(loss='reinforce'),
 )
 
 
 def test_phases_follow_one_another_and_share_the_rows():
   base, pairs = (dataclasses.replace(c, iterations=10) for c in (CONFIG, PAIRS))
-  thirds = dataclasses.replace(base, update=LMUpdateConfig(minibatches=3))
+  thirds = dataclasses.replace(base, update=UpdateConfig(minibatches=3))
   config = dataclasses.replace(base, switches=((2, thirds), (7, pairs)))
   found = [config.phase(step) for step in range(10)]
   assert found == [0, 0, 1, 1, 1, 1, 1, 2, 2, 2]
@@ -75,6 +75,13 @@ def test_switches_that_cannot_be_are_refused(switches, message):
 
 
 def test_pairs_need_one_step_of_reinforce():
-  for update in (LMUpdateConfig(), LMUpdateConfig(loss='reinforce', epochs=2)):
+  for update in (UpdateConfig(), UpdateConfig(loss='reinforce', epochs=2)):
     with pytest.raises(ValueError, match='right for reinforce and one step'):
       dataclasses.replace(PAIRS, update=update)
+
+
+def test_the_adapter_is_only_switched_off_where_there_is_one():
+  reference = ReferenceConfig('adapter_off')
+  with pytest.raises(ValueError, match="'adapter_off' needs train='lora'"):
+    dataclasses.replace(CONFIG, reference=reference)
+  dataclasses.replace(CONFIG, reference=reference, train='lora')

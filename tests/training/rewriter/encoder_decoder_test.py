@@ -9,11 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from promptrl_jax.models import lora
 from promptrl_jax.models.encoder_decoder import EncoderDecoder
 from promptrl_jax.testing import tiny, tiny_encoder_decoder
 from promptrl_jax.training.rewriter import packing
-from promptrl_jax.training.rewriter import policy as lm_policy
+from promptrl_jax.training.rewriter import policy as policy_lib
 from tests.training import tiny_rewriter
 from tests.training.rewriter.update_test import SHARED, batch_of, texts
 
@@ -25,7 +24,7 @@ CONFIG = dataclasses.replace(
 GATED = dataclasses.replace(
   tiny_encoder_decoder.GATED, vocab_size=tiny.CONFIG.vocab_size
 )
-LORA = lora.LoraConfig(rank=2, alpha=4.0, family='t5')
+LORA = {'rank': 2, 'alpha': 4.0}
 
 
 @pytest.fixture(autouse=True, scope='module')
@@ -42,8 +41,8 @@ def test_log_probs_are_those_of_each_text_alone(config):
   rows = batch_of(SHARED).rows
   assert len(rows.tokens) < len(prompts)  # several prompts lie in a row
   params = dict(tiny_encoder_decoder.params(config))
-  policy = lm_policy.PolicyConfig(config, temperature=0.8, logits_chunk=7)
-  found = jax.jit(lm_policy.outputs, static_argnums=0)(policy, params, rows)
+  policy = policy_lib.PolicyConfig(config, temperature=0.8, logits_chunk=7)
+  found = jax.jit(policy_lib.outputs, static_argnums=0)(policy, params, rows)
   logps = packing.gather(rows, found.logps, len(completions))
 
   @jax.jit
@@ -82,23 +81,24 @@ def taught():
 )
 def test_it_learns_as_a_rewriter(name, sections, pool):
   config = tiny_rewriter.make_config(
-    name, **sections, rollout={'drop_uniform': False}
+    name, **sections, rollout={'drop_uniform': False}, lora=LORA
   )
-  made = tiny_rewriter.build(CONFIG, taught(), TOKENIZER, config, LORA)
-  before = jax.tree.map(np.asarray, made.initial.learner.params)
-  state, rows = tiny_rewriter.train(made, tiny_rewriter.make_env(pool), 10)
+  start = tiny_rewriter.start_of(CONFIG, taught(), TOKENIZER)
+  learner = tiny_rewriter.make_learner(start, config)
+  before = jax.tree.map(np.asarray, learner.initial.train.params)
+  state, rows = tiny_rewriter.train(learner, tiny_rewriter.make_env(pool), 10)
   for row in rows[:2]:
     # The trainer reads what the sampler read, tokens around a text included.
     assert row['train/mismatch_kl'] < 1e-6
     assert row['train/tokens'] > 0 and row['train/grad_norm'] > 0
   assert rows[1]['train/kl'] > 1e-6
-  assert rows[0]['train/kl'] < 1e-6 or not made.config.update.is_one_step
-  assert made.updates[0]._cache_size() == 1
+  assert rows[0]['train/kl'] < 1e-6 or not learner.config.update.is_one_step
+  assert learner.updates[0]._cache_size() == 1
   # As in `rewriter_test`: half are rewarded at the start.
   rewards = [row['reward/mean'] for row in rows]
   assert np.mean(rewards[-4:]) > 0.5 + 3 * math.sqrt(0.25 / 64), rewards
   moved = jax.tree.map(
-    lambda a, b: bool(jnp.any(a != b)), before, state.learner.params
+    lambda a, b: bool(jnp.any(a != b)), before, state.train.params
   )
   assert set(moved) == set(before)
   assert all(any(jax.tree.leaves(tree)) for tree in moved.values())

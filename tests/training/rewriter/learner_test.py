@@ -11,11 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from configs import mbpp_grpo
-from promptrl_jax.training.rewriter import learner as rewriter
+from promptrl_jax.training.rewriter import algorithms, build
 from tests.training import tiny_rewriter
 
-made_of = functools.cache(
+learner_of = functools.cache(
   lambda name: tiny_rewriter.make(tiny_rewriter.make_config(name))
 )
 
@@ -29,7 +28,7 @@ def compiled_quickly():
 
 
 def parameters(state):
-  return jax.tree.map(np.asarray, state.learner.params)
+  return jax.tree.map(np.asarray, state.train.params)
 
 
 def equal(first, second):
@@ -38,21 +37,23 @@ def equal(first, second):
   return all(np.array_equal(a, b) for a, b in pairs)
 
 
-@pytest.mark.parametrize('name', mbpp_grpo.ALGORITHMS)
+@pytest.mark.parametrize('name', algorithms.ALGORITHMS)
 def test_every_algorithm_learns_and_compiles_once(name, pool):
-  made = made_of(name)
-  before = parameters(made.initial)
-  state, rows = tiny_rewriter.train(made, tiny_rewriter.make_env(pool), 2)
+  learner = learner_of(name)
+  before = parameters(learner.initial)
+  state, rows = tiny_rewriter.train(learner, tiny_rewriter.make_env(pool), 2)
   assert int(state.step) == 2
-  programs = made.engine.compiled_programs()
-  assert made.updates[0]._cache_size() == 1 and made.score._cache_size() <= 2
-  scores = made.score._cache_size()
-  state, third = tiny_rewriter.train(
-    made, tiny_rewriter.make_env(pool), 1, state
+  programs = learner.engine.compiled_programs()
+  assert (
+    learner.updates[0]._cache_size() == 1 and learner.score._cache_size() <= 2
   )
-  assert made.updates[0]._cache_size() == 1
-  assert made.score._cache_size() == scores
-  assert made.engine.compiled_programs() == programs
+  scores = learner.score._cache_size()
+  state, third = tiny_rewriter.train(
+    learner, tiny_rewriter.make_env(pool), 1, state
+  )
+  assert learner.updates[0]._cache_size() == 1
+  assert learner.score._cache_size() == scores
+  assert learner.engine.compiled_programs() == programs
   assert not equal(before, parameters(state))
   assert rows[0]['rollout/groups'] > 0
   for row in (*rows, *third):
@@ -68,7 +69,7 @@ def test_every_algorithm_learns_and_compiles_once(name, pool):
 @pytest.mark.parametrize('name', ['grpo', 'reinforce', 'ppo'])
 def test_what_is_rewarded_becomes_likely(name, pool):
   env = tiny_rewriter.make_env(pool)
-  _, rows = tiny_rewriter.train(made_of(name), env, 10)
+  _, rows = tiny_rewriter.train(learner_of(name), env, 10)
   rewards = [row['reward/mean'] for row in rows]
   # Half of the rewrites are rewarded at the start, by how it was taught. The
   # mean of 64 of them, had nothing been learned:
@@ -78,37 +79,40 @@ def test_what_is_rewarded_becomes_likely(name, pool):
 def test_another_algorithm_takes_over_and_the_optimizer_stays(pool):
   env = tiny_rewriter.make_env(pool)
   first, later = (tiny_rewriter.make_config(n) for n in ('grpo', 'pairs'))
-  made = tiny_rewriter.make(dataclasses.replace(first, switches=((1, later),)))
-  state, rows = tiny_rewriter.train(made, env, 3)
-  assert [update._cache_size() for update in made.updates] == [1, 1]
+  learner = tiny_rewriter.make(
+    dataclasses.replace(first, switches=((1, later),))
+  )
+  state, rows = tiny_rewriter.train(learner, env, 3)
+  assert [update._cache_size() for update in learner.updates] == [1, 1]
   assert [row['train/phase'] for row in rows] == [0, 1, 1]
   # The first update is that of a run without a switch, the others are not.
-  _, plain = tiny_rewriter.train(made_of('grpo'), env, 1)
+  _, plain = tiny_rewriter.train(learner_of('grpo'), env, 1)
   pick = lambda row: {k: v for k, v in row.items() if k.startswith('train/')}
   assert pick(rows[0]) == pytest.approx(pick(plain[0]), rel=1e-5)
   counts = [
-    int(x) for x in jax.tree.leaves(state.learner.opt_state)
+    int(x)
+    for x in jax.tree.leaves(state.train.opt_state)
     if x.ndim == 0 and jnp.issubdtype(x.dtype, jnp.integer)
-  ]  # fmt: skip
+  ]
   assert set(counts) == {sum(row['rollout/groups'] > 0 for row in rows)}
 
 
 def test_rewards_that_are_all_equal_change_nothing(pool):
   # That of a flagged rewrite is 0 as well.
   env = tiny_rewriter.make_env(pool, reward_fn=lambda *_: 0.0)
-  made = made_of('grpo')
-  state, rows = tiny_rewriter.train(made, env, 2)
+  learner = learner_of('grpo')
+  state, rows = tiny_rewriter.train(learner, env, 2)
   assert int(state.step) == 2
   assert [row['rollout/groups'] for row in rows] == [0, 0]
-  assert equal(parameters(made.initial), parameters(state))
+  assert equal(parameters(learner.initial), parameters(state))
   # Nor if they are not left out: what they are compared with is themselves.
   config = tiny_rewriter.make_config(
     'grpo', rollout={'drop_uniform': False}, reference={'kind': 'none'}
   )
-  made = tiny_rewriter.make(config)
-  state, rows = tiny_rewriter.train(made, env, 2)
+  learner = tiny_rewriter.make(config)
+  state, rows = tiny_rewriter.train(learner, env, 2)
   assert [row['rollout/groups'] for row in rows] == [4, 4]
-  assert equal(parameters(made.initial), parameters(state))
+  assert equal(parameters(learner.initial), parameters(state))
 
 
 def nth(count, do):
@@ -125,7 +129,7 @@ def nth(count, do):
 
 def test_a_reward_that_is_no_number_leaves_the_others_in(pool):
   env = tiny_rewriter.make_env(pool, reward_fn=nth(3, lambda: math.nan))
-  state, (row, after) = tiny_rewriter.train(made_of('reinforce'), env, 2)
+  state, (row, after) = tiny_rewriter.train(learner_of('reinforce'), env, 2)
   assert row['reward/dropped'] == 1 and after['reward/dropped'] == 0
   assert row['rollout/groups'] == 4  # the group of the dropped one, too
   assert math.isfinite(row['train/loss'])
@@ -147,7 +151,7 @@ def test_what_raises_or_hangs_is_dropped_and_counted(pool):
 
   env = tiny_rewriter.make_env(pool, reward_fn=reward_fn, timeout_s=10.0)
   try:
-    _, (row, _) = tiny_rewriter.train(made_of('reinforce'), env, 2)
+    _, (row, _) = tiny_rewriter.train(learner_of('reinforce'), env, 2)
   finally:
     released.set()
   assert row['reward/dropped'] == 2
@@ -158,7 +162,7 @@ def test_what_raises_or_hangs_is_dropped_and_counted(pool):
 def test_a_run_in_which_no_program_gets_a_reward_ends(pool):
   env = tiny_rewriter.make_env(pool, reward_fn=lambda *_: math.inf)
   with pytest.raises(RuntimeError, match=r'none of .* the reward is inf'):
-    tiny_rewriter.train(made_of('grpo'), env, 1)
+    tiny_rewriter.train(learner_of('grpo'), env, 1)
 
 
 @functools.cache
@@ -173,7 +177,7 @@ def overlapping():
   )
 
 
-def test_a_batch_sampled_ahead_is_told_by_its_importance_weights(pool):
+def test_a_batch_sampled_ahead_shows_in_its_importance_weights(pool):
   env = tiny_rewriter.make_env(pool)
   _, rows = tiny_rewriter.train(overlapping(), env, 3)
   current, *ahead = [row['train/mismatch_kl'] for row in rows]
@@ -206,11 +210,13 @@ def test_the_time_line_shows_programs_run_while_the_device_samples(pool):
 def test_a_run_that_goes_on_at_a_boundary_ends_like_one_that_never_stopped(
   pool,
 ):
-  env, made = tiny_rewriter.make_env(pool), overlapping()
+  env, learner = tiny_rewriter.make_env(pool), overlapping()
   boundary = lambda step: step % 2 == 0
-  whole, rows = tiny_rewriter.train(made, env, 4, is_boundary=boundary)
-  half, before = tiny_rewriter.train(made, env, 2, is_boundary=boundary)
-  resumed, after = tiny_rewriter.train(made, env, 2, half, is_boundary=boundary)
+  whole, rows = tiny_rewriter.train(learner, env, 4, is_boundary=boundary)
+  half, before = tiny_rewriter.train(learner, env, 2, is_boundary=boundary)
+  resumed, after = tiny_rewriter.train(
+    learner, env, 2, half, is_boundary=boundary
+  )
   leaves = lambda tree: jax.tree.map(np.asarray, tree)
   assert equal(leaves(whole), leaves(resumed))
   untimed = lambda rows: [
@@ -226,13 +232,13 @@ def test_adapters_are_trained_alone_against_the_model_without_them(pool):
   config = tiny_rewriter.make_config(
     train='lora', reference={'kind': 'adapter_off'}, optimizer={'lr': 1e-2}
   )
-  made = tiny_rewriter.make(config)
-  model = jax.tree.map(np.array, made.fixed['params'])
-  before = parameters(made.initial)
-  state, rows = tiny_rewriter.train(made, tiny_rewriter.make_env(pool), 3)
+  learner = tiny_rewriter.make(config)
+  model = jax.tree.map(np.array, learner.fixed['params'])
+  before = parameters(learner.initial)
+  state, rows = tiny_rewriter.train(learner, tiny_rewriter.make_env(pool), 3)
   after = parameters(state)
   assert set(after) == {'adapters'} and not equal(before, after)
-  assert equal(model, jax.tree.map(np.asarray, made.fixed['params']))
+  assert equal(model, jax.tree.map(np.asarray, learner.fixed['params']))
   assert state.reference == {}
   # At first an adapter adds nothing.
   assert rows[0]['train/kl'] < 1e-8 < 1e-5 < rows[-1]['train/kl']
@@ -243,13 +249,13 @@ def test_the_exact_divergence_may_be_charged_in_any_way(pool):
   settings = {'rollout': {'drop_uniform': False}, 'optimizer': {'lr': 3e-3}}
 
   def run(name, **more):
-    made = tiny_rewriter.make(
+    learner = tiny_rewriter.make(
       tiny_rewriter.make_config(name, **settings, **more)
     )
-    _, rows = tiny_rewriter.train(made, env, 3)
-    assert made.updates[0]._cache_size() == 1
-    assert made.score_reference._cache_size() == 1
-    assert made.score._cache_size() <= 1
+    _, rows = tiny_rewriter.train(learner, env, 3)
+    assert learner.updates[0]._cache_size() == 1
+    assert learner.score_reference._cache_size() == 1
+    assert learner.score._cache_size() <= 1
     return rows
 
   exact = {'update': {'kl_estimator': 'exact'}}
@@ -278,26 +284,36 @@ def test_another_model_may_be_the_reference(pool):
     update={'kl_estimator': 'exact'},
     rollout={'drop_uniform': False},
   )
-  made = tiny_rewriter.make(config, (other, params))
+  learner = tiny_rewriter.make(config, (other, params))
   env = tiny_rewriter.make_env(pool)
-  state, rows = tiny_rewriter.train(made, env, 2)
+  state, rows = tiny_rewriter.train(learner, env, 2)
   assert state.reference == {}
   assert all(row['train/kl'] > 0.5 for row in rows)  # from the first update on
   plain = tiny_rewriter.make_config(reference=config.reference.__dict__)
   wider = dataclasses.replace(other, vocab_size=320)
-  check = rewriter.check_reference
-  check(plain, made.policy.model, wider)
+
+  def check(settings, reference):
+    start = tiny_rewriter.start_of(
+      learner.policy.model, {}, tiny_rewriter.tiny.tokenizer(), (reference, {})
+    )
+    build.check_reference(settings, start)
+
+  check(plain, wider)
   for settings, change, message in (
     (config, {'vocab_size': 320}, 'expected the same, or another kl_estimator'),
     (plain, {'vocab_size': 290}, 'of 290, the policy one of 300: expected at'),
     (plain, {'max_positions': 87}, 'exceed the context of the reference, 87'),
   ):
     with pytest.raises(ValueError, match=message):
-      check(settings, made.policy.model, dataclasses.replace(other, **change))
+      check(settings, dataclasses.replace(other, **change))
 
 
 def test_groups_that_say_nothing_are_drawn_again(pool):
-  made, lock, calls = made_of('dapo'), threading.Lock(), iter(range(10**9))
+  learner, lock, calls = (
+    learner_of('dapo'),
+    threading.Lock(),
+    iter(range(10**9)),
+  )
 
   def reward_fn(task, rewrite, verdict):
     with lock:
@@ -305,11 +321,11 @@ def test_groups_that_say_nothing_are_drawn_again(pool):
     return 0.0 if call < 16 else float(call % 2)
 
   env = tiny_rewriter.make_env(pool, reward_fn=reward_fn)
-  _, (row,) = tiny_rewriter.train(made, env, 1)
+  _, (row,) = tiny_rewriter.train(learner, env, 1)
   # All of the first four groups got 0, whether flagged or not.
   assert row['rollout/rounds'] >= 2 and row['budget/rewrites'] >= 32
   assert row['rollout/groups'] >= 1
-  assert made.updates[0]._cache_size() == 1
+  assert learner.updates[0]._cache_size() == 1
 
 
 @pytest.mark.parametrize(
@@ -351,7 +367,7 @@ def test_settings_that_cannot_work_are_refused(name, settings, message):
       'lane_size=24 is less than new_tokens=25',
     ),
     (
-      {'packing': tiny_rewriter.packing.PackingConfig(16, 4, 24, 8)},
+      {'packing': {'prompt_size': 16}},
       'prompt_size=16 is less than the longest prompt, 32',
     ),
     ({'reference': {'kind': 'adapter_off'}}, "needs train='lora'"),
@@ -360,14 +376,3 @@ def test_settings_that_cannot_work_are_refused(name, settings, message):
 def test_a_model_that_does_not_fit_its_settings_is_refused(settings, message):
   with pytest.raises(ValueError, match=message):
     tiny_rewriter.make(tiny_rewriter.make_config(**settings))
-
-
-def test_adapters_that_are_not_there_cannot_be_trained():
-  config = tiny_rewriter.make_config(train='lora')
-  with pytest.raises(ValueError, match="train='lora': expected full, or lora"):
-    tiny_rewriter.rewriter.make_rewriter(
-      tiny_rewriter.tiny.CONFIG, tiny_rewriter.taught(),
-      tiny_rewriter.tiny.tokenizer(),
-      tiny_rewriter.mesh_lib.make_data_mesh(), config, 0,
-      prompt_lengths=(32,),
-    )  # fmt: skip

@@ -13,11 +13,10 @@ import json
 import numpy as np
 from promptrl_jax.parallel import exchange
 from promptrl_jax.parallel import mesh as mesh_lib
-from promptrl_jax.sampling.requests import Draw, Request
+from promptrl_jax.sampling.requests import EngineRequest, SamplingParams
 from promptrl_jax.testing import tiny
-from promptrl_jax.training.rewriter import rollout as lm_rollout
-from promptrl_jax.training.rewriter import learner as rewriter
-from promptrl_jax.training.rewriter import learn as rewriter_update
+from promptrl_jax.training.rewriter import build
+from promptrl_jax.training.rewriter.rollout import Rollout
 from tests.training import tiny_rewriter
 
 folder, groups, mesh, *names = ARGS
@@ -25,7 +24,9 @@ draw = np.random.default_rng(0)
 prompts = [draw.integers(5, 40, 6 + i).tolist() for i in range(4)]
 completions = [draw.integers(5, 40, 3 + i).tolist() for i in range(8)]
 logps = [np.float32(draw.normal(-2, 0.3, len(c))) for c in completions]
-REQUESTS = [Request(p, [Draw(8, 1.0, seed=7)]) for p in prompts]
+REQUESTS = [
+  EngineRequest(p, [SamplingParams(8, 1.0, seed=7)]) for p in prompts
+]
 rewards = [0.0, 1.0, 0.5, 0.25, 1.0, 0.0, 0.75, 0.5]
 
 
@@ -33,33 +34,32 @@ def rollout(rows):
   # The groups of these rows that are left.
   left = [i for i in range(4)[rows] if i < int(groups)]
   each = lambda values: [values[2 * i + j] for i in left for j in (0, 1)]
-  return lm_rollout.Rollout(
-    [prompts[i] for i in left], each(completions),
-    [n for n in range(len(left)) for _ in range(2)], each(logps), each(rewards))
+  owners = [n for n in range(len(left)) for _ in range(2)]
+  return Rollout(
+    [prompts[i] for i in left], owners, each(completions), each(logps),
+    [''] * len(owners), [True] * len(owners)), each(rewards)
 
 
 def learn(name):
-  made = rewriter.make_rewriter(
-    tiny.CONFIG, dict(tiny.params()), tiny.tokenizer(),
-    mesh_lib.of_process(mesh),
-    tiny_rewriter.make_config(
+  learner = build.make_learner(
+    build.Start('tiny', tiny.CONFIG, dict(tiny.params()), tiny.tokenizer()),
+    config=tiny_rewriter.make_config(
       name.removesuffix('_exact'), rollout={'group': 2},
       update={'epochs': 1, 'minibatches': 1,
               'kl_estimator': 'exact' if name.endswith('_exact') else 'k3'}),
-    seed=0, prompt_lengths=(32,))
+    mesh=mesh_lib.of_process(mesh), seed=0, prompt_lengths=(32,))
   qkv = lambda state: [
     tree['params']['layers']['qkv'].addressable_shards[0].data.size
-    for tree in (state.learner.params, state.learner.opt_state[1][0].mu,
+    for tree in (state.train.params, state.train.opt_state[1][0].mu,
                  state.reference) if tree]
-  shares = qkv(made.initial)
-  made.engine.replace_params(made.decode_params(made.initial))
+  shares = qkv(learner.initial)
+  learner.engine.replace_params(learner.decode_params(learner.initial))
   sampled = [
-    sample.tokens.tolist() for group in made.engine.run(REQUESTS)
+    sample.tokens.tolist() for group in learner.engine.run(REQUESTS)
     for sample in group]
-  state, row = rewriter_update.learn(
-    made, made.initial, rollout(exchange.my_rows(4)))
+  state, row = learner.update(learner.initial, *rollout(exchange.my_rows(4)))
   assert shares == qkv(state) and len(set(shares)) == 1
-  here = exchange.own_copies(state.learner.params, made.own_mesh)
+  here = exchange.own_copies(state.train.params, learner.own_mesh)
   vector = np.concatenate([np.ravel(x) for x in jax.tree.leaves(here)])
   np.save(f'{folder}/{name}_{jax.process_index()}.npy', vector)
   return {'step': int(state.step), 'share': shares[0],
@@ -79,9 +79,14 @@ NAMES = ('grpo', 'reinforce', 'reinforce_pp', 'ppo', 'reinforce_exact')
 def run(folder, count, groups, *names, mesh='', devices=2):
   folder.mkdir()
   done = processes.run(
-    SCRIPT, count, str(folder), str(groups), mesh, *names,
+    SCRIPT,
+    count,
+    str(folder),
+    str(groups),
+    mesh,
+    *names,
     devices=devices // count,
-  )  # fmt: skip
+  )
   assert not any(d.returncode for d in done), processes.report(done)
   rows = [json.loads(d.stdout.splitlines()[-1]) for d in done]
   return rows, {

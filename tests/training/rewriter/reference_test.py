@@ -1,4 +1,4 @@
-"""References and the price of divergence from them."""
+"""KL references and the KL coefficient."""
 
 import jax
 import jax.numpy as jnp
@@ -21,7 +21,7 @@ def after(config, steps):
   """The kernel of the reference after each of some updates."""
   found, kernels = reference.initial(config, START), []
   for step in range(1, steps + 1):
-    found = reference.follow(config, found, trained(step), step)
+    found = reference.after_update(config, found, trained(step), step)
     kernels.append(found['params']['kernel'].tolist())
   return kernels
 
@@ -45,7 +45,7 @@ def test_an_average_follows_slowly():
 def test_kinds_without_arrays(kind):
   config = ReferenceConfig(kind, model='other' * (kind == 'model'))
   assert reference.initial(config, START) == {}
-  assert reference.follow(config, {}, trained(1), 1) == {}
+  assert reference.after_update(config, {}, trained(1), 1) == {}
 
 
 def test_the_reference_has_arrays_of_its_own():
@@ -59,7 +59,7 @@ def test_the_reference_has_arrays_of_its_own():
   assert pointers[0] != pointers[1]
 
 
-def test_what_a_reference_runs_with():
+def test_the_parameters_of_each_kind():
   adapters = {'adapters': {'a': jnp.ones(2)}}
   fixed = {'params': {'kernel': jnp.array([1.0])}}
   of = lambda kind, *trees: reference.parameters(ReferenceConfig(kind), *trees)
@@ -67,26 +67,24 @@ def test_what_a_reference_runs_with():
   assert of('frozen', START, FIXED) == {**FIXED, **START}
   assert of('frozen', adapters, fixed) == {**fixed, **adapters}
   assert of('adapter_off', {}, fixed) == fixed
-  with pytest.raises(ValueError, match="'adapter_off' needs train='lora'"):
-    of('adapter_off', {}, FIXED)
 
 
-def prices(measured, **settings):
+def kl_coefs(measured, **settings):
   config = ReferenceConfig(kl_coef=0.1, **settings)
   control, found = kl_control.initial(config.kl_coef), []
   for value in measured:
-    control = reference.steer(config, control, jnp.float32(value))
+    control = reference.next_kl_control(config, control, jnp.float32(value))
     found.append(float(control.coef))
   return found
 
 
-def test_prices_by_hand():
-  assert prices([0.0, 9.0], control='fixed') == pytest.approx([0.1, 0.1])
+def test_kl_coefficients_by_hand():
+  assert kl_coefs([0.0, 9.0], control='fixed') == pytest.approx([0.1, 0.1])
   # Twice the target is an error of 1, which is cut off at 0.2; a tenth of that
   # is added. On target nothing changes, a tenth below takes 1 percent.
-  found = prices([0.1, 0.05, 0.045], control='adaptive', target=0.05)
+  found = kl_coefs([0.1, 0.05, 0.045], control='adaptive', target=0.05)
   assert found == pytest.approx([0.102, 0.102, 0.102 * 0.99])
-  found = prices([0.0] * 5, control='linear', end=0.02, steps=4)
+  found = kl_coefs([0.0] * 5, control='linear', end=0.02, steps=4)
   assert found == pytest.approx([0.08, 0.06, 0.04, 0.02, 0.02])
 
 

@@ -10,17 +10,24 @@ from promptrl_jax.models import transformer
 from promptrl_jax.models.attention import causal_mask
 from promptrl_jax.models.config import TransformerConfig
 from promptrl_jax.training.rewriter import packing
-from promptrl_jax.training.rewriter import policy as lm_policy
-from promptrl_jax.training.rewriter import update as lm_update
-from promptrl_jax.training.rewriter.update_config import LMUpdateConfig
+from promptrl_jax.training.rewriter import policy as policy_lib
+from promptrl_jax.training.rewriter import update as update_lib
+from promptrl_jax.training.rewriter.config import UpdateConfig
 from promptrl_jax.training.state import initial_state
 
 # 32 completions of 512 tokens: 2.1 GB of float32 logits.
 COUNT, SIZE, PROMPT, VOCABULARY = 32, 512, 64, 32_000
 MODEL = TransformerConfig(
-  vocab_size=VOCABULARY, hidden_size=256, num_layers=2, num_heads=4,
-  num_kv_heads=4, head_size=64, mlp_size=704, max_positions=1024, remat=True,
-)  # fmt: skip
+  vocab_size=VOCABULARY,
+  hidden_size=256,
+  num_layers=2,
+  num_heads=4,
+  num_kv_heads=4,
+  head_size=64,
+  mlp_size=704,
+  max_positions=1024,
+  remat=True,
+)
 OPTIMIZER = optax.adamw(1e-4)
 
 
@@ -43,23 +50,27 @@ def abstract_state():
 def ours(chunk, micro_batches=1, kl_estimator='k3'):
   """The update over rows of a prompt and four completions each."""
   rows = packing.pack(
-    [[1] * PROMPT] * (COUNT // 4), [[1] * SIZE] * COUNT,
+    [[1] * PROMPT] * (COUNT // 4),
+    [[1] * SIZE] * COUNT,
     [i // 4 for i in range(COUNT)],
     packing.PackingConfig(PROMPT, lanes=4, lane_size=SIZE, sequences=4),
-  )  # fmt: skip
+  )
   assert len(rows.tokens) == COUNT // 4
   values = np.zeros(rows.mask.shape, np.float32)
-  batch, more = lm_update.LMBatch(rows, values, values, ref_logps=values), ()
+  batch, more = (
+    update_lib.UpdateBatch(rows, values, values, ref_logps=values),
+    (),
+  )
   if kl_estimator == 'exact':
     hidden = np.zeros((*rows.predictors.shape, MODEL.hidden_size), np.float32)
     batch = batch.replace(ref_hidden=hidden)
     more = (transformer.shapes(MODEL),)
   batch = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), batch)
-  policy = lm_policy.PolicyConfig(MODEL, logits_chunk=chunk)
-  config = LMUpdateConfig(
-    micro_batches=micro_batches, kl_estimator=kl_estimator
+  policy = policy_lib.PolicyConfig(MODEL, logits_chunk=chunk)
+  config = UpdateConfig(micro_batches=micro_batches, kl_estimator=kl_estimator)
+  update = update_lib.make_update_fn(
+    policy, OPTIMIZER, config, reference_policy=policy
   )
-  update = lm_update.make_update_fn(policy, OPTIMIZER, config, compared=policy)
   price = jax.ShapeDtypeStruct((), jnp.float32)
   return bytes_of(update, abstract_state(), {}, batch, price, *more)
 

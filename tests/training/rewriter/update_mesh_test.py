@@ -19,10 +19,10 @@ from promptrl_jax.models import causal_families, encoder_decoder
 from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.parallel import sharding
 from promptrl_jax.testing import tiny, tiny_encoder_decoder
-from promptrl_jax.training.rewriter import policy as lm_policy
-from promptrl_jax.training.rewriter import update as lm_update
+from promptrl_jax.training.rewriter import policy as policy_lib
+from promptrl_jax.training.rewriter import update as update_lib
 from promptrl_jax.training.rewriter import packing
-from promptrl_jax.training.rewriter.update_config import LMUpdateConfig
+from promptrl_jax.training.rewriter.config import UpdateConfig
 from promptrl_jax.training.state import initial_state
 
 # Config, parameters by seed, rules, and where layers are.
@@ -45,9 +45,9 @@ completions = [draw(1, 12) for _ in range(32)]
 rows = packing.pack(prompts, completions, [i // 4 for i in range(32)], shape)
 normal = lambda scale, mean: packing.spread(
   rows, rng.normal(mean, scale, (32, 12)).astype('f4'))
-batch = lm_update.LMBatch(
+batch = update_lib.UpdateBatch(
   rows, normal(1, 0), normal(0.2, -5), normal(0.2, -5), normal(0.2, -5))
-config = LMUpdateConfig(
+config = UpdateConfig(
   loss='ppo', importance='token', entropy_coef=0.01, micro_batches=2, epochs=2,
   kl_estimator='exact')
 start, other = (
@@ -64,18 +64,18 @@ def run(mesh):
   state = jax.jit(build, out_shardings=place)(start)
   qkv = lambda s: s.params['params'][layers]['qkv']
   share = qkv(state).addressable_shards[0].data.size / qkv(state).size
-  policy = lm_policy.PolicyConfig(
+  policy = policy_lib.PolicyConfig(
     model, temperature=0.8, logits_chunk=7, mesh=mesh)
   split = jax.device_put(batch, mesh_lib.rows(mesh))
-  update = lm_update.make_update_fn(policy, optimizer, config, place, policy)
+  update = update_lib.make_update_fn(policy, optimizer, config, place, policy)
   # The reference is as far away as another seed.
   reference = jax.device_put(other, place.params)
-  compared = lm_update.make_score_fn(policy, config, keep_hidden=True)(
+  compared = update_lib.make_score_fn(policy, config, keep_hidden=True)(
     reference, split.rows)
   assert compared.hidden.sharding.is_equivalent_to(mesh_lib.rows(mesh), 3)
   split = split.replace(
     ref_logps=compared.logps, ref_hidden=compared.hidden)
-  score = lm_update.make_score_fn(policy, config, policy)
+  score = update_lib.make_score_fn(policy, config, policy)
   scored = score(state.params, split.rows, compared.hidden, reference)
   scores = np.stack([scored.logps, scored.divergences, compared.logps])
   found = []

@@ -13,14 +13,15 @@ from promptrl_jax.models.attention import causal_mask
 from promptrl_jax.models.heads import ValueHead
 from promptrl_jax.models.transformer import Transformer
 from promptrl_jax.testing import tiny
+from promptrl_jax.training import gradients
 from promptrl_jax.training.rewriter import packing
-from promptrl_jax.training.rewriter import policy as lm_policy
-from promptrl_jax.training.rewriter import update as lm_update
-from promptrl_jax.training.rewriter.update_config import LMUpdateConfig
+from promptrl_jax.training.rewriter import policy as policy_lib
+from promptrl_jax.training.rewriter import update as update_lib
+from promptrl_jax.training.rewriter.config import UpdateConfig
 from promptrl_jax.training.state import create_train_state
 
-POLICY = lm_policy.PolicyConfig(tiny.CONFIG, temperature=0.8)
-outputs = jax.jit(lm_policy.outputs, static_argnums=0)
+POLICY = policy_lib.PolicyConfig(tiny.CONFIG, temperature=0.8)
+outputs = jax.jit(policy_lib.outputs, static_argnums=0)
 SHARED = packing.PackingConfig(16, lanes=2, lane_size=12, sequences=8)
 
 
@@ -49,7 +50,7 @@ def batch_of(config, batch=None, multiple=1, only=None):
   config = dataclasses.replace(config, row_multiple=multiple)
   rows = packing.pack(prompts, completions, owners, config)
   arrays = data(completions)
-  return lm_update.LMBatch(
+  return update_lib.UpdateBatch(
     rows,
     **{
       k: packing.spread(rows, v)
@@ -70,20 +71,23 @@ def params(value=False):
 
 def gradient(config, batch, tree=None, policy=POLICY, train='full'):
   """Gradient of the mean loss, and its metrics, per denominator."""
-  trained, fixed = lm_policy.split(tree or params(), train)
-  loss_fn = lm_update.make_loss_fn(policy, config)
+  trained, fixed = policy_lib.split(tree or params(), train)
+  loss_fn = update_lib.make_loss_fn(policy, config)
 
   @jax.jit
   def run(trained, batch):
-    return lm_update.accumulate_gradients(
-      lambda p, piece: loss_fn(p, fixed, 0.1, piece), trained, batch,
-      config.micro_batches, lambda piece: ~jnp.any(piece.rows.mask),
-    )  # fmt: skip
+    return gradients.accumulate_gradients(
+      lambda p, piece: loss_fn(p, fixed, 0.1, piece),
+      trained,
+      batch,
+      config.micro_batches,
+      lambda piece: ~jnp.any(piece.rows.mask),
+    )
 
-  gradients, count, metrics = run(trained, batch)
+  grads, count, metrics = run(trained, batch)
   # What sampler and trainer disagree on is described, not summed up.
   sums = {k: v for k, v in metrics.items() if not k.startswith('mismatch')}
-  return gradients, count, sums
+  return grads, count, sums
 
 
 def close(a, b, atol=1e-5):
@@ -132,7 +136,7 @@ def test_log_probs_are_those_of_each_text_alone():
   ],
 )
 def test_packing_and_micro_batches_do_not_change_the_gradient(settings):
-  whole = LMUpdateConfig(entropy_coef=0.01, **settings)
+  whole = UpdateConfig(entropy_coef=0.01, **settings)
   alone = packing.PackingConfig(8, lanes=1, lane_size=12, sequences=1)
   tree = params(value=True)
   expected = gradient(whole, batch_of(alone), tree)
@@ -144,10 +148,10 @@ def test_packing_and_micro_batches_do_not_change_the_gradient(settings):
 def test_chunks_of_logits_and_remat_do_not_change_the_gradient():
   batch = batch_of(SHARED)
   model = dataclasses.replace(tiny.CONFIG, remat=True, unroll=2)
-  other = lm_policy.PolicyConfig(model, temperature=0.8, logits_chunk=5)
+  other = policy_lib.PolicyConfig(model, temperature=0.8, logits_chunk=5)
   close(
-    gradient(LMUpdateConfig(), batch),
-    gradient(LMUpdateConfig(), batch, policy=other),
+    gradient(UpdateConfig(), batch),
+    gradient(UpdateConfig(), batch, policy=other),
   )
 
 
@@ -155,24 +159,24 @@ def test_nan_where_there_is_no_token_has_no_influence():
   batch = batch_of(SHARED, multiple=4)
   poison = lambda x: np.where(batch.rows.mask, x, np.nan)
   poisoned = jax.tree.map(poison, batch.replace(rows=None))
-  config = LMUpdateConfig(epochs=2, importance='token')
+  config = UpdateConfig(epochs=2, importance='token')
   tree = params(value=True)
   found = gradient(config, poisoned.replace(rows=batch.rows), tree)
   close(gradient(config, batch, tree), found)
 
 
 def make(config, tree=None, policy=POLICY, train='full', lr=1e-2):
-  trained, fixed = lm_policy.split(tree or params(), train)
+  trained, fixed = policy_lib.split(tree or params(), train)
   optimizer = optax.chain(optax.clip_by_global_norm(1.0), optax.adam(lr))
   trained = jax.tree.map(jnp.copy, trained)
   state = create_train_state(lambda key: trained, optimizer, jax.random.key(0))
-  return state, fixed, lm_update.make_update_fn(policy, optimizer, config)
+  return state, fixed, update_lib.make_update_fn(policy, optimizer, config)
 
 
 def test_rewarded_completions_become_likely():
-  config = LMUpdateConfig(epochs=2, minibatches=2)
+  config = UpdateConfig(epochs=2, minibatches=2)
   batch = batch_of(SHARED, multiple=2, only=('advantages', 'sampler_logps'))
-  score = lm_update.make_score_fn(POLICY, config)
+  score = update_lib.make_score_fn(POLICY, config)
   state, fixed, update = make(config)
   before = score(params(), batch.rows).logps
   for _ in range(10):
@@ -189,7 +193,7 @@ def test_rewarded_completions_become_likely():
 
 
 def test_one_step_reads_no_old_log_probs():
-  config = LMUpdateConfig()
+  config = UpdateConfig()
   batch = batch_of(SHARED, only=('advantages', 'sampler_logps'))
   state, fixed, update = make(config)
   _, metrics = update(state, fixed, batch, 0.0)
@@ -203,11 +207,11 @@ def test_adapters_are_trained_alone_and_switch_off():
   adapters = lora.init(config, shapes, jax.random.key(0))
   tree = {**tiny.params(), 'adapters': adapters}
   batch = batch_of(SHARED, only=('advantages', 'sampler_logps'))
-  state, fixed, update = make(LMUpdateConfig(), tree, policy, 'lora')
+  state, fixed, update = make(UpdateConfig(), tree, policy, 'lora')
   sizes = [sum(x.size for x in jax.tree.leaves(t)) for t in (adapters, tree)]
   assert set(state.params) == {'adapters'} and sizes[0] < sizes[1]
   state, _ = update(state, fixed, batch, 0.0)
-  off = lm_policy.without_adapters({**fixed, **state.params})
+  off = policy_lib.without_adapters({**fixed, **state.params})
   on = outputs(policy, {**fixed, **state.params}, batch.rows).logps
   np.testing.assert_array_equal(
     outputs(policy, off, batch.rows).logps,
@@ -219,7 +223,7 @@ def test_adapters_are_trained_alone_and_switch_off():
 def test_a_batch_without_tokens_changes_nothing():
   batch = batch_of(SHARED, only=('advantages', 'sampler_logps'))
   rows = dataclasses.replace(batch.rows, mask=np.zeros_like(batch.rows.mask))
-  state, fixed, update = make(LMUpdateConfig())
+  state, fixed, update = make(UpdateConfig())
   before = jax.tree.map(np.asarray, state.params)
   state, metrics = update(state, fixed, batch.replace(rows=rows), 0.0)
   jax.tree.map(np.testing.assert_array_equal, before, state.params)
@@ -228,7 +232,7 @@ def test_a_batch_without_tokens_changes_nothing():
 
 def test_bfloat16_keeps_masters_in_float32():
   batch = batch_of(SHARED, only=('advantages', 'sampler_logps'))
-  state, fixed, update = make(LMUpdateConfig(compute_dtype='bfloat16'), lr=1e-6)
+  state, fixed, update = make(UpdateConfig(compute_dtype='bfloat16'), lr=1e-6)
   before = jax.tree.map(np.asarray, state.params)
   state, _ = update(state, fixed, batch, 0.0)
   changed = jax.tree.map(
@@ -251,4 +255,9 @@ def test_bfloat16_keeps_masters_in_float32():
 )
 def test_bad_settings_are_named(settings, message):
   with pytest.raises(ValueError, match=message):
-    LMUpdateConfig(**settings)
+    UpdateConfig(**settings)
+
+
+def test_adapters_that_are_missing_cannot_be_trained():
+  with pytest.raises(ValueError, match="train='lora': expected full, or lora"):
+    policy_lib.split(dict(tiny.params()), 'lora')

@@ -14,17 +14,26 @@ SIGNATURE = 'def add(x):'
 
 def row(step, statement, passed, *, k=2, attempt='', code='', **changes):
   return {
-    'strategy': 'ppo', 'protocol': 'visible1', 'budget': 8, 'seed': 0,
-    'row': 0, 'task_id': f'tiny/train/{k}', 'step': step, 'action': 'semantic',
+    'strategy': 'ppo',
+    'protocol': 'visible1',
+    'budget': 8,
+    'seed': 0,
+    'row': 0,
+    'task_id': f'tiny/train/{k}',
+    'step': step,
+    'action': 'semantic',
     'prompt': {
-      'statement': statement, 'signature': SIGNATURE, 'tests': [],
-      'attempt': attempt, 'feedback': '',
+      'statement': statement,
+      'signature': SIGNATURE,
+      'tests': [],
+      'attempt': attempt,
+      'feedback': '',
     },
     'code': code or f'def add(x):\n  return x + {k if passed else 77}',
     'visible_passed': passed,
     'feedback': f'TEST_PASS_MASK: ({passed},)\nFAILED: add(1) returned 78, '
     'expected 3',
-  } | changes  # fmt: skip
+  } | changes
 
 
 def pairs(rows):
@@ -69,9 +78,11 @@ def test_a_wording_that_failed_before_is_not_learned_from():
 
 def test_episodes_may_be_interleaved():
   rows = [
-    row(0, 'A', False), row(0, 'X', False, k=3, row=1),
-    row(1, 'B', True), row(1, 'Y', True, k=3, row=1),
-  ]  # fmt: skip
+    row(0, 'A', False),
+    row(0, 'X', False, k=3, row=1),
+    row(1, 'B', True),
+    row(1, 'Y', True, k=3, row=1),
+  ]
   assert pairs(rows) == [('A', 'B'), ('X', 'Y')]
 
 

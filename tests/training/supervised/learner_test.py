@@ -1,6 +1,7 @@
 """Packing of pairs into rows, and that the training step learns them."""
 
 import dataclasses
+import functools
 import itertools
 
 import jax
@@ -11,11 +12,20 @@ from promptrl_jax.models.encoder_decoder import EncoderDecoder
 from promptrl_jax.parallel.mesh import make_data_mesh
 from promptrl_jax.testing import tiny, tiny_encoder_decoder
 from promptrl_jax.training.supervised import learner as supervised
+from promptrl_jax.training.supervised import packing
+from promptrl_jax.training.supervised.config import SupervisedConfig
 
-CONFIG = supervised.SupervisedConfig(
-  steps=80, rows=4, row_length=48, lr=0.01, muon_lr=0.02, warmup=2,
-  weight_decay=0.0, prompt_weight=0.25, max_grad_norm=1.0,
-)  # fmt: skip
+CONFIG = SupervisedConfig(
+  steps=80,
+  rows=4,
+  row_length=48,
+  lr=0.01,
+  muon_lr=0.02,
+  warmup=2,
+  weight_decay=0.0,
+  prompt_weight=0.25,
+  max_grad_norm=1.0,
+)
 TOKENIZER = tiny.tokenizer()
 PAIRS = [
   ('add 1', ' + 1'),
@@ -26,8 +36,8 @@ PAIRS = [
 
 
 def pack(pairs, **changes):
-  config = supervised.SupervisedConfig(**{**vars(CONFIG), **changes})
-  return supervised.pack(itertools.cycle(pairs), TOKENIZER, config)
+  config = SupervisedConfig(**{**vars(CONFIG), **changes})
+  return packing.pack(itertools.cycle(pairs), TOKENIZER, config)
 
 
 def spans(batch):
@@ -81,22 +91,30 @@ def test_a_pair_longer_than_a_row_is_left_out():
 
 
 def test_a_source_that_ends_fills_what_it_can():
-  batch = supervised.pack(iter(PAIRS), TOKENIZER, CONFIG)
+  batch = packing.pack(iter(PAIRS), TOKENIZER, CONFIG)
   assert len(list(spans(batch))) == len(PAIRS)
 
 
 @pytest.fixture(scope='module')
 def loss_fn():
-  return jax.jit(supervised.loss_fn, static_argnums=0)
+  """The mean loss of all weighted tokens, and of completions alone."""
+
+  @functools.partial(jax.jit, static_argnums=0)
+  def means(config, params, batch):
+    _, (count, sums) = supervised.make_loss_fn(config)(params, batch)
+    completion = sums['completion_loss'] / sums['completions']
+    return sums['loss'] / count, completion
+
+  return means
 
 
 def test_the_loss_of_packed_pairs_is_the_mean_over_separate_ones(loss_fn):
-  packed = supervised.pack(iter(PAIRS), TOKENIZER, CONFIG)
+  packed = packing.pack(iter(PAIRS), TOKENIZER, CONFIG)
   assert len({row for row, _, _ in spans(packed)}) < len(PAIRS)
   total, reply = loss_fn(tiny.CONFIG, tiny.params(), packed)
   sums, counts = np.zeros(2), np.zeros(2)
   for pair in PAIRS:
-    alone = supervised.pack(iter([pair]), TOKENIZER, CONFIG)
+    alone = packing.pack(iter([pair]), TOKENIZER, CONFIG)
     count = [alone.weights.sum(), (alone.weights == 1).sum()]
     losses = loss_fn(tiny.CONFIG, tiny.params(), alone)
     sums += np.array(losses) * count
@@ -109,7 +127,7 @@ def test_an_encoder_decoder_reads_the_same_rows(loss_fn):
     tiny_encoder_decoder.CONFIG, vocab_size=tiny.CONFIG.vocab_size
   )
   params = tiny_encoder_decoder.params(config)
-  packed = supervised.pack(iter(PAIRS), TOKENIZER, CONFIG)
+  packed = packing.pack(iter(PAIRS), TOKENIZER, CONFIG)
   total, reply = loss_fn(config, params, packed)
   losses = []
   for prompt, answer in PAIRS:
@@ -124,48 +142,45 @@ def test_an_encoder_decoder_reads_the_same_rows(loss_fn):
   assert float(total) == float(reply)
   assert float(total) == pytest.approx(np.mean(losses), rel=1e-5)
   mesh = make_data_mesh()
-  step = supervised.make_train_step(config, CONFIG, mesh)
-  state, found = supervised.start_from(params, CONFIG, mesh), []
+  learner = supervised.make_learner(config, CONFIG, mesh)
+  state, found = learner.start_from(params), []
   for _ in range(CONFIG.steps):
-    state, metrics = step(state, packed)
-    found.append(float(metrics['train/completion_loss']))
+    state, metrics = learner.update(state, packed)
+    found.append(metrics['train/completion_loss'])
   assert found[0] == pytest.approx(float(reply), rel=1e-4) and found[-1] < 0.5
 
 
 def test_two_pairs_are_learnt_by_heart():
-  mesh = make_data_mesh()
-  step = supervised.make_train_step(tiny.CONFIG, CONFIG, mesh)
-  state = supervised.make_init(tiny.CONFIG, CONFIG, mesh)(jax.random.key(0))
+  learner = supervised.make_learner(tiny.CONFIG, CONFIG, make_data_mesh())
+  state = learner.init(jax.random.key(0))
   batch = pack(PAIRS[:2])
   losses = []
   for _ in range(CONFIG.steps):
-    state, metrics = step(state, batch)
-    losses.append(float(metrics['train/completion_loss']))
+    state, metrics = learner.update(state, batch)
+    losses.append(metrics['train/completion_loss'])
   assert losses[0] > 4.0  # near log(300): nothing is known at first
   assert losses[-1] < 0.1
   assert int(state.step) == CONFIG.steps
-  assert step._cache_size() == 1
+  assert learner.step_fn._cache_size() == 1
 
 
 def test_training_may_start_from_a_model_that_exists():
-  config = supervised.SupervisedConfig(**{**vars(CONFIG), 'warmup': 0})
-  mesh = make_data_mesh(1)
-  step = supervised.make_train_step(tiny.CONFIG, config, mesh)
-  score = supervised.make_score(tiny.CONFIG, mesh)
+  config = SupervisedConfig(**{**vars(CONFIG), 'warmup': 0})
+  learner = supervised.make_learner(tiny.CONFIG, config, make_data_mesh(1))
   before = jax.device_get(tiny.params())
   batch = pack(PAIRS)
-  state = supervised.start_from(tiny.params(), config, mesh)
-  first = float(score(state.params, batch))
-  state, metrics = step(state, batch)
+  state = learner.start_from(tiny.params())
+  first = learner.score(state, batch)
+  state, metrics = learner.update(state, batch)
   assert first == pytest.approx(np.exp(-metrics['train/completion_loss']))
-  assert float(score(state.params, batch)) > first
+  assert learner.score(state, batch) > first
   # The step donates its state, and the model is still there.
   jax.tree.map(np.testing.assert_array_equal, before, tiny.params())
 
 
 def test_sequences_that_end_make_a_batch_of_what_there_is():
   encoded = [([5, 6, 7], 1), ([8] * 100, 1), ([9, 9], 1)]
-  batch = supervised.pack_encoded(iter(encoded), 0, CONFIG)
+  batch = packing.pack_encoded(iter(encoded), 0, CONFIG)
   found = [
     list(batch.tokens[row, start:stop]) for row, start, stop in spans(batch)
   ]

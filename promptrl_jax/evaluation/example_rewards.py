@@ -1,0 +1,62 @@
+"""Rewards of statements on each example of their tasks, for reports."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from promptrl_jax.envs.rewriting.env import RewritingEnv
+from promptrl_jax.rewards import checking
+from promptrl_jax.rewards.checking import Outcome
+from promptrl_jax.tasks import instructions
+from promptrl_jax.types import Examples, Task
+
+
+def example_rewards(
+  env: RewritingEnv, tasks: Sequence[Task], statements: Sequence[str]
+) -> list[np.ndarray]:
+  """Asks the frozen model about statements and rewards each of its replies.
+
+  All requests go to the model in one batched call. The mean over a row is the
+  reward of the statement.
+
+  Args:
+    env: asks and rewards.
+    tasks: the task of each statement, of any split.
+    statements: rewritten or not.
+
+  Returns:
+    For each statement the rewards [examples of its task], float64; a program or
+    an answer is one example.
+
+  Raises:
+    BackendError: the model cannot be reached.
+    RuntimeError: the system failed on a program.
+  """
+  outcomes = env.ask(tasks, statements)
+  for task, outcome in zip(tasks, outcomes, strict=True):
+    if outcome.score is None:
+      raise RuntimeError(f'{task.task_id}: {outcome.status}: {outcome.message}')
+  return [
+    np.array(
+      [env.reward_fn(part, text, result) for part, result in _parts(task, o)],
+      np.float64,
+    )
+    for task, text, o in zip(tasks, statements, outcomes, strict=True)
+  ]
+
+
+def _parts(task: Task, outcome: Outcome) -> Iterator[tuple[Task, Outcome]]:
+  """The task and its outcome for each example alone."""
+  if not isinstance(task.checker, Examples):
+    yield task, outcome
+    return
+  for i, example in enumerate(task.checker.examples):
+    one = slice(i, i + 1)
+    result = dataclasses.replace(
+      checking.words_outcome(outcome.scores[one], outcome.reply[one]),
+      label_logps=outcome.label_logps[one],
+    )
+    yield instructions.with_examples(task, [example]), result

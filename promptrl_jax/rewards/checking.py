@@ -1,0 +1,194 @@
+"""Checks replies to tasks: programs by unit tests, words by a metric.
+
+  (checker, reply) pairs --submit--> futures of outcomes
+
+Programs of all pairs go to the pool in one call; metrics are computed at once.
+A reply is a program for `UnitTests`, a text for `Answers`, and one text for
+each example for `Examples`. A failure of the system is an outcome without a
+score, never a score of 0.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import Any, Protocol
+
+import numpy as np
+
+from promptrl_jax.execution import Program, ProgramResult, TestResult
+from promptrl_jax.rewards import text as text_lib
+from promptrl_jax.types import Answers, Checker, Examples, UnitTests
+
+Reply = str | tuple[str, ...]
+
+
+class Pool(Protocol):
+  """The part of an execution pool that is needed."""
+
+  def submit(
+    self, programs: Sequence[Program]
+  ) -> list[Future[ProgramResult]]: ...
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Outcome:
+  """The result of checking one reply.
+
+  Attributes:
+    status: `passed` if the score is 1, else `failed`, or for programs another
+      status of `ProgramResult`.
+    score: in [0, 1], the share of tests that pass or the mean of the metric
+      over examples; None if the system failed.
+    scores: of each test or example; empty if the system failed.
+    reply: the reply that was checked.
+    tests: results of the unit tests, in order; else empty.
+    message: the reason, where it concerns the reply as a whole.
+    label_logps: log-probs of the tokens [N] of the first right answer of each
+      example, where a reward asks for them; else empty.
+  """
+
+  status: str
+  score: float | None
+  scores: tuple[float, ...] = ()
+  reply: Reply = ''
+  tests: tuple[TestResult, ...] = ()
+  message: str = ''
+  label_logps: tuple[np.ndarray, ...] = ()
+
+  @property
+  def passed(self) -> bool:
+    return self.status == 'passed'
+
+
+def submit(
+  pairs: Sequence[tuple[Checker, Reply]], pool: Pool | None = None
+) -> list[Future[Outcome]]:
+  """Checks replies.
+
+  Args:
+    pairs: checkers and the replies to them.
+    pool: runs programs; needed only if there are any.
+
+  Returns:
+    A future for each pair, in order.
+
+  Raises:
+    ValueError: a checker has nothing to check by, a reply has another number of
+      texts than there are examples, or a program has no pool.
+  """
+  programs: dict[int, Program] = {}
+  futures: dict[int, Future[Outcome]] = {}
+  for i, (checker, reply) in enumerate(pairs):
+    if isinstance(checker, UnitTests):
+      programs[i] = to_program(checker, reply)
+    else:
+      futures[i] = Future()
+      futures[i].set_result(check_words(checker, reply))
+  if programs and pool is None:
+    raise ValueError('unit tests need an execution pool, and none was given')
+  results = pool.submit(list(programs.values())) if pool and programs else []
+  for i, future in zip(programs, results, strict=True):
+    to_outcome = functools.partial(program_outcome, reply=pairs[i][1])
+    futures[i] = _map(future, to_outcome)
+  return [futures[i] for i in range(len(pairs))]
+
+
+def check(
+  pairs: Sequence[tuple[Checker, Reply]], pool: Pool | None = None
+) -> list[Outcome]:
+  """Waits for the outcomes of `submit`."""
+  return [future.result() for future in submit(pairs, pool)]
+
+
+def to_program(checker: UnitTests, code: Reply) -> Program:
+  """Returns a program with its tests, as the pool takes it."""
+  if not isinstance(code, str):
+    raise ValueError(f'a program is one text, got {len(code)} texts')
+  return Program(
+    code=code,
+    tests=checker.tests,
+    setup=checker.setup,
+    entry_point=checker.entry_point,
+  )
+
+
+def program_outcome(result: ProgramResult, reply: Reply = '') -> Outcome:
+  """Returns the verdict of the pool as an outcome."""
+  scored = result.score is not None
+  return Outcome(
+    status=result.status,
+    score=result.score,
+    scores=tuple(float(t.status == 'passed') for t in result.tests if scored),
+    reply=reply,
+    tests=result.tests,
+    message=result.message,
+  )
+
+
+def check_words(checker: Answers | Examples, reply: Reply) -> Outcome:
+  """Scores a reply in words.
+
+  Raises:
+    ValueError: the checker has no right answer, or the reply has another number
+      of texts than the checker has examples.
+  """
+  outputs = right_answers(checker)
+  texts = (reply,) if isinstance(reply, str) else tuple(reply)
+  if not outputs or not all(outputs):
+    raise ValueError(
+      'the checker holds no right answer: it is the visible part of a problem'
+    )
+  if len(texts) != len(outputs):
+    raise ValueError(
+      f'{len(texts)} answers for {len(outputs)} examples: expected one each'
+    )
+  text_lib.check_metric(checker.metric, checker.labels)
+  metric = text_lib.METRICS[checker.metric]
+  scores = [
+    metric(text, right, checker.labels)
+    for text, right in zip(texts, outputs, strict=True)
+  ]
+  return words_outcome(scores, reply)
+
+
+def words_outcome(scores: Sequence[float], reply: Reply) -> Outcome:
+  """Returns the outcome with these scores of each example."""
+  score = float(np.mean(scores))
+  status = 'passed' if score == 1 else 'failed'
+  return Outcome(status, score, tuple(scores), reply)
+
+
+def label_outcome(label_logps: Sequence[np.ndarray]) -> Outcome:
+  """Returns the outcome of a task whose right answers were only scored.
+
+  The score of an example is the geometric mean of its token probabilities.
+  """
+  scores = [float(np.exp(np.mean(row))) for row in label_logps]
+  return dataclasses.replace(
+    words_outcome(scores, ()), label_logps=tuple(label_logps)
+  )
+
+
+def right_answers(checker: Answers | Examples) -> list[tuple[str, ...]]:
+  """Returns the right answers of each example."""
+  if isinstance(checker, Answers):
+    return [checker.outputs]
+  return [example.outputs for example in checker.examples]
+
+
+def _map(future: Future, fn: Callable[[Any], Outcome]) -> Future[Outcome]:
+  """A future of `fn` of the result; `fn` is quick and does not raise."""
+  mapped: Future[Outcome] = Future()
+
+  def settle(done: Future) -> None:
+    error = done.exception()
+    if error is None:
+      mapped.set_result(fn(done.result()))
+    else:
+      mapped.set_exception(error)
+
+  future.add_done_callback(settle)
+  return mapped

@@ -1,0 +1,362 @@
+"""One interface to causal and encoder-decoder models for every sampler.
+
+The engine, the scorer and the reference sampler call a `Model` and never ask
+which kind it is. A model owns the layout of its KV cache; everything else of a
+batch slot is in `InputBatch` (on the host) and in `programs.SlotState`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Protocol
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+
+from promptrl_jax.models import (
+  attention,
+  causal_steps,
+  encoder_decoder_steps,
+)
+from promptrl_jax.models import cache as cache_lib
+from promptrl_jax.models.cache import LayerCache
+from promptrl_jax.models.config import TransformerConfig
+from promptrl_jax.models.encoder_decoder_config import (
+  EncoderDecoderConfig,
+  LanguageModelConfig,
+)
+from promptrl_jax.sampling.prepare import DecodeParams
+
+Layers = tuple[LayerCache, ...]
+
+
+@struct.dataclass
+class InputBatch:
+  """The sequence in each batch slot; a slot is free if generated >= max_tokens.
+
+  Attributes:
+    prompt_start: int32 [B], index of the first prompt token in the cache.
+    prompt_lengths: int32 [B], tokens of the prompt.
+    generated: int32 [B], tokens generated so far.
+    max_tokens: int32 [B], most tokens to generate.
+    temperature: [B], 0 for greedy.
+    top_p: [B], nucleus mass.
+    seeds: uint32 [B]; token t of slot b uses fold_in(key(seeds[b]), t).
+  """
+
+  prompt_start: Any
+  prompt_lengths: Any
+  generated: Any
+  max_tokens: Any
+  temperature: Any
+  top_p: Any
+  seeds: Any
+
+
+class Model(Protocol):
+  """A language model with its KV cache in blocks, one row per batch slot."""
+
+  @property
+  def config(self) -> LanguageModelConfig:
+    """Architecture, padding token and stop tokens."""
+    ...
+
+  @property
+  def new_tokens(self) -> int:
+    """N, most tokens of a completion."""
+    ...
+
+  def blocks(self, prompt: int) -> int:
+    """Number of cache blocks for prompts of up to `prompt` tokens."""
+    ...
+
+  def empty_cache(self, rows: int, blocks: int) -> Any:
+    """A zero cache; every leaf has the rows as its first axis."""
+    ...
+
+  def prefill(
+    self, params: DecodeParams, tokens: jax.Array, mask: jax.Array
+  ) -> tuple[jax.Array, Any]:
+    """Reads prompts.
+
+    Args:
+      params: parameters of the model, from `prepare`.
+      tokens: int [A, P], left-padded prompts.
+      mask: bool [A, P], False on padding.
+
+    Returns:
+      Logits [A, V] of the first new token, and a cache of A rows with only the
+      blocks that the prompts need.
+    """
+    ...
+
+  def decode_step(
+    self,
+    params: DecodeParams,
+    tokens: jax.Array,
+    batch: InputBatch,
+    generated: jax.Array,
+    cache: Any,
+  ) -> tuple[jax.Array, Any]:
+    """Reads one token per slot.
+
+    Args:
+      params: parameters of the model, from `prepare`.
+      tokens: int [B], the last token of each slot.
+      batch: the sequences in the slots.
+      generated: int [B], tokens that each slot had generated before `tokens`. A
+        finished slot writes behind its last token, where nothing attends.
+      cache: the cache of B rows.
+
+    Returns:
+      Logits [B, V] of the next token, and the updated cache.
+    """
+    ...
+
+  def completion_logits(
+    self,
+    params: DecodeParams,
+    prompt_tokens: jax.Array,
+    prompt_mask: jax.Array,
+    tokens: jax.Array,
+    mask: jax.Array,
+  ) -> jax.Array:
+    """Teacher-forced logits [B, N, V] of each completion token.
+
+    Args:
+      params: parameters of the model, from `prepare`.
+      prompt_tokens: int [B, P], left-padded.
+      prompt_mask: bool [B, P].
+      tokens: int [B, N], the completions.
+      mask: bool [B, N], False on padding of the completions.
+    """
+    ...
+
+  def context(
+    self, tokens: jax.Array, mask: jax.Array
+  ) -> tuple[jax.Array, jax.Array]:
+    """Tokens [A, any] and mask that the repetition penalty starts from."""
+    ...
+
+
+@dataclasses.dataclass(frozen=True)
+class CausalModel:
+  """A decoder-only model; prompt and completion share one cache.
+
+  The left-padded prompt takes the first P positions of a row, and token t of
+  the completion position P + t.
+
+  Attributes:
+    config: the architecture.
+    width: positions of a cache block, equal for rows of all lengths.
+    new_tokens: N, most tokens of a completion.
+  """
+
+  config: TransformerConfig
+  width: int
+  new_tokens: int
+
+  def blocks(self, prompt: int) -> int:
+    return -(-(prompt + self.new_tokens) // self.width)
+
+  def empty_cache(self, rows: int, blocks: int) -> Layers:
+    c = self.config
+    none = jnp.zeros((rows, 0, c.num_kv_heads, c.head_size), c.dtype)
+    layer = lambda: LayerCache.in_blocks(
+      none, none, blocks, self.width, c.kv_cache
+    )
+    return tuple(layer() for _ in range(c.num_layers))
+
+  def prefill(
+    self, params: DecodeParams, tokens: jax.Array, mask: jax.Array
+  ) -> tuple[jax.Array, Layers]:
+    positions = jnp.maximum(jnp.cumsum(mask, axis=-1) - 1, 0)
+    visible = attention.causal_mask(mask, self.config.sliding_window)
+    logits, cached = causal_steps.prefill(
+      self.config, params.top, params.layers, tokens, positions, visible
+    )
+    blocks = -(-tokens.shape[1] // self.width)
+    return logits, tuple(
+      LayerCache.in_blocks(k, v, blocks, self.width, self.config.kv_cache)
+      for k, v in cached
+    )
+
+  def decode_step(
+    self,
+    params: DecodeParams,
+    tokens: jax.Array,
+    batch: InputBatch,
+    generated: jax.Array,
+    cache: Layers,
+  ) -> tuple[jax.Array, Layers]:
+    positions = batch.prompt_lengths + generated
+    places = jnp.arange(cache[0].num_slots)[None]
+    # A finished row writes behind its last token, or waits at the end.
+    slot = jnp.minimum(batch.prompt_start + positions, places.shape[1] - 1)
+    visible = (places <= slot[:, None]) & (
+      places >= batch.prompt_start[:, None]
+    )
+    if self.config.sliding_window is not None:
+      visible &= places > slot[:, None] - self.config.sliding_window
+    return causal_steps.decode_step(
+      self.config,
+      params.top,
+      params.layers,
+      tokens,
+      positions,
+      cache,
+      slot,
+      visible,
+    )
+
+  def completion_logits(
+    self,
+    params: DecodeParams,
+    prompt_tokens: jax.Array,
+    prompt_mask: jax.Array,
+    tokens: jax.Array,
+    mask: jax.Array,
+  ) -> jax.Array:
+    sequence = jnp.concatenate([prompt_tokens, tokens], axis=1)
+    valid = jnp.concatenate([prompt_mask, mask], axis=1)
+    positions = jnp.maximum(jnp.cumsum(valid, axis=-1) - 1, 0)
+    visible = attention.causal_mask(valid, self.config.sliding_window)
+    return causal_steps.logits_from(
+      self.config,
+      params.top,
+      params.layers,
+      sequence[:, :-1],
+      positions[:, :-1],
+      visible[:, :-1, :-1],
+      prompt_tokens.shape[1] - 1,
+    )
+
+  def context(
+    self, tokens: jax.Array, mask: jax.Array
+  ) -> tuple[jax.Array, jax.Array]:
+    return tokens, mask
+
+
+@dataclasses.dataclass(frozen=True)
+class EncoderDecoderModel:
+  """An encoder-decoder; a row has a cache of its own and one of its prompt.
+
+  Position 0 of a row's own cache holds the token that the decoder starts with
+  and position t + 1 token t of the completion. The cross-attention cache holds
+  the encoded, left-padded prompt.
+
+  Attributes:
+    config: the architecture.
+    width: positions of a block of the cross-attention cache.
+    new_tokens: N, most tokens of a completion.
+  """
+
+  config: EncoderDecoderConfig
+  width: int
+  new_tokens: int
+
+  def blocks(self, prompt: int) -> int:
+    return -(-prompt // self.width)
+
+  def empty_cache(self, rows: int, blocks: int) -> tuple[Layers, Layers]:
+    empty = encoder_decoder_steps.empty_cache
+    own = cache_lib.layout(self.new_tokens + 1)
+    return (
+      empty(self.config, rows, *own),
+      empty(self.config, rows, blocks, self.width),
+    )
+
+  def prefill(
+    self, params: DecodeParams, tokens: jax.Array, mask: jax.Array
+  ) -> tuple[jax.Array, tuple[Layers, Layers]]:
+    config, top, layers = self.config, params.top, params.layers
+    encoded = encoder_decoder_steps.encode(config, top, tokens, mask)
+    own, cross = encoder_decoder_steps.start_cache(
+      config, layers, encoded, len(tokens), self.new_tokens + 1, self.width
+    )
+    first = jnp.full(len(tokens), config.decoder_start_token_id, jnp.int32)
+    logits, own = encoder_decoder_steps.decode_step(
+      config, top, layers, first, own, cross, jnp.int32(0), mask
+    )
+    return logits, (own, cross)
+
+  def decode_step(
+    self,
+    params: DecodeParams,
+    tokens: jax.Array,
+    batch: InputBatch,
+    generated: jax.Array,
+    cache: tuple[Layers, Layers],
+  ) -> tuple[jax.Array, tuple[Layers, Layers]]:
+    own, cross = cache
+    slot = jnp.minimum(generated + 1, own[0].num_slots - 1)
+    places = jnp.arange(cross[0].num_slots)
+    first = batch.prompt_start[:, None]
+    end = first + batch.prompt_lengths[:, None]
+    logits, own = encoder_decoder_steps.decode_step(
+      self.config,
+      params.top,
+      params.layers,
+      tokens,
+      own,
+      cross,
+      slot,
+      (places >= first) & (places < end),
+    )
+    return logits, (own, cross)
+
+  def completion_logits(
+    self,
+    params: DecodeParams,
+    prompt_tokens: jax.Array,
+    prompt_mask: jax.Array,
+    tokens: jax.Array,
+    mask: jax.Array,
+  ) -> jax.Array:
+    # The decoder sees no padding before a token: padding follows the text.
+    del mask
+    first, _ = self.context(prompt_tokens, prompt_mask)
+    before = jnp.concatenate([first, tokens[:, :-1]], axis=1)
+    encoded = encoder_decoder_steps.encode(
+      self.config, params.top, prompt_tokens, prompt_mask
+    )
+    return encoder_decoder_steps.decode(
+      self.config, params.top, params.layers, encoded, prompt_mask, before
+    )
+
+  def context(
+    self, tokens: jax.Array, mask: jax.Array
+  ) -> tuple[jax.Array, jax.Array]:
+    """The decoder's first token, and not the prompt.
+
+    As in transformers: the encoder's input is answered, not repeated.
+    """
+    del mask
+    start = self.config.decoder_start_token_id
+    first = jnp.full((len(tokens), 1), start, jnp.int32)
+    return first, jnp.ones(first.shape, bool)
+
+
+def make_model(
+  config: LanguageModelConfig, prompt: int, new_tokens: int
+) -> CausalModel | EncoderDecoderModel:
+  """The `Model` of a config.
+
+  Args:
+    config: the architecture.
+    prompt: P, most tokens of a prompt.
+    new_tokens: N, most tokens of a completion.
+
+  Raises:
+    ValueError: P + N exceeds the context window of the model.
+  """
+  longest = prompt + new_tokens
+  if longest > config.max_positions:
+    raise ValueError(
+      f'prompt_lengths up to {prompt} and new_tokens={new_tokens} exceed the '
+      f'context of {config.max_positions}'
+    )
+  if isinstance(config, EncoderDecoderConfig):
+    return EncoderDecoderModel(config, cache_lib.layout(prompt)[1], new_tokens)
+  return CausalModel(config, cache_lib.layout(longest)[1], new_tokens)

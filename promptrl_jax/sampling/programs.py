@@ -1,0 +1,253 @@
+"""The jitted programs of the engine: prefill, insert, decode.
+
+Prompts are prefilled, inserted into free batch slots and decoded for some
+steps. Logits and KV caches stay on the devices between calls; which sequence a
+slot holds comes from the host with every call, as an `InputBatch`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from promptrl_jax.parallel import mesh as mesh_lib
+from promptrl_jax.sampling import loop, methods
+from promptrl_jax.sampling.model import InputBatch, Model
+from promptrl_jax.sampling.prepare import DecodeParams
+
+
+@struct.dataclass
+class SlotState:
+  """What the devices keep of B batch slots.
+
+  Attributes:
+    logits: [B, V] of the next token.
+    cache: the KV cache of the model.
+    seen: bool [B, V], tokens that the repetition penalty applies to, or None.
+  """
+
+  logits: jax.Array
+  cache: Any
+  seen: jax.Array | None
+
+
+@struct.dataclass
+class _LoopState:
+  generated: loop.Generated
+  logits: jax.Array
+  cache: Any
+
+
+def empty_slots(
+  model: Model, method: methods.Sampling, slots: int, blocks: int
+) -> SlotState:
+  """The state of free slots whose caches have `blocks` blocks."""
+  nothing = jnp.zeros((slots, 1), jnp.int32)
+  vocabulary = model.config.vocab_size
+  return SlotState(
+    logits=jnp.zeros((slots, vocabulary)),
+    cache=model.empty_cache(slots, blocks),
+    seen=methods.seen(method, nothing, nothing.astype(bool), vocabulary),
+  )
+
+
+def prefill(
+  model: Model,
+  method: methods.Sampling,
+  params: DecodeParams,
+  tokens: jax.Array,
+  mask: jax.Array,
+) -> SlotState:
+  """Reads prompts; `insert` then copies them into batch slots.
+
+  Args:
+    model: the model.
+    method: filters of the sampled distribution.
+    params: parameters of the model, from `prepare`.
+    tokens: int [A, P], left-padded prompts.
+    mask: bool [A, P], False on padding.
+
+  Returns:
+    The state of A slots, with only the cache blocks that P tokens need.
+  """
+  logits, cache = model.prefill(params, tokens, mask)
+  context = model.context(tokens, mask)
+  return SlotState(
+    logits, cache, methods.seen(method, *context, model.config.vocab_size)
+  )
+
+
+def insert(
+  slots: SlotState,
+  prompts: SlotState,
+  sources: jax.Array,
+  targets: jax.Array,
+  count: jax.Array,
+) -> SlotState:
+  """Copies prefilled prompts into slots, in place if `slots` is donated.
+
+  The cache of a slot keeps its old content behind the prompt; nothing attends
+  to a position before it is written again.
+
+  Args:
+    slots: the state of B slots.
+    prompts: the state of A prompts, from `prefill`.
+    sources: int [B], rows of `prompts`, repeats allowed.
+    targets: int [B], rows of `slots`.
+    count: int [1], how many of the sources and targets are valid.
+  """
+
+  def copy(i: jax.Array, slots: SlotState) -> SlotState:
+    def copy_leaf(rows: jax.Array, source: jax.Array) -> jax.Array:
+      row = jax.lax.dynamic_slice_in_dim(source, sources[i], 1, 0)
+      start = (targets[i], *[0] * (row.ndim - 1))
+      return jax.lax.dynamic_update_slice(rows, row, start)
+
+    return jax.tree.map(copy_leaf, slots, prompts)
+
+  return jax.lax.fori_loop(0, count[0], copy, slots)
+
+
+def decode(
+  model: Model,
+  method: methods.Sampling,
+  params: DecodeParams,
+  slots: SlotState,
+  batch: InputBatch,
+  enough_free: jax.Array,
+  steps: jax.Array,
+  together: bool = False,
+) -> tuple[SlotState, loop.Completions]:
+  """Generates up to `steps` tokens for every slot that is not free.
+
+  Args:
+    model: the model; its `new_tokens` is N, the most steps.
+    method: filters of the sampled distribution.
+    params: parameters of the model, from `prepare`.
+    slots: the state of B slots.
+    batch: the sequences in the slots.
+    enough_free: int [1]; returns early once so many slots are free.
+    steps: int [1], most steps of this call, at most N.
+    together: whether all groups of a mesh run until each has enough free slots.
+      Groups whose devices share parameters must: XLA lets them exchange data by
+      collectives in which all groups take part.
+
+  Returns:
+    The updated state, and the new tokens [B, N].
+  """
+  rows, most = len(batch.generated), model.new_tokens
+  options = loop.Options(
+    batch.temperature,
+    loop.uniforms(batch.seeds, batch.generated + jnp.arange(most)[:, None]),
+    batch.max_tokens - batch.generated,
+    batch.top_p,
+  )
+
+  def cond(state: _LoopState) -> jax.Array:
+    free = jnp.sum(~state.generated.active(options))
+    more = free < jnp.minimum(enough_free[0], rows)
+    if together:
+      more = jax.lax.pmax(more.astype(jnp.int32), 'data') > 0
+    return (state.generated.step < jnp.minimum(steps[0], most)) & more
+
+  def body(state: _LoopState) -> _LoopState:
+    before = batch.generated + state.generated.step
+    generated = loop.draw(
+      model.config, method, options, state.generated, state.logits
+    )
+    logits, cache = model.decode_step(
+      params, generated.last, batch, before, state.cache
+    )
+    return _LoopState(generated, logits, cache)
+
+  generated = loop.start(model.config, rows, most, slots.seen)
+  state = jax.lax.while_loop(
+    cond, body, _LoopState(generated, slots.logits, slots.cache)
+  )
+  after = SlotState(state.logits, state.cache, state.generated.seen)
+  return after, state.generated.completions()
+
+
+@dataclasses.dataclass(frozen=True)
+class Programs:
+  """The functions above, jitted for the slots of a mesh.
+
+  Attributes:
+    empty_fn: (blocks) -> SlotState of all slots.
+    prefill_fn: (params, tokens, mask) -> SlotState of the prompts.
+    insert_fn: (slots, prompts, sources, targets, counts) -> slots, which are
+      donated; sources and targets count from the first row of their group,
+      counts are [groups].
+    decode_fn: (params, slots, batch, enough_free, steps) -> slots, which are
+      donated, and completions; `enough_free` and `steps` are [groups].
+  """
+
+  empty_fn: Callable[[int], SlotState]
+  prefill_fn: Callable[..., SlotState]
+  insert_fn: Callable[..., SlotState]
+  decode_fn: Callable[..., tuple[SlotState, loop.Completions]]
+
+  def compiled(self) -> int:
+    """Number of programs compiled so far."""
+    fns: Any = (self.empty_fn, self.prefill_fn, self.insert_fn, self.decode_fn)
+    return sum(fn._cache_size() for fn in fns)
+
+
+def make_programs(
+  model: Model, method: methods.Sampling, mesh: Mesh, slots: int
+) -> Programs:
+  """Jits the programs with slots split over the axis `data` of a mesh.
+
+  Along the other axes all devices of a group hold the same slots, and each
+  holds the caches of its share of the heads.
+
+  Args:
+    model: the model.
+    method: filters of the sampled distribution.
+    mesh: see `engine.make_engine`.
+    slots: B of each group.
+  """
+  split, replicated = P('data'), P()
+  row: Any = NamedSharding(mesh, split)
+  heads = P('data', 'tensor') if 'tensor' in mesh.shape else split
+  cache: Any = NamedSharding(mesh, heads)
+  state = SlotState(row, cache, row)
+
+  def jit(fn: Callable, out: Any, *in_specs: P, **options: Any) -> Callable:
+    mapped = jax.shard_map(
+      fn,
+      mesh=mesh,
+      in_specs=in_specs,
+      out_specs=split,
+      axis_names={'data'},
+      check_vma=False,  # the loops' trip counts differ between devices
+    )
+    return jax.jit(mapped, out_shardings=out, **options)
+
+  def make_empty(blocks: int) -> SlotState:
+    fn = functools.partial(empty_slots, model, method, slots, blocks)
+    return jax.shard_map(fn, mesh=mesh, in_specs=(), out_specs=split)()
+
+  together = mesh_lib.splits_parameters(mesh)
+  prefill_rows = functools.partial(prefill, model, method)
+  decode_slots = functools.partial(decode, model, method, together=together)
+  return Programs(
+    empty_fn=jax.jit(make_empty, out_shardings=state, static_argnums=0),
+    prefill_fn=jit(prefill_rows, state, replicated, split, split),
+    insert_fn=jit(insert, state, *[split] * 5, donate_argnums=0),
+    decode_fn=jit(
+      decode_slots,
+      (state, row),
+      replicated,
+      *[split] * 4,
+      donate_argnums=1,
+    ),
+  )

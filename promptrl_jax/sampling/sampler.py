@@ -1,0 +1,298 @@
+"""Text to text: the sampler of a language model.
+
+  from promptrl_jax.sampling import Sampler
+  samples = Sampler.load('path/to/model').sample(['def add(a, b):'])
+
+`Sampler` joins tokenizer, engine, scorer and beam search. `llm.jax_lm.JaxLM`
+answers requests of the `Backend` protocol with it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from jax.sharding import Mesh
+
+from promptrl_jax.models import pretrained
+from promptrl_jax.models.config import TransformerConfig
+from promptrl_jax.models.encoder_decoder_config import (
+  EncoderDecoderConfig,
+  LanguageModelConfig,
+)
+from promptrl_jax.models.tokenizer import Tokenizer
+from promptrl_jax.parallel import mesh as mesh_lib
+from promptrl_jax.sampling import prepare
+from promptrl_jax.sampling.batch_beam import BeamSearcher
+from promptrl_jax.sampling.batch_scorer import BatchScorer
+from promptrl_jax.sampling.beam import Beams
+from promptrl_jax.sampling.engine import make_engine
+from promptrl_jax.sampling.methods import Sampling
+from promptrl_jax.sampling.requests import (
+  EngineConfig,
+  EngineRequest,
+  Sample,
+  SamplingParams,
+  check,
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class TextSample:
+  """A completion of a text.
+
+  Attributes:
+    text: the completion, without special tokens.
+    prompt_tokens: number of tokens of the prompt.
+    tokens: int32 [T], the stop token included.
+    logps: float32 [T], log-probs of `tokens` under the sampled distribution.
+    stopped: whether it ended with a stop token, not by its limit.
+  """
+
+  text: str
+  prompt_tokens: int
+  tokens: np.ndarray
+  logps: np.ndarray
+  stopped: bool
+
+
+class Sampler:
+  """Samples from a causal or an encoder-decoder model.
+
+  A sample depends on its own prompt, settings and seed, not on those beside it.
+  Shapes are fixed, so that a bounded number of programs is compiled.
+
+  Attributes:
+    config: the model, with all stop tokens of the tokenizer.
+    tokenizer: the tokenizer of the model.
+    shapes: batch slots and limits of lengths.
+  """
+
+  def __init__(
+    self,
+    config: LanguageModelConfig,
+    params: Any,
+    tokenizer: Tokenizer,
+    mesh: Mesh | None = None,
+    shapes: EngineConfig = EngineConfig(),
+    method: Sampling = Sampling(),
+    bits: int | None = None,
+    beams: int = 1,
+  ):
+    """Lays out the parameters for decoding.
+
+    Args:
+      config, params, tokenizer: as `pretrained.load_pretrained` returns them.
+      mesh: devices to sample on; None: all, along `data`. The devices of a mesh
+        with the axis `data` alone hold a copy of the model each and work on
+        slots of their own; over `fsdp` and `tensor` the parameters are split.
+      shapes: batch slots and limits of lengths.
+      method: filters of the sampled distribution.
+      bits: 8 to round kernels to int8; None to keep them.
+      beams: width of the beam search that replaces greedy decoding at
+        temperature 0, for an encoder-decoder; 1: greedy decoding.
+
+    Raises:
+      ValueError: the lengths exceed the context of the model, or a causal model
+        is to search with beams.
+    """
+    # A chat model ends its turn with more tokens than its config may name.
+    ends = (*config.eos_token_ids, *tokenizer.eos_ids)
+    config = dataclasses.replace(
+      config,
+      eos_token_ids=tuple(dict.fromkeys(ends)),
+      pad_token_id=tokenizer.pad_id,
+    )
+    mesh = mesh_lib.make_data_mesh() if mesh is None else mesh
+    rules = None
+    if mesh_lib.splits_parameters(mesh):
+      rules = pretrained.family(config.family).partition
+    params = prepare.prepare(params, mesh, rules, bits)
+    self.config = config
+    self.tokenizer = tokenizer
+    self.shapes = shapes
+    self._engine = make_engine(config, method, params, mesh, shapes)
+    self._scorer = BatchScorer(config, params, mesh, shapes)
+    self._searcher = None
+    if beams != 1:
+      search = Beams(beams, repetition_penalty=method.repetition_penalty)
+      self._searcher = BeamSearcher(config, search, params, mesh, shapes)
+
+  @classmethod
+  def load(
+    cls,
+    source: str | pathlib.Path,
+    mesh: Mesh | None = None,
+    dtype: str = 'float32',
+    shapes: EngineConfig = EngineConfig(),
+    kv_cache: str = 'plain',
+    method: Sampling = Sampling(),
+    beams: int = 1,
+  ) -> Sampler:
+    """Reads a model in Hugging Face's layout.
+
+    Args:
+      source: a model folder, or an id on the hub.
+      mesh: devices to sample on. If it has an axis besides `data`, each device
+        reads its part of the parameters and none ever holds all of them.
+      dtype: of the parameters: `float32`, `bfloat16`, or `int8` for the kernels
+        (the rest in bfloat16).
+      shapes: batch slots and limits of lengths.
+      kv_cache: `plain` or, for a causal model, `int8`.
+      method: filters of the sampled distribution.
+      beams: as for `__init__`.
+
+    Raises:
+      FileNotFoundError: there is no such model, or it lacks a file.
+      ValueError: the model cannot be read, writes no text, or has heads that
+        the mesh does not divide.
+    """
+    # On a mesh of data alone, devices of a CPU are to share one copy.
+    split = None
+    if mesh is not None and mesh_lib.splits_parameters(mesh):
+      split = mesh
+    bits = 8 if dtype == 'int8' else None
+    config, params, tokenizer = pretrained.load_pretrained(
+      source, split, 'bfloat16' if bits else dtype
+    )
+    if not isinstance(config, LanguageModelConfig):
+      raise ValueError(
+        f'{source} is a {config.family} model, which writes no text: '
+        'expected a causal or an encoder-decoder language model'
+      )
+    if kv_cache != 'plain':
+      if not isinstance(config, TransformerConfig):
+        raise ValueError(
+          f'kv_cache={kv_cache!r}: that of a {config.family} model is always '
+          'plain'
+        )
+      config = dataclasses.replace(config, kv_cache=kv_cache)
+    return cls(config, params, tokenizer, mesh, shapes, method, bits, beams)
+
+  @property
+  def is_causal(self) -> bool:
+    """Whether a completion continues its prompt (else it answers it)."""
+    return not isinstance(self.config, EncoderDecoderConfig)
+
+  def sample(
+    self,
+    texts: Sequence[str],
+    *,
+    max_new_tokens: int | None = None,
+    temperature: float = 1.0,
+    top_p: float = 1.0,
+    seed: int = 0,
+  ) -> list[TextSample]:
+    """Samples one completion of each text.
+
+    Args:
+      texts: prompts; a chat model gets each as the turn of a user.
+      max_new_tokens: most tokens of a completion; None: `shapes.new_tokens`.
+      temperature: 0 for greedy decoding.
+      top_p: nucleus mass in (0, 1].
+      seed: text i draws with seed + i, so that equal texts differ.
+
+    Raises:
+      ValueError: a prompt or `max_new_tokens` exceeds the shapes.
+    """
+    most = self.shapes.new_tokens if max_new_tokens is None else max_new_tokens
+    prompts = [self.tokenizer.render([('user', text)]) for text in texts]
+    return self.complete(
+      prompts,
+      [
+        SamplingParams(most, temperature, top_p, seed + i)
+        for i in range(len(texts))
+      ],
+    )
+
+  def complete(
+    self,
+    prompts: Sequence[Sequence[int]],
+    params: Sequence[SamplingParams],
+  ) -> list[TextSample]:
+    """Completes prompts of token ids; equal prompts are prefilled once.
+
+    Args:
+      prompts: token ids.
+      params: settings of each completion. With beams, those at temperature 0
+        are searched for and not watched.
+
+    Raises:
+      ValueError: a request does not fit the shapes or the vocabulary.
+    """
+    greedy = [
+      i for i, p in enumerate(params) if self._searcher and p.temperature == 0
+    ]
+    samples = self._search(prompts, params, greedy)
+    same: dict[tuple[int, ...], list[int]] = {}
+    for i, prompt in enumerate(prompts):
+      if i not in samples:
+        same.setdefault(tuple(prompt), []).append(i)
+    requests = [
+      EngineRequest(prompt, [params[i] for i in places])
+      for prompt, places in same.items()
+    ]
+    groups = self._engine.run(requests) if requests else []
+    for places, group in zip(same.values(), groups, strict=True):
+      samples.update(zip(places, group, strict=True))
+    texts = self.tokenizer.decode_after(
+      [samples[i].tokens.tolist() for i in range(len(prompts))]
+    )
+    return [
+      TextSample(text, len(prompt), s.tokens, s.logps, s.stopped)
+      for text, prompt, s in zip(
+        texts, prompts, (samples[i] for i in range(len(prompts))), strict=True
+      )
+    ]
+
+  def score(
+    self, prompts: Sequence[Sequence[int]], texts: Sequence[Sequence[int]]
+  ) -> list[np.ndarray]:
+    """Log-probs at temperature 1, without filters, of given token ids.
+
+    Args:
+      prompts: token ids, at least one each.
+      texts: token ids to score, one list per prompt.
+
+    Returns:
+      float32 [N] for each text.
+
+    Raises:
+      ValueError: a text is empty or too long.
+    """
+    return self._scorer.run(prompts, texts)
+
+  def replace_params(self, params: prepare.DecodeParams) -> None:
+    """Samples and scores from here on with parameters of the same shapes.
+
+    Args:
+      params: from `prepare` on the mesh of this sampler.
+    """
+    self._engine.replace_params(params)
+    self._scorer.replace_params(params)
+    if self._searcher:
+      self._searcher.replace_params(params)
+
+  def compiled_programs(self) -> int:
+    """Number of sampling programs so far: constant after warm-up."""
+    searches = self._searcher.compiled_programs() if self._searcher else 0
+    return self._engine.compiled_programs() + searches
+
+  def _search(
+    self,
+    prompts: Sequence[Sequence[int]],
+    params: Sequence[SamplingParams],
+    places: list[int],
+  ) -> dict[int, Sample]:
+    """Completions by beam search of the prompts at `places`."""
+    if not places or self._searcher is None:
+      return {}
+    requests = [EngineRequest(prompts[i], [params[i]]) for i in places]
+    check(requests, self.config.vocab_size, self.shapes)
+    samples = self._searcher.run(
+      [prompts[i] for i in places], [params[i].max_tokens for i in places]
+    )
+    return dict(zip(places, samples, strict=True))

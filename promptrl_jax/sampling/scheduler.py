@@ -1,0 +1,253 @@
+"""The slot scheduler: which completions wait, and which batch slot each has.
+
+It runs on the host with NumPy alone. Slots come in groups: the devices of a
+group decode together, and a prompt that a group has prefilled can only be
+inserted into slots of that group.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from promptrl_jax.models.tokenizer import pad_left
+from promptrl_jax.sampling.loop import Completions
+from promptrl_jax.sampling.model import InputBatch
+from promptrl_jax.sampling.requests import (
+  EngineConfig,
+  EngineRequest,
+  Sample,
+  SamplingParams,
+)
+
+
+@dataclasses.dataclass
+class _Sequence:
+  """A completion in progress."""
+
+  request: int  # index of its request
+  index: int  # among the completions of that request
+  params: SamplingParams
+  tokens: list[np.ndarray] = dataclasses.field(default_factory=list)
+  logps: list[np.ndarray] = dataclasses.field(default_factory=list)
+
+
+@dataclasses.dataclass
+class PrefilledPrompts:
+  """Prompts of one prefill, and their completions that wait for a slot.
+
+  Attributes:
+    prompt_length: P, the padded length.
+    waiting: a queue per group of (row of the prefill, completion).
+  """
+
+  prompt_length: int
+  waiting: list[collections.deque[tuple[int, _Sequence]]]
+
+
+@dataclasses.dataclass(frozen=True)
+class SlotAssignments:
+  """Arguments of `programs.insert` for all groups.
+
+  Attributes:
+    sources: int32 [groups * slots], rows of the prefilled prompts.
+    targets: int32 [groups * slots], slots of the group.
+    counts: int32 [groups], how many of either are valid.
+  """
+
+  sources: np.ndarray
+  targets: np.ndarray
+  counts: np.ndarray
+
+
+class Scheduler:
+  """Assigns the completions of one `Engine.run` to batch slots.
+
+  Attributes:
+    batch: the sequences in the slots of all groups, kept up to date.
+  """
+
+  def __init__(
+    self, requests: Sequence[EngineRequest], config: EngineConfig, groups: int
+  ):
+    self._requests = requests
+    self._config = config
+    self._groups = groups
+    self._slots = config.slots_per_group(groups)
+    self._at_once = config.prefill_rows_per_group(groups)
+    count = groups * self._slots
+    zeros = lambda dtype: np.zeros(count, dtype)
+    self.batch = InputBatch(
+      prompt_start=zeros(np.int32),
+      prompt_lengths=zeros(np.int32),
+      generated=zeros(np.int32),
+      max_tokens=zeros(np.int32),
+      temperature=zeros(np.float32),
+      top_p=np.ones(count, np.float32),
+      seeds=zeros(np.uint32),
+    )
+    self._running: list[_Sequence | None] = [None] * count
+    self._unassigned = [0] * groups  # completions of prefilled prompts
+    self._samples: dict[tuple[int, int], Sample] = {}
+    self._waiting = {p: collections.deque() for p in config.prompt_lengths}
+    for sequences in self._bundles():
+      size = len(requests[sequences[0].request].prompt)
+      self._waiting[config.padded(size)].append(sequences)
+
+  def is_running(self) -> bool:
+    """Whether any slot decodes."""
+    return any(self._running)
+
+  def results(self) -> list[tuple[Sample, ...]]:
+    """The samples of each request, once no slot is running."""
+    return [
+      tuple(self._samples[i, index] for index in range(len(request.samples)))
+      for i, request in enumerate(self._requests)
+    ]
+
+  def next_decode(self) -> tuple[InputBatch, np.ndarray, np.ndarray]:
+    """Arguments of the next `programs.decode`.
+
+    Returns:
+      The batch, the number of free slots that ends the call, and its most
+      steps, both int32 [groups].
+    """
+    config = self._config
+    watched = any(s and s.params.watch for s in self._running)
+    steps = config.steps if watched else config.new_tokens
+    more = any(self._waiting.values())
+    enough_free = [
+      max(self._at_once, len(self._free(group)) + 1)
+      if more or unassigned
+      else self._slots
+      for group, unassigned in enumerate(self._unassigned)
+    ]
+    return (
+      self.batch,
+      np.asarray(enough_free, np.int32),
+      np.full(self._groups, steps, np.int32),
+    )
+
+  def next_prefill(
+    self,
+  ) -> tuple[PrefilledPrompts, np.ndarray, np.ndarray] | None:
+    """The prompts to prefill now, of one padded length: that of the next one.
+
+    Returns:
+      Their completions, tokens [groups * A, P] and mask, left-padded; None if
+      no prompt waits or too few slots are free. No group gets more prompts than
+      it has slots to start one completion of each, and none gets prompts while
+      completions of earlier ones wait for a slot.
+    """
+    idle = [g for g in range(self._groups) if not self._unassigned[g]]
+    room = {g: len(self._free(g)) for g in idle}
+    left = sum(map(len, self._waiting.values()))
+    most = self._groups * self._at_once
+    useful = sum(min(free, self._at_once) for free in room.values())
+    # Rows of padding cost as much as prompts; the last prompts must not wait.
+    if not left or useful < min(left, most // 2 + 1):
+      return None
+    length = min(
+      (p for p, queue in self._waiting.items() if queue),
+      key=lambda p: self._waiting[p][0][0].request,
+    )
+    queue = self._waiting[length]
+    prompts: list[Sequence[int]] = [()] * most
+    prefilled = PrefilledPrompts(
+      length, [collections.deque() for _ in range(self._groups)]
+    )
+    # Prompt by prompt to each group in turn, so that all get about as many.
+    for i, group in itertools.product(range(self._at_once), room):
+      if queue and i < room[group]:
+        sequences = queue.popleft()
+        prompt = self._requests[sequences[0].request].prompt
+        prompts[group * self._at_once + i] = prompt
+        prefilled.waiting[group].extend((i, s) for s in sequences)
+        self._unassigned[group] += len(sequences)
+    return prefilled, *pad_left(prompts, length, 0)
+
+  def assign(self, prefilled: PrefilledPrompts) -> SlotAssignments | None:
+    """Gives free slots to completions of prefilled prompts; None if no slot."""
+    sources = np.zeros((self._groups, self._slots), np.int32)
+    targets = np.zeros_like(sources)
+    counts = np.zeros(self._groups, np.int32)
+    for group, waiting in enumerate(prefilled.waiting):
+      for n, slot in enumerate(self._free(group)[: len(waiting)]):
+        source, sequence = waiting.popleft()
+        sources[group, n], targets[group, n] = source, slot
+        counts[group] = n + 1
+        self._start(
+          group * self._slots + slot, sequence, prefilled.prompt_length
+        )
+      self._unassigned[group] -= int(counts[group])
+    if not counts.any():
+      return None
+    return SlotAssignments(sources.ravel(), targets.ravel(), counts)
+
+  def record(self, completions: Completions) -> None:
+    """Keeps the tokens of a decode call, and frees the slots that ended."""
+    tokens = np.asarray(completions.tokens)
+    logps = np.asarray(completions.logps)
+    counts = np.sum(completions.mask, axis=1)
+    self.batch.generated[:] += counts
+    for slot in np.flatnonzero(counts):
+      sequence, count = self._running[slot], counts[slot]
+      assert sequence is not None
+      stopped, watch = bool(completions.stopped[slot]), sequence.params.watch
+      kept = watch(tokens[slot, :count]) if watch else None
+      if kept is not None:
+        count, stopped = kept, True
+      # Copies: a view would keep the arrays of the whole call.
+      sequence.tokens.append(tokens[slot, :count].copy())
+      sequence.logps.append(logps[slot, :count].copy())
+      if stopped or self.batch.generated[slot] >= self.batch.max_tokens[slot]:
+        self._finish(sequence, stopped)
+        self._running[slot] = None
+        self.batch.generated[slot] = self.batch.max_tokens[slot] = 0
+        # A nucleus would go on costing a sort in every step.
+        self.batch.top_p[slot] = 1.0
+
+  def _bundles(self) -> Iterator[list[_Sequence]]:
+    """Completions of a prompt that one group is to generate."""
+    total = sum(len(request.samples) for request in self._requests)
+    most = max(1, math.ceil(total / self._groups))  # so that all have work
+    for i, request in enumerate(self._requests):
+      sequences = []
+      for index, params in enumerate(request.samples):
+        sequence = _Sequence(i, index, params)
+        if params.max_tokens:
+          sequences.append(sequence)
+        else:
+          self._finish(sequence, False)
+      for start in range(0, len(sequences), most):
+        yield sequences[start : start + most]
+
+  def _free(self, group: int) -> list[int]:
+    """Free slots of a group, counted from its first."""
+    start = group * self._slots
+    running = self._running[start : start + self._slots]
+    return [i for i, sequence in enumerate(running) if sequence is None]
+
+  def _start(self, slot: int, sequence: _Sequence, padded: int) -> None:
+    size = len(self._requests[sequence.request].prompt)
+    batch, params = self.batch, sequence.params
+    self._running[slot] = sequence
+    batch.prompt_start[slot] = padded - size
+    batch.prompt_lengths[slot] = size
+    batch.generated[slot] = 0
+    batch.max_tokens[slot] = params.max_tokens
+    batch.temperature[slot] = params.temperature
+    batch.top_p[slot] = params.top_p
+    batch.seeds[slot] = params.seed % 2**32
+
+  def _finish(self, sequence: _Sequence, stopped: bool) -> None:
+    self._samples[sequence.request, sequence.index] = Sample(
+      np.concatenate([np.zeros(0, np.int32), *sequence.tokens]),
+      np.concatenate([np.zeros(0, np.float32), *sequence.logps]),
+      stopped,
+    )

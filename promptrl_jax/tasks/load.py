@@ -1,0 +1,230 @@
+"""The table of task sets, and the tasks that a config asks for.
+
+A new task set is one file and one line of `TASK_SETS`. Code outside of the
+package calls `register` and names its module in `DataConfig.plugin`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import inspect
+import logging
+import pathlib
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from promptrl_jax.registry import Registry
+from promptrl_jax.tasks import (
+  instruction_files,
+  instruction_sets,
+  mbpp,
+  overlaps,
+  questions,
+  splits,
+)
+from promptrl_jax.tasks.minicode import instruct, practice, suite
+from promptrl_jax.tasks.task_set import DataConfig, TaskSet
+from promptrl_jax.types import Examples, Task
+
+_ARGUMENTS = {'load': 2, 'digest': 1, 'few_shots': 1, 'practice': 1}
+
+
+def _check(name: str, plugin: TaskSet) -> None:
+  """Raises ValueError for a function that takes other arguments."""
+  for field, count in _ARGUMENTS.items():
+    function = getattr(plugin, field)
+    try:
+      inspect.signature(function).bind(*range(count))
+    except TypeError as error:
+      raise ValueError(
+        f'task set {name!r}: {field} must be a function of {count} '
+        f'argument(s): {error}'
+      ) from error
+
+
+TASK_SETS: Registry[TaskSet] = Registry('task set', _check)
+_BUILT_IN = {
+  'minicode': TaskSet(
+    load=lambda split, config: suite.load(split),
+    digest=lambda config: suite.digest(),
+    statements_identify=suite.STATEMENTS_IDENTIFY_TASKS,
+    practice=practice.values_of,
+  ),
+  'mbpp': TaskSet(
+    load=lambda split, config: mbpp.load(split, config.path or None),
+    digest=lambda config: mbpp.digest(config.path or None),
+    few_shots=lambda config: mbpp.few_shots(config.path or None),
+    statements_identify=mbpp.STATEMENTS_IDENTIFY_TASKS,
+  ),
+  'questions': TaskSet(load=questions.load, options=questions.Options),
+  'instructions': TaskSet(
+    load=instruction_files.load,
+    digest=instruction_files.digest,
+    options=instruction_files.Options,
+  ),
+  'minicode_instructions': TaskSet(
+    load=instruct.load_part,
+    digest=lambda config: suite.digest(),
+    options=instruct.Options,
+    splits=('train', 'validation', 'dev', 'test'),
+  ),
+}
+_BUILT_IN |= {
+  name: instruction_sets.task_set(name) for name in instruction_sets.SETS
+}
+for _name, _task_set in _BUILT_IN.items():
+  TASK_SETS.register(_name, _task_set)
+
+
+def register(name: str, **fields: Any) -> None:
+  """Adds a task set to the table.
+
+  Args:
+    name: what a config calls it.
+    **fields: those of `TaskSet`; `load` is required.
+
+  Raises:
+    ValueError: the name is taken, a field is missing or not known, or a
+      function does not take the arguments that it will get.
+  """
+  known = [field.name for field in dataclasses.fields(TaskSet)]
+  unknown = fields.keys() - set(known)
+  if unknown or 'load' not in fields:
+    raise ValueError(
+      f'task set {name!r} has the fields {", ".join(fields) or "none"}: '
+      f'expected load and perhaps others of {", ".join(known)}'
+    )
+  TASK_SETS.register(name, TaskSet(**fields))
+
+
+def task_set(config: DataConfig) -> TaskSet:
+  """Returns the task set that a config names, its plug-in imported.
+
+  Raises:
+    ValueError: the name or the plug-in is not known.
+  """
+  if config.plugin:
+    try:
+      importlib.import_module(config.plugin)
+    except ImportError as error:
+      raise ValueError(
+        f'data.plugin={config.plugin!r} cannot be imported ({error}): expected '
+        'a module on the Python path, my_package.my_tasks'
+      ) from error
+  return TASK_SETS[config.name]
+
+
+def load_tasks(
+  config: DataConfig, only: Collection[str] = ()
+) -> dict[str, tuple[Task, ...]]:
+  """Loads the tasks of a set by split, without overlaps in training.
+
+  Training tasks that are worded like a validation or test task are left out;
+  that depends on the whole splits and not on their limits.
+
+  Args:
+    config: which tasks.
+    only: the splits to load; empty for all of the set, which are `train`,
+      `validation` and `test` and perhaps others.
+
+  Raises:
+    ValueError: a setting is not known, or two splits share a task.
+    DataError: the data is missing or malformed.
+  """
+  if config.protocol not in splits.PROTOCOLS:
+    raise ValueError(
+      f'data.protocol={config.protocol!r}: expected one of {splits.PROTOCOLS}'
+    )
+  chosen_set = task_set(config)
+  config = with_options(config, chosen_set)
+  parts = {
+    split: tuple(
+      dataclasses.replace(task, split=split)
+      for task in chosen_set.load(split, config)
+    )
+    for split in only or chosen_set.splits
+  }
+  left_out = _overlapping(config, chosen_set, parts)
+  if 'train' in parts:
+    train = parts['train']
+    if config.train_tasks:
+      train = _chosen(train, config.train_tasks)
+    parts['train'] = tuple(t for t in train if t.task_id not in left_out)
+  limits = {
+    'train': config.train_limit,
+    'validation': config.validation_limit,
+  }
+  return {
+    split: tasks[: limits.get(split, config.test_limit) or None]
+    for split, tasks in parts.items()
+  }
+
+
+def describe(config: DataConfig) -> str:
+  """Returns name and hash of the task set, for the header of a report."""
+  chosen_set = task_set(config)
+  return f'{config.name} {chosen_set.digest(with_options(config, chosen_set))}'
+
+
+def with_options(config: DataConfig, chosen_set: TaskSet) -> DataConfig:
+  """Returns the config with its options as an instance of their class.
+
+  Raises:
+    ValueError: an option is not known.
+  """
+  options = dict(config.options)
+  known = [field.name for field in dataclasses.fields(chosen_set.options)]
+  for name in options.keys() - set(known):
+    raise ValueError(
+      f'data.options.{name}: the task set {config.name!r} has the options '
+      f'{", ".join(known) or "none"}'
+    )
+  return dataclasses.replace(config, options=chosen_set.options(**options))
+
+
+def _overlapping(
+  config: DataConfig,
+  chosen_set: TaskSet,
+  parts: dict[str, tuple[Task, ...]],
+) -> frozenset[str]:
+  """Ids of training tasks that are worded like validation or test tasks.
+
+  Splits of instructions have the same statements and other inputs.
+
+  Raises:
+    ValueError: two splits share a task, or an input of an instruction.
+  """
+  tasks = [task for part in parts.values() for task in part]
+  if any(isinstance(task.checker, Examples) for task in tasks):
+    instruction_files.check(parts)
+    return frozenset()
+  few_shots = chosen_set.few_shots(config)
+  report = overlaps.check_no_leak(
+    {'few-shots': few_shots, **parts}, chosen_set.statements_identify
+  )
+  left_out = report.train_ids()
+  if report.overlaps:
+    logging.getLogger(__name__).warning(
+      '%s: %d pairs of tasks of different splits are worded alike; %d training '
+      'tasks are left out (`python -m promptrl_jax.tools.leaks --data=%s '
+      '--path=%s` lists them)',
+      config.name,
+      len(report.overlaps),
+      len(left_out),
+      config.name,
+      config.path,
+    )
+  return left_out
+
+
+def _chosen(tasks: Sequence[Task], path: str) -> tuple[Task, ...]:
+  """The tasks whose ids a file names, one on each line."""
+  ids = pathlib.Path(path).read_text(encoding='utf-8').split()
+  unknown = set(ids) - {task.task_id for task in tasks}
+  if unknown or not ids:
+    raise ValueError(
+      f'data.train_tasks={path}: expected ids of training problems, one '
+      f'on each line, got {f"{min(unknown)!r}" if unknown else "an empty file"}'
+    )
+  return tuple(task for task in tasks if task.task_id in set(ids))
