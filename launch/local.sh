@@ -3,13 +3,13 @@
 #
 #   launch/local.sh 2 python -m experiments.NAME --config=... --workdir=...
 #
-# The command gets --distributed=flags and who it is (see
-# experiments/distributed_flags.py). Process 0 writes to the terminal as it is,
-# the lines of the others begin with their number. When one process fails the
-# others are ended, and the script returns its status.
+# Each process gets --distributed=flags and its index (see
+# experiments/distributed_flags.py). The output of process 0 is unchanged; lines
+# of other processes start with their index. If one process fails, the script
+# ends the others and returns the status of the failed one.
 set -euo pipefail
 
-# How long processes may take to end by themselves after they were asked to.
+# Seconds that processes get to exit after a signal, before they are killed.
 grace_s=${GRACE_S:-10}
 
 usage() {
@@ -21,7 +21,7 @@ usage() {
 count=$1
 shift
 
-# Asked of the kernel: nobody listens there now, and it goes on to others first.
+# The kernel picks a free port, and reuses a port only after many others.
 port=$(python3 -c '
 import socket
 with socket.socket() as probe:
@@ -30,7 +30,7 @@ with socket.socket() as probe:
 
 pids=()
 
-# Sends a signal to what is left of each process group.
+# Sends a signal to each process group that is still alive.
 signal_all() {
   local pid
   for pid in "${pids[@]}"; do
@@ -48,7 +48,7 @@ any_left() {
   return 1
 }
 
-# Asks all to end, waits, and kills what did not; then leaves.
+# Signals all processes, waits, kills the remaining ones, and exits.
 end_all() {
   trap '' INT TERM HUP
   signal_all "$1"
@@ -57,21 +57,21 @@ end_all() {
     any_left || break
     sleep 0.1
   done
-  # Their children, too, who may not have listened.
+  # Child processes may have ignored the signal.
   signal_all KILL
   exit "$2"
 }
 
-# A trap runs in the middle of `wait`, where the shell collects no dead child:
-# so it only takes a note.
-asked=
-trap 'asked="INT 130"' INT
-trap 'asked="TERM 143"' TERM
-trap 'asked="HUP 129"' HUP
+# A trap runs in the middle of `wait`, where the shell cannot reap children, so
+# the traps only record the signal.
+received=
+trap 'received="INT 130"' INT
+trap 'received="TERM 143"' TERM
+trap 'received="HUP 129"' HUP
 
-# Even kill -9 of this script must leave nobody behind: the guard reads the
-# groups' numbers from a pipe that closes when the script is gone, however it
-# went. After the word `done` there is nobody to end.
+# Even after kill -9 of this script no process may be left. The guard reads the
+# process groups from a pipe that closes when the script exits for any reason,
+# and kills them. The word `done` tells it that all processes have ended.
 exec {guard}> >(
   trap '' INT TERM HUP
   groups=()
@@ -84,7 +84,7 @@ exec {guard}> >(
   done
 )
 
-# Whoever reads last words must outlive the signal that asks for them.
+# The prefixing process must outlive the signal to print the last lines.
 prefix() {
   trap '' INT TERM HUP
   exec sed -u "s/^/[$1] /" {guard}>&-
@@ -99,11 +99,12 @@ for ((i = 0; i < count; i++)); do
   if ((i > 0)); then
     exec {out}> >(prefix "$i") {err}> >(prefix "$i" >&2)
   fi
-  # Job control gives a process a group of its own, so that its children end
-  # with it; without it the shell would make it deaf to SIGINT.
+  # Job control puts each process into its own process group, so that signals
+  # reach its children. Without job control, the shell would ignore SIGINT in
+  # background processes.
   set -m
   "$@" "${arguments[@]}" </dev/null >&"$out" 2>&"$err" {guard}>&- &
-  set +m # Or the terminal would hear of each that ends.
+  set +m # Job control would print a message for each process that ends.
   pids+=($!)
   echo $! >&"$guard"
   if ((i > 0)); then
@@ -115,10 +116,10 @@ left=$count
 while ((left)); do
   status=0
   wait -n || status=$?
-  if [[ $asked ]]; then
-    # An interrupt lets a run keep its last step and say how to go on.
+  if [[ $received ]]; then
+    # On an interrupt, a run saves its last step and prints how to resume.
     # shellcheck disable=SC2086
-    end_all $asked
+    end_all $received
   elif ((status != 0)); then
     echo "launch/local.sh: a process ended with status $status" >&2
     end_all TERM "$status"

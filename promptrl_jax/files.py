@@ -1,4 +1,4 @@
-"""Result files that are either the old version or the new one, never half."""
+"""Writes files atomically."""
 
 from __future__ import annotations
 
@@ -8,10 +8,13 @@ import uuid
 
 
 def write_atomically(path: str | os.PathLike[str], data: bytes) -> pathlib.Path:
-  """Writes `data` to `path` by a synced temporary file and a rename.
+  """Writes `data` to `path` with a synced temporary file and a rename.
 
-  A reader, and a run that was cut off, finds the old file or the new one.
-  Missing parent folders are made. Returns the path written.
+  Readers see either the old file or the complete new one, even if the process
+  is killed while it writes. Missing parent folders are created.
+
+  Returns:
+    `path` as a `pathlib.Path`.
   """
   path = pathlib.Path(path)
   path.parent.mkdir(parents=True, exist_ok=True)
@@ -25,7 +28,7 @@ def write_atomically(path: str | os.PathLike[str], data: bytes) -> pathlib.Path:
   except BaseException:
     temporary.unlink(missing_ok=True)
     raise
-  # The rename itself is only safe on disk once its folder is.
+  # The rename is only durable once its folder is synced.
   folder = os.open(path.parent, os.O_RDONLY)
   try:
     os.fsync(folder)

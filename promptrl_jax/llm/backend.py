@@ -1,8 +1,8 @@
-"""The protocol that every language model is reached through.
+"""The protocol of language models: requests in, completions out.
 
-A strategy builds `Request`s and gets `Completion`s back in the same order,
-whether the model runs in this process or behind HTTP. One call carries the
-whole batch, so that a backend may run it at once.
+Callers build `Request`s and get `Completion`s back in the same order, whether
+the model runs in this process or behind HTTP. One call carries a whole batch,
+so that a backend can run the requests together.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Protocol
 
 
 class BackendError(RuntimeError):
-  """The system failed: never scored as a failure of the model."""
+  """A failure of the system, which is never scored as the model's failure."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,15 +31,15 @@ class Message:
 
 @dataclasses.dataclass(frozen=True)
 class Request:
-  """One completion that is asked for; hashable, equal by content.
+  """A request for one completion; hashable, compared by content.
 
   Attributes:
     messages: the conversation so far, oldest first.
-    temperature: 0 is greedy, and then the seed has no effect.
-    top_p: nucleus mass in (0, 1].
-    seed: tells samples of one prompt apart: ask for n samples with n seeds.
-    max_tokens: most tokens to generate.
-    stop: strings that end the completion; they are not part of its text.
+    temperature: sampling temperature; 0 decodes greedily and ignores the seed.
+    top_p: probability mass of nucleus sampling, in (0, 1].
+    seed: seed of the sample; n samples of one prompt need n seeds.
+    max_tokens: upper limit on generated tokens.
+    stop: strings that end the completion and are not part of its text.
   """
 
   messages: tuple[Message, ...]
@@ -52,13 +52,13 @@ class Request:
 
 @dataclasses.dataclass(frozen=True)
 class Completion:
-  """What a model answered and what it cost.
+  """A completion and its token counts.
 
   Attributes:
-    text: the answer, without stop strings.
-    prompt_tokens: tokens of the rendered prompt.
-    completion_tokens: tokens generated.
-    finish_reason: `stop`, or `length` if `max_tokens` cut the answer.
+    text: text of the completion, without stop strings.
+    prompt_tokens: number of tokens of the rendered prompt.
+    completion_tokens: number of generated tokens.
+    finish_reason: `stop`, or `length` if `max_tokens` cut the text.
   """
 
   text: str
@@ -72,25 +72,25 @@ class Backend(Protocol):
 
   @property
   def name(self) -> str:
-    """What a report calls the model."""
+    """Name of the model in reports and cache keys."""
     ...
 
   def complete(self, requests: Sequence[Request]) -> list[Completion]:
-    """Answers a batch, in the order of the requests.
+    """Returns the completions of a batch, in the order of the requests.
 
     Raises:
-      BackendError: some request got no answer from a working model.
+      BackendError: the system failed on at least one request.
     """
     ...
 
   def fits(self, request: Request) -> bool:
-    """Whether prompt and `max_tokens` together fit the context window."""
+    """Returns whether prompt and `max_tokens` fit the context window."""
     ...
 
   def count_tokens(self, text: str) -> int:
-    """Number of tokens of a text, for templates that must truncate."""
+    """Returns the number of tokens of a text."""
     ...
 
   def close(self) -> None:
-    """Frees what the backend holds; calling it twice is fine."""
+    """Frees the resources of the backend; calling it again has no effect."""
     ...

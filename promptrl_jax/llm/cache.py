@@ -1,14 +1,14 @@
-"""A cache of answers that never shares a sample between two seeds.
+"""A cache of completions and scores, keyed by model and request.
 
-The key is a hash of the model's name and the whole request, so samples at a
-temperature are told apart by their seed. Greedy requests ignore the seed:
-repeating one costs nothing. A hit is free in time and tokens but still a call
-for the ledger, which is charged by whoever asks.
+The key is a hash of the model's name and the whole request with its seed, so
+two samples of one prompt never share an entry. Greedy requests ignore the seed.
+A cache hit takes no time and no tokens, but callers still count it as a model
+call in their ledger.
 
-Completions lie in an SQLite database, in memory or in a file. A file may be
-used by several processes at once. What was answered is in the file before it is
-handed out, in one transaction per batch: a process that is killed loses what it
-was waiting for and nothing else.
+The entries lie in an SQLite database, in memory or in a file, which several
+processes can use at once. A batch is written in one transaction before its
+completions are returned, so a process that is killed loses only the batch that
+it was waiting for.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ import numpy as np
 from promptrl_jax.llm.backend import Backend, BackendError, Completion, Request
 
 IN_MEMORY = ':memory:'
-_Asked = TypeVar('_Asked')
-_FORMAT = 1  # Of the database; stands in its `user_version`.
-_PATIENCE_S = 60.0  # With another process that writes.
+_Query = TypeVar('_Query')
+_FORMAT = 1  # Version of the database, stored in its `user_version`.
+_LOCK_TIMEOUT_S = 60.0  # How long to wait for another process that writes.
 
 
 class CachedBackend:
-  """Wraps a backend and answers repeated requests from a database.
+  """A backend that answers repeated requests of another one from a database.
 
   Attributes:
     backend: the wrapped backend.
-    hits: requests answered without the wrapped backend, repetitions within one
-      batch included.
-    misses: requests passed on to it.
+    hits: number of requests answered without the wrapped backend, including
+      repetitions within one batch.
+    misses: number of requests passed on to the wrapped backend.
   """
 
   def __init__(
@@ -50,18 +50,18 @@ class CachedBackend:
     identity: str = '',
     batch: int | None = None,
   ):
-    """Opens or makes the database.
+    """Opens or creates the database.
 
     Args:
       backend: the model; its name is part of every key.
-      path: file of the database; parents are made.
-      identity: what else the answers depend on, such as the precision of the
-        parameters or the address of the server.
-      batch: most misses that the backend gets in one call; None: all of them.
-        What a call has answered is kept before the next one.
+      path: file of the database; missing parent folders are created.
+      identity: further settings that the completions depend on, such as the
+        precision of the parameters or the address of the server.
+      batch: upper limit on the misses that the backend gets in one call; None:
+        no limit. The completions of a call are stored before the next call.
 
     Raises:
-      ValueError: the file is something else, or of another version.
+      ValueError: the file is not a cache, or has another version.
     """
     if batch is not None and batch < 1:
       raise ValueError(f'batch={batch}: expected at least 1, or None')
@@ -78,11 +78,11 @@ class CachedBackend:
     return self.backend.name
 
   def complete(self, requests: Sequence[Request]) -> list[Completion]:
-    """Answers in order; misses go to the backend in batched calls."""
+    """Returns completions in order; misses go to the backend in batches."""
     rows = self._answers(
       [(self._key(r), _without_idle_seed(r)) for r in requests],
-      lambda some: [
-        dataclasses.astuple(c) for c in self.backend.complete(some)
+      lambda batch: [
+        dataclasses.astuple(c) for c in self.backend.complete(batch)
       ],
     )
     return [Completion(*row) for row in rows]
@@ -90,14 +90,14 @@ class CachedBackend:
   def score(
     self, requests: Sequence[Request], texts: Sequence[str], given: str = ''
   ) -> list[np.ndarray]:
-    """As `JaxLM.score`, for a backend that can; see `scorer.as_scorer`."""
+    """Scores texts as `JaxLM.score`; see `scorer.as_scorer`."""
     model: Any = self.backend
 
-    def ask(some: Sequence[tuple[Request, str]]) -> list[list[float]]:
-      found = model.score(*map(list, zip(*some, strict=True)), given)
-      return [row.tolist() for row in found]
+    def ask(batch: Sequence[tuple[Request, str]]) -> list[list[float]]:
+      scores = model.score(*map(list, zip(*batch, strict=True)), given)
+      return [row.tolist() for row in scores]
 
-    # Of a request the messages count.
+    # A score depends only on the messages of a request.
     rows = self._answers(
       [
         (self._key(Request(r.messages), text, given), (r, text))
@@ -109,34 +109,35 @@ class CachedBackend:
 
   def _answers(
     self,
-    asked: Sequence[tuple[bytes, _Asked]],
-    ask: Callable[[Sequence[_Asked]], Sequence[Any]],
+    queries: Sequence[tuple[bytes, _Query]],
+    ask: Callable[[Sequence[_Query]], Sequence[Any]],
   ) -> list[Any]:
-    """What is known, or else what `ask` says, in order; anything JSON holds.
+    """Returns answers from the database or from `ask`, in order.
 
     Args:
-      asked: keys, and what stands for each of them.
-      ask: answers in batches.
+      queries: pairs of key and query.
+      ask: function from a batch of queries to their answers, which must be
+        JSON data.
     """
-    known = self._find(key for key, _ in asked)
-    missing = {key: one for key, one in asked if key not in known}
+    answers = self._find(key for key, _ in queries)
+    missing = {key: query for key, query in queries if key not in answers}
     if missing:
-      size, wanted = self._batch or len(missing), list(missing)
-      for start in range(0, len(wanted), size):
-        some = wanted[start : start + size]
-        answers = ask([missing[key] for key in some])
-        if len(answers) != len(some):
+      size, keys = self._batch or len(missing), list(missing)
+      for start in range(0, len(keys), size):
+        batch = keys[start : start + size]
+        new_answers = ask([missing[key] for key in batch])
+        if len(new_answers) != len(batch):
           raise BackendError(
-            f'{self.name} gave {len(answers)} completions for {len(some)} '
+            f'{self.name} gave {len(new_answers)} completions for {len(batch)} '
             'requests'
           )
-        self._keep(zip(some, answers, strict=True))
-      # What another process wrote first counts, so that all see one answer.
-      known |= self._find(missing)
+        self._store(zip(batch, new_answers, strict=True))
+      # If another process wrote an answer first, all processes return that one.
+      answers |= self._find(missing)
     with self._lock:
       self.misses += len(missing)
-      self.hits += len(asked) - len(missing)
-    return [known[key] for key, _ in asked]
+      self.hits += len(queries) - len(missing)
+    return [answers[key] for key, _ in queries]
 
   def fits(self, request: Request) -> bool:
     return self.backend.fits(request)
@@ -157,17 +158,17 @@ class CachedBackend:
     return hashlib.sha256(content.encode()).digest()
 
   def _find(self, keys: Iterable[bytes]) -> dict[bytes, Any]:
-    found = {}
+    answers = {}
     query = 'SELECT completion FROM completions WHERE key = ?'
     with self._lock:
       for key in keys:
         row = self._database.execute(query, (key,)).fetchone()
         if row is not None:
-          found[key] = json.loads(row[0])
-    return found
+          answers[key] = json.loads(row[0])
+    return answers
 
-  def _keep(self, answers: Iterable[tuple[bytes, Any]]) -> None:
-    # JSON, since a completion may hold half of a surrogate pair.
+  def _store(self, answers: Iterable[tuple[bytes, Any]]) -> None:
+    # JSON escapes unpaired surrogates, which UTF-8 cannot encode.
     rows = [(key, json.dumps(answer)) for key, answer in answers]
     with self._lock, self._database:
       self._database.executemany(
@@ -176,7 +177,7 @@ class CachedBackend:
 
 
 def _without_idle_seed(request: Request) -> Request:
-  """The request, with a seed that has no effect set to 0."""
+  """Returns the request with seed 0 if it is greedy."""
   if request.temperature == 0:
     return dataclasses.replace(request, seed=0)
   return request
@@ -187,12 +188,12 @@ def _open(path: str | os.PathLike[str]) -> sqlite3.Connection:
     pathlib.Path(path).parent.mkdir(parents=True, exist_ok=True)
   try:
     database = sqlite3.connect(
-      path, timeout=_PATIENCE_S, check_same_thread=False
+      path, timeout=_LOCK_TIMEOUT_S, check_same_thread=False
     )
   except sqlite3.Error as error:
     raise ValueError(f'no cache at {path}: {error}') from error
   try:
-    # Readers do not wait for a writer; a kill at any time loses no commit.
+    # In WAL mode readers do not wait for writers, and a kill loses no commit.
     database.execute('PRAGMA journal_mode = WAL')
     database.execute('PRAGMA synchronous = NORMAL')
     with database:

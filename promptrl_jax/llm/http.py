@@ -1,11 +1,11 @@
-"""An OpenAI-compatible chat server as a backend.
+"""A backend for OpenAI-compatible chat servers.
 
-Reaches any server that answers `POST {base_url}/chat/completions`: the cloud,
-vLLM, LM Studio, Ollama's `/v1`. A batch becomes concurrent requests in one
-private event loop, at most `concurrency` at a time. Overload, server errors and
-broken connections are tried again with exponential backoff and full jitter;
-whatever remains is a `BackendError`, and then the rest of the batch is
-cancelled.
+The server must answer `POST {base_url}/chat/completions`, as OpenAI, vLLM, LM
+Studio and Ollama's `/v1` do. A batch becomes concurrent requests in a private
+event loop, at most `concurrency` at a time. After overload, server errors and
+broken connections, the backend retries with exponential backoff and full
+jitter. If the retries fail, it raises a `BackendError` and cancels the rest of
+the batch.
 """
 
 from __future__ import annotations
@@ -34,23 +34,23 @@ _RETRIED = frozenset({408, 409, 429})  # and every 5xx
 
 @dataclasses.dataclass(frozen=True)
 class HttpConfig:
-  """Where the server is and how patient to be with it.
+  """Address of the server, timeouts and retries.
 
   Attributes:
-    base_url: address up to and without `/chat/completions`.
-    model: model name that the server knows.
-    api_key_env: environment variable with the key; empty: send none. Servers on
-      this machine may go without a key, all others need one.
-    connect_timeout_s: limit on opening a connection.
-    read_timeout_s: limit on silence while the answer is awaited.
-    timeout_s: limit on one attempt as a whole.
-    max_retries: attempts after the first one.
-    backoff_s: upper end of the first wait; doubles with each attempt.
-    max_wait_s: longest wait; a server that asks for more ends the retries.
-    concurrency: most requests in flight.
-    max_context: context window in tokens; `None`: the server knows its limit.
-    max_tokens_field: name of the limit in the body; some models of the cloud
-      want `max_completion_tokens`.
+    base_url: address of the server without `/chat/completions`.
+    model: name of the model on the server.
+    api_key_env: environment variable that holds the API key; if empty, no key
+      is sent. The variable may be unset only for servers on this machine.
+    connect_timeout_s: time limit for opening a connection.
+    read_timeout_s: time limit between two chunks of a response.
+    timeout_s: time limit for one attempt as a whole.
+    max_retries: number of attempts after the first one.
+    backoff_s: upper end of the first wait; it doubles with each attempt.
+    max_wait_s: longest wait; the backend gives up if the server asks for more.
+    concurrency: upper limit on concurrent requests.
+    max_context: context window in tokens; `None`: the server checks it.
+    max_tokens_field: name of the token limit in the request body; some models
+      of OpenAI need `max_completion_tokens`.
   """
 
   base_url: str
@@ -91,7 +91,7 @@ class HttpConfig:
 
 
 class _Transient(Exception):
-  """An attempt failed in a way that another attempt may not."""
+  """A failed attempt that is worth a retry."""
 
   def __init__(self, problem: str, retry_after: float = 0.0):
     super().__init__(problem)
@@ -99,10 +99,10 @@ class _Transient(Exception):
 
 
 class HttpBackend:
-  """Language model behind an OpenAI-compatible server."""
+  """A language model on an OpenAI-compatible server."""
 
   def __init__(self, config: HttpConfig):
-    """Reads the key; opens no connection yet.
+    """Reads the API key; opens no connection yet.
 
     Raises:
       ValueError: the key is missing or cannot be sent in a header.
@@ -116,11 +116,11 @@ class HttpBackend:
       timeout=httpx.Timeout(
         config.read_timeout_s, connect=config.connect_timeout_s, pool=None
       ),
-      limits=httpx.Limits(max_connections=None),  # `_slots` is the bound.
+      limits=httpx.Limits(max_connections=None),  # `_slots` is the limit.
       trust_env=not local,  # A proxy cannot reach servers on this machine.
     )
     self._slots = asyncio.Semaphore(config.concurrency)
-    self._jitter = random.Random()  # Waiting is no part of an experiment.
+    self._jitter = random.Random()  # Waiting times need not be reproducible.
     self._loop = asyncio.new_event_loop()
     self._thread = threading.Thread(
       target=self._loop.run_forever, name='llm-http', daemon=True
@@ -132,12 +132,12 @@ class HttpBackend:
     return self._config.model
 
   def complete(self, requests: Sequence[Request]) -> list[Completion]:
-    """Answers a batch in order; the first hopeless request fails all of it.
+    """Returns completions in order; one failed request fails the whole batch.
 
-    An interrupt (Ctrl-C) cancels what is in flight and is raised again.
+    An interrupt (Ctrl-C) cancels the requests in flight and is raised again.
 
     Raises:
-      BackendError: refused connection, time-out, HTTP error or an answer that
+      BackendError: refused connection, timeout, HTTP error or a response that
         cannot be read; the text names the server, the cause and what to do.
     """
     if self._loop.is_closed():
@@ -145,19 +145,19 @@ class HttpBackend:
     return self._wait(self._complete_all(requests))
 
   def count_tokens(self, text: str) -> int:
-    """An estimate on the high side, since the tokenizer is the server's."""
+    """Returns an upper estimate, since only the server has the tokenizer."""
     return math.ceil(len(text.encode()) / 3)
 
   def fits(self, request: Request) -> bool:
-    """Whether the estimate fits `max_context`; true if that is `None`."""
+    """Returns whether the estimate fits `max_context`; true if it is `None`."""
     if self._config.max_context is None:
       return True
-    # Four tokens around each message: role, separators.
+    # Chat templates add about four tokens per message: role and separators.
     prompt = sum(self.count_tokens(m.content) + 4 for m in request.messages)
     return prompt + request.max_tokens <= self._config.max_context
 
   def close(self) -> None:
-    """Closes connections and ends the event loop's thread."""
+    """Closes the connections and stops the event loop and its thread."""
     if self._loop.is_closed():
       return
     self._wait(self._shut_down())
@@ -185,10 +185,10 @@ class HttpBackend:
       await asyncio.gather(*tasks, return_exceptions=True)
 
   async def _shut_down(self) -> None:
-    others = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in others:
+    pending = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in pending:
       task.cancel()
-    await asyncio.gather(*others, return_exceptions=True)
+    await asyncio.gather(*pending, return_exceptions=True)
     await self._client.aclose()
 
   async def _complete_one(self, request: Request) -> Completion:
@@ -208,7 +208,7 @@ class HttpBackend:
         attempt += 1
 
   async def _post(self, request: Request) -> httpx.Response:
-    """One attempt, which ends in an answer of status 200 or an error."""
+    """Makes one attempt; returns a response with status 200, or raises."""
     url = self._config.base_url.rstrip('/') + '/chat/completions'
     try:
       async with asyncio.timeout(self._config.timeout_s):
@@ -225,7 +225,10 @@ class HttpBackend:
     return response
 
   def _wait_s(self, attempt: int, failure: _Transient) -> float:
-    """Full jitter (Brooker, "Exponential Backoff And Jitter"), in seconds."""
+    """Returns the wait before a retry in seconds, with full jitter.
+
+    Source: Brooker, "Exponential Backoff And Jitter", 2015.
+    """
     longest = self._config.max_wait_s
     if failure.retry_after > longest:
       raise BackendError(
@@ -262,7 +265,7 @@ class HttpBackend:
       choice, usage = answer['choices'][0], answer['usage']
       if choice.get('finish_reason') == 'content_filter':
         raise BackendError(f'{where} was withheld by a content filter')
-      text = choice['message']['content'] or ''  # Null if nothing was said.
+      text = choice['message']['content'] or ''  # Null for an empty completion.
       if not isinstance(text, str):
         raise TypeError(f'content is {type(text).__name__}')
       return Completion(
@@ -303,7 +306,7 @@ class HttpBackend:
     )
 
   def _excerpt(self, response: httpx.Response) -> str:
-    """The start of a body, without the key should the server repeat it."""
+    """Returns the start of a body, with the API key masked."""
     text = ' '.join(response.text.split())
     if self._key:
       text = text.replace(self._key, '***')
@@ -335,7 +338,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def _retry_after(response: httpx.Response) -> float:
-  """Seconds that the server asks to wait, by a number or an HTTP date."""
+  """Returns the wait in seconds that the header `Retry-After` asks for."""
   value = response.headers.get('retry-after', '')
   try:
     seconds = float(value)

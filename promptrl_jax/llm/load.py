@@ -25,26 +25,30 @@ class BackendConfig:
   """A language model and how it is reached.
 
   Attributes:
-    backend: `jax` for a model in this process, or `http` for an
+    backend: `jax` runs the model in this process; `http` asks an
       OpenAI-compatible server.
-    model: `jax`: an embedded model (`minicode_coder`, `minicode_rewriter`), a
-      preset (`codellama_7b_instruct`, see `models/presets.py`), a model folder
-      or an id on the hub (`Qwen/Qwen2.5-Coder-0.5B-Instruct`); `http`: the
-      server's name of the model.
-    dtype: `jax`: of the parameters: `float32`, `bfloat16`, or `int8` for the
-      kernels of a causal model (the rest in bfloat16).
-    kv_cache: `jax`: `plain` or, for a causal model, `int8`.
-    top_k, min_p, repetition_penalty: `jax`: as in `Sampling`; all of them off
-      by default. A server is told none of them.
-    filters: `jax`: further filters as text, such as `epsilon=3e-4`; see
-      `sampling.filters.FILTERS`.
-    beams: `jax`: width of the beam search that answers requests at temperature
-      0, for an encoder-decoder; 1: greedy decoding.
+    model: for `jax`, an embedded model (`minicode_coder`,
+      `minicode_rewriter`), a preset (`codellama_7b_instruct`, see
+      `models/presets.py`), a model folder or an id on the Hugging Face hub
+      (`Qwen/Qwen2.5-Coder-0.5B-Instruct`); for `http`, the server's name of the
+      model.
+    dtype: type of the parameters, for `jax` only: `float32`, `bfloat16`, or
+      `int8`, which quantizes the kernels of a causal model and keeps its other
+      parameters in bfloat16.
+    kv_cache: type of the key-value cache, for `jax` only: `plain` or, for
+      causal models, `int8`.
+    top_k, min_p, repetition_penalty: as in `Sampling`, for `jax` only; all of
+      them are off by default.
+    filters: further filters as text, such as `epsilon=3e-4`, for `jax` only;
+      see `sampling.filters.FILTERS`.
+    beams: width of the beam search for requests at temperature 0, for an
+      encoder-decoder in this process; 1: greedy decoding.
     base_url, api_key_env, timeout_s, max_retries, concurrency: as in
-      `HttpConfig`.
-    max_context: context window of the server's model in tokens, 0 if unknown.
-    prompt_tokens: `jax`: most tokens of a prompt.
-    new_tokens: `jax`: most tokens of a completion.
+      `HttpConfig`, for `http` only.
+    max_context: context window of the server's model in tokens, for `http`
+      only; 0 if unknown.
+    prompt_tokens: upper limit on prompt tokens, for `jax` only.
+    new_tokens: upper limit on completion tokens, for `jax` only.
   """
 
   backend: str
@@ -83,17 +87,17 @@ class BackendConfig:
 
   @property
   def identity(self) -> str:
-    """The settings that answers depend on beside the name, for cache keys."""
+    """Settings that completions depend on, as JSON text for cache keys."""
     fields = ['backend', 'dtype', 'kv_cache', 'base_url']
     fields += ['top_k', 'min_p', 'repetition_penalty']
-    # Named only where they are set, so that older caches stay valid.
+    # These two appear only if they are set, so that older caches stay valid.
     fields += ['filters'] if self.filters else []
     fields += ['beams'] if self.beams != 1 else []
     return json.dumps({field: getattr(self, field) for field in fields})
 
   @property
   def method(self) -> Sampling:
-    """Filters of the sampled distribution."""
+    """Sampling method with the filters of this config."""
     return Sampling(
       self.top_k,
       self.min_p,
@@ -103,15 +107,15 @@ class BackendConfig:
 
 
 def load_backend(config: BackendConfig, mesh: Mesh | None = None) -> Backend:
-  """Loads or connects to the model.
+  """Loads the model, or builds the client of its server.
 
   Args:
-    config: which model, and where.
-    mesh: devices of a model in this process; None for all of them, along data.
+    config: settings of the backend.
+    mesh: devices of a model in this process; None: all devices along `data`.
 
   Raises:
-    ValueError: unknown backend, or no address for `http`.
-    FileNotFoundError: no such model, or it cannot be fetched.
+    ValueError: the backend is unknown, or `http` has no address.
+    FileNotFoundError: the model does not exist or cannot be downloaded.
   """
   if config.backend == 'jax':
     return JaxLM.from_folder(
@@ -150,13 +154,16 @@ def _shapes(config: BackendConfig) -> EngineConfig:
 
 
 def find(model: str) -> pathlib.Path:
-  """The folder of an embedded model, a preset, a folder or a hub id.
+  """Returns the folder of a model, and downloads the model if needed.
+
+  Args:
+    model: an embedded model, a preset, a folder or an id on the hub.
 
   Raises:
-    FileNotFoundError: there is no such model, or it cannot be fetched.
+    FileNotFoundError: the model does not exist or cannot be downloaded.
   """
-  known = sorted(p.name for p in ASSETS.iterdir() if p.is_dir())
-  if model in known:
+  embedded = sorted(p.name for p in ASSETS.iterdir() if p.is_dir())
+  if model in embedded:
     return ASSETS / model
   if model and (pathlib.Path(model).is_dir() or model.count('/') == 1):
     return pretrained.find(model)
@@ -164,7 +171,7 @@ def find(model: str) -> pathlib.Path:
     preset = presets.find(model)
   except ValueError as error:
     raise FileNotFoundError(
-      f'no model {model!r}: expected a folder, an id on the hub '
-      f'(organisation/name) or one of {", ".join([*known, *presets.PRESETS])}'
+      f'no model {model!r}: expected a folder, an id on the hub (organisation/'
+      f'name) or one of {", ".join([*embedded, *presets.PRESETS])}'
     ) from error
   return pretrained.find(preset.hub_id)

@@ -1,4 +1,4 @@
-"""Language models: exact forward passes of a few families, and their files."""
+"""Language models: forward passes, tokenizers and checkpoints."""
 
 from promptrl_jax.models.pretrained import load_pretrained, save_pretrained
 

@@ -1,4 +1,4 @@
-"""The controller: a small policy and value network over a feature vector."""
+"""Policy and value network of the controller, over a feature vector."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ import jax
 
 @dataclasses.dataclass(frozen=True)
 class ActorCriticConfig:
-  """Sizes of the network.
+  """Sizes and initialisation of the controller network.
 
   Attributes:
     observation_size: length of the feature vector, O.
     num_actions: number of actions, A.
     trunk: widths of the tanh layers that both heads share.
     head: widths of the tanh layers inside each head.
-    orthogonal: orthogonal initialisation with gain sqrt(2) for hidden layers,
-      0.01 for logits (a nearly uniform first policy) and 1 for the value, as
-      in the PPO authors' code; False keeps Flax's default (LeCun normal).
+    orthogonal: if True, orthogonal initialisation as in the PPO authors' code,
+      with gain sqrt(2) for hidden layers, 0.01 for logits (so that the first
+      policy is nearly uniform) and 1 for the value; if False, Flax's default
+      (LeCun normal).
   """
 
   observation_size: int
@@ -35,7 +36,8 @@ class ActorCriticConfig:
       raise ValueError(f'every size must be at least 1, got {self}')
 
 
-# PROMIS: ten features, three edits (keep, rewrite, mutate); 34,692 parameters.
+# The network of PROMIS for ten features and three actions (keep, rewrite,
+# mutate); it has 34,692 parameters.
 PROMIS = ActorCriticConfig(observation_size=10, num_actions=3)
 
 
@@ -46,7 +48,7 @@ class ActorCritic(nn.Module):
 
   @nn.compact
   def __call__(self, observations: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Runs both heads.
+    """Computes the action logits and the state value.
 
     Args:
       observations: `[..., O]` float features.
@@ -55,7 +57,7 @@ class ActorCritic(nn.Module):
       Logits `[..., A]`, before any action mask, and values `[...]`.
 
     Raises:
-      ValueError: the feature vector does not have the configured length.
+      ValueError: the observations do not have the configured length.
     """
     config = self.config
     if observations.shape[-1] != config.observation_size:

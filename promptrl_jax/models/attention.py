@@ -1,4 +1,4 @@
-"""Attention over whole sequences, and who may attend to whom."""
+"""Attention over full sequences, and attention masks."""
 
 from __future__ import annotations
 
@@ -14,18 +14,20 @@ _NEG_INF = -1e30
 
 @struct.dataclass
 class SharedPrefix:
-  """The mask of rows in which completions share the prompts of their row.
+  """The attention mask of packed rows, in which completions share prompts.
 
-  A row of T = P + S * C tokens is a block of P prompt tokens, in which several
-  prompts may lie, and S lanes of C completion tokens, each lane with
-  completions one after another. A prompt that has many completions is read
-  once, and no completion attends to those of another lane, so that nothing is
-  computed for most of the T x T pairs.
+  A packed row of S = P + J * C tokens starts with P prompt tokens, which may
+  hold several prompts. J lanes of C completion tokens follow, and each lane
+  holds one or more completions one after another. The tokens of a prompt are
+  processed once for all of its completions. A completion never attends to
+  another lane, so most of the S x S scores are not computed.
 
   Attributes:
-    prompts: bool [R, P, P], who among the prompt tokens sees whom.
-    prefix: bool [R, S * C, P], the prompt tokens that a completion token sees.
-    lanes: bool [R, S, C, C], the tokens of its lane that it sees.
+    prompts: bool [R, P, P], whether prompt token i attends to prompt token j.
+    prefix: bool [R, J * C, P], whether a completion token attends to a prompt
+      token.
+    lanes: bool [R, J, C, C], whether a completion token attends to another
+      token of its lane.
   """
 
   prompts: jax.Array
@@ -39,11 +41,15 @@ Mask = jax.Array | SharedPrefix
 def causal_mask(
   valid: jax.Array, sliding_window: int | None = None
 ) -> jax.Array:
-  """Whether query t may attend to key s: bool [B, T, T].
+  """Returns the causal mask of padded sequences.
 
   Args:
-    valid: bool [B, T], False on padding.
-    sliding_window: how many tokens back a token sees, itself included.
+    valid: bool [B, S], False on padding.
+    sliding_window: number of tokens that a token attends to, including itself;
+      None: no limit.
+
+  Returns:
+    bool [B, S, S], whether query i may attend to key j.
   """
   size = valid.shape[-1]
   causal = jnp.tril(jnp.ones((size, size), bool))
@@ -55,41 +61,46 @@ def causal_mask(
 def attend(
   queries: jax.Array, keys: jax.Array, values: jax.Array, mask: jax.Array
 ) -> jax.Array:
-  """Grouped-query attention.
+  """Computes grouped-query attention (arXiv 2305.13245).
 
   Args:
-    queries: [B, T, K, G, H], already scaled.
+    queries: [B, S, K, U, H], already scaled.
     keys, values: [B, S, K, H].
-    mask: bool [B, T, S].
+    mask: bool [B, S, S], or [B, 1, S] if it is the same for all queries.
 
   Returns:
-    [B, T, K, G, H].
+    [B, S, K, U, H].
   """
-  b, t, k, g, h = queries.shape
-  # Canonical matrix products with B and K in front: the contraction written
-  # directly took 2.4 times as long on CPU, forward and backward. B and K stay
-  # apart, because a mesh may split both.
-  queries = jnp.transpose(queries, (0, 2, 3, 1, 4)).reshape(b, k, g * t, h)
+  b, s, k, u, h = queries.shape
+  # With B and K as leading axes, these are canonical matrix products. The
+  # direct contraction took 2.4 times as long on CPU, forward and backward. B
+  # and K stay separate axes because a mesh may split both. In the equations,
+  # y is the axis of all queries of a key-value head, U * S.
+  queries = jnp.transpose(queries, (0, 2, 3, 1, 4)).reshape(b, k, u * s, h)
   keys, values = jnp.swapaxes(keys, 1, 2), jnp.swapaxes(values, 1, 2)
   scores = jnp.einsum(
-    'bkqh,bksh->bkqs', queries, keys, preferred_element_type=jnp.float32
-  ).reshape(b, k, g, t, -1)
+    'bkyh,bksh->bkys', queries, keys, preferred_element_type=jnp.float32
+  ).reshape(b, k, u, s, -1)
   scores += jnp.where(mask, 0.0, _NEG_INF)[:, None, None]
-  weights = jax.nn.softmax(scores, axis=-1).reshape(b, k, g * t, -1)
-  attended = jnp.einsum('bkqs,bksh->bkqh', weights.astype(values.dtype), values)
-  return jnp.transpose(attended.reshape(b, k, g, t, h), (0, 3, 1, 2, 4))
+  weights = jax.nn.softmax(scores, axis=-1).reshape(b, k, u * s, -1)
+  attended = jnp.einsum('bkys,bksh->bkyh', weights.astype(values.dtype), values)
+  return jnp.transpose(attended.reshape(b, k, u, s, h), (0, 3, 1, 2, 4))
 
 
 def attend_flash(
   queries: jax.Array, keys: jax.Array, values: jax.Array, mask: jax.Array
 ) -> jax.Array:
-  """`attend` by cuDNN's fused kernel (arXiv 2205.14135)."""
-  b, t, k, g, h = queries.shape
+  """Computes `attend` with cuDNN's flash attention (arXiv 2205.14135)."""
+  b, s, k, u, h = queries.shape
   attended = jax.nn.dot_product_attention(
-    queries.reshape(b, t, k * g, h), keys, values,
-    mask=mask[:, None], scale=1.0, implementation='cudnn',
-  )  # fmt: skip
-  return attended.reshape(b, t, k, g, h)
+    queries.reshape(b, s, k * u, h),
+    keys,
+    values,
+    mask=mask[:, None],
+    scale=1.0,
+    implementation='cudnn',
+  )
+  return attended.reshape(b, s, k, u, h)
 
 
 def attend_shared(
@@ -99,70 +110,101 @@ def attend_shared(
   mask: SharedPrefix,
   attend_dense: Callable[..., jax.Array] = attend,
 ) -> jax.Array:
-  """`attend` for rows that share prompts; arguments [R, T, ...].
-
-  The softmax of a completion token spans two products, over the prompts of its
-  row and over its lane: their weights share one maximum and one sum.
+  """Computes attention over packed rows whose completions share prompts.
 
   Args:
-    queries, keys, values: as for `attend`.
-    mask: who sees whom.
-    attend_dense: what the block of prompts is given to.
+    queries: [R, S, K, U, H], already scaled.
+    keys, values: [R, S, K, H].
+    mask: mask of the packed rows.
+    attend_dense: function such as `attend`, used for the block of prompts.
+
+  Returns:
+    [R, S, K, U, H].
   """
-  size = mask.prompts.shape[-1]
-  r, s, c = mask.lanes.shape[:3]
-  k, g, h = queries.shape[2:]
+  prompt_size = mask.prompts.shape[-1]
+  r, j, c = mask.lanes.shape[:3]
+  k, u, h = queries.shape[2:]
   prompts = attend_dense(
-    queries[:, :size], keys[:, :size], values[:, :size], mask.prompts
+    queries[:, :prompt_size],
+    keys[:, :prompt_size],
+    values[:, :prompt_size],
+    mask.prompts,
   )
-  # [R, K, S, G, C, H] lies so that both products are canonical without a copy.
-  own = queries[:, size:].reshape(r, s, c, k, g, h).transpose(0, 3, 1, 4, 2, 5)
+  # In the layout [R, K, J, U, C, H], the products with prompts and with lanes
+  # are both canonical without a copy.
+  lane_queries = queries[:, prompt_size:].reshape(r, j, c, k, u, h)
+  lane_queries = lane_queries.transpose(0, 3, 1, 4, 2, 5)
+  attended = _attend_lanes(lane_queries, keys, values, mask)
+  lanes = jnp.transpose(attended, (0, 2, 4, 1, 3, 5)).astype(queries.dtype)
+  return jnp.concatenate([prompts, lanes.reshape(r, -1, k, u, h)], axis=1)
 
-  def of_prompts(x):
-    return jnp.swapaxes(x[:, :size], 1, 2)
 
-  def of_lanes(x):
-    lanes = x[:, size:].reshape(r, s, c, k, h)
+def _attend_lanes(
+  queries: jax.Array, keys: jax.Array, values: jax.Array, mask: SharedPrefix
+) -> jax.Array:
+  """Computes attention of completion tokens to prompts and to their lanes.
+
+  The softmax of a completion token spans two products, over the prompts of its
+  row and over its lane, so their weights share one maximum and one sum.
+
+  Args:
+    queries: [R, K, J, U, C, H], already scaled.
+    keys, values: [R, S, K, H].
+    mask: mask of the packed rows.
+
+  Returns:
+    float32 [R, K, J, U, C, H].
+  """
+  prompt_size = mask.prompts.shape[-1]
+  r, k, j, u, c, h = queries.shape
+
+  def prompt_part(x):
+    return jnp.swapaxes(x[:, :prompt_size], 1, 2)
+
+  def lane_part(x):
+    lanes = x[:, prompt_size:].reshape(r, j, c, k, h)
     return jnp.transpose(lanes, (0, 3, 1, 2, 4))
 
   def product(equation, x, y):
     return jnp.einsum(equation, x, y, preferred_element_type=jnp.float32)
 
-  def of_row(x):
-    return x.reshape(r, k, s * g * c, -1)
+  # In the equations, y is the axis of all queries that share keys: J * U * C
+  # for the prompts of a row, U * C for a lane.
+  def by_row(x):
+    return x.reshape(r, k, j * u * c, -1)
 
-  def of_lane(x):
-    return x.reshape(r, k, s, g * c, -1)
+  def by_lane(x):
+    return x.reshape(r, k, j, u * c, -1)
 
-  far = product('rkqh,rkph->rkqp', of_row(own), of_prompts(keys))
-  near = product('rksqh,rksch->rksqc', of_lane(own), of_lanes(keys))
-  seen = jnp.where(mask.prefix, 0.0, _NEG_INF).reshape(r, 1, s, 1, c, size)
-  far = far.reshape(r, k, s, g, c, size) + seen
-  seen = jnp.where(mask.lanes, 0.0, _NEG_INF)[:, None, :, None]
-  near = near.reshape(r, k, s, g, c, c) + seen
+  far = product('rkyh,rkph->rkyp', by_row(queries), prompt_part(keys))
+  near = product('rkjyh,rkjch->rkjyc', by_lane(queries), lane_part(keys))
+  bias = jnp.where(mask.prefix, 0.0, _NEG_INF).reshape(
+    r, 1, j, 1, c, prompt_size
+  )
+  far = far.reshape(r, k, j, u, c, prompt_size) + bias
+  bias = jnp.where(mask.lanes, 0.0, _NEG_INF)[:, None, :, None]
+  near = near.reshape(r, k, j, u, c, c) + bias
   largest = jnp.maximum(jnp.max(far, axis=-1), jnp.max(near, axis=-1))
   largest = jax.lax.stop_gradient(largest)[..., None]
   far, near = jnp.exp(far - largest), jnp.exp(near - largest)
   total = jnp.sum(far, axis=-1) + jnp.sum(near, axis=-1)
   far, near = far.astype(values.dtype), near.astype(values.dtype)
-  attended = (
-    product('rkqp,rkph->rkqh', of_row(far), of_prompts(values)).reshape(
-      own.shape
-    )
-    + product('rksqc,rksch->rksqh', of_lane(near), of_lanes(values)).reshape(
-      own.shape
-    )
-  ) / total[..., None]
-  lanes = jnp.transpose(attended, (0, 2, 4, 1, 3, 5)).astype(queries.dtype)
-  return jnp.concatenate([prompts, lanes.reshape(r, -1, k, g, h)], axis=1)
+  far = product('rkyp,rkph->rkyh', by_row(far), prompt_part(values))
+  attended = far.reshape(queries.shape)
+  near = product('rkjyc,rkjch->rkjyh', by_lane(near), lane_part(values))
+  attended += near.reshape(queries.shape)
+  return attended / total[..., None]
 
 
 def attend_fn(kind: str, dtype: Any) -> Callable[..., jax.Array]:
-  """What attends on this platform, by the kind of its mask.
+  """Returns the attention function for this platform.
 
   Args:
-    kind: of `TransformerConfig.attention`.
-    dtype: of the activations; cuDNN takes 16 bits alone.
+    kind: `TransformerConfig.attention`.
+    dtype: type of the activations; cuDNN supports 16-bit types only.
+
+  Returns:
+    Function of queries, keys, values and a mask, which may be a `SharedPrefix`.
   """
   on_gpu = jax.default_backend() == 'gpu' and dtype != 'float32'
   flash = kind == 'cudnn' or (kind == 'auto' and on_gpu)

@@ -1,4 +1,4 @@
-"""Keys and values of one layer during decoding."""
+"""The key-value cache of one layer during decoding."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from promptrl_jax.models import native
 from promptrl_jax.models.kernels import quantize
 
 _NEG_INF = -1e30
-_BLOCK = 96  # most slots of a block
-_MULTIPLE = 16  # of slots and of the head, for `cpp/attend.cc`
+_BLOCK = 96  # upper limit on the cache slots of a block
+_MULTIPLE = 16  # `cpp/attend.cc` needs W and H to be multiples of this.
 
 
 def layout(slots: int) -> tuple[int, int]:
-  """Blocks C and their width W with room for so many slots."""
+  """Returns the blocks X and their width W for a number of cache slots."""
   blocks = -(-slots // _BLOCK)
   width = -(-slots // blocks)
   return blocks, -(-width // _MULTIPLE) * _MULTIPLE
@@ -25,28 +25,26 @@ def layout(slots: int) -> tuple[int, int]:
 
 @struct.dataclass
 class LayerCache:
-  """S = C * W slots in C blocks of W.
+  """Keys and values of one layer: M = X * W cache slots in X blocks of W.
 
-  In both products of a decode step the innermost axis is the one that is
-  contiguous in memory, and a block stays in the nearest cache of a core: the
-  product with one block of 176 keys took 1.7 times as long as with two of 88.
+  A cache slot holds the key and the value of one token. In both products of a
+  decode step the innermost axis is contiguous in memory, and a block fits into
+  the first-level cache of a core: the product with one block of 176 keys took
+  1.7 times as long as with two blocks of 88.
 
-  In int8 each key and each value is a multiple of its largest magnitude over
-  127; the scales are None otherwise.
+  An int8 cache stores each key and each value as multiples of its largest
+  magnitude over 127.
+
+  Attributes:
+    keys: [B, K, X, H, W].
+    values: [B, K, X, W, H].
+    key_scales, value_scales: [B, K, X, W] for int8, else None.
   """
 
-  keys: jax.Array  # [B, K, C, H, W]
-  values: jax.Array  # [B, K, C, W, H]
-  key_scales: jax.Array | None = None  # [B, K, C, W]
-  value_scales: jax.Array | None = None  # [B, K, C, W]
-
-  @classmethod
-  def from_prefill(
-    cls, keys: jax.Array, values: jax.Array, free: int, kind: str = 'plain'
-  ) -> LayerCache:
-    """Lays out `keys` and `values` [B, P, K, H] with `free` slots behind."""
-    blocks, width = layout(keys.shape[1] + free)
-    return cls.in_blocks(keys, values, blocks, width, kind)
+  keys: jax.Array
+  values: jax.Array
+  key_scales: jax.Array | None = None
+  value_scales: jax.Array | None = None
 
   @classmethod
   def in_blocks(
@@ -57,9 +55,13 @@ class LayerCache:
     width: int,
     kind: str = 'plain',
   ) -> LayerCache:
-    """Lays out `keys` and `values` [B, P, K, H] in C blocks of W slots.
+    """Stores prefilled keys and values in a new cache.
 
-    `kind` is `plain`, or `int8` to round them.
+    Args:
+      keys, values: [B, P, K, H].
+      blocks: X.
+      width: W; X * W must be at least P.
+      kind: `plain` keeps the type; `int8` quantizes.
     """
     padding = (0, blocks * width - keys.shape[1])
 
@@ -69,36 +71,37 @@ class LayerCache:
       return jnp.transpose(jnp.pad(x, widths).reshape(shape), axes)
 
     axes = ((0, 3, 1, 4, 2), (0, 3, 1, 2, 4), (0, 3, 1, 2), (0, 3, 1, 2))
-    rounded = _rounded(keys, values, kind == 'int8')
-    return cls(*[lay_out(*pair) for pair in zip(rounded, axes, strict=False)])
+    fields = _fields(keys, values, kind == 'int8')
+    return cls(*[lay_out(*pair) for pair in zip(fields, axes, strict=False)])
 
   @property
   def num_slots(self) -> int:
+    """Number of cache slots, M."""
     return self.keys.shape[2] * self.keys.shape[4]
 
   def write(
     self, keys: jax.Array, values: jax.Array, slot: jax.Array
   ) -> LayerCache:
-    """The cache with `keys` and `values` [B, 1, K, H] at `slot`.
+    """Returns the cache with one more token per row.
 
     Args:
-      keys, values: of one token per row.
-      slot: a scalar, or [B] for rows that are not at the same slot; in
-        [0, S), which nothing checks.
+      keys, values: [B, 1, K, H], those of the token.
+      slot: the token's cache slot, in [0, M), which is not checked: a scalar,
+        or [B] if it differs between rows.
     """
-    block, place = jnp.divmod(slot, self.keys.shape[-1])
-    put = _scatter if jnp.ndim(slot) else _update
-    new = _rounded(keys[:, 0], values[:, 0], self.key_scales is not None)
-    axes = (4, 3, 3, 3)  # of the slots within a block
+    block, offset = jnp.divmod(slot, self.keys.shape[-1])
+    write = _scatter if jnp.ndim(slot) else _update
+    new = _fields(keys[:, 0], values[:, 0], self.key_scales is not None)
+    axes = (4, 3, 3, 3)  # the axis W of each field
     return LayerCache(
       *[
-        put(old, x, block, place, axis)
+        write(old, x, block, offset, axis)
         for old, x, axis in zip(jax.tree.leaves(self), new, axes, strict=False)
       ]
     )
 
   def is_native(self, threads: int, dtype: Any) -> bool:
-    """Whether `attend`, of queries of `dtype`, is that of `cpp/attend.cc`."""
+    """Returns whether `attend` runs `cpp/attend.cc` for queries of `dtype`."""
     is_wide = dtype == self.keys.dtype == jnp.float32
     return threads > 0 and is_wide and self.keys.shape[3] % _MULTIPLE == 0
 
@@ -109,16 +112,18 @@ class LayerCache:
     bias: jax.Array | None = None,
     threads: int = 0,
   ) -> jax.Array:
-    """Attention of one token over the slots.
+    """Computes the attention of one token per row to the cache.
 
     Args:
-      queries: [B, K, G, H], already scaled.
-      mask: bool [B, S], slots that may be attended to; at least one per row.
-      bias: [K, S] or [B, K, S], added to the scores.
-      threads: how many of XLA's share `cpp/attend.cc`; 0: not by it.
+      queries: [B, K, U, H], already scaled.
+      mask: bool [B, M], cache slots that may be attended to; at least one per
+        row.
+      bias: [K, M] or [B, K, M], added to the scores.
+      threads: number of XLA's threads for `cpp/attend.cc`; 0: XLA computes the
+        attention.
 
     Returns:
-      [B, K, G, H].
+      [B, K, U, H].
     """
     b, k, blocks, h, width = self.keys.shape
     dtype = queries.dtype
@@ -130,55 +135,59 @@ class LayerCache:
       queries[:, :, None], (b, k, blocks, queries.shape[2], h)
     )
     scores = jnp.einsum(
-      'bkcgh,bkchw->bkcgw', queries, self.keys.astype(dtype),
+      'bkxuh,bkxhw->bkxuw',
+      queries,
+      self.keys.astype(dtype),
       preferred_element_type=jnp.float32,
-    )  # fmt: skip
+    )
     if self.key_scales is not None:
       scores *= self.key_scales[:, :, :, None]
     if bias is not None:
       scores += bias.reshape(-1, k, blocks, 1, width)
     mask = mask.reshape(b, 1, blocks, 1, width)
     scores = jnp.where(mask, scores, _NEG_INF)
-    # The softmax is divided out after the product: H numbers instead of S.
+    # The softmax is normalised after the product, on H numbers instead of M.
     weights = jnp.exp(scores - jnp.max(scores, axis=(2, 4), keepdims=True))
     total = jnp.sum(weights, axis=(2, 4))
     if self.value_scales is not None:
       weights *= self.value_scales[:, :, :, None]
     attended = jnp.einsum(
-      'bkcgw,bkcwh->bkcgh', weights.astype(dtype), self.values.astype(dtype),
+      'bkxuw,bkxwh->bkxuh',
+      weights.astype(dtype),
+      self.values.astype(dtype),
       preferred_element_type=jnp.float32,
-    )  # fmt: skip
+    )
     attended = jnp.sum(attended, axis=2) / total[..., None]
     return attended.astype(dtype)
 
 
-def _rounded(
+def _fields(
   keys: jax.Array, values: jax.Array, to_int8: bool
 ) -> tuple[jax.Array, ...]:
-  """The fields of a `LayerCache`, with scales if rounded."""
+  """Returns the fields of a `LayerCache`, with scales if quantized."""
   if not to_int8:
     return keys, values
   (keys, key_scales), (values, value_scales) = quantize(keys), quantize(values)
   return keys, values, key_scales, value_scales
 
 
-def _update(old, new, block, place, axis) -> jax.Array:
-  """`old` [B, K, C, ...] with `new` [B, K, ...] at a block and place."""
+def _update(old, new, block, offset, axis) -> jax.Array:
+  """Writes `new` [B, K, ...] into `old` [B, K, X, ...] at one cache slot."""
   start = [0] * old.ndim
-  start[2], start[axis] = block, place
+  start[2], start[axis] = block, offset
   new = jnp.expand_dims(new, (2, axis))
   return jax.lax.dynamic_update_slice(old, new, start)
 
 
-def _scatter(old, new, block, place, axis) -> jax.Array:
-  """`_update` at one block and place [B] per row, in place.
+def _scatter(old, new, block, offset, axis) -> jax.Array:
+  """Writes as `_update`, at a block and an offset [B] for each row.
 
-  As fast on CPU as one slot for all rows (2.5 ms for 4 layers of 16 rows with
-  their attention, either way); selecting by a one-hot mask rewrites the whole
-  cache, 0.6 ms more. Without the promises a bounds check is added.
+  On CPU this is as fast as one cache slot for all rows: 2.5 ms for 4 layers of
+  16 rows, including attention. Selecting by a one-hot mask rewrites the whole
+  cache and takes 0.6 ms more. The index promises avoid a bounds check.
   """
   index = [slice(None)] * old.ndim
-  index[0], index[2], index[axis] = jnp.arange(len(old)), block, place
+  index[0], index[2], index[axis] = jnp.arange(len(old)), block, offset
   return old.at[tuple(index)].set(
     new,
     mode='promise_in_bounds',

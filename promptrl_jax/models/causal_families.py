@@ -1,7 +1,8 @@
-"""Causal language models of Hugging Face, as settings of one transformer.
+"""Hugging Face families of causal language models.
 
-Each family says how its `config.json` is read and written and what its tensors
-are called; the forward pass is that of `transformer.py` for all of them.
+For each family, this file reads and writes `config.json` and maps the names of
+the checkpoint's tensors to our parameter tree. All families share the forward
+pass of `transformer.py`.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ _ARCHITECTURES = {
 }
 MODEL_TYPES = tuple(_ARCHITECTURES)
 
-# Leaf of the parameter tree -> axes that it is split over.
+# (Regular expression of a leaf's path, mesh axes that the leaf is split over).
 PARTITION = (
   (r'embedding', P('tensor', 'fsdp')),
   (r'position_embedding', P(None, 'fsdp')),
@@ -70,8 +71,8 @@ def from_hf(values: Mapping[str, Any]) -> TransformerConfig:
   """Reads a `config.json`.
 
   Raises:
-    ValueError: a field is missing, or asks for what is not supported; names the
-      field, its value and what is known.
+    ValueError: a field is missing or has an unsupported value; the text names
+      the field, its value and the supported values.
   """
   family = values.get('model_type')
   if family not in _ARCHITECTURES:
@@ -84,7 +85,7 @@ def from_hf(values: Mapping[str, Any]) -> TransformerConfig:
     'family': family,
   }
   pad = values.get('pad_token_id')
-  # A padded place is masked, so any token may stand there.
+  # Padding is masked, so any token can serve as the pad token.
   special['pad_token_id'] = pad if pad is not None else 0
   if family == 'gpt2':
     return _from_gpt2(values, special)
@@ -115,7 +116,7 @@ def from_hf(values: Mapping[str, Any]) -> TransformerConfig:
 
 
 def to_hf(config: TransformerConfig) -> dict[str, Any]:
-  """The content of a `config.json` for this config."""
+  """Returns the content of a `config.json` for this config."""
   c = config
   eos = c.eos_token_ids[0] if len(c.eos_token_ids) == 1 else [*c.eos_token_ids]
   values = {
@@ -131,9 +132,11 @@ def to_hf(config: TransformerConfig) -> dict[str, Any]:
     fields = {hf: getattr(c, ours) for ours, hf in _GPT2_FIELDS.items()}
     activation = _HF_ACTIVATIONS[c.activation]
     return {
-      **values, **fields,
-      'n_inner': c.mlp_size, 'activation_function': activation,
-    }  # fmt: skip
+      **values,
+      **fields,
+      'n_inner': c.mlp_size,
+      'activation_function': activation,
+    }
   values |= {hf: getattr(c, ours) for ours, hf in _FIELDS.items()}
   values['hidden_act'] = _HF_ACTIVATIONS[c.activation]
   values['rope_theta'] = c.rope_theta
@@ -159,7 +162,7 @@ def to_hf(config: TransformerConfig) -> dict[str, Any]:
 
 
 def table(config: TransformerConfig) -> Table:
-  """What the tensors of a checkpoint are called, and where they go."""
+  """Returns the table of a checkpoint's tensors and our leaves."""
   if config.family == 'gpt2':
     return _gpt2_table(config)
   c = config
@@ -173,7 +176,7 @@ def table(config: TransformerConfig) -> Table:
     linear(f'{layer}self_attn.o_proj.weight', 'layers/out'),
     linear(f'{layer}mlp.down_proj.weight', 'layers/down'),
   ]
-  for name, place in _QKV.items():
+  for name, index in _qkv_indices(c).items():
     shape = heads if name == 'q' else (c.num_kv_heads, c.head_size)
     rules.append(
       Rule(
@@ -181,7 +184,7 @@ def table(config: TransformerConfig) -> Table:
         'layers/qkv',
         lambda w, s=shape: w.T.reshape(w.shape[1], *s),
         lambda w: w.reshape(w.shape[0], -1).T,
-        (None, None, place(c)),
+        (None, None, index),
       )
     )
     if c.qkv_bias:
@@ -191,7 +194,7 @@ def table(config: TransformerConfig) -> Table:
           'layers/qkv_bias',
           lambda b, s=shape: b.reshape(s),
           lambda b: b.reshape(-1),
-          (None, place(c)),
+          (None, index),
         )
       )
   for i, name in enumerate(('gate', 'up')):
@@ -215,16 +218,15 @@ def table(config: TransformerConfig) -> Table:
   return Table(tuple(rules), ignored=tuple(ignored))
 
 
-# Where queries, keys and values lie on the axis [G + 2] of the fused leaf.
-_QKV = {
-  'q': lambda c: (0, c.group_size),
-  'k': lambda c: c.group_size,
-  'v': lambda c: c.group_size + 1,
-}
+def _qkv_indices(config: TransformerConfig) -> dict[str, Any]:
+  """Returns where queries, keys and values lie on the axis U + 2 of `qkv`."""
+  size = config.group_size
+  return {'q': (0, size), 'k': size, 'v': size + 1}
 
 
 def _gpt2_table(c: TransformerConfig) -> Table:
-  # Its linear layers are [in, out], queries, keys and values side by side.
+  # GPT-2 stores linear layers as [in, out]; its fused projection holds all
+  # queries, then all keys, then all values.
   heads, h = c.num_kv_heads, c.head_size
   layer = 'h.{layer}.'
   rules = [
@@ -310,15 +312,13 @@ def _rope_scaling(
     return RopeScaling('linear', float(hf_fields.field(rope, 'factor')))
   if kind == 'llama3':
     limit = 'original_max_position_embeddings'
-    original = rope.get(limit)
+    original = rope.get(limit) or hf_fields.field(values, limit)
     return RopeScaling(
       'llama3',
       float(hf_fields.field(rope, 'factor')),
       float(hf_fields.field(rope, 'low_freq_factor')),
       float(hf_fields.field(rope, 'high_freq_factor')),
-      int(
-        original or hf_fields.field(values, 'original_max_position_embeddings')
-      ),
+      int(original),
     )
   raise ValueError(
     f'rope_type={kind!r} is not supported: expected default, linear or llama3'
@@ -330,7 +330,7 @@ def _sliding_window(values: Mapping[str, Any], family: str) -> int | None:
   if family == 'mistral':
     return window
   if values.get('use_sliding_window') and window is not None:
-    # Some layers would attend to all, others to the window.
+    # Some layers would attend to all tokens and others to the window only.
     raise ValueError(
       f'use_sliding_window=True is not supported for {family}: expected False'
     )

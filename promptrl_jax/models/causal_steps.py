@@ -1,8 +1,8 @@
-"""A causal model with its layers apart: reads prompts, then token after token.
+"""Prefill and decode steps of a causal model, one layer at a time.
 
-The loop over layers is unrolled. Each layer updates a cache of its own in
-place, where a scan would copy the stacked cache, and the layer's weights, once
-per token.
+The loop over layers is unrolled, and each layer updates its own cache in place.
+A scan over layers would copy the stacked cache and the weights of each layer
+once per token.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ def prefill(
   positions: jax.Array,
   mask: jax.Array,
 ) -> tuple[jax.Array, list[tuple[jax.Array, jax.Array]]]:
-  """`Transformer.__call__` with a tree for each layer instead of a stack.
+  """Runs prompts as `Transformer.__call__`, with one tree per layer.
 
   Args:
-    config: the model.
-    top: its variables but those of the layers.
-    layers: the variables of each layer: its parameters, kernels under `stored`,
-      and adapters under `lora` if it has some.
+    config: shape of the model.
+    top: variables of the model outside of its layers.
+    layers: variables of each layer: parameters, kernels in the collection
+      `stored` and, optionally, adapters in the collection `lora`.
     tokens, positions, mask: as for `Transformer.__call__`.
 
   Returns:
     Logits [B, V] after the last token of each row, and the keys and values of
-    each layer, [B, T, K, H].
+    each layer, [B, P, K, H].
   """
   x, cached = _read(config, top, layers, tokens, positions, mask)
   return _logits(config, top, x[:, -1]), cached
@@ -51,9 +51,14 @@ def logits_from(
   mask: jax.Array,
   start: int,
 ) -> jax.Array:
-  """Logits [B, T - start, V] after each token from `start` on.
+  """Computes logits at every position from `start` on.
 
-  Other arguments are as for `prefill`.
+  Args:
+    config, top, layers, tokens, positions, mask: as for `prefill`.
+    start: index of the first token to return logits for.
+
+  Returns:
+    Logits [B, S - start, V].
   """
   x, _ = _read(config, top, layers, tokens, positions, mask)
   return _logits(config, top, x[:, start:])
@@ -67,7 +72,7 @@ def _read(
   positions: jax.Array,
   mask: jax.Array,
 ) -> tuple[jax.Array, list[tuple[jax.Array, jax.Array]]]:
-  """Outputs of the last layer [B, T, D]; keys and values of each layer."""
+  """Returns hidden states [B, S, D], and each layer's keys and values."""
   model, block = Transformer(config), Block(config)
   angles = rope(config, positions)
   x: Any = model.apply(top, tokens, positions, method=Transformer.embed)
@@ -88,34 +93,38 @@ def decode_step(
   slot: jax.Array,
   mask: jax.Array,
 ) -> tuple[jax.Array, tuple[LayerCache, ...]]:
-  """Logits of the token after `tokens`, and the cache with `tokens` in it.
+  """Runs one token per row and appends it to the cache.
 
   Args:
-    config: the model.
-    top: its variables but those of the layers.
-    layers: the variables of each layer: its parameters, kernels under `stored`,
-      and adapters under `lora` if it has some.
+    config, top, layers: as for `prefill`.
     tokens: int [B], the last token of each row.
-    positions: int [B], their positions.
+    positions: int [B], positions of these tokens.
     cache: one `LayerCache` per layer.
-    slot: int, where their keys and values go: a scalar, or [B].
-    mask: bool [B, S], slots that may be attended to, `slot` included.
+    slot: int scalar or [B], the cache slot for the keys and values of `tokens`.
+    mask: bool [B, M], cache slots that may be attended to, including `slot`.
 
   Returns:
-    Logits [B, V] and the new cache.
+    Logits [B, V] of the next token, and the new cache.
   """
   model, block = Transformer(config), Block(config)
   angles = rope(config, positions[:, None])
   x: Any = model.apply(
-    top, tokens[:, None], positions[:, None],
+    top,
+    tokens[:, None],
+    positions[:, None],
     method=Transformer.embed,
-  )  # fmt: skip
+  )
   new_cache = []
   for layer, layer_cache in zip(layers, cache, strict=True):
     x, layer_cache = block.apply(
-      layer, x, angles, layer_cache, slot, mask,
+      layer,
+      x,
+      angles,
+      layer_cache,
+      slot,
+      mask,
       method=Block.decode_step,
-    )  # fmt: skip
+    )
     new_cache.append(layer_cache)
   return _logits(config, top, x[:, 0]), tuple(new_cache)
 

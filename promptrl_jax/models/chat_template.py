@@ -1,4 +1,4 @@
-"""Conversations as text, by the Jinja template that comes with a model."""
+"""Renders conversations to text with a model's Jinja chat template."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ Messages = Sequence[tuple[str, str]]  # (role, content), oldest first
 
 @dataclasses.dataclass(frozen=True)
 class ChatTemplate:
-  """How a model was taught to read a conversation.
+  """A chat template and the special tokens that it uses.
 
   Attributes:
-    source: the Jinja template.
-    special: special tokens by the names the template has for them: `bos_token`.
+    source: Jinja source of the template.
+    special: text of each special token by its name in the template, such as
+      `bos_token`.
   """
 
   source: str
@@ -35,20 +36,19 @@ class ChatTemplate:
     )
 
   def text(self, messages: Messages, **variables: Any) -> str:
-    """Writes a conversation up to where the model goes on.
+    """Renders a conversation up to the point where the model continues.
 
-    Behind a message of the assistant it goes on with that message, else it
-    begins one.
+    If the last message is the assistant's, the model continues that message;
+    otherwise it begins a new one.
 
     Args:
-      messages: roles and contents.
-      **variables: of the template, such as `enable_thinking=False`. A template
-        that writes the date has a variable for it; set it, or the prompt is
-        another one tomorrow.
+      messages: pairs of role and content.
+      **variables: variables of the template, such as `enable_thinking=False`.
+        Templates that write the date have a variable for it; without it, the
+        prompt changes every day.
 
     Raises:
-      ValueError: the template refuses these roles, or leaves the system text
-        out.
+      ValueError: the template refuses these roles or omits the system text.
     """
     roles = [role for role, _ in messages]
     is_open = roles[-1:] == ['assistant']

@@ -1,4 +1,4 @@
-"""Frozen settings of a causal transformer."""
+"""Configuration of causal transformers."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ import dataclasses
 
 @dataclasses.dataclass(frozen=True)
 class RopeScaling:
-  """How rotary frequencies are stretched to a longer context.
+  """Scaling of rotary frequencies to a longer context.
 
   Attributes:
-    kind: `linear` (arXiv 2306.15595: all of them by `factor`) or `llama3` (the
-      slow ones by `factor`, the fast ones not, in between a blend).
-    factor: by how much.
-    low_freq_factor, high_freq_factor: `llama3`: wave lengths longer than
-      `original_positions / low_freq_factor` are slow, shorter ones than
-      `original_positions / high_freq_factor` are fast.
-    original_positions: `llama3`: context before it was stretched.
+    kind: `linear` divides all frequencies by `factor` (arXiv 2306.15595);
+      `llama3` divides low frequencies by `factor`, keeps high frequencies, and
+      interpolates between the two.
+    factor: ratio of the new to the original context length.
+    low_freq_factor, high_freq_factor: limits for `llama3`. Wavelengths above
+      `original_positions / low_freq_factor` have low frequency, those below
+      `original_positions / high_freq_factor` have high frequency.
+    original_positions: original context length, for `llama3`.
   """
 
   kind: str
@@ -28,7 +29,7 @@ class RopeScaling:
 
 @dataclasses.dataclass(frozen=True)
 class TransformerConfig:
-  """Shape of a causal language model; the defaults are Llama's.
+  """Shape of a causal language model; the defaults are those of Llama.
 
   Attributes:
     vocab_size: V.
@@ -38,28 +39,33 @@ class TransformerConfig:
     num_kv_heads: K, key-value heads; divides Q (GQA, arXiv 2305.13245).
     head_size: H, even.
     mlp_size: F, width of the hidden layer of the MLP.
-    max_positions: longest sequence that the model was made for.
+    max_positions: length of the longest sequence that the model supports.
     rope_theta: base of the rotary embedding (arXiv 2104.09864).
-    rope_scaling: how it is stretched, if it is.
+    rope_scaling: scaling of the rotary frequencies; None: no scaling.
     norm_eps: epsilon of the norms.
-    bos_token_id, pad_token_id: special tokens; None if there is none.
+    bos_token_id: token that starts a text; None if the model has none.
     eos_token_ids: tokens that end a text.
+    pad_token_id: token for padding.
     family: `model_type` of Hugging Face; see `causal_families.py`.
-    norm: `rms` (arXiv 1910.07467) or `layer`, with a bias.
-    positions: `rope`, or `learned` embeddings that are added to the input.
+    norm: `rms` for RMSNorm (arXiv 1910.07467) or `layer` for LayerNorm with a
+      bias.
+    positions: `rope` for rotary embeddings, or `learned` for embeddings that
+      are added to the input.
     activation: `silu`, `gelu` or `gelu_tanh`.
-    is_gated: SwiGLU (arXiv 2002.05202) instead of a plain MLP.
-    qkv_bias, out_bias, mlp_bias: which products have one.
-    qk_norm: RMSNorm of each query and key head before they are rotated.
-    sliding_window: a token attends to so many, itself included; None: to all.
-    tie_embeddings: whether the projection on the vocabulary is the embedding.
-    dtype: of activations; norms, softmax and logits are float32 always.
-    remat: whether layers are computed again in the backward pass.
-    unroll: layers per turn of the loop over them; more run a little faster, as
-      fewer activations are copied, and take longer to compile.
-    kv_cache: `plain`, keys and values as they are, or `int8`.
-    attention: `plain`; `cudnn`: flash attention; `auto`: `cudnn` for bfloat16
-      on a GPU.
+    is_gated: whether the MLP is gated, as SwiGLU (arXiv 2002.05202).
+    qkv_bias, out_bias, mlp_bias: whether these linear layers have a bias.
+    qk_norm: whether each query and key head passes an RMSNorm before RoPE.
+    sliding_window: number of tokens that a token attends to, including itself;
+      None: no limit.
+    tie_embeddings: whether the output projection is the embedding.
+    dtype: type of the activations; norms, softmax and logits are float32.
+    remat: whether the backward pass recomputes the activations of each layer.
+    unroll: layers per iteration of the scan over layers. More layers run a
+      little faster, since fewer activations are copied, but compile longer.
+    kv_cache: type of the key-value cache, `plain` (as the activations) or
+      `int8`.
+    attention: `plain`, `cudnn` (flash attention), or `auto`, which is `cudnn`
+      for 16-bit activations on a GPU.
   """
 
   vocab_size: int
@@ -121,7 +127,7 @@ class TransformerConfig:
 
   @property
   def output_scale(self) -> float:
-    """What hidden states are multiplied by before they are projected."""
+    """Factor on hidden states before the output projection."""
     return 1.0
 
   @property
@@ -141,8 +147,8 @@ class TransformerConfig:
 
   @property
   def num_matmul_params(self) -> int:
-    """Parameters that every token is multiplied with: all but look-ups."""
-    looked_up = 0 if self.tie_embeddings else self.vocab_size * self.hidden_size
+    """Number of parameters in matrix products, without lookup tables."""
+    lookups = 0 if self.tie_embeddings else self.vocab_size * self.hidden_size
     if self.positions == 'learned':
-      looked_up += self.max_positions * self.hidden_size
-    return self.num_params - looked_up
+      lookups += self.max_positions * self.hidden_size
+    return self.num_params - lookups

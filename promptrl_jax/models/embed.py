@@ -1,9 +1,8 @@
-"""Texts to vectors, in this process, with an encoder.
+"""Embeds texts with an encoder in this process.
 
-Texts are sorted by length, cut into batches and padded to a few shapes, so that
-a bounded number of programs is ever compiled: at most one for each pair of a
-length and a batch size. The vector of a text does not depend on the texts
-beside it.
+The texts are sorted by length, cut into batches and padded to a few shapes, so
+that at most one program is compiled for each pair of length and batch size. A
+text's vector does not depend on the other texts of its batch.
 """
 
 from __future__ import annotations
@@ -26,9 +25,9 @@ from promptrl_jax.models import encoder, pretrained
 from promptrl_jax.models.encoder import Encoder, EncoderConfig
 
 EmbedFn = Callable[[Sequence[str]], np.ndarray]
-MINILM = 'minilm'  # all-MiniLM-L6-v2 as the extra `embedding` installs it.
+MINILM = 'minilm'  # all-MiniLM-L6-v2 from the extra `embedding`
 
-# What sentence-transformers writes beside a checkpoint.
+# Files that sentence-transformers adds to a checkpoint.
 _MODULES = 'modules.json'
 _LIMIT = 'sentence_bert_config.json'
 _POOLING = '1_Pooling/config.json'
@@ -36,14 +35,14 @@ _POOLING = '1_Pooling/config.json'
 
 @dataclasses.dataclass(frozen=True)
 class EmbedConfig:
-  """How texts become vectors.
+  """Pooling and padding of texts.
 
   Attributes:
     pooling: one of `encoder.POOLINGS`.
-    normalize: whether vectors have L2 norm 1.
-    lengths: tokens that texts are padded to, special tokens included,
-      ascending; a longer text loses its end.
-    batch_sizes: rows that batches are padded to, ascending.
+    normalize: whether vectors are scaled to L2 norm 1.
+    lengths: padded lengths in tokens, including special tokens, ascending;
+      longer texts are truncated at the end.
+    batch_sizes: padded batch sizes, ascending.
   """
 
   pooling: str = 'mean'
@@ -71,42 +70,21 @@ def make_embed_fn(
   """Builds the embedding function of a model.
 
   Args:
-    config: the encoder.
-    params: its parameters.
-    tokenizer: adds the special tokens of the model by its post-processor; its
-      own padding and truncation are not used.
-    settings: shapes and pooling.
+    config: shape of the encoder.
+    params: parameters of the encoder.
+    tokenizer: tokenizer whose post-processor adds the model's special tokens;
+      its own padding and truncation are not used.
+    settings: pooling and padding.
 
   Returns:
-    Function of n texts that returns float32 [n, D], in their order. It raises a
-    TypeError if it is not given a list of strings.
+    Function from n texts to float32 [n, D], in the order of the texts. It
+    raises a TypeError if its argument is not a list of strings.
 
   Raises:
     ValueError: the settings or the tokenizer do not fit the model.
   """
-  if settings.lengths[-1] > config.max_positions:
-    raise ValueError(
-      f'lengths={settings.lengths}: the model takes {config.max_positions} '
-      'tokens'
-    )
-  if settings.pooling == 'pooler' and not config.has_pooler:
-    raise ValueError(
-      "pooling='pooler', but this model has no pooler: use 'mean' or 'first'"
-    )
-  if tokenizer.get_vocab_size() > config.vocab_size:
-    raise ValueError(
-      f'the tokenizer has {tokenizer.get_vocab_size()} tokens and the model '
-      f'{config.vocab_size}: is it that of another model?'
-    )
-  # A copy: truncation is a setting of the tokenizer, which others may use.
-  tokenizer = tokenizers.Tokenizer.from_str(tokenizer.to_str())
-  tokenizer.no_padding()
-  tokenizer.enable_truncation(settings.lengths[-1])
-  if not tokenizer.encode('').ids:
-    raise ValueError(
-      'the tokenizer adds no special tokens to an empty text: its '
-      'tokenizer.json needs a post_processor'
-    )
+  _check_fit(config, tokenizer, settings)
+  tokenizer = _truncating(tokenizer, settings.lengths[-1])
   model = Encoder(config)
 
   @jax.jit
@@ -128,6 +106,47 @@ def make_embed_fn(
   return embed_fn
 
 
+def _check_fit(
+  config: EncoderConfig,
+  tokenizer: tokenizers.Tokenizer,
+  settings: EmbedConfig,
+) -> None:
+  """Raises a ValueError if settings or tokenizer do not fit the model."""
+  if settings.lengths[-1] > config.max_positions:
+    raise ValueError(
+      f'lengths={settings.lengths}: the model takes {config.max_positions} '
+      'tokens'
+    )
+  if settings.pooling == 'pooler' and not config.has_pooler:
+    raise ValueError(
+      "pooling='pooler', but this model has no pooler: use 'mean' or 'first'"
+    )
+  if tokenizer.get_vocab_size() > config.vocab_size:
+    raise ValueError(
+      f'the tokenizer has {tokenizer.get_vocab_size()} tokens and the model '
+      f'{config.vocab_size}: is it that of another model?'
+    )
+
+
+def _truncating(
+  tokenizer: tokenizers.Tokenizer, length: int
+) -> tokenizers.Tokenizer:
+  """Returns a copy of a tokenizer that truncates texts and does not pad.
+
+  Raises:
+    ValueError: the tokenizer adds no special tokens.
+  """
+  copy = tokenizers.Tokenizer.from_str(tokenizer.to_str())
+  copy.no_padding()
+  copy.enable_truncation(length)
+  if not copy.encode('').ids:
+    raise ValueError(
+      'the tokenizer adds no special tokens to an empty text: its '
+      'tokenizer.json needs a post_processor'
+    )
+  return copy
+
+
 def load_embed_fn(
   source: str | os.PathLike[str],
   settings: EmbedConfig | None = None,
@@ -135,17 +154,18 @@ def load_embed_fn(
   dtype: Any = jnp.float32,
   revision: str | None = None,
 ) -> EmbedFn:
-  """Reads a model of Hugging Face or sentence-transformers.
+  """Loads an encoder of Hugging Face or sentence-transformers.
 
   Args:
-    source: the folder of a model, its id on the hub, or `MINILM`.
-    settings: None: what `read_settings` finds in the folder.
+    source: a model folder, the model's id on the hub, or `MINILM`.
+    settings: pooling and padding; None: as `read_settings` reads them from the
+      folder.
     mesh, dtype, revision: as in `pretrained.load_pretrained`.
 
   Raises:
-    FileNotFoundError: no such folder or model, or it lacks a file.
-    ValueError: it asks for what is not supported.
-    ImportError: `MINILM` without the extra `embedding`.
+    FileNotFoundError: the folder or model does not exist or lacks a file.
+    ValueError: the model has unsupported settings.
+    ImportError: `MINILM` needs the extra `embedding`, which is not installed.
   """
   if source == MINILM:
     package = extras.require(
@@ -162,13 +182,18 @@ def load_embed_fn(
 def read_settings(
   folder: str | os.PathLike[str], max_positions: int
 ) -> EmbedConfig:
-  """Settings of a folder that sentence-transformers wrote.
+  """Reads the settings of a folder that sentence-transformers wrote.
 
-  Without its files these are the mean over tokens, not normalised, and texts as
-  long as the model takes.
+  Without its files, the defaults are mean pooling, no normalisation, and the
+  longest texts that the model supports.
+
+  Args:
+    folder: model folder.
+    max_positions: upper limit on the tokens of a text.
 
   Raises:
-    ValueError: the pooling, or a module after it, is not supported; says which.
+    ValueError: the pooling or a module after it is not supported; the text
+      names it.
   """
   folder = pathlib.Path(folder)
   limit = (_read(folder / _LIMIT) or {}).get('max_seq_length')
@@ -187,7 +212,7 @@ def read_settings(
 
 
 def _read_pooling(path: pathlib.Path) -> str:
-  """Our name of the pooling: either a flag for each, or its name."""
+  """Returns our name of the pooling, which the file gives as flags or name."""
   values = _read(path)
   if values is None:
     return 'mean'
@@ -209,13 +234,14 @@ def _read_pooling(path: pathlib.Path) -> str:
 
 
 def _read(path: pathlib.Path) -> Any:
-  """The content of a JSON file, None if there is none."""
+  """Returns the content of a JSON file, or None if there is no such file."""
   if not path.is_file():
     return None
   return json.loads(path.read_text(encoding='utf-8'))
 
 
 def _check(texts: Sequence[str]) -> None:
+  """Raises a TypeError unless `texts` is a list of strings."""
   if isinstance(texts, str):
     raise TypeError(f'one text, {texts[:40]!r}: expected a list of texts')
   for i, text in enumerate(texts):
@@ -224,7 +250,7 @@ def _check(texts: Sequence[str]) -> None:
 
 
 def _batches(rows: list[list[int]], size: int) -> Iterator[list[int]]:
-  """Indices of rows of about the same length."""
+  """Yields batches of row indices, by ascending length of the rows."""
   order = sorted(range(len(rows)), key=lambda i: len(rows[i]))
   for start in range(0, len(order), size):
     yield order[start : start + size]
@@ -233,7 +259,7 @@ def _batches(rows: list[list[int]], size: int) -> Iterator[list[int]]:
 def _pad(
   rows: list[list[int]], settings: EmbedConfig, config: EncoderConfig
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Tokens int32 and mask bool, both in one of the compiled shapes."""
+  """Pads rows to a compiled shape; returns int32 tokens and bool mask."""
   longest = max(map(len, rows))
   length = next(n for n in settings.lengths if n >= longest)
   size = next(n for n in settings.batch_sizes if n >= len(rows))

@@ -1,11 +1,11 @@
-"""BERT (arXiv 1810.04805) and models of its shape, such as MiniLM.
+"""BERT encoders (arXiv 1810.04805), such as MiniLM.
 
   tokens, mask --Encoder--> hidden states --pool--> one vector per text
 
-Learned positions, token types, attention in both directions, and a LayerNorm
-after each residual. Layers are stacked by one `nn.scan`: every leaf below
-`layers` has a leading axis L. How a Hugging Face folder becomes a parameter
-tree is in `encoder_weights.py`.
+BERT has learned positions, token types, bidirectional attention and a LayerNorm
+after each residual connection. One `nn.scan` stacks the layers, so every leaf
+below `layers` has a leading axis L. `encoder_weights.py` reads Hugging Face
+checkpoints.
 """
 
 from __future__ import annotations
@@ -35,13 +35,14 @@ class EncoderConfig:
     num_layers: L.
     num_heads: Q.
     mlp_size: F.
-    max_positions: most tokens of a text.
-    num_token_types: kinds of segments; BERT has two, first and second text.
+    max_positions: upper limit on the tokens of a text.
+    num_token_types: number of segment types; BERT has two, for the first and
+      the second text of a pair.
     norm_eps: epsilon of LayerNorm.
-    pad_token_id: stands in places that the mask leaves out.
-    has_pooler: whether there is a layer for the pooling `pooler`.
-    dtype: of activations; norms, softmax and pooling are float32 always.
-    remat: whether layers are computed again in the backward pass.
+    pad_token_id: token for padding.
+    has_pooler: whether the model has the layer of the pooling `pooler`.
+    dtype: type of the activations; norms, softmax and pooling are float32.
+    remat: whether the backward pass recomputes the activations of each layer.
   """
 
   vocab_size: int
@@ -73,15 +74,15 @@ class EncoderConfig:
 
   @property
   def head_size(self) -> int:
-    """H."""
+    """H, width of a head."""
     return self.hidden_size // self.num_heads
 
 
 class EncoderBlock(nn.Module):
-  """Attention and MLP, each added to its input and then normalised.
+  """One layer: attention and MLP, each with a residual connection and a norm.
 
-  The projections of queries, keys and values are one matrix [D, Q, 3, H]: one
-  product, and splitting over Q keeps a head on one device.
+  The projections of queries, keys and values are fused into one kernel
+  [D, Q, 3, H]; splitting it over Q keeps a head on one device.
   """
 
   config: EncoderConfig
@@ -103,23 +104,29 @@ class EncoderBlock(nn.Module):
     self.mlp_norm = LayerNorm(c.norm_eps)
 
   def __call__(self, x: jax.Array, mask: jax.Array) -> tuple[jax.Array, None]:
-    """`x` [B, T, D] and bool `mask` [B, T] -> x, None (as `nn.scan` wants)."""
+    """Runs the layer; `nn.scan` needs the second result, None.
+
+    Args:
+      x: [B, S, D].
+      mask: bool [B, S], False on padding.
+    """
     c = self.config
     qkv = _affine(x, self.qkv, self.qkv_bias)
     qkv = qkv.reshape(*x.shape[:-1], c.num_heads, 3, c.head_size)
     queries = qkv[..., :1, :] * c.head_size**-0.5
-    # Grouped-query attention with groups of one, and one mask for all queries.
+    # `attend` with one query head per key-value head, and one mask for all
+    # queries of a text.
     attended = attend(
       queries, qkv[..., 1, :], qkv[..., 2, :], mask[:, None, :]
     ).reshape(x.shape)
     x = self.attention_norm(x + _affine(attended, self.out, self.out_bias))
-    # BERT's GELU is the exact one, with erf (arXiv 1606.08415, section 2).
+    # BERT uses the exact GELU with erf (arXiv 1606.08415, section 2).
     hidden = nn.gelu(_affine(x, self.up, self.up_bias), approximate=False)
     return self.mlp_norm(x + _affine(hidden, self.down, self.down_bias)), None
 
 
 class Encoder(nn.Module):
-  """Tokens to hidden states, and these to one vector per text."""
+  """A BERT encoder, from tokens to hidden states to one vector per text."""
 
   config: EncoderConfig
 
@@ -127,12 +134,15 @@ class Encoder(nn.Module):
     c = self.config
     d = c.hidden_size
     normal = nn.initializers.normal(0.02)
-    table = lambda name, rows: self.param(name, normal, (rows, d))
+
+    def table(name, rows):
+      return self.param(name, normal, (rows, d))
+
     self.embedding = table('embedding', c.vocab_size)
     self.position_embedding = table('position_embedding', c.max_positions)
     self.type_embedding = table('type_embedding', c.num_token_types)
     self.embedding_norm = LayerNorm(c.norm_eps)
-    # Inside a scan nothing merges the two computations of a layer.
+    # Inside a scan, XLA's CSE cannot undo the recomputation of a layer.
     block: Any = EncoderBlock
     if c.remat:
       block = nn.remat(EncoderBlock, prevent_cse=False)
@@ -153,19 +163,19 @@ class Encoder(nn.Module):
     mask: jax.Array,
     token_types: jax.Array | None = None,
   ) -> jax.Array:
-    """Runs a batch.
+    """Computes the hidden states of a batch.
 
     Args:
-      tokens: int [B, T], padded on the right.
-      mask: bool [B, T], False where padded.
-      token_types: int [B, T], 1 in the second text of a pair; None: all 0.
+      tokens: int [B, S], padded on the right.
+      mask: bool [B, S], False on padding.
+      token_types: int [B, S], 1 in the second text of a pair; None: all 0.
 
     Returns:
-      Hidden states [B, T, D] after the last layer, in `config.dtype`; without
-      meaning where `mask` is False.
+      Hidden states [B, S, D] after the last layer, in `config.dtype`; undefined
+      on padding.
 
     Raises:
-      ValueError: T is larger than `config.max_positions`.
+      ValueError: S is larger than `config.max_positions`.
     """
     c = self.config
     length = tokens.shape[1]
@@ -184,19 +194,20 @@ class Encoder(nn.Module):
   def pool(
     self, hidden: jax.Array, mask: jax.Array, pooling: str = 'mean'
   ) -> jax.Array:
-    """One vector per text.
+    """Pools hidden states to one vector per text.
 
     Args:
-      hidden: [B, T, D].
-      mask: bool [B, T].
-      pooling: `mean` of the hidden states of a text; `first`: that of its first
-        token; `pooler`: tanh(W first + b), as BERT was trained with.
+      hidden: [B, S, D].
+      mask: bool [B, S], False on padding.
+      pooling: `mean` averages the hidden states of a text, `first` takes the
+        first one, and `pooler` computes tanh(W first + b) as in BERT's
+        pretraining.
 
     Returns:
       float32 [B, D].
 
     Raises:
-      ValueError: no such pooling, or the model has no pooler.
+      ValueError: the pooling is unknown, or the model has no pooler.
     """
     if pooling == 'mean':
       return mean_pool(hidden, mask)
@@ -218,40 +229,40 @@ class Encoder(nn.Module):
     token_types: jax.Array | None = None,
     pooling: str = 'mean',
   ) -> jax.Array:
-    """`pool` of the hidden states: float32 [B, D]; arguments as above."""
+    """Computes pooled hidden states, float32 [B, D]; see `pool`."""
     return self.pool(self(tokens, mask, token_types), mask, pooling)
 
 
 def shapes(config: EncoderConfig) -> Any:
-  """The parameter tree as `jax.ShapeDtypeStruct`, `params` at the top."""
+  """Returns the parameter tree with `jax.ShapeDtypeStruct` leaves."""
   tokens = jax.ShapeDtypeStruct((1, 1), jnp.int32)
   mask = jax.ShapeDtypeStruct((1, 1), jnp.bool_)
   return jax.eval_shape(Encoder(config).init, jax.random.key(0), tokens, mask)
 
 
 def mean_pool(hidden: jax.Array, mask: jax.Array) -> jax.Array:
-  """Mean over the tokens of a text.
+  """Averages the hidden states of each text.
 
   Args:
-    hidden: [B, T, D].
-    mask: bool [B, T].
+    hidden: [B, S, D].
+    mask: bool [B, S], False on padding.
 
   Returns:
-    float32 [B, D]; 0 for a row without tokens.
+    float32 [B, D]; 0 for a text without tokens.
   """
-  # Selected, not multiplied: 0 * NaN is NaN.
+  # `where` instead of a product, because 0 * NaN is NaN.
   kept = jnp.where(mask[..., None], hidden.astype(jnp.float32), 0.0)
   count = jnp.sum(mask, axis=1, keepdims=True)
   return jnp.sum(kept, axis=1) / jnp.maximum(count, 1)
 
 
 def l2_normalize(x: jax.Array, eps: float = 1e-12) -> jax.Array:
-  """`x` [..., D] with norm 1, or shorter where its norm is below `eps`."""
+  """Divides `x` [..., D] by its L2 norm, or by `eps` if that is larger."""
   square = jnp.sum(jnp.square(x), axis=-1, keepdims=True)
-  # Bounded below the root, whose slope at 0 is infinite.
+  # The bound is inside of the root, whose gradient at 0 is infinite.
   return x * jax.lax.rsqrt(jnp.maximum(square, eps**2))
 
 
 def _affine(x: jax.Array, kernel: jax.Array, bias: jax.Array) -> jax.Array:
-  """x W + b in the dtype of `x`; W [in, ...], b as many as W gives."""
+  """Computes x W + b in the dtype of `x`; W [in, *out], b [*out]."""
   return dense(x, kernel) + bias.reshape(-1).astype(x.dtype)

@@ -1,7 +1,7 @@
-"""Encoder-decoder language model: T5, Flan-T5 and CodeT5+ 220M / 770M.
+"""The encoder-decoder model: T5, Flan-T5 and CodeT5+ 220M / 770M.
 
-Teacher-forced; `encoder_decoder_steps` reads prompts and runs one token at a
-time. Dropout is left out.
+This module runs full sequences with teacher forcing; `encoder_decoder_steps`
+decodes token by token. The model has no dropout.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ __all__ = [
 
 
 class EncoderDecoder(nn.Module):
-  """Prompts and the tokens of their answers to logits."""
+  """T5, from prompts and the tokens of their completions to logits."""
 
   config: EncoderDecoderConfig
 
@@ -68,12 +68,12 @@ class EncoderDecoder(nn.Module):
     self.decoder_norm = self.param('decoder_norm', ones, (d,))
 
   def encode(self, tokens: jax.Array, mask: jax.Array) -> jax.Array:
-    """Hidden states [B, P, D] of prompts.
+    """Computes the encoder's hidden states [B, P, D] of prompts.
 
     Args:
       tokens: int [B, P].
-      mask: bool [B, P], False on padding, which may be on any side; or
-        [B, P, P], who sees whom, where several prompts lie in a row.
+      mask: bool [B, P], False on padding, which may be on either side; or bool
+        [B, P, P], the attention mask if a row holds several prompts.
     """
     c = self.config
     bias = relative_bias.square(
@@ -89,18 +89,19 @@ class EncoderDecoder(nn.Module):
     tokens: jax.Array,
     own_mask: jax.Array | None = None,
   ) -> jax.Array:
-    """Hidden states of the decoder, teacher-forced.
+    """Computes the decoder's hidden states with teacher forcing.
 
     Args:
       encoded: [B, P, D], from `encode`.
-      mask: bool [B, P], tokens of the prompt; or [B, G * T, P], who sees which.
-      tokens: int [B * G, T], what the decoder reads for G answers to each
-        prompt: `decoder_start_token_id`, then the answer, padding on the right.
-      own_mask: bool [B * G, T, T], which of the tokens before it a token sees,
-        where several answers lie in a row; None: all.
+      mask: bool [B, P], False on padding of the prompts; or bool [B, G * C, P],
+        whether a completion token attends to a prompt token.
+      tokens: int [B * G, C], inputs of the decoder for G completions per
+        prompt: `decoder_start_token_id`, the completion, padding on the right.
+      own_mask: bool [B * G, C, C], the self-attention mask if a row holds
+        several completions, combined with the causal mask; None: causal only.
 
     Returns:
-      [B * G, T, D], after the last norm.
+      [B * G, C, D], after the last norm.
     """
     c = self.config
     if own_mask is None:
@@ -112,7 +113,7 @@ class EncoderDecoder(nn.Module):
     return rms_norm(x, self.decoder_norm, c.norm_eps)
 
   def logits(self, hidden: jax.Array) -> jax.Array:
-    """Projects the decoder's [..., D] on the vocabulary: float32 [..., V]."""
+    """Returns the logits of hidden states [..., D]: float32 [..., V]."""
     tied = self.config.tie_embeddings
     head = StoredKernel(self.embedding) if tied else self.lm_head
     return dense(self.config.output_scale * hidden, head, jnp.float32)
@@ -120,16 +121,16 @@ class EncoderDecoder(nn.Module):
   def __call__(
     self, tokens: jax.Array, mask: jax.Array, decoder_tokens: jax.Array
   ) -> jax.Array:
-    """Teacher-forced logits.
+    """Computes logits with teacher forcing.
 
     Args:
       tokens: int [B, P], prompts.
       mask: bool [B, P], False on padding.
-      decoder_tokens: int [B, T], as in `decode`.
+      decoder_tokens: int [B, C], as in `decode`.
 
     Returns:
-      float32 [B, T, V]; those at t are of the token after
-      `decoder_tokens[:, t]`.
+      float32 [B, C, V]; index i holds the logits of the token that follows
+      `decoder_tokens[:, i]`.
     """
     encoded = self.encode(tokens, mask)
     return self.logits(self.decode(encoded, mask, decoder_tokens))
@@ -141,7 +142,7 @@ class EncoderDecoder(nn.Module):
 def _stacked(
   layer: type[nn.Module], length: int, shared: int, config: EncoderDecoderConfig
 ) -> Any:
-  """`length` layers as one scan; all get the same `shared` last arguments."""
+  """Returns a scan over `length` layers that share their `shared` inputs."""
   if config.remat:
     layer = nn.remat(layer, prevent_cse=False)
   return nn.scan(
@@ -154,7 +155,7 @@ def _stacked(
 
 
 def shapes(config: EncoderDecoderConfig) -> Any:
-  """The parameter tree with `jax.ShapeDtypeStruct`s as leaves."""
+  """Returns the parameter tree with `jax.ShapeDtypeStruct` leaves."""
   tokens = jnp.zeros((1, 1), jnp.int32)
   init = EncoderDecoder(config).init
   return jax.eval_shape(
@@ -165,13 +166,13 @@ def shapes(config: EncoderDecoderConfig) -> Any:
 def as_stored(
   config: EncoderDecoderConfig, tensors: weights.Tensors
 ) -> EncoderDecoderConfig:
-  """The config with `tie_embeddings` as the checkpoint has it.
+  """Returns the config with `tie_embeddings` as in the checkpoint.
 
-  The files of transformers 5 do not say whether the output matrix is the
-  embedding; that library looks at the tensors as well.
+  The `config.json` of transformers 5 does not say whether the output projection
+  is the embedding, so this function compares the tensors.
 
   Raises:
-    CheckpointError: the checkpoint holds no `shared.weight`.
+    CheckpointError: the checkpoint has no `shared.weight`.
   """
   names = tensors.names()
   if EMBEDDING not in names:

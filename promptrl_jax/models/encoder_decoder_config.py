@@ -1,4 +1,4 @@
-"""Frozen settings of a T5 encoder-decoder, and their Hugging Face form."""
+"""Configuration of T5 encoder-decoders, and its Hugging Face format."""
 
 from __future__ import annotations
 
@@ -23,22 +23,24 @@ class EncoderDecoderConfig:
     hidden_size: D, width of the residual stream.
     num_layers: L of the encoder.
     num_decoder_layers: L of the decoder.
-    num_heads: Q, heads of every attention.
-    head_size: H; Q * H need not be D.
+    num_heads: Q, number of heads of each attention layer.
+    head_size: H; Q * H may differ from D.
     mlp_size: F.
-    is_gated: gelu(x A) * (x B) as in T5 1.1 (arXiv 2002.05202) instead of
-      relu(x A).
-    tie_embeddings: whether the projection on the vocabulary is the embedding.
-    scaled: hidden states are divided by sqrt(D) before they are projected, as
-      in T5 1.0.
-    num_buckets: of relative positions; for the encoder half for each side.
-    max_distance: tokens from which on all share the last bucket.
+    is_gated: whether the MLP is gelu(x A) * (x B), as in T5 1.1 (arXiv
+      2002.05202), instead of relu(x A).
+    tie_embeddings: whether the output projection is the embedding.
+    scaled: whether hidden states are divided by sqrt(D) before the output
+      projection, as in T5 1.0.
+    num_buckets: number of buckets of relative positions; the encoder uses half
+      of them for each direction.
+    max_distance: distance in tokens from which all positions share the last
+      bucket.
     norm_eps: epsilon of RMSNorm (arXiv 1910.07467).
-    decoder_start_token_id: what the decoder reads first.
+    decoder_start_token_id: first input token of the decoder.
     eos_token_ids: tokens that end a text.
-    pad_token_id: special token.
-    dtype: of activations; norms, softmax and logits are float32 always.
-    remat: whether layers are computed again in the backward pass.
+    pad_token_id: token for padding.
+    dtype: type of the activations; norms, softmax and logits are float32.
+    remat: whether the backward pass recomputes the activations of each layer.
     family: `model_type` of Hugging Face.
   """
 
@@ -73,7 +75,7 @@ class EncoderDecoderConfig:
         f'num_buckets={self.num_buckets}: expected a multiple of 4, for two '
         'sides that are half exact and half logarithmic'
       )
-    # With no more distances than exact buckets, the logarithm has no range.
+    # The logarithmic buckets need distances beyond the exact buckets.
     if self.max_distance <= self.num_buckets // 2:
       raise ValueError(
         f'max_distance={self.max_distance}: expected more than half of '
@@ -82,12 +84,12 @@ class EncoderDecoderConfig:
 
   @property
   def max_positions(self) -> float:
-    """Relative positions have no end."""
+    """Infinity, because relative positions have no limit."""
     return math.inf
 
   @property
   def output_scale(self) -> float:
-    """What hidden states are multiplied by before they are projected."""
+    """Factor on hidden states before the output projection."""
     return self.hidden_size**-0.5 if self.scaled else 1.0
 
   @property
@@ -102,10 +104,10 @@ class EncoderDecoderConfig:
     return embeddings + biases + encoder + decoder + 2 * d
 
 
-# Of the models that write text.
+# Configuration of a model that generates text.
 LanguageModelConfig = TransformerConfig | EncoderDecoderConfig
 
-# Our field -> the field of a Hugging Face `config.json`.
+# Our field -> the field of `config.json`.
 _REQUIRED = {
   'vocab_size': 'vocab_size',
   'hidden_size': 'd_model',
@@ -115,26 +117,26 @@ _REQUIRED = {
   'mlp_size': 'd_ff',
   'decoder_start_token_id': 'decoder_start_token_id',
 }
-# Those that the first T5 files leave out; the dataclass has their values.
+# Fields that early T5 files omit; the defaults are those of the dataclass.
 _OPTIONAL = {
   'num_buckets': 'relative_attention_num_buckets',
   'max_distance': 'relative_attention_max_distance',
   'norm_eps': 'layer_norm_epsilon',
   'pad_token_id': 'pad_token_id',
 }
-# feed_forward_proj -> is_gated and the activation that it stands for.
+# feed_forward_proj -> (is_gated, dense_act_fn).
 _PROJECTIONS = {'relu': (False, 'relu'), 'gated-gelu': (True, 'gelu_new')}
 
 
 def from_hf(values: Mapping[str, Any]) -> EncoderDecoderConfig:
   """Reads the `config.json` of a T5 model.
 
-  Files of transformers 5 say `tie_word_embeddings: true` for every model. Where
-  they also say that logits are not scaled, as of T5 1.1, the output matrix is
-  taken to be separate; `encoder_decoder.as_stored` looks into the checkpoint.
+  transformers 5 writes `tie_word_embeddings: true` for every model. If the file
+  also says that logits are not scaled, as for T5 1.1, this function assumes a
+  separate output projection; `encoder_decoder.as_stored` checks the tensors.
 
   Raises:
-    ValueError: a field is missing or its value is not supported.
+    ValueError: a field is missing or has an unsupported value.
   """
   hf_fields.expect(values, 'model_type', 't5')
   for name in values.get('architectures') or ():
@@ -161,10 +163,7 @@ def from_hf(values: Mapping[str, Any]) -> EncoderDecoderConfig:
 
 
 def to_hf(config: EncoderDecoderConfig) -> dict[str, Any]:
-  """The content of a T5 `config.json` for this config.
-
-  `remat` is ours and left out.
-  """
+  """Returns the content of a T5 `config.json`; it has no field for `remat`."""
   eos = config.eos_token_ids
   projection = 'gated-gelu' if config.is_gated else 'relu'
   fields = {

@@ -1,7 +1,7 @@
 """The layers of T5: pre-norm attention, cross-attention and MLP.
 
-Unlike in `transformer`, scores are not scaled, positions enter as a bias that
-all layers share, and every head has keys and values of its own.
+Unlike in `transformer`, attention scores are not scaled, positions enter as a
+bias that all layers share, and every query head has its own keys and values.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _ones = nn.initializers.ones
 
 
 def rms_norm(x: jax.Array, scale: jax.Array, eps: float) -> jax.Array:
-  """x / rms(x) * scale over the last axis, in float32 (arXiv 1910.07467)."""
+  """Computes RMSNorm over the last axis in float32 (arXiv 1910.07467)."""
   wide = x.astype(jnp.float32)
   mean_square = jnp.mean(jnp.square(wide), axis=-1, keepdims=True)
   return (wide * jax.lax.rsqrt(mean_square + eps) * scale).astype(x.dtype)
@@ -37,16 +37,16 @@ def attend(
   bias: jax.Array | float,
   mask: jax.Array,
 ) -> jax.Array:
-  """softmax(q k + bias) v, with the softmax in float32.
+  """Computes softmax(q k + bias) v, with the softmax in float32.
 
   Args:
-    queries: [B, T, Q, H].
+    queries: [B, C, Q, H].
     keys, values: [B, S, Q, H].
-    bias: [Q, T, S], or a number.
-    mask: bool [B, T, S], or [B, S] where it is the same for all queries.
+    bias: [Q, C, S], or a number.
+    mask: bool [B, C, S], or [B, S] if it is the same for all queries.
 
   Returns:
-    [B, T, Q * H].
+    [B, C, Q * H].
   """
   queries, keys, values = (
     jnp.swapaxes(x, 1, 2) for x in (queries, keys, values)
@@ -62,11 +62,11 @@ def attend(
 
 
 class EncoderLayer(nn.Module):
-  """Self-attention and MLP.
+  """One layer of the encoder: self-attention and MLP.
 
-  The projections are one matrix [D, Q, 3, H]: per head its query, its key and
-  its value, so that splitting over Q keeps a head on one device. The first
-  matrix of the MLP is [D, 2, F] where it is gated, else [D, 1, F].
+  The projections of queries, keys and values are fused into one kernel
+  [D, Q, 3, H]; splitting it over Q keeps a head on one device. The first kernel
+  of the MLP is [D, 2, F] if the MLP is gated, else [D, 1, F].
   """
 
   config: EncoderDecoderConfig
@@ -88,7 +88,7 @@ class EncoderLayer(nn.Module):
     return rms_norm(x, scale, self.config.norm_eps)
 
   def _project(self, x: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Queries, keys and values, [B, T, Q, H] each."""
+    """Returns queries, keys and values, each [B, S, Q, H]."""
     flat = adapted_dense(self, self._norm(x, self.attention_norm), 'qkv')
     qkv = self._by_head(flat, 3)
     return qkv[..., 0, :], qkv[..., 1, :], qkv[..., 2, :]
@@ -109,13 +109,19 @@ class EncoderLayer(nn.Module):
   def __call__(
     self, x: jax.Array, bias: jax.Array, mask: jax.Array
   ) -> tuple[jax.Array, None]:
-    """`x` [B, P, D], `bias` [Q, P, P], `mask` as `attend` -> x, nothing."""
+    """Runs the layer; `nn.scan` needs the second result, None.
+
+    Args:
+      x: [B, P, D].
+      bias: [Q, P, P], position bias.
+      mask: as in `attend`.
+    """
     attended = attend(*self._project(x), bias, mask)
     return self._mlp(x + adapted_dense(self, attended, 'out')), None
 
 
 class DecoderLayer(EncoderLayer):
-  """Self-attention, attention to the encoder's output, and MLP."""
+  """One layer of the decoder: self-attention, cross-attention and MLP."""
 
   def setup(self):
     super().setup()
@@ -130,14 +136,14 @@ class DecoderLayer(EncoderLayer):
     self.cross_out = kernel('cross_out', _normal((q * h) ** -0.5), (q * h, d))
 
   def _cross_queries(self, x: jax.Array) -> jax.Array:
-    """[B, T, Q, H]."""
+    """Returns the queries of cross-attention, [B, C, Q, H]."""
     flat = adapted_dense(self, self._norm(x, self.cross_norm), 'cross_query')
     return self._by_head(flat, 1)[..., 0, :]
 
   def cross_keys_values(
     self, encoded: jax.Array
   ) -> tuple[jax.Array, jax.Array]:
-    """Keys and values [B, P, Q, H] of the encoder's output [B, P, D]."""
+    """Returns keys and values [B, P, Q, H] of hidden states [B, P, D]."""
     flat = adapted_dense(self, encoded, 'cross_kv')
     kv = self._by_head(flat, 2)
     return kv[..., 0, :], kv[..., 1, :]
@@ -150,17 +156,17 @@ class DecoderLayer(EncoderLayer):
     mask: jax.Array,
     own_mask: jax.Array,
   ) -> tuple[jax.Array, None]:
-    """Full sequences; rows that share a prompt are neighbours.
+    """Runs the layer on full sequences; the G rows of a prompt are adjacent.
 
     Args:
-      x: [B * G, T, D].
+      x: [B * G, C, D].
       encoded: [B, P, D], output of the encoder.
-      bias: [Q, T, T], very negative for keys that lie ahead.
-      mask: bool [B, P] or [B, G * T, P], places of the encoder that tokens see.
-      own_mask: bool [B * G, T] or [B * G, T, T], those of the sequence.
+      bias: [Q, C, C], position bias, very negative for later keys.
+      mask: bool [B, P] or [B, G * C, P], mask of cross-attention.
+      own_mask: bool [B * G, C] or [B * G, C, C], mask of self-attention.
 
     Returns:
-      [B * G, T, D], and nothing.
+      [B * G, C, D], and None, which `nn.scan` needs.
     """
     attended = attend(*self._project(x), bias, own_mask)
     x = x + adapted_dense(self, attended, 'out')
@@ -180,16 +186,17 @@ class DecoderLayer(EncoderLayer):
     mask: jax.Array,
     prompt_mask: jax.Array,
   ) -> tuple[jax.Array, LayerCache]:
-    """One token of each row; rows that share a prompt are neighbours.
+    """Runs the layer on one token per row; the G rows of a prompt are adjacent.
 
     Args:
       x: [B * G, 1, D].
-      bias: [Q, S], or [B * G, Q, S] for rows at slots of their own.
-      cache: keys and values of the tokens before, S slots of B * G rows.
-      cross: those of the prompts, B rows.
-      slot: int, where the token's keys and values go: a scalar, or [B * G].
-      mask: bool [B * G, S], slots that may be attended to, `slot` included.
-      prompt_mask: bool [B, slots of `cross`].
+      bias: [Q, M], or [B * G, Q, M] if the cache slot differs between rows.
+      cache: self-attention cache of B * G rows with M cache slots.
+      cross: cross-attention cache of B rows.
+      slot: int scalar or [B * G], the cache slot of the token.
+      mask: bool [B * G, M], cache slots that may be attended to, including
+        `slot`.
+      prompt_mask: bool [B, cache slots of `cross`].
 
     Returns:
       [B * G, 1, D] and the new cache.
@@ -198,7 +205,8 @@ class DecoderLayer(EncoderLayer):
     cache = cache.write(keys, values, slot)
     attended = cache.attend(queries[:, 0, :, None], mask, bias)
     x = x + adapted_dense(self, attended.reshape(*x.shape[:2], -1), 'out')
-    # The rows of a prompt are to its cache what a group of heads is to its key.
+    # The G rows of a prompt share its cache as the query heads of a group share
+    # a key-value head.
     queries = self._cross_queries(x)
     grouped = queries.reshape(prompt_mask.shape[0], -1, *queries.shape[2:])
     attended = cross.attend(jnp.swapaxes(grouped, 1, 2), prompt_mask)
@@ -211,7 +219,7 @@ def _normal(stddev: float) -> Callable[..., Any]:
 
 
 def _query_first(stddev: float) -> Callable[..., Any]:
-  """Queries smaller by sqrt(H), since scores are not scaled."""
+  """Initialises queries smaller by sqrt(H), since scores are not scaled."""
 
   def init(key: jax.Array, shape: tuple[int, ...], dtype: Any = jnp.float32):
     factor = jnp.array([shape[-1] ** -0.5, 1.0, 1.0], dtype)[:, None]

@@ -1,9 +1,9 @@
-"""An encoder-decoder with its decoder's layers apart, token after token.
+"""Decode steps of an encoder-decoder model, one decoder layer at a time.
 
-A prompt goes through `encode` once; its keys and values for the decoder's
-cross-attention are computed once by `start_cache`; `decode_step` then runs one
-token against both caches, cache in, cache out. Unrolled over the layers of the
-decoder, for the reason given in `causal_steps`.
+`encode` runs the encoder once per prompt, and `start_cache` computes the
+cross-attention's keys and values once. `decode_step` then runs one token per
+row with both caches. The loop over the decoder's layers is unrolled for the
+reason given in `causal_steps`.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ def encode(
   tokens: jax.Array,
   mask: jax.Array,
 ) -> jax.Array:
-  """Hidden states [B, P, D] of prompts.
+  """Computes the encoder's hidden states [B, P, D] of prompts.
 
   Args:
-    config: the model.
-    top: its variables but those of the decoder's layers.
-    tokens: int [B, P], padded on any side.
-    mask: bool [B, P], False on padding, where the result means nothing.
+    config: shape of the model.
+    top: variables of the model outside of the decoder's layers.
+    tokens: int [B, P], padded on either side.
+    mask: bool [B, P], False on padding, where the result is undefined.
   """
   model = EncoderDecoder(config)
   encoded: Any = model.apply(top, tokens, mask, method=EncoderDecoder.encode)
@@ -48,26 +48,25 @@ def decode(
   mask: jax.Array,
   tokens: jax.Array,
 ) -> Any:
-  """Teacher-forced logits with a tree for each layer of the decoder.
+  """Computes logits with teacher forcing, with one tree per decoder layer.
 
   Args:
-    config: the model.
-    top, layers: as for `decode_step`.
+    config, top, layers: as for `decode_step`.
     encoded: [B, P, D], from `encode`.
-    mask: bool [B, P].
-    tokens: int [B, T], as in `EncoderDecoder.decode`.
+    mask: bool [B, P], False on padding.
+    tokens: int [B, C], as in `EncoderDecoder.decode`.
 
   Returns:
-    float32 [B, T, V].
+    float32 [B, C, V].
   """
   tree, block = top['params'], DecoderLayer(config)
   bias = relative_bias.causal(
     tree['decoder_bias'], tokens.shape[1], config.max_distance
   )
   x: Any = tree['embedding'][tokens].astype(config.dtype)
-  everything = jnp.ones(tokens.shape, bool)
+  own_mask = jnp.ones(tokens.shape, bool)
   for layer in layers:
-    x, _ = block.apply(layer, x, encoded, bias, mask, everything)
+    x, _ = block.apply(layer, x, encoded, bias, mask, own_mask)
   return _logits(config, top, x)
 
 
@@ -79,30 +78,32 @@ def start_cache(
   slots: int,
   width: int | None = None,
 ) -> tuple[tuple[LayerCache, ...], tuple[LayerCache, ...]]:
-  """Both caches before the first token, one `LayerCache` per decoder layer.
+  """Builds both caches before the first token.
 
   Args:
-    config: the model.
-    layers: the variables of each layer of the decoder.
+    config: shape of the model.
+    layers: variables of each layer of the decoder.
     encoded: [B, P, D], from `encode`.
     rows: B * G, where G rows share a prompt.
-    slots: S, most tokens that the decoder will read.
-    width: slots of a block of the cross-attention; None: as `cache.layout`.
+    slots: upper limit on the tokens that the decoder will read.
+    width: cache slots per block of the cross-attention cache; None: as in
+      `cache.layout`.
 
   Returns:
-    The empty cache of self-attention, B * G rows of at least S slots, and the
-    filled one of cross-attention, B rows of at least P slots.
+    The empty self-attention cache of B * G rows with at least `slots` cache
+    slots, and the filled cross-attention cache of B rows with at least P cache
+    slots; each has one `LayerCache` per decoder layer.
   """
   block = DecoderLayer(config)
-  places = encoded.shape[1]
-  width = width or cache.layout(places)[1]
-  blocks = -(-places // width)
+  prompt_size = encoded.shape[1]
+  width = width or cache.layout(prompt_size)[1]
+  blocks = -(-prompt_size // width)
   cross = []
   for layer in layers:
-    found: Any = block.apply(
+    keys_values: Any = block.apply(
       layer, encoded, method=DecoderLayer.cross_keys_values
     )
-    keys, values = found
+    keys, values = keys_values
     cross.append(LayerCache.in_blocks(keys, values, blocks, width))
   return empty_cache(config, rows, *cache.layout(slots)), tuple(cross)
 
@@ -110,10 +111,12 @@ def start_cache(
 def empty_cache(
   config: EncoderDecoderConfig, rows: int, blocks: int, width: int
 ) -> tuple[LayerCache, ...]:
-  """A cache of nothing yet: one `LayerCache` per decoder layer."""
-  none = jnp.zeros((rows, 0, config.num_heads, config.head_size), config.dtype)
-  layer = lambda: LayerCache.in_blocks(none, none, blocks, width)
-  return tuple(layer() for _ in range(config.num_decoder_layers))
+  """Builds an empty self-attention cache, one `LayerCache` per layer."""
+  empty = jnp.zeros((rows, 0, config.num_heads, config.head_size), config.dtype)
+  return tuple(
+    LayerCache.in_blocks(empty, empty, blocks, width)
+    for _ in range(config.num_decoder_layers)
+  )
 
 
 def decode_step(
@@ -126,22 +129,22 @@ def decode_step(
   slot: jax.Array,
   prompt_mask: jax.Array,
 ) -> tuple[jax.Array, tuple[LayerCache, ...]]:
-  """Logits of the token after `tokens`, and the cache with `tokens` in it.
+  """Runs one token per row and appends it to the self-attention cache.
 
   Args:
-    config: the model.
-    top: its variables but those of the decoder's layers.
-    layers: the variables of each: its parameters, or some of them and kernels
-      under `stored`, and adapters under `lora` if it has some.
+    config: shape of the model.
+    top: variables of the model outside of the decoder's layers.
+    layers: variables of each layer of the decoder: parameters, kernels in the
+      collection `stored` and, optionally, adapters in the collection `lora`.
     tokens: int [B * G], the last token of each row; rows i * G to i * G + G - 1
-      answer prompt i.
-    own, cross: from `start_cache`; `cross` never changes.
-    slot: int, the position of `tokens`: 0 for `decoder_start_token_id`; a
-      scalar, or [B * G].
-    prompt_mask: bool [B, P].
+      belong to prompt i.
+    own, cross: caches from `start_cache`; `cross` never changes.
+    slot: int scalar or [B * G], the position of `tokens`; 0 for
+      `decoder_start_token_id`.
+    prompt_mask: bool [B, P], False on padding of the prompts.
 
   Returns:
-    Logits [B * G, V] and the new cache.
+    Logits [B * G, V] of the next token, and the new self-attention cache.
   """
   tree, block = top['params'], DecoderLayer(config)
   slots = own[0].num_slots
@@ -154,12 +157,19 @@ def decode_step(
   prompt_mask = jnp.pad(prompt_mask, ((0, 0), (0, unused)))
   x = tree['embedding'][tokens][:, None].astype(config.dtype)
   new_cache = []
-  for layer, mine, prompt in zip(layers, own, cross, strict=True):
-    x, mine = block.apply(
-      layer, x, bias, mine, prompt, slot, mask, prompt_mask,
+  for layer, own_cache, prompt_cache in zip(layers, own, cross, strict=True):
+    x, own_cache = block.apply(
+      layer,
+      x,
+      bias,
+      own_cache,
+      prompt_cache,
+      slot,
+      mask,
+      prompt_mask,
       method=DecoderLayer.decode_step,
-    )  # fmt: skip
-    new_cache.append(mine)
+    )
+    new_cache.append(own_cache)
   return _logits(config, top, x[:, 0]), tuple(new_cache)
 
 

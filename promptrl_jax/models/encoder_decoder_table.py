@@ -1,4 +1,4 @@
-"""Where the tensors of a T5 checkpoint go in our tree, and its sharding."""
+"""Tensors of T5 checkpoints, our leaves for them, and their sharding."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ PARTITION: tuple[tuple[str, P], ...] = (
 )
 
 _DUPLICATES = r'(encoder|decoder)\.embed_tokens\.weight'
-# Of the first T5 checkpoints: distances between prompt and answer mean nothing.
+# The first T5 checkpoints hold this bias, which cross-attention does not use.
 _UNUSED = r'decoder\.block\.0\.layer\.1\.EncDecAttention\.relative_attention_.*'
 
 
 def table(config: EncoderDecoderConfig) -> weights.Table:
-  """The table of `T5ForConditionalGeneration` checkpoints.
+  """Returns the table of `T5ForConditionalGeneration` checkpoints.
 
-  Copies of tied matrices may be there or not: older files hold the embedding
-  up to four times.
+  Copies of tied matrices are optional: older files hold the embedding up to
+  four times.
   """
   rules = [
     weights.Rule(EMBEDDING, 'embedding'),
@@ -47,7 +47,7 @@ def table(config: EncoderDecoderConfig) -> weights.Table:
 
 
 def _stack(side: str, config: EncoderDecoderConfig) -> Iterator[weights.Rule]:
-  """Rules of the encoder or the decoder."""
+  """Yields the rules of the encoder or the decoder."""
   bias = 'layer.0.SelfAttention.relative_attention_bias.weight'
   yield weights.Rule(f'{side}.block.0.{bias}', f'{side}_bias')
   yield weights.Rule(f'{side}.final_layer_norm.weight', f'{side}_norm')
@@ -74,16 +74,19 @@ def _stack(side: str, config: EncoderDecoderConfig) -> Iterator[weights.Rule]:
 
 
 def _heads(
-  name: str, leaf: str, place: int | None, config: EncoderDecoderConfig
+  name: str, leaf: str, part: int | None, config: EncoderDecoderConfig
 ) -> weights.Rule:
-  """[Q * H, D] there; here [D, Q, H], at `place` of [D, Q, places, H]."""
+  """Returns the rule of a projection, [Q * H, D] in the checkpoint.
+
+  The leaf is [D, Q, H], or [D, Q, parts, H] with this projection at `part`.
+  """
   heads = (config.num_heads, config.head_size)
   return weights.Rule(
     name,
     leaf,
     functools.partial(_split_heads, heads),
     _join_heads,
-    () if place is None else (None, None, place),
+    () if part is None else (None, None, part),
   )
 
 

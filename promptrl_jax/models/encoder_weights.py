@@ -1,4 +1,4 @@
-"""BERT in Hugging Face's layout: its config, its tensors and its sharding."""
+"""BERT checkpoints of Hugging Face: config, tensors and sharding."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from promptrl_jax.models import hf_fields, weights
 from promptrl_jax.models.encoder import EncoderConfig
 from promptrl_jax.models.weights import Rule, Table, linear
 
-# Leaf of the parameter tree -> axes of the mesh that it is split over.
+# (Regular expression of a leaf's path, mesh axes that the leaf is split over).
 PARTITION: tuple[tuple[str, P], ...] = (
   (r'embedding', P('tensor', 'fsdp')),
-  # A few hundred rows, and two: not worth splitting by rows.
+  # These tables have too few rows to split them by rows.
   (r'(position|type)_embedding', P(None, 'fsdp')),
   (r'layers/(qkv|up)', P(None, 'fsdp', 'tensor')),
   (r'layers/(out|down)', P(None, 'tensor', 'fsdp')),
@@ -23,7 +23,7 @@ PARTITION: tuple[tuple[str, P], ...] = (
   (r'.*(norm/scale|bias)', P()),
 )
 
-# Our field -> the field of a `config.json`.
+# Our field -> the field of `config.json`.
 _FIELDS = {
   'vocab_size': 'vocab_size',
   'hidden_size': 'hidden_size',
@@ -34,19 +34,19 @@ _FIELDS = {
   'num_token_types': 'type_vocab_size',
   'norm_eps': 'layer_norm_eps',
 }
-# A field -> the one value that is supported, which is also its default.
+# Field of `config.json` -> its only supported value, which is the default.
 _FIXED = {
   'hidden_act': 'gelu',
   'position_embedding_type': 'absolute',
   'is_decoder': False,
   'add_cross_attention': False,
 }
-# As in checkpoints that were converted from TensorFlow.
+# Names of norms in checkpoints that were converted from TensorFlow.
 _OLD_NORMS = (
   (r'LayerNorm\.gamma', 'LayerNorm.weight'),
   (r'LayerNorm\.beta', 'LayerNorm.bias'),
 )
-# These are saved without a pooler.
+# Architectures without a pooler.
 _NO_POOLER = (
   'BertForMaskedLM',
   'BertForQuestionAnswering',
@@ -55,11 +55,11 @@ _NO_POOLER = (
 
 
 def from_hf(values: Mapping[str, Any]) -> EncoderConfig:
-  """Reads a `config.json`; dropout rates in it are left out.
+  """Reads a `config.json`; dropout rates are ignored.
 
   Raises:
-    ValueError: a field is missing, or asks for what is not supported; names the
-      field, its value and what is supported.
+    ValueError: a field is missing or has an unsupported value; the text names
+      the field, its value and the supported values.
   """
   hf_fields.expect(values, 'model_type', 'bert')
   for field, supported in _FIXED.items():
@@ -74,23 +74,23 @@ def from_hf(values: Mapping[str, Any]) -> EncoderConfig:
 
 
 def to_hf(config: EncoderConfig) -> dict[str, Any]:
-  """The content of a `config.json` for this config."""
+  """Returns the content of a `config.json` for this config."""
   return {
     'architectures': ['BertModel'],
     'model_type': 'bert',
     **{hf: getattr(config, ours) for ours, hf in _FIELDS.items()},
     **_FIXED,
     'pad_token_id': config.pad_token_id,
-    # Not a field of theirs: `BertModel(add_pooling_layer=...)` says it there.
+    # Our own field; in transformers this is an argument of `BertModel`.
     'has_pooler': config.has_pooler,
   }
 
 
 def table(config: EncoderConfig) -> Table:
-  """The tensors of a checkpoint."""
+  """Returns the table of a checkpoint's tensors and our leaves."""
   ignored = [
     r'embeddings\.(position_ids|token_type_ids)',
-    # Heads of other models; what they are put on is all that is read.
+    # Task heads on top of the encoder.
     r'(cls|classifier|qa_outputs)\..*',
   ]
   if not config.has_pooler:
@@ -99,7 +99,7 @@ def table(config: EncoderConfig) -> Table:
 
 
 def as_stored(config: EncoderConfig, tensors: weights.Tensors) -> EncoderConfig:
-  """The config with a pooler if, and only if, the checkpoint has one."""
+  """Returns the config with `has_pooler` as in the checkpoint."""
   has_pooler = any(
     name.endswith('pooler.dense.weight') for name in tensors.names()
   )
@@ -107,6 +107,7 @@ def as_stored(config: EncoderConfig, tensors: weights.Tensors) -> EncoderConfig:
 
 
 def _rules(c: EncoderConfig) -> Iterator[Rule]:
+  """Yields the rules of all tensors."""
   for theirs, ours in (
     ('word_embeddings', 'embedding'),
     ('position_embeddings', 'position_embedding'),

@@ -1,7 +1,8 @@
-"""Products of a few rows with a kernel, on CPU, by `cpp/few_rows.cc`.
+"""CPU products of a few rows with a packed kernel, by `cpp/few_rows.cc`.
 
-The library of XLA packs a kernel anew for every product. In decoding that takes
-longer than the product: here a kernel is packed once, and read in order.
+XLA's matrix library packs the kernel for every product, which takes longer than
+the product itself in decoding. This module packs a kernel once into panels that
+a product reads in order.
 """
 
 from __future__ import annotations
@@ -13,14 +14,14 @@ import jax.numpy as jnp
 
 from promptrl_jax.models import native
 
-OUTPUTS = 32  # of a panel
-# With more rows, packing is a small part of a product of XLA.
+OUTPUTS = 32  # outputs per panel
+# For more rows, packing is only a small part of the time of XLA's product.
 MOST_ROWS = 128
 _DTYPES = ('bfloat16', 'float32')
 
 
 def fits(kernel: Any) -> bool:
-  """Whether a kernel [in, out] can be packed."""
+  """Returns whether a kernel [in, out] can be packed."""
   return (
     jnp.dtype(kernel.dtype).name in _DTYPES
     and kernel.shape[0] % _depth(kernel) == 0
@@ -29,11 +30,12 @@ def fits(kernel: Any) -> bool:
 
 
 def _depth(kernel: Any) -> int:
+  """Returns the number of inputs whose weights fill 4 bytes."""
   return 4 // jnp.dtype(kernel.dtype).itemsize
 
 
 def pack(kernel: Any) -> Any:
-  """Panels [out / 32, in / D, 32, D] of a kernel [in, out]; D fill 4 bytes."""
+  """Packs a kernel [in, out] into [out / 32, in / depth, 32, depth]."""
   depth = _depth(kernel)
   rows, outputs = kernel.shape
   split = kernel.reshape(rows // depth, depth, outputs // OUTPUTS, OUTPUTS)
@@ -41,19 +43,22 @@ def pack(kernel: Any) -> Any:
 
 
 def unpack(panels: Any) -> Any:
-  """The kernel [out, in]."""
+  """Returns the kernel [out, in] of `panels`."""
   count, blocks, outputs, depth = panels.shape
   return panels.transpose(0, 2, 1, 3).reshape(count * outputs, blocks * depth)
 
 
 def product(x: jax.Array, panels: jax.Array, threads: int = 1) -> jax.Array:
-  """float32 [M, out]: `x` [M, in], of the dtype of the panels, times them.
+  """Multiplies rows by a packed kernel.
 
   Args:
-    x: rows.
-    panels: from `pack`.
-    threads: how many of XLA's share it; more than one only where no other
-      device of this process is at work.
+    x: [rows, in], in the dtype of the panels.
+    panels: kernel from `pack`.
+    threads: number of XLA's threads; more than one only if no other device of
+      this process computes at the same time.
+
+  Returns:
+    float32 [rows, out].
   """
   name = f'few_rows_{jnp.dtype(panels.dtype).name}'
   shape = len(x), panels.shape[0] * OUTPUTS

@@ -1,4 +1,4 @@
-"""Small heads on hidden states: a value per token, a reward per text."""
+"""Value head per token, and reward model per text."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from jax.sharding import PartitionSpec as P
 from promptrl_jax.models import encoder_weights
 from promptrl_jax.models.encoder import Encoder, EncoderConfig
 
-# Leaf of a `RewardModel` -> axes of the mesh that it is split over.
+# (Regular expression of a leaf's path, mesh axes that the leaf is split over).
 PARTITION: tuple[tuple[str, P], ...] = (
   *((f'encoder/{leaf}', spec) for leaf, spec in encoder_weights.PARTITION),
   (r'head/(kernel|bias)', P()),
@@ -20,29 +20,29 @@ PARTITION: tuple[tuple[str, P], ...] = (
 
 
 class ValueHead(nn.Module):
-  """Expected return of each token of a language model.
+  """A linear value head on the hidden states of a language model.
 
   Attributes:
-    zero_init: the first values are 0 everywhere, so that the first advantages
-      are the returns themselves and not the noise of a random projection.
+    zero_init: whether all values start at 0, so that the first advantages equal
+      the returns and contain no noise of a random projection.
   """
 
   zero_init: bool = True
 
   @nn.compact
   def __call__(self, hidden: jax.Array) -> jax.Array:
-    """Hidden states [..., T, D] of any float type -> values float32 [..., T].
+    """Returns values float32 [...] of hidden states [..., D].
 
-    The value at a place is that of the state after its token was read.
+    A token's value is that of the state after the token.
     """
     return _score(self, hidden, 0.0 if self.zero_init else 0.02)
 
 
 class RewardHead(nn.Module):
-  """Dropout, a linear layer, a sigmoid: the rating of a text, in [0, 1].
+  """Dropout, a linear layer and a sigmoid, for a rating in [0, 1].
 
   Attributes:
-    dropout: share of the features that are left out in training.
+    dropout: dropout rate of the features in training.
   """
 
   dropout: float = 0.1
@@ -55,7 +55,8 @@ class RewardHead(nn.Module):
 
     Args:
       pooled: [..., D], one vector per text.
-      deterministic: no dropout; else `apply` needs `rngs={'dropout': key}`.
+      deterministic: turns dropout off; otherwise, `apply` needs
+        `rngs={'dropout': key}`.
 
     Returns:
       float32 [...], in [0, 1].
@@ -65,15 +66,15 @@ class RewardHead(nn.Module):
 
 
 class RewardModel(nn.Module):
-  """An encoder and a reward head, as one tree: `encoder` and `head`.
+  """A reward model: an encoder with a reward head, `encoder` and `head`.
 
-  To start from a trained encoder, put its tree (below `params`) in the place of
-  `encoder`.
+  To start from a trained encoder, replace the subtree `encoder` of the
+  parameters by the encoder's own tree.
 
   Attributes:
-    config: of the encoder.
+    config: configuration of the encoder.
     pooling: one of `encoder.POOLINGS`.
-    dropout: of the head.
+    dropout: dropout rate of the head.
   """
 
   config: EncoderConfig
@@ -94,10 +95,10 @@ class RewardModel(nn.Module):
     """Rates texts, or pairs of texts such as a prompt and its answer.
 
     Args:
-      tokens: int [B, T], padded on the right.
-      mask: bool [B, T], False where padded.
-      token_types: int [B, T], 1 in the second text of a pair; None: all 0.
-      deterministic: no dropout; else `apply` needs `rngs={'dropout': key}`.
+      tokens: int [B, S], padded on the right.
+      mask: bool [B, S], False on padding.
+      token_types: int [B, S], 1 in the second text of a pair; None: all 0.
+      deterministic: as in `RewardHead`.
 
     Returns:
       float32 [B], in [0, 1].
@@ -109,7 +110,7 @@ class RewardModel(nn.Module):
 def shapes(
   config: EncoderConfig, pooling: str = 'mean', dropout: float = 0.1
 ) -> Any:
-  """Tree of a `RewardModel` as `jax.ShapeDtypeStruct`, `params` at the top."""
+  """Returns the `RewardModel` parameters as `jax.ShapeDtypeStruct` leaves."""
   tokens = jax.ShapeDtypeStruct((1, 1), jnp.int32)
   mask = jax.ShapeDtypeStruct((1, 1), jnp.bool_)
   model = RewardModel(config, pooling, dropout)
@@ -117,7 +118,7 @@ def shapes(
 
 
 def _score(module: nn.Module, x: jax.Array, stddev: float) -> jax.Array:
-  """x w + b in float32: [..., D] -> [...]; `w` starts normal, `b` at 0."""
+  """Computes x w + b in float32, [..., D] -> [...]; `b` starts at 0."""
   kernel = module.param('kernel', nn.initializers.normal(stddev), x.shape[-1:])
   bias = module.param('bias', nn.initializers.zeros, ())
   return x.astype(jnp.float32) @ kernel.astype(jnp.float32) + bias

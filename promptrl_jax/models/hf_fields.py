@@ -1,4 +1,4 @@
-"""Fields of a `config.json`, read in one way by all families."""
+"""Reads and checks fields of a `config.json`, for all model families."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 def required(
   values: Mapping[str, Any], fields: Mapping[str, str]
 ) -> dict[str, Any]:
-  """Fields under our names.
+  """Returns required fields under our names.
 
   Args:
-    values: the content of a `config.json`.
-    fields: our name -> theirs.
+    values: content of a `config.json`.
+    fields: our name -> the name in `config.json`.
 
   Raises:
-    ValueError: some are missing or null; names all of them.
+    ValueError: fields are missing or null; the text names all of them.
   """
   missing = [hf for hf in fields.values() if values.get(hf) is None]
   if missing:
@@ -25,23 +25,23 @@ def required(
 
 
 def field(values: Mapping[str, Any], name: str) -> Any:
-  """One required field; raises as `required` does."""
+  """Returns one required field; raises as `required` does."""
   return required(values, {name: name})[name]
 
 
 def optional(
   values: Mapping[str, Any], fields: Mapping[str, str]
 ) -> dict[str, Any]:
-  """Like `required`, without those that are missing or null."""
+  """Returns fields as `required` does, but skips missing and null ones."""
   present = {k: v for k, v in fields.items() if values.get(v) is not None}
   return required(values, present)
 
 
 def expect(values: Mapping[str, Any], name: str, *supported: Any) -> None:
-  """Refuses a value that is not supported; a missing or null one passes.
+  """Checks that a field is missing, null or one of the supported values.
 
   Raises:
-    ValueError: names the field, its value and what is supported.
+    ValueError: the text names the field, its value and the supported values.
   """
   value = values.get(name)
   if value is not None and value not in supported:
@@ -50,7 +50,7 @@ def expect(values: Mapping[str, Any], name: str, *supported: Any) -> None:
 
 
 def as_tuple(value: Any) -> tuple[int, ...]:
-  """Token ids: null, one or a list of them."""
+  """Converts null, one token id or a list of them to a tuple."""
   if value is None:
     return ()
   return tuple(value) if isinstance(value, list | tuple) else (value,)

@@ -1,4 +1,4 @@
-"""Products with kernels: as they are trained, or as a decoder stores them."""
+"""Matrix products with kernels in the layout of training or of decoding."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ _INT8_MAX = 127
 
 @struct.dataclass
 class StoredKernel:
-  """A kernel [in, *out] with its outputs first.
+  """A kernel [in, *out] in the layout of decoding, with the outputs first.
 
-  CPU products of a few rows are 10 to 50 % faster this way. They are bound by
-  how fast the kernel is packed, which is faster along its rows.
+  CPU products of a few rows are 10 to 50 % faster in this layout. Their time is
+  bound by the packing of the kernel, which is faster along its rows.
 
   Attributes:
-    values: [*out, in], floating point or int8; or the panels of
-      `few_rows.pack`.
-    scale: [*out] if `values` are int8: what each output is multiplied by.
-    threads: how many share a product with panels; 0: they are no panels.
+    values: [*out, in], floating point or int8; or panels from `few_rows.pack`.
+    scale: [*out], scale of each output if `values` are int8, else None.
+    threads: number of threads for a product with panels; 0: `values` are not
+      panels.
   """
 
   values: Any
@@ -37,17 +37,18 @@ class StoredKernel:
 def store(
   kernel: Any, bits: int | None = None, threads: int = 0
 ) -> StoredKernel:
-  """Lays out `kernel` [in, *out].
+  """Converts a kernel to the layout of decoding.
 
   Args:
-    kernel: floating point.
-    bits: None to keep its type; 8 to round each output's weights to int8, as a
-      multiple of their largest magnitude over 127 (arXiv 2208.07339, section
-      2.1, one scale per output).
-    threads: to pack it for `few_rows` and so many, if it can be; 0: not to.
+    kernel: floating point [in, *out].
+    bits: None keeps the type; 8 quantizes to int8 with one scale per output,
+      the largest magnitude of its weights over 127 (arXiv 2208.07339, section
+      2.1).
+    threads: number of threads for `few_rows`. The kernel is packed into panels
+      if this is positive and the shape allows it.
 
   Raises:
-    ValueError: other `bits`.
+    ValueError: `bits` has another value.
   """
   flat = kernel.reshape(kernel.shape[0], -1)
   if threads and bits is None and few_rows.fits(flat):
@@ -62,7 +63,7 @@ def store(
 
 
 def quantize(values: jax.Array) -> tuple[jax.Array, jax.Array]:
-  """int8 [..., N] and float32 scales [...] of `values` [..., N]."""
+  """Quantizes over the last axis; returns int8 [..., n] and scales [...]."""
   wide = values.astype(jnp.float32)
   scale = jnp.max(jnp.abs(wide), axis=-1) / _INT8_MAX
   safe = jnp.where(scale > 0, scale, 1.0)[..., None]
@@ -72,15 +73,21 @@ def quantize(values: jax.Array) -> tuple[jax.Array, jax.Array]:
 def dense(
   x: jax.Array, kernel: jax.Array | StoredKernel, dtype: Any = None
 ) -> jax.Array:
-  """`x` [..., in] times a kernel [in, ...], flat: [..., out].
+  """Multiplies `x` by a kernel and flattens the kernel's output axes.
 
-  The result has `dtype`, that of `x` if None.
+  The product is two-dimensional, because with leading axes the gradient of the
+  kernel ran at half the speed on CPU. If either factor has 16 bits, both are
+  rounded to that type; the accumulation is float32. On CPU, decoding with
+  float32 activations is twice as fast with bfloat16 kernels as with float32
+  kernels. int8 kernels are exact in bfloat16 and scaled after the product.
 
-  One 2-D product: with leading axes kept, the gradient of the kernel ran at
-  half the rate on CPU. If either side is of 16 bits, the factors are rounded to
-  it; the sum is float32. On CPU, float32 activations with bfloat16 kernels
-  decode twice as fast as float32 kernels: half the bytes, twice the products.
-  int8 kernels are exact in bfloat16, and scaled after the product.
+  Args:
+    x: [..., in].
+    kernel: [in, *out].
+    dtype: type of the result; None: that of `x`.
+
+  Returns:
+    [..., out], where out is the product of the output axes.
   """
   rows = x.reshape(-1, x.shape[-1])
   if isinstance(kernel, StoredKernel):
@@ -102,10 +109,18 @@ def _stored_product(x: jax.Array, kernel: StoredKernel) -> jax.Array:
 
 
 def product(x: jax.Array, kernel: jax.Array, contracted: int) -> jax.Array:
-  """float32 [M, out]: [M, in] times the axis `contracted` of a 2-D kernel.
+  """Contracts `x` with one axis of a two-dimensional kernel.
 
-  The factors are rounded as `dense` says, those of the gradient likewise: a
-  product of 16 bits takes about half the time of one of float32 on CPU.
+  The factors are rounded as in `dense`, also in the gradient: on CPU a product
+  of 16-bit factors takes about half the time of one of float32 factors.
+
+  Args:
+    x: [rows, in].
+    kernel: [in, out] or [out, in].
+    contracted: the axis of `kernel` that has length in.
+
+  Returns:
+    float32 [rows, out].
   """
   stored = jnp.bfloat16 if kernel.dtype == jnp.int8 else kernel.dtype
   narrow = min((x.dtype, jnp.dtype(stored)), key=lambda t: t.itemsize)
@@ -133,11 +148,14 @@ _product.defvjp(_product_forward, _product_backward)
 def transposed_products(
   d_out: jax.Array, x: jax.Array, kernel: jax.Array, contracted: int
 ) -> tuple[jax.Array, jax.Array]:
-  """The gradients of `product`, float32: of [M, in] and of the 2-D kernel.
+  """Computes the gradients of `product` with respect to `x` and `kernel`.
 
   Args:
-    d_out: [M, out], the gradient of the product.
-    x, kernel, contracted: as they were multiplied.
+    d_out: [rows, out], gradient with respect to the product.
+    x, kernel, contracted: arguments of `product`.
+
+  Returns:
+    float32 gradients in the shapes of `x` and of `kernel`.
   """
   narrow = min((x.dtype, kernel.dtype), key=lambda t: t.itemsize)
   d_out, x = d_out.astype(narrow), x.astype(narrow)
@@ -146,15 +164,15 @@ def transposed_products(
   return d_x, _dot(*factors, 0, 0)
 
 
-def _dot(x: jax.Array, y: jax.Array, of_x: int, of_y: int) -> jax.Array:
-  """float32 product of two matrices over the axes `of_x` and `of_y`."""
+def _dot(x: jax.Array, y: jax.Array, x_axis: int, y_axis: int) -> jax.Array:
+  """Contracts axis `x_axis` of `x` with axis `y_axis` of `y`, in float32."""
   return jax.lax.dot_general(
-    x, y, (((of_x,), (of_y,)), ((), ())), preferred_element_type=jnp.float32
+    x, y, (((x_axis,), (y_axis,)), ((), ())), preferred_element_type=jnp.float32
   )
 
 
 def kernel_of(module: nn.Module, name: str, init: Any, shape: Any) -> Any:
-  """A kernel as `prepare` stored it, or else the parameter."""
+  """Returns the module's stored kernel if it has one, else its parameter."""
   if module.has_variable('stored', name):
     return module.get_variable('stored', name)
   return module.param(name, init, shape)
@@ -163,19 +181,22 @@ def kernel_of(module: nn.Module, name: str, init: Any, shape: Any) -> Any:
 def adapted_dense(
   module: nn.Module, x: jax.Array, name: str, interleaved: bool = False
 ) -> jax.Array:
-  """`dense` by the kernel `name` of a layer and, if it has one, its adapter.
+  """Applies `dense` with a kernel of a layer and, if present, its adapter.
 
   Args:
-    module: the layer; `lora.attach` gives adapters to it.
+    module: the layer; `lora.attach` adds adapters to it.
     x: [..., in].
-    name: of the kernel [in, ...].
-    interleaved: of a kernel [in, parts, out], the parts of each output are to
-      lie side by side.
+    name: name of the kernel [in, *out].
+    interleaved: for a kernel [in, parts, out], whether the result is ordered as
+      [out, parts] instead of [parts, out].
 
   Returns:
     [..., out].
   """
-  ordered = lambda k: jnp.swapaxes(k, 1, 2) if interleaved else k
+
+  def ordered(kernel):
+    return jnp.swapaxes(kernel, 1, 2) if interleaved else kernel
+
   y = dense(x, ordered(getattr(module, name)))
   if module.has_variable('lora', name):
     adapter = module.get_variable('lora', name)

@@ -1,18 +1,18 @@
 """Low-rank adapters of a language model (LoRA, arXiv 2106.09685).
 
-An adapter is a tree of its own beside the parameters. The layers hold several
-projections in one leaf (queries, keys and values in `layers/qkv`); here each
-projection has a pair of its own, A [in, r] and B [r, out], as in the files that
-`peft.py` reads and writes:
+Adapters form their own tree beside the parameters. A layer fuses several
+projections into one leaf (queries, keys and values in `layers/qkv`), but each
+projection has its own pair of adapter matrices A [in, r] and B [r, out], as in
+the files that `peft.py` reads and writes:
 
   layers/qkv/q_proj/a  [L, D, r]
-  layers/qkv/q_proj/b  [L, r, K, G, H]
+  layers/qkv/q_proj/b  [L, r, K, U, H]
 
-`attach` lays the pairs of a leaf side by side in one pair [in, R], [R, ...],
-whose product is the update of the whole leaf, and the model adds (x A) B to
-whatever it projects. What it returns goes wherever parameters go: `apply`,
-`sampling.generate`, `sampling.score`, and with `partition` onto a mesh. `merge`
-adds the product to the leaf.
+`attach` combines the pairs of a leaf into one pair [in, parts * r] and
+[parts * r, ...], whose product is the update of the whole leaf; the model then
+adds (x A) B to the projection. Functions that take parameters also take the
+result of `attach`: `apply`, sampling and scoring. `partition` extends sharding
+rules to adapters, and `merge` adds the update to the leaf.
 
   adapters = lora.init(config, params, key)
   gradients = jax.grad(
@@ -53,17 +53,18 @@ _ALL = slice(None)
 
 @dataclasses.dataclass(frozen=True)
 class LoraConfig:
-  """Which projections get an adapter, and how large it is.
+  """Rank, scale and target projections of adapters.
 
   Attributes:
-    rank: r, columns of A.
-    alpha: the update is `scale` times A B, and `scale` is alpha / r.
-    targets: regular expressions, each searched for in the paths of the
-      family's `PARTS`: `layers/qkv` is all three, `[qv]_proj` what the paper
-      adapts, of T5 `/[qv]$`.
-    rslora: `scale` is alpha / sqrt(r), so that a high rank still learns
-      (arXiv 2312.03732).
-    family: `family_of` the model.
+    rank: r, number of columns of A.
+    alpha: numerator of `scale`, the factor on A B; `scale` is alpha / r.
+    targets: regular expressions that are searched for in the paths of the
+      family's `PARTS`. `layers/qkv` selects queries, keys and values;
+      `[qv]_proj` (for T5 `/[qv]$`) selects the projections that the paper
+      adapts.
+    rslora: whether `scale` is alpha / sqrt(r), which keeps the updates of high
+      ranks large enough (arXiv 2312.03732).
+    family: key of `PARTS`; see `family_of`.
   """
 
   rank: int = 16
@@ -91,12 +92,12 @@ class LoraConfig:
 
   @property
   def scale(self) -> float:
-    """What A B is multiplied by."""
+    """Factor on A B."""
     return self.alpha / (math.sqrt(self.rank) if self.rslora else self.rank)
 
   @property
   def parts(self) -> tuple[Part, ...]:
-    """The projections that have an adapter."""
+    """Projections that have an adapter."""
     return tuple(
       part
       for part in PARTS[self.family]
@@ -105,20 +106,22 @@ class LoraConfig:
 
 
 def partition(rules: sharding.Rules) -> sharding.Rules:
-  """The rules of a model, and of adapters beside it and attached to it.
+  """Returns the sharding rules of a model extended to its adapters.
 
-  The axis that a kernel is split over is that of B if it is an output, of A if
-  it is an input; r is too small to split.
+  B is split like the outputs of the kernel and A like its inputs; r is too
+  small to split. The rules cover adapter trees and attached adapters.
 
   Args:
-    rules: of the model's leaves; those with [L, in, ...] start with None.
+    rules: rules of the model's leaves; those of leaves [L, in, ...] start with
+      None.
   """
   adapters = []
   for pattern, spec in rules:
     if len(spec) < 2 or spec[0] is not None:
       continue
     layers, size, *out = spec
-    # The pairs of each part, `layers/qkv/q_proj/a`, and the fused ones.
+    # The pattern matches a part, `layers/qkv/q_proj/a`, and attached adapters,
+    # `layers/qkv/a`.
     pair = rf'(?:{pattern})(?:/\w+)?'
     adapters.append((rf'{pair}/a', P(layers, size, None)))
     adapters.append((rf'{pair}/b', P(layers, None, *out)))
@@ -126,16 +129,16 @@ def partition(rules: sharding.Rules) -> sharding.Rules:
 
 
 def shapes(config: LoraConfig, model_shapes: Any) -> Any:
-  """Shapes of the adapters.
+  """Returns the shapes of the adapters.
 
   Args:
-    config: of the adapters.
-    model_shapes: tree of the model's parameters or of `jax.ShapeDtypeStruct`,
-      with `params` at the top.
+    config: configuration of the adapters.
+    model_shapes: the model's parameters or their shapes, with `params` at the
+      top.
 
   Returns:
-    Tree of float32 `jax.ShapeDtypeStruct` with `params` at the top: A
-    [L, in, r] and B [L, r, ...] of each part.
+    Tree of float32 `jax.ShapeDtypeStruct` with `params` at the top, which holds
+    A [L, in, r] and B [L, r, ...] of each part.
   """
   tree: dict[str, Any] = {}
   for part in config.parts:
@@ -155,14 +158,15 @@ def shapes(config: LoraConfig, model_shapes: Any) -> Any:
 
 
 def init(config: LoraConfig, model_shapes: Any, key: jax.Array) -> Any:
-  """New adapters, which do not change the model: B is zero.
+  """Initialises adapters that do not change the model.
 
-  A is uniform in [-1/sqrt(in), 1/sqrt(in)), as in the authors' code.
+  B is zero, and A is uniform in [-1/sqrt(in), 1/sqrt(in)) as in the authors'
+  code.
 
   Args:
-    config: of the adapters.
+    config: configuration of the adapters.
     model_shapes: as in `shapes`.
-    key: consumed.
+    key: PRNG key, consumed.
   """
   leaves, treedef = jax.tree.flatten_with_path(shapes(config, model_shapes))
   keys = jax.random.split(key, len(leaves))
@@ -180,21 +184,21 @@ def init(config: LoraConfig, model_shapes: Any, key: jax.Array) -> Any:
 
 
 def attach(config: LoraConfig, params: Any, adapters: Any) -> Any:
-  """Variables with which the model runs with the adapters.
+  """Returns the model's variables with its adapters.
 
-  Differentiate with respect to `adapters` and the parameters stay as they are.
+  To train adapters only, differentiate with respect to `adapters`.
 
   Args:
-    config: of the adapters.
-    params: of the model, with `params` at the top; not copied.
-    adapters: as `init` returns them.
+    config: configuration of the adapters.
+    params: variables of the model, with `params` at the top; not copied.
+    adapters: tree as from `init`.
 
   Returns:
-    `params` with one more collection, `lora`: for each leaf A [L, in, R] and
-    `scale` B [L, R, ...], where R is the sum of its parts' ranks.
+    `params` with the collection `lora`, which holds A [L, in, parts * r] and
+    `scale` * B [L, parts * r, ...] for each leaf.
 
   Raises:
-    ValueError: the adapters are not those of this config and model.
+    ValueError: the adapters do not fit the config and the model.
   """
   _check(config, params, adapters)
   fused: dict[str, Any] = {}
@@ -206,15 +210,19 @@ def attach(config: LoraConfig, params: Any, adapters: Any) -> Any:
 
 
 def merge(config: LoraConfig, params: Any, adapters: Any) -> Any:
-  """Parameters of a model that does by itself what it does with the adapters.
+  """Adds the adapters' updates to the model's parameters.
 
   Args:
-    config: of the adapters.
-    params: of the model; a leaf keeps its dtype, the sum is in float32.
-    adapters: as `init` returns them.
+    config: configuration of the adapters.
+    params: variables of the model. The sum is computed in float32 and cast to
+      the dtype of the leaf.
+    adapters: tree as from `init`.
+
+  Returns:
+    `params` of a model that computes the same without adapters.
 
   Raises:
-    ValueError: the adapters are not those of this config and model.
+    ValueError: the adapters do not fit the config and the model.
   """
   _check(config, params, adapters)
   tree = dict(params['params'])
@@ -223,17 +231,18 @@ def merge(config: LoraConfig, params: Any, adapters: Any) -> Any:
     leaf = leaf_of(params, path)
     a, b = _fuse(config, path, leaf.shape, adapters)
     b = b.reshape(*b.shape[:2], -1)
-    update = jnp.einsum('ldr,lro->ldo', a, b, precision='highest')
+    # y is the axis of all outputs of the leaf.
+    update = jnp.einsum('ldr,lry->ldy', a, b, precision='highest')
     total = leaf.astype(jnp.float32) + update.reshape(leaf.shape)
     tree[scope] = {**tree[scope], name: total.astype(leaf.dtype)}
   return {**params, 'params': tree}
 
 
 def leaf_of(tree: Any, path: str) -> Any:
-  """The leaf at `path` below `params`.
+  """Returns the leaf at `path` below `params`.
 
   Raises:
-    KeyError: there is none.
+    KeyError: the tree has no such leaf.
   """
   node = tree['params']
   for key in path.split('/'):
@@ -244,18 +253,18 @@ def leaf_of(tree: Any, path: str) -> Any:
 
 
 def _check(config: LoraConfig, params: Any, adapters: Any) -> None:
-  """Refuses what would be broadcast or left out in silence."""
-  found, expected = (
+  """Raises a ValueError unless the adapters have the expected shapes."""
+  actual, expected = (
     {
       sharding.path_of(path): leaf.shape
       for path, leaf in jax.tree.leaves_with_path(tree)
     }
     for tree in (adapters, shapes(config, params))
   )
-  for path in sorted(found.keys() | expected.keys()):
-    if found.get(path) != expected.get(path):
+  for path in sorted(actual.keys() | expected.keys()):
+    if actual.get(path) != expected.get(path):
       raise ValueError(
-        f'adapter {path} has shape {found.get(path)}; the model and '
+        f'adapter {path} has shape {actual.get(path)}; the model and '
         f'{config} say {expected.get(path)} (None: not there)'
       )
 
@@ -263,10 +272,10 @@ def _check(config: LoraConfig, params: Any, adapters: Any) -> None:
 def _fuse(
   config: LoraConfig, path: str, shape: tuple[int, ...], adapters: Any
 ) -> tuple[jax.Array, jax.Array]:
-  """The pairs of a leaf as one.
+  """Combines the pairs of a leaf's parts into one pair.
 
-  The columns of all A stand side by side. The rows of all B stand one below the
-  other, each on its part of the outputs, with zeros on the parts of others.
+  A is the concatenation of all A. B is block-diagonal: the rows of a part hold
+  its B on the part's outputs and zeros on all other outputs.
   """
   layers, _, *out = shape
   parts = [part for part in config.parts if part.leaf == path]
@@ -275,10 +284,11 @@ def _fuse(
   b = jnp.zeros((layers, rows, *out), jnp.float32)
   for i, (part, pair) in enumerate(zip(parts, pairs, strict=True)):
     block = slice(i * config.rank, (i + 1) * config.rank)
-    place = (_ALL, block, *_index(part, out))
-    b = b.at[place].set(config.scale * pair['b'])
+    index = (_ALL, block, *_index(part, out))
+    b = b.at[index].set(config.scale * pair['b'])
   return jnp.concatenate([pair['a'] for pair in pairs], axis=-1), b
 
 
 def _index(part: Part, out: list[int]) -> tuple[slice, ...]:
+  """Returns the part's index on the output axes of its leaf."""
   return (*part.index, *[_ALL] * (len(out) - len(part.index)))

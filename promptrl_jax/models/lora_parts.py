@@ -1,4 +1,4 @@
-"""The projections that a low-rank adapter can stand beside, by family."""
+"""The projections that can have a low-rank adapter, by model family."""
 
 from __future__ import annotations
 
@@ -10,15 +10,18 @@ _ALL = slice(None)
 
 @dataclasses.dataclass(frozen=True)
 class Part:
-  """A projection of its own in a checkpoint, a part of a leaf here.
+  """A projection: a module of a checkpoint and a part of one of our leaves.
 
   Attributes:
-    module: its name inside a layer of a checkpoint: `self_attn.q_proj`.
-    leaf: the leaf that holds it: `layers/qkv` [L, in, ...].
-    index: where it lies on the axes of the leaf behind [L, in].
-    is_swapped: whether a checkpoint has the first two of these axes the other
-      way round: GPT-2 has all queries first, we have a head's three together.
-    stack: what a checkpoint calls the list of layers.
+    module: name of the module inside a checkpoint's layer, such as
+      `self_attn.q_proj`.
+    leaf: path of the leaf [L, in, ...] that holds the projection, such as
+      `layers/qkv`.
+    index: index of the projection on the axes of the leaf after [L, in].
+    is_swapped: whether the checkpoint orders the first two of these axes the
+      other way round. GPT-2 stores all queries first; our leaf stores query,
+      key and value of a head together.
+    stack: name of the list of layers in a checkpoint.
   """
 
   module: str
@@ -29,42 +32,46 @@ class Part:
 
   @property
   def name(self) -> str:
+    """Last part of the module's name, such as `q_proj`."""
     return self.module.rpartition('.')[2]
 
   @property
   def path(self) -> str:
-    """`layers/qkv/q_proj`."""
+    """Path of the adapter in its tree, such as `layers/qkv/q_proj`."""
     return f'{self.leaf}/{self.name}'
 
   def full_name(self, layer: int) -> str:
-    """Its name in a checkpoint: `model.layers.3.self_attn.q_proj`."""
+    """Returns the module's full name: `model.layers.3.self_attn.q_proj`."""
     return f'{self.stack}.{layer}.{self.module}'
 
 
 def _t5(is_gated: bool) -> tuple[Part, ...]:
-  """The projections of both stacks of a T5."""
+  """Returns the projections of both stacks of a T5 model."""
 
-  def place(i: int) -> tuple[slice, ...]:
+  def head_part(i: int) -> tuple[slice, ...]:
     return (_ALL, slice(i, i + 1))
 
   parts = []
   for side, mlp_layer in (('encoder', 1), ('decoder', 2)):
     own, mlp = 'layer.0.SelfAttention', f'layer.{mlp_layer}.DenseReluDense'
-    found = [(f'{own}.{name}', 'qkv', place(i)) for i, name in enumerate('qkv')]
-    found.append((f'{own}.o', 'out', ()))
+    projections = [
+      (f'{own}.{name}', 'qkv', head_part(i)) for i, name in enumerate('qkv')
+    ]
+    projections.append((f'{own}.o', 'out', ()))
     if side == 'decoder':
       cross = 'layer.1.EncDecAttention'
-      found.append((f'{cross}.q', 'cross_query', ()))
-      found += [
-        (f'{cross}.{name}', 'cross_kv', place(i)) for i, name in enumerate('kv')
+      projections.append((f'{cross}.q', 'cross_query', ()))
+      projections += [
+        (f'{cross}.{name}', 'cross_kv', head_part(i))
+        for i, name in enumerate('kv')
       ]
-      found.append((f'{cross}.o', 'cross_out', ()))
+      projections.append((f'{cross}.o', 'cross_out', ()))
     for i, name in enumerate(('wi_0', 'wi_1') if is_gated else ('wi',)):
-      found.append((f'{mlp}.{name}', 'gate_up', (slice(i, i + 1),)))
-    found.append((f'{mlp}.wo', 'down', ()))
+      projections.append((f'{mlp}.{name}', 'gate_up', (slice(i, i + 1),)))
+    projections.append((f'{mlp}.wo', 'down', ()))
     parts += [
       Part(module, f'{side}/{leaf}', index, stack=f'{side}.block')
-      for module, leaf, index in found
+      for module, leaf, index in projections
     ]
   return tuple(parts)
 
@@ -84,7 +91,7 @@ _GPT2 = (
   Part('mlp.c_fc', 'layers/gate_up', stack='transformer.h'),
   Part('mlp.c_proj', 'layers/down', stack='transformer.h'),
 )
-# Family of models -> the projections of its layers.
+# Model family -> the projections of its layers.
 PARTS = {
   **dict.fromkeys(('llama', 'mistral', 'qwen2', 'qwen3'), _LLAMA),
   'gpt2': _GPT2,
@@ -94,9 +101,9 @@ PARTS = {
 
 
 def family_of(model: Any) -> str:
-  """The key of `PARTS` for the config of a model.
+  """Returns the key of `PARTS` for a model's config.
 
-  T5 1.1 and Flan-T5, whose MLP is gated, have a projection more.
+  T5 1.1 and Flan-T5 have a gated MLP, and so one more projection than T5 1.0.
   """
   is_gated = model.family == 't5' and model.is_gated
   return 't5_gated' if is_gated else model.family

@@ -1,8 +1,8 @@
-"""Functions for decoding on CPU, compiled from C++ at their first use.
+"""C++ functions for decoding on CPU, compiled at their first use.
 
-That takes a few seconds. The library is made for the processor of this machine
-and kept beside compiled programs. Without a C++ compiler, or with the variable
-`PROMPTRL_NATIVE=0`, there is none, and XLA does what it can.
+Compilation takes a few seconds and targets the processor of this machine. The
+library is stored in the folder of the compilation cache. Without a C++ compiler
+or with the environment variable `PROMPTRL_NATIVE=0`, XLA computes everything.
 """
 
 from __future__ import annotations
@@ -37,17 +37,18 @@ _LONGEST_MESSAGE = 2000
 
 @functools.cache
 def is_available() -> bool:
-  """Whether there are the functions; compiles and registers them."""
+  """Compiles and registers the functions; returns whether that worked."""
   if os.environ.get(_VARIABLE) == '0':
     return False
   try:
     library = _load()
   except (OSError, subprocess.SubprocessError) as error:
-    said = getattr(error, 'stderr', None) or b''
+    stderr = getattr(error, 'stderr', None) or b''
     logging.info(
       'decoding is left to XLA: %s %s',
-      error, said.decode(errors='replace')[:_LONGEST_MESSAGE],
-    )  # fmt: skip
+      error,
+      stderr.decode(errors='replace')[:_LONGEST_MESSAGE],
+    )
     return False
   for name in _FUNCTIONS:
     handler = jax.ffi.pycapsule(getattr(library, name))
@@ -58,7 +59,17 @@ def is_available() -> bool:
 def call(
   name: str, shape: Sequence[int], threads: int, *args: jax.Array
 ) -> Any:
-  """What one of the functions makes of `args`: float32 of the shape."""
+  """Calls a C++ function inside of a jitted one.
+
+  Args:
+    name: name of the function.
+    shape: shape of the result.
+    threads: number of XLA's threads that the function may use.
+    *args: arrays.
+
+  Returns:
+    float32 array of shape `shape`.
+  """
   result = jax.ShapeDtypeStruct(tuple(shape), np.float32)
   function = jax.ffi.ffi_call(_target(name), result)
   return function(*args, threads=np.int64(threads))
@@ -69,25 +80,25 @@ def _target(name: str) -> str:
 
 
 def _load() -> ctypes.CDLL:
-  """The shared library, from the cache or compiled now.
+  """Loads the shared library, and compiles it if the cache lacks it.
 
   Raises:
-    OSError: there is no compiler, or nowhere to write to.
-    subprocess.SubprocessError: it failed.
+    OSError: no compiler is installed, or the library cannot be written.
+    subprocess.SubprocessError: the compiler failed.
   """
   compiler = next(filter(None, map(shutil.which, COMPILERS)), None)
   if compiler is None:
     raise FileNotFoundError(f'none of {", ".join(COMPILERS)} is installed')
-  texts = [path.read_bytes() for path in sorted(FOLDER.iterdir())]
-  made_of = (texts, _FLAGS, compiler, jax.__version__, _processor())
-  name = hashlib.sha256(repr(made_of).encode()).hexdigest()[:16]
+  sources = [path.read_bytes() for path in sorted(FOLDER.iterdir())]
+  inputs = (sources, _FLAGS, compiler, jax.__version__, _processor())
+  name = hashlib.sha256(repr(inputs).encode()).hexdigest()[:16]
   with tempfile.TemporaryDirectory(prefix='promptrl_native_') as temporary:
     folder = compilation.cache_folder() or pathlib.Path(temporary)
     path = folder / f'native_{name}.so'
     if not path.exists():
-      made = pathlib.Path(temporary) / 'made.so'
-      _compile(compiler, made)
-      write_atomically(path, made.read_bytes())
+      compiled = pathlib.Path(temporary) / 'compiled.so'
+      _compile(compiler, compiled)
+      write_atomically(path, compiled.read_bytes())
     return ctypes.CDLL(str(path))
 
 
@@ -95,18 +106,24 @@ def _compile(compiler: str, path: pathlib.Path) -> None:
   sources = map(str, sorted(FOLDER.glob('*.cc')))
   subprocess.run(
     [
-      compiler, *_FLAGS, f'-I{jax.ffi.include_dir()}', *sources,
-      '-o', str(path),
+      compiler,
+      *_FLAGS,
+      f'-I{jax.ffi.include_dir()}',
+      *sources,
+      '-o',
+      str(path),
     ],
-    check=True, capture_output=True, timeout=_TIMEOUT_S,
-  )  # fmt: skip
+    check=True,
+    capture_output=True,
+    timeout=_TIMEOUT_S,
+  )
 
 
 def _processor() -> str:
-  """Names what `-march=native` depends on."""
+  """Returns the processor's model and features, for `-march=native`."""
   try:
     lines = pathlib.Path('/proc/cpuinfo').read_text().splitlines()
   except OSError:
     return platform.processor()
-  wanted = ('model name', 'flags', 'Features', 'CPU part')
-  return ' '.join(sorted({s for s in lines if s.startswith(wanted)}))
+  fields = ('model name', 'flags', 'Features', 'CPU part')
+  return ' '.join(sorted({s for s in lines if s.startswith(fields)}))

@@ -1,12 +1,12 @@
-"""Adapters in the format of the PEFT library, in both directions.
+"""Reads and writes adapters in the format of the PEFT library.
 
 A folder holds `adapter_config.json` and `adapter_model.safetensors`, which has
-two tensors for each projection of each layer; of the families like Llama:
+two tensors for each projection of each layer. For Llama-like families these are
 
   base_model.model.model.layers.N.self_attn.q_proj.lora_A.weight  [r, in]
   base_model.model.model.layers.N.self_attn.q_proj.lora_B.weight  [out, r]
 
-T5 has them as `base_model.model.decoder.block.N.layer.1.EncDecAttention.q`.
+T5 names them `base_model.model.decoder.block.N.layer.1.EncDecAttention.q`.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ WEIGHTS = 'adapter_model.safetensors'
 
 _KEY = 'base_model.model.{module}.lora_{matrix}.weight'
 _EMBEDDINGS = ('embed_tokens', 'lm_head', 'wte', 'shared')
-# Fields that do not change what a finished adapter computes. All others must
-# be empty: a setting that is not known here could mean another formula.
+# Fields that do not change what a trained adapter computes. All other fields
+# must be empty, because an unknown setting could mean another formula.
 _HARMLESS = {
   'auto_mapping',
   'base_model_name_or_path',
   'bias',
-  'fan_in_fan_out',  # How the model's own weights are stored.
+  'fan_in_fan_out',  # the storage order of the model's own weights
   'inference_mode',
   'init_lora_weights',
   'layers_pattern',
@@ -62,7 +62,7 @@ _HARMLESS = {
 _SUPPORTED: dict[str, tuple[Any, ...]] = {
   'peft_type': ('LORA',),
   'bias': ('none',),
-  # The other initialisations change the weights of the model as well.
+  # The other initialisations also change the weights of the base model.
   'init_lora_weights': (True, False, 'gaussian', 'eva', 'orthogonal'),
 }
 
@@ -73,11 +73,11 @@ def from_peft(
   """Reads an `adapter_config.json`.
 
   Args:
-    values: its content.
-    model: that the adapter belongs to.
+    values: content of the file.
+    model: configuration of the base model.
 
   Raises:
-    ValueError: a field is missing, or its value is not supported.
+    ValueError: a field is missing or has an unsupported value.
   """
   missing = [
     f for f in ('r', 'lora_alpha', 'target_modules') if f not in values
@@ -107,7 +107,7 @@ def from_peft(
 
 
 def to_peft(config: LoraConfig, model_name: str = '') -> dict[str, Any]:
-  """The content of `adapter_config.json`; `model_name`: of the base model."""
+  """Returns the content of `adapter_config.json` for a base model's name."""
   alpha = config.alpha
   is_t5 = config.family.startswith('t5')
   return {
@@ -132,13 +132,13 @@ def save(
   adapters: Any,
   model_name: str = '',
 ) -> None:
-  """Writes adapters in float32; each file atomically.
+  """Writes adapters in float32, each file atomically.
 
   Args:
-    folder: where to; made if needed.
-    config: of the adapters.
-    adapters: as `lora.init` returns them.
-    model_name: folder or name of the model that they belong to.
+    folder: target folder, created if needed.
+    config: configuration of the adapters.
+    adapters: tree as from `lora.init`.
+    model_name: folder or hub id of the base model.
   """
   folder = pathlib.Path(folder)
   folder.mkdir(parents=True, exist_ok=True)
@@ -164,16 +164,16 @@ def load(
   """Reads adapters that `save` or PEFT wrote.
 
   Args:
-    folder: that holds them.
-    model: that they belong to.
+    folder: folder with the two files.
+    model: configuration of the base model.
 
   Returns:
-    Their config and the adapters in float32.
+    The configuration of the adapters, and the adapters in float32.
 
   Raises:
     FileNotFoundError: a file is missing.
-    ValueError: the config is not supported.
-    weights.CheckpointError: the file is broken or does not fit the config or
+    ValueError: the adapter's config is not supported.
+    weights.CheckpointError: the weights are damaged or do not fit the config or
       the model.
   """
   folder = pathlib.Path(folder)
@@ -192,8 +192,8 @@ def load(
     raise weights.CheckpointError(
       f'{path} cannot be read ({error}): truncated? Download it again'
     ) from None
-  of = pretrained.family(model.family)
-  shapes = lora.shapes(config, of.shapes(model))
+  family = pretrained.family(model.family)
+  shapes = lora.shapes(config, family.shapes(model))
   expected = {
     _name(layer, part, matrix): _stored_shape(shapes, part, matrix)
     for part in config.parts
@@ -221,7 +221,7 @@ def load(
 def _tree(
   tensors: Mapping[str, np.ndarray], config: LoraConfig, shapes: Any
 ) -> Any:
-  """The tensors in the tree that `shapes` is of."""
+  """Returns the tensors as a tree of adapters with the given shapes."""
   tree: dict[str, Any] = {}
   for part in config.parts:
     pair = {}
@@ -242,28 +242,29 @@ def _tree(
 
 
 def _modules(config: LoraConfig) -> list[str] | str:
-  """What `target_modules` says: as short as it can be told which are meant.
+  """Returns the shortest unambiguous value of `target_modules`.
 
-  By the last part of their names, as other programs expect; with what is before
-  it, for GPT-2 has two that are called c_proj; by a regular expression, for the
-  two stacks of T5 have the same names inside.
+  This is the last part of the modules' names, as other programs expect. If that
+  is ambiguous, as for GPT-2's two modules `c_proj`, it is the name inside the
+  layer. If that is ambiguous, too, as between the two stacks of T5, it is a
+  regular expression of full names.
   """
-  others = [p for p in PARTS[config.family] if p not in config.parts]
-  names = {p.name for p in others}
-  modules = {p.module for p in others}
+  untargeted = [p for p in PARTS[config.family] if p not in config.parts]
+  names = {p.name for p in untargeted}
+  modules = {p.module for p in untargeted}
   if any(p.module in modules for p in config.parts):
-    # All the layers of each: a number stands where 0 does.
-    wholes = [
+    # The expression matches any layer number in place of 0.
+    full_names = [
       re.escape(p.full_name(0)).replace(r'\.0\.', r'\.\d+\.', 1)
       for p in config.parts
     ]
-    return '|'.join(wholes)
-  found = [p.module if p.name in names else p.name for p in config.parts]
-  return list(dict.fromkeys(found))
+    return '|'.join(full_names)
+  targets = [p.module if p.name in names else p.name for p in config.parts]
+  return list(dict.fromkeys(targets))
 
 
 def _num_layers(model: LanguageModelConfig, part: Part) -> int:
-  """Layers of the stack that a part is in."""
+  """Returns the number of layers in the stack of a part."""
   if isinstance(model, EncoderDecoderConfig) and 'decoder' in part.stack:
     return model.num_decoder_layers
   return model.num_layers
@@ -279,16 +280,16 @@ def _stored_shape(shapes: Any, part: Part, matrix: str) -> tuple[int, ...]:
 
 
 def _targets(modules: Any, model: LanguageModelConfig) -> tuple[str, ...]:
-  """`target_modules` as paths of parts.
+  """Returns the paths of the parts that `target_modules` selects.
 
-  PEFT takes a list of name endings, a regular expression of whole names, or
-  `all-linear`, which it writes as a list of whole names.
+  PEFT accepts a list of name endings, a regular expression of full names, or
+  `all-linear`, which it writes as a list of full names.
   """
   parts = PARTS[lora.family_of(model)]
   if modules == 'all-linear':
     modules = [part.module for part in parts]
   is_regex = isinstance(modules, str)
-  asked = [modules] if is_regex else list(modules)
+  targets = [modules] if is_regex else list(modules)
 
   def fits(target: str, part: Part) -> bool:
     pattern = target if is_regex else rf'(.*\.)?{re.escape(target)}'
@@ -297,14 +298,14 @@ def _targets(modules: Any, model: LanguageModelConfig) -> tuple[str, ...]:
       for layer in range(_num_layers(model, part))
     )
 
-  for target in asked or ['']:
+  for target in targets or ['']:
     if not any(fits(target, part) for part in parts):
       raise ValueError(
         f'{CONFIG}: target_modules has {target!r}, which is none of '
         f'{", ".join(part.module for part in parts)} in any of '
         f'{model.num_layers} layers'
       )
-  return tuple(p.path for p in parts if any(fits(t, p) for t in asked))
+  return tuple(p.path for p in parts if any(fits(t, p) for t in targets))
 
 
 def _why_unknown(
@@ -313,6 +314,7 @@ def _why_unknown(
   model: LanguageModelConfig,
   config: LoraConfig,
 ) -> str:
+  """Explains why a tensor of the file does not fit the model."""
   if any(word in name for word in _EMBEDDINGS):
     return (
       f'{name} has shape {shape}, the model a vocabulary of '

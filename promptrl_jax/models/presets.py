@@ -1,7 +1,7 @@
-"""Models by short name: where the hub has them, and their shapes.
+"""Short names of published models, with their hub ids and shapes.
 
-The shapes are those of the published `config.json`, so that what a model needs
-can be told without its weights.
+The shapes are those of the published `config.json`, so that the memory of a
+model can be estimated without its weights.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ class Preset:
   """A published model.
 
   Attributes:
-    hub_id: its name on the hub.
-    config: its shape.
+    hub_id: id of the model on the Hugging Face hub.
+    config: shape of the model.
   """
 
   hub_id: str
@@ -30,7 +30,7 @@ class Preset:
 
 
 def _llama_7b(hub_id: str, **settings) -> Preset:
-  """The shape of Llama 7B with another vocabulary and other positions."""
+  """Returns a preset with the shape of Llama 7B."""
   return Preset(
     hub_id,
     TransformerConfig(
@@ -48,7 +48,7 @@ def _llama_7b(hub_id: str, **settings) -> Preset:
 
 
 def _codet5p(name: str, **shape) -> Preset:
-  """CodeT5+ (arXiv 2305.07922) of the shape of T5 base or large."""
+  """Returns a preset of CodeT5+ (arXiv 2305.07922)."""
   return Preset(
     f'Salesforce/codet5p-{name}',
     EncoderDecoderConfig(
@@ -74,6 +74,7 @@ _T5_LARGE = {
 
 
 def _qwen_coder(size: str, **shape) -> Preset:
+  """Returns a preset of Qwen2.5-Coder."""
   return Preset(
     f'Qwen/Qwen2.5-Coder-{size}-Instruct',
     TransformerConfig(
@@ -159,20 +160,20 @@ PRESETS = {
 
 
 def find(name: str) -> Preset:
-  """A preset, also as its publisher spells it (`llama-3.2-3b-instruct`).
+  """Returns the preset of a name or of an unambiguous prefix of a name.
 
-  The start of a name will do if there is only one.
+  The publisher's spelling (`llama-3.2-3b-instruct`) is accepted, too.
 
   Raises:
-    ValueError: none or several.
+    ValueError: no preset, or several, match the name.
   """
   plain = re.sub('[-.]', '_', name.lower())
-  found = [key for key in PRESETS if plain and key.startswith(plain)]
+  matches = [key for key in PRESETS if plain and key.startswith(plain)]
   if plain in PRESETS:
-    found = [plain]
-  if len(found) != 1:
+    matches = [plain]
+  if len(matches) != 1:
     raise ValueError(
-      f'model {name!r} names {len(found)} presets; expected one of '
+      f'model {name!r} names {len(matches)} presets; expected one of '
       f'{", ".join(PRESETS)}'
     )
-  return PRESETS[found[0]]
+  return PRESETS[matches[0]]

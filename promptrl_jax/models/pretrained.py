@@ -1,7 +1,7 @@
-"""Whole models: a folder or hub id -> config, parameters on a mesh, tokenizer.
+"""Loads and saves models in Hugging Face's format.
 
-The folder has Hugging Face's layout: `config.json`, safetensors or
-`pytorch_model.bin`, tokenizer.
+A model folder holds `config.json`, the weights as safetensors or
+`pytorch_model.bin`, and the tokenizer.
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ from promptrl_jax.models.config import TransformerConfig
 from promptrl_jax.parallel import sharding
 
 CONFIG, TOKENIZER = 'config.json', 'tokenizer.json'
-# What older folders hold instead of `tokenizer.json`.
+# Files of older folders without `tokenizer.json`.
 _VOCABULARIES = ('vocab.*', 'merges.txt', '*.model')
 
 
 @dataclasses.dataclass(frozen=True)
 class Family:
-  """What a model type is read and written by.
+  """Functions that read and write the models of a family.
 
   Attributes:
-    from_hf, to_hf: `config.json` <-> config.
-    shapes: config -> tree of `jax.ShapeDtypeStruct`.
-    table: config -> names of the tensors.
-    partition: (regex on a leaf's path, axes that it is split over), for
-      adapters as well, if the family has them.
-    as_stored: (config, tensors) -> the config with what `config.json` does not
-      say for certain and the tensors show.
+    from_hf, to_hf: convert the content of `config.json` to a config and back.
+    shapes: function from a config to a tree of `jax.ShapeDtypeStruct`.
+    table: function from a config to the table of a checkpoint's tensors.
+    partition: sharding rules of the parameters and, if the family supports
+      them, of adapters.
+    as_stored: function from (config, tensors) to the config with those fields
+      corrected that `config.json` does not state reliably.
   """
 
   from_hf: Callable[[Mapping[str, Any]], Any]
@@ -90,10 +90,10 @@ FAMILIES = dict.fromkeys(causal_families.MODEL_TYPES, _CAUSAL) | {
 
 
 def family(model_type: str | None) -> Family:
-  """The family of a model type.
+  """Returns the family of a model type.
 
   Raises:
-    ValueError: it is not known.
+    ValueError: the model type is unknown.
   """
   if model_type not in FAMILIES:
     raise ValueError(
@@ -103,11 +103,11 @@ def family(model_type: str | None) -> Family:
 
 
 def load_config(folder: str | os.PathLike[str]) -> Any:
-  """Reads `config.json`.
+  """Reads the `config.json` of a model folder.
 
   Raises:
-    FileNotFoundError: there is none.
-    ValueError: it is no JSON, or of a model that is not supported.
+    FileNotFoundError: the folder has no such file.
+    ValueError: the file is not JSON, or the model is not supported.
   """
   path = pathlib.Path(folder) / CONFIG
   if not path.is_file():
@@ -124,19 +124,20 @@ def load_model(
   mesh: Mesh | None = None,
   dtype: Any = jnp.float32,
 ) -> tuple[Any, Any]:
-  """Config and parameters: `load_pretrained` of a folder, no tokenizer."""
+  """Loads config and parameters as `load_pretrained`, without a tokenizer."""
   config, tensors = load_config(folder), weights.Tensors(folder)
-  of = family(config.family)
+  model_family = family(config.family)
   on_cpu = jax.default_backend() == 'cpu'
   activations = jnp.float32 if on_cpu else dtype
   config = dataclasses.replace(
-    of.as_stored(config, tensors), dtype=jnp.dtype(activations).name
+    model_family.as_stored(config, tensors), dtype=jnp.dtype(activations).name
   )
-  shapes = of.shapes(config)
-  placed = None
+  shapes = model_family.shapes(config)
+  shardings = None
   if mesh is not None:
-    placed = sharding.shardings(shapes, of.partition, mesh)
-  params = weights.load_tree(tensors, of.table(config), shapes, dtype, placed)
+    shardings = sharding.shardings(shapes, model_family.partition, mesh)
+  table = model_family.table(config)
+  params = weights.load_tree(tensors, table, shapes, dtype, shardings)
   return config, params
 
 
@@ -146,23 +147,23 @@ def load_pretrained(
   dtype: Any = jnp.float32,
   revision: str | None = None,
 ) -> tuple[Any, Any, tokenizer_lib.Tokenizer]:
-  """Reads a model, each tensor straight onto its devices.
+  """Loads a model and its tokenizer, each tensor directly onto its devices.
 
   Args:
-    source: a folder, or the id of a model on the hub.
-    mesh: devices to spread the parameters over, by axes `fsdp` and `tensor`;
-      None: the first device.
-    dtype: of the parameters, and on accelerators of the activations, which a
-      CPU is faster with in float32.
+    source: a model folder, or the id of a model on the hub.
+    mesh: devices for the parameters, which are split over the axes `fsdp` and
+      `tensor`; None: the first device.
+    dtype: type of the parameters and, on accelerators, of the activations. On
+      CPU the activations are float32, which is faster there.
     revision: branch, tag or commit on the hub.
 
   Returns:
-    Config, parameters, tokenizer.
+    Config, parameters and tokenizer.
 
   Raises:
-    FileNotFoundError: no such folder or model, or it lacks a file.
-    ValueError: it cannot be read, or the mesh does not divide it; names the
-      file, key or number.
+    FileNotFoundError: the folder or model does not exist or lacks a file.
+    ValueError: a file cannot be read, or the mesh does not divide a tensor; the
+      text names the file, key or number.
   """
   folder = find(source, revision)
   config, params = load_model(folder, mesh, dtype)
@@ -173,7 +174,7 @@ def load_pretrained(
       f'the {config.vocab_size} of the model'
     )
   if isinstance(config, TransformerConfig):
-    # It goes on with a text, whatever its tokenizer does to whole ones.
+    # Causal models continue a text, so the prompt must not end with EOS.
     tokenizer = dataclasses.replace(tokenizer, end=())
   return config, params, tokenizer
 
@@ -181,7 +182,7 @@ def load_pretrained(
 def save_model(
   folder: str | os.PathLike[str], config: Any, params: Any, dtype: Any = None
 ) -> None:
-  """`save_pretrained` without a tokenizer."""
+  """Writes config and parameters as `save_pretrained`, without a tokenizer."""
   weights.save_tree(folder, params, family(config.family).table(config), dtype)
   write_config(folder, config, dtype or jax.tree.leaves(params)[0].dtype)
 
@@ -196,11 +197,11 @@ def save_pretrained(
   """Writes a folder that `load_pretrained` and transformers can read.
 
   Args:
-    folder: where to; made if needed. Each file appears whole or not at all.
-    config: of the model.
-    params: its parameters.
-    tokenizer: its tokenizer.
-    dtype: of the tensors in the file; None: as the parameters are.
+    folder: target folder, created if needed. Each file is written atomically.
+    config: configuration of the model.
+    params: parameters of the model.
+    tokenizer: tokenizer of the model.
+    dtype: type of the tensors in the file; None: that of the parameters.
   """
   save_model(folder, config, params, dtype)
   tokenizer_lib.save(folder, tokenizer)
@@ -209,7 +210,7 @@ def save_pretrained(
 def write_config(
   folder: str | os.PathLike[str], config: Any, dtype: Any
 ) -> None:
-  """Writes `config.json`; `dtype` is that of the tensors beside it."""
+  """Writes `config.json`; `dtype` is the type of the tensors in the folder."""
   values = {
     **family(config.family).to_hf(config),
     'dtype': jnp.dtype(dtype).name,
@@ -221,11 +222,12 @@ def write_config(
 def find(
   source: str | os.PathLike[str], revision: str | None = None
 ) -> pathlib.Path:
-  """The folder of a model; fetched from the hub if it is none.
+  """Returns a model folder, which is downloaded if `source` is a hub id.
 
   Raises:
-    FileNotFoundError: neither a folder nor a model that can be fetched; says
-      whether the network, the name or a licence is in the way.
+    FileNotFoundError: `source` is neither a folder nor a model that can be
+      downloaded; the text says whether the network, the name or a licence is
+      the reason.
   """
   folder = pathlib.Path(source)
   if folder.is_dir():
@@ -233,18 +235,18 @@ def find(
   import huggingface_hub
   from huggingface_hub import errors
 
-  def fetch(*wanted: str) -> pathlib.Path:
+  def download(*patterns: str) -> pathlib.Path:
     return pathlib.Path(
       huggingface_hub.snapshot_download(
-        str(source), revision=revision, allow_patterns=list(wanted)
+        str(source), revision=revision, allow_patterns=list(patterns)
       )
     )
 
   try:
-    folder = fetch('*.json', '*.safetensors', '*.model', '*.jinja', '*.txt')
-    # Many models have the same weights in both formats.
+    folder = download('*.json', '*.safetensors', '*.model', '*.jinja', '*.txt')
+    # Many models provide the same weights in both formats.
     if not tensor_files.has_safetensors(folder):
-      folder = fetch('pytorch_model*.bin')
+      folder = download('pytorch_model*.bin')
     return folder
   except errors.GatedRepoError:
     reason = (
@@ -264,11 +266,11 @@ def find(
 
 
 def digest(folder: str | os.PathLike[str]) -> str:
-  """Short SHA-256 of weights and tokenizer: names a frozen model in results."""
+  """Returns a short SHA-256 of weights and tokenizer, to identify the model."""
   sha = hashlib.sha256()
   folder = pathlib.Path(folder)
   vocabulary = [folder / TOKENIZER]
-  if not vocabulary[0].is_file():  # It is made of these.
+  if not vocabulary[0].is_file():  # Older folders have these files instead.
     vocabulary = sorted(
       path for name in _VOCABULARIES for path in folder.glob(name)
     )

@@ -1,8 +1,8 @@
-"""The position bias of T5: one learned number per head and bucket of distances.
+"""The position bias of T5, learned per head and bucket of distances.
 
-Source: arXiv 1910.10683, section 2.1; the buckets are those of its reference
-implementation: half of them hold one distance each, the other half grow with
-the logarithm of the distance.
+Source: arXiv 1910.10683, section 2.1. The buckets are those of the reference
+implementation: half of them hold one distance each, and the size of the others
+grows logarithmically with the distance.
 """
 
 from __future__ import annotations
@@ -17,17 +17,18 @@ _NEG_INF = -1e30
 def buckets(
   offsets: np.ndarray, is_bidirectional: bool, count: int, max_distance: int
 ) -> np.ndarray:
-  """The bucket of each offset.
+  """Returns the bucket of each offset.
 
-  On the host and in float64: distances such as 2 * 8 lie exactly on the border
-  of two buckets, where float32 logarithms of different machines disagree.
+  The function computes on the host in float64. Distances such as 2 * 8 lie
+  exactly on the border of two buckets, where float32 logarithms differ between
+  machines.
 
   Args:
-    offsets: int [...], position of the key minus that of the query.
-    is_bidirectional: half of the buckets are for keys behind the query; if not,
-      such keys share bucket 0, and the caller masks them.
+    offsets: int [...], position of the key minus position of the query.
+    is_bidirectional: whether half of the buckets are for keys after the query.
+      Otherwise such keys share bucket 0 and the caller masks them.
     count: number of buckets.
-    max_distance: from here on all distances share the last bucket.
+    max_distance: distance from which all offsets share the last bucket.
 
   Returns:
     int [...], in [0, count).
@@ -43,7 +44,7 @@ def buckets(
   growth = np.log(np.maximum(distances, 1) / exact) / np.log(
     max_distance / exact
   )
-  # A border must not be missed by a rounding error.
+  # The small constant keeps borders exact despite rounding errors.
   far = exact + np.floor(growth * (count - exact) + 1e-9).astype(np.int64)
   return first + np.where(
     distances < exact, distances, np.minimum(far, count - 1)
@@ -53,28 +54,27 @@ def buckets(
 def square(
   table: jax.Array, size: int, is_bidirectional: bool, max_distance: int
 ) -> jax.Array:
-  """Bias of every query for every key of one sequence.
+  """Returns the bias of every query and key of a sequence.
 
   Args:
     table: [buckets, Q].
-    size: T, length of the sequence.
-    is_bidirectional: as in `buckets`.
-    max_distance: as in `buckets`.
+    size: S, length of the sequence.
+    is_bidirectional, max_distance: as in `buckets`.
 
   Returns:
-    [Q, T, T].
+    [Q, S, S].
   """
   offsets = np.arange(1 - size, size)
   by_offset = table[
     buckets(offsets, is_bidirectional, table.shape[0], max_distance)
   ]
-  places = jnp.arange(size)
-  chosen = by_offset[places[None, :] - places[:, None] + size - 1]
-  return jnp.moveaxis(chosen, -1, 0)
+  positions = jnp.arange(size)
+  bias = by_offset[positions[None, :] - positions[:, None] + size - 1]
+  return jnp.moveaxis(bias, -1, 0)
 
 
 def causal(table: jax.Array, size: int, max_distance: int) -> jax.Array:
-  """`square` with very negative numbers for keys that lie ahead."""
+  """Returns the bias of `square`, very negative for keys after the query."""
   bias = square(table, size, False, max_distance)
   return jnp.where(jnp.tril(jnp.ones((size, size), bool)), bias, _NEG_INF)
 
@@ -82,16 +82,17 @@ def causal(table: jax.Array, size: int, max_distance: int) -> jax.Array:
 def row(
   table: jax.Array, slots: int, position: jax.Array, max_distance: int
 ) -> jax.Array:
-  """Bias of the causal query at each position for the keys in S slots.
+  """Returns the bias of a query for all keys of a cache.
 
   Args:
     table: [buckets, Q].
-    slots: S; slot s holds the key of position s.
-    position: int [...], at most S - 1.
+    slots: M, number of cache slots; slot m holds the key of position m.
+    position: int [...], position of the query, at most M - 1.
     max_distance: as in `buckets`.
 
   Returns:
-    [..., Q, S]; slots after it get some value, and the caller masks them.
+    [..., Q, M]; values after `position` are undefined, and the caller masks
+    them.
   """
   by_distance = table[
     buckets(-np.arange(slots), False, table.shape[0], max_distance)

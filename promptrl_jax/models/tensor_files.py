@@ -1,7 +1,7 @@
-"""The tensors of a folder by name, whatever files they lie in.
+"""Reads the tensors of a checkpoint folder by name.
 
-safetensors, or what `torch.save` wrote; in one file, or in several with an
-index that says which tensor is in which.
+The tensors lie in safetensors files or files of `torch.save`: in one file, or
+in several with an index that maps each tensor to its file.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 import safetensors
 
-from promptrl_jax.models.checkpoint_error import CheckpointError
-from promptrl_jax.models.torch_file import TorchFile
+from promptrl_jax.models.torch_file import CheckpointError, TorchFile
 
 WEIGHTS = 'model.safetensors'
 INDEX = 'model.safetensors.index.json'
@@ -25,73 +24,76 @@ TORCH_INDEX = 'pytorch_model.bin.index.json'
 
 
 class Tensors:
-  """The tensors of a folder, each read when it is asked for.
+  """The tensors of a folder, each read on request.
 
-  Of two formats it takes safetensors, as transformers does.
+  If a folder has both formats, safetensors are preferred, as by transformers.
   """
 
   def __init__(self, folder: str | os.PathLike[str]):
     """Reads the headers.
 
     Raises:
-      FileNotFoundError: the folder, or a file that its index names, is missing.
-      CheckpointError: a file is truncated or of another format.
+      FileNotFoundError: the folder, or a file that its index lists, is missing.
+      CheckpointError: a file is truncated or has another format.
     """
     self.folder = pathlib.Path(folder)
     self._file_of: dict[str, Any] = {}
-    for path, named, index in _files(self.folder):
-      opened = _open(path)
-      names = opened.names()
-      if named is not None and (missing := sorted(named - names)):
+    for path, indexed, index in _files(self.folder):
+      file = _open(path)
+      names = file.names()
+      if indexed is not None and (missing := sorted(indexed - names)):
         raise CheckpointError(
           f'{path} lacks {missing[0]!r}, which {index} says it holds'
         )
-      self._file_of |= dict.fromkeys(names, opened)
+      self._file_of |= dict.fromkeys(names, file)
 
   def names(self) -> set[str]:
+    """Returns the names of all tensors."""
     return set(self._file_of)
 
   def shape(self, name: str) -> tuple[int, ...]:
+    """Returns the shape of a tensor without reading its values."""
     return self._file_of[name].shape(name)
 
   def read(self, name: str) -> np.ndarray:
+    """Reads a tensor."""
     return self._file_of[name].read(name)
 
 
 def has_safetensors(folder: str | os.PathLike[str]) -> bool:
-  """Whether the weights of a folder are safetensors."""
+  """Returns whether a folder has its weights as safetensors."""
   folder = pathlib.Path(folder)
   return any((folder / name).is_file() for name in (INDEX, WEIGHTS))
 
 
 def paths(folder: str | os.PathLike[str]) -> list[pathlib.Path]:
-  """The files that `Tensors` reads tensors from, sorted.
+  """Returns the sorted files from which `Tensors` reads.
 
   Raises:
-    FileNotFoundError, CheckpointError: as `Tensors`.
+    FileNotFoundError, CheckpointError: as for `Tensors`.
   """
   return [path for path, _, _ in _files(pathlib.Path(folder))]
 
 
 class _Safetensors:
-  """What `TorchFile` is, of a file of safetensors."""
+  """The tensors of one safetensors file, with the interface of `TorchFile`."""
 
   def __init__(self, path: pathlib.Path):
     try:
-      self._opened: Any = safetensors.safe_open(path, framework='numpy')
+      self._file: Any = safetensors.safe_open(path, framework='numpy')
     except safetensors.SafetensorError as error:
       raise CheckpointError(
         f'{path} cannot be read ({error}): truncated? Download it again'
       ) from None
 
   def names(self) -> set[str]:
-    return set(self._opened.keys())
+    return set(self._file.keys())
 
   def shape(self, name: str) -> tuple[int, ...]:
-    return tuple(self._opened.get_slice(name).get_shape())
+    return tuple(self._file.get_slice(name).get_shape())
 
   def read(self, name: str) -> np.ndarray:
-    return self._opened.get_tensor(name)
+    return self._file.get_tensor(name)
 
 
 def _open(path: pathlib.Path) -> _Safetensors | TorchFile:
@@ -102,7 +104,7 @@ def _open(path: pathlib.Path) -> _Safetensors | TorchFile:
 def _files(
   folder: pathlib.Path,
 ) -> Iterator[tuple[pathlib.Path, set[str] | None, str]]:
-  """Each file, the tensors that an index says it holds, and which index."""
+  """Yields (file, names of its tensors in the index or None, index)."""
   kinds = ((INDEX, WEIGHTS), (TORCH_INDEX, TORCH_WEIGHTS))
   for index, single in kinds:
     if (folder / index).is_file():

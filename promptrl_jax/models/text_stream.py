@@ -1,4 +1,4 @@
-"""Text of a completion while it is being written."""
+"""Streams the text of a completion while the model generates it."""
 
 from __future__ import annotations
 
@@ -6,34 +6,36 @@ from collections.abc import Sequence
 
 from promptrl_jax.models.tokenizer import Tokenizer
 
-_REPLACEMENT = '\N{REPLACEMENT CHARACTER}'  # What half a character decodes to.
+_REPLACEMENT = (
+  '\N{REPLACEMENT CHARACTER}'  # Incomplete characters decode to this.
+)
 
 
 class TextStream:
-  """Token ids in, text out that will not change any more.
+  """Converts token ids to pieces of text that are final.
 
-  Characters may be made of several tokens, and a stop string may begin in one
-  token and end in another: text is held back until neither can be the case.
-  The pieces make up what `decode_after` gives for all ids, cut at the first
-  stop string. (Bytes that are no UTF-8 may be shown as another number of
-  replacement characters.)
+  A character or a stop string may span several tokens. The stream therefore
+  holds text back until it cannot be part of an incomplete character or of an
+  incomplete stop string. The concatenated pieces equal `decode_after` of all
+  ids, cut at the first stop string; only for invalid UTF-8, the number of
+  replacement characters may differ.
 
   Attributes:
-    stopped: whether a stop string was found; what follows it is dropped.
+    stopped: whether a stop string was found; later text is dropped.
   """
 
   def __init__(self, tokenizer: Tokenizer, stop: Sequence[str] = ()):
-    """Begins a completion; `stop`: strings that end it, not part of it."""
+    """Starts a completion that ends before the first of the `stop` strings."""
     if '' in stop:
       raise ValueError(f'stop={tuple(stop)!r}: an empty string ends every text')
     self.stopped = False
     self._tokenizer = tokenizer
     self._stop = tuple(stop)
-    self._ids: list[int] = []  # that end within a character
-    self._held = ''  # that may be the beginning of a stop string
+    self._ids: list[int] = []  # ids of an incomplete character
+    self._held = ''  # text that may be the start of a stop string
 
   def feed(self, ids: Sequence[int]) -> str:
-    """Text that becomes final with the next `ids`; may be empty."""
+    """Adds `ids` and returns the text that became final; it may be empty."""
     self._ids += ids
     text = self._tokenizer.decode_after([self._ids])[0]
     if text.endswith(_REPLACEMENT):
@@ -43,13 +45,13 @@ class TextStream:
     return self._release(self._first_prefix())
 
   def close(self) -> str:
-    """The rest, when no ids follow."""
+    """Ends the completion and returns the rest of its text."""
     self._held += self._tokenizer.decode_after([self._ids])[0]
     self._ids = []
     return self._release(len(self._held))
 
   def _first_prefix(self) -> int:
-    """The first place where an unfinished stop string may begin."""
+    """Returns the first index where an incomplete stop string may start."""
     held = self._held
     longest = max(map(len, self._stop), default=0)
     for i in range(max(0, len(held) - longest + 1), len(held)):
@@ -59,13 +61,13 @@ class TextStream:
     return len(held)
 
   def _release(self, limit: int) -> str:
-    """Cuts at a stop string that begins before `limit`, else at `limit`."""
+    """Releases text up to `limit`, or up to a stop string before `limit`."""
     if self.stopped:
       self._held = ''
       return ''
-    found = [i for s in self._stop if (i := self._held.find(s)) >= 0]
-    place = min(found, default=limit)
-    self.stopped = bool(found) and place <= limit
-    place = min(place, limit)
-    text, self._held = self._held[:place], self._held[place:]
+    starts = [i for s in self._stop if (i := self._held.find(s)) >= 0]
+    end = min(starts, default=limit)
+    self.stopped = bool(starts) and end <= limit
+    end = min(end, limit)
+    text, self._held = self._held[:end], self._held[end:]
     return text

@@ -1,8 +1,8 @@
-"""Log-probs of given tokens without the logits of a whole batch in memory.
+"""Log-probs of given tokens, without the logits of a whole batch in memory.
 
-A text of T tokens over a vocabulary of V has T x V logits; with their softmax
-and its gradient they are most of the memory of an update. Here only one chunk
-of tokens has logits at a time, and the gradient computes them again.
+The logits of S tokens, their softmax and its gradient take S x V numbers each,
+which is most of the memory of an update. This module computes the logits of one
+chunk of tokens at a time, and recomputes them in the backward pass.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from promptrl_jax.models.kernels import product, transposed_products
 
 
 class Projected(NamedTuple):
-  """Distributions over the vocabulary that are not written out.
+  """Next-token distributions, given by hidden states and output projection.
 
   Attributes:
-    hidden: [R, K, D], after the last norm.
-    head: projection on the vocabulary, [D, V], or [V, D] if tied.
-    contracted: the axis of `head` that is D.
+    hidden: [R, S, D], hidden states after the last norm.
+    head: output projection, [D, V], or [V, D] if tied to the embedding.
+    contracted: the axis of `head` that has length D.
   """
 
   hidden: jax.Array
@@ -31,12 +31,13 @@ class Projected(NamedTuple):
 
 
 class TokenLogps(NamedTuple):
-  """What distributions say about tokens, float32 [R, K], in nats.
+  """Statistics of tokens under the policy, float32 [R, S], in nats.
 
   Attributes:
-    logps: of each token.
-    entropies: of the distribution that it is from.
-    divergences: KL(distribution || that of the reference); None without one.
+    logps: log-prob of each token.
+    entropies: entropy of each token's distribution.
+    divergences: KL(policy || reference) of the distributions; None without a
+      reference.
   """
 
   logps: jax.Array
@@ -52,43 +53,45 @@ def token_logps(
   chunk: int | None = None,
   reference: Projected | None = None,
 ) -> TokenLogps:
-  """Log-probs of `targets`, and what there is to say about the whole.
+  """Computes log-probs of `targets`, entropies and KL divergences.
 
-  Gradients flow into `policy` alone.
+  Gradients flow into `policy` only.
 
   Args:
-    policy: the distributions.
-    targets: int [R, K].
-    temperature: logits are divided by it, those of the reference as well; a
-      scalar.
-    chunk: places of a row, of the K, that have logits at a time; None: all.
-    reference: of other distributions at the same places, to be compared with.
+    policy: distributions of the policy.
+    targets: int [R, S].
+    temperature: scalar that divides the logits of policy and reference.
+    chunk: number of tokens per row whose logits exist at a time; None: all S.
+    reference: distributions of the KL reference at the same positions.
   """
-  r, k = targets.shape
-  chunk = k if chunk is None else min(chunk, k)
-  padding = -k % chunk
+  r, s = targets.shape
+  chunk = s if chunk is None else min(chunk, s)
+  padding = -s % chunk
   temperature = jnp.asarray(temperature, jnp.float32)
 
   def cut(x):
-    # [R, K, ...] -> [chunks, R, chunk, ...]; rows stay where they are.
+    # [R, S, ...] -> [chunks, R, chunk, ...]; R may be split over devices.
     x = jnp.pad(x, [(0, 0), (0, padding)] + [(0, 0)] * (x.ndim - 2))
     return jnp.swapaxes(x.reshape(r, -1, chunk, *x.shape[2:]), 0, 1)
 
   models = (policy,) if reference is None else (policy, reference)
-  found = _chunked(  # pyright: ignore[reportGeneralTypeIssues]
+  chunks = _chunked(  # pyright: ignore[reportGeneralTypeIssues]
     tuple(model.contracted for model in models),
     tuple(cut(model.hidden) for model in models),
     tuple(model.head for model in models),
     cut(targets),
     temperature,
   )
-  join = lambda x: jnp.swapaxes(x, 0, 1).reshape(r, -1)[:, :k]
-  return TokenLogps(*jax.tree.map(join, found))
+
+  def join(x):
+    return jnp.swapaxes(x, 0, 1).reshape(r, -1)[:, :s]
+
+  return TokenLogps(*jax.tree.map(join, chunks))
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def _chunked(contracted, hidden, heads, targets, temperature):
-  """`token_logps` of [chunks, R, chunk, ...]; the policy is the first model."""
+  """Computes `token_logps` of chunks; the first model is the policy."""
   return _forward(contracted, hidden, heads, targets, temperature)[0]
 
 
@@ -102,13 +105,14 @@ def _forward(contracted, hidden, heads, targets, temperature):
     mean = jnp.sum(probs * logits, axis=-1)
     divergence = None
     for other in others:
-      # Near the reference, a difference of means would be lost to rounding.
-      apart = logits - total[..., None] - _log_softmax(other)
-      divergence = jnp.sum(probs * apart, axis=-1)
+      # The difference is taken per logit: near the reference, a difference of
+      # means would be lost to rounding.
+      log_ratio = logits - total[..., None] - _log_softmax(other)
+      divergence = jnp.sum(probs * log_ratio, axis=-1)
     return (chosen - total, total - mean, divergence), total
 
-  found, totals = _over_chunks(one, (hidden, targets))
-  return found, (hidden, heads, targets, temperature, totals, *found[1:])
+  outputs, totals = _over_chunks(one, (hidden, targets))
+  return outputs, (hidden, heads, targets, temperature, totals, *outputs[1:])
 
 
 def _backward(contracted, saved, cotangents):
@@ -124,12 +128,11 @@ def _backward(contracted, saved, cotangents):
     d_logits -= d_entropy[..., None] * probs * (logps + entropy[..., None])
     for other in others:
       # d KL(p || q) = p (log p - log q - KL).
-      apart = logps - _log_softmax(other) - divergence[..., None]
-      d_logits += d_kl[..., None] * probs * apart
+      centred = logps - _log_softmax(other) - divergence[..., None]
+      d_logits += d_kl[..., None] * probs * centred
     d_logits /= temperature
-    rows = lambda y: y.reshape(-1, y.shape[-1])
     d_x, d_kernel = transposed_products(
-      rows(d_logits), rows(x[0]), heads[0], contracted[0]
+      _rows(d_logits), _rows(x[0]), heads[0], contracted[0]
     )
     return d_head + d_kernel, d_x.reshape(x[0].shape).astype(x[0].dtype)
 
@@ -149,7 +152,7 @@ _chunked.defvjp(_forward, _backward)
 
 
 def _over_chunks(function: Any, inputs: Any) -> Any:
-  """`lax.map`, without a loop around a single chunk."""
+  """Applies `lax.map`, or calls the function directly on a single chunk."""
   if len(inputs[-1]) == 1:
     only = function(jax.tree.map(lambda x: x[0], inputs))
     return jax.tree.map(lambda x: x[None], only)
@@ -157,20 +160,27 @@ def _over_chunks(function: Any, inputs: Any) -> Any:
 
 
 def _logits(contracted, hidden, heads, temperature) -> list[jax.Array]:
-  """float32 [R, chunk, V] of each model."""
+  """Returns the logits of each model, float32 [R, chunk, V]."""
 
-  def of(x, head, axis):
-    logits = product(x.reshape(-1, x.shape[-1]), head, axis)
+  def project(x, head, axis):
+    logits = product(_rows(x), head, axis)
     return logits.reshape(*x.shape[:-1], -1) / temperature
 
-  return [of(*model) for model in zip(hidden, heads, contracted, strict=True)]
+  return [
+    project(*model) for model in zip(hidden, heads, contracted, strict=True)
+  ]
+
+
+def _rows(x: jax.Array) -> jax.Array:
+  """Flattens all axes but the last."""
+  return x.reshape(-1, x.shape[-1])
 
 
 def _log_softmax(logits: jax.Array) -> jax.Array:
-  """As the policy's are made, so that equal logits are no distance apart."""
+  """Computes log-probs as for the policy, so that equal logits have KL 0."""
   return logits - jax.nn.logsumexp(logits, axis=-1, keepdims=True)
 
 
 def _is(target: jax.Array, logits: jax.Array) -> jax.Array:
-  """Where the logit of the target is; can be split over V, unlike an index."""
+  """Returns a one-hot mask of the target; unlike an index, it shards over V."""
   return jnp.arange(logits.shape[-1]) == target[..., None]

@@ -1,4 +1,4 @@
-"""Text to token ids and back, for tokenizers of Hugging Face and our own."""
+"""Tokenizers: text to token ids and back."""
 
 from __future__ import annotations
 
@@ -26,18 +26,19 @@ _LOG = logging.getLogger(__name__)
 
 @dataclasses.dataclass(frozen=True)
 class Tokenizer:
-  """Text to ids and back.
+  """A tokenizer with the special tokens of its model.
 
   Attributes:
-    backend: the trained tokenizer.
-    pad_id: what stands where the mask is False. It may be a token that has a
-      meaning elsewhere: masks decide, never ids.
-    bos_id: token that begins a text, if there is one.
+    backend: the tokenizer of the library `tokenizers`.
+    pad_id: token for padding. It may have another meaning elsewhere, since
+      masks, not ids, mark padding.
+    bos_id: token that starts a text; None if the model has none.
     eos_id: token that ends a text in training.
-    eos_ids: tokens that end a text when a model writes them, `eos_id` first.
-    start, end: ids that the model expects around a text; `end` is empty for
-      models that go on with a text (see `pretrained.load_pretrained`).
-    chat: how a conversation is written, if the model was taught one.
+    eos_ids: tokens that end a completion when the model generates them,
+      `eos_id` first.
+    start, end: ids that the model expects before and after a text; `end` is
+      empty for models that continue a text (see `pretrained.load_pretrained`).
+    chat: chat template; None if the model has none.
   """
 
   backend: tokenizers.Tokenizer
@@ -51,24 +52,25 @@ class Tokenizer:
 
   @property
   def vocab_size(self) -> int:
+    """V, number of tokens including special ones."""
     return self.backend.get_vocab_size()
 
   def encode(self, texts: Sequence[str]) -> list[list[int]]:
-    """Token ids of each text, without special tokens."""
+    """Returns the token ids of each text, without special tokens."""
     encoded = self.backend.encode_batch(list(texts), add_special_tokens=False)
     return [e.ids for e in encoded]
 
   def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
-    """Texts of rows of ids; special tokens are left out."""
+    """Returns the text of each row of ids, without special tokens."""
     return self.backend.decode_batch(
       [[int(i) for i in row] for row in ids], skip_special_tokens=True
     )
 
   def decode_after(self, ids: Sequence[Sequence[int]]) -> list[str]:
-    """Texts of rows of ids that go on with a text.
+    """Returns the text of each row of ids as the continuation of a text.
 
-    A vocabulary of SentencePiece marks the words, and `decode` drops the space
-    of the first one: of a completion it would drop the first indentation.
+    With a SentencePiece vocabulary, `decode` drops the space before the first
+    word, and so the first indentation of a completion; this method keeps it.
     """
     anchor, size = self._anchor
     texts = self.decode([[*anchor, *row] for row in ids])
@@ -76,18 +78,17 @@ class Tokenizer:
 
   @functools.cached_property
   def _anchor(self) -> tuple[list[int], int]:
-    """Ids of a text to go on with, and its length."""
+    """Ids of a short text to continue, and the text's length."""
     (ids,) = self.encode(['a'])
     return ids, len(self.decode([ids])[0])
 
   def render(self, messages: Messages, **variables: Any) -> list[int]:
-    """Ids of a conversation, up to where the model goes on or answers.
+    """Returns the ids of a conversation up to the model's next token.
 
     Args:
-      messages: pairs of role (`system`, `user`, `assistant`) and content. A
-        model without a chat template has no roles: it is given the contents,
-        one line after the other.
-      **variables: of the chat template.
+      messages: pairs of role (`system`, `user`, `assistant`) and content. For a
+        model without a chat template, the contents are joined by newlines.
+      **variables: variables of the chat template.
 
     Raises:
       ValueError: the chat template refuses these roles.
@@ -95,24 +96,27 @@ class Tokenizer:
     if self.chat is None:
       text = '\n'.join(content for _, content in messages)
       return [*self.start, *self.encode([text])[0], *self.end]
-    # The template writes the leading special token where there is to be one.
+    # The template itself writes the leading special token.
     text = self.chat.text(messages, **variables)
     return [*self.encode([text])[0], *self.end]
 
   def pad_left(
     self, rows: Sequence[Sequence[int]], length: int
   ) -> tuple[np.ndarray, np.ndarray]:
-    """`pad_left` with this tokenizer's padding."""
+    """Pads rows as the function `pad_left`, with this tokenizer's `pad_id`."""
     return pad_left(rows, length, self.pad_id)
 
 
 def pad_left(
   rows: Sequence[Sequence[int]], length: int, pad_id: int
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Left-pads rows to `length`: int32 tokens [B, length] and bool mask.
+  """Left-pads rows of ids.
+
+  Returns:
+    int32 tokens [B, length], and the bool mask [B, length] of real tokens.
 
   Raises:
-    ValueError: a row is longer.
+    ValueError: a row is longer than `length`.
   """
   tokens = np.full((len(rows), length), pad_id, np.int32)
   mask = np.zeros((len(rows), length), bool)
@@ -126,7 +130,7 @@ def pad_left(
 
 
 def difference(one: Tokenizer, other: Tokenizer) -> str:
-  """In what the vocabularies of two tokenizers differ; empty if in nothing."""
+  """Describes how two vocabularies differ; empty if they are equal."""
   ids, others = one.backend.get_vocab(), other.backend.get_vocab()
   for token, i in sorted(ids.items(), key=lambda pair: pair[1]):
     if others.get(token) != i:
@@ -139,6 +143,7 @@ def difference(one: Tokenizer, other: Tokenizer) -> str:
 
 
 def _wrap(backend: tokenizers.Tokenizer) -> Tokenizer:
+  """Returns the `Tokenizer` of a backend with our own special tokens."""
   vocab = backend.get_vocab()
   missing = [name for name in (PAD, BOS, EOS) if name not in vocab]
   if missing:
@@ -148,19 +153,19 @@ def _wrap(backend: tokenizers.Tokenizer) -> Tokenizer:
 
 
 def load(path: str | os.PathLike[str]) -> Tokenizer:
-  """Reads a folder in Hugging Face's layout, or one of our `tokenizer.json`.
+  """Reads a folder in Hugging Face's layout, or our own `tokenizer.json`.
 
   Raises:
-    FileNotFoundError: there is no tokenizer.
-    ValueError: it cannot be read, or has no token that ends a text.
+    FileNotFoundError: the path has no tokenizer.
+    ValueError: the tokenizer cannot be read, or has no token that ends a text.
   """
   path = pathlib.Path(path)
   if path.is_file():
     return _wrap(tokenizers.Tokenizer.from_file(str(path)))
   files = tokenizer_files.read(path)
   backend = files.backend
-  ours = (backend.token_to_id(name) for name in (PAD, BOS, EOS))
-  if not files.config and None not in ours:
+  special_ids = [backend.token_to_id(name) for name in (PAD, BOS, EOS)]
+  if not files.config and None not in special_ids:
     return _wrap(backend)
   bos, eos, pad = (files.ids(kind) for kind in ('bos', 'eos', 'pad'))
   if not eos:
@@ -173,9 +178,14 @@ def load(path: str | os.PathLike[str]) -> Tokenizer:
   if files.template is not None:
     chat = ChatTemplate(files.template, files.special)
   return Tokenizer(
-    backend, (pad or eos)[0], bos[0] if bos else None, eos[0], eos,
-    *files.around(), chat,
-  )  # fmt: skip
+    backend,
+    (pad or eos)[0],
+    bos[0] if bos else None,
+    eos[0],
+    eos,
+    *files.around(),
+    chat,
+  )
 
 
 @functools.cache
@@ -187,9 +197,9 @@ def save(folder: str | os.PathLike[str], tokenizer: Tokenizer) -> None:
   """Writes files that `load` and transformers can read.
 
   Args:
-    folder: that exists.
-    tokenizer: one with the special tokens of `train` needs `tokenizer.json`
-      alone.
+    folder: existing folder.
+    tokenizer: tokenizer to save. If it has the special tokens of `train`, the
+      function writes `tokenizer.json` only.
   """
   folder = pathlib.Path(folder)
   text = tokenizer.backend.to_str(pretty=True) + '\n'
@@ -213,10 +223,14 @@ def save(folder: str | os.PathLike[str], tokenizer: Tokenizer) -> None:
 
 
 def train(texts: Iterable[str], vocab_size: int) -> Tokenizer:
-  """Trains byte-level BPE (arXiv 1508.07909); digits are tokens of their own.
+  """Trains byte-level BPE (arXiv 1508.07909) with single-digit tokens.
 
-  A number that is split into digits can be copied digit by digit, so a small
-  model need not have met it before.
+  A model can copy a number digit by digit, even if the number was not in its
+  training data.
+
+  Args:
+    texts: training texts.
+    vocab_size: V.
   """
   backend = tokenizers.Tokenizer(models.BPE())
   backend.pre_tokenizer = pre_tokenizers.Sequence(

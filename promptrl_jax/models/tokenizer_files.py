@@ -1,8 +1,8 @@
-"""What the files of a tokenizer say, of a folder in Hugging Face's layout.
+"""Reads the tokenizer files of a folder in Hugging Face's layout.
 
-`tokenizer.json` holds the vocabulary and the rules; which of its tokens begin,
-end and pad a text, and how a conversation is written, stands in files beside
-it, all of which may be missing.
+`tokenizer.json` holds the vocabulary and the rules. Further files, all of them
+optional, say which tokens start, end and pad a text, and hold the chat
+template.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ TEMPLATE = 'chat_template.jinja'
 _SPECIAL_MAP = 'special_tokens_map.json'
 _GENERATION = 'generation_config.json'
 _MODEL = 'config.json'
-# Encoders have other names for the tokens around a text.
+# Encoders use other names for the tokens around a text.
 _NAMES = {
   'bos': ('bos_token', 'cls_token'),
   'eos': ('eos_token', 'sep_token'),
@@ -31,14 +31,14 @@ _NAMES = {
 
 @dataclasses.dataclass(frozen=True)
 class Files:
-  """The content of a folder.
+  """The content of a folder's tokenizer files.
 
   Attributes:
     backend: vocabulary and rules.
-    config: of the tokenizer.
-    special: text of a special token by its name there: `bos_token`.
-    generation: `generation_config.json`, else `config.json`.
-    template: Jinja source of the chat template, if there is one.
+    config: content of `tokenizer_config.json`.
+    special: text of each special token by its name, such as `bos_token`.
+    generation: fields of `config.json`, overridden by `generation_config.json`.
+    template: Jinja source of the chat template; None if the folder has none.
   """
 
   backend: tokenizers.Tokenizer
@@ -48,7 +48,7 @@ class Files:
   template: str | None
 
   def ids(self, kind: str) -> tuple[int, ...]:
-    """Ids of `bos`, `eos` or `pad`, that of the tokenizer first.
+    """Returns the ids of `bos`, `eos` or `pad`, the tokenizer's own id first.
 
     Raises:
       ValueError: the tokenizer lacks a token that its config names.
@@ -56,30 +56,31 @@ class Files:
     ids = []
     for name in _NAMES[kind]:
       if name in self.special:
-        found = self.backend.token_to_id(self.special[name])
-        if found is None:
+        token_id = self.backend.token_to_id(self.special[name])
+        if token_id is None:
           raise ValueError(
             f'{CONFIG} has {name}={self.special[name]!r}, which is not in the '
             f'vocabulary: add it to {TOKENIZER} or correct the name'
           )
-        ids.append(found)
+        ids.append(token_id)
         break
-    more = self.generation.get(f'{kind}_token_id')
-    more = more if isinstance(more, list) else [more]
+    generation_ids = self.generation.get(f'{kind}_token_id')
+    if not isinstance(generation_ids, list):
+      generation_ids = [generation_ids]
     size = self.backend.get_vocab_size()
     # Some configs have -1 for "none".
-    ids += [i for i in more if i is not None and 0 <= i < size]
+    ids += [i for i in generation_ids if i is not None and 0 <= i < size]
     return tuple(dict.fromkeys(ids))
 
   def around(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Ids that the rules put before and after a text."""
+    """Returns the ids that the tokenizer adds before and after a text."""
     probe = 'a'
     inside = self.backend.encode(probe, add_special_tokens=False).ids
-    whole = self.backend.encode(probe, add_special_tokens=True).ids
+    with_special = self.backend.encode(probe, add_special_tokens=True).ids
     size = len(inside)
-    for i in range(len(whole) - size + 1):
-      if whole[i : i + size] == inside:
-        start, end = tuple(whole[:i]), tuple(whole[i + size :])
+    for i in range(len(with_special) - size + 1):
+      if with_special[i : i + size] == inside:
+        start, end = tuple(with_special[:i]), tuple(with_special[i + size :])
         break
     else:
       start, end = (), ()
@@ -90,17 +91,17 @@ class Files:
 
 
 def read(folder: pathlib.Path) -> Files:
-  """Reads a folder.
+  """Reads the tokenizer files of a folder.
 
   Raises:
-    FileNotFoundError: there is no tokenizer in it.
-    ValueError: a file cannot be read or converted; names it.
+    FileNotFoundError: the folder has no tokenizer.
+    ValueError: a file cannot be read or converted; the text names it.
   """
   if not folder.is_dir():
     raise FileNotFoundError(f'no tokenizer at {folder}')
   config = _json(folder / CONFIG)
   backend = _backend(folder)
-  # A text is cut and padded here, never by what a file happens to say.
+  # Callers truncate and pad texts; the settings in the file are ignored.
   backend.no_truncation()
   backend.no_padding()
   _add_missing(backend, config)
@@ -120,6 +121,7 @@ def read(folder: pathlib.Path) -> Files:
 
 
 def _json(path: pathlib.Path) -> dict[str, Any]:
+  """Returns the content of a JSON file; empty if there is no such file."""
   if not path.is_file():
     return {}
   try:
@@ -129,6 +131,7 @@ def _json(path: pathlib.Path) -> dict[str, Any]:
 
 
 def _backend(folder: pathlib.Path) -> tokenizers.Tokenizer:
+  """Reads `tokenizer.json`, or converts the files of an older folder."""
   path = folder / TOKENIZER
   if path.is_file():
     try:
@@ -157,9 +160,9 @@ def _backend(folder: pathlib.Path) -> tokenizers.Tokenizer:
 def _add_missing(
   backend: tokenizers.Tokenizer, config: Mapping[str, Any]
 ) -> None:
-  """Adds tokens that older folders list in the config alone."""
+  """Adds tokens that older folders list only in the config."""
   listed = config.get('added_tokens_decoder') or {}
-  for wanted, entry in sorted((int(k), v) for k, v in listed.items()):
+  for expected, entry in sorted((int(k), v) for k, v in listed.items()):
     if backend.token_to_id(entry['content']) is not None:
       continue
     known = ('lstrip', 'rstrip', 'normalized', 'single_word', 'special')
@@ -170,22 +173,25 @@ def _add_missing(
       backend.add_special_tokens([token])
     else:
       backend.add_tokens([token])
-    found = backend.token_to_id(entry['content'])
-    if found != wanted:
+    token_id = backend.token_to_id(entry['content'])
+    if token_id != expected:
       raise ValueError(
-        f'{CONFIG} gives {entry["content"]!r} the id {wanted}, the vocabulary '
-        f'{found}: the files belong to different tokenizers'
+        f'{CONFIG} gives {entry["content"]!r} the id {expected}, the '
+        f'vocabulary {token_id}: the files belong to different tokenizers'
       )
 
 
 def _template(folder: pathlib.Path, config: Mapping[str, Any]) -> str | None:
+  """Returns the source of the chat template, or None."""
   if (folder / TEMPLATE).is_file():
     return (folder / TEMPLATE).read_text(encoding='utf-8')
-  found = config.get('chat_template')
-  found = found or _json(folder / 'chat_template.json').get('chat_template')
-  if not isinstance(found, list):
-    return found
-  named = {entry['name']: entry['template'] for entry in found}
+  template = config.get('chat_template')
+  template = template or _json(folder / 'chat_template.json').get(
+    'chat_template'
+  )
+  if not isinstance(template, list):
+    return template
+  named = {entry['name']: entry['template'] for entry in template}
   if 'default' not in named:
     raise ValueError(
       f'{folder / CONFIG} has chat templates {", ".join(named)}, none of them '

@@ -1,10 +1,10 @@
-"""Checkpoints that `torch.save` wrote, read without torch and without trust.
+"""Reads checkpoints of `torch.save` safely and without torch.
 
-Since torch 1.6 such a file is a zip archive. `data.pkl` in it says by name of
-which storage, from which place on and with which strides a tensor is made; the
-entries `data/0`, `data/1`, ... are the bytes of the storages, not compressed.
-A pickle can call any function of Python. This one may name three kinds of
-things, none of which does anything but describe a tensor, and nothing else.
+Since torch 1.6 such a file is a zip archive. Its entry `data.pkl` describes
+each tensor by name, storage, offset and strides; the entries `data/0`,
+`data/1`, ... hold the uncompressed bytes of the storages. A pickle can call any
+Python function, so the unpickler of this module accepts only the three kinds of
+globals that describe tensors, and refuses all others.
 """
 
 from __future__ import annotations
@@ -22,9 +22,7 @@ from typing import Any, NamedTuple
 import ml_dtypes
 import numpy as np
 
-from promptrl_jax.models.checkpoint_error import CheckpointError
-
-# Classes of storages, whose names a pickle has, and what they hold.
+# Storage class in the pickle -> type of its elements.
 _DTYPES = {
   'DoubleStorage': np.float64,
   'FloatStorage': np.float32,
@@ -37,18 +35,22 @@ _DTYPES = {
   'ByteStorage': np.uint8,
   'BoolStorage': np.bool_,
 }
-# The number that a file of torch before 1.6 starts with, as it is pickled.
+# The first bytes of files from torch before 1.6: a pickled magic number.
 _LEGACY = b'\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19.'
-_LOCAL_HEADER = 30  # Bytes of a zip entry's header before its two names.
+_LOCAL_HEADER = 30  # bytes of a zip entry's header before its two names
 _CONVERT = (
   'convert it where torch is installed: safetensors.torch.save_file('
   "torch.load('{0}', weights_only=True), 'model.safetensors')"
 )
 
 
-# Tuples: a pickle may set the attributes of every other object that it makes.
+class CheckpointError(ValueError):
+  """A checkpoint that cannot be read or does not fit its model."""
+
+
+# These are tuples because a pickle can set attributes of other objects.
 class _Storage(NamedTuple):
-  """A storage, by the name of its entry."""
+  """A storage: element type, name of its zip entry, and number of elements."""
 
   dtype: np.dtype
   key: str
@@ -56,7 +58,7 @@ class _Storage(NamedTuple):
 
 
 class _Tensor(NamedTuple):
-  """Where a tensor lies in a storage; strides are in elements."""
+  """A tensor as a view of a storage; offset and strides count elements."""
 
   storage: _Storage
   offset: int
@@ -65,14 +67,14 @@ class _Tensor(NamedTuple):
 
 
 class TorchFile:
-  """The tensors of one file, each a view of the file in memory."""
+  """The tensors of one file, each a view of the memory-mapped file."""
 
   def __init__(self, path: str | os.PathLike[str]):
-    """Reads the names and places of all tensors.
+    """Reads the descriptions of all tensors.
 
     Raises:
-      CheckpointError: it is no such file, is truncated, names what is not
-        allowed, or holds something else than tensors by name.
+      CheckpointError: the file has another format, is truncated, names a
+        forbidden global, or holds something other than tensors by name.
     """
     self._path = pathlib.Path(path)
     with open(self._path, 'rb') as file:
@@ -100,13 +102,15 @@ class TorchFile:
     self._tensors = self._unpickle(pickled)
 
   def names(self) -> set[str]:
+    """Returns the names of all tensors."""
     return set(self._tensors)
 
   def shape(self, name: str) -> tuple[int, ...]:
+    """Returns the shape of a tensor."""
     return self._tensors[name].shape
 
   def read(self, name: str) -> np.ndarray:
-    """A tensor, as a view of the file that cannot be written to."""
+    """Returns a tensor as a read-only view of the file."""
     tensor = self._tensors[name]
     storage = tensor.storage
     if not math.prod(tensor.shape):
@@ -121,6 +125,7 @@ class TorchFile:
     )
 
   def _no_archive(self, start: bytes) -> str:
+    """Explains why a file that starts with `start` cannot be read."""
     if start == _LEGACY:
       return (
         f'{self._path} was written by torch before 1.6, in another format: '
@@ -132,7 +137,7 @@ class TorchFile:
     )
 
   def _find_root(self) -> str:
-    """The folder in the archive: its name is that of the file once saved."""
+    """Returns the archive's root folder, named after the file when saved."""
     roots = [
       name.removesuffix('data.pkl')
       for name in self._entries
@@ -146,8 +151,9 @@ class TorchFile:
     return roots[0]
 
   def _unpickle(self, pickled: bytes) -> dict[str, _Tensor]:
+    """Returns the tensors that `data.pkl` describes."""
     try:
-      found = _Unpickler(io.BytesIO(pickled)).load()
+      content = _Unpickler(io.BytesIO(pickled)).load()
     except CheckpointError as error:
       raise CheckpointError(f'{self._path}: {error}') from None
     except Exception as error:  # Bytes that are no pickle raise anything.
@@ -155,12 +161,13 @@ class TorchFile:
         f'{self._path}: data.pkl cannot be read ({error!r}): damaged? '
         'Download it again'
       ) from None
-    if not isinstance(found, dict):
+    if not isinstance(content, dict):
       raise CheckpointError(
-        f'{self._path} holds a {type(found).__name__}: expected tensors by name'
+        f'{self._path} holds a {type(content).__name__}: expected tensors by '
+        'name'
       )
-    # Not by its own `items`: an OrderedDict is given any attributes.
-    tensors = dict(dict.items(found))
+    # `content.items` is not safe: a pickle can replace it on an OrderedDict.
+    tensors = dict(dict.items(content))
     for name, tensor in tensors.items():
       if not (isinstance(name, str) and isinstance(tensor, _Tensor)):
         raise CheckpointError(
@@ -171,7 +178,7 @@ class TorchFile:
     return tensors
 
   def _check(self, name: str, tensor: _Tensor) -> None:
-    """Refuses a tensor that reaches beyond its storage or the file."""
+    """Raises an error if a tensor exceeds its storage or the file."""
     if not math.prod(tensor.shape):
       return
     storage = tensor.storage
@@ -196,9 +203,10 @@ class TorchFile:
       )
 
   def _data_start(self, storage: _Storage) -> int:
-    """Where the bytes of a storage start in the file."""
+    """Returns the offset in the file at which the bytes of a storage start."""
     header = self._entries[f'{self._root}data/{storage.key}'].header_offset
-    # The lengths of its name and padding, which the directory need not repeat.
+    # The local header has its own lengths of name and padding, which may differ
+    # from those in the central directory.
     lengths = self._bytes[header + 26 : header + _LOCAL_HEADER]
     name, extra = lengths[:2], lengths[2:]
     return (
@@ -210,13 +218,13 @@ class TorchFile:
 
 
 class _Unpickler(pickle.Unpickler):
-  """Understands what a dictionary of tensors is written with."""
+  """An unpickler that accepts nothing but dictionaries of tensors."""
 
   def find_class(self, module: str, name: str) -> Any:
     if (module, name) == ('collections', 'OrderedDict'):
       return collections.OrderedDict
     if (module, name) == ('torch._utils', '_rebuild_tensor_v2'):
-      return lambda *args: _rebuild(*args)  # Its attributes may be set, too.
+      return lambda *args: _rebuild(*args)  # A pickle can set its attributes.
     if module == 'torch' and name in _DTYPES:
       return name
     raise CheckpointError(
@@ -239,7 +247,7 @@ def _rebuild(
   strides: tuple[int, ...],
   *_: Any,
 ) -> _Tensor:
-  """`torch._utils._rebuild_tensor_v2`; the rest is about gradients."""
+  """Replaces `torch._utils._rebuild_tensor_v2`; ignores gradient settings."""
   if not isinstance(storage, _Storage) or len(shape) != len(strides):
     raise CheckpointError(f'a tensor of {storage!r}, {shape!r}, {strides!r}')
   return _Tensor(
@@ -251,6 +259,7 @@ def _rebuild(
 
 
 def _natural(value: Any) -> int:
+  """Returns `value` if it is an integer of at least 0, else raises."""
   if not isinstance(value, int) or value < 0:
     raise CheckpointError(f'{value!r} stands where a size is expected')
   return value

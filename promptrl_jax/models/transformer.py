@@ -1,8 +1,7 @@
-"""Causal language models: one block whose differences are settings.
+"""The causal transformer of all supported model families.
 
-Linen is used as `init` / `apply` only. Layers are stacked by one `nn.scan`, so
-every layer parameter has a leading axis L; `causal_steps` takes the layers
-apart for decoding.
+One `nn.scan` stacks the layers, so every layer parameter has a leading axis L.
+`causal_steps` runs the layers one by one for decoding.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from promptrl_jax.models.kernels import (
 )
 from promptrl_jax.parallel import sharding
 
-ROWS = ('data', 'fsdp')
+ROWS = ('data', 'fsdp')  # mesh axes that split rows of tokens
 _ACTIVATIONS = {
   'silu': nn.silu,
   'gelu': functools.partial(nn.gelu, approximate=False),
@@ -41,7 +40,14 @@ def rope_angles(
   theta: float,
   scaling: RopeScaling | None = None,
 ) -> tuple[jax.Array, jax.Array]:
-  """Cosine and sine [..., H/2] of the rotary embedding at `positions` [...]."""
+  """Returns cosine and sine [..., H/2] of the rotary embedding.
+
+  Args:
+    positions: int [...].
+    head_size: H.
+    theta: base of the frequencies (arXiv 2104.09864).
+    scaling: scaling of the frequencies to a longer context.
+  """
   exponent = jnp.arange(0, head_size, 2, dtype=jnp.float32) / head_size
   frequencies = theta**-exponent
   if scaling is not None:
@@ -51,11 +57,12 @@ def rope_angles(
 
 
 def _scaled(frequencies: jax.Array, scaling: RopeScaling) -> jax.Array:
-  """Frequencies for a longer context; see `RopeScaling`."""
+  """Returns the frequencies of `RopeScaling`."""
   slow = frequencies / scaling.factor
   if scaling.kind == 'linear':
     return slow
-  # Turns within the original context: 0 where slow, 1 where fast.
+  # The number of turns within the original context decides the share of the
+  # unscaled frequency: 0 for low frequencies, 1 for high ones.
   turns = scaling.original_positions * frequencies / (2 * math.pi)
   low, high = scaling.low_freq_factor, scaling.high_freq_factor
   share = jnp.clip((turns - low) / (high - low), 0.0, 1.0)
@@ -63,7 +70,7 @@ def _scaled(frequencies: jax.Array, scaling: RopeScaling) -> jax.Array:
 
 
 def apply_rope(x: jax.Array, cos: jax.Array, sin: jax.Array) -> jax.Array:
-  """Rotates the two halves of `x` [..., H] (the Hugging Face convention)."""
+  """Rotates pairs of `x` [..., H], split in halves as by Hugging Face."""
   first, second = jnp.split(x.astype(jnp.float32), 2, axis=-1)
   rotated = [first * cos - second * sin, second * cos + first * sin]
   return jnp.concatenate(rotated, axis=-1).astype(x.dtype)
@@ -101,21 +108,22 @@ class LayerNorm(nn.Module):
 
 
 def norm(config: TransformerConfig) -> nn.Module:
-  """The norm that a config asks for."""
+  """Returns the norm layer of a config."""
   kind = RMSNorm if config.norm == 'rms' else LayerNorm
   return kind(config.norm_eps)
 
 
 class Block(nn.Module):
-  """Pre-norm attention and MLP, both with a residual.
+  """One layer: pre-norm attention and MLP, both with a residual connection.
 
-  The projections of queries, keys and values are one matrix [D, K, G + 2, H]:
-  per key-value head its G query heads, its key and its value. One product
-  instead of three; splitting over K keeps a head's group on one device.
+  The projections of queries, keys and values are fused into one kernel
+  [D, K, U + 2, H], which holds for each key-value head its U query heads, its
+  key and its value. One matrix product replaces three, and splitting over K
+  keeps the query heads of a key-value head on one device.
 
   Attributes:
-    config: the shape.
-    mesh: see `Transformer`.
+    config: shape of the model.
+    mesh: as in `Transformer`.
   """
 
   config: TransformerConfig
@@ -123,7 +131,8 @@ class Block(nn.Module):
 
   def setup(self):
     c = self.config
-    # Residual branches start small, so that depth does not scale the stream.
+    # Output projections start small, so that the variance of the residual
+    # stream does not grow with depth.
     normal, small = 0.02, 0.02 / (2 * c.num_layers) ** 0.5
     zeros = nn.initializers.zeros
     heads = (c.num_kv_heads, c.group_size + 2, c.head_size)
@@ -149,12 +158,12 @@ class Block(nn.Module):
       self.k_norm = RMSNorm(c.norm_eps)
 
   def _kernel(self, name, scale, shape, split):
-    """A kernel, its axis `split` over `tensor`, and whole over `fsdp`."""
+    """Returns a kernel that is split over `tensor` only, along axis `split`."""
     kernel = kernel_of(self, name, nn.initializers.normal(scale), shape)
     return sharding.pin(kernel, self.mesh, *[None] * split, 'tensor')
 
   def _project(self, x, rope):
-    """Queries [B, T, K, G, H], keys and values [B, T, K, H]."""
+    """Returns queries [B, S, K, U, H], keys and values [B, S, K, H]."""
     c = self.config
     flat = adapted_dense(self, self.attention_norm(x), 'qkv')
     shape = (c.num_kv_heads, c.group_size + 2, c.head_size)
@@ -177,25 +186,25 @@ class Block(nn.Module):
     return rotated[..., :-1, :] * c.head_size**-0.5, rotated[..., -1, :], values
 
   def _gate_up(self, x):
-    """The hidden units [B, T, F], two of them if gated."""
+    """Returns the MLP's one or, if gated, two projections [B, S, F]."""
     c = self.config
     count = 2 if c.is_gated else 1
     if self.mesh is None:
       flat = adapted_dense(self, x, 'gate_up')
       parts = jnp.split(flat, count, axis=-1)
     else:
-      # One part after the other could not be split over devices.
+      # Interleaved parts can be split over `tensor`; concatenated ones cannot.
       flat = adapted_dense(self, x, 'gate_up', interleaved=True)
       flat = sharding.pin(flat, self.mesh, ROWS, None, 'tensor')
       flat = flat.reshape(*x.shape[:-1], c.mlp_size, count)
       parts = [flat[..., i] for i in range(count)]
     if c.mlp_bias:
       bias = self.gate_up_bias.astype(x.dtype)
-      parts = [part + of for part, of in zip(parts, bias, strict=True)]
+      parts = [part + b for part, b in zip(parts, bias, strict=True)]
     return parts
 
   def _finish(self, x, attended):
-    """Output projection and MLP; `attended` is [B, T, K, G, H]."""
+    """Applies output projection and MLP; `attended` is [B, S, K, U, H]."""
     c = self.config
     projected = adapted_dense(self, attended.reshape(*x.shape[:-1], -1), 'out')
     if c.out_bias:
@@ -211,28 +220,38 @@ class Block(nn.Module):
     return sharding.pin(x + projected, self.mesh, ROWS)
 
   def __call__(self, x, rope, mask):
-    """Full sequence: `x` [B, T, D], `mask` [B, T, T] -> x, (keys, values)."""
+    """Runs the layer on full sequences.
+
+    Args:
+      x: [B, S, D].
+      rope: cosine and sine of the positions, or None.
+      mask: as for `Transformer.__call__`.
+
+    Returns:
+      [B, S, D], and the keys and values, each [B, S, K, H].
+    """
     queries, keys, values = self._project(x, rope)
     attend = attention.attend_fn(self.config.attention, self.config.dtype)
     attended = attend(queries, keys, values, mask)
     return self._finish(x, attended), (keys, values)
 
   def decode_step(self, x, rope, cache: LayerCache, slot, mask):
-    """One token: `x` [B, 1, D], `mask` [B, S]; writes slot `slot`."""
+    """Runs the layer on one token per row; arguments as in `causal_steps`."""
     queries, keys, values = self._project(x, rope)
     cache = cache.write(keys, values, slot)
-    by = self.qkv.threads if isinstance(self.qkv, StoredKernel) else 0
-    attended = cache.attend(queries[:, 0], mask, threads=by)
+    threads = self.qkv.threads if isinstance(self.qkv, StoredKernel) else 0
+    attended = cache.attend(queries[:, 0], mask, threads=threads)
     return self._finish(x, attended[:, None]), cache
 
 
 class Transformer(nn.Module):
-  """Tokens to hidden states to logits.
+  """A causal language model, from tokens to hidden states to logits.
 
   Attributes:
-    config: the shape.
-    mesh: where a mesh splits parameters, activations are pinned to it: rows of
-      tokens over `data` and `fsdp`, heads and hidden units over `tensor`.
+    config: shape of the model.
+    mesh: mesh that splits the parameters, or None. Activations are constrained
+      to it: rows of tokens are split over `data` and `fsdp`, heads and hidden
+      units over `tensor`.
   """
 
   config: TransformerConfig
@@ -263,7 +282,7 @@ class Transformer(nn.Module):
     self.final_norm = norm(c)
 
   def embed(self, tokens: jax.Array, positions: jax.Array) -> jax.Array:
-    """Input of the first layer, [..., D]."""
+    """Returns the input of the first layer, [..., D]."""
     x = sharding.pin(self.embedding, self.mesh, 'tensor')[tokens]
     x = sharding.pin(x, self.mesh, ROWS)
     if self.config.positions == 'learned':
@@ -276,24 +295,24 @@ class Transformer(nn.Module):
     positions: jax.Array,
     mask: attention.Mask,
   ) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
-    """Runs a full sequence.
+    """Runs full sequences.
 
     Args:
-      tokens: int [B, T].
-      positions: int [B, T], position of each token in its own text.
-      mask: bool [B, T, T], whether query t may attend to key s: see
+      tokens: int [B, S].
+      positions: int [B, S], position of each token in its own text.
+      mask: bool [B, S, S], whether query i may attend to key j, as from
         `attention.causal_mask`; or an `attention.SharedPrefix`.
 
     Returns:
-      Hidden states [B, T, D] after the last norm, and the keys and values of
-      all layers, each [L, B, T, K, H].
+      Hidden states [B, S, D] after the last norm, and the keys and values of
+      all layers, each [L, B, S, K, H].
     """
     x = self.embed(tokens, positions)
     x, keys_values = self.layers(x, rope(self.config, positions), mask)
     return self.final_norm(x), keys_values
 
   def logits(self, hidden: jax.Array) -> jax.Array:
-    """Projects hidden states [..., D] on the vocabulary: float32 [..., V]."""
+    """Returns the logits of hidden states [..., D]: float32 [..., V]."""
     tied = self.config.tie_embeddings
     head = StoredKernel(self.embedding) if tied else self.lm_head
     return dense(hidden, head, jnp.float32)
@@ -302,7 +321,7 @@ class Transformer(nn.Module):
 def rope(
   config: TransformerConfig, positions: jax.Array
 ) -> tuple[jax.Array, jax.Array] | None:
-  """The angles that a config's layers rotate by, None if they do not."""
+  """Returns the cosine and sine for RoPE; None for learned positions."""
   if config.positions != 'rope':
     return None
   return rope_angles(
@@ -311,7 +330,7 @@ def rope(
 
 
 def shapes(config: TransformerConfig) -> Any:
-  """Tree of `jax.ShapeDtypeStruct` of the parameters."""
+  """Returns the parameter tree with `jax.ShapeDtypeStruct` leaves."""
   tokens = jax.ShapeDtypeStruct((1, 2), jnp.int32)
   mask = jax.ShapeDtypeStruct((1, 2, 2), jnp.bool_)
   init = Transformer(config).init

@@ -1,10 +1,9 @@
-"""Hugging Face checkpoints <-> parameter trees, leaf by leaf.
+"""Converts Hugging Face checkpoints to parameter trees and back.
 
-Each family of models has one `Table` that says, for every tensor of a
-checkpoint, which part of which leaf of our tree it fills. Reading maps one
-tensor at a time into memory, puts it on the devices and writes it there into
-its leaf, so that the host never holds more than the largest tensor beside its
-own shards.
+Each model family has one `Table` that maps every tensor of a checkpoint to its
+part of a leaf in our tree. The loader memory-maps one tensor at a time, puts it
+on the devices and writes it into its leaf there, so that the host never holds
+more than its own shards and the largest tensor.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
+import math
 import os
 import pathlib
 import re
@@ -27,8 +27,12 @@ from jax.sharding import PartitionSpec as P
 from safetensors import numpy as st_numpy
 
 from promptrl_jax.files import write_atomically
-from promptrl_jax.models.checkpoint_error import CheckpointError
-from promptrl_jax.models.tensor_files import INDEX, WEIGHTS, Tensors
+from promptrl_jax.models.tensor_files import (
+  INDEX,
+  WEIGHTS,
+  CheckpointError,
+  Tensors,
+)
 
 __all__ = [
   'INDEX',
@@ -44,9 +48,9 @@ __all__ = [
 ]
 
 _LAYER = '{layer}'
-_SHARD_BYTES = 5 * 10**9  # As transformers splits a checkpoint.
+_SHARD_BYTES = 5 * 10**9  # the default of transformers
 
-Piece = Callable[[Any], Any]
+Convert = Callable[[Any], Any]  # reshapes and transposes jax or numpy arrays
 
 
 def _same(x: Any) -> Any:
@@ -54,37 +58,38 @@ def _same(x: Any) -> Any:
 
 
 def transpose(x: Any) -> Any:
-  """A linear layer's [out, in] as our [in, out], and back."""
+  """Converts a linear kernel between [out, in] and our [in, out]."""
   return x.T
 
 
 @dataclasses.dataclass(frozen=True)
 class Rule:
-  """Which part of a leaf one tensor of a checkpoint fills.
+  """Maps one tensor of a checkpoint to a part of a leaf.
 
   Attributes:
-    name: the tensor's name; `{layer}` in it stands for the layer's number.
-    leaf: path in our tree below `params`, joined by `/`: `layers/down`. Leaves
-      of a rule with `{layer}` have the layers on their first axis.
-    to_ours: the tensor as it is stored -> its part of the leaf, by reshaping
-      and transposing alone (jax and numpy arrays alike).
-    to_theirs: the inverse.
-    index: where in the leaf (of one layer) that part lies, axis by axis: a
-      number, (start, stop), or None for all of the axis; () is all of it.
+    name: name of the tensor; `{layer}` in it stands for the layer's number.
+    leaf: path of the leaf below `params`, such as `layers/down`. If `name` has
+      a layer, the first axis of the leaf is L.
+    to_ours: converts the stored tensor to its part of the leaf. It may only
+      reshape and transpose, and must accept jax and numpy arrays.
+    to_theirs: inverse of `to_ours`.
+    index: index of the part in the leaf (of one layer), for each axis a number,
+      (start, stop), or None for the whole axis; () is the whole leaf.
   """
 
   name: str
   leaf: str
-  to_ours: Piece = _same
-  to_theirs: Piece = _same
+  to_ours: Convert = _same
+  to_theirs: Convert = _same
   index: tuple[Any, ...] = ()
 
   @property
   def is_layered(self) -> bool:
+    """Whether the rule covers one tensor per layer."""
     return _LAYER in self.name
 
   def names(self, num_layers: int) -> Iterator[tuple[str, int | None]]:
-    """Every tensor of this rule and the number of its layer."""
+    """Yields the name and the layer of each tensor of this rule."""
     if not self.is_layered:
       yield self.name, None
     else:
@@ -94,16 +99,16 @@ class Rule:
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-  """All tensors of a checkpoint.
+  """Maps all tensors of a checkpoint to a parameter tree.
 
   Attributes:
-    rules: one for each name.
-    prefix: that all names of a rule start with when written, and that may be
-      missing when read: `bert.`.
-    ignored: regular expressions of names that hold nothing to learn, such as
-      masks, or a second copy of a tied tensor.
-    renamed: (regular expression of the end of an older name, what stands there
-      now).
+    rules: rules for all tensors.
+    prefix: prefix of all names in written files, such as `bert.`; optional in
+      files that are read.
+    ignored: regular expressions of names without parameters, such as masks or
+      second copies of tied tensors.
+    renamed: pairs (regular expression of the end of an older name, its
+      replacement).
   """
 
   rules: tuple[Rule, ...]
@@ -112,7 +117,7 @@ class Table:
   renamed: tuple[tuple[str, str], ...] = ()
 
   def rule_name(self, name: str) -> str:
-    """What the rules call a tensor that is called `name` in a file."""
+    """Returns the name in the rules of the tensor `name` of a file."""
     name = name.removeprefix(self.prefix)
     for old, new in self.renamed:
       name = re.sub(f'{old}$', new, name)
@@ -120,7 +125,7 @@ class Table:
 
 
 def linear(name: str, leaf: str, **kwargs: Any) -> Rule:
-  """The weight of a linear layer: [out, in] there, [in, out] here."""
+  """Returns the rule of a linear kernel, which is stored as [out, in]."""
   return Rule(name, leaf, transpose, transpose, **kwargs)
 
 
@@ -131,56 +136,70 @@ def load_tree(
   dtype: Any = jnp.float32,
   shardings: Any = None,
 ) -> Any:
-  """Reads a parameter tree.
+  """Loads a parameter tree.
 
   Args:
-    tensors: the checkpoint.
-    table: of the family.
+    tensors: tensors of the checkpoint.
+    table: table of the model family.
     shapes: tree of `jax.ShapeDtypeStruct` with `params` at the top.
-    dtype: of the parameters; a leaf of another float type is converted on the
+    dtype: type of the parameters; tensors of other types are converted on the
       device.
-    shardings: tree like `shapes` of `NamedSharding`; None: the first device.
+    shardings: tree of `NamedSharding` like `shapes`; None: the first device.
 
   Raises:
-    CheckpointError: a tensor is missing, of another shape, or left over; a leaf
-      is not filled.
+    CheckpointError: a tensor is missing, unknown or of the wrong shape.
   """
   leaves = _flat(shapes)
-  present = _by_rule_name(tensors, table)
-  wanted = _wanted(table, leaves)
-  missing = sorted(wanted.keys() - present.keys())
-  unused = sorted(
-    name
-    for short, name in present.items()
-    if short not in wanted
-    and not any(re.fullmatch(p, short) for p in table.ignored)
-  )
-  if missing or unused:
-    raise CheckpointError(
-      f'{tensors.folder} does not fit its config: missing '
-      f'{_some(missing)}, not known {_some(unused)}'
-    )
-  for short, (rule, _) in wanted.items():
-    found = tensors.shape(present[short])
-    expected = _stored_shape(rule, leaves[rule.leaf])
-    if found != expected:
-      raise CheckpointError(
-        f'{present[short]} in {tensors.folder} has shape {found}; the config '
-        f'says {expected}'
-      )
-  placed = _flat(shardings) if shardings is not None else {}
+  names = _check_tensors(tensors, table, leaves)
+  leaf_shardings = _flat(shardings) if shardings is not None else {}
   filled: dict[str, jax.Array] = {}
   for rule in table.rules:
-    leaf, sharding = leaves[rule.leaf], placed.get(rule.leaf)
+    leaf, sharding = leaves[rule.leaf], leaf_shardings.get(rule.leaf)
     value = filled.pop(rule.leaf, None)
     if value is None:
       value = _zeros(leaf.shape, dtype, sharding)
     write = _make_write_fn(rule, sharding)
-    for short, layer in rule.names(leaf.shape[0]):
-      tensor = _spread(tensors.read(present[short]), sharding)
+    for name, layer in rule.names(leaf.shape[0]):
+      tensor = _spread(tensors.read(names[name]), sharding)
       value = write(value, tensor, layer or 0)
     filled[rule.leaf] = value
   return _nested({path: filled[path] for path in leaves})
+
+
+def _check_tensors(
+  tensors: Tensors, table: Table, leaves: Mapping[str, Any]
+) -> dict[str, str]:
+  """Checks names and shapes of all tensors.
+
+  Returns:
+    The name of each tensor in the files by its name in the rules.
+
+  Raises:
+    CheckpointError: a tensor is missing, unknown or of the wrong shape.
+  """
+  present = _by_rule_name(tensors, table)
+  expected = _rules_by_name(table, leaves)
+  missing = sorted(expected.keys() - present.keys())
+  unknown = sorted(
+    stored
+    for name, stored in present.items()
+    if name not in expected
+    and not any(re.fullmatch(p, name) for p in table.ignored)
+  )
+  if missing or unknown:
+    raise CheckpointError(
+      f'{tensors.folder} does not fit its config: missing '
+      f'{_shortened(missing)}, not known {_shortened(unknown)}'
+    )
+  for name, (rule, _) in expected.items():
+    shape = tensors.shape(present[name])
+    expected_shape = _stored_shape(rule, leaves[rule.leaf])
+    if shape != expected_shape:
+      raise CheckpointError(
+        f'{present[name]} in {tensors.folder} has shape {shape}; the config '
+        f'says {expected_shape}'
+      )
+  return present
 
 
 def save_tree(
@@ -193,92 +212,111 @@ def save_tree(
   """Writes a parameter tree as safetensors, split into files with an index.
 
   Args:
-    folder: where to; made if needed.
+    folder: target folder, created if needed.
     params: tree with `params` at the top.
-    table: of the family.
-    dtype: of the file; None: as the parameters are.
-    shard_bytes: most bytes of one file.
+    table: table of the model family.
+    dtype: type of the tensors in the file; None: that of the parameters.
+    shard_bytes: upper limit on the bytes of tensors in one file.
   """
   folder = pathlib.Path(folder)
   folder.mkdir(parents=True, exist_ok=True)
   leaves = _flat(params)
-  names = _wanted(table, leaves)
-  size_of = lambda rule: (
-    np.prod(_stored_shape(rule, leaves[rule.leaf]))
-    * (jnp.dtype(dtype or leaves[rule.leaf].dtype).itemsize)
-  )
-  shards: list[list[str]] = [[]]
-  used = 0
-  for name, (rule, _) in names.items():
-    if shards[-1] and used + size_of(rule) > shard_bytes:
-      shards.append([])
-      used = 0
-    shards[-1].append(name)
-    used += int(size_of(rule))
+  rules = _rules_by_name(table, leaves)
+  sizes = {
+    name: _stored_bytes(rule, leaves[rule.leaf], dtype)
+    for name, (rule, _) in rules.items()
+  }
+  shards = _split(sizes, shard_bytes)
   files = [WEIGHTS]
   if len(shards) > 1:
     files = [
       f'model-{i + 1:05}-of-{len(shards):05}.safetensors'
       for i in range(len(shards))
     ]
-  placed: dict[str, str] = {}
+  file_of: dict[str, str] = {}
   for file, shard in zip(files, shards, strict=True):
     tensors = {
-      table.prefix + name: _stored(*names[name], leaves, dtype)
+      table.prefix + name: _stored(*rules[name], leaves, dtype)
       for name in shard
     }
-    placed |= dict.fromkeys(tensors, file)
+    file_of |= dict.fromkeys(tensors, file)
     content = st_numpy.save(tensors, metadata={'format': 'pt'})
     write_atomically(folder / file, content)
   if len(shards) > 1:
-    total = sum(int(size_of(rule)) for rule, _ in names.values())
-    index = {'metadata': {'total_size': total}, 'weight_map': placed}
+    total = sum(sizes.values())
+    index = {'metadata': {'total_size': total}, 'weight_map': file_of}
     content = json.dumps(index, indent=2).encode()
     write_atomically(folder / INDEX, content)
   else:
     (folder / INDEX).unlink(missing_ok=True)
 
 
+def _split(sizes: Mapping[str, int], limit: int) -> list[list[str]]:
+  """Splits tensors into files of at most `limit` bytes, in order."""
+  shards: list[list[str]] = [[]]
+  used = 0
+  for name, size in sizes.items():
+    if shards[-1] and used + size > limit:
+      shards.append([])
+      used = 0
+    shards[-1].append(name)
+    used += size
+  return shards
+
+
 def _by_rule_name(tensors: Tensors, table: Table) -> dict[str, str]:
-  """Names in the files, by the name that a rule would give them."""
-  found: dict[str, str] = {}
-  for name in sorted(tensors.names()):
-    short = table.rule_name(name)
-    if short in found:
+  """Returns the names in the files by their names in the rules."""
+  names: dict[str, str] = {}
+  for stored in sorted(tensors.names()):
+    name = table.rule_name(stored)
+    if name in names:
       raise CheckpointError(
-        f'{tensors.folder} has both {found[short]} and {name}: expected one, '
+        f'{tensors.folder} has both {names[name]} and {stored}: expected one, '
         'they are the same parameter'
       )
-    found[short] = name
-  return found
+    names[name] = stored
+  return names
 
 
-def _wanted(
+def _rules_by_name(
   table: Table, leaves: Mapping[str, Any]
 ) -> dict[str, tuple[Rule, int | None]]:
-  """Every tensor of a checkpoint: its rule and the number of its layer."""
-  wanted: dict[str, tuple[Rule, int | None]] = {}
+  """Returns rule and layer of every tensor, by the tensor's name.
+
+  Raises:
+    KeyError: the rules do not cover every leaf and tensor exactly once.
+  """
+  rules: dict[str, tuple[Rule, int | None]] = {}
   for rule in table.rules:
     if rule.leaf not in leaves:
       raise KeyError(f'{rule.name}: the model has no leaf {rule.leaf!r}')
     for name, layer in rule.names(leaves[rule.leaf].shape[0]):
-      if name in wanted:
+      if name in rules:
         raise KeyError(f'two rules for {name}')
-      wanted[name] = (rule, layer)
+      rules[name] = (rule, layer)
   if empty := sorted(leaves.keys() - {rule.leaf for rule in table.rules}):
-    raise KeyError(f'no rule fills {_some(empty)}')
-  return wanted
+    raise KeyError(f'no rule fills {_shortened(empty)}')
+  return rules
 
 
 def _stored_shape(rule: Rule, leaf: Any) -> tuple[int, ...]:
-  take = lambda x: rule.to_theirs(_part(rule, x))
-  return jax.eval_shape(
-    take, jax.ShapeDtypeStruct(leaf.shape, jnp.float32)
-  ).shape
+  """Returns the shape of a rule's tensor in a checkpoint."""
+
+  def convert(x):
+    return rule.to_theirs(_part(rule, x))
+
+  shape = jax.ShapeDtypeStruct(leaf.shape, jnp.float32)
+  return jax.eval_shape(convert, shape).shape
+
+
+def _stored_bytes(rule: Rule, leaf: Any, dtype: Any) -> int:
+  """Returns the bytes of a rule's tensor in a file of type `dtype`."""
+  size = math.prod(_stored_shape(rule, leaf))
+  return size * jnp.dtype(dtype or leaf.dtype).itemsize
 
 
 def _part(rule: Rule, leaf: Any, layer: int = 0) -> Any:
-  """The part of a leaf that a tensor fills."""
+  """Returns the part of a leaf that holds a rule's tensor."""
   index = [slice(*i) if isinstance(i, tuple) else i for i in rule.index]
   index = [slice(None) if i is None else i for i in index]
   return leaf[(layer, *index)] if rule.is_layered else leaf[tuple(index)]
@@ -287,6 +325,7 @@ def _part(rule: Rule, leaf: Any, layer: int = 0) -> Any:
 def _stored(
   rule: Rule, layer: int | None, leaves: Mapping[str, Any], dtype: Any
 ) -> np.ndarray:
+  """Returns a rule's tensor as a checkpoint stores it."""
   part = np.asarray(_part(rule, leaves[rule.leaf], layer or 0))
   return np.ascontiguousarray(rule.to_theirs(part).astype(dtype or part.dtype))
 
@@ -301,17 +340,17 @@ def _zeros(
 def _make_write_fn(
   rule: Rule, sharding: NamedSharding | None
 ) -> Callable[..., jax.Array]:
-  """Jitted: (leaf, tensor as stored, layer) -> leaf, in place."""
+  """Returns a jitted function that writes a stored tensor into its leaf."""
 
   def write(leaf: jax.Array, tensor: jax.Array, layer: jax.Array) -> jax.Array:
     part = rule.to_ours(tensor).astype(leaf.dtype)
-    place = (layer, *rule.index) if rule.is_layered else rule.index
+    index = (layer, *rule.index) if rule.is_layered else rule.index
     starts = [jnp.int32(0)] * leaf.ndim
-    for axis, at in enumerate(place):
-      if isinstance(at, tuple):
-        starts[axis] = jnp.int32(at[0])
-      elif at is not None:
-        starts[axis] = jnp.asarray(at, jnp.int32)
+    for axis, i in enumerate(index):
+      if isinstance(i, tuple):
+        starts[axis] = jnp.int32(i[0])
+      elif i is not None:
+        starts[axis] = jnp.asarray(i, jnp.int32)
         part = jnp.expand_dims(part, axis)
     return jax.lax.dynamic_update_slice(leaf, part, starts)
 
@@ -319,8 +358,8 @@ def _make_write_fn(
 
 
 def _spread(tensor: np.ndarray, sharding: NamedSharding | None) -> Any:
-  """The stored tensor on the devices of `sharding`, no device holding all."""
-  if tensor.dtype.kind == 'V':  # Without ml_dtypes, numpy has no bfloat16.
+  """Puts a stored tensor on the devices of `sharding`, split if possible."""
+  if tensor.dtype.kind == 'V':  # numpy itself has no bfloat16.
     tensor = tensor.view(ml_dtypes.bfloat16)
   if sharding is None:
     return jnp.asarray(tensor)
@@ -336,7 +375,7 @@ def _spread(tensor: np.ndarray, sharding: NamedSharding | None) -> Any:
 
 
 def _flat(tree: Any) -> dict[str, Any]:
-  """Leaves by their path below `params`."""
+  """Returns the leaves by their path below `params`."""
 
   def walk(node: Any, path: str) -> Iterable[tuple[str, Any]]:
     if isinstance(node, Mapping):
@@ -349,6 +388,7 @@ def _flat(tree: Any) -> dict[str, Any]:
 
 
 def _nested(leaves: Mapping[str, Any]) -> Any:
+  """Returns the tree of leaves that are given by path; inverse of `_flat`."""
   tree: dict[str, Any] = {}
   for path, leaf in leaves.items():
     *above, last = path.split('/')
@@ -359,6 +399,7 @@ def _nested(leaves: Mapping[str, Any]) -> Any:
   return {'params': tree}
 
 
-def _some(names: list[str]) -> str:
+def _shortened(names: list[str]) -> str:
+  """Returns at most four names, and how many there are beyond them."""
   shown = ', '.join(names[:4]) or 'nothing'
   return shown if len(names) <= 4 else f'{shown} and {len(names) - 4} more'

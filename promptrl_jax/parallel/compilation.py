@@ -1,4 +1,4 @@
-"""Compiled programs are kept on disk, so that a second start need not wait."""
+"""Keeps compiled programs on disk, so that later runs start faster."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ import jax
 
 _VARIABLE = 'PROMPTRL_COMPILATION_CACHE'
 _MAX_BYTES = 2 * 2**30
-_MIN_SECONDS = 0.5  # A program that compiles faster is not worth a file.
+_MIN_SECONDS = 0.5  # Programs that compile faster are not stored.
 
 
 def cache_folder() -> pathlib.Path | None:
-  """Where compiled programs are kept, made if need be.
+  """Returns the folder of the compilation cache and creates it if needed.
 
-  It is what the environment variable `PROMPTRL_COMPILATION_CACHE` says, or
-  `~/.cache/promptrl_jax`; None if the variable is empty, or the folder cannot
-  be made: a home that cannot be written to is no reason to stop.
+  The folder is that of the environment variable `PROMPTRL_COMPILATION_CACHE`,
+  or `~/.cache/promptrl_jax` if the variable is not set. The function returns
+  None if the variable is empty or the folder cannot be created, because a home
+  folder that is read-only must not stop a run.
   """
   folder = os.environ.get(
     _VARIABLE, os.path.expanduser('~/.cache/promptrl_jax')
@@ -33,12 +34,12 @@ def cache_folder() -> pathlib.Path | None:
 
 
 def use_cache() -> None:
-  """Keeps the programs that JAX compiles; call it before the first of them.
+  """Enables JAX's compilation cache; call this before the first compilation.
 
   A cache that JAX already has, for example from its own environment variable
   `JAX_COMPILATION_CACHE_DIR`, stays as it is.
   """
-  if jax.config.jax_compilation_cache_dir:
+  if jax.config.values.get('jax_compilation_cache_dir'):
     return
   folder = cache_folder()
   if folder is None:

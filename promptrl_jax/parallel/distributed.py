@@ -1,11 +1,11 @@
-"""One run on several processes: joining, waiting for each other, and parting.
+"""Runs one job on several processes: start, barriers and shutdown.
 
 Every process runs the same program on its own rows; see `exchange.py`.
 
   with distributed.session(config):
     ...
 
-A run of one process needs no session: all other functions work without.
+A run of one process needs no session: all other functions work without one.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ from typing import Any, ParamSpec, TypeVar
 import jax
 import numpy as np
 
-# The barrier with a time-out has no public name, nor has what parts quietly.
+# JAX has no public API for a barrier with a timeout, nor for leaving a run
+# without waiting for the other processes.
 from jax._src.distributed import global_state
 from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding
@@ -36,13 +37,14 @@ from jax.sharding import PartitionSpec as P
 Args = ParamSpec('Args')
 Result = TypeVar('Result')
 
-# Ports that neither well-known services nor Linux' own choice (32768 up) take.
+# Ports between those of well-known services and the ephemeral ports of Linux,
+# which start at 32768.
 _PORTS = range(20_000, 30_000)
-# Who is done first waits for process 0 to write its report; a process that
-# died meanwhile is noticed by its missing heart beat.
-_PART_S = 24 * 3600
-# After an error: the runtime aborts who is still there when process 0 is gone,
-# also one that is about to tell the same error.
+# At shutdown, processes wait this long for process 0 to write its report. The
+# heartbeat detects processes that died in the meantime.
+_SHUTDOWN_S = 24 * 3600
+# Process 0 lives this long after an error: once it has exited, the runtime
+# aborts the other processes, even those that are about to report an error.
 _LINGER_S = 3.0
 _ADDRESS = re.compile(r'\S+:\d+')
 _barriers = itertools.count()
@@ -50,14 +52,15 @@ _barriers = itertools.count()
 
 @dataclasses.dataclass(frozen=True)
 class DistributedConfig:
-  """Which process this is, of how many.
+  """Address of the coordinator, number of processes and index of this one.
 
   Attributes:
-    coordinator: `host:port` on which process 0 listens, reached by all.
-    processes: how many there are.
-    process: which one this is, from 0.
-    timeout_s: how long all others are waited for at the start.
-    heartbeat_s: after so long a silence a process is taken for dead.
+    coordinator: `host:port` on which process 0 listens; all processes must be
+      able to reach it.
+    processes: number of processes.
+    process: index of this process, starting at 0.
+    timeout_s: how long to wait at the start for all other processes.
+    heartbeat_s: a process that sends no heartbeat for this long counts as dead.
   """
 
   coordinator: str
@@ -85,18 +88,22 @@ class DistributedConfig:
 
 
 def from_slurm(environ: Mapping[str, str] = os.environ) -> DistributedConfig:
-  """The config of a task of a Slurm step (what `srun` starts).
+  """Reads the config from the environment of a Slurm task, as `srun` sets it.
 
-  Process 0 runs on the first node of the step. The port follows from the
-  numbers of job and step, so that steps side by side do not meet.
+  Process 0 runs on the first node of the step. The port is derived from the
+  numbers of job and step, so that concurrent steps use different ports.
 
   Raises:
-    ValueError: a variable is missing or no number: this is no task of `srun`.
+    ValueError: a variable is missing or not a number, so `srun` did not start
+      this process.
   """
   numbers = {}
   for name in (
-    'SLURM_JOB_ID', 'SLURM_STEP_ID', 'SLURM_STEP_NUM_TASKS', 'SLURM_PROCID',
-  ):  # fmt: skip
+    'SLURM_JOB_ID',
+    'SLURM_STEP_ID',
+    'SLURM_STEP_NUM_TASKS',
+    'SLURM_PROCID',
+  ):
     text = environ.get(name, '')
     if not text.isdecimal():
       raise ValueError(
@@ -108,29 +115,29 @@ def from_slurm(environ: Mapping[str, str] = os.environ) -> DistributedConfig:
   nodes = environ.get('SLURM_STEP_NODELIST', '')
   if not nodes:
     raise ValueError('SLURM_STEP_NODELIST is not set: expected a list of nodes')
-  at = 7 * numbers['SLURM_JOB_ID'] + numbers['SLURM_STEP_ID']
+  offset = 7 * numbers['SLURM_JOB_ID'] + numbers['SLURM_STEP_ID']
   return DistributedConfig(
-    coordinator=f'{_first_node(nodes)}:{_PORTS[at % len(_PORTS)]}',
+    coordinator=f'{_first_node(nodes)}:{_PORTS[offset % len(_PORTS)]}',
     processes=numbers['SLURM_STEP_NUM_TASKS'],
     process=numbers['SLURM_PROCID'],
   )
 
 
 def _first_node(nodes: str) -> str:
-  """`rack2-node[003,007-015],login1` -> `rack2-node003`."""
+  """Returns the first node: `rack2-node003` of `rack2-node[003,007],login1`."""
   return re.sub(r'\[([^\],-]+)[^\]]*\]', r'\1', nodes).split(',')[0]
 
 
 def initialize(config: DistributedConfig) -> None:
-  """Joins the run; call before JAX is first used.
+  """Joins the run; call this before JAX is first used.
 
   Raises:
-    TimeoutError: not all processes were there in time.
-    RuntimeError: JAX was used before, or joined before.
+    TimeoutError: not all processes joined in time.
+    RuntimeError: JAX was used before, or this process has already joined.
   """
-  # What simulates a cluster on CPUs; accelerators bring their own.
+  # Collectives between CPU processes; accelerators have their own.
   jax.config.update('jax_cpu_collectives_implementation', 'gloo')
-  failed: list[BaseException] = []
+  errors: list[BaseException] = []
 
   def join() -> None:
     try:
@@ -138,17 +145,17 @@ def initialize(config: DistributedConfig) -> None:
         config.coordinator,
         config.processes,
         config.process,
-        # Nothing is guessed from the environment.
+        # JAX must not guess settings from the environment.
         cluster_detection_method='deactivate',
         initialization_timeout=round(2 * config.timeout_s + 60),
         heartbeat_timeout_seconds=round(config.heartbeat_s),
-        shutdown_timeout_seconds=_PART_S,
+        shutdown_timeout_seconds=_SHUTDOWN_S,
       )
     except BaseException as error:
-      failed.append(error)
+      errors.append(error)
 
-  # The runtime ends the process without a word of Python when its own time is
-  # up; ours is up first.
+  # The runtime's own timeout kills the process without a Python exception, so
+  # this function uses a shorter one.
   thread = threading.Thread(target=join, daemon=True)
   thread.start()
   thread.join(config.timeout_s)
@@ -160,8 +167,8 @@ def initialize(config: DistributedConfig) -> None:
       'were started, that each has its own number, that they reach this '
       'address and that no proxy variable is in the way'
     )
-  if failed:
-    raise failed[0]
+  if errors:
+    raise errors[0]
   if jax.process_count() != config.processes:
     raise RuntimeError(
       f'{config.processes} processes have met, but the backend '
@@ -172,33 +179,34 @@ def initialize(config: DistributedConfig) -> None:
 
 
 def _connect(timeout_s: float) -> None:
-  """Makes the first exchange between all devices now.
+  """Runs the first collective operation on all devices.
 
-  Gloo connects devices when they first exchange something, and fails where one
-  process comes 30 s after another: later on they may, as one still loads a
-  model or runs programs.
+  Gloo connects devices at their first collective operation and fails if one
+  process is 30 s later than another. That can happen later in a run, while one
+  process still loads a model or executes programs.
   """
   mesh = Mesh(np.asarray(jax.devices()), ('all',))
   ones = jax.make_array_from_callback(
     (mesh.size,), NamedSharding(mesh, P('all')), lambda _: np.ones(1, np.int32)
   )
-  total = jax.jit(lambda x: x.sum()).lower(ones).compile()
+  compiled_sum = jax.jit(lambda x: x.sum()).lower(ones).compile()
   barrier('the first exchange', timeout_s)
-  total(ones).block_until_ready()
+  compiled_sum(ones).block_until_ready()
   multihost_utils.process_allgather(np.ones(1, np.int32))
 
 
 @contextlib.contextmanager
 def session(config: DistributedConfig | None) -> Iterator[None]:
-  """Joins a run and parts from it: `with session(config):` around all of it.
+  """Joins a run on entry and shuts it down on exit.
 
-  Ends when all processes are done. An error leaves at once, without waiting for
-  the others: their next collective operation fails or their launcher ends them.
-  Process 0 tells its error and stays a moment, so that an error that all find
-  is told by all.
+  On success, the exit waits until all processes are done. After an error, the
+  process leaves at once: the next collective operation of the others fails, or
+  their launcher ends them. Process 0 then lives for a few more seconds, so that
+  all processes can report an error that occurs on all of them.
 
   Args:
-    config: None for a run of one process: nothing is done.
+    config: settings of the run; None for a run of one process, where the
+      session does nothing.
   """
   if config is None:
     yield
@@ -215,24 +223,24 @@ def session(config: DistributedConfig | None) -> Iterator[None]:
 
 
 def _leave() -> None:
-  """Drops out of the run without telling anyone, so that nobody waits."""
+  """Leaves the run without waiting for the other processes."""
   for name in ('client', 'service', 'preemption_sync_manager'):
     part = getattr(global_state, name)
     setattr(global_state, name, None)
-    # On its end each would wait for the others, and then abort: it must live
-    # until the process is gone.
+    # The destructors of these objects wait for the other processes and then
+    # abort, so the objects must never be freed.
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(part))
 
 
 def is_first() -> bool:
-  """Whether this process writes what is written once."""
+  """Returns whether this is process 0, which writes files and reports."""
   return jax.process_index() == 0
 
 
 def first_only(
   function: Callable[Args, Result],
 ) -> Callable[Args, Result | None]:
-  """`function` on process 0, nothing elsewhere: `first_only(print)(text)`."""
+  """Wraps `function` to run on process 0 only: `first_only(print)(text)`."""
 
   @functools.wraps(function)
   def call(*args: Args.args, **kwargs: Args.kwargs) -> Result | None:
@@ -242,14 +250,15 @@ def first_only(
 
 
 def barrier(name: str, timeout_s: float) -> None:
-  """Waits until every process has come here.
+  """Waits until every process has reached this barrier.
 
   Args:
-    name: what is waited for, told when it does not happen; the same everywhere.
-    timeout_s: for how long.
+    name: name of the barrier, used in error messages; the same on all
+      processes.
+    timeout_s: longest wait in seconds.
 
   Raises:
-    TimeoutError: not all came.
+    TimeoutError: not all processes reached the barrier in time.
   """
   client: Any = global_state.client
   if client is None:
@@ -269,15 +278,19 @@ def barrier(name: str, timeout_s: float) -> None:
 
 
 def require_same(value: str, what: str) -> None:
-  """Checks that all processes hold the same text, e.g. their config.
+  """Checks that all processes hold the same text, such as their config.
+
+  Args:
+    value: the text.
+    what: name of the text in the error message.
 
   Raises:
-    ValueError: they do not; every process raises.
+    ValueError: the texts differ; every process raises the error.
   """
-  mine = np.uint32(zlib.crc32(value.encode()))
-  found = np.ravel(multihost_utils.process_allgather(mine))
-  if (found != found[0]).any():
-    odd = np.flatnonzero(found != found[0]).tolist()
+  checksum = np.uint32(zlib.crc32(value.encode()))
+  checksums = np.ravel(multihost_utils.process_allgather(checksum))
+  if (checksums != checksums[0]).any():
+    odd = np.flatnonzero(checksums != checksums[0]).tolist()
     raise ValueError(
       f'{what} of process {", ".join(map(str, odd))} differs from that of '
       f'process 0 (here: {value[:200]!r}): start all with the same command, '

@@ -1,14 +1,14 @@
-"""Rows between processes: each handles its own, and only arrays travel.
+"""Exchange of rows between the processes of one run.
 
-A process takes its block of a global batch (`my_rows`), asks its own models and
-its own pool about it, and hands in arrays: `global_rows` makes one sharded
-array of what all processes hold, `gather_rows` and `to_host` bring small arrays
-to every process.
+Every process handles its own block of a global batch (`my_rows`) with its own
+models and its own execution pool. Texts stay on the process, and only arrays
+are exchanged: `global_rows` builds one sharded array from the rows of all
+processes; `gather_rows` and `to_host` copy small arrays to every process.
 
   mine = my_rows(len(statements))
   rewards = gather_rows(reward(statements[mine]))  # [len(statements)]
 
-In a run of one process all rows are its own.
+In a run of one process, that process owns all rows.
 """
 
 from __future__ import annotations
@@ -27,63 +27,47 @@ from promptrl_jax.parallel import mesh as mesh_lib
 def my_rows(
   count: int, process: int | None = None, processes: int | None = None
 ) -> slice:
-  """Which of `count` rows are this process' own: one block, in order.
+  """Returns the block of `count` rows that belongs to this process.
 
   Args:
-    count: rows of the global batch; see `pad_rows` for what does not divide.
-    process, processes: another process than this one.
+    count: number of rows in the global batch.
+    process: index of the process; None: this process.
+    processes: number of processes; None: those of this run.
 
   Raises:
-    ValueError: `count` is not a multiple of the processes.
+    ValueError: `count` is not a multiple of the number of processes.
   """
   process = jax.process_index() if process is None else process
   processes = jax.process_count() if processes is None else processes
   if count % processes:
     raise ValueError(
       f'{count} rows cannot be shared equally by {processes} processes: choose '
-      f'a multiple of {processes}, or fill up with pad_rows'
+      f'a multiple of {processes}'
     )
   size = count // processes
   return slice(process * size, (process + 1) * size)
 
 
-def pad_rows(tree: Any, multiple: int) -> tuple[Any, np.ndarray]:
-  """Fills up rows to a multiple; copies of row 0 are finite wherever it is.
-
-  Args:
-    tree: arrays [N, ...] with the same N of at least 1.
-    multiple: what the rows are to be a multiple of.
-
-  Returns:
-    The arrays [M, ...], and bool [M], False for the filling.
-  """
-  count = len(jax.tree.leaves(tree)[0])
-  extra = -count % multiple
-  take = np.concatenate([np.arange(count), np.zeros(extra, int)])
-  filled = jax.tree.map(lambda x: np.asarray(x)[take], tree)
-  return filled, np.arange(count + extra) < count
-
-
 def global_rows(tree: Any, mesh: Mesh) -> Any:
-  """Arrays of all processes' rows, split over the mesh as `mesh.rows` says.
+  """Builds global arrays from the rows of all processes, as `mesh.rows` says.
 
-  Where the devices of a process hold just its own rows nothing travels; where
-  a mesh splits rows in another way (a model split over hosts needs the same
-  rows on all of them) every process gets all rows first.
+  If the devices of each process hold exactly its own rows, nothing is sent. If
+  the mesh splits rows in another way, every process gathers all rows first: a
+  model that is split over hosts needs the same rows on all of them.
 
   Args:
     tree: arrays [N / processes, ...], the rows of `my_rows(N)`.
-    mesh: of all devices.
+    mesh: mesh of all devices.
 
   Raises:
-    ValueError: N is not a multiple of what the mesh splits rows into.
+    ValueError: N is not a multiple of the number of row shards of the mesh.
   """
   sharding, parts = mesh_lib.rows(mesh), mesh_lib.num_row_shards(mesh)
   count = len(jax.tree.leaves(tree)[0]) * jax.process_count()
   if count % parts:
     raise ValueError(
       f'{count} rows cannot be split over {parts} devices: choose a '
-      f'multiple of {parts}, or fill up with pad_rows'
+      f'multiple of {parts}'
     )
   if _held(sharding, count) == set(range(count)[my_rows(count)]):
     return jax.tree.map(
@@ -99,15 +83,16 @@ def global_rows(tree: Any, mesh: Mesh) -> Any:
 
 
 def _held(sharding: NamedSharding, count: int) -> set[int]:
-  """Which of `count` rows lie on the devices of this process."""
+  """Returns which of `count` rows the devices of this process hold."""
   parts = sharding.addressable_devices_indices_map((count,)).values()
   return {row for part in parts if part for row in range(count)[part[0]]}
 
 
 def gather_rows(tree: Any) -> Any:
-  """All processes' rows on every host; for small arrays, such as rewards.
+  """Copies the rows of all processes to every host.
 
-  They travel as JAX arrays do: 64-bit numbers become 32-bit ones.
+  This is meant for small arrays, such as rewards. With several processes the
+  arrays pass through JAX, so 64-bit numbers become 32-bit ones.
 
   Args:
     tree: arrays [N / processes, ...], the rows of `my_rows(N)`.
@@ -122,11 +107,11 @@ def gather_rows(tree: Any) -> Any:
 
 
 def place(tree: Any, shardings: Any) -> Any:
-  """Arrays that all processes hold alike, put where they belong.
+  """Puts arrays that every process holds in full onto the devices.
 
   Args:
-    tree: the same on every process, which is not checked.
-    shardings: one for each array, or one for all of a part of the tree.
+    tree: arrays; they must be the same on every process, which is not checked.
+    shardings: tree of shardings, or a prefix of such a tree.
   """
   if jax.process_count() == 1:
     return jax.device_put(tree, shardings)
@@ -143,15 +128,15 @@ def place(tree: Any, shardings: Any) -> Any:
 
 
 def own_copies(tree: Any, mesh: Mesh) -> Any:
-  """The copies that this process holds of arrays that every process has whole.
+  """Returns this process's local replica of globally replicated arrays.
 
-  What it computes with them concerns no other process: it may do so as often
-  as it likes. Nothing is copied.
+  The process can then compute with the arrays on its own, while a computation
+  with the global arrays would need all processes to join. Nothing is copied.
 
   Args:
-    tree: arrays on `mesh.over_processes(mesh)`, maybe split over the devices of
-      a process, and in the same way on each.
-    mesh: of the devices of this process.
+    tree: arrays on `mesh.over_processes(mesh)`. Each process holds all of an
+      array, possibly split over its devices.
+    mesh: mesh of the devices of this process.
 
   Raises:
     ValueError: an array is split over processes.
@@ -177,10 +162,10 @@ def own_copies(tree: Any, mesh: Mesh) -> Any:
 
 
 def to_host(tree: Any) -> Any:
-  """Global arrays as numpy on every host; for small ones."""
+  """Copies small global arrays to every host, as numpy arrays."""
 
   def fetch(x: Any) -> np.ndarray:
-    # Of an array that is here in full, the copies would be laid end to end.
+    # `process_allgather` would concatenate the copies of a local array.
     if not isinstance(x, jax.Array) or x.is_fully_addressable:
       return np.asarray(x)
     return multihost_utils.process_allgather(x, tiled=True)

@@ -1,7 +1,7 @@
 """The device mesh of a run.
 
-Axes: `data` splits rows, `fsdp` rows and parameters, `tensor` heads, hidden
-units of the MLP and the vocabulary.
+Axis `data` splits rows, `fsdp` splits rows and parameters, and `tensor` splits
+heads, hidden units of the MLP and the vocabulary.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ AXES = ('data', 'fsdp', 'tensor')
 
 
 def use_cpu_cores() -> None:
-  """Makes each CPU core one JAX device; call before JAX is first used.
+  """Makes each CPU core one JAX device; call this before JAX is first used.
 
-  A decode step of a small model is a chain of small products. One core per half
-  of the batch runs it 1.3 times as fast as two cores that share each product
-  (measured at batch 64 on two cores). Accelerators are not affected.
+  A decode step of a small model is a chain of small matrix products. At batch
+  64 on two cores, one core per half of the batch decoded 1.3 times as fast as
+  two cores that shared each product. Accelerators are not affected.
   """
   cores = len(os.sched_getaffinity(0))
   jax.config.update('jax_num_cpu_devices', max(1, cores))
 
 
 def make_data_mesh(count: int | None = None) -> Mesh:
-  """A mesh of the first `count` devices (None: all) with the axis `data`."""
+  """Returns a mesh of `count` devices (None: all) with the one axis `data`."""
   devices = np.asarray(jax.devices()[:count])
   return Mesh(devices, ('data',), axis_types=(AxisType.Auto,))
 
@@ -39,24 +39,24 @@ def make_data_mesh(count: int | None = None) -> Mesh:
 def make_mesh(
   shape: Mapping[str, int], devices: Sequence[Any] | None = None
 ) -> Mesh:
-  """A mesh with the axes `data`, `fsdp` and `tensor`.
+  """Returns a mesh with the axes `data`, `fsdp` and `tensor`.
 
   Args:
-    shape: devices along each axis. Without `data`, that axis takes those that
-      the others leave; `fsdp` and `tensor` have one if they are left out.
-    devices: None: all.
+    shape: number of devices along each axis. If `data` is missing, it gets all
+      devices that the other axes leave over; `fsdp` and `tensor` default to 1.
+    devices: devices of the mesh; None: all devices.
 
   Raises:
-    ValueError: an axis is not known, or the product is not the number of
-      devices.
+    ValueError: an axis name is unknown, or the product of the sizes is not the
+      number of devices.
   """
   if unknown := sorted(shape.keys() - set(AXES)):
     raise ValueError(f'mesh axis {unknown[0]!r}: expected {", ".join(AXES)}')
   devices = jax.devices() if devices is None else devices
   count = len(devices)
   split = {axis: shape.get(axis, 1) for axis in AXES[1:]}
-  rest = max(1, count // math.prod(split.values()))
-  sizes = (shape.get('data', rest), *split.values())
+  data_size = max(1, count // math.prod(split.values()))
+  sizes = (shape.get('data', data_size), *split.values())
   if math.prod(sizes) != count:
     raise ValueError(
       f'a mesh of {" x ".join(map(str, sizes))} ({", ".join(AXES)}) takes '
@@ -68,19 +68,19 @@ def make_mesh(
 
 
 def from_text(text: str) -> Mesh:
-  """The mesh that a config asks for.
+  """Returns the mesh that a config describes, over all devices.
 
   Args:
-    text: as `parse` takes it; empty: all devices along `data`.
+    text: description as in `parse`; if empty, all devices lie along `data`.
 
   Raises:
-    ValueError: as `parse` and `make_mesh`.
+    ValueError: `parse` or `make_mesh` refuses the description.
   """
   return make_mesh(parse(text)) if text else make_data_mesh()
 
 
 def of_process(text: str) -> Mesh:
-  """As `from_text`, of the devices of this process alone."""
+  """Returns the mesh of `from_text` over the devices of this process only."""
   devices = jax.local_devices()
   if text:
     return make_mesh(parse(text), devices)
@@ -88,15 +88,16 @@ def of_process(text: str) -> Mesh:
 
 
 def over_processes(mesh: Mesh) -> Mesh:
-  """The mesh of a process, with those of all others after it along `data`.
+  """Joins the meshes of all processes along `data`.
 
-  Rows of a process then lie on its own devices, and only `data` crosses hosts.
+  The rows of a process then lie on its own devices, and only the axis `data`
+  crosses hosts.
 
   Args:
-    mesh: of the devices of this process.
+    mesh: mesh of the devices of this process.
 
   Raises:
-    ValueError: another process has more devices, or fewer.
+    ValueError: the processes have different numbers of devices.
   """
   if jax.process_count() == 1:
     return mesh
@@ -108,32 +109,33 @@ def over_processes(mesh: Mesh) -> Mesh:
     )
   sizes = (-1, *mesh.devices.shape[1:])
   return Mesh(
-    np.asarray(devices).reshape(sizes), mesh.axis_names,
+    np.asarray(devices).reshape(sizes),
+    mesh.axis_names,
     axis_types=mesh.axis_types,
-  )  # fmt: skip
+  )
 
 
 def splits_parameters(mesh: Mesh) -> bool:
-  """Whether `mesh` has an axis besides `data`, so that models are split."""
+  """Returns whether `mesh` splits parameters, by an axis other than `data`."""
   return mesh.size > mesh.shape['data']
 
 
 def rows(mesh: Mesh) -> NamedSharding:
-  """Rows split over the axes of a mesh that split rows."""
+  """Returns the sharding that splits rows over the axes `data` and `fsdp`."""
   axes = tuple(axis for axis in ('data', 'fsdp') if axis in mesh.shape)
   return NamedSharding(mesh, P(axes))
 
 
 def num_row_shards(mesh: Mesh) -> int:
-  """Over how many parts `rows` splits a batch."""
+  """Returns the number of parts into which `rows` splits a batch."""
   return mesh.shape['data'] * mesh.shape.get('fsdp', 1)
 
 
 def parse(text: str) -> dict[str, int]:
-  """`data=2,tensor=4` as a dict.
+  """Parses a description such as `data=2,tensor=4` into a dict.
 
   Raises:
-    ValueError: it is not of that form.
+    ValueError: the text has another form.
   """
   shape = {}
   for part in filter(None, text.split(',')):

@@ -1,4 +1,4 @@
-"""Which axes of a mesh each leaf of a parameter tree is split over."""
+"""Shardings of parameter trees, from rules on the names of leaves."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ import jax
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
+# (regular expression that matches a leaf's path, mesh axes of the leaf).
 Rules = Sequence[tuple[str, P]]
 
 
 def path_of(path: Sequence[Any]) -> str:
-  """A leaf's path below its collection: `layers/qkv`."""
+  """Returns a leaf's path below its collection: `layers/qkv`."""
   names = [str(getattr(part, 'key', part)) for part in path]
   return '/'.join(
     names[1:] if names[0] in ('params', 'stored', 'lora') else names
@@ -22,10 +23,10 @@ def path_of(path: Sequence[Any]) -> str:
 
 
 def spec_of(path: str, rules: Rules) -> P:
-  """The first rule whose expression matches all of `path`.
+  """Returns the spec of the first rule whose expression matches all of `path`.
 
   Raises:
-    KeyError: none does.
+    KeyError: no rule matches.
   """
   for pattern, spec in rules:
     if re.fullmatch(pattern, path):
@@ -36,10 +37,17 @@ def spec_of(path: str, rules: Rules) -> P:
 def fit(
   spec: P, shape: Sequence[int], mesh: Mesh, path: str = 'array'
 ) -> NamedSharding:
-  """`spec` on `mesh`: axes that the mesh lacks are left out.
+  """Returns the sharding of `spec` on `mesh`, without axes the mesh lacks.
+
+  Args:
+    spec: mesh axes of each dimension of the array.
+    shape: shape of the array.
+    mesh: mesh of the sharding.
+    path: name of the array in error messages.
 
   Raises:
-    ValueError: a dimension is not a multiple of the devices it is split over.
+    ValueError: a dimension is not a multiple of the number of devices that it
+      is split over.
   """
   kept = []
   for size, names in zip(shape, tuple(spec), strict=False):
@@ -59,7 +67,7 @@ def fit(
 
 
 def shardings(shapes: Any, rules: Rules, mesh: Mesh) -> Any:
-  """A tree of `NamedSharding` for a tree of shapes."""
+  """Returns the tree of `NamedSharding` for a tree of shapes."""
   return jax.tree_util.tree_map_with_path(
     lambda path, leaf: fit(
       spec_of(path_of(path), rules), leaf.shape, mesh, path_of(path)
@@ -69,14 +77,15 @@ def shardings(shapes: Any, rules: Rules, mesh: Mesh) -> Any:
 
 
 def pin(x: Any, mesh: Mesh | None, *names: Any) -> Any:
-  """`x`, split over these axes of a mesh where it is computed.
+  """Constrains the sharding of `x` inside a jitted function.
 
-  Without it the compiler may send activations where sending parameters is less.
+  Without the constraint, the compiler may move activations between devices
+  where moving parameters is cheaper.
 
   Args:
     x: an array.
-    mesh: None: `x` is left alone.
-    names: axes of the mesh for the first axes of `x`.
+    mesh: mesh of the computation; None: `x` is returned as it is.
+    names: mesh axes of the leading axes of `x`.
   """
   if mesh is None:
     return x

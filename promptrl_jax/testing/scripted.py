@@ -1,4 +1,4 @@
-"""A backend whose answers are a function of the request, and that remembers."""
+"""A backend for tests that answers from a function and records requests."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from promptrl_jax.llm.backend import Completion, Request
 
 
 class ScriptedBackend:
-  """Answers with `answer_fn(request)`.
+  """A backend that answers each request with `answer_fn(request)`.
 
   Attributes:
+    name: name of the model in reports.
     batches: the requests of every call, in order.
   """
 
@@ -25,7 +26,7 @@ class ScriptedBackend:
 
   @property
   def prompts(self) -> list[str]:
-    """Text of every request so far."""
+    """Texts of all requests so far, the messages of one joined by newlines."""
     return [
       '\n'.join(m.content for m in request.messages)
       for batch in self.batches

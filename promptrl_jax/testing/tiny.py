@@ -1,4 +1,4 @@
-"""A tiny real model, tokenizer and tasks, for tests."""
+"""A tiny causal language model, its tokenizer and tasks, for tests."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CONFIG = TransformerConfig(
 
 @functools.cache
 def params(config: TransformerConfig = CONFIG, seed: int = 0) -> Any:
-  """Random parameters, large enough that the distribution is far from flat."""
+  """Returns random parameters whose next-token distributions are peaked."""
   tree = _init(config, jax.random.key(seed))
   return jax.tree.map(lambda x: x * 8 if x.ndim > 2 else x * 1.5, tree)
 
@@ -42,7 +42,7 @@ def _init(config: TransformerConfig, key: jax.Array) -> Any:
 
 
 def tokenizer() -> tokenizer_lib.Tokenizer:
-  """A byte-level tokenizer with the vocabulary size of `CONFIG`."""
+  """Trains a byte-level tokenizer with the vocabulary size of `CONFIG`."""
   texts = [
     'def add(a, b):\n  return a + b\n',
     'Write a function to add numbers',
@@ -58,7 +58,7 @@ def with_tests(task: Task, tests: Sequence[str]) -> Task:
 
 
 def tasks(count: int = 6, split: str = 'train') -> tuple[Task, ...]:
-  """Tasks `add_k`: return the argument plus k."""
+  """Returns `count` tasks; task k asks for a function that adds k."""
   return tuple(
     Task(
       task_id=f'tiny/{split}/{k}',

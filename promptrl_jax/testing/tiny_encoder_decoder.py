@@ -31,15 +31,16 @@ GATED = dataclasses.replace(
 
 @functools.cache
 def params(config: EncoderDecoderConfig = CONFIG, seed: int = 0) -> Any:
-  """Random parameters for distributions that are far from flat.
+  """Returns random parameters whose next-token distributions are peaked.
 
-  Not by `init`: its compilation takes longer than most tests.
+  The values come from numpy, because compiling Flax's `init` takes longer than
+  most tests.
   """
   rng = np.random.default_rng(seed)
 
   def draw(leaf: jax.ShapeDtypeStruct) -> jax.Array:
     stddev = 1.5 if config.vocab_size in leaf.shape else 0.25
-    # Stacked vectors are norms, too.
+    # The scales of stacked norms have two axes, [L, D].
     is_norm = leaf.ndim == 1 or leaf.shape[1:] == (config.hidden_size,)
     is_norm &= config.vocab_size not in leaf.shape
     values = is_norm + stddev * rng.normal(size=leaf.shape)

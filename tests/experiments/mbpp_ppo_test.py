@@ -121,18 +121,8 @@ def test_the_csv_says_how_each_problem_was_played(whole):
 
 def test_the_table_can_be_made_again_from_the_csv(whole):
   workdir, _ = whole
-  done = subprocess.run(
-    [
-      sys.executable,
-      '-m',
-      'promptrl_jax.tools.report',
-      str(workdir),
-      '--resamples=1000',
-    ],
-    cwd=ROOT,
-    capture_output=True,
-    text=True,
-    timeout=120,
+  done = commands.run(
+    'promptrl_jax.tools.report', str(workdir), '--resamples=1000'
   )
   assert done.returncode == 0, done.stderr[-2000:]
   for row in (workdir / 'results.md').read_text().splitlines():

@@ -1,4 +1,4 @@
-"""The files for clusters agree with themselves and with the flags."""
+"""The files for Slurm and Kubernetes agree with the flags."""
 
 import os
 import pathlib
@@ -32,10 +32,10 @@ def test_the_flags_of_the_jobset_name_a_pod_that_there_will_be():
     for argument in container['args']
   ]
   values(['program', *arguments], known_only=True)
-  found = distributed_flags.config(values)
-  assert found.processes == spec['completions'] == spec['parallelism']
-  assert found.process == 3 and spec['completionMode'] == 'Indexed'
-  host, port = found.coordinator.split(':')
+  parsed = distributed_flags.config(values)
+  assert parsed.processes == spec['completions'] == spec['parallelism']
+  assert parsed.process == 3 and spec['completionMode'] == 'Indexed'
+  host, port = parsed.coordinator.split(':')
   # <JobSet>-<job>-<replica>-<pod>.<service>
   name = f'{jobset["metadata"]["name"]}-{job["name"]}-0-0'
   assert host == f'{name}.{service["metadata"]["name"]}'

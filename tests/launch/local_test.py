@@ -1,4 +1,4 @@
-"""N processes on one machine: told who they are, and none is left behind."""
+"""launch/local.sh: arguments, exit status, and no processes left."""
 
 import os
 import pathlib
@@ -36,36 +36,37 @@ except KeyboardInterrupt:
 """
 
 
-def _hear():
-  """A job in the background, or under nohup, inherits that some are ignored.
+def _restore_signals():
+  """Restores the default handlers of signals.
 
-  A shell cannot trap what it was started without.
+  A background job, or one under nohup, inherits ignored signals, which a shell
+  cannot trap.
   """
   for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
     signal.signal(name, signal.SIG_DFL)
 
 
-def start(count, what, grace=20):
+def start(count, behaviour, grace=20):
   return subprocess.Popen(
-    [LOCAL, str(count), sys.executable, '-c', CHILD, what],
+    [LOCAL, str(count), sys.executable, '-c', CHILD, behaviour],
     stdout=subprocess.PIPE,
     stderr=subprocess.STDOUT,
     text=True,
     env={**os.environ, 'GRACE_S': str(grace)},
     start_new_session=True,
-    preexec_fn=_hear,
+    preexec_fn=_restore_signals,
   )
 
 
 def read_pids(process, count):
-  """All processes that were started, from the first line of each."""
-  found = []
-  while len(found) < 2 * count:
+  """Returns the ids of all processes, from the first line of each."""
+  pids = []
+  while len(pids) < 2 * count:
     line = process.stdout.readline()
     assert line, 'ended before all had started'
     if match := re.search(r'pids (\d+) (\d+) ', line):
-      found += map(int, match.groups())
-  return found
+      pids += map(int, match.groups())
+  return pids
 
 
 def is_alive(pid):
@@ -97,8 +98,8 @@ def test_each_process_is_told_who_it_is_and_where_they_meet():
     r'--distributed=flags --coordinator=127\.0\.0\.1:(\d+) '
     r'--num_processes=3 --process_id=(\d)'
   )
-  found = [re.fullmatch(pattern, text).groups() for text in flags]
-  ports, ids = zip(*found, strict=True)
+  groups = [re.fullmatch(pattern, text).groups() for text in flags]
+  ports, ids = zip(*groups, strict=True)
   assert len(set(ports)) == 1 and ids == ('1', '2', '0')
 
 

@@ -1,4 +1,4 @@
-"""The controller network."""
+"""The policy and value network of the controller."""
 
 from __future__ import annotations
 

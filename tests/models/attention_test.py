@@ -1,4 +1,4 @@
-"""Rows that share prompts attend as texts of their own would."""
+"""Attention over packed rows equals attention with the dense mask."""
 
 import jax
 import jax.numpy as jnp
@@ -7,30 +7,30 @@ import pytest
 
 from promptrl_jax.models import attention
 
-R, P, S, C, K, G, H = 2, 5, 3, 4, 2, 3, 8
+R, P, J, C, K, U, H = 2, 5, 3, 4, 2, 3, 8
 
 
 @pytest.fixture
 def row():
   rng = np.random.default_rng(0)
-  size = P + S * C
-  queries = rng.normal(size=(R, size, K, G, H)).astype(np.float32)
+  size = P + J * C
+  queries = rng.normal(size=(R, size, K, U, H)).astype(np.float32)
   keys, values = rng.normal(size=(2, R, size, K, H)).astype(np.float32)
   causal = lambda n: np.tril(np.ones((n, n), bool))
   mask = attention.SharedPrefix(
     prompts=np.broadcast_to(causal(P), (R, P, P)),
-    prefix=rng.random((R, S * C, P)) < 0.7,
-    lanes=np.broadcast_to(causal(C), (R, S, C, C)),
+    prefix=rng.random((R, J * C, P)) < 0.7,
+    lanes=np.broadcast_to(causal(C), (R, J, C, C)),
   )
   return queries, keys, values, mask
 
 
 def as_dense(mask):
-  """The same mask as bool [R, T, T]."""
-  dense = np.zeros((R, P + S * C, P + S * C), bool)
+  """Returns the same mask as bool [R, S, S]."""
+  dense = np.zeros((R, P + J * C, P + J * C), bool)
   dense[:, :P, :P] = mask.prompts
   dense[:, P:, :P] = mask.prefix
-  for lane in range(S):
+  for lane in range(J):
     where = slice(P + lane * C, P + (lane + 1) * C)
     dense[:, where, where] = mask.lanes[:, lane]
   return dense
@@ -49,10 +49,10 @@ def test_the_fused_kernel_is_given_what_it_takes(row, monkeypatch):
   *inputs, mask = row
   # cuDNN needs a GPU; the same call computes the same by XLA.
   fused = jax.nn.dot_product_attention
-  asked = []
+  implementations = []
 
   def by_xla(*arrays, implementation, **options):
-    asked.append(implementation)
+    implementations.append(implementation)
     return fused(*arrays, implementation='xla', **options)
 
   monkeypatch.setattr(jax.nn, 'dot_product_attention', by_xla)
@@ -62,7 +62,7 @@ def test_the_fused_kernel_is_given_what_it_takes(row, monkeypatch):
     attention.attend(*inputs, mask),
     atol=1e-5,
   )
-  assert asked == ['cudnn']
+  assert implementations == ['cudnn']
 
 
 def test_gradients_equal_those_of_the_dense_mask(row):

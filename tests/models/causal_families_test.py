@@ -1,4 +1,4 @@
-"""Every causal family gives what transformers gave, without torch."""
+"""Causal families reproduce stored outputs of transformers."""
 
 import dataclasses
 import functools
@@ -31,7 +31,7 @@ def load(folder):
 
 @functools.partial(jax.jit, static_argnums=0)
 def log_probs(config, params, tokens, mask):
-  """Log-probs [B, T, V] after each token of left-padded rows."""
+  """Returns log-probs [B, S, V] after each token of left-padded rows."""
   model = Transformer(config)
   positions = jnp.maximum(jnp.cumsum(mask, axis=-1) - 1, 0)
   visible = causal_mask(mask, config.sliding_window)
@@ -61,8 +61,8 @@ def test_log_probs_and_greedy_text_are_those_of_transformers(name):
   config, params = load(folder)
   expected = np.load(folder / 'expected.npz')
   tokens, mask = causal.prompts(config.vocab_size)
-  found = np.asarray(log_probs(config, params, tokens, mask))
-  assert np.abs(found[mask] - expected['log_probs']).max() <= 1e-4
+  actual = np.asarray(log_probs(config, params, tokens, mask))
+  assert np.abs(actual[mask] - expected['log_probs']).max() <= 1e-4
   np.testing.assert_array_equal(
     greedy(config, params, tokens, mask), expected['greedy']
   )

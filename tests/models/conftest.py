@@ -1,4 +1,4 @@
-"""What tests of the compiled functions need."""
+"""Fixtures for tests of the compiled C++ functions."""
 
 import shutil
 
@@ -9,12 +9,12 @@ from promptrl_jax.models import native
 
 @pytest.fixture
 def compiler():
-  """Skips where there is none."""
+  """Skips the test if no C++ compiler is installed."""
   if not any(map(shutil.which, native.COMPILERS)):
     pytest.skip(f'none of {", ".join(native.COMPILERS)} is installed')
 
 
 @pytest.fixture
 def functions(compiler):
-  """The compiled functions are there."""
+  """Compiles the C++ functions."""
   assert native.is_available()

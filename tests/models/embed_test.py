@@ -1,4 +1,4 @@
-"""Texts to vectors: order, padding, shapes that are compiled, bad input."""
+"""Embedding of texts: order, padding, compiled shapes and bad input."""
 
 import json
 import logging

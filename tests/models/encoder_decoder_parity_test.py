@@ -1,4 +1,4 @@
-"""The encoder-decoder equals transformers on checkpoints it has written."""
+"""The encoder-decoder equals transformers on its checkpoints."""
 
 import dataclasses
 import json
@@ -27,8 +27,8 @@ def test_log_probs_and_texts_equal_those_of_transformers(name, tmp_path):
   config, params = load(tmp_path)
   tokens, mask = golden.prompts()
   expected = golden.log_probs(reference, tokens, mask)
-  found = log_probs(config, params, tokens, mask, golden.decoder_tokens())
-  assert np.abs(found - expected).max() <= 1e-4
+  actual = log_probs(config, params, tokens, mask, golden.decoder_tokens())
+  assert np.abs(actual - expected).max() <= 1e-4
 
   ready = prepare(params, make_data_mesh(1))
   endless = dataclasses.replace(config, eos_token_ids=())
@@ -48,7 +48,7 @@ def test_log_probs_and_texts_equal_those_of_transformers(name, tmp_path):
   stops = golden.stop_tokens(greedy, 2)
   answers, scores = golden.beams(reference, tokens, mask, 5, 0.8, stops)
   stopping = dataclasses.replace(config, eos_token_ids=stops)
-  best, found = jax.jit(beam_search, static_argnums=(0, 1, 2))(
+  best, actual = jax.jit(beam_search, static_argnums=(0, 1, 2))(
     stopping,
     Beams(5, 0.8),
     golden.BEAM_NEW,
@@ -58,7 +58,7 @@ def test_log_probs_and_texts_equal_those_of_transformers(name, tmp_path):
     np.full(4, golden.BEAM_NEW, np.int32),
   )
   np.testing.assert_array_equal(best.tokens, answers)
-  np.testing.assert_allclose(found, scores, rtol=1e-4)
+  np.testing.assert_allclose(actual, scores, rtol=1e-4)
 
 
 @pytest.mark.parametrize('name', golden.CASES)
@@ -90,9 +90,9 @@ def test_heads_that_transformers_ties_in_an_unscaled_model_load(tmp_path):
   model.save_pretrained(tmp_path)
   config, params = load(tmp_path)
   tokens, mask = golden.prompts()
-  found = log_probs(config, params, tokens, mask, golden.decoder_tokens())
+  actual = log_probs(config, params, tokens, mask, golden.decoder_tokens())
   expected = golden.log_probs(model, tokens, mask)
-  assert np.abs(found - expected).max() <= 1e-4
+  assert np.abs(actual - expected).max() <= 1e-4
 
 
 @pytest.mark.parametrize(
@@ -117,10 +117,17 @@ def test_log_probs_at_the_size_of_codet5p_770m(tmp_path):
   import transformers
 
   shape = {
-    'vocab_size': 32_100, 'd_model': 1024, 'd_kv': 64, 'd_ff': 4096,
-    'num_layers': 24, 'num_heads': 16, 'feed_forward_proj': 'relu',
-    'decoder_start_token_id': 0, 'pad_token_id': 0, 'eos_token_id': 2,
-  }  # fmt: skip
+    'vocab_size': 32_100,
+    'd_model': 1024,
+    'd_kv': 64,
+    'd_ff': 4096,
+    'num_layers': 24,
+    'num_heads': 16,
+    'feed_forward_proj': 'relu',
+    'decoder_start_token_id': 0,
+    'pad_token_id': 0,
+    'eos_token_id': 2,
+  }
   torch.manual_seed(0)
   reference = transformers.T5ForConditionalGeneration(
     transformers.T5Config(**shape)
@@ -142,8 +149,8 @@ def test_log_probs_at_the_size_of_codet5p_770m(tmp_path):
   del reference, logits
   config, params = load(tmp_path)
   assert config.num_params == 737_639_424
-  found = log_probs(config, params, tokens, mask, decoder_tokens)
-  difference = np.abs(found - expected).max()
+  actual = log_probs(config, params, tokens, mask, decoder_tokens)
+  difference = np.abs(actual - expected).max()
   print(f'max |delta log-prob| = {difference:.2e}')
   assert difference <= 1e-4
   endless = dataclasses.replace(config, eos_token_ids=())

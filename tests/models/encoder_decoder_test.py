@@ -1,4 +1,4 @@
-"""The encoder-decoder gives what transformers gave, without torch."""
+"""The encoder-decoder reproduces stored outputs of transformers."""
 
 import dataclasses
 import functools
@@ -39,9 +39,9 @@ def log_probs(config, params, tokens, mask, decoder_tokens):
 
 def largest_difference(config, params, folder):
   tokens, mask = golden.prompts()
-  found = log_probs(config, params, tokens, mask, golden.decoder_tokens())
+  actual = log_probs(config, params, tokens, mask, golden.decoder_tokens())
   expected = np.load(folder / 'expected.npz')['log_probs']
-  return np.abs(found - expected).max()
+  return np.abs(actual - expected).max()
 
 
 @pytest.mark.parametrize('name', golden.CASES)
@@ -76,15 +76,15 @@ def test_one_token_at_a_time_gives_the_teacher_forced_logits(per_prompt):
     )
 
   cache, cross = start()
-  found = []
+  actual = []
   for slot in range(7):
     logits, cache = step(decoder_tokens[:, slot], cache, slot)
-    found.append(jax.nn.log_softmax(logits))
+    actual.append(jax.nn.log_softmax(logits))
   repeat = lambda x: np.repeat(x, per_prompt, axis=0)
   expected = log_probs(
     config, params, repeat(tokens), repeat(mask), decoder_tokens
   )
-  np.testing.assert_allclose(np.stack(found, 1), expected, atol=2e-5)
+  np.testing.assert_allclose(np.stack(actual, 1), expected, atol=2e-5)
 
 
 def test_padding_does_not_change_a_row():
@@ -95,9 +95,7 @@ def test_padding_does_not_change_a_row():
   padding = ((0, 0), (3, 4))
   # Not 0: what is masked may be anything.
   wider = np.pad(tokens, padding, constant_values=5), np.pad(mask, padding)
-  np.testing.assert_allclose(
-    run(*wider, decoder_tokens), expected, atol=1e-5
-  )  # fmt: skip
+  np.testing.assert_allclose(run(*wider, decoder_tokens), expected, atol=1e-5)
 
 
 def test_the_future_does_not_change_the_past_but_the_prompt_does():
@@ -107,9 +105,9 @@ def test_the_future_does_not_change_the_past_but_the_prompt_does():
   expected = run(tokens, mask, decoder_tokens)
   later = decoder_tokens.copy()
   later[:, 9:] = 7
-  found = run(tokens, mask, later)
-  np.testing.assert_allclose(found[:, :9], expected[:, :9], atol=1e-5)
-  assert np.abs(found[:, 9:] - expected[:, 9:]).max() > 0.1
+  actual = run(tokens, mask, later)
+  np.testing.assert_allclose(actual[:, :9], expected[:, :9], atol=1e-5)
+  assert np.abs(actual[:, 9:] - expected[:, 9:]).max() > 0.1
   other = np.where(tokens == tokens[0, 0], 8, tokens)
   assert np.abs(run(other, mask, decoder_tokens) - expected)[0].max() > 0.1
 
@@ -162,8 +160,8 @@ def test_a_saved_folder_is_loaded_whole(tmp_path):
   config = dataclasses.replace(tiny.GATED, vocab_size=tokenizer.vocab_size)
   params = tiny.params(config)
   pretrained.save_pretrained(tmp_path, config, params, tokenizer)
-  found, again, _ = pretrained.load_pretrained(tmp_path)
-  assert found == config
+  actual, again, _ = pretrained.load_pretrained(tmp_path)
+  assert actual == config
   jax.tree.map(np.testing.assert_array_equal, again, params)
 
 
@@ -222,20 +220,18 @@ def test_an_initialised_model_is_neither_flat_nor_certain():
 
 def test_every_leaf_has_a_partition_rule_that_splits_its_matrices():
   shapes = encoder_decoder.shapes(
-    dataclasses.replace(
-      tiny.GATED, num_heads=4, vocab_size=96, hidden_size=24
-    )
-  )  # fmt: skip
+    dataclasses.replace(tiny.GATED, num_heads=4, vocab_size=96, hidden_size=24)
+  )
   devices = np.asarray(jax.devices()[:2])
   for axis in ('fsdp', 'tensor'):
     mesh = Mesh(devices, (axis,))
-    placed = sharding.shardings(shapes, encoder_decoder.PARTITION, mesh)
+    shardings = sharding.shardings(shapes, encoder_decoder.PARTITION, mesh)
 
     def check(shape, place, axis=axis):
       is_matrix = shape.size > 1000
       assert (axis in place.spec) == is_matrix, (shape, place)
 
-    jax.tree.map(check, shapes, placed)
+    jax.tree.map(check, shapes, shardings)
 
 
 @pytest.mark.parametrize('config', [tiny.CONFIG, tiny.GATED])
@@ -248,11 +244,17 @@ def test_a_config_goes_through_json_and_back(config):
 def test_fields_that_old_files_leave_out_have_their_defaults():
   values = encoder_decoder.to_hf(tiny.CONFIG)
   for field in (
-    'num_decoder_layers', 'feed_forward_proj', 'dense_act_fn', 'eos_token_id',
-    'relative_attention_num_buckets', 'relative_attention_max_distance',
-    'layer_norm_epsilon', 'tie_word_embeddings', 'scale_decoder_outputs',
+    'num_decoder_layers',
+    'feed_forward_proj',
+    'dense_act_fn',
+    'eos_token_id',
+    'relative_attention_num_buckets',
+    'relative_attention_max_distance',
+    'layer_norm_epsilon',
+    'tie_word_embeddings',
+    'scale_decoder_outputs',
     'is_gated_act',
-  ):  # fmt: skip
+  ):
     del values[field]
   assert encoder_decoder.from_hf(values) == dataclasses.replace(
     tiny.CONFIG, num_decoder_layers=3, num_buckets=32, max_distance=128

@@ -1,4 +1,4 @@
-"""Our encoder equals the reference on weights that either of them saved."""
+"""The encoder equals transformers on checkpoints of either library."""
 
 import dataclasses
 import json

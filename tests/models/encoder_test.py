@@ -1,4 +1,4 @@
-"""The encoder equals stored outputs of the reference, and its invariances."""
+"""The encoder reproduces stored outputs, and its invariances hold."""
 
 import dataclasses
 import json
@@ -106,8 +106,8 @@ def test_recomputing_layers_changes_no_gradient(golden):
 def test_shapes_are_those_of_the_parameters(golden):
   config, params, _ = golden
   expected = jax.tree.map(lambda x: (x.shape, x.dtype), params)
-  found = jax.tree.map(lambda x: (x.shape, x.dtype), encoder.shapes(config))
-  assert found == expected
+  actual = jax.tree.map(lambda x: (x.shape, x.dtype), encoder.shapes(config))
+  assert actual == expected
   layers = params['params']['layers']
   assert all(leaf.shape[0] == 3 for leaf in jax.tree.leaves(layers))
 

@@ -1,4 +1,4 @@
-"""BERT folders are read and written whole, and refused if they do not fit."""
+"""BERT folders: reading, writing, and errors for unfit checkpoints."""
 
 import dataclasses
 import json

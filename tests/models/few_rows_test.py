@@ -1,4 +1,4 @@
-"""Products of a few rows by the compiled function."""
+"""Products of a few rows by the compiled C++ function."""
 
 import jax
 import jax.numpy as jnp
@@ -20,12 +20,12 @@ def factors(rows, dtype, inputs=96, outputs=160):
 @pytest.mark.parametrize('threads', [1, 3])
 def test_it_is_the_product(rows, dtype, threads):
   x, kernel = factors(rows, dtype)
-  found = jax.jit(few_rows.product, static_argnums=2)(
+  actual = jax.jit(few_rows.product, static_argnums=2)(
     x, few_rows.pack(kernel), threads
   )
-  assert found.dtype == jnp.float32
+  assert actual.dtype == jnp.float32
   expected = np.asarray(x, np.float64) @ np.asarray(kernel, np.float64)
-  np.testing.assert_allclose(found, expected, rtol=1e-5, atol=2e-5)
+  np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=2e-5)
 
 
 @pytest.mark.usefixtures('functions')
@@ -49,8 +49,8 @@ def test_a_row_does_not_depend_on_the_others(dtype):
   panels = few_rows.pack(kernel)
   together = np.asarray(few_rows.product(x, panels))
   for count in range(1, 11):
-    found = few_rows.product(x[:count], panels)
-    np.testing.assert_array_equal(found, together[:count])
+    actual = few_rows.product(x[:count], panels)
+    np.testing.assert_array_equal(actual, together[:count])
 
 
 @pytest.mark.parametrize('dtype', ['bfloat16', 'float32'])
@@ -86,5 +86,5 @@ def test_a_layer_does_not_care_how_its_kernel_is_stored(rows, dtype):
   plain = kernels.dense(x.astype(jnp.float32), kernels.store(kernel))
   packed = kernels.store(kernel, threads=2)
   assert packed.threads == 2
-  found = jax.jit(kernels.dense)(x.astype(jnp.float32), packed)
-  np.testing.assert_allclose(found, plain, rtol=1e-5, atol=2e-5)
+  actual = jax.jit(kernels.dense)(x.astype(jnp.float32), packed)
+  np.testing.assert_allclose(actual, plain, rtol=1e-5, atol=2e-5)

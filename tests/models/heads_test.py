@@ -1,4 +1,4 @@
-"""Heads start where they should, stay in their range, and learn."""
+"""Value and reward heads: first outputs, range, and training."""
 
 import jax
 import jax.numpy as jnp
@@ -155,9 +155,9 @@ def test_a_trained_encoder_takes_its_place_in_the_reward_model(pairs):
   trained = random_params(encoder_lib.shapes(CONFIG))
   head = {'kernel': jnp.ones(32), 'bias': jnp.float32(0)}
   params = {'params': {'encoder': trained['params'], 'head': head}}
-  found = jax.tree.map(jnp.shape, params)
+  actual = jax.tree.map(jnp.shape, params)
   expected = jax.tree.map(jnp.shape, heads.shapes(CONFIG))
-  assert found == expected
+  assert actual == expected
   hidden = jax.jit(encoder.apply)(trained, tokens, mask, types)
   pooled = hidden[:, 0]
   model = RewardModel(CONFIG, 'first')

@@ -1,4 +1,4 @@
-"""Kernels as a decoder stores them."""
+"""Kernels in the layout of decoding."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""Adapters of T5 compute here what they compute in PEFT."""
+"""Adapters of T5 reproduce stored outputs of PEFT."""
 
 import dataclasses
 import functools
@@ -51,8 +51,8 @@ def found_log_probs(config, variables):
 def test_log_probs_are_those_of_peft(name, combine):
   config, params, settings, adapters = load(name)
   expected = np.load(golden.FOLDER / name / 'expected.npz')['log_probs']
-  found = found_log_probs(config, combine(settings, params, adapters))
-  assert np.abs(found - expected).max() <= 1e-4
+  actual = found_log_probs(config, combine(settings, params, adapters))
+  assert np.abs(actual - expected).max() <= 1e-4
   assert np.abs(found_log_probs(config, params) - expected).max() > 0.5
 
 
@@ -79,7 +79,7 @@ def test_greedy_text_with_attached_adapters_is_that_of_peft(name):
 def test_beams_with_attached_adapters_are_those_of_the_merged_model():
   config, params, settings, adapters = load('t5')
   search = jax.jit(beam_search, static_argnums=(0, 1, 2))
-  found, expected = (
+  actual, expected = (
     search(
       config,
       Beams(3, 1.0),
@@ -90,8 +90,8 @@ def test_beams_with_attached_adapters_are_those_of_the_merged_model():
     )
     for combine in (attach, merge)
   )
-  np.testing.assert_array_equal(found[0].tokens, expected[0].tokens)
-  np.testing.assert_allclose(found[1], expected[1], rtol=1e-4)
+  np.testing.assert_array_equal(actual[0].tokens, expected[0].tokens)
+  np.testing.assert_allclose(actual[1], expected[1], rtol=1e-4)
 
 
 @pytest.mark.parametrize('name', golden.T5_CASES)
@@ -127,13 +127,18 @@ def test_parts_are_those_of_the_settings(name, count, some):
   ('targets', 'expected'),
   [
     (('/[qv]$',), ['q', 'v']),
-    (('cross',), [
-      'layer.1.EncDecAttention.q', 'layer.1.EncDecAttention.k',
-      'layer.1.EncDecAttention.v', 'layer.1.EncDecAttention.o',
-    ]),
+    (
+      ('cross',),
+      [
+        'layer.1.EncDecAttention.q',
+        'layer.1.EncDecAttention.k',
+        'layer.1.EncDecAttention.v',
+        'layer.1.EncDecAttention.o',
+      ],
+    ),
     (('encoder/out',), r'encoder\.block\.\d+\.layer\.0\.SelfAttention\.o'),
   ],
-)  # fmt: skip
+)
 def test_target_modules_name_what_is_meant_and_nothing_else(targets, expected):
   config = lora.LoraConfig(targets=targets, family='t5')
   assert peft.to_peft(config)['target_modules'] == expected
@@ -145,9 +150,11 @@ def test_gradients_reach_every_adapter():
   def loss(adapters):
     variables = lora.attach(settings, params, adapters)
     values = log_probs(
-      config, variables, *encoder_decoder.prompts(),
+      config,
+      variables,
+      *encoder_decoder.prompts(),
       encoder_decoder.decoder_tokens(),
-    )  # fmt: skip
+    )
     return values[..., 5].mean()
 
   gradients = jax.jit(jax.grad(loss))(adapters)
@@ -159,14 +166,16 @@ def test_without_adapters_the_program_is_the_same(monkeypatch):
   config, params, _, _ = load('t5')
   trace = lambda: str(
     jax.make_jaxpr(log_probs.__wrapped__, static_argnums=0)(
-      config, params, *encoder_decoder.prompts(),
+      config,
+      params,
+      *encoder_decoder.prompts(),
       encoder_decoder.decoder_tokens(),
     )
-  )  # fmt: skip
-  found = trace()
+  )
+  actual = trace()
   plain = lambda layer, x, name: transformer.dense(x, getattr(layer, name))
   monkeypatch.setattr(encoder_decoder_layers, 'adapted_dense', plain)
-  assert trace() == found
+  assert trace() == actual
 
 
 def test_the_decoder_has_its_own_number_of_layers(tmp_path):

@@ -1,4 +1,4 @@
-"""Adapters: exact beside the model, exact merged into it, small to train."""
+"""Adapters: attached and merged models, gradients, and sharding."""
 
 import jax
 import jax.numpy as jnp
@@ -138,9 +138,15 @@ def test_merging_keeps_the_dtype_of_the_model():
 
 def test_less_than_a_twentieth_of_a_real_model_is_trained():
   config = TransformerConfig(
-    vocab_size=32_000, hidden_size=2048, num_layers=22, num_heads=32,
-    num_kv_heads=4, head_size=64, mlp_size=5632, max_positions=2048,
-  )  # fmt: skip
+    vocab_size=32_000,
+    hidden_size=2048,
+    num_layers=22,
+    num_heads=32,
+    num_kv_heads=4,
+    head_size=64,
+    mlp_size=5632,
+    max_positions=2048,
+  )
   model = transformer.shapes(config)
   size = lambda tree: sum(leaf.size for leaf in jax.tree.leaves(tree))
   trained = size(lora.shapes(lora.LoraConfig(rank=16), model))
@@ -157,10 +163,10 @@ def test_adapters_are_split_where_their_kernel_is():
     (1, 2), ('fsdp', 'tensor'), axis_types=(jax.sharding.AxisType.Auto,) * 2
   )
   rules = lora.partition(causal_families.PARTITION)
-  placed = sharding.shardings(random_adapters(), rules, mesh)
+  shardings = sharding.shardings(random_adapters(), rules, mesh)
   split = {
     sharding.path_of(path)
-    for path, leaf in jax.tree.leaves_with_path(placed)
+    for path, leaf in jax.tree.leaves_with_path(shardings)
     if 'tensor' in leaf.spec
   }
   columns = ('qkv/q_proj', 'qkv/k_proj', 'qkv/v_proj')

@@ -1,4 +1,4 @@
-"""Reading a checkpoint holds little beside the parameters themselves."""
+"""Loading a checkpoint needs little memory beside the parameters."""
 
 import json
 
@@ -54,12 +54,12 @@ def watch():
 
 watcher = threading.Thread(target=watch)
 watcher.start()
-placed = None
+shardings = None
 if sys.argv[2] == 'split':
   mesh = mesh_lib.make_mesh({'fsdp': 2, 'tensor': 4})
-  placed = sharding.shardings(shapes, causal_families.PARTITION, mesh)
+  shardings = sharding.shardings(shapes, causal_families.PARTITION, mesh)
 params = weights.load_tree(
-  weights.Tensors(folder), table, shapes, shardings=placed)
+  weights.Tensors(folder), table, shapes, shardings=shardings)
 jax.block_until_ready(params)
 done.set()
 watcher.join()

@@ -1,4 +1,4 @@
-"""The loader on real weights, all-MiniLM-L6-v2 of the extra `embedding`."""
+"""The loader on real weights: all-MiniLM-L6-v2 of extra `embedding`."""
 
 import pathlib
 

@@ -1,4 +1,4 @@
-"""Where functions for decoding are compiled, and what they make of a cache."""
+"""Compilation of the C++ functions, and attention to a cache."""
 
 import pathlib
 import subprocess
@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from promptrl_jax.models.cache import LayerCache
+from promptrl_jax.models.cache import LayerCache, layout
 
 ROOT = pathlib.Path(__file__).parents[2]
 
@@ -19,24 +19,24 @@ ROOT = pathlib.Path(__file__).parents[2]
 @pytest.mark.parametrize('group', [1, 4])
 @pytest.mark.parametrize('head', [16, 48, 64, 128])
 @pytest.mark.parametrize('slots', [7, 100, 320])
-def test_attention_is_that_of_xla(slots, head, group, threads):
+def test_attention_equals_that_of_xla(slots, head, group, threads):
   rng = np.random.default_rng(slots + head)
   draw = lambda *shape: jnp.asarray(rng.normal(size=shape), jnp.float32)
-  cache = LayerCache.from_prefill(
-    draw(5, slots, 2, head), draw(5, slots, 2, head), free=3
+  cache = LayerCache.in_blocks(
+    draw(5, slots, 2, head), draw(5, slots, 2, head), *layout(slots + 3)
   )
   queries = draw(5, 2, group, head) / head**0.5
   mask = rng.random((5, cache.num_slots)) < 0.5
   mask[:, slots:] = False
-  mask[1] = np.arange(cache.num_slots) == slots - 1  # one alone
+  mask[1] = np.arange(cache.num_slots) == slots - 1  # a single slot
   mask[2, : slots // 2] = False  # padding in front
-  mask[3] = np.arange(cache.num_slots) < slots  # all
+  mask[3] = np.arange(cache.num_slots) < slots  # all written slots
   mask[[0, 2, 4], slots - 1] = True
   attend = jax.jit(LayerCache.attend, static_argnames='threads')
-  found = attend(cache, queries, mask, threads=threads)
+  attended = attend(cache, queries, mask, threads=threads)
   expected = attend(cache, queries, mask)
-  np.testing.assert_allclose(found, expected, atol=2e-6)
-  # What is not seen does not count, whatever it is.
+  np.testing.assert_allclose(attended, expected, atol=2e-6)
+  # Masked keys and values have no influence.
   hidden = jnp.reshape(~mask, (5, 1, *cache.keys.shape[2:3], 1, -1))
   spoilt = LayerCache(
     keys=jnp.where(hidden, 1e30, cache.keys),
@@ -49,10 +49,10 @@ def test_attention_is_that_of_xla(slots, head, group, threads):
 
 
 @pytest.mark.usefixtures('functions')
-def test_large_scores_do_not_overflow_and_what_is_no_number_shows():
+def test_large_scores_do_not_overflow_and_nan_propagates():
   keys = jnp.ones((1, 2, 1, 16)) * jnp.array([1.0, -1.0])[None, :, None, None]
   values = jnp.ones((1, 2, 1, 16)) * jnp.array([2.0, 5.0])[None, :, None, None]
-  cache = LayerCache.from_prefill(keys, values, free=0)
+  cache = LayerCache.in_blocks(keys, values, *layout(2))
   mask = jnp.arange(cache.num_slots)[None] < 2
   queries = jnp.full((1, 1, 1, 16), 1e4)
   np.testing.assert_array_equal(cache.attend(queries, mask, threads=1), 2.0)
@@ -61,7 +61,7 @@ def test_large_scores_do_not_overflow_and_what_is_no_number_shows():
 
 
 @pytest.mark.parametrize(
-  ('environment', 'found'),
+  ('environment', 'is_available'),
   [
     ({}, True),
     ({'PROMPTRL_NATIVE': '0'}, False),
@@ -70,20 +70,25 @@ def test_large_scores_do_not_overflow_and_what_is_no_number_shows():
   ],
 )
 @pytest.mark.usefixtures('compiler')
-def test_where_there_is_none(environment, found, tmp_path):
+def test_the_environment_decides_whether_functions_are_compiled(
+  environment, is_available, tmp_path
+):
   script = 'from promptrl_jax.models import native as f\n'
   script += 'print(f.is_available(), f.is_available())'
   cache = tmp_path / 'cache'
   done = subprocess.run(
     [sys.executable, '-c', script],
-    cwd=ROOT, capture_output=True, text=True, check=True,
+    cwd=ROOT,
+    capture_output=True,
+    text=True,
+    check=True,
     env={
       'PATH': '/usr/local/bin:/usr/bin:/bin',
       'JAX_PLATFORMS': 'cpu',
       'PROMPTRL_COMPILATION_CACHE': str(cache),
       **environment,
     },
-  )  # fmt: skip
-  assert done.stdout.split() == [str(found)] * 2
+  )
+  assert done.stdout.split() == [str(is_available)] * 2
   kept = list(cache.iterdir()) if cache.exists() else []
   assert [p.suffix for p in kept] == ['.so'] * (not environment)

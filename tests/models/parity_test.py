@@ -1,4 +1,4 @@
-"""Causal families equal transformers on checkpoints that it has written."""
+"""Causal families equal transformers on checkpoints that it saved."""
 
 import numpy as np
 import pytest
@@ -17,8 +17,8 @@ def test_log_probs_and_greedy_text_equal_those_of_transformers(name, tmp_path):
   config, params = load(tmp_path)
   tokens, mask = causal.prompts(config.vocab_size)
   expected = causal.log_probs(reference, tokens, mask)
-  found = np.asarray(log_probs(config, params, tokens, mask))
-  assert np.abs(found - expected)[mask].max() <= 1e-4
+  actual = np.asarray(log_probs(config, params, tokens, mask))
+  assert np.abs(actual - expected)[mask].max() <= 1e-4
   np.testing.assert_array_equal(
     greedy(config, params, tokens, mask),
     causal.greedy(reference, tokens, mask),

@@ -1,4 +1,4 @@
-"""What we save, PEFT loads, and computes the same."""
+"""PEFT loads adapters that we save, and computes the same."""
 
 import jax
 import numpy as np
@@ -34,8 +34,8 @@ def test_peft_gives_the_same_with_adapters_that_we_saved(name, tmp_path):
   attached = jax.jit(lora.attach, static_argnums=0)(config, params, adapters)
   tokens, mask = causal.prompts(model.vocab_size)
   expected = causal.log_probs(adapted.eval(), tokens, mask)
-  found = np.asarray(log_probs(model, attached, tokens, mask))
-  assert np.abs(found - expected)[mask].max() <= 1e-4
+  actual = np.asarray(log_probs(model, attached, tokens, mask))
+  assert np.abs(actual - expected)[mask].max() <= 1e-4
   np.testing.assert_array_equal(
     greedy(model, attached, tokens, mask),
     causal.greedy(adapted, tokens, mask),
@@ -56,11 +56,11 @@ def test_peft_gives_the_same_with_adapters_of_t5(name, targets, tmp_path):
   attached = jax.jit(lora.attach, static_argnums=0)(config, params, adapters)
   prompts = encoder_decoder.prompts()
   expected = encoder_decoder.log_probs(adapted.eval(), *prompts)
-  found, plain = (
+  actual, plain = (
     encoder_decoder_test.log_probs(
       model, variables, *prompts, encoder_decoder.decoder_tokens()
     )
     for variables in (attached, params)
   )
-  assert np.abs(found - expected).max() <= 1e-4
-  assert np.abs(found - plain).max() > 0.5
+  assert np.abs(actual - expected).max() <= 1e-4
+  assert np.abs(actual - plain).max() > 0.5

@@ -1,4 +1,4 @@
-"""Adapters that PEFT wrote compute here what they compute there."""
+"""Adapters that PEFT saved reproduce the outputs of PEFT."""
 
 import dataclasses
 import functools
@@ -54,14 +54,14 @@ def test_log_probs_and_greedy_text_are_those_of_peft(name):
   expected = np.load(golden.FOLDER / name / 'expected.npz')
   tokens, mask = causal.prompts(config.vocab_size)
   log_probs = causal_families_test.log_probs(config, attached, tokens, mask)
-  found = np.asarray(log_probs)[mask]
-  assert np.abs(found - expected['log_probs']).max() <= 1e-4
+  actual = np.asarray(log_probs)[mask]
+  assert np.abs(actual - expected['log_probs']).max() <= 1e-4
   np.testing.assert_array_equal(
     causal_families_test.greedy(config, attached, tokens, mask),
     expected['greedy'],
   )
   base = np.load(causal.FOLDER / golden.CASES[name][0] / 'expected.npz')
-  assert np.abs(found - base['log_probs']).max() > 0.5
+  assert np.abs(actual - base['log_probs']).max() > 0.5
 
 
 @pytest.mark.parametrize('name', golden.CASES)
@@ -72,8 +72,8 @@ def test_merged_log_probs_are_those_of_peft(name):
   expected = np.load(golden.FOLDER / name / 'expected.npz')
   tokens, mask = causal.prompts(config.vocab_size)
   log_probs = causal_families_test.log_probs(config, merged, tokens, mask)
-  found = np.asarray(log_probs)[mask]
-  assert np.abs(found - expected['log_probs']).max() <= 1e-4
+  actual = np.asarray(log_probs)[mask]
+  assert np.abs(actual - expected['log_probs']).max() <= 1e-4
 
 
 @pytest.mark.parametrize('name', golden.CASES)

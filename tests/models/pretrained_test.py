@@ -1,4 +1,4 @@
-"""Saving and loading keeps every weight and refuses what does not fit."""
+"""Saving and loading keep every weight; unfit folders are refused."""
 
 import dataclasses
 import fnmatch
@@ -185,9 +185,9 @@ def test_files_of_torch_are_fetched_if_there_is_nothing_else(
 
   monkeypatch.setattr(huggingface_hub, 'snapshot_download', download)
   assert pretrained.find('someone/model', 'main') == tmp_path
-  found = {path.name for path in tmp_path.iterdir()}
+  actual = {path.name for path in tmp_path.iterdir()}
   missing = {'pytorch_model.bin'} if has_safetensors else set()
-  assert found == {*on_the_hub} - missing
+  assert actual == {*on_the_hub} - missing
 
 
 def test_the_digest_is_of_all_files_that_make_the_model(tmp_path):
@@ -221,7 +221,11 @@ def test_the_digest_changes_with_a_weight(folder):
 def test_every_setting_of_a_config_is_written_and_read():
   of = pretrained.family('llama')
   config = dataclasses.replace(
-    tiny.CONFIG, eos_token_ids=(2, 5), tie_embeddings=False, qkv_bias=True,
-    out_bias=True, mlp_bias=True,
-  )  # fmt: skip
+    tiny.CONFIG,
+    eos_token_ids=(2, 5),
+    tie_embeddings=False,
+    qkv_bias=True,
+    out_bias=True,
+    mlp_bias=True,
+  )
   assert of.from_hf(json.loads(json.dumps(of.to_hf(config)))) == config

@@ -1,4 +1,4 @@
-"""Streaming gives the text that decoding at once gives, in final pieces."""
+"""Streamed pieces of text add up to the text decoded at once."""
 
 import hypothesis
 import pytest
@@ -57,8 +57,13 @@ def test_what_may_begin_a_stop_string_is_held_back_until_it_does_not():
   out = TextStream(TOKENIZER, ('\n###',))
   feed = lambda text: out.feed(TOKENIZER.encode([text])[0])
   assert [feed(t) for t in ('a\n', '#', 'b', '\n##', '#c', 'd')] == [
-    'a', '', '\n#b', '', '', '',
-  ]  # fmt: skip
+    'a',
+    '',
+    '\n#b',
+    '',
+    '',
+    '',
+  ]
   assert out.stopped
   assert out.close() == ''
 

@@ -1,4 +1,4 @@
-"""Chunked log-probs equal those of the whole logits, gradients too."""
+"""Chunked log-probs and gradients equal those of full logits."""
 
 import jax
 import jax.numpy as jnp
@@ -40,11 +40,11 @@ def test_equals_the_whole_softmax(inputs, other, chunk, tied):
   hidden, head, targets = inputs
   policy = Projected(hidden, head.T if tied else head, int(tied))
   expected = naive(hidden, head, targets, 0.7, other)
-  found = token_logps(policy, targets, 0.7, chunk=chunk, reference=other)
-  for a, b in zip(found, expected, strict=True):
+  actual = token_logps(policy, targets, 0.7, chunk=chunk, reference=other)
+  for a, b in zip(actual, expected, strict=True):
     np.testing.assert_allclose(a, b, atol=1e-5)
   alone = token_logps(policy, targets, 0.7, chunk=chunk)
-  np.testing.assert_array_equal(alone[:2], found[:2])
+  np.testing.assert_array_equal(alone[:2], actual[:2])
   assert alone.divergences is None
   itself = token_logps(policy, targets, 0.7, chunk=chunk, reference=policy)
   np.testing.assert_allclose(itself.divergences, 0, atol=1e-6)
@@ -59,21 +59,24 @@ def test_gradients_equal_those_of_the_whole_softmax(
   weights = np.random.default_rng(1).normal(size=(3, R, K))
 
   def loss(function, hidden, head, other):
-    found = function(hidden, head, targets, 0.7, other)[: 2 + compared]
-    return sum(jnp.sum(w * x) for w, x in zip(weights, found, strict=False))
+    actual = function(hidden, head, targets, 0.7, other)[: 2 + compared]
+    return sum(jnp.sum(w * x) for w, x in zip(weights, actual, strict=False))
 
   def chunked(hidden, head, targets, temperature, other):
     return token_logps(
-      Projected(hidden, head), targets, temperature, chunk=chunk,
+      Projected(hidden, head),
+      targets,
+      temperature,
+      chunk=chunk,
       reference=other if compared else None,
-    )  # fmt: skip
+    )
 
   gradients = jax.grad(loss, (1, 2))
   for a, b in zip(
     gradients(chunked, hidden, head, other),
     gradients(naive, hidden, head, other),
     strict=True,
-  ):  # fmt: skip
+  ):
     np.testing.assert_allclose(a, b, atol=1e-5)
   # None flow into the reference, whatever autodiff would make of it.
   of_other = jax.grad(

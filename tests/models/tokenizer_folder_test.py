@@ -1,4 +1,4 @@
-"""Folders of Hugging Face, against what transformers makes of them."""
+"""Tokenizer folders of Hugging Face, compared to transformers."""
 
 import json
 import logging
@@ -32,8 +32,12 @@ LLAMA = (
   "{% if m.role == 'user' %}[INST] {{ m.content }} [/INST]"
   '{% else %} {{ m.content }}{{ eos_token }}{% endif %}{% endfor %}'
 )
-CHAT = [('system', 'Be brief. '), ('user', 'add two'), ('assistant', ' ok'),
-        ('user', 'again')]  # fmt: skip
+CHAT = [
+  ('system', 'Be brief. '),
+  ('user', 'add two'),
+  ('assistant', ' ok'),
+  ('user', 'again'),
+]
 
 
 def byte_level():
@@ -192,10 +196,10 @@ def test_a_template_that_drops_the_system_text_is_refused(write):
 def test_a_completion_keeps_its_leading_space(write):
   folder = write(sentence_piece(), tokenizer_config=LLAMA_CONFIG)
   tokenizer = tokenizer_lib.load(folder)
-  whole, prompt = '  return a', 'a'
-  ids = tokenizer.encode([prompt + whole])[0][1:]
-  assert tokenizer.decode_after([ids]) == [whole]
-  assert tokenizer.decode([ids]) == [whole[1:]]  # why there are two
+  completion, prompt = '  return a', 'a'
+  ids = tokenizer.encode([prompt + completion])[0][1:]
+  assert tokenizer.decode_after([ids]) == [completion]
+  assert tokenizer.decode([ids]) == [completion[1:]]  # `decode` drops the space
 
 
 def test_without_a_pad_token_eos_pads_and_the_log_says_so_once(write, caplog):
@@ -204,8 +208,8 @@ def test_without_a_pad_token_eos_pads_and_the_log_says_so_once(write, caplog):
     for _ in range(2):
       tokenizer = tokenizer_lib.load(folder)
   assert tokenizer.pad_id == tokenizer.eos_id == 2
-  said = [r for r in caplog.records if 'no pad token' in r.getMessage()]
-  assert len(said) == 1
+  warnings = [r for r in caplog.records if 'no pad token' in r.getMessage()]
+  assert len(warnings) == 1
   _, mask = tokenizer.pad_left([[5, 2]], 3)
   assert mask.tolist() == [[False, True, True]]
 

@@ -1,4 +1,4 @@
-"""Text to ids and back."""
+"""Our own tokenizer: text to ids and back."""
 
 import hypothesis
 import pytest

@@ -1,4 +1,4 @@
-"""What torch writes today is read; a model from it is the same model."""
+"""Files and models that the installed torch saves are read."""
 
 import json
 
@@ -27,9 +27,7 @@ def test_tensors_are_those_that_torch_was_given(tmp_path):
 
 def test_the_older_format_is_refused_with_what_to_do(tmp_path):
   path = tmp_path / TORCH_WEIGHTS
-  torch.save(
-    golden.as_torch(), path, _use_new_zipfile_serialization=False
-  )  # fmt: skip
+  torch.save(golden.as_torch(), path, _use_new_zipfile_serialization=False)
   with pytest.raises(ValueError, match='before 1.6'):
     TorchFile(path)
 

@@ -1,4 +1,4 @@
-"""Files of torch.save are read without torch, and refused if they do more."""
+"""Files of torch.save are read without torch; unsafe ones are refused."""
 
 import json
 import os
@@ -19,9 +19,9 @@ from tests.golden.torch_file import make as golden
 EXPECTED = golden.tensors()
 
 
-def assert_same(found, expected):
-  assert found.dtype == expected.dtype and found.shape == expected.shape
-  np.testing.assert_array_equal(found, expected)
+def assert_same(actual, expected):
+  assert actual.dtype == expected.dtype and actual.shape == expected.shape
+  np.testing.assert_array_equal(actual, expected)
 
 
 def value(x):
@@ -32,11 +32,24 @@ def value(x):
 def tensor(offset=0, shape=(2, 3), strides=(3, 1), size=6, after=b''):
   """The pickle of {'w': a float32 tensor of storage 0}."""
   return (
-    b'\x80\x02}' + value('w') + b'ctorch._utils\n_rebuild_tensor_v2\n(('
-    + value('storage') + b'ctorch\nFloatStorage\n' + value('0') + value('cpu')
-    + value(size) + b'tQ' + value(offset) + value(shape) + value(strides)
-    + value(False) + value({}) + b'tR' + after + b's.'
-  )  # fmt: skip
+    b'\x80\x02}'
+    + value('w')
+    + b'ctorch._utils\n_rebuild_tensor_v2\n(('
+    + value('storage')
+    + b'ctorch\nFloatStorage\n'
+    + value('0')
+    + value('cpu')
+    + value(size)
+    + b'tQ'
+    + value(offset)
+    + value(shape)
+    + value(strides)
+    + value(False)
+    + value({})
+    + b'tR'
+    + after
+    + b's.'
+  )
 
 
 def write(path, pickled, **entries):
@@ -74,8 +87,8 @@ def test_what_is_read_is_a_view_of_the_file():
 
 
 def test_the_writer_of_these_tests_writes_what_is_read(path):
-  found = TorchFile(write(path, tensor())).read('w')
-  assert_same(found, np.arange(6, dtype=np.float32).reshape(2, 3))
+  actual = TorchFile(write(path, tensor())).read('w')
+  assert_same(actual, np.arange(6, dtype=np.float32).reshape(2, 3))
 
 
 def test_several_files_with_an_index_are_one_checkpoint(tmp_path):
@@ -148,10 +161,12 @@ def test_a_pickle_that_would_run_something_is_refused(path, tmp_path):
     b'collections\nOrderedDict.fromkeys',
   ],
 )
-def test_every_other_name_is_refused_and_told(path, name):
+def test_every_other_global_is_refused_and_named(path, name):
   pickled = b'\x80\x02c' + name + b'\n' + value(('true',)) + b'R.'
-  told = re.escape(name.decode().replace('\n', '.'))
-  with pytest.raises(weights.CheckpointError, match=f'asks for {told}, which'):
+  global_name = re.escape(name.decode().replace('\n', '.'))
+  with pytest.raises(
+    weights.CheckpointError, match=f'asks for {global_name}, which'
+  ):
     TorchFile(write(path, pickled))
 
 

@@ -1,4 +1,4 @@
-"""A second process finds what the first one has compiled."""
+"""The compilation cache serves a second process."""
 
 import pathlib
 import subprocess

@@ -1,4 +1,4 @@
-"""Joining, sharing rows and parting, on real processes where it matters."""
+"""Sessions, barriers, errors and Slurm, on real processes if needed."""
 
 import json
 import re
@@ -20,13 +20,13 @@ MEETING = """
 import json
 
 with distributed.session(config):
-  found = {}
+  outputs = {}
   distributed.require_same('config', 'the config')
   try:
     distributed.require_same(f'seed={jax.process_index()}', 'the config')
   except ValueError as error:
-    found['differs'] = str(error)
-  found['written'] = distributed.first_only(lambda x: x + 1)(1)
+    outputs['differs'] = str(error)
+  outputs['written'] = distributed.first_only(lambda x: x + 1)(1)
   distributed.barrier('all', 20)
   try:
     if jax.process_index() == 0:
@@ -34,9 +34,9 @@ with distributed.session(config):
     else:
       next(distributed._barriers)
   except TimeoutError as error:
-    found['barrier'] = str(error)
+    outputs['barrier'] = str(error)
   distributed.barrier('again', 20)
-  print(json.dumps(found))
+  print(json.dumps(outputs))
 """
 
 PARTING = """
@@ -75,13 +75,13 @@ def met():
 
 
 def test_a_process_with_another_config_is_named_on_all(met):
-  for i, found in enumerate(met):
+  for i, outputs in enumerate(met):
     expected = 'the config of process 1 differs from that of process 0'
-    assert found['differs'].startswith(f"{expected} (here: 'seed={i}'")
+    assert outputs['differs'].startswith(f"{expected} (here: 'seed={i}'")
 
 
 def test_the_first_process_writes(met):
-  assert [found['written'] for found in met] == [2, None]
+  assert [outputs['written'] for outputs in met] == [2, None]
 
 
 def test_a_barrier_says_who_waited_and_the_run_goes_on(met):
@@ -124,10 +124,10 @@ def test_one_process_needs_no_session():
 
 
 def test_slurm_tells_who_this_is_and_where_process_0_runs():
-  found = distributed.from_slurm(SLURM)
+  parsed = distributed.from_slurm(SLURM)
   # 20000 + (7 * 4711 + 2) mod 10000
-  assert found.coordinator == 'rack1node003:22979'
-  assert (found.process, found.processes) == (5, 6)
+  assert parsed.coordinator == 'rack1node003:22979'
+  assert (parsed.process, parsed.processes) == (5, 6)
 
 
 @pytest.mark.parametrize(
@@ -141,8 +141,8 @@ def test_slurm_tells_who_this_is_and_where_process_0_runs():
   ],
 )
 def test_lists_of_nodes_are_read(nodes, first):
-  found = distributed.from_slurm({**SLURM, 'SLURM_STEP_NODELIST': nodes})
-  assert found.coordinator == f'{first}:22979'
+  parsed = distributed.from_slurm({**SLURM, 'SLURM_STEP_NODELIST': nodes})
+  assert parsed.coordinator == f'{first}:22979'
 
 
 @pytest.mark.parametrize('name', SLURM)

@@ -1,4 +1,4 @@
-"""Rows of real processes become one array, and come back in order."""
+"""Tests of `parallel.exchange` on two real processes and on one."""
 
 import json
 
@@ -22,42 +22,43 @@ from promptrl_jax.parallel import exchange
 from promptrl_jax.parallel import mesh as mesh_lib
 
 with distributed.session(config):
-  found = {'process': jax.process_index()}
+  outputs = {'process': jax.process_index()}
   rows = np.arange(24.0).reshape(8, 3)
   mine = exchange.my_rows(8)
   for text in ('', 'fsdp=2', 'tensor=2', 'tensor=4'):
     mesh = mesh_lib.from_text(text)
     array = exchange.global_rows({'x': rows[mine]}, mesh)['x']
     assert array.sharding.is_equivalent_to(mesh_lib.rows(mesh), 2), text
-    here = [np.asarray(s.data) for s in array.addressable_shards]
-    assert all(len(part) == 8 // mesh_lib.num_row_shards(mesh) for part in here)
+    shards = [np.asarray(s.data) for s in array.addressable_shards]
+    sizes = {len(shard) for shard in shards}
+    assert sizes == {8 // mesh_lib.num_row_shards(mesh)}
     total = jax.jit(lambda x: jnp.sum(x * jnp.arange(8.0)[:, None]))(array)
-    found[text] = [float(total), exchange.to_host(array).tolist()]
+    outputs[text] = [float(total), exchange.to_host(array).tolist()]
   for text in ('', 'tensor=2'):
     local = mesh_lib.of_process(text)
     mesh = mesh_lib.over_processes(local)
     assert set(local.devices.flat) == set(jax.local_devices())
     assert mesh.shape['data'] == 2 * local.shape['data']
     array = exchange.global_rows(rows[mine], mesh)
-    here = {s.index[0].start or 0 for s in array.addressable_shards}
-    assert min(here) == mine.start and max(here) < mine.stop, (text, here)
-    whole = exchange.place({'x': rows}, NamedSharding(mesh, PartitionSpec()))
-    own = exchange.own_copies(whole, local)['x']
+    starts = {s.index[0].start or 0 for s in array.addressable_shards}
+    assert min(starts) == mine.start, (text, starts)
+    assert max(starts) < mine.stop, (text, starts)
+    replicated_spec = NamedSharding(mesh, PartitionSpec())
+    replicated = exchange.place({'x': rows}, replicated_spec)
+    own = exchange.own_copies(replicated, local)['x']
     # A process may compute with it though the other does not.
     if distributed.is_first():
-      found['own ' + text] = jax.jit(lambda x: x + 1)(own).tolist()
+      outputs['own ' + text] = jax.jit(lambda x: x + 1)(own).tolist()
   try:
     exchange.own_copies(array, local)
   except ValueError as error:
-    found['split'] = str(error)
-  filled, real = exchange.pad_rows(rows[:7], 8)
-  found['real'] = exchange.gather_rows(real[mine]).tolist()
-  found['gathered'] = exchange.gather_rows(rows[mine] + 1).tolist()
+    outputs['split'] = str(error)
+  outputs['gathered'] = exchange.gather_rows(rows[mine] + 1).tolist()
   try:
     exchange.my_rows(7)
   except ValueError as error:
-    found['unequal'] = str(error)
-  print(json.dumps(found))
+    outputs['unequal'] = str(error)
+  print(json.dumps(outputs))
 """
 
 
@@ -71,30 +72,29 @@ def shared():
 @pytest.mark.parametrize('text', ['', 'fsdp=2', 'tensor=2', 'tensor=4'])
 def test_rows_of_two_processes_make_one_array_on_every_mesh(shared, text):
   rows = np.arange(24.0).reshape(8, 3)
-  for found in shared:
-    total, array = found[text]
+  for outputs in shared:
+    total, array = outputs[text]
     assert total == (rows * np.arange(8)[:, None]).sum()
     np.testing.assert_array_equal(array, rows)
 
 
 def test_rows_are_gathered_in_order_on_every_process(shared):
-  for found in shared:
+  for outputs in shared:
     expected = np.arange(24.0).reshape(8, 3) + 1
-    np.testing.assert_array_equal(found['gathered'], expected)
-    assert found['real'] == [True] * 7 + [False]
+    np.testing.assert_array_equal(outputs['gathered'], expected)
 
 
 def test_a_process_computes_alone_with_its_copies(shared):
   rows = np.arange(24.0).reshape(8, 3)
   for text in ('', 'tensor=2'):
     np.testing.assert_array_equal(shared[0]['own ' + text], rows + 1)
-  for found in shared:
-    assert found['split'].startswith('an array of (8, 3) is split')
+  for outputs in shared:
+    assert outputs['split'].startswith('an array of (8, 3) is split')
 
 
 def test_rows_that_do_not_divide_are_refused(shared):
-  for found in shared:
-    assert found['unequal'].startswith('7 rows cannot be shared equally by 2')
+  for outputs in shared:
+    assert outputs['unequal'].startswith('7 rows cannot be shared equally by 2')
 
 
 def test_one_process_holds_all_rows():
@@ -104,22 +104,20 @@ def test_one_process_holds_all_rows():
   assert mesh_lib.over_processes(mesh) is mesh == mesh_lib.of_process('')
   tree = {'x': np.arange(3)}
   assert exchange.own_copies(tree, mesh) is tree
-  whole = exchange.place(tree, NamedSharding(mesh, PartitionSpec()))['x']
-  assert whole.is_fully_replicated and len(whole.devices()) == 2
+  replicated = exchange.place(tree, NamedSharding(mesh, PartitionSpec()))['x']
+  assert replicated.is_fully_replicated
+  assert len(replicated.devices()) == 2
   np.testing.assert_array_equal(exchange.to_host(array), range(4))
   np.testing.assert_array_equal(exchange.gather_rows([1, 2]), [1, 2])
   with pytest.raises(ValueError, match='3 rows cannot be split over 2 devices'):
     exchange.global_rows(np.arange(3), mesh)
 
 
-@given(st.integers(1, 50), st.integers(1, 9))
-def test_blocks_of_processes_cover_padded_rows_once(count, processes):
-  rows = np.arange(count)
-  filled, real = exchange.pad_rows(rows, processes)
-  assert len(filled) == len(real) < count + processes
+@given(st.integers(0, 9), st.integers(1, 9))
+def test_blocks_of_processes_cover_all_rows_once_and_in_order(size, processes):
+  rows = np.arange(size * processes)
   blocks = [
-    filled[exchange.my_rows(len(filled), i, processes)]
-    for i in range(processes)
+    rows[exchange.my_rows(len(rows), i, processes)] for i in range(processes)
   ]
-  np.testing.assert_array_equal(np.concatenate(blocks)[real], rows)
-  assert (filled[~real] == 0).all()
+  assert {len(block) for block in blocks} == {size}
+  np.testing.assert_array_equal(np.concatenate(blocks), rows)

@@ -1,4 +1,4 @@
-"""The device mesh."""
+"""Construction of device meshes."""
 
 import os
 import subprocess

@@ -1,10 +1,10 @@
-"""Runs a program on several processes of this machine, for tests.
+"""Runs a script on several processes of this machine, for tests.
 
   done = processes.run(SCRIPT, 2, 'argument')
   assert [d.returncode for d in done] == [0, 0], processes.report(done)
 
-A script finds `config` (None for one process) and `ARGS` in its name space, and
-enters `distributed.session(config)` itself.
+The script can use the globals `config` (None for one process) and `ARGS`, and
+must enter `distributed.session(config)` itself.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import time
 from collections.abc import Sequence
 
 ROOT = pathlib.Path(__file__).parents[2]
-# What waits for a dead process ends by itself; this is for one that hangs.
+# After one process has failed, the others get this long to end by themselves.
 _GRACE_S = 30.0
 
 _HEADER = """
@@ -42,11 +42,11 @@ ARGS = sys.argv[5:]
 
 @dataclasses.dataclass(frozen=True)
 class Done:
-  """How a process ended.
+  """The result of a process.
 
   Attributes:
-    returncode: negative: the signal that ended it.
-    stdout, stderr: what it wrote.
+    returncode: exit status; negative: the signal that ended the process.
+    stdout, stderr: output of the process.
   """
 
   returncode: int
@@ -55,7 +55,7 @@ class Done:
 
 
 def free_port() -> int:
-  """A port that nobody listens on now."""
+  """Returns a free port."""
   with socket.socket() as probe:
     probe.bind(('127.0.0.1', 0))
     return probe.getsockname()[1]
@@ -73,13 +73,19 @@ def run(
   return run_commands(
     [
       [
-        sys.executable, '-c', _HEADER + script,
-        address, str(count), str(process), str(devices), *args,
+        sys.executable,
+        '-c',
+        _HEADER + script,
+        address,
+        str(count),
+        str(process),
+        str(devices),
+        *args,
       ]
       for process in range(count)
     ],
     timeout,
-  )  # fmt: skip
+  )
 
 
 def run_commands(
@@ -135,7 +141,7 @@ def _environment() -> dict[str, str]:
 
 
 def _wait(started: Sequence[subprocess.Popen], timeout: float) -> bool:
-  """Whether all ended by themselves or because one failed."""
+  """Waits; returns False if processes hang although none has failed."""
   deadline, failed = time.monotonic() + timeout, False
   while any(process.poll() is None for process in started):
     if not failed and any(process.returncode for process in started):
@@ -147,7 +153,7 @@ def _wait(started: Sequence[subprocess.Popen], timeout: float) -> bool:
 
 
 def report(done: Sequence[Done]) -> str:
-  """The ends of what all wrote, for the message of an assertion."""
+  """Returns the end of each process's output, for assertion messages."""
   return '\n'.join(
     f'--- process {i}: {d.returncode}\n{d.stdout[-1500:]}\n{d.stderr[-3000:]}'
     for i, d in enumerate(done)

@@ -1,4 +1,4 @@
-"""One device and eight that share a model give the same."""
+"""A model on eight devices gives the results of one device."""
 
 import pytest
 from jax.sharding import PartitionSpec as P
@@ -31,9 +31,9 @@ of = pretrained.family(config.family)
 shapes = of.shapes(config)
 
 def load(mesh):
-  placed = sharding.shardings(shapes, of.partition, mesh)
+  shardings = sharding.shardings(shapes, of.partition, mesh)
   return weights.load_tree(
-    weights.Tensors(folder), of.table(config), shapes, shardings=placed)
+    weights.Tensors(folder), of.table(config), shapes, shardings=shardings)
 
 def run(mesh, params):
   tokens, mask = causal.prompts(config.vocab_size)
@@ -57,10 +57,10 @@ def refill(params):
     EngineRequest(tokens[i % 3][mask[i % 3]].tolist(),
                   [SamplingParams(4 + i, temperature=0.9, top_p=0.9, seed=i)])
     for i in range(12)]
-  found = [sample.tokens.tolist() for (sample,) in engine.run(requests)]
+  results = [sample.tokens.tolist() for (sample,) in engine.run(requests)]
   compiled = engine.compiled_programs()
   engine.run(requests[:5])
-  return found, engine.compiled_programs() - compiled
+  return results, engine.compiled_programs() - compiled
 
 one = Mesh(np.asarray(jax.devices()[:1]).reshape(1, 1, 1), mesh_lib.AXES,
            axis_types=(jax.sharding.AxisType.Auto,) * 3)
@@ -101,7 +101,7 @@ models = {
   't5': (t5, tiny_encoder_decoder.params(t5), encoder_decoder_test.log_probs,
          (*encoder_decoder.prompts(), encoder_decoder.decoder_tokens())),
 }
-found = {}
+results = {}
 for name, (config, params, log_probs, inputs) in models.items():
   settings = lora.LoraConfig(3, 6.0, family=lora.family_of(config))
   rng = np.random.default_rng(0)
@@ -122,13 +122,13 @@ for name, (config, params, log_probs, inputs) in models.items():
   shares = lambda tree: {
     leaf: [x.addressable_shards[0].data.size / x.size for x in pair.values()]
     for leaf, pair in tree[stack].items() if leaf in ('qkv', 'gate_up', 'down')}
-  found[name] = {
+  results[name] = {
     'differences': [float(np.abs(results[0] - r).max()) for r in results[1:]],
     'effect': float(np.abs(
       results[0] - np.asarray(log_probs(config, params, *inputs))).max()),
     'shares': shares(together['lora']),
   }
-print(json.dumps(found))
+print(json.dumps(results))
 """
 
 
@@ -146,7 +146,7 @@ from tests.models import causal_families_test, encoder_decoder_test
 names = ('llama_biases', 'mistral', 'qwen3', 'gpt2')
 folders = [causal.FOLDER / name for name in names]
 folders += [encoder_decoder.FOLDER / name for name in encoder_decoder.CASES]
-found = {}
+results = {}
 for folder in folders:
   config = pretrained.load_config(folder)
   # T5's have three heads.
@@ -165,19 +165,19 @@ for folder in folders:
     pretrained.save_model(to, config, params)
     files.append({path.name: path.read_bytes() for path in to.iterdir()})
   here = sum(x.addressable_shards[0].data.size for x in jax.tree.leaves(params))
-  found[folder.name] = {
+  results[folder.name] = {
     'difference': float(np.abs(results[0] - results[1]).max()),
     'same_files': files[0] == files[1] and len(files[0]) > 1,
     'share': here / sum(x.size for x in jax.tree.leaves(params)),
   }
-print(json.dumps(found))
+print(json.dumps(results))
 """
 
 
 def test_a_mesh_holds_every_family_and_saves_what_one_device_saves(tmp_path):
-  found = scripts.found(EVERY_FAMILY, tmp_path)
-  assert len(found) == 6
-  for name, model in found.items():
+  results = scripts.found(EVERY_FAMILY, tmp_path)
+  assert len(results) == 6
+  for name, model in results.items():
     assert model['difference'] < 1e-4, name
     assert model['same_files'], name
     assert 0.25 <= model['share'] < 0.3, name
@@ -192,21 +192,21 @@ def adapted():
 def test_attached_adapters_lie_beside_their_leaf_and_change_nothing(
   name, adapted
 ):
-  found = adapted[name]
-  assert max(found['differences']) < 1e-4
-  assert found['effect'] > 0.1
+  results = adapted[name]
+  assert max(results['differences']) < 1e-4
+  assert results['effect'] > 0.1
   # A by fsdp and B by tensor, or the other way round.
-  assert found['shares'].keys() == {'qkv', 'gate_up', 'down'}
-  assert all(share == [0.5, 0.5] for share in found['shares'].values())
+  assert results['shares'].keys() == {'qkv', 'gate_up', 'down'}
+  assert all(share == [0.5, 0.5] for share in results['shares'].values())
 
 
 def test_eight_devices_give_the_tokens_and_log_probs_of_one():
-  found = scripts.found(SCRIPT)
-  assert found['same_tokens']
-  assert found['same_refilled'] and found['new_programs'] == 0
-  assert found['logps'] < 1e-4
-  assert found['scores'] < 1e-4
-  assert found['share'] == 0.25
+  results = scripts.found(SCRIPT)
+  assert results['same_tokens']
+  assert results['same_refilled'] and results['new_programs'] == 0
+  assert results['logps'] < 1e-4
+  assert results['scores'] < 1e-4
+  assert results['share'] == 0.25
 
 
 def test_a_mesh_that_does_not_divide_the_heads_is_refused():
@@ -237,5 +237,5 @@ def test_a_mesh_of_other_size_than_the_machine_is_refused():
 
 def test_axes_that_a_mesh_lacks_are_left_out():
   mesh = mesh_lib.make_data_mesh()
-  placed = sharding.fit(P('tensor', 'fsdp'), (7, 5), mesh)
-  assert placed.is_fully_replicated
+  shardings = sharding.fit(P('tensor', 'fsdp'), (7, 5), mesh)
+  assert shardings.is_fully_replicated

@@ -1,13 +1,13 @@
-// Attention of one token of each row over the slots of a cache, of which those
-// that it may not attend to are not read.
+// Attention of one token per row to a key-value cache. The function does not
+// read cache slots before the first and after the last unmasked one of a block.
 //
-//   queries [B, K, G, H]      already scaled
-//   keys    [B, K, C, H, W]   C blocks of W slots
-//   values  [B, K, C, W, H]
-//   mask    [B, C * W]        bool; at least one of each row is true
-//   out     [B, K, G, H]
+//   queries [B, K, U, H]      already scaled
+//   keys    [B, K, X, H, W]   X blocks of W cache slots
+//   values  [B, K, X, W, H]
+//   mask    [B, X * W]        bool; at least one value of each row is true
+//   out     [B, K, U, H]
 //
-// All float32 but the mask; H and W are multiples of 16.
+// All arrays except the mask are float32; H and W are multiples of 16.
 
 #include <algorithm>
 #include <vector>
@@ -20,11 +20,12 @@ namespace promptrl {
 namespace {
 
 constexpr float kNever = -1e30f;
-// Numbers of the keys: from there on a second thread is worth waking.
+// A second thread pays off if the keys hold at least this many numbers.
 constexpr int64_t kWorthSharing = 1 << 19;
 
-// exp of x <= 0, as 2^n e^r with |r| <= ln 2 / 2: the series to r^6 is right to
-// 2e-7. Below -87 it is 0, as float32 nearly is.
+// Computes exp(x) of x <= 0 as 2^n e^r with |r| <= ln 2 / 2. The series up to
+// r^6 has a relative error of 2e-7. Below -87 the result is 0, where exp(x) is
+// close to the smallest float32.
 inline Floats Exp(Floats x) {
   const Floats zero = {};
   const Ints is_small = x < zero - 87.0f;
@@ -43,7 +44,7 @@ inline Floats Exp(Floats x) {
   return (Floats)((Ints)(sum * (Floats)power) & ~is_small);
 }
 
-// `AddRows` of the first V vectors of columns.
+// `AddRows` for the first V vectors of columns.
 template <int V>
 __attribute__((noinline)) void AddColumns(const float* factors,
                                           const float* rows, int64_t count,
@@ -56,9 +57,9 @@ __attribute__((noinline)) void AddColumns(const float* factors,
   std::memcpy(to, sums, sizeof(sums));
 }
 
-// to[j] += sum of factors[i] * rows[i * stride + j] over i < count, for the
-// columns j in [from, end), whole vectors of them. As many at once as registers
-// hold: memory is fastest read in long pieces.
+// Adds the sum over i < count of factors[i] * rows[i * stride + j] to to[j], for
+// the columns j in [from, end), in whole vectors. It processes as many vectors
+// at once as registers hold, because long contiguous reads are fastest.
 void AddRows(const float* factors, const float* rows, int64_t count,
              int64_t stride, int64_t from, int64_t end, float* to) {
   const int64_t vectors = (end - from) / kLanes;
@@ -72,8 +73,8 @@ void AddRows(const float* factors, const float* rows, int64_t count,
   }
 }
 
-// Slots of a block that are read: from the first that counts to the last, in
-// whole vectors.
+// The cache slots of a block that are read: from the first to the last unmasked
+// slot, rounded to whole vectors.
 struct Range {
   int64_t from, to;
 };
@@ -137,7 +138,7 @@ ffi::Error Attend(ffi::ThreadPool pool, int64_t threads,
       }
       float sum = 0;
       for (int lane = 0; lane < kLanes; ++lane) sum += total[lane];
-      // A row of which nothing is seen stays 0.
+      // The result of a row without unmasked slots stays 0.
       if (sum != 0)
         for (int64_t h = 0; h < h_size; ++h) result[h] /= sum;
     }

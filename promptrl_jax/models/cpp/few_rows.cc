@@ -1,12 +1,12 @@
-// Products of a few rows with a kernel that lies in memory in the order in which
-// it is read: what a step of decoding spends its time on.
+// Products of a few rows with a packed kernel, which is stored in the order in
+// which it is read. A decode step spends most of its time in these products.
 //
-//   panels [N / 32, K / D, 32, D]  of 4 / D bytes: bfloat16 (D = 2) or float32
-//   x      [M, K]                  of the same type
-//   out    [M, N]                  float32
+//   panels [out / 32, in / d, 32, d]  bfloat16 (d = 2) or float32 (d = 1)
+//   x      [rows, in]                 of the same type
+//   out    [rows, out]                float32
 //
-// A vector holds outputs, so that nothing is summed across its lanes, and a row
-// is summed in the same order whatever M is.
+// A vector holds several outputs, so that no sum runs across its lanes, and the
+// order of summation does not depend on the number of rows.
 
 #include <algorithm>
 
@@ -20,14 +20,15 @@ namespace ffi = xla::ffi;
 namespace promptrl {
 namespace {
 
-constexpr int kOutputs = 32;  // of a panel
-// Words of all panels over 32: from there on a second thread is worth waking.
+constexpr int kOutputs = 32;  // outputs per panel
+// A second thread pays off if all panels hold at least 32 times this many
+// words.
 constexpr int64_t kWorthSharing = 1 << 12;
 constexpr int kVectors = kOutputs / kLanes;
-constexpr int kRows = kSums / kVectors;  // that share a pass over a panel
+constexpr int kRows = kSums / kVectors;  // rows per pass over a panel
 
-// Both take a word of each of several outputs, and the word of a row that meets
-// them all.
+// Both functions take one word (4 bytes) of each of several outputs and the word
+// of a row that is multiplied by all of them.
 struct Float32 {
   static Floats Add(Floats sum, Words weights, uint32_t x) {
     return sum + (Floats)weights * (Floats)(Words{} + x);
@@ -35,7 +36,7 @@ struct Float32 {
 };
 
 struct BFloat16 {
-  // Two values lie in a word; each is the upper half of a float.
+  // A word holds two bfloat16 values; each is the upper half of a float32.
   static Floats Add(Floats sum, Words weights, uint32_t x) {
     const Words each = Words{} + x;
 #if defined(__AVX512BF16__)
@@ -73,7 +74,7 @@ ffi::Error FewRows(ffi::ThreadPool pool, int64_t threads,
   const uint32_t* panel = static_cast<const uint32_t*>(panels.untyped_data());
   const uint32_t* rows = static_cast<const uint32_t*>(x.untyped_data());
   float* sums = out->typed_data();
-  // Several parts for each thread, so that none waits long for the last.
+  // Each thread gets several parts, so that no thread waits long for the last.
   const int64_t size = (count + 4 * threads - 1) / (4 * threads);
   const auto some = [=](int64_t part) {
     const int64_t end = std::min(count, (part + 1) * size);

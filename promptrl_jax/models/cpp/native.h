@@ -1,4 +1,4 @@
-// What the functions of this folder share: vectors, and threads.
+// Vectors and threads, shared by the functions of this folder.
 
 #ifndef PROMPTRL_NATIVE_H_
 #define PROMPTRL_NATIVE_H_
@@ -13,7 +13,7 @@
 
 namespace promptrl {
 
-// Bytes of a vector, and how many sums of that size stay in registers.
+// Bytes of a vector, and the number of vector sums that fit into registers.
 #if defined(__AVX512F__)
 constexpr int kVector = 64, kSums = 16;
 #elif defined(__aarch64__)
@@ -34,7 +34,7 @@ inline Vector Load(const void* from) {
   return found;
 }
 
-// Calls `what` with `n`, from 1 to Most, as a constant: code is made for each.
+// Calls `what` with `n`, from 1 to Most, as a compile-time constant.
 template <int Most, typename What>
 void AsConstant(int64_t n, What what) {
   if constexpr (Most > 0) {
@@ -43,8 +43,8 @@ void AsConstant(int64_t n, What what) {
   }
 }
 
-// Calls `part(i)` for i < parts, on this thread and on up to `threads` - 1 of the
-// pool. A thread that comes late finds no part left and touches nothing.
+// Calls `part(i)` for i < parts, on this thread and on up to `threads` - 1
+// threads of the pool. A thread that starts late may find no part left.
 template <typename Part>
 void Share(xla::ffi::ThreadPool pool, int64_t threads, int64_t parts,
            Part part) {
