@@ -1,16 +1,16 @@
-"""Throughput of decoding, episodes and execution, and the time of a start.
+"""Measures decoding, episodes and execution per second, and compile times.
 
   python -m experiments.bench                    prints JSON lines, one per part
   python -m experiments.bench --parts=decode
 
 decode     tokens/s of the embedded coder beside the floor: 2 x parameters
            operations per token at the rate of a large matrix product, measured
-           in the same run; machines are noisy, ratios are less so
-episodes   episodes/s of the main job's training after its first iterations, and
-           what was compiled in them
-execution  programs/s of the pool
-start      seconds until the programs of a model of 134 M parameters are
-           compiled, without and with what a first start has left on disk
+           in the same run because ratios are less noisy than rates
+episodes   episodes/s of the training of `mbpp_ppo` after its first iterations,
+           and the number of programs compiled before and after them
+execution  programs/s of the execution pool
+start      seconds to compile the programs of a model of 134 M parameters, with
+           an empty compilation cache and with the cache of a first start
 """
 
 from __future__ import annotations
@@ -47,25 +47,27 @@ from promptrl_jax.sampling.requests import EngineRequest
 from promptrl_jax.tasks import splits
 from promptrl_jax.tasks.minicode import suite
 
-_BATCH = flags.DEFINE_integer('batch', 64, 'Rows that decode together.')
-_REPEATS = flags.DEFINE_integer('repeats', 7, 'Timed runs; the median counts.')
+_BATCH = flags.DEFINE_integer('batch', 64, 'Rows of a decoding batch.')
+_REPEATS = flags.DEFINE_integer(
+  'repeats', 7, 'Timed runs, of which the median is taken.'
+)
 _PARTS = flags.DEFINE_list(
-  'parts', 'decode,episodes,execution,start', 'What is measured.'
+  'parts', 'decode,episodes,execution,start', 'Parts to measure.'
 )
 
 _PROMPT, _NEW = 96, 80
-_COMPILE = 'compile_s'  # the part of `start` that runs in a process of its own
+_COMPILE = 'compile_s'  # the part of `start` that runs in a separate process
 _COMPILED = '/jax/core/compile/backend_compile_duration'
 
 
 def decode(batch: int, repeats: int) -> dict[str, float]:
-  """Decode of the embedded coder: prompt excluded, no early exit."""
+  """Measures decoding of the embedded coder, without prefill or early exit."""
   mesh = mesh_lib.make_data_mesh()
   config, params, _ = pretrained.load_pretrained(ASSETS / 'minicode_coder')
   params = prepare_lib.prepare(params, mesh)
   rng = np.random.default_rng(0)
   tokens = rng.integers(3, config.vocab_size, (batch, _PROMPT), np.int32)
-  # A stop token that is never drawn keeps every row going to the end.
+  # Without stop tokens every row decodes to its limit.
   endless = dataclasses.replace(config, eos_token_ids=())
   shapes = EngineConfig(batch, (_PROMPT,), _NEW)
   engine = make_engine(endless, Sampling(), params, mesh, shapes)
@@ -79,10 +81,10 @@ def decode(batch: int, repeats: int) -> dict[str, float]:
       ]
     )
 
-  whole = seconds(run, _NEW, repeats=repeats)
-  first = seconds(run, 1, repeats=repeats)
+  all_tokens_s = seconds(run, _NEW, repeats=repeats)
+  first_token_s = seconds(run, 1, repeats=repeats)
   rate = matmul_rate(repeats)
-  tokens_per_s = batch * (_NEW - 1) / (whole - first)
+  tokens_per_s = batch * (_NEW - 1) / (all_tokens_s - first_token_s)
   floor = rate / (2 * config.num_params)
   return {
     'parameters': config.num_params,
@@ -91,19 +93,19 @@ def decode(batch: int, repeats: int) -> dict[str, float]:
     'tokens_per_s': tokens_per_s,
     'floor_tokens_per_s': floor,
     'share_of_floor': tokens_per_s / floor,
-    'prefill_tokens_per_s': batch * _PROMPT / first,
+    'prefill_tokens_per_s': batch * _PROMPT / first_token_s,
   }
 
 
 def execution(count: int = 512) -> dict[str, float]:
-  """Programs of minicode with their five assertions, two workers."""
+  """Measures the pool: minicode programs with five assertions, two workers."""
   tasks = suite.load('train')[:count]
   programs = [Program(task.reference, task.tests) for task in tasks]
   return {'programs_per_s': bench_schemes.pool(programs, workers=2)}
 
 
 def episodes(warm: int = 3, timed: int = 3) -> dict[str, float]:
-  """Iterations of the main job on the embedded suite, updates included."""
+  """Measures whole iterations of `mbpp_ppo` on minicode, with updates."""
   config = mbpp_ppo.get_config('minicode')
   mesh = mesh_lib.make_data_mesh()
   coder, rewriter = (
@@ -141,7 +143,7 @@ def episodes(warm: int = 3, timed: int = 3) -> dict[str, float]:
 
 
 def compilation_s() -> float:
-  """Seconds to compile reading 8 prompts and decoding them."""
+  """Returns the seconds to compile prefill and decode of 8 prompts."""
   compilation.use_cache()
   mesh, config = mesh_lib.make_data_mesh(1), SIZES['large']
   params = prepare_lib.abstract(transformer.shapes(config), mesh)
@@ -152,7 +154,7 @@ def compilation_s() -> float:
 
 
 def starts() -> dict[str, float]:
-  """`compilation_s` in a first process and in a second one."""
+  """Measures `compilation_s` in two processes that share a cache."""
   command = [sys.executable, '-m', 'experiments.bench', f'--parts={_COMPILE}']
   with tempfile.TemporaryDirectory() as folder:
     environment = {**os.environ, 'JAX_COMPILATION_CACHE_DIR': folder}

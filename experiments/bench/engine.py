@@ -1,11 +1,11 @@
-"""Throughput of continuous batching beside padding to the longest.
+"""Measures continuous batching against batches padded to their longest row.
 
   python -m experiments.bench.engine     prints one JSON line
 
-Prompts arrive in an order that their completions know nothing of. Padding gives
-the engine one batch of as many prompts as it has slots at a time, which runs
-until its longest row ends. Both run the same programs on the same lengths,
-forced through `max_tokens`: no token ends a text.
+The order of prompts is independent of the length of their completions. Padded
+batches have as many prompts as the engine has slots, and each batch runs until
+its longest row ends. Both run the same programs with the same completion
+lengths, which `max_tokens` sets, as no token is a stop token.
 """
 
 from __future__ import annotations
@@ -33,11 +33,13 @@ from promptrl_jax.sampling.requests import (
   SamplingParams,
 )
 
-_BATCH = flags.DEFINE_integer('batch', 16, 'Rows that decode together.')
-_REPEATS = flags.DEFINE_integer('repeats', 3, 'Timed runs; the median counts.')
+_BATCH = flags.DEFINE_integer('batch', 16, 'Rows of a decoding batch.')
+_REPEATS = flags.DEFINE_integer(
+  'repeats', 3, 'Timed runs, of which the median is taken.'
+)
 _PROMPTS = flags.DEFINE_integer('prompts', 256, 'Prompts of a run.')
 _PREFILL = flags.DEFINE_integer(
-  'prefill_rows', 4, 'Prompts that a device reads at once.'
+  'prefill_rows', 4, 'Prompts that a device prefills at once.'
 )
 
 _MODEL = TransformerConfig(
@@ -58,9 +60,9 @@ _MEAN, _NEW = 40, 256
 
 
 def completion_lengths(count: int, seed: int = 0) -> np.ndarray:
-  """Log-normal lengths (sigma 1) with mean 40, the longest of 256 tokens."""
+  """Draws log-normal lengths (sigma 1) of mean 40 and maximum 256."""
   lengths = np.random.default_rng(seed).lognormal(size=count)
-  for _ in range(50):  # the cut at the longest moves the mean
+  for _ in range(50):  # clipping changes the mean
     lengths = np.clip(lengths * _MEAN / lengths.mean(), 1, _NEW)
   lengths = np.round(lengths).astype(int)
   lengths[np.argmax(lengths)] = _NEW
@@ -68,7 +70,7 @@ def completion_lengths(count: int, seed: int = 0) -> np.ndarray:
 
 
 def make_requests(count: int) -> list[EngineRequest]:
-  """Random prompts of 8 to 64 tokens."""
+  """Returns requests with random prompts of 8 to 64 tokens."""
   rng = np.random.default_rng(1)
   return [
     EngineRequest(
@@ -82,7 +84,7 @@ def make_requests(count: int) -> list[EngineRequest]:
 
 
 def random_params() -> Any:
-  """Parameters of the model in bfloat16."""
+  """Returns random parameters of the model in bfloat16."""
   tokens, mask = jnp.zeros((1, 2), jnp.int32), jnp.ones((1, 2, 2), bool)
   params = jax.jit(transformer.Transformer(_MODEL).init)(
     jax.random.key(0), tokens, tokens, mask
@@ -93,7 +95,7 @@ def random_params() -> Any:
 def make_padded_fn(
   engine: Engine, batch: int
 ) -> Callable[[Sequence[EngineRequest]], list[tuple[Sample, ...]]]:
-  """A function that completes one batch after the other."""
+  """Returns a function that completes one batch after the other."""
 
   def run(requests: Sequence[EngineRequest]) -> list[tuple[Sample, ...]]:
     samples = []
@@ -107,14 +109,17 @@ def make_padded_fn(
 def bench(
   batch: int, repeats: int, prompts: int, prefill_rows: int
 ) -> dict[str, float]:
-  """Tokens per second of both, in turn: machines are noisy, ratios less so."""
+  """Measures both in turn, as ratios are less noisy than rates."""
   mesh = mesh_lib.make_data_mesh()
   params = prepare(random_params(), mesh)
   requests = make_requests(prompts)
   engine = make_engine(
-    _MODEL, Sampling(), params, mesh,
+    _MODEL,
+    Sampling(),
+    params,
+    mesh,
     EngineConfig(batch, _PROMPT_LENGTHS, _NEW, prefill_rows=prefill_rows),
-  )  # fmt: skip
+  )
   padded_fn = make_padded_fn(engine, batch)
   padded, samples = padded_fn(requests), engine.run(requests)
   same = [
@@ -146,9 +151,9 @@ def bench(
     'padded_tokens_per_s': tokens / pad_s,
     'engine_tokens_per_s': tokens / engine_s,
     'speedup': pad_s / engine_s,
-    # Of the time that processors worked: what other programs take is left out.
+    # Ratio of CPU seconds, which excludes the time that other programs take.
     'cpu_speedup': pad_cpu_s / engine_cpu_s,
-    # If every step of padding had drawn a token for every row.
+    # The speedup if no step of the engine had an idle slot.
     'most_speedup': pad_steps * batch / tokens,
     'identical_rows': float(np.mean(same)),
     'programs': engine.compiled_programs(),

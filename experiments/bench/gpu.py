@@ -1,19 +1,20 @@
-"""What a random model of a billion parameters gets of the rates of one GPU.
+"""Measures a model of a billion random parameters against the rates of a GPU.
 
   python -m experiments.bench.gpu                  prints JSON lines
   python -m experiments.bench.gpu --size=small --batch=4 --prompt=64 --new=32
 
-Rates are those of a copy in the GPU's memory (bytes read and written) and of a
-large bfloat16 product. Shares of them, each of the least that the work needs:
+The rates are those of a copy in the GPU's memory (bytes read and written) and
+of a large bfloat16 matrix product. Each part is compared with the least work
+that it needs, as a share of the rate:
 
-  prefill  operations of reading prompts, a last row of logits for each
+  prefill  operations of the forward pass, with logits for last tokens only
   decode   bytes of weights and cache that are read for each new token
   score    operations of a forward pass with log-probs, in an iteration of GRPO
   update   operations of the forward and backward passes of that iteration
 
-Parameters that are trained, and the state of AdamW, are float32: 20 bytes of
-each and the copies of reference and sampler, about 30 GB for a billion. A CPU
-will do, too.
+Trained parameters and AdamW's state are float32. They take 20 bytes per
+parameter; with the copies of the reference and the sampler a model of a billion
+parameters takes about 30 GB. The benchmark also runs on a CPU.
 """
 
 from __future__ import annotations
@@ -64,22 +65,28 @@ _SHAPES = SIZES | {
     eos_token_ids=(),
   ),
 }
-_SIZE = flags.DEFINE_enum('size', 'llama_1b', list(_SHAPES), 'The model.')
+_SIZE = flags.DEFINE_enum(
+  'size', 'llama_1b', list(_SHAPES), 'Shape of the model.'
+)
 _BATCH = flags.DEFINE_integer('batch', 64, 'Rows of prefill and decode.')
 _PROMPT = flags.DEFINE_integer('prompt', 512, 'Tokens of a prompt.')
 _NEW = flags.DEFINE_integer('new', 256, 'New tokens of each row.')
-_PROMPTS = flags.DEFINE_integer('prompts', 16, 'Of an iteration of GRPO.')
-_GROUP = flags.DEFINE_integer('group', 8, 'Completions of each.')
-_MICRO = flags.DEFINE_integer('micro_batches', 8, 'Of an update.')
-_RUNS = flags.DEFINE_integer('runs', 5, 'Timed runs; the median counts.')
+_PROMPTS = flags.DEFINE_integer(
+  'prompts', 16, 'Prompts of an iteration of GRPO.'
+)
+_GROUP = flags.DEFINE_integer('group', 8, 'Completions of each prompt.')
+_MICRO = flags.DEFINE_integer('micro_batches', 8, 'Micro-batches of an update.')
+_RUNS = flags.DEFINE_integer(
+  'runs', 5, 'Timed runs, of which the median is taken.'
+)
 
 _DTYPE = 'bfloat16'
-_PRODUCT = 8192  # sides of the large one
+_PRODUCT = 8192  # rows and columns of the matrices of a product
 _COPIED_MB = 4096
 
 
 def sampling(config: TransformerConfig, rate: float, copy: float) -> None:
-  """Prints the lines of prefill and decode."""
+  """Measures prefill and decode and prints a line for each."""
   rows, length, new = _BATCH.value, _PROMPT.value, _NEW.value
   mesh = mesh_lib.make_data_mesh(1)
   params = prepare(random_params(config, _DTYPE), mesh)
@@ -102,7 +109,7 @@ def sampling(config: TransformerConfig, rate: float, copy: float) -> None:
     EngineRequest(row, [SamplingParams(most, seed=i)])
     for i, row in enumerate(tokens.tolist())
   ]
-  # One program with other limits: what is between them is steps alone.
+  # Two limits of the same program differ in decoding steps only.
   short, long = (
     seconds(engine.run, ask(most), repeats=_RUNS.value) for most in (1, new)
   )
@@ -118,7 +125,7 @@ def sampling(config: TransformerConfig, rate: float, copy: float) -> None:
 
 
 def training(config: TransformerConfig, rate: float) -> None:
-  """Prints the line of an iteration of GRPO."""
+  """Measures an iteration of GRPO and prints its line."""
   asked = Work(
     size=_SIZE.value,
     shape={name: getattr(config, name) for name in SHAPE},
@@ -147,7 +154,7 @@ def training(config: TransformerConfig, rate: float) -> None:
 
 
 def report(**line: object) -> None:
-  """Prints a line; numbers with four digits."""
+  """Prints a line of JSON with floats of four digits."""
   rounded = {
     name: float(f'{value:.4g}') if isinstance(value, float) else value
     for name, value in line.items()

@@ -1,12 +1,12 @@
-"""What int8 weights and an int8 cache change: log-probs, answers, speed, bytes.
+"""Compares int8 weights and cache by log-probs, answers, speed and bytes.
 
   python -m experiments.bench.int8                            prints JSON lines
   python -m experiments.bench.int8 --model=FOLDER --prompts=prompts.txt
 
-Each line is one way to store the kernels and the cache. The model draws answers
-at temperature 1 and scores them itself; the float32 scorer then says what their
-log-probs should have been. Greedy answers are compared with those of float32
-kernels and a plain cache. All in one run, on this machine's devices.
+Each line is one way to store the kernels and the cache. Answers are sampled at
+temperature 1, and their log-probs are compared with those of the float32 model.
+Greedy answers are compared with those of float32 kernels and a plain cache. All
+are measured in one run on this machine's devices.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ _MODEL = flags.DEFINE_string(
   'model', str(ASSETS / 'minicode_coder'), 'Folder or hub id of a causal model.'
 )
 _PROMPTS = flags.DEFINE_string(
-  'prompts', '', 'File with a prompt per line; empty: minicode, validation.'
+  'prompts', '', 'File with a prompt per line; empty takes minicode validation.'
 )
-_ROWS = flags.DEFINE_integer('rows', 64, 'Prompts that are answered.')
-_NEW = flags.DEFINE_integer('new_tokens', 64, 'Most tokens of an answer.')
+_ROWS = flags.DEFINE_integer('rows', 64, 'Number of prompts.')
+_NEW = flags.DEFINE_integer('new_tokens', 64, 'Maximal tokens of an answer.')
 
 _WAYS = (
   ('float32', 'plain'),
@@ -53,6 +53,7 @@ _WAYS = (
 
 
 def read_prompts() -> list[str]:
+  """Returns the prompts that the flags ask for."""
   if _PROMPTS.value:
     text = pathlib.Path(_PROMPTS.value).read_text(encoding='utf-8')
     return text.splitlines()[: _ROWS.value]

@@ -1,4 +1,4 @@
-"""Qwen2-shaped models of random weights that benchmarks run."""
+"""Qwen2-shaped models with random weights, for benchmarks."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SIZES = {
   ),
 }
 
-# Fields that peers are told.
+# Fields of the config that the drivers of peers receive.
 SHAPE = (
   'vocab_size',
   'hidden_size',
@@ -51,12 +51,12 @@ SHAPE = (
 
 
 def random_params(config: TransformerConfig, dtype: str):
-  """The weights of `normal` for key 0."""
+  """Returns the weights of `normal` for key 0."""
   return jax.jit(lambda key: normal(config, key, dtype))(jax.random.key(0))
 
 
 def normal(config: TransformerConfig, key: jax.Array, dtype: str = 'float32'):
-  """Normal weights of scale 0.02, `params` at the top."""
+  """Returns normal weights of scale 0.02 in a tree with the root `params`."""
   leaves, tree = jax.tree.flatten(transformer.shapes(config))
   keys = jax.random.split(key, len(leaves))
   return tree.unflatten(

@@ -1,4 +1,4 @@
-"""What this machine does in a second: the floors that benchmarks print."""
+"""Rates of this machine, from which benchmarks compute their floors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 
 
 def seconds(fn, *args, repeats: int) -> float:
-  """Median wall time of a jitted call after one warm-up."""
+  """Returns the median wall time of a jitted call after one warm-up."""
   jax.block_until_ready(fn(*args))
   times = []
   for _ in range(repeats):
@@ -25,13 +25,16 @@ def seconds(fn, *args, repeats: int) -> float:
 def matmul_rate(
   repeats: int, size: int = 2048, dtype: str = 'float32'
 ) -> float:
-  """Operations per second of a large product, all cores."""
+  """Returns the operations per second of a large matrix product."""
   x = jnp.ones((size, size), dtype)
   return 2 * size**3 / seconds(jax.jit(lambda a: a @ a), x, repeats=repeats)
 
 
 def copy_rate(runs: int, megabytes: int = 256) -> float:
-  """Bytes per second read and written by one copying thread per core."""
+  """Returns the bytes per second that one copying thread per core moves.
+
+  Bytes read and bytes written both count.
+  """
   cores = len(os.sched_getaffinity(0))
   pairs = [np.ones((2, megabytes * 2**17)) for _ in range(cores)]
   taken = []
@@ -44,6 +47,6 @@ def copy_rate(runs: int, megabytes: int = 256) -> float:
 
 
 def device_copy_rate(runs: int, megabytes: int) -> float:
-  """Bytes per second read and written by one device, in its own memory."""
+  """Returns the bytes per second that one device reads and writes."""
   x = jnp.ones(megabytes * 2**18)
   return 2 * x.nbytes / seconds(jax.jit(lambda a: a + 1), x, repeats=runs)

@@ -1,29 +1,29 @@
-"""Seconds of an iteration of GRPO and PPO, beside peers and a floor.
+"""Times an iteration of GRPO and PPO and compares it with TRL and Tunix.
 
   python -m experiments.bench.rl                         prints JSON lines
   python -m experiments.bench.rl --sizes=small --algorithms=grpo --peers=
   python -m experiments.bench.rl --trl_python=A --trl_ppo_python=B \\
     --tunix_python=C
 
-An iteration draws eight completions of 128 tokens for each of four prompts of
-64, rewards them by a line of Python, scores them by a reference and makes one
-step of AdamW. For PPO, peers train a critic of the policy's size and ours has a
-value head on the policy; `models` says so. Each line is one way to run. For
-every part, the best of ours is compared with the best of a peer.
+An iteration samples eight completions of 128 tokens for each of four prompts of
+64 tokens, computes rewards in Python, scores the completions with a reference
+and takes one step of AdamW. For PPO, the peers train a critic of the policy's
+size, and this project trains a value head on the policy; the field `models`
+says which. Each line is one configuration. For every part of an iteration, the
+best line of this project is compared with the best line of a peer.
 
-The floor of an update is 6 operations per parameter and token and 12 per pair
-of tokens that attend, head and layer, at the rate of a large product in the
-same run. `floor_s` counts each completion with a prompt of its own, as peers
-compute it; `least_s` counts prompts once, and the vocabulary for new tokens
-alone.
+The floor of an update is 6 operations per parameter and token, and 12 per pair
+of attending tokens, head and layer, at the rate of a large product measured in
+the same run. `floor_s` counts a prompt for each completion, as peers compute
+it. `least_s` counts each prompt once and projects only new tokens on the
+vocabulary.
 
-All take turns, each in a process of its own, by the Python that has them
-(`experiments/bench/peers`); one that is not installed is left out, and how to
-install it is printed. `other_cores` is what other processes used meanwhile:
-threads of torch that wait for each other lose most of their speed if it is not
-about 0.
-Estimate for two quiet cores: 5 minutes for the small models, an hour for the
-large; --limit_s bounds what a slow one takes.
+All run in turn and in separate processes, with the Python that has the peer
+(`experiments/bench/peers`). A peer that is not installed is skipped, and the
+commands that install it are printed. `other_cores` is the CPU use of other
+processes, which should be about 0: otherwise torch's threads wait for each
+other. On two quiet cores the small models take 5 minutes and the large ones an
+hour; --limit_s bounds the time of a slow configuration.
 """
 
 from __future__ import annotations
@@ -48,22 +48,32 @@ from experiments.bench.rl_iteration import run, ways
 from promptrl_jax.parallel import mesh as mesh_lib
 
 _SIZES = flags.DEFINE_list('sizes', ['small', 'large'], 'Models to train.')
-_ALGORITHMS = flags.DEFINE_list('algorithms', ['grpo', 'ppo'], 'To time.')
-_DTYPES = flags.DEFINE_list('dtypes', ['float32', 'bfloat16'], 'Of products')
-_RUNS = flags.DEFINE_integer('runs', 3, 'Timed iterations; the median counts.')
+_ALGORITHMS = flags.DEFINE_list(
+  'algorithms', ['grpo', 'ppo'], 'Algorithms to time.'
+)
+_DTYPES = flags.DEFINE_list(
+  'dtypes', ['float32', 'bfloat16'], 'Dtypes of matrix products.'
+)
+_RUNS = flags.DEFINE_integer(
+  'runs', 3, 'Timed iterations, of which the median is taken.'
+)
 _LIMIT = flags.DEFINE_float(
-  'limit_s', 150, 'No further iteration is timed once these took longer.'
+  'limit_s', 150, 'Seconds after which no further iteration is timed.'
 )
 _PEERS = flags.DEFINE_list('peers', ['trl', 'tunix'], 'Peers to time.')
-_TRL = flags.DEFINE_string('trl_python', '', 'Has TRL; empty: this one.')
-_TRL_PPO = flags.DEFINE_string(
-  'trl_ppo_python', '', 'Has a TRL that trains by PPO; empty: this one.'
+_TRL = flags.DEFINE_string(
+  'trl_python', '', 'Python that has TRL; empty: this one.'
 )
-_TUNIX = flags.DEFINE_string('tunix_python', '', 'Has Tunix; empty: this one.')
+_TRL_PPO = flags.DEFINE_string(
+  'trl_ppo_python', '', 'Python that has a TRL with PPO; empty: this one.'
+)
+_TUNIX = flags.DEFINE_string(
+  'tunix_python', '', 'Python that has Tunix; empty: this one.'
+)
 
 
 def work(size: str) -> Work:
-  """What everybody is asked for."""
+  """Returns the work that this project and the peers are timed on."""
   return Work(
     size=size,
     shape={name: getattr(SIZES[size], name) for name in SHAPE},
@@ -80,7 +90,7 @@ def work(size: str) -> Work:
 
 
 def ours(size: str, algorithm: str) -> None:
-  """Prints one line for each way of ours."""
+  """Times this project and prints a line for each configuration."""
   mesh_lib.use_cpu_cores()
   asked, config = work(size), SIZES[size]
   rate = matmul_rate(_RUNS.value)
@@ -99,7 +109,7 @@ def ours(size: str, algorithm: str) -> None:
 
 
 def ours_apart(size: str, algorithm: str) -> list[dict]:
-  """Lines of `ours`, run in a process of its own as the peers are."""
+  """Returns the lines of `ours`, run in a separate process like the peers."""
   command = [sys.executable, '-m', 'experiments.bench.rl', '--peers=']
   command += [f'--sizes={size}', f'--algorithms={algorithm}']
   command += [f'--runs={_RUNS.value}', f'--limit_s={_LIMIT.value}']

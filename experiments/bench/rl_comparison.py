@@ -1,4 +1,4 @@
-"""What must be computed and read, and how many times as long a peer takes."""
+"""Least operations and bytes of an iteration, and time ratios to peers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from promptrl_jax.models.config import TransformerConfig
 
 
 def floor_operations(config: TransformerConfig, asked: Work) -> float:
-  """Operations of an update in which each completion has its own prompt."""
+  """Returns the operations of an update with a prompt for each completion."""
   length = asked.prompt + asked.new
   pairs = asked.sequences * length * (length + 1) / 2
   tokens = asked.sequences * length
@@ -17,9 +17,9 @@ def floor_operations(config: TransformerConfig, asked: Work) -> float:
 
 
 def least_operations(config: TransformerConfig, asked: Work) -> float:
-  """Operations of an update that reads prompts once.
+  """Returns the operations of an update that processes each prompt once.
 
-  The projection on the vocabulary is for new tokens alone.
+  Only new tokens are projected on the vocabulary.
   """
   prompt, new = asked.prompt, asked.new
   head = config.vocab_size * config.hidden_size
@@ -34,7 +34,7 @@ def least_operations(config: TransformerConfig, asked: Work) -> float:
 def forward_operations(
   config: TransformerConfig, rows: int, length: int
 ) -> float:
-  """Of reading `rows` prompts, with logits of their last tokens."""
+  """Returns the operations of prefill, with logits of last tokens only."""
   head = config.vocab_size * config.hidden_size
   products = (config.num_matmul_params - head) * rows * length + head * rows
   pairs = rows * length * (length + 1) / 2
@@ -44,9 +44,13 @@ def forward_operations(
 def step_bytes(
   config: TransformerConfig, rows: int, length: float, dtype: str
 ) -> float:
-  """Bytes of weights, and of keys and values of `length` slots, of one step.
+  """Returns the bytes that a decoding step reads: weights and cache.
 
-  Weights have `dtype`, the cache that of the activations.
+  Args:
+    config: the model; the cache has the dtype of its activations.
+    rows: rows of the batch.
+    length: cached positions of each row.
+    dtype: dtype of the weights.
   """
   weights = config.num_matmul_params * jnp.dtype(dtype).itemsize
   slot = 2 * config.num_layers * config.num_kv_heads * config.head_size
@@ -54,34 +58,40 @@ def step_bytes(
 
 
 def _attention(config: TransformerConfig, pairs: float) -> float:
-  """Scores and mixed values of `pairs` of tokens, forward and backward."""
+  """Returns the operations of attention, forward and backward.
+
+  Args:
+    config: the model.
+    pairs: number of pairs of tokens that attend.
+  """
   width = config.num_heads * config.head_size
   return 12 * config.num_layers * width * pairs
 
 
 def ratios(mine: list[dict], theirs: list[dict]) -> list[dict]:
-  """How many times as long a peer takes, by part, for its best way and ours.
+  """Returns how many times as long a peer takes, for each part.
 
   Args:
-    mine: lines of ours for one size and algorithm.
+    mine: lines of this project for one size and algorithm.
     theirs: lines of one peer for the same.
 
   Returns:
-    A line for each dtype that both have, and one for the best of all.
+    A line for each dtype that both have, with the ratio of their fastest
+    configurations, and one for the fastest over all dtypes.
   """
   names = [f'{part}_s' for part in ('iteration', *PARTS)]
   dtypes = [line['dtype'] for line in mine]
   shared = dict.fromkeys(line['dtype'] for line in theirs)
-  found = []
+  lines = []
   for dtype in [*(d for d in shared if d in dtypes), 'best']:
-    of = lambda lines, name, d=dtype: min(
-      line[name] for line in lines if d in (line['dtype'], 'best')
+    fastest = lambda rows, name, d=dtype: min(
+      row[name] for row in rows if d in (row['dtype'], 'best')
     )
     first = theirs[0]
     line = {'size': first['size'], 'algorithm': first['algorithm']}
     line |= {'over': first['peer'], 'dtype': dtype}
     for name in names:
-      ratio = of(theirs, name) / max(of(mine, name), 1e-9)
+      ratio = fastest(theirs, name) / max(fastest(mine, name), 1e-9)
       line[name.removesuffix('_s')] = round(ratio, 2)
-    found.append(line)
-  return found
+    lines.append(line)
+  return lines

@@ -1,9 +1,9 @@
-"""One iteration of GRPO or PPO of this project on random weights, by parts.
+"""Times one iteration of GRPO or PPO on random weights, part by part.
 
-The rollout casts the trained parameters and lays them out for decoding, as it
-must after each update. The score packs the completions of each prompt beside it
-into a row, and reads log-probs of the reference, for PPO also values. The
-update is one step of AdamW.
+The rollout includes the cast of the trained parameters and their layout for
+decoding, which every update requires. The score packs each prompt and its
+completions into a row and computes log-probs of the reference, and for PPO also
+values. The update is one step of AdamW.
 """
 
 from __future__ import annotations
@@ -51,25 +51,26 @@ from promptrl_jax.training.rewriter.update import (
 )
 from promptrl_jax.training.state import TrainState, create_train_state
 
-# Of decoding: the fastest parameters on CPU devices, from eight rows on.
+# Dtype of the parameters for decoding, the fastest on CPU devices for batches
+# of eight rows or more.
 _DECODED = 'bfloat16'
 
 
 class Way(NamedTuple):
-  """How the update is run."""
+  """Configuration of the update."""
 
-  devices: int  # that rows are split over
+  devices: int  # devices over which rows are split
   micro_batches: int
 
 
 def ways(devices: int) -> list[Way]:
-  """All cores in each product, or rows split over the cores."""
+  """Returns ways with one device of all cores, and with rows over devices."""
   split = [Way(devices, 1)] if devices > 1 else []
   return [Way(1, 1), Way(1, 2), *split]
 
 
 class Programs(NamedTuple):
-  """What an iteration calls."""
+  """The jitted functions of an iteration."""
 
   engine: Engine
   score: Callable[..., Any]
@@ -78,7 +79,7 @@ class Programs(NamedTuple):
 
 
 def init(config: TransformerConfig, algorithm: str, key: jax.Array) -> Any:
-  """Random weights, and a value head for PPO."""
+  """Returns random weights, with a value head for PPO."""
   params = normal(config, key)
   if algorithm == 'ppo':
     hidden = jnp.zeros(config.hidden_size)
@@ -89,7 +90,7 @@ def init(config: TransformerConfig, algorithm: str, key: jax.Array) -> Any:
 def grpo_advantages(
   asked: Work, rewards: jax.Array, mask: jax.Array
 ) -> jax.Array:
-  """Advantages [N, C] relative to the group of N completions."""
+  """Returns group-relative advantages [N, C] of N completions."""
   groups = jnp.arange(asked.sequences) // asked.group
   return to_tokens(group_advantages(rewards, groups, asked.prompts), mask)
 
@@ -102,10 +103,10 @@ def ppo_advantages(
   ref_logps: jax.Array,
   values: jax.Array,
 ) -> tuple[jax.Array, jax.Array]:
-  """Advantages and returns [N, C], the KL being paid by token."""
+  """Returns advantages and returns [N, C], with the KL in the token rewards."""
   divergence = token_kl(logps, ref_logps, mask, kind='k1')
-  paid = token_rewards(rewards, mask, divergence, asked.beta)
-  advantages = completion_gae(paid, values, mask)
+  penalised = token_rewards(rewards, mask, divergence, asked.beta)
+  advantages = completion_gae(penalised, values, mask)
   return normalize(advantages, mask), advantages + values
 
 
@@ -115,18 +116,18 @@ def run(
   """Times iterations and returns the line of `Clock.line`.
 
   Args:
-    asked: what everybody is asked for.
+    asked: the work that this project and the peers are timed on.
     config: the model.
-    algorithm: grpo or ppo.
-    dtype: of products; activations, and the parameters that AdamW changes, are
+    algorithm: `grpo` or `ppo`.
+    dtype: dtype of matrix products; activations and trained parameters are
       float32.
-    way: how the update is run.
+    way: configuration of the update.
   """
   is_ppo = algorithm == 'ppo'
   everywhere = mesh_lib.make_data_mesh()
   mesh = mesh_lib.make_data_mesh(way.devices)
   copied = NamedSharding(mesh, PartitionSpec())
-  # Products of 16 bits beside float32 activations are the fastest on CPU.
+  # Products in 16 bits with float32 activations are the fastest on a CPU.
   policy = PolicyConfig(
     dataclasses.replace(config, unroll=config.num_layers), mesh=mesh
   )
@@ -192,10 +193,10 @@ def rollout(
   prompts: list[list[int]],
   number: int,
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Draws the completions of iteration `number`.
+  """Samples the completions of iteration `number`.
 
   Returns:
-    int32 [N, C] tokens and float32 [N, C] log-probs, groups in turn.
+    int32 [N, C] tokens and float32 [N, C] log-probs, one group after the other.
   """
   params = policy_lib.cast({'params': state.params['params']}, _DECODED)
   programs.engine.replace_params(prepare(params, mesh))
@@ -243,19 +244,19 @@ def score(
   if 'value' not in state.params:
     advantages = programs.advantages(rewards, mask)
     return dataclasses.replace(batch, advantages=spread(advantages))
-  found = programs.score(state.params, rows)
+  outputs = programs.score(state.params, rows)
   gather = lambda values: packing.gather(rows, values, asked.sequences)
   advantages, returns = programs.advantages(
     rewards,
     mask,
-    gather(found.logps),
+    gather(outputs.logps),
     gather(ref_logps),
-    gather(found.values),
+    gather(outputs.values),
   )
   return dataclasses.replace(
     batch,
     advantages=spread(advantages),
     returns=spread(returns),
-    old_values=found.values,
-    ref_logps=None,  # paid as a reward
+    old_values=outputs.values,
+    ref_logps=None,  # the KL is in the rewards
   )

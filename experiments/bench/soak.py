@@ -1,4 +1,4 @@
-"""Whether trainer and workers stay as they are through very many programs."""
+"""Checks that memory and descriptors do not grow over very many programs."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from typing import Any
 from promptrl_jax.execution import ExecutionPool, Program
 
 _BATCH = 2048
-# Until here a process may still fill caches of bounded size: the judge keeps
-# the last 4,096 tests that it has read.
+# For this share of the programs, caches of bounded size may still fill: the
+# judge keeps the last 4,096 tests that it has read.
 _WARM_UP = 0.1
 _MEMORY_SLACK_MB = 16.0
 
 
 class NotFlatError(RuntimeError):
-  """Memory, descriptors or processes have grown; the text says which."""
+  """Raised if memory, descriptors or processes have grown."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Usage:
-  """What one process holds.
+  """Resources of one process.
 
   Attributes:
-    memory_mb: resident memory, in MiB.
-    descriptors: open ones; None where the kernel does not show them.
+    memory_mb: resident memory in MiB.
+    descriptors: number of open descriptors; None if the kernel hides them.
   """
 
   memory_mb: float
@@ -41,8 +41,11 @@ def soak(
 ) -> dict[str, Any]:
   """Runs `count` programs and compares the processes before and after.
 
+  Returns:
+    Number of programs, seconds, growth of memory, processes and descriptors.
+
   Raises:
-    NotFlatError: something has grown.
+    NotFlatError: memory, descriptors or processes have grown.
   """
   stream = itertools.islice(programs, count)
   start = time.perf_counter()
@@ -56,34 +59,37 @@ def soak(
   if faults:
     raise NotFlatError('; '.join(faults))
   trainer = os.getpid()
-  most = {pid: after[pid].memory_mb - before[pid].memory_mb for pid in before}
+  growth = {pid: after[pid].memory_mb - before[pid].memory_mb for pid in before}
   return {
     'programs': count,
     'seconds': round(time.perf_counter() - start, 1),
-    'trainer_growth_mb': round(most.pop(trainer), 2),
-    'worker_growth_mb': round(max(most.values()), 2),
+    'trainer_growth_mb': round(growth.pop(trainer), 2),
+    'worker_growth_mb': round(max(growth.values()), 2),
     'processes': len(after),
     'descriptors': sum(u.descriptors or 0 for u in after.values()),
   }
 
 
 def usage() -> dict[int, Usage]:
-  """Usage of this process and of all below it, by process id."""
+  """Returns the usage of this process and its descendants, by process id."""
   parents = dict(_parents())
   family = {os.getpid()}
-  while below := {p for p, up in parents.items() if up in family} - family:
-    family |= below
-  found = {}
+  while (
+    children := {pid for pid, parent in parents.items() if parent in family}
+    - family
+  ):
+    family |= children
+  usages = {}
   for pid in family:
     try:
-      found[pid] = _usage(pathlib.Path(f'/proc/{pid}'))
+      usages[pid] = _usage(pathlib.Path(f'/proc/{pid}'))
     except (FileNotFoundError, ProcessLookupError):
       continue
-  return found
+  return usages
 
 
 def grown(before: dict[int, Usage], after: dict[int, Usage]) -> list[str]:
-  """What has grown, in words; empty if nothing has."""
+  """Describes what has grown; the list is empty if nothing has."""
   faults = []
   for pid in sorted(before.keys() ^ after.keys()):
     faults.append(f'process {pid} has {"ended" if pid in before else "begun"}')

@@ -1,4 +1,4 @@
-"""What each action of the controller did, counted from trace rows."""
+"""Counts and success rates of the controller's actions, from trace rows."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import collections
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-# Stands where no program has been run yet.
+# The error class before the first step, when no program has run yet.
 START = 'start'
 
-# Rows that agree in these belong to one episode; the last three may be absent.
+# Rows that agree in these fields belong to one episode; rows may lack the last
+# three.
 _EPISODE = ('strategy', 'seed', 'task_id', 'budget', 'row', 'episode')
 
 _KEYS = (
@@ -26,36 +27,32 @@ _KEYS = (
 
 
 def action_statistics(trace_rows: Iterable[Mapping[str, Any]]) -> dict:
-  """Counts and averages by action, and by (error class before, action).
+  """Returns statistics per action and per (error class before, action).
 
-  Give it the rows of one strategy: shares over several have no meaning. The
-  error class before a step is the `status` of the step before it in the same
-  episode, `start` for the first.
+  Pass the rows of a single strategy: shares over several have no meaning. The
+  error class before a step is the `status` of the previous step of the same
+  episode, and `start` for the first step.
 
   Args:
     trace_rows: dicts in any order with `strategy`, `seed`, `task_id`, `step`
-      (int, unique in its episode), `action` (a name), `reward`, `status` (of
-      the program after the action), `visible_passed` (bool, right after it) and
-      `cost` (calls). `budget`, `row` and `episode` tell repeated visits of a
-      problem apart.
+      (an int, unique within its episode), `action` (a name), `reward`, `status`
+      (the status of the program after the action), `visible_passed` (a bool:
+      the program passed the visible tests) and `cost` (model calls). `budget`,
+      `row` and `episode` distinguish repeated visits of a problem.
 
   Returns:
-    `steps`: number of rows; `by_action`: name to count, share, success_rate,
-    mean_reward, mean_cost; `by_error`: error class before to action to count,
-    share (in that class) and success_rate. Counts of either sum to `steps`.
+    A dict with `steps`, the number of rows; `by_action`, which maps an action
+    to its count, share, success_rate, mean_reward and mean_cost; and
+    `by_error`, which maps the error class before a step to a dict from actions
+    to count, share within that class and success_rate. The counts of
+    `by_action` sum to `steps`, and so do those of `by_error`.
+
+  Raises:
+    ValueError: a row lacks a field or has one of the wrong kind, or two rows
+      of an episode have the same step.
   """
-  episodes = collections.defaultdict(list)
-  for row in trace_rows:
-    _check_row(row)
-    episodes[tuple(row.get(name) for name in _EPISODE)].append(row)
   by_action, by_error = collections.defaultdict(list), {}
-  for key, rows in episodes.items():
-    rows.sort(key=lambda row: row['step'])
-    if len({row['step'] for row in rows}) != len(rows):
-      raise ValueError(
-        f'trace of {key} has a step twice: {[row["step"] for row in rows]}. '
-        'Give rows of repeated visits an `episode`.'
-      )
+  for rows in _episodes(trace_rows):
     before = START
     for row in rows:
       by_action[row['action']].append(row)
@@ -81,6 +78,24 @@ def action_statistics(trace_rows: Iterable[Mapping[str, Any]]) -> dict:
       for error, by_class in sorted(by_error.items())
     },
   }
+
+
+def _episodes(
+  trace_rows: Iterable[Mapping[str, Any]],
+) -> list[list[Mapping[str, Any]]]:
+  """Returns the rows of each episode in the order of their steps."""
+  episodes = collections.defaultdict(list)
+  for row in trace_rows:
+    _check_row(row)
+    episodes[tuple(row.get(name) for name in _EPISODE)].append(row)
+  for key, rows in episodes.items():
+    rows.sort(key=lambda row: row['step'])
+    if len({row['step'] for row in rows}) != len(rows):
+      raise ValueError(
+        f'trace of {key} has a step twice: {[row["step"] for row in rows]}. '
+        'Give rows of repeated visits an `episode`.'
+      )
+  return list(episodes.values())
 
 
 def _check_row(row: Mapping[str, Any]) -> None:

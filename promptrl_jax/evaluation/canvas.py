@@ -1,9 +1,10 @@
-"""The look that all figures share, and how they become files.
+"""The style that all figures share, and the function that writes PNG files.
 
-Figures are built without pyplot: no display, no global state, nothing to close.
-Curves carry their names at their ends instead of a legend. Colours are those of
-Okabe and Ito 2008, Color Universal Design; where two things could be confused a
-second cue (marker, position, name) comes with the colour.
+Figures are built without pyplot, so they need no display, keep no global state
+and do not have to be closed. Each curve is labelled at its end instead of in a
+legend. The colours are those of Okabe and Ito 2008, Color Universal Design;
+where two curves could be confused, a marker, a position or a name distinguishes
+them as well.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from promptrl_jax.files import write_atomically
 
 INK = '#222222'
 GREY = '#c4c4c4'
-# What a figure is about has a colour of its own.
+# The colour of the strategy that a figure is about.
 SUBJECT = '#d55e00'
 COLOURS = ('#0072b2', '#009e73', '#cc79a7', '#56b4e9', '#e69f00', '#555555')
 MARKERS = 'os^Dvp'
@@ -34,14 +35,14 @@ _LABEL_HEIGHT = 0.16  # inches, one line of 9 point text
 
 
 def new_figure(width: float, height: float) -> Figure:
-  """Returns an empty figure of this size in inches, with its own canvas."""
+  """Returns an empty figure with a canvas; `width` and `height` in inches."""
   figure = Figure(figsize=(width, height), dpi=150, layout='constrained')
   FigureCanvasAgg(figure)
   return figure
 
 
 def save(figure: Figure, path: str | os.PathLike[str]) -> pathlib.Path:
-  """Writes the figure as PNG, whole or not at all; returns the path."""
+  """Writes the figure as PNG, atomically, and returns the path."""
   image = io.BytesIO()
   # Without the version stamp the same numbers give the same bytes.
   figure.savefig(image, format='png', metadata={'Software': None})
@@ -49,7 +50,7 @@ def save(figure: Figure, path: str | os.PathLike[str]) -> pathlib.Path:
 
 
 def clean(axes: Axes, grid: str = 'y') -> None:
-  """Leaves two faint spines and a grid along one axis."""
+  """Removes two spines, greys the other two and draws a grid on one axis."""
   for side in ('top', 'right'):
     axes.spines[side].set_visible(False)
   for side in ('left', 'bottom'):
@@ -62,7 +63,7 @@ def clean(axes: Axes, grid: str = 'y') -> None:
 def title(
   axes: Axes, text: str, *, size: float = 11, colour: str = INK
 ) -> None:
-  """Writes the one sentence that the axes show."""
+  """Writes the title of the axes, aligned to the left."""
   axes.set_title(text, loc='left', fontsize=size, color=colour, weight='bold')
 
 
@@ -72,25 +73,26 @@ def caption(figure: Figure, text: str) -> None:
 
 
 def percent(axis: Any) -> None:
-  """Prints the ticks of a share as percent."""
+  """Formats the ticks of `axis`, which shows shares, as percent."""
   axis.set_major_formatter(matplotlib.ticker.PercentFormatter(1.0, decimals=0))
 
 
 def thousands(axis: Any) -> None:
-  """Prints the ticks of a count as 10k, 2M."""
+  """Formats the ticks of `axis`, which shows counts, as 10k or 2M."""
   axis.set_major_formatter(matplotlib.ticker.EngFormatter(sep=''))
 
 
 def for_text(colour: str) -> tuple[float, ...]:
-  """Returns the colour, dark enough to be read as small text on white."""
+  """Returns a darker shade of `colour` that is legible as small text."""
   return tuple(0.72 * np.array(matplotlib.colors.to_rgb(colour)))
 
 
 def spread(positions: Sequence[float], gap: float) -> np.ndarray:
-  """Moves positions apart to at least `gap`, in order and as little as may be.
+  """Returns positions at least `gap` apart, as close as possible to the given.
 
-  With the gaps taken out of the sorted positions, "at least gap apart" reads
-  "not decreasing": least-squares isotonic regression by pooling neighbours.
+  The order is kept and the sum of squared shifts is minimal. Subtracting
+  `i * gap` from the i-th smallest position turns the constraint into "not
+  decreasing", which pool-adjacent-violators (isotonic regression) solves.
   """
   values = np.asarray(positions, dtype=float)
   order = np.argsort(values, kind='stable')
@@ -112,22 +114,28 @@ def label_ends(
   labels: Sequence[str],
   colours: Sequence[str],
 ) -> None:
-  """Writes each label right of the axes, tied to its point by a thin line.
+  """Writes each label right of the axes, with a thin line to its point.
 
-  Call it last: the limits of the axes must not move any more.
+  Must be called last: it reads the limits of the axes and fixes them.
+
+  Args:
+    axes: axes that hold the curves.
+    points: (x, y) of the end of each curve, in data coordinates.
+    labels: text for each point.
+    colours: colour of each point's curve.
   """
   low, high = axes.get_ylim()
   axes.set_ylim(low, high)
   panel = axes.get_window_extent().height / axes.figure.dpi
   heights = [(y - low) / (high - low) for _, y in points]
-  places = spread(heights, _LABEL_HEIGHT / panel)
-  for point, place, label, colour in zip(
-    points, places, labels, colours, strict=True
+  label_heights = spread(heights, _LABEL_HEIGHT / panel)
+  for point, height, label, colour in zip(
+    points, label_heights, labels, colours, strict=True
   ):
     axes.annotate(
       label,
       xy=point,
-      xytext=(1.035, place),
+      xytext=(1.035, height),
       textcoords='axes fraction',
       fontsize=9,
       color=for_text(colour),

@@ -8,10 +8,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
 
 from promptrl_jax.evaluation import canvas
 
-# Metric -> title; those that a run lacks are left out.
+# Titles of the panels by metric. Metrics that no run has get no panel.
 PANELS = {
   'reward/mean': 'Reward of sampled rewrites',
   'eval/validation_pass': 'Validation, greedy: pass@1',
@@ -21,6 +22,8 @@ PANELS = {
 }
 _PERCENT = ('reward/mean', 'eval/validation_pass', 'rollout/solved_rate')
 
+_Curve = tuple[list[float], list[float]]  # x and y of each point
+
 
 def draw(
   path: str | os.PathLike[str],
@@ -29,20 +32,27 @@ def draw(
   over: str = '',
   label: str = 'updates',
 ) -> pathlib.Path:
-  """Draws the mean over seeds of each panel, and every seed faintly.
+  """Draws one panel per metric: the mean over seeds, and each seed faintly.
 
   Args:
     path: file to write.
-    runs: rows of metrics by algorithm and seed; row i is of update i + 1.
-    panels: metric -> title.
-    over: metric to draw over; '' means updates.
-    label: of what is drawn over.
+    runs: maps an algorithm to its seeds; a seed is a list of metric rows, and
+      row i holds the metrics of update i + 1.
+    panels: maps a metric to the title of its panel.
+    over: metric on the x axis; '' puts the number of updates there.
+    label: label of the x axis.
+
+  Returns:
+    `path`.
   """
-  drawn = [
+  present = {
     name
-    for name in panels
-    if any(name in row for run in runs.values() for seed in run for row in seed)
-  ]
+    for seeds in runs.values()
+    for rows in seeds
+    for row in rows
+    for name in row
+  }
+  drawn = [name for name in panels if name in present]
   figure = canvas.new_figure(8.5, 2.6 * len(drawn))
   axes = np.atleast_1d(figure.subplots(len(drawn), 1, sharex=True))
   for name, panel in zip(drawn, axes, strict=True):
@@ -51,30 +61,44 @@ def draw(
     if name.endswith(_PERCENT):
       canvas.percent(panel.yaxis)
     ends, labels, colours = [], [], []
-    for place, (algorithm, seeds) in enumerate(runs.items()):
-      colour = canvas.COLOURS[place % len(canvas.COLOURS)]
-      curves = [_curve(rows, name, over) for rows in seeds]
-      for x, y in curves:
-        panel.plot(x, y, color=colour, alpha=0.25, linewidth=0.8)
-      size = min(len(y) for _, y in curves)
-      if not size:
-        continue
-      mean = np.mean([y[:size] for _, y in curves], axis=0)
-      panel.plot(curves[0][0][:size], mean, color=colour, linewidth=1.8)
-      ends.append((curves[0][0][size - 1], mean[-1]))
-      labels.append(algorithm)
-      colours.append(colour)
+    for i, (algorithm, seeds) in enumerate(runs.items()):
+      colour = canvas.COLOURS[i % len(canvas.COLOURS)]
+      end = _draw_seeds(
+        panel, [_curve(rows, name, over) for rows in seeds], colour
+      )
+      if end is not None:
+        ends.append(end)
+        labels.append(algorithm)
+        colours.append(colour)
     canvas.label_ends(panel, ends, labels, colours)
   axes[-1].set_xlabel(label, color=canvas.INK)
   return canvas.save(figure, path)
 
 
-def _curve(
-  rows: Sequence[Mapping[str, Any]], name: str, over: str
-) -> tuple[list[float], list[float]]:
-  there = [
+def _draw_seeds(
+  axes: Axes, curves: Sequence[_Curve], colour: str
+) -> tuple[float, float] | None:
+  """Draws all seeds and their mean over the updates that all of them have.
+
+  Returns:
+    The last point of the mean, or None if a seed has no values.
+  """
+  for x, y in curves:
+    axes.plot(x, y, color=colour, alpha=0.25, linewidth=0.8)
+  size = min(len(y) for _, y in curves)
+  if not size:
+    return None
+  x = curves[0][0][:size]
+  mean = np.mean([y[:size] for _, y in curves], axis=0)
+  axes.plot(x, mean, color=colour, linewidth=1.8)
+  return x[-1], mean[-1]
+
+
+def _curve(rows: Sequence[Mapping[str, Any]], name: str, over: str) -> _Curve:
+  """Returns the curve of the metric `name`, from the rows that have it."""
+  points = [
     (row[over] if over else i + 1, row[name])
     for i, row in enumerate(rows)
     if name in row
   ]
-  return [i for i, _ in there], [value for _, value in there]
+  return [x for x, _ in points], [y for _, y in points]

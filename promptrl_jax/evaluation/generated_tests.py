@@ -1,7 +1,7 @@
-"""How good model-written tests are: what the reference programs say of them.
+"""The quality of model-written tests, measured with the reference programs.
 
-The report is made of counts: which test a reference program passes is not said,
-so that no strategy can choose its tests by it.
+The report holds counts only. It does not say which tests the reference program
+passes, so no strategy can select its tests by it.
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ from promptrl_jax.types import Task
 
 @dataclasses.dataclass(frozen=True)
 class ReferenceReport:
-  """Generated tests against reference programs.
+  """Counts of generated tests that the reference programs pass.
 
   Attributes:
-    tasks: tasks asked about.
-    tasks_without_tests: those for which there is no usable test.
-    tasks_all_passed: those with tests, all of which the reference passes.
-    tests: generated tests of all tasks.
-    tests_passed: those that the reference program passes.
+    tasks: number of tasks.
+    tasks_without_tests: number of tasks for which no usable test was generated.
+    tasks_all_passed: number of tasks with tests whose reference program passes
+      all of them.
+    tests: number of generated tests over all tasks.
+    tests_passed: number of those tests that the reference program passes.
   """
 
   tasks: int
@@ -35,19 +36,23 @@ class ReferenceReport:
 
   @property
   def share(self) -> float | None:
-    """Share of the tests that are passed, in [0, 1]; None without tests."""
+    """The share of tests passed, in [0, 1]; None if there are no tests."""
     return self.tests_passed / self.tests if self.tests else None
 
 
 def check_against_reference(
   tests: Sequence[Sequence[str]], tasks: Sequence[Task], pool: ExecutionPool
 ) -> ReferenceReport:
-  """Runs the reference program of each task against the tests made for it.
+  """Runs each task's reference program on the tests generated for the task.
 
   Args:
-    tests: of each task, in the order of `tasks`; may be empty for some.
-    tasks: each with a reference program, unless it has no tests.
-    pool: where programs run.
+    tests: generated tests, one collection per task in the order of `tasks`; a
+      collection may be empty.
+    tasks: the tasks; each one with tests needs a reference program.
+    pool: execution pool that runs the programs.
+
+  Returns:
+    The counts over all tasks.
 
   Raises:
     ValueError: a task has no reference, or the lengths differ.
@@ -72,15 +77,15 @@ def check_against_reference(
       for t, task in tested
     ]
   )
-  lost = [
+  unjudged = [
     task.task_id
     for (_, task), result in zip(tested, results, strict=True)
     if result.score is None
   ]
-  if lost:
+  if unjudged:
     raise SystemFailure(
-      f'{len(lost)} reference programs could not be judged ({lost[:3]}): run '
-      'the check again'
+      f'{len(unjudged)} reference programs could not be judged '
+      f'({unjudged[:3]}): run the check again'
     )
   passed = [
     [test.status == 'passed' for test in result.tests] for result in results

@@ -1,14 +1,16 @@
-"""How much there is to gain from better prompts, before any policy is trained.
+"""The gain that better prompts could bring, measured before training a policy.
 
-Greedy pass@1 per register, the same with the canonical statement put in place
-(what a perfect rewriter of wordings would reach), pass@k of plain sampling, and
-the classes of failure. Run on frozen models; published in their model card.
+Frozen models are measured: greedy pass@1 per register, greedy pass@1 with each
+statement replaced by its canonical wording (which a perfect rewriter would
+reach), pass@k of sampling from the unchanged prompt, and the classes of
+failure. The figures are published in the model card.
 """
 
 from __future__ import annotations
 
 import collections
 import dataclasses
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -32,7 +34,19 @@ def programs(
   max_tokens: int,
   seed: int = 0,
 ) -> list[list[str]]:
-  """`samples` programs for each problem, from the prompt as it is."""
+  """Samples programs for each problem from its unchanged prompt.
+
+  Args:
+    coder: model that writes the programs.
+    problems: problems to solve.
+    temperature: sampling temperature; 0 is greedy.
+    samples: programs per problem.
+    max_tokens: most tokens of a program.
+    seed: seed of the first request; request i has seed + i.
+
+  Returns:
+    `samples` programs for each problem.
+  """
   prompts = [
     templates.CoderPrompt(p.statement, p.signature, p.visible_tests)
     for p in problems
@@ -57,7 +71,7 @@ def programs(
 def rewrite(
   rewriter: Backend, tasks: Sequence[Task], *, max_tokens: int = 64
 ) -> list[str]:
-  """The greedy rewrite of each statement, without feedback."""
+  """Returns the greedy rewrite of each statement, asked without feedback."""
   prompts = [
     templates.RewritePrompt(task.statement, task.entry_point) for task in tasks
   ]
@@ -85,62 +99,109 @@ def measure(
   k: int = 8,
   temperature: float = 0.8,
 ) -> dict[str, Any]:
-  """All figures of the model card, JSON-ready; intervals are Wilson's, 95 %."""
+  """Returns all figures of the model card, ready for JSON.
 
-  def passed(variants: Sequence[Task], temperature: float, samples: int):
-    problems = [splits.reveal(t, 'visible1') for t in variants]
-    drawn = programs(
-      coder, problems, temperature=temperature, samples=samples,
-      max_tokens=max_tokens,
-    )  # fmt: skip
-    flat = [code for codes in drawn for code in codes]
-    repeated = [task for task in variants for _ in range(samples)]
-    soft, _ = protocol_lib.score(flat, repeated, 'visible1', pool)
-    return drawn, (soft == 1.0).reshape(len(variants), samples)
+  Intervals are Wilson's at 95 %. All tasks are solved under `visible1`.
 
-  direct, solved = passed(tasks, 0.0, 1)
-  canonical = [dataclasses.replace(t, statement=t.canonical) for t in tasks]
-  _, solved_canonical = passed(canonical, 0.0, 1)
+  Args:
+    coder: frozen model that writes the programs.
+    rewriter: frozen model that rewrites the statements.
+    tasks: tasks with `canonical` and `register`.
+    pool: execution pool that runs the programs.
+    max_tokens: most tokens of a program.
+    samples: programs sampled per task for pass@k.
+    k: the k of pass@k; at most `samples`.
+    temperature: sampling temperature of those programs.
+
+  Returns:
+    The number of `problems`; the pass rates `direct`, `direct_by_register`,
+    `rewritten` and `canonical_substituted` of greedy programs;
+    `rewritten_exact`, the share of rewrites that equal the canonical statement;
+    `sampling` with pass@1 and pass@k; and `failures`, counts by class.
+
+  Raises:
+    SystemFailure: a program could not be judged.
+  """
+  solve = functools.partial(_solve, coder, pool=pool, max_tokens=max_tokens)
+  codes, solved = solve(tasks)
+  canonical = [task.canonical for task in tasks]
+  _, solved_canonical = solve(_with_statements(tasks, canonical))
   rewrites = rewrite(rewriter, tasks)
-  exact = np.array(
-    [r == t.canonical for r, t in zip(rewrites, tasks, strict=True)]
-  )
-  rewritten = [
-    dataclasses.replace(t, statement=r)
-    for t, r in zip(tasks, rewrites, strict=True)
-  ]
-  _, solved_rewritten = passed(rewritten, 0.0, 1)
-  _, solved_samples = passed(tasks, temperature, samples)
-  counts = solved_samples.sum(axis=1)
-  pass_at = {
-    n: float(
-      np.mean([statistics.pass_at_k(samples, int(c), n) for c in counts])
-    )
-    for n in (1, k)
-  }
+  exact = np.array([r == c for r, c in zip(rewrites, canonical, strict=True)])
+  _, solved_rewritten = solve(_with_statements(tasks, rewrites))
+  _, solved_samples = solve(tasks, temperature=temperature, samples=samples)
   registers = sorted({task.register for task in tasks})
   return {
     'problems': len(tasks),
-    'direct': _share(solved[:, 0]),
+    'direct': _share(solved),
     'direct_by_register': {
-      name: _share(solved[[t.register == name for t in tasks], 0])
+      name: _share(solved[[t.register == name for t in tasks]])
       for name in registers
     },
-    'rewritten': _share(solved_rewritten[:, 0]),
+    'rewritten': _share(solved_rewritten),
     'rewritten_exact': _share(exact),
-    'canonical_substituted': _share(solved_canonical[:, 0]),
+    'canonical_substituted': _share(solved_canonical),
     'sampling': {
       'temperature': temperature,
       'samples': samples,
-      'pass@1': pass_at[1],
-      f'pass@{k}': pass_at[k],
-      'gain': pass_at[k] - pass_at[1],
+      **_pass_at_k(solved_samples, k),
     },
-    'failures': _failures([codes[0] for codes in direct], tasks, pool),
+    'failures': _failures([first for first, *_ in codes], tasks, pool),
   }
 
 
+def _solve(
+  coder: Backend,
+  tasks: Sequence[Task],
+  *,
+  pool: ExecutionPool,
+  max_tokens: int,
+  temperature: float = 0.0,
+  samples: int = 1,
+) -> tuple[list[list[str]], np.ndarray]:
+  """Samples programs for each task and runs them on its hidden tests.
+
+  Returns:
+    The programs of each task, and which of them pass, bool [tasks, samples].
+  """
+  codes = programs(
+    coder,
+    [splits.reveal(task, 'visible1') for task in tasks],
+    temperature=temperature,
+    samples=samples,
+    max_tokens=max_tokens,
+  )
+  soft, _ = protocol_lib.score(
+    [code for task_codes in codes for code in task_codes],
+    [task for task in tasks for _ in range(samples)],
+    'visible1',
+    pool,
+  )
+  return codes, (soft == 1.0).reshape(len(tasks), samples)
+
+
+def _with_statements(
+  tasks: Sequence[Task], statements: Sequence[str]
+) -> list[Task]:
+  return [
+    dataclasses.replace(task, statement=statement)
+    for task, statement in zip(tasks, statements, strict=True)
+  ]
+
+
+def _pass_at_k(passed: np.ndarray, k: int) -> dict[str, float]:
+  """Returns pass@1, pass@k and their difference from bool [tasks, samples]."""
+  samples = passed.shape[1]
+  counts = passed.sum(axis=1)
+  first, kth = (
+    float(np.mean([statistics.pass_at_k(samples, int(c), n) for c in counts]))
+    for n in (1, k)
+  )
+  return {'pass@1': first, f'pass@{k}': kth, 'gain': kth - first}
+
+
 def _share(passed: np.ndarray) -> dict[str, Any]:
+  """Returns the share of true values with its Wilson interval."""
   low, high = statistics.wilson_interval(int(passed.sum()), passed.size)
   return {'mean': float(passed.mean()), 'low': low, 'high': high}
 
@@ -148,7 +209,7 @@ def _share(passed: np.ndarray) -> dict[str, Any]:
 def _failures(
   codes: Sequence[str], tasks: Sequence[Task], pool: ExecutionPool
 ) -> dict[str, int]:
-  """Class of the first failure of each program that fails its hidden tests."""
+  """Counts the failing programs by the class of their first failure."""
   results = pool.run(
     [
       Program(

@@ -1,4 +1,4 @@
-"""Tables of instructions that were rewritten, paired with where they began."""
+"""Tables that compare rewritten instructions with the initial ones."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ INITIAL = 'initial'
 
 @dataclasses.dataclass(frozen=True)
 class Scores:
-  """What one choice of instructions is worth.
+  """Rewards of one choice of instructions, one array per task.
 
   Attributes:
-    dev, test: rewards [examples] of every task; `test` may be empty.
+    dev: rewards on the dev split, float [examples] for each task.
+    test: rewards on the test split in the same form; empty if there is none.
   """
 
   dev: Sequence[np.ndarray]
@@ -28,7 +29,11 @@ class Scores:
 
 
 def units(rewards: Sequence[np.ndarray]) -> np.ndarray:
-  """What is resampled: tasks by their means, or the examples of one task."""
+  """Returns the units of resampling, float [units].
+
+  With several tasks a unit is the mean reward of a task. With a single task the
+  units are its examples.
+  """
   if len(rewards) == 1:
     return np.asarray(rewards[0], np.float64)
   return np.array([np.mean(row) for row in rewards])
@@ -37,11 +42,21 @@ def units(rewards: Sequence[np.ndarray]) -> np.ndarray:
 def summarise(
   choices: Mapping[str, Scores], resamples: int, seed: int
 ) -> dict[str, dict[str, Any]]:
-  """Means, intervals and comparisons with the initial instructions, JSON-ready.
+  """Compares every choice of instructions with the initial instructions.
 
   Intervals are percentile bootstraps over tasks, or over the examples of a
-  single task; p-values are of the paired sign-flip test, Holm-corrected over
-  the choices.
+  single task. P-values are those of the paired sign-flip test, Holm-corrected
+  over the choices.
+
+  Args:
+    choices: rewards by name of the choice; `initial` must be among them.
+    resamples: bootstrap resamples.
+    seed: the same choices and seed give the same table.
+
+  Returns:
+    For each choice its mean on `dev`, and if there is a test split the mean and
+    interval on `test`, the `gain` over the initial instructions and `p`. The
+    table is ready for JSON.
   """
   table: dict[str, dict[str, Any]] = {}
   base = choices[INITIAL]
@@ -66,34 +81,41 @@ def compare(
   resamples: int,
   seed: int,
 ) -> list[dict[str, Any]]:
-  """Gains on test of the first of each pair over the second, JSON-ready.
+  """Returns the gain on test of the first choice of each pair over the second.
 
-  As in `summarise`, with p-values corrected over these pairs.
+  Intervals and p-values are those of `summarise`; the p-values are corrected
+  over these pairs. The rows are ready for JSON.
   """
   rows = [
     {'of': of, 'over': over}
     | _gain(
-      units(choices[of].test)[None], units(choices[over].test)[None],
-      resamples, seed,
+      units(choices[of].test)[None],
+      units(choices[over].test)[None],
+      resamples,
+      seed,
     )
     for of, over in pairs
-  ]  # fmt: skip
+  ]
   _correct(rows)
   return rows
 
 
 def over_seeds(scores: Sequence[Scores]) -> Scores:
-  """Scores of one strategy, each reward the mean over seeds."""
-  mean = lambda splits: [
-    np.mean(rewards, axis=0) for rewards in zip(*splits, strict=True)
-  ]
+  """Averages the scores of one strategy over seeds, example by example."""
+
+  def mean(splits: Sequence[Sequence[np.ndarray]]) -> list[np.ndarray]:
+    return [np.mean(rewards, axis=0) for rewards in zip(*splits, strict=True)]
+
   return Scores(mean([s.dev for s in scores]), mean([s.test for s in scores]))
 
 
 def _gain(
   mine: np.ndarray, other: np.ndarray, resamples: int, seed: int
 ) -> dict[str, Any]:
-  """Paired difference of means [1, units], its interval and p-value."""
+  """Returns the paired difference of means of two [1, units] arrays.
+
+  The difference comes with its interval and p-value.
+  """
   low, high = statistics.bootstrap_difference(
     mine, other, resamples=resamples, seed=seed
   )
@@ -105,14 +127,14 @@ def _gain(
 
 
 def _correct(rows: Sequence[dict[str, Any]]) -> None:
-  """Corrects the p-values in place for how many there are (Holm)."""
+  """Replaces the p-values of the rows by Holm-corrected ones, in place."""
   adjusted = statistics.holm(np.array([row['p'] for row in rows]))
   for row, p in zip(rows, adjusted, strict=True):
     row['p'] = float(p)
 
 
 def markdown(table: Mapping[str, Mapping[str, Any]]) -> str:
-  """The table of `summarise`; rewards times 100."""
+  """Prints the table of `summarise` as Markdown; rewards are times 100."""
   lines = [
     '| instruction | dev | test [95 %] | against initial [95 %] | p (Holm) |',
     '|---|---:|---:|---:|---:|',
@@ -125,7 +147,7 @@ def markdown(table: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def compared_markdown(rows: Sequence[Mapping[str, Any]]) -> str:
-  """The table of `compare`; rewards times 100."""
+  """Prints the rows of `compare` as Markdown; rewards are times 100."""
   lines = [
     '| instruction | against | test, difference [95 %] | p (Holm) |',
     '|---|---|---:|---:|',
@@ -143,7 +165,16 @@ def rows(
   chosen: Mapping[str, Sequence[str]],
   choices: Mapping[str, Scores],
 ) -> list[dict[str, Any]]:
-  """The instructions of each task with their dev rewards, JSON-ready."""
+  """Returns the instructions of each task with their dev rewards.
+
+  Args:
+    tasks: the tasks.
+    chosen: instructions by choice, one for each task.
+    choices: rewards by choice; must have the keys of `chosen`.
+
+  Returns:
+    One row per task, ready for JSON.
+  """
   return [
     {
       'task': instructions.kind_of(task),
@@ -163,26 +194,25 @@ def rows(
 def by_group(
   choices: Mapping[str, Scores], groups: Sequence[str]
 ) -> dict[str, dict[str, float]]:
-  """Mean test reward of the tasks of each group, for each choice."""
+  """Returns the mean test reward by choice and group of tasks.
+
+  Args:
+    choices: rewards by choice.
+    groups: the group of each task.
+  """
+
+  def mean(scores: Scores, group: str) -> float:
+    pairs = zip(scores.test, groups, strict=True)
+    return float(np.mean([np.mean(row) for row, of in pairs if of == group]))
+
   return {
-    name: {
-      group: float(
-        np.mean(
-          [
-            np.mean(row)
-            for row, mine in zip(scores.test, groups, strict=True)
-            if mine == group
-          ]
-        )
-      )
-      for group in sorted(set(groups))
-    }
+    name: {group: mean(scores, group) for group in sorted(set(groups))}
     for name, scores in choices.items()
   }
 
 
 def group_markdown(table: Mapping[str, Mapping[str, float]]) -> str:
-  """The table of `by_group`."""
+  """Prints the table of `by_group` as Markdown; rewards are times 100."""
   groups = list(next(iter(table.values())))
   lines = [
     f'| test | {" | ".join(groups)} |',
@@ -195,6 +225,7 @@ def group_markdown(table: Mapping[str, Mapping[str, float]]) -> str:
 
 
 def _share(value: Mapping[str, float] | None, sign: str = '') -> str:
+  """Prints a mean with its interval, times 100; `-` if there is none."""
   if value is None:
     return '-'
   mean, low, high = (100 * value[k] for k in ('mean', 'low', 'high'))

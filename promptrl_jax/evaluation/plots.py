@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import os
 import pathlib
@@ -10,16 +11,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from promptrl_jax.evaluation import canvas
 from promptrl_jax.evaluation.tables import ORACLE_LABEL
 
-# More bands than this in one panel cannot be told apart.
-_MOST_BANDS = 5
+# A single panel with more interval bands than this would be illegible.
+_MAX_BANDS = 5
+_COLUMNS = 4  # of the grid that is drawn instead
 
 
 class Bar(NamedTuple):
-  """One bar of `headroom_bars`: a share 0..1 with its interval."""
+  """A bar of `headroom_bars`: a share in 0..1 with its interval."""
 
   label: str
   value: float
@@ -43,10 +46,17 @@ def learning_curve(
     path: file to write.
     steps: environment steps `[updates]`.
     returns: mean return of the episodes of each update `[updates]`.
-    pass_rates: share of training episodes solved `[updates]`, 0..1.
-    validation_steps, validation_pass_rates: greedy validation results
-      `[evaluations]`; the best is ringed and named.
-    window: updates in the running mean that is drawn over the raw values.
+    pass_rates: share of training episodes solved, 0..1, `[updates]`.
+    validation_steps: environment steps of the validations `[evaluations]`.
+    validation_pass_rates: share of problems solved greedily in each validation
+      `[evaluations]`; the best one is marked by a ring and named in the title.
+    window: number of updates in the running mean drawn over the raw values.
+
+  Returns:
+    `path`.
+
+  Raises:
+    ValueError: the lengths of the arrays differ, or there are no updates.
   """
   if not len(steps) == len(returns) == len(pass_rates) >= 1:
     raise ValueError(
@@ -63,21 +73,12 @@ def learning_curve(
   colour = canvas.COLOURS[0]
   ends = []
   for axes, values in ((upper, returns), (lower, pass_rates)):
-    canvas.clean(axes)
-    smooth = _running_mean(np.asarray(values, float), window)
-    if window > 1:
-      axes.plot(steps, values, color=colour, alpha=0.3, linewidth=0.8)
-    axes.plot(steps, smooth, color=colour, linewidth=1.8)
-    ends = [(steps[-1], smooth[-1])]
+    ends = [_draw_smoothed(axes, steps, values, window, colour)]
   canvas.title(upper, 'Mean episode return')
   solved, labels, colours = 'Problems solved', ['training'], [colour]
   if len(validation_steps):
     x, y = validation_steps, validation_pass_rates
-    lower.plot(x, y, color=canvas.SUBJECT, marker='o', linewidth=1.2)
-    best = int(np.argmax(y))
-    lower.plot(
-      x[best], y[best], 'o', ms=13, mfc='none', mec=canvas.SUBJECT, mew=1.5
-    )
+    best = _draw_validation(lower, x, y)
     solved += f' (best validation {y[best]:.0%} at step {x[best]:,})'
     ends.append((x[-1], y[-1]))
     labels.append('validation')
@@ -90,8 +91,34 @@ def learning_curve(
   return canvas.save(figure, path)
 
 
+def _draw_smoothed(
+  axes: Axes,
+  steps: Sequence[float],
+  values: Sequence[float],
+  window: int,
+  colour: str,
+) -> tuple[float, float]:
+  """Draws values and their running mean; returns the last point of the mean."""
+  canvas.clean(axes)
+  smooth = _running_mean(np.asarray(values, float), window)
+  if window > 1:
+    axes.plot(steps, values, color=colour, alpha=0.3, linewidth=0.8)
+  axes.plot(steps, smooth, color=colour, linewidth=1.8)
+  return steps[-1], smooth[-1]
+
+
+def _draw_validation(axes: Axes, x: Sequence[float], y: Sequence[float]) -> int:
+  """Draws the validation curve; returns the index of the ringed best value."""
+  axes.plot(x, y, color=canvas.SUBJECT, marker='o', linewidth=1.2)
+  best = int(np.argmax(y))
+  axes.plot(
+    x[best], y[best], 'o', ms=13, mfc='none', mec=canvas.SUBJECT, mew=1.5
+  )
+  return best
+
+
 def _running_mean(values: np.ndarray, window: int) -> np.ndarray:
-  """Mean over the last `window` values; over fewer at the start."""
+  """Returns means over the last `window` values, over fewer at the start."""
   sums = np.cumsum(np.concatenate([[0.0], values]))
   ends = np.arange(1, values.size + 1)
   starts = np.maximum(0, ends - window)
@@ -104,83 +131,158 @@ def solved_at_budget(
   *,
   metric: str = 'pass',
 ) -> pathlib.Path:
-  """Draws solved@B against B with interval bands.
+  """Draws solved@B over B with interval bands.
 
-  Up to five strategies share one panel. More get a panel each, in which the
-  subject is drawn along and the remaining ones are grey.
+  Up to five strategies share a single panel. With more, each rival has a panel
+  that also shows the subject, and the other rivals in grey.
 
   Args:
     path: file to write.
     summary: result of `report.summarise`.
     metric: `pass` or `soft`.
+
+  Returns:
+    `path`.
   """
   curves: dict[str, list[Mapping[str, Any]]] = {}
   for cell in sorted(summary['cells'], key=lambda cell: cell['budget']):
     curves.setdefault(cell['strategy'], []).append(cell)
   subject = summary['subject']
-  rivals = [x['strategy'] for x in summary['cells'] if x['strategy'] != subject]
-  rivals = list(dict.fromkeys(rivals))
-  budgets = sorted({cell['budget'] for cell in summary['cells']})
+  strategies = dict.fromkeys(cell['strategy'] for cell in summary['cells'])
   oracle = summary['protocol'] == 'oracle'
-  what = 'Problems solved' if metric == 'pass' else 'Tests passed (mean share)'
-  how = ORACLE_LABEL if oracle else f'protocol {summary["protocol"]}'
-  unit = 'b, tries per problem' if oracle else 'B, model calls per problem'
-  note = f'{summary["problems"]} problems; bands are 95 % intervals'
-  if len(curves) <= _MOST_BANDS:
-    figure = canvas.new_figure(8.0, 4.8)
-    axes = figure.subplots()
-    _budget_axes(axes, budgets)
-    ends, colours = [], []
-    names = [*rivals, subject] if subject in curves else rivals
-    for i, name in enumerate(names):
-      mine = name == subject
-      colours.append(canvas.SUBJECT if mine else canvas.COLOURS[i])
-      ends.append(
-        _band(axes, curves[name], metric, colours[-1], canvas.MARKERS[i], mine)
+  quantity = (
+    'Problems solved' if metric == 'pass' else 'Tests passed (mean share)'
+  )
+  protocol = ORACLE_LABEL if oracle else f'protocol {summary["protocol"]}'
+  figure = _BudgetFigure(
+    curves=curves,
+    subject=subject if subject in curves else None,
+    rivals=[name for name in strategies if name != subject],
+    budgets=sorted({cell['budget'] for cell in summary['cells']}),
+    metric=metric,
+    title=f'{quantity}, {protocol}',
+    x_label='b, tries per problem' if oracle else 'B, model calls per problem',
+    note=f'{summary["problems"]} problems; bands are 95 % intervals',
+  )
+  draw = _one_panel if len(curves) <= _MAX_BANDS else _panel_per_rival
+  return canvas.save(draw(figure), path)
+
+
+@dataclasses.dataclass(frozen=True)
+class _BudgetFigure:
+  """The content of a figure of `solved_at_budget`.
+
+  Attributes:
+    curves: cells of each strategy, by increasing budget.
+    subject: the strategy to highlight; None if it has no curve.
+    rivals: the other strategies, in the order of the report.
+    budgets: all budgets, increasing.
+    metric: `pass` or `soft`.
+    title: title of the figure.
+    x_label: label of the x axis.
+    note: caption of the figure.
+  """
+
+  curves: Mapping[str, Sequence[Mapping[str, Any]]]
+  subject: str | None
+  rivals: Sequence[str]
+  budgets: Sequence[int]
+  metric: str
+  title: str
+  x_label: str
+  note: str
+
+
+def _one_panel(content: _BudgetFigure) -> Figure:
+  """Draws all strategies into a single panel."""
+  figure = canvas.new_figure(8.0, 4.8)
+  axes = figure.subplots()
+  _budget_axes(axes, content.budgets)
+  names = [*content.rivals]
+  if content.subject is not None:
+    names.append(content.subject)
+  ends, colours = [], []
+  for i, name in enumerate(names):
+    is_subject = name == content.subject
+    colours.append(canvas.SUBJECT if is_subject else canvas.COLOURS[i])
+    ends.append(
+      _band(
+        axes,
+        content.curves[name],
+        content.metric,
+        colours[-1],
+        canvas.MARKERS[i],
+        is_subject,
       )
-    canvas.title(axes, f'{what}, {how}')
-    axes.set_xlabel(unit, color=canvas.INK)
-    canvas.label_ends(axes, ends, names, colours)
-    canvas.caption(figure, note)
-    return canvas.save(figure, path)
-  columns = 4
-  rows = math.ceil(len(rivals) / columns)
+    )
+  canvas.title(axes, content.title)
+  axes.set_xlabel(content.x_label, color=canvas.INK)
+  canvas.label_ends(axes, ends, names, colours)
+  canvas.caption(figure, content.note)
+  return figure
+
+
+def _panel_per_rival(content: _BudgetFigure) -> Figure:
+  """Draws a grid with a panel for each rival."""
+  rows = math.ceil(len(content.rivals) / _COLUMNS)
   figure = canvas.new_figure(10.0, 1.0 + 2.2 * rows)
-  grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
-  for axes in grid.flat[len(rivals) :]:
+  grid = figure.subplots(
+    rows, _COLUMNS, sharex=True, sharey=True, squeeze=False
+  )
+  for axes in grid.flat[len(content.rivals) :]:
     axes.set_visible(False)
-  for axes, name in zip(grid.flat, rivals, strict=False):
-    _budget_axes(axes, budgets)
-    for other in rivals:
-      x = [cell['budget'] for cell in curves[other]]
-      y = [cell[metric]['mean'] for cell in curves[other]]
-      axes.plot(x, y, color=canvas.GREY, linewidth=0.8, zorder=1)
-    _band(axes, curves[name], metric, canvas.COLOURS[0], 'o', False)
-    if subject in curves:
-      end = _band(axes, curves[subject], metric, canvas.SUBJECT, 'D', True)
-      if axes is grid.flat[0]:
-        axes.annotate(
-          subject,
-          end,
-          xytext=(-4, 7),
-          textcoords='offset points',
-          ha='right',
-          fontsize=9,
-          color=canvas.for_text(canvas.SUBJECT),
-        )
+  for axes, name in zip(grid.flat, content.rivals, strict=False):
+    end = _rival_panel(axes, content, name)
+    if end is not None and axes is grid.flat[0]:
+      axes.annotate(
+        content.subject,
+        end,
+        xytext=(-4, 7),
+        textcoords='offset points',
+        ha='right',
+        fontsize=9,
+        color=canvas.for_text(canvas.SUBJECT),
+      )
     canvas.title(axes, name, size=10, colour=canvas.COLOURS[0])
-  # A column whose last panel is missing still needs its ticks.
-  for column in range(columns):
-    shown = [axes for axes in grid[:, column] if axes.get_visible()]
-    shown[-1].tick_params(labelbottom=True)
-  figure.suptitle(f'{what}, {how}', x=0.01, ha='left', size=12, weight='bold')
-  if subject in curves:
-    note = f'orange diamonds: {subject}; blue: named above; grey: rest; {note}'
-  canvas.caption(figure, f'x: {unit}; {note}')
-  return canvas.save(figure, path)
+  # A column whose last panel is hidden still needs its ticks.
+  for column in range(_COLUMNS):
+    visible = [axes for axes in grid[:, column] if axes.get_visible()]
+    visible[-1].tick_params(labelbottom=True)
+  figure.suptitle(content.title, x=0.01, ha='left', size=12, weight='bold')
+  note = content.note
+  if content.subject is not None:
+    note = (
+      f'orange diamonds: {content.subject}; blue: named above; grey: rest; '
+      f'{note}'
+    )
+  canvas.caption(figure, f'x: {content.x_label}; {note}')
+  return figure
+
+
+def _rival_panel(
+  axes: Axes, content: _BudgetFigure, rival: str
+) -> tuple[float, float] | None:
+  """Draws a rival and the subject with bands, and all rivals as grey lines.
+
+  Returns:
+    The last point of the subject's line; None if there is no subject.
+  """
+  _budget_axes(axes, content.budgets)
+  for name in content.rivals:
+    x = [cell['budget'] for cell in content.curves[name]]
+    y = [cell[content.metric]['mean'] for cell in content.curves[name]]
+    axes.plot(x, y, color=canvas.GREY, linewidth=0.8, zorder=1)
+  _band(
+    axes, content.curves[rival], content.metric, canvas.COLOURS[0], 'o', False
+  )
+  if content.subject is None:
+    return None
+  cells = content.curves[content.subject]
+  return _band(axes, cells, content.metric, canvas.SUBJECT, 'D', True)
 
 
 def _budget_axes(axes: Axes, budgets: Sequence[int]) -> None:
+  """Puts budgets on a logarithmic x axis and percent on the y axis."""
   canvas.clean(axes)
   axes.set_xscale('log', base=2)
   axes.set_xticks(budgets, [str(budget) for budget in budgets])
@@ -194,15 +296,15 @@ def _band(
   metric: str,
   colour: str,
   marker: str,
-  mine: bool,
+  is_subject: bool,
 ) -> tuple[float, float]:
-  """Draws one strategy with its band; returns the last point of its line."""
+  """Draws a strategy with its band; returns the last point of its line."""
   x = [cell['budget'] for cell in cells]
   mean = [cell[metric]['mean'] for cell in cells]
   low = [cell[metric]['low'] for cell in cells]
   high = [cell[metric]['high'] for cell in cells]
   axes.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
-  width = 2.4 if mine else 1.6
+  width = 2.4 if is_subject else 1.6
   axes.plot(x, mean, color=colour, marker=marker, ms=4.5, linewidth=width)
   return x[-1], mean[-1]
 
@@ -212,13 +314,19 @@ def action_usage(
   steps: Sequence[float],
   shares: Mapping[str, Sequence[float]],
 ) -> pathlib.Path:
-  """Draws how often each action was taken over training.
+  """Draws the share of each action over training as stacked areas.
 
   Args:
     path: file to write.
     steps: environment steps `[updates]`.
-    shares: action name to its share of steps in each update `[updates]`; the
-      shares of an update sum to 1.
+    shares: maps an action to its share of the steps of each update
+      `[updates]`; the shares of an update sum to 1.
+
+  Returns:
+    `path`.
+
+  Raises:
+    ValueError: a number of shares is wrong, or they do not sum to 1.
   """
   names = list(shares)
   stacked = np.array([shares[name] for name in names], dtype=float)
@@ -261,14 +369,20 @@ def action_usage(
 def action_heatmap(
   path: str | os.PathLike[str], statistics: Mapping[str, Any]
 ) -> pathlib.Path:
-  """Draws which action follows which error class.
+  """Draws how often each action was chosen after each error class.
 
-  The chosen shares of a row sum to 100 %; below each stands how often the
-  visible tests passed right after it.
+  The shares of a row sum to 100 %. Below each share stands how often the
+  visible tests passed after the action.
 
   Args:
     path: file to write.
     statistics: result of `actions.action_statistics`.
+
+  Returns:
+    `path`.
+
+  Raises:
+    ValueError: the statistics hold no steps.
   """
   by_error = statistics['by_error']
   if not by_error:
@@ -299,7 +413,7 @@ def action_heatmap(
         fontsize=8,
         color='white' if entry['share'] > 0.85 else canvas.INK,
       )
-  # Cut short of the darkest blue, so that dark text stays readable longer.
+  # Up to 1.3 the colours omit the darkest blues, on which text is illegible.
   axes.imshow(shares, cmap='Blues', vmin=0.0, vmax=1.3, aspect='auto')
   axes.set_xticks(range(len(actions)), actions, fontsize=9)
   rows = [f'{error}  (n={totals[error]})' for error in errors]
@@ -319,15 +433,22 @@ def headroom_bars(
   base: str,
   ceiling: str,
 ) -> pathlib.Path:
-  """Draws what there is to gain before a long run.
+  """Draws the headroom for a learned policy, to be seen before a long run.
 
-  The title states the headroom `ceiling - base` in points, and says so when it
-  is under 3: a learned policy then has next to nothing to win.
+  The title states the headroom `ceiling - base` in points. Below 3 points it
+  adds that there is little to learn.
 
   Args:
     path: file to write.
     bars: shares with intervals, e.g. greedy, best-of-8, written instruction.
-    base, ceiling: labels of the two bars whose difference is the headroom.
+    base: label of the bar from which the headroom is counted.
+    ceiling: label of the bar up to which the headroom is counted.
+
+  Returns:
+    `path`.
+
+  Raises:
+    ValueError: no bar has the label `base` or `ceiling`.
   """
   by_label = {bar.label: bar for bar in bars}
   unknown = [label for label in (base, ceiling) if label not in by_label]

@@ -1,7 +1,7 @@
-"""Published numbers, kept apart from anything this project measures.
+"""Numbers published by others, kept apart from this project's measurements.
 
-They are printed in a table of their own. Nothing here is a target: the protocol
-they were taken under is not one that this project compares strategies with.
+A report prints them in a separate table. They are no targets: they were taken
+under a protocol that this project does not use to compare strategies.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ LABEL = 'published, not ours'
 
 @dataclasses.dataclass(frozen=True)
 class Published:
-  """One strategy with one code model, as somebody else reported it.
+  """The published result of one strategy with one code model.
 
   Attributes:
-    strategy: what was run, in words.
-    model: the frozen code model.
+    strategy: description of the strategy.
+    model: name of the frozen code model.
     data: the benchmark as the source names it.
-    strict: problems solved, percent.
-    soft: mean share of tests passed, percent.
-    source: where the numbers stand.
-    note: what the source counts as solved.
+    strict: percentage of problems solved.
+    soft: mean percentage of tests passed.
+    source: publication that states the numbers.
+    note: the source's definition of a solved problem.
   """
 
   strategy: str
@@ -55,7 +55,7 @@ _RIVAL = (
 _BOTH = 'MBPP (README), MBPP+ (abstract)'
 
 _Pair = tuple[float, float]
-# Strategy, (solved, soft) of CodeT5+, the same of CodeLlama, note.
+# Strategy, (strict, soft) with CodeT5+, (strict, soft) with CodeLlama, note.
 _README_ROWS: tuple[tuple[str, _Pair, _Pair, str], ...] = (
   ('direct generation', (12.84, 22.80), (41.91, 48.82), _ONE_EDIT),
   ('genetic mutation', (20.23, 33.40), (43.01, 51.70), _ONE_EDIT),

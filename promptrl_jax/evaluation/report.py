@@ -1,8 +1,9 @@
-"""Cells in, a JSON-ready summary and a Markdown report out.
+"""Turns cells into a JSON-ready summary and a Markdown report.
 
-`summarise` computes every number; `to_markdown` only prints them. One summary
-is one protocol: strategies that saw different things never share a table, and a
-report on the scored tests (`oracle`) is labelled as what it is.
+`summarise` computes every number and `to_markdown` only prints them. A summary
+covers a single protocol, so that strategies with access to different tests
+never share a table. A report under `oracle`, where strategies see the tests
+that score them, is labelled as such.
 """
 
 from __future__ import annotations
@@ -33,32 +34,34 @@ _COSTS = (
 def summarise(
   cells: Sequence[Cell],
   *,
-  subject: str | None = 'ppo',
+  subject: str | None,
   rivals: Sequence[str] | None = None,
   resamples: int = 10_000,
   seed: int = 0,
 ) -> dict[str, Any]:
-  """Returns all numbers of a report as a dict that `json.dumps` takes.
+  """Returns all numbers of a report as a dict that `json.dumps` accepts.
 
-  Scores and differences are shares (0..1), costs are means per problem. The
-  interval of a score is the bootstrap over problems and seeds; Wilson's where
-  that has nothing to resample: one run of pass / fail outcomes, or all outcomes
-  equal (the latter over problems). `p` of pass@1 is exact McNemar when both
-  strategies have one run, else the sign-flip test on per-problem means;
-  `p_holm` adjusts over all comparisons of the summary, for pass@1 and
-  soft-pass@1 apart. `beats` asks for both: `p_holm < 0.05`, and an interval
-  above 0, which also covers the draw of the seeds.
+  Scores and differences are shares in 0..1 and costs are means per problem. The
+  interval of a score is a bootstrap over problems and seeds. It is Wilson's
+  interval over problems where the bootstrap would be degenerate: a single run
+  of pass / fail outcomes, or outcomes that are all equal. `p` of pass@1 is
+  exact McNemar if both strategies have a single run, and the sign-flip test on
+  per-problem means otherwise. `p_holm` is adjusted over all comparisons of the
+  summary, separately for pass@1 and soft-pass@1. `beats` requires both
+  `p_holm < 0.05` and an interval above 0, which also covers the variance over
+  seeds.
 
   Args:
     cells: results under one protocol on the same problems.
     subject: strategy that the rivals are compared with, at each budget where
       both were run; None for a table without comparisons.
     rivals: strategies of the planned comparisons; None means all others.
-    resamples: bootstrap resamples, and most permutations.
+    resamples: number of bootstrap resamples, and the maximal number of
+      permutations.
     seed: the same cells and seed give the same summary.
 
   Raises:
-    ValueError: cells that do not belong in one table, or a subject without a
+    ValueError: the cells do not belong in one table, or the subject lacks a
       cell or a rival; the message names them.
   """
   _check_one_table(cells)
@@ -113,6 +116,7 @@ def _check_one_protocol(protocols: Sequence[str]) -> None:
 def _pairs(
   cells: Sequence[Cell], subject: str, rivals: Sequence[str] | None
 ) -> list[tuple[Cell, Cell]]:
+  """Returns the subject's cell with each rival's at the same budget."""
   mine = {cell.budget: cell for cell in cells if cell.strategy == subject}
   names = {cell.strategy for cell in cells if cell.strategy != subject}
   rivals = sorted(names) if rivals is None else rivals
@@ -121,12 +125,12 @@ def _pairs(
     for cell in cells
     if cell.strategy in rivals and cell.budget in mine
   ]
-  lost = sorted(set(rivals) - {other.strategy for _, other in pairs})
-  if lost or not pairs:
-    found = sorted((cell.strategy, cell.budget) for cell in cells)
+  unpaired = sorted(set(rivals) - {other.strategy for _, other in pairs})
+  if unpaired or not pairs:
+    keys = sorted((cell.strategy, cell.budget) for cell in cells)
     raise ValueError(
-      f'no budget at which {subject!r} and {lost or "a rival"} were both run; '
-      f'cells are {found}. Name the comparisons in `rivals`, or pass '
+      f'no budget at which {subject!r} and {unpaired or "a rival"} were both '
+      f'run; cells are {keys}. Name the comparisons in `rivals`, or pass '
       'subject=None for a table without comparisons.'
     )
   for pair in pairs:
@@ -147,6 +151,7 @@ def _summarise_cell(cell: Cell, resamples: int, seed: int) -> dict[str, Any]:
 
 
 def _estimate(values: np.ndarray, resamples: int, seed: int) -> dict[str, Any]:
+  """Returns the mean of `values` [seeds, problems] with its interval."""
   seeds, problems = values.shape
   outcomes = np.unique(values)
   binary = bool(np.isin(outcomes, (0.0, 1.0)).all())
@@ -165,7 +170,7 @@ def _estimate(values: np.ndarray, resamples: int, seed: int) -> dict[str, Any]:
     'low': interval.low,
     'high': interval.high,
     'interval': method,
-    # One run has no spread; None is printed as nothing rather than as 0.
+    # A single run has no spread: None, which the tables leave out.
     'seed_sd': float(np.std(by_seed, ddof=1)) if seeds > 1 else None,
   }
 
@@ -173,6 +178,7 @@ def _estimate(values: np.ndarray, resamples: int, seed: int) -> dict[str, Any]:
 def _compare(
   mine: Cell, other: Cell, resamples: int, seed: int
 ) -> dict[str, Any]:
+  """Returns the paired differences and tests of two cells of one budget."""
   by_seed = statistics.mcnemar_by_seed(mine.passed, other.passed)
   comparison = {
     'subject': mine.strategy,
@@ -209,13 +215,14 @@ def to_markdown(
 
   Args:
     summary: result of `summarise`.
-    header: where the numbers come from: at least `data_hash`, `model_hashes`
-      (name to hash), `seeds` (list) and `command`; other entries are printed.
-    references: published numbers to print in a table of their own.
+    header: provenance of the numbers: at least `data_hash`, `model_hashes` (a
+      dict from name to hash), `seeds` (a list) and `command`. Other entries are
+      printed as they are.
+    references: published numbers, printed in a separate table.
 
   Raises:
     ValueError: a header entry is missing or contradicts the summary, or the
-      cells are of several protocols.
+      cells have several protocols.
   """
   protocols = [summary['protocol']]
   protocols += [cell['protocol'] for cell in summary['cells']]
@@ -294,13 +301,16 @@ def _header_block(summary: Mapping[str, Any], header: Mapping[str, Any]) -> str:
 def write_results(
   workdir: str | os.PathLike[str], summary: Mapping[str, Any], markdown: str
 ) -> tuple[pathlib.Path, pathlib.Path]:
-  """Writes `results.json` and `results.md`; returns their paths.
+  """Writes `results.json` and `results.md` and returns their paths.
 
-  Each file is replaced as a whole. A summary with a number that is not finite
-  is refused: JSON has no such number.
+  Each file is replaced atomically.
+
+  Raises:
+    ValueError: the summary holds a number that is not finite, which JSON cannot
+      represent.
   """
   workdir = pathlib.Path(workdir)
-  # Encoded before either file is touched, so that a refusal leaves both.
+  # Encode before writing either file, so that an error leaves both unchanged.
   encoded = json.dumps(summary, indent=2, allow_nan=False) + '\n'
   return (
     write_atomically(workdir / 'results.json', encoded.encode()),

@@ -1,24 +1,24 @@
 """Estimates, intervals and paired tests for pass / fail results.
 
-Numpy and the standard library only. Arrays are `[seeds, problems]`: row s is
-one full run over all problems, column p is one problem. Everything that
-compares two strategies is paired by problem.
+The module needs only numpy and the standard library. Arrays are
+`[seeds, problems]`: row s is a full run over all problems. Every comparison of
+two strategies is paired by problem.
 
-Several seeds need a choice, because exact McNemar is defined for one pair of
-runs. Two answers are given and both belong in a report:
+Exact McNemar is defined for a single pair of runs. For several seeds there are
+two tests, and a report needs both:
 
-- `mcnemar_by_seed`: the exact test for each seed alone. Seeds have no natural
-  partner in another strategy, so row s against row s is one of many pairings:
-  read it as a description of single runs, never combine its p-values.
-- `permutation_test` on the per-problem mean difference over seeds: the pooled
-  test. Problems are the unit, so five seeds do not count as five times as many
-  problems (pooling all seeds into one 2x2 table would do just that). It speaks
-  of these seeds; how far other training seeds would move the result is what
-  the interval of `bootstrap_difference` adds, so a claim about a strategy
-  needs both: a small p and an interval that leaves out 0. Simulated with two
-  equal strategies, 5 seeds and 100 problems, the sign-flip test alone was
-  wrong in 4 % of 400 runs without a seed effect and in 28 % with a strong one
-  (0.4 on the logit); with the interval it was wrong in 0 % and 4.5 %.
+- `mcnemar_by_seed` is the exact test for each seed. A seed of one strategy has
+  no natural partner in another, so pairing row s with row s is arbitrary. The
+  p-values describe single runs and must not be combined.
+- `permutation_test` is the pooled test, on the per-problem mean difference over
+  seeds. Problems are its units, so five seeds do not count as five times as
+  many problems, as they would in one pooled 2x2 table. It is conditional on
+  these seeds. The interval of `bootstrap_difference` also covers the variance
+  over training seeds, so a claim about a strategy needs a small p and an
+  interval without 0. In a simulation with two equal strategies, 5 seeds and
+  100 problems, the sign-flip test alone was wrong in 4 % of 400 runs without a
+  seed effect and in 28 % with a strong one (0.4 on the logit); together with
+  the interval it was wrong in 0 % and 4.5 %.
 """
 
 from __future__ import annotations
@@ -29,19 +29,26 @@ from typing import NamedTuple
 
 import numpy as np
 
-# Weights of one block of resamples: 2,000 x 500 problems are 8 MB.
+# Resamples are drawn in blocks of weights of this size: 2,000 resamples of 500
+# problems take 8 MB.
 _BLOCK_ELEMENTS = 1_000_000
 
 
 class Interval(NamedTuple):
-  """Lower and upper end of an interval, in the units of the estimate."""
+  """Lower and upper end of an interval, in the unit of the estimate."""
 
   low: float
   high: float
 
 
 class McNemar(NamedTuple):
-  """One paired 2x2 table: b only the first passed, c only the second, p."""
+  """Discordant counts of a paired 2x2 table, and the p-value.
+
+  Attributes:
+    b: number of problems that only the first run solved.
+    c: number of problems that only the second run solved.
+    p: exact two-sided p-value.
+  """
 
   b: int
   c: int
@@ -99,12 +106,14 @@ def pass_at_k(n: int, c: int, k: int) -> float:
   """Returns the unbiased estimate `1 - C(n-c, k) / C(n, k)` of one problem.
 
   Source: Chen et al. 2021, Evaluating Large Language Models Trained on Code,
-  equation 1 (arXiv 2107.03374). For independent samples of a frozen policy
-  only (take n >= 2k), never for the steps of a search. Mean over problems gives
-  the score of a data set.
+  equation 1 (arXiv 2107.03374). The estimate holds for independent samples of a
+  frozen policy (n >= 2k is advisable) but not for the steps of a search. The
+  score of a data set is the mean over its problems.
 
   Args:
-    n: samples drawn, c: samples that passed, k: tries allowed, 1 <= k <= n.
+    n: number of samples drawn.
+    c: number of samples that passed, 0 <= c <= n.
+    k: number of tries, 1 <= k <= n.
   """
   if not 0 <= c <= n:
     raise ValueError(f'c must lie in 0..n = 0..{n}, got {c}.')
@@ -115,29 +124,6 @@ def pass_at_k(n: int, c: int, k: int) -> float:
   return 1.0 - math.comb(n - c, k) / math.comb(n, k)
 
 
-def soft_score(passed: np.ndarray, total: np.ndarray) -> float:
-  """Returns the mean over problems of `tests passed / tests of the problem`.
-
-  Args:
-    passed: hidden tests passed, integers `[...]`; no code, a crash and a
-      time-out are 0.
-    total: hidden tests of each problem, integers `[...]`, all at least 1.
-  """
-  passed, total = np.asarray(passed), np.asarray(total)
-  if passed.shape != total.shape or passed.size == 0:
-    raise ValueError(
-      'passed and total must have one common, non-empty shape, got '
-      f'{passed.shape} and {total.shape}.'
-    )
-  if (total < 1).any() or (passed < 0).any() or (passed > total).any():
-    raise ValueError(
-      'need 0 <= passed <= total and total >= 1 for every problem, got '
-      f'passed {passed.min()}..{passed.max()}, '
-      f'total {total.min()}..{total.max()}.'
-    )
-  return float(np.mean(passed / total))
-
-
 def wilson_interval(
   successes: int, trials: int, confidence: float = 0.95
 ) -> Interval:
@@ -145,7 +131,7 @@ def wilson_interval(
 
   `(p + z^2/2n +- z sqrt(p(1-p)/n + z^2/4n^2)) / (1 + z^2/n)`; Wilson 1927,
   Probable Inference, the Law of Succession, and Statistical Inference. Unlike
-  the bootstrap it has a width when nothing, or everything, passes.
+  the bootstrap interval it has a width when nothing or everything passes.
   """
   _check_count('trials', trials)
   _check_open_unit('confidence', confidence)
@@ -156,22 +142,24 @@ def wilson_interval(
   scale = 1.0 + z * z / trials
   centre = (p + z * z / (2 * trials)) / scale
   half = z / scale * math.sqrt(p * (1 - p) / trials + (z / (2 * trials)) ** 2)
-  # Rounding would leave 1e-18 where the formula gives 0 (or 1) exactly.
+  # Rounding would give 1e-18 where the formula is exactly 0 (or 1).
   low = 0.0 if successes == 0 else centre - half
   high = 1.0 if successes == trials else centre + half
   return Interval(low, high)
 
 
 def mcnemar_exact(first: np.ndarray, second: np.ndarray) -> McNemar:
-  """Exact two-sided McNemar test of one run against another.
+  """Returns the exact two-sided McNemar test of one run against another.
 
-  Under equality the `n = b + c` problems that only one of the two solved fall
-  to either side with probability 1/2: `p = min(1, 2 P(Bin(n, 1/2) <= min(b,
-  c)))`. McNemar 1947, Note on the sampling error of the difference between
-  correlated proportions; exact form with the binomial.
+  Under the null hypothesis each of the `n = b + c` problems that only one run
+  solved falls to either side with probability 1/2, so that
+  `p = min(1, 2 P(Bin(n, 1/2) <= min(b, c)))`. McNemar 1947, Note on the
+  sampling error of the difference between correlated proportions; exact form
+  with the binomial.
 
   Args:
-    first, second: did the run pass, bool `[problems]`, same order.
+    first: which problems the first run passed, bool `[problems]`.
+    second: which problems the second run passed, in the same order.
   """
   first, second = np.asarray(first), np.asarray(second)
   if first.dtype != np.bool_ or second.dtype != np.bool_:
@@ -192,7 +180,7 @@ def mcnemar_exact(first: np.ndarray, second: np.ndarray) -> McNemar:
 def mcnemar_by_seed(first: np.ndarray, second: np.ndarray) -> list[McNemar]:
   """Returns `mcnemar_exact` of each row of `[seeds, problems]` bool arrays.
 
-  An array of one row (a deterministic strategy) meets every row of the other.
+  An array of one row (a deterministic strategy) is broadcast.
   """
   _as_paired_runs(first, second)
   first, second = np.broadcast_arrays(first, second)
@@ -206,26 +194,27 @@ def permutation_test(
   permutations: int = 10_000,
   seed: int = 0,
 ) -> float:
-  """Two-sided p-value of the paired sign-flip test, problems as units.
+  """Returns the two-sided p-value of the paired sign-flip test over problems.
 
-  With `d_p` the mean over seeds of `first - second` on problem p, and strategy
-  labels exchangeable within a problem under equality, the statistic `|sum d|`
-  is compared with that of random sign patterns. Up to `permutations` patterns
-  are enumerated (exact p); beyond that as many are drawn and `p = (1 + hits) /
-  (1 + permutations)`, which is never 0 (Phipson and Smyth 2010, Permutation
-  P-values should never be zero, equation 2). Time and memory are bounded by
-  `permutations`.
+  Let `d_p` be the mean over seeds of `first - second` on problem p. Under the
+  null hypothesis the labels of the strategies are exchangeable within a
+  problem, so the statistic `|sum d|` is compared with its value under random
+  sign patterns. If there are at most `permutations` patterns, all are
+  enumerated and p is exact. Otherwise `permutations` of them are drawn and
+  `p = (1 + hits) / (1 + permutations)`, which is never 0 (Phipson and Smyth
+  2010, Permutation P-values should never be zero, equation 2).
 
   Args:
-    first, second: scores `[seeds, problems]`; one row is broadcast.
-    permutations: most sign patterns looked at.
+    first: scores of one strategy `[seeds, problems]`; one row is broadcast.
+    second: scores of the other strategy in the same form.
+    permutations: maximal number of sign patterns, which bounds time and memory.
     seed: the same seed gives the same p.
   """
   _check_count('permutations', permutations)
   first, second = _as_paired_runs(first, second)
   difference = first.mean(axis=0) - second.mean(axis=0)
-  # A mean over seeds leaves 1e-17 where the difference is 0, and equal sums
-  # that differ in the last bit: both are ties.
+  # Rounding of the mean over seeds gives 1e-17 where the difference is 0, and
+  # sums that differ in the last bit where they are equal. Both are ties.
   slack = 1e-9
   difference = difference[np.abs(difference) > slack]
   units = difference.size
@@ -249,7 +238,7 @@ def permutation_test(
 def _resampling_weights(
   rng: np.random.Generator, rows: int, units: int
 ) -> np.ndarray:
-  """Share of each unit in draws with replacement, `[rows, units]`, sums 1."""
+  """Draws units with replacement; returns their shares `[rows, units]`."""
   draws = rng.integers(0, units, size=(rows, units))
   draws += np.arange(rows)[:, None] * units
   counts = np.bincount(draws.ravel(), minlength=rows * units)
@@ -263,6 +252,7 @@ def _bootstrap(
   seed: int,
   confidence: float,
 ) -> Interval:
+  """Returns the percentile interval of the signed sum of the arrays' means."""
   _check_count('resamples', resamples)
   _check_open_unit('confidence', confidence)
   rng = np.random.default_rng(seed)
@@ -289,17 +279,18 @@ def bootstrap_interval(
   seed: int = 0,
   confidence: float = 0.95,
 ) -> Interval:
-  """Percentile interval of the mean over problems and seeds.
+  """Returns the percentile interval of the mean over problems and seeds.
 
   Every resample draws seeds with replacement and, independently, problems with
-  replacement; all seeds met the same problems, so the two levels are crossed
-  (Owen 2007, The pigeonhole bootstrap; its variance errs to the large side).
-  One row says nothing about seeds: the interval is then over problems alone.
+  replacement. All seeds have the same problems, so the two levels are crossed
+  (Owen 2007, The pigeonhole bootstrap; its variance is conservative). With a
+  single row the interval is over problems only.
 
   Args:
     values: scores `[seeds, problems]`.
-    resamples, seed: number of resamples; the same seed gives the same interval.
-    confidence: coverage aimed at.
+    resamples: number of resamples.
+    seed: the same seed gives the same interval.
+    confidence: nominal coverage.
   """
   values = _as_runs('values', values)
   return _bootstrap((values,), (1.0,), resamples, seed, confidence)
@@ -313,22 +304,26 @@ def bootstrap_difference(
   seed: int = 0,
   confidence: float = 0.95,
 ) -> Interval:
-  """Percentile interval of `mean(first) - mean(second)`, paired by problem.
+  """Returns the interval of `mean(first) - mean(second)`, paired by problem.
 
-  Each resample draws one set of problems for both arrays. Seeds are drawn for
-  each array by itself: run s of one strategy is no partner of run s of the
-  other. An array of one row is a deterministic strategy without seed variance.
+  It is a percentile interval. Each resample draws one set of problems for both
+  arrays. Seeds are drawn independently for each array, because run s of one
+  strategy is not paired with run s of the other. An array of one row stands for
+  a deterministic strategy without variance over seeds.
 
   Args:
-    first, second: scores `[seeds, problems]`, equally many seeds or one.
-    resamples, seed, confidence: as in `bootstrap_interval`.
+    first: scores of one strategy `[seeds, problems]`.
+    second: scores of the other strategy, with as many seeds or one.
+    resamples: see `bootstrap_interval`.
+    seed: see `bootstrap_interval`.
+    confidence: see `bootstrap_interval`.
   """
   arrays = _as_paired_runs(first, second)
   return _bootstrap(arrays, (1.0, -1.0), resamples, seed, confidence)
 
 
 def holm(p_values: np.ndarray) -> np.ndarray:
-  """Returns p-values adjusted for several comparisons, in the given order.
+  """Returns p-values adjusted for multiple comparisons, in the given order.
 
   The i-th smallest of m becomes `max over j <= i of min(1, (m - j + 1) p_j)`.
   Holm 1979, A Simple Sequentially Rejective Multiple Test Procedure.
@@ -352,24 +347,25 @@ def minimum_detectable_difference(
   alpha: float = 0.05,
   power: float = 0.8,
 ) -> float:
-  """Smallest difference of two paired pass rates that a run is able to show.
+  """Returns the smallest paired difference of pass rates that can be shown.
 
-  Solves `sqrt(n) d = z_a sqrt(psi) + z_b sqrt(psi - d^2)` for d, with psi the
-  share of problems that exactly one of the two solves, `z_a` at `alpha / 2` and
-  `z_b` at `power`; Connor 1987, Sample Size for Testing Differences in
-  Proportions for the Paired-Sample Design, equation for n. To be printed before
-  a run.
+  The function solves `sqrt(n) d = z_a sqrt(psi) + z_b sqrt(psi - d^2)` for d,
+  where psi is the share of problems that exactly one strategy solves, and `z_a`
+  and `z_b` are the normal quantiles of `alpha / 2` and `power`. Source: Connor
+  1987, Sample Size for Testing Differences in Proportions for the Paired-Sample
+  Design, equation for n. It is meant to be printed before a run.
 
   Args:
     problems: number of paired problems n.
-    discordant: psi, from a pilot or guessed.
-    comparisons: planned comparisons; alpha is divided by it, which is Holm's
-      first and hardest step.
-    alpha, power: two-sided error rate and chance to see the difference.
+    discordant: psi, from a pilot run or an estimate.
+    comparisons: number of planned comparisons; alpha is divided by it, which is
+      the strictest step of Holm's procedure.
+    alpha: two-sided error rate.
+    power: probability of detecting the difference.
 
   Returns:
-    A share (0.05 is five points). `inf` where no difference can be shown: a
-    difference is never larger than psi.
+    A share (0.05 is five points), or `inf` if no difference can be shown,
+    because a difference cannot exceed psi.
   """
   _check_count('problems', problems)
   _check_count('comparisons', comparisons)

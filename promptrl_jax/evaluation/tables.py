@@ -1,16 +1,22 @@
-"""The Markdown tables of a report; every number comes from the summary."""
+"""Markdown tables of a report, printed from the numbers of its summary."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-# Results on the scored tests carry this label wherever they are shown.
+# Label of every result for which the strategy saw the tests that score it.
 ORACLE_LABEL = 'oracle, at most b tries'
 
 
 def score_table(summary: Mapping[str, Any], metric: str, title: str) -> str:
-  """Returns the table strategies x budgets of `metric`, `pass` or `soft`."""
+  """Returns a table with a row per strategy and a column per budget.
+
+  Args:
+    summary: result of `report.summarise`.
+    metric: `pass` or `soft`.
+    title: heading of the table.
+  """
   cells = {(x['strategy'], x['budget']): x for x in summary['cells']}
   strategies = list(dict.fromkeys(x['strategy'] for x in summary['cells']))
   budgets = sorted({x['budget'] for x in summary['cells']})
@@ -37,7 +43,7 @@ def _score_text(score: Mapping[str, Any]) -> str:
 
 
 def cost_table(summary: Mapping[str, Any]) -> str:
-  """Returns the table of calls, attempts and tokens, one row per cell."""
+  """Returns the table of calls, attempts and tokens, with a row per cell."""
   lines = [
     '### Cost: mean per problem, and calls paid once for optimisation',
     '',
@@ -56,7 +62,7 @@ def cost_table(summary: Mapping[str, Any]) -> str:
 
 
 def comparison_table(summary: Mapping[str, Any]) -> str:
-  """Returns the table of the subject against each rival at each budget."""
+  """Returns the table that compares the subject with each rival."""
   oracle = summary['protocol'] == 'oracle'
   label = f' ({ORACLE_LABEL})' if oracle else ''
   lines = [

@@ -1,4 +1,7 @@
-"""What a person sees of a command: an error is one line. No flags here."""
+"""Prints expected errors as one line instead of a traceback.
+
+The module defines no flags, so that any command can import it.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from promptrl_jax.evaluation import protocol
 from promptrl_jax.execution import TooWeakError
 from promptrl_jax.llm.backend import BackendError
 
-# What bad settings, bad data or a dead endpoint raise.
+# Errors of bad settings, bad data or an unreachable endpoint.
 USER_ERRORS: tuple[type[Exception], ...] = (
   ValueError,
   OSError,
@@ -30,11 +33,11 @@ def in_one_line(
   ),
   errors: tuple[type[Exception], ...] = USER_ERRORS,
 ) -> Iterator[None]:
-  """Ends the process with one line instead of a traceback.
+  """Ends the process with one line and status 1 if an expected error is raised.
 
   Args:
-    interrupted: what Ctrl-C leaves behind.
-    errors: that a person can mend; others pass through.
+    interrupted: message that is printed after Ctrl-C.
+    errors: expected errors; all others keep their traceback.
   """
   try:
     yield
@@ -46,9 +49,10 @@ def in_one_line(
 
 
 def log_warnings_alone() -> None:
-  """Unless --verbosity says something else.
+  """Hides messages below WARNING unless --verbosity is set.
 
-  Orbax logs to absl, too, and warns of each read-only checkpoint.
+  Orbax logs to absl, too, and warns about each read-only checkpoint, so absl's
+  own logger prints errors only.
   """
   if logging.get_verbosity() == logging.INFO:  # the default
     logging.set_verbosity(logging.WARNING)

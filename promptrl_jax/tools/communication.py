@@ -1,258 +1,218 @@
-"""What a compiled program sends between devices, read from its HLO text.
+"""Counts the bytes that an update of the rewriter sends between devices.
 
-  found = read(jax.jit(step).lower(*args).compile().as_text())
-  sent(found, mesh)  # {'data': 1446880.0}, bytes of one device by mesh axis
+  python -m promptrl_jax.tools.communication --model=codellama_7b
+  python -m promptrl_jax.tools.communication --model=path/to/folder \\
+    --mesh=data=2,fsdp=4
 
-Bytes are those of ring algorithms, which move the least: of a buffer of S bytes
-in a group of n devices each sends (n - 1) / n * S in an all-gather (S the
-result), a reduce-scatter (S the argument) or an all-to-all, twice that in an
-all-reduce, and S in a collective-permute.
+For each mesh axis the command prints the bytes that one device sends in one
+update: as counted in the compiled program, and as computed by the formulas of
+docs/scaling.md. Without --mesh it compares the axes, each with all --devices.
+Parameters, gradients and activations are float32.
+
+The update is compiled for simulated CPU devices and nothing is allocated. XLA
+has no reduce-scatter for CPU devices, so the bytes of `fsdp` are those of an
+all-reduce of the gradients; devices with reduce-scatter send less.
 """
 
 from __future__ import annotations
 
-import collections
 import dataclasses
-import itertools
 import math
-import re
-from collections.abc import Iterable, Iterator
 
-import numpy as np
+import jax
+from absl import app, flags
 from jax.sharding import Mesh
 
-Groups = tuple[tuple[int, ...], ...]
+from promptrl_jax.models.config import TransformerConfig
+from promptrl_jax.parallel import mesh as mesh_lib
+from promptrl_jax.tools import collectives, command, programs, volumes
+from promptrl_jax.tools.programs import Batch
 
-_HEADER = re.compile(r'^(ENTRY )?%?([\w.\-]+) \(.*\) -> .*\{$')
-_INSTRUCTION = re.compile(
-  r'^\s+(?:ROOT )?%?(?P<name>[\w.\-]+) = (?P<shape>.*?) '
-  r'(?P<kind>[a-z][\w\-]*)\((?P<rest>.*)$'
+_MODEL = flags.DEFINE_string(
+  'model', None, 'Preset or folder of a decoder-only model.', required=True
 )
-_ARRAY = re.compile(r'\b([a-z]\w*)\[([\d,]*)\]')
-_CALLED = re.compile(
-  r'\b(?:calls|to_apply|true_computation|false_computation)=%?([\w.\-]+)'
+_DEVICES = flags.DEFINE_integer(
+  'devices', 8, 'Number of devices along each axis.', lower_bound=1
 )
-_BRANCHES = re.compile(r'\bbranch_computations=\{([^}]*)\}')
-_LOOP = re.compile(r'\b(condition|body)=%?([\w.\-]+)')
-_TRIPS = re.compile(r'"known_trip_count":\{"n":"(\d+)"\}')
-_GROUPS = re.compile(r'\breplica_groups=\{((?:\{[\d,]*\},?)*)\}')
-_IOTA = re.compile(
-  r'\breplica_groups=\[(\d+),(\d+)\]<=\[([\d,]+)\](?:T\(([\d,]+)\))?'
+_MESH = flags.DEFINE_string(
+  'mesh', '', 'A single mesh instead, e.g. data=2,fsdp=4.'
 )
-_MESH = re.compile(
-  r'\breplica_groups=mesh\[([^\]]*)\]'
-  r'(?:, device_ids=\(\[([\d,]+)\](?:T\(([\d,]+)\))?\))? \{([^}]*)\}'
+_ROWS = flags.DEFINE_integer('rows', 16, 'Rows of a batch.', lower_bound=1)
+_PROMPT = flags.DEFINE_integer(
+  'prompt', 512, 'Tokens of a prompt.', lower_bound=1
 )
-_PAIRS = re.compile(r'\bsource_target_pairs=\{((?:\{\d+,\d+\},?)*)\}')
+_NEW = flags.DEFINE_integer(
+  'new_tokens', 512, 'Tokens of a completion.', lower_bound=1
+)
+_MICRO_BATCHES = flags.DEFINE_integer(
+  'micro_batches', 2, 'Micro-batches of an update.', lower_bound=1
+)
+_REMAT = flags.DEFINE_bool(
+  'remat', False, 'Recompute layers in the backward pass.'
+)
 
-_KINDS = (
-  'all-reduce', 'all-gather', 'reduce-scatter', 'all-to-all',
-  'collective-permute',
-)  # fmt: skip
-# They communicate, too, but what they send is not in their text.
-_UNREADABLE = ('ragged-all-to-all', 'collective-broadcast', 'send', 'recv')
-# Computations that these call run as often as the instruction itself.
-_CALLERS = ('call', 'fusion', 'conditional', 'async-start')
+_FLOAT = 4  # bytes
 
 
 @dataclasses.dataclass(frozen=True)
-class Collective:
-  """One communicating instruction.
+class Volume:
+  """Bytes that one device sends in one update along one axis.
 
   Attributes:
-    name: of the instruction.
-    kind: `all-reduce`, `all-gather`, `reduce-scatter`, `all-to-all` or
-      `collective-permute`.
-    size: S, bytes of the whole buffer on one device.
-    groups: which devices talk with each other, as places in the program's
-      device order; for a permutation its pairs.
-    times: how often it runs.
-    is_exact: False within a loop whose number of trips the compiler does not
-      know; it counts as one trip then.
+    axis: mesh axis, or several joined by `+`.
+    compiled: bytes counted in the compiled update.
+    formula: bytes computed from the sharding; None for a mesh that splits
+      several axes, for which there is no formula.
+    is_exact: False if the compiled update has a loop of unknown length.
   """
 
-  name: str
-  kind: str
-  size: int
-  groups: Groups
-  times: int
+  axis: str
+  compiled: float
+  formula: float | None
   is_exact: bool
 
-  @property
-  def sent(self) -> float:
-    """Bytes that one device sends in all its runs."""
-    count = len(self.groups[0]) if self.groups else 1
-    if self.kind == 'collective-permute':
-      travels = any(a != b for a, b in self.groups)
-      return float(self.size * travels * self.times)
-    ways = 2 if self.kind == 'all-reduce' else 1
-    return ways * self.size * (count - 1) / count * self.times
 
-
-def read(text: str) -> tuple[Collective, ...]:
-  """All collectives of a program, with how often each runs.
-
-  Every branch of a conditional counts as if it were taken.
+def count(
+  config: TransformerConfig, mesh: Mesh, batch: Batch, micro_batches: int = 1
+) -> list[Volume]:
+  """Compiles the update of a model and counts the bytes that it sends.
 
   Args:
-    text: `compiled.as_text()`.
+    config: the model, in float32; its `remat` is respected.
+    mesh: devices, simulated or not.
+    batch: sizes of the batch over all devices.
+    micro_batches: micro-batches of the update.
+
+  Returns:
+    One volume for each axis, or combination of axes, along which devices send.
 
   Raises:
-    ValueError: the text has no entry computation, or an instruction whose
-      devices or size cannot be read from it.
+    ValueError: the mesh does not divide the model or the rows.
   """
-  bodies: dict[str, list[re.Match]] = {}
-  entry, current = None, None
-  for line in text.splitlines():
-    if header := _HEADER.match(line):
-      current = bodies.setdefault(header[2], [])
-      entry = header[2] if header[1] else entry
-    elif current is not None and (found := _INSTRUCTION.match(line)):
-      current.append(found)
-  if entry is None:
-    raise ValueError(
-      f'no ENTRY computation in {text[:80]!r}...: expected the text of a '
-      'compiled program, compiled.as_text()'
-    )
-  count = math.prod(
-    int(number)
-    for number in re.findall(
-      r'\b(?:num_partitions|replica_count)=(\d+)', text.split('\n', 1)[0]
-    )
+  lowered = programs.lower_update(config, mesh, batch, micro_batches)
+  instructions = collectives.read(lowered.compile().as_text())
+  is_exact = all(x.is_exact for x in instructions)
+  sent = collectives.sent(instructions, mesh)
+  split = [axis for axis, n in mesh.shape.items() if n > 1]
+  volume = None
+  if len(split) == 1:
+    volume = formula(config, mesh, split[0], batch, micro_batches)
+  return [
+    Volume(axis, compiled, volume if axis in split else None, is_exact)
+    for axis, compiled in sent.items()
+  ]
+
+
+def formula(
+  config: TransformerConfig,
+  mesh: Mesh,
+  axis: str,
+  batch: Batch,
+  micro_batches: int,
+) -> float:
+  """Returns the bytes that one device sends, by the formulas of `volumes`.
+
+  The packed rows of the batch, which XLA sends once to deal them to
+  micro-batches, and a few numbers for metrics are left out.
+
+  Args:
+    config: the model, in float32.
+    mesh: mesh that splits `axis` and no other axis.
+    axis: `data`, `fsdp` or `tensor`.
+    batch: sizes of the batch over all devices.
+    micro_batches: micro-batches of the update.
+  """
+  n = mesh.shape[axis]
+  # A tied embedding has two gradients, of the look-up and of the projection.
+  twice = config.vocab_size * config.hidden_size * config.tie_embeddings
+  gradients = _FLOAT * (config.num_params + twice)
+  if axis == 'data':
+    return volumes.data(gradients, n, micro_batches=micro_batches)
+  if axis == 'fsdp':
+    return _fsdp(config, mesh, gradients, micro_batches)
+  rows = batch.rows // micro_batches
+  length = batch.prompt + batch.new_tokens
+  activations = _FLOAT * rows * length * config.hidden_size
+  layers = volumes.tensor(activations, config.num_layers, n, remat=config.remat)
+  # The embedding of all tokens, and for the tokens that a prediction is made
+  # from the gradient of the projection and four numbers of the softmax.
+  predicted = rows * batch.new_tokens
+  outside = activations + _FLOAT * predicted * (config.hidden_size + 4)
+  return micro_batches * (layers + volumes.all_reduce(outside, n))
+
+
+def _fsdp(
+  config: TransformerConfig, mesh: Mesh, gradients: int, micro_batches: int
+) -> float:
+  """Returns the bytes sent along `fsdp`; `gradients` are those of all."""
+  tree = programs.param_shapes(config, mesh)['params']
+  kernels = programs.split_bytes(tree['layers'])
+  # The loop over layers gathers kernels for every micro-batch. Embedding and
+  # projection are outside of the loop and gathered once for all micro-batches.
+  outside = programs.split_bytes(
+    {name: leaf for name, leaf in tree.items() if name != 'layers'}
   )
-  return tuple(_walk(bodies, entry, 1, True, count))
+  n = mesh.shape['fsdp']
+  layers = volumes.fsdp(
+    kernels, kernels, n, gathers=1 + config.remat, scatters=False
+  )
+  rest = volumes.all_reduce(gradients - kernels, n)
+  return micro_batches * (layers + rest) + volumes.all_gather(outside, n)
 
 
-def sent(found: Iterable[Collective], mesh: Mesh) -> dict[str, float]:
-  """Bytes that one device sends, by the mesh axes that it sends along.
-
-  A name is `data`, or `data+fsdp` for devices that differ in both; `other` for
-  groups that are not those of axes, such as a part of one.
-  """
-  names = _axes(mesh)
-  total: dict[str, float] = collections.defaultdict(float)
-  for one in found:
-    if one.sent:
-      key = frozenset(frozenset(group) for group in one.groups)
-      total[names.get(key, 'other')] += one.sent
-  return dict(total)
-
-
-def _axes(mesh: Mesh) -> dict[frozenset, str]:
-  """The name of each partition of the devices into groups along axes."""
-  ids = np.arange(mesh.size).reshape(mesh.devices.shape)
-  wide = [i for i, size in enumerate(mesh.devices.shape) if size > 1]
-  names = {}
-  for length in range(1, len(wide) + 1):
-    for axes in itertools.combinations(wide, length):
-      groups = _along(ids, axes)
-      name = '+'.join(mesh.axis_names[i] for i in axes)
-      names[frozenset(frozenset(group) for group in groups)] = name
-  return names
-
-
-def _walk(
-  bodies: dict[str, list[re.Match]],
-  name: str,
-  times: int,
-  is_exact: bool,
-  count: int,
-) -> Iterator[Collective]:
-  for found in bodies.get(name, ()):
-    kind, rest = found['kind'], found['rest']
-    if kind == 'while':
-      trips = _TRIPS.search(rest)
-      for role, called in _LOOP.findall(rest):
-        runs = (int(trips[1]) if trips else 1) + (role == 'condition')
-        known = is_exact and trips is not None
-        yield from _walk(bodies, called, times * runs, known, count)
-    elif kind in _CALLERS:
-      called = _CALLED.findall(rest)
-      for branches in _BRANCHES.findall(rest):
-        called += [branch.strip().lstrip('%') for branch in branches.split(',')]
-      for inner in called:
-        yield from _walk(bodies, inner, times, is_exact, count)
-    elif (base := kind.removesuffix('-start')) in _KINDS:
-      groups = _groups(found, base, count)
-      yield Collective(
-        name=found['name'],
-        kind=base,
-        size=_size(found, base, len(groups[0])),
-        groups=groups,
-        times=times,
-        is_exact=is_exact,
+def table(volumes_by_mesh: list[tuple[Mesh, list[Volume]]]) -> str:
+  """Prints volumes in MB of 10^6 bytes, a row per mesh and axis."""
+  lines = [f'{"mesh":20} {"axis":16} {"compiled":>12} {"formula":>12}   MB']
+  for mesh, rows in volumes_by_mesh:
+    name = ','.join(f'{axis}={n}' for axis, n in mesh.shape.items() if n > 1)
+    for row in rows:
+      formula_mb = '-' if row.formula is None else f'{row.formula / 1e6:.2f}'
+      note = '' if row.is_exact else '   at least: a loop of unknown length'
+      lines.append(
+        f'{name:20} {row.axis:16} {row.compiled / 1e6:12.2f} '
+        f'{formula_mb:>12}{note}'
       )
-    elif base in _UNREADABLE:
-      raise ValueError(f'{found[0].strip()[:200]}: what it sends is not known')
+  return '\n'.join(lines)
 
 
-def _size(found: re.Match, kind: str, group: int) -> int:
-  sizes = [_bytes(*array) for array in _ARRAY.findall(found['shape'])]
-  if found['kind'] == 'all-gather-start':  # arguments, then results
-    sizes = sizes[len(sizes) // 2 :]
-  elif found['kind'] == 'collective-permute-start':  # argument, result, context
-    sizes = sizes[1:2]
-  # The result is the n-th part of what is reduced.
-  return sum(sizes) * (group if kind == 'reduce-scatter' else 1)
+def main(argv: list[str]) -> None:
+  if len(argv) > 1:
+    raise app.UsageError(f'unknown arguments: {argv[1:]}')
+  with command.in_one_line(interrupted='interrupted'):
+    run()
 
 
-def _bytes(dtype: str, shape: str) -> int:
-  if dtype in ('token', 'opaque'):
-    return 0
-  bits = 8 if dtype == 'pred' else int(re.findall(r'\d+', dtype)[0])
-  return math.ceil(math.prod(_numbers(shape)) * bits / 8)
-
-
-def _groups(found: re.Match, kind: str, count: int) -> Groups:
-  """See `Collective.groups`; `count` is the number of all devices."""
-  rest = found['rest']
-  if kind == 'collective-permute':
-    if pairs := _PAIRS.search(rest):
-      return _listed(pairs[1])
-  elif listed := _GROUPS.search(rest):
-    return _listed(listed[1]) if listed[1] else (tuple(range(count)),)
-  elif iota := _IOTA.search(rest):
-    ids = _iota(iota[3], iota[4]).reshape(int(iota[1]), int(iota[2]))
-    return tuple(map(tuple, ids.tolist()))
-  elif meshed := _MESH.search(rest):
-    names, sizes = zip(*_pairs(meshed[1]), strict=True)
-    chosen = [name.strip().strip("'") for name in meshed[4].split(',')]
-    if set(chosen) <= set(names):
-      whole = meshed[2] or str(math.prod(sizes))
-      ids = _iota(whole, meshed[3]).reshape(sizes)
-      return _along(ids, [names.index(name) for name in chosen])
-  raise ValueError(
-    f'{found[0].strip()[:300]}: which devices take part cannot be read; teach '
-    f'{__name__} this form'
+def run() -> None:
+  """Prints the table that the flags ask for."""
+  shapes = [{axis: _DEVICES.value} for axis in mesh_lib.AXES]
+  if _MESH.value:
+    shapes = [mesh_lib.parse(_MESH.value)]
+  jax.config.update('jax_platforms', 'cpu')
+  devices = max(math.prod(shape.values()) for shape in shapes)
+  jax.config.update('jax_num_cpu_devices', devices)
+  config = programs.find_config(_MODEL.value, 'float32')
+  if not isinstance(config, TransformerConfig):
+    raise ValueError(
+      f'--model={_MODEL.value} is an encoder-decoder: expected a decoder-only '
+      'model'
+    )
+  config = dataclasses.replace(config, remat=_REMAT.value)
+  batch = Batch(_ROWS.value, _PROMPT.value, _NEW.value)
+  meshes = [mesh_lib.make_mesh(shape) for shape in shapes]
+  print(
+    f'{config.num_params / 1e9:.2f} B parameters; bytes that one device sends '
+    f'in an update of {batch.rows} rows of {batch.prompt} + {batch.new_tokens} '
+    f'tokens in {_MICRO_BATCHES.value} micro-batches'
+  )
+  print(
+    table(
+      [
+        (mesh, count(config, mesh, batch, _MICRO_BATCHES.value))
+        for mesh in meshes
+      ]
+    )
   )
 
 
-def _pairs(text: str) -> list[tuple[str, int]]:
-  """`'a'=2,'b'=4` as pairs."""
-  return [(n, int(size)) for n, size in re.findall(r"'(\w+)'=(\d+)", text)]
-
-
-def _listed(text: str) -> Groups:
-  return tuple(
-    tuple(_numbers(group)) for group in re.findall(r'\{([\d,]*)\}', text)
-  )
-
-
-def _iota(shape: str, order: str | None) -> np.ndarray:
-  """0, 1, ... in a shape, with its axes put in another order."""
-  sizes = _numbers(shape)
-  ids = np.arange(math.prod(sizes)).reshape(sizes)
-  return ids.transpose(_numbers(order)) if order else ids
-
-
-def _along(ids: np.ndarray, axes: Iterable[int]) -> Groups:
-  """Groups of devices that differ in `axes` only."""
-  axes = list(axes)
-  others = [i for i in range(ids.ndim) if i not in axes]
-  size = math.prod(ids.shape[i] for i in axes)
-  groups = ids.transpose(*others, *axes).reshape(-1, size)
-  return tuple(map(tuple, groups.tolist()))
-
-
-def _numbers(text: str) -> list[int]:
-  return [int(number) for number in text.split(',') if number]
+if __name__ == '__main__':
+  app.run(main)

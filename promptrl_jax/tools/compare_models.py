@@ -1,9 +1,9 @@
-"""One table for several finished runs, e.g. of two code models.
+"""Prints one table for several finished runs, e.g. of two code models.
 
   python -m promptrl_jax.tools.compare_models runs/a runs/b
 
-Each argument is a workdir of `experiments.mbpp_ppo`. Runs on other data or
-under another protocol are refused: their numbers do not belong in one table.
+Each argument is a workdir of `experiments.mbpp_ppo`. Runs on different data or
+under different protocols are refused, because their numbers cannot be compared.
 """
 
 from __future__ import annotations
@@ -21,7 +21,13 @@ _STRATEGIES = ('direct', 'best_of_b', 'random', 'best_fixed', 'bandit', 'ppo')
 
 
 def rows(result: Mapping[str, Any], name: str, protocol: str) -> list[str]:
-  """Lines of the table that belong to one run."""
+  """Returns the lines of the table for one run.
+
+  Args:
+    result: content of the run's `results.json`.
+    name: name of the run in the table.
+    protocol: protocol of the table.
+  """
   cells = {
     (cell['strategy'], cell['budget']): cell
     for cell in result['tables'][protocol]['cells']
@@ -43,7 +49,7 @@ def rows(result: Mapping[str, Any], name: str, protocol: str) -> list[str]:
 
 
 def name_of(result: Mapping[str, Any]) -> str:
-  """What the table calls a run: its coder, and whose controllers it played."""
+  """Returns the coder of a run, and the coder its controllers trained with."""
   models = result['header']['model_hashes']
   trained_with = models.get('controllers of', models['coder'])
   if trained_with == models['coder']:
@@ -52,24 +58,24 @@ def name_of(result: Mapping[str, Any]) -> str:
 
 
 def table(workdirs: Sequence[pathlib.Path]) -> str:
-  """The results of finished runs, Markdown.
+  """Returns the results of finished runs as a Markdown table.
 
   Raises:
     FileNotFoundError: a run has no results.
-    ValueError: they are not of the same problems and protocol.
+    ValueError: the runs differ in problems or protocol.
   """
   results = [workdir_lib.results(workdir) for workdir in workdirs]
   first = results[0]
   protocol = next(name for name in first['tables'] if name != 'oracle')
   for workdir, result in zip(workdirs, results, strict=True):
-    mine, other = first['header']['data_hash'], result['header']['data_hash']
+    hashes = [r['header']['data_hash'] for r in (first, result)]
     sizes = [
       r['tables'].get(protocol, {}).get('problems') for r in (first, result)
     ]
-    if mine != other or sizes[0] != sizes[1]:
+    if hashes[0] != hashes[1] or sizes[0] != sizes[1]:
       raise ValueError(
-        f'{workdir} was run on {other}, {sizes[1]} problems under {protocol}; '
-        f'{workdirs[0]} on {mine}, {sizes[0]} problems'
+        f'{workdir} was run on {hashes[1]}, {sizes[1]} problems under '
+        f'{protocol}; {workdirs[0]} on {hashes[0]}, {sizes[0]} problems'
       )
   lines = [
     f'{first["header"]["data_hash"]}, {protocol}, pass@1 in %, 95 %',
@@ -84,7 +90,7 @@ def table(workdirs: Sequence[pathlib.Path]) -> str:
 
 def main(argv):
   if len(argv) < 3:
-    raise app.UsageError('name at least two workdirs')
+    raise app.UsageError('expected at least two workdirs')
   with command.in_one_line():
     print(table([pathlib.Path(name) for name in argv[1:]]))
 

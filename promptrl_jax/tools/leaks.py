@@ -1,12 +1,12 @@
-"""Lists tasks that stand in more than one split of a task set.
+"""Lists tasks that occur in more than one split of a task set.
 
   python -m promptrl_jax.tools.leaks --data=mbpp --path=mbpp.jsonl
   python -m promptrl_jax.tools.leaks --data=minicode
 
-The command ends with status 1 if two splits share a task: an id, or a statement
-with its tests. Tasks that are only worded alike are listed; experiments leave
-such tasks out of training if they overlap with validation or test.
-`tasks.overlaps` says what is compared.
+The command exits with status 1 if two splits share a task, which means an id or
+a statement with its tests. It also lists tasks with similar statements, which
+experiments leave out of training if they overlap with validation or test.
+`tasks.overlaps` defines the comparisons.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ from absl import app, flags
 
 from promptrl_jax.tasks import mbpp, overlaps
 from promptrl_jax.tasks.minicode import suite
+from promptrl_jax.tools import command
 from promptrl_jax.types import Task
 
 _DATA = flags.DEFINE_enum(
   'data', None, ['mbpp', 'minicode'], 'Task set.', required=True
 )
 _PATH = flags.DEFINE_string(
-  'path', '', 'JSONL file of MBPP; empty: the Hugging Face hub.'
+  'path', '', 'JSONL file of MBPP; empty loads the Hugging Face hub.'
 )
 
 
@@ -50,7 +51,7 @@ def describe(
   """Compares the splits of a task set.
 
   Returns:
-    The text of the report, and whether no task stands in two splits.
+    The text of the report, and whether no task occurs in two splits.
   """
   report = overlaps.find_overlaps(parts, statements_identify)
   sizes = ', '.join(f'{split} {len(tasks)}' for split, tasks in parts.items())
@@ -70,10 +71,8 @@ def describe(
 def main(argv: list[str]) -> None:
   if len(argv) > 1:
     raise app.UsageError(f'unknown arguments: {argv[1:]}')
-  try:
+  with command.in_one_line(interrupted='interrupted'):
     text, clean = describe(*load(_DATA.value, _PATH.value))
-  except mbpp.DataError as error:
-    sys.exit(f'error: {error}')
   print(text)
   if not clean:
     sys.exit('error: two splits share a task')

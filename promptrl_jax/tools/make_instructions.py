@@ -1,24 +1,25 @@
-"""Writes instruction files, from a data set or a table of one's own.
+"""Writes instruction files from a published data set or from your own table.
 
   python -m promptrl_jax.tools.make_instructions --set=gsm8k --output=data/gsm8k
-  python -m promptrl_jax.tools.make_instructions --csv=reviews.csv \
-    --map=input=review,output=stars --drop=id \
-    --constant='instruction=Rate the review.' --constant=task=classification \
+  python -m promptrl_jax.tools.make_instructions --csv=reviews.csv \\
+    --map=input=review,output=stars --drop=id \\
+    --constant='instruction=Rate the review.' --constant=task=classification \\
     --output=dev.jsonl
 
-The first writes train.jsonl, dev.jsonl and test.jsonl into a folder; `--path`
-takes the data from a local folder instead of the hub. The second takes one of
---csv, --text, --jsonl and --hub (with --hub_config and --hub_split). Every
-column is mapped to a field (instruction, input, output, task, template) or
-dropped; a text file has one column, `line`. `--labels=a,b` names labels that
-are numbers.
+The first form writes train.jsonl, dev.jsonl and test.jsonl into a folder;
+`--path` reads the data from a local folder instead of the hub. The second form
+reads one of --csv, --text, --jsonl and --hub (with --hub_config and
+--hub_split) and writes one file. Every column must be mapped to a field
+(instruction, input, output, task, template) or dropped; a text file has the
+single column `line`. `--labels=a,b` gives names to numeric labels.
 """
 
 from __future__ import annotations
 
 import json
 import pathlib
-import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from absl import app, flags
 
@@ -28,38 +29,47 @@ from promptrl_jax.tasks import (
   instruction_sources,
   instructions,
 )
+from promptrl_jax.tools import command
 
 _SET = flags.DEFINE_enum(
-  'set', None, list(instruction_sets.SETS), 'Data set of the paper.'
+  'set', None, list(instruction_sets.SETS), 'Data set of the paper (PRewrite).'
 )
 _PATH = flags.DEFINE_string('path', '', 'Local folder with that data set.')
 _ANY_SIZE = flags.DEFINE_bool(
-  'any_size', False, 'Take splits that have not the official size.'
+  'any_size', False, 'Accept splits that differ from the official size.'
 )
 _SOURCES = {
-  kind: flags.DEFINE_string(kind, None, f'Source: {kind}.')
+  kind: flags.DEFINE_string(kind, None, f'Path or name of the {kind} source.')
   for kind in instruction_sources.KINDS
 }
 _HUB_CONFIG = flags.DEFINE_string('hub_config', '', 'Config on the hub.')
 _HUB_SPLIT = flags.DEFINE_string('hub_split', 'train', 'Split on the hub.')
-_MAP = flags.DEFINE_list('map', [], 'field=column, ...')
-_CONSTANT = flags.DEFINE_multi_string('constant', [], 'field=text')
-_DROP = flags.DEFINE_list('drop', [], 'Columns to leave out.')
+_MAP = flags.DEFINE_list('map', [], 'Columns of fields: field=column,...')
+_CONSTANT = flags.DEFINE_multi_string(
+  'constant', [], 'A field with the same text in every row: field=text.'
+)
+_DROP = flags.DEFINE_list('drop', [], 'Columns to drop.')
 _LABELS = flags.DEFINE_list('labels', [], 'Names of the labels 0, 1, ...')
-_OUTPUT = flags.DEFINE_string('output', None, 'Where to write.')
+_OUTPUT = flags.DEFINE_string(
+  'output', None, 'Folder for --set, else file, that is written.'
+)
 flags.mark_flag_as_required('output')
 
 
 def main(argv):
   if len(argv) > 1:
     raise app.UsageError(f'unknown arguments: {argv[1:]}')
-  try:
+  with command.in_one_line(interrupted='interrupted: no file is half-written'):
     run(pathlib.Path(_OUTPUT.value or ''))
-  except (ValueError, OSError) as error:
-    sys.exit(f'error: {error}')
 
 
-def run(output):
+def run(output: pathlib.Path) -> None:
+  """Writes the files that the flags ask for.
+
+  Raises:
+    ValueError: not exactly one source is given, or a row is malformed.
+    OSError: a file cannot be read or written.
+  """
   kinds = [kind for kind, flag in _SOURCES.items() if flag.value]
   if len(kinds) + bool(_SET.value) != 1:
     raise ValueError(
@@ -80,24 +90,32 @@ def run(output):
     _HUB_SPLIT.value,
   )
   lines = instruction_sources.convert(
-    rows, pairs('map', _MAP.value), pairs('constant', _CONSTANT.value),
-    _DROP.value, _LABELS.value,
-  )  # fmt: skip
+    rows,
+    pairs('map', _MAP.value),
+    pairs('constant', _CONSTANT.value),
+    _DROP.value,
+    _LABELS.value,
+  )
   write(output, lines)
 
 
-def pairs(flag, values):
-  """Field -> what stands after the first equals sign."""
-  found = {}
+def pairs(flag: str, values: Sequence[str]) -> dict[str, str]:
+  """Parses `field=text`, the values of a flag, into a dict.
+
+  Raises:
+    ValueError: a value has no equals sign, or a field is given twice.
+  """
+  fields = {}
   for value in values:
     field, equals, rest = value.partition('=')
-    if not equals or field in found:
+    if not equals or field in fields:
       raise ValueError(f'--{flag}={value}: expected field=..., each field once')
-    found[field] = rest.replace('\\n', '\n')
-  return found
+    fields[field] = rest.replace('\\n', '\n')
+  return fields
 
 
-def write(path, lines):
+def write(path: pathlib.Path, lines: Sequence[Mapping[str, Any]]) -> None:
+  """Writes rows as JSON lines and prints their number."""
   text = ''.join(json.dumps(line) + '\n' for line in lines)
   write_atomically(path, text.encode())
   print(f'{path}: {len(lines)} examples')

@@ -1,11 +1,11 @@
-"""Measures the embedded models and writes their cards.
+"""Measures the embedded models and writes their model cards.
 
-  python -m promptrl_jax.tools.minicode_headroom --coder=runs/coder \
+  python -m promptrl_jax.tools.minicode_headroom --coder=runs/coder \\
     --rewriter=runs/rewriter
 
-Each argument is the workdir of a finished `pretrain_minicode`; its model is
-copied into the package, beside a README.md with recipe and figures. Without
-arguments the models in the package are measured again.
+Each flag names the workdir of a finished `experiments.pretrain_minicode`. Its
+model is copied into the package, and a README.md with recipe and figures is
+written beside it. Without flags, the models in the package are measured again.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from __future__ import annotations
 import json
 import pathlib
 import shutil
+from collections.abc import Mapping
+from typing import Any
 
 from absl import app, flags
 
@@ -25,6 +27,7 @@ from promptrl_jax.models import pretrained, weights
 from promptrl_jax.parallel import compilation
 from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.tasks.minicode import suite
+from promptrl_jax.tools import command
 
 _CODER = flags.DEFINE_string('coder', None, 'Workdir of the trained coder.')
 _REWRITER = flags.DEFINE_string(
@@ -38,7 +41,12 @@ _FILES = (weights.WEIGHTS, pretrained.CONFIG, pretrained.TOKENIZER)
 
 
 def install(workdir: str | None, folder: pathlib.Path) -> None:
-  """Copies a trained model and its recipe into the package."""
+  """Copies a trained model and its recipe into the package.
+
+  Args:
+    workdir: workdir of the training run; None leaves the folder as it is.
+    folder: folder of the package.
+  """
   if workdir is None:
     return
   source = pathlib.Path(workdir)
@@ -48,13 +56,14 @@ def install(workdir: str | None, folder: pathlib.Path) -> None:
   shutil.copyfile(source / 'recipe.json', folder / 'recipe.json')
 
 
-def percent(share) -> str:
+def percent(share: Mapping[str, float]) -> str:
+  """Prints a share with its interval in percent."""
   low, high = 100 * share['low'], 100 * share['high']
   return f'{100 * share["mean"]:.1f} [{low:.1f}, {high:.1f}]'
 
 
-def coder_figures(figures) -> str:
-  """The headroom tables, Markdown."""
+def coder_figures(figures: Mapping[str, Any]) -> str:
+  """Prints the result of `headroom.measure` as Markdown tables."""
   rows = [('direct, greedy', figures['direct'])]
   rows += [
     (f'direct, {name}', share)
@@ -81,11 +90,21 @@ def coder_figures(figures) -> str:
   return '\n'.join(lines)
 
 
-def card(role: str, what: str, folder: pathlib.Path, figures: str) -> str:
+def card(
+  role: str, description: str, folder: pathlib.Path, figures: str
+) -> str:
+  """Returns the text of a model card.
+
+  Args:
+    role: `coder` or `rewriter`.
+    description: input, output and training data of the model.
+    folder: folder of the model, with its recipe.
+    figures: Markdown of what was measured.
+  """
   recipe = json.loads((folder / 'recipe.json').read_text())
   return f"""# minicode {role}
 
-{what}
+{description}
 
 * Shape: Llama (RMSNorm, RoPE, GQA, SwiGLU), {recipe['parameters']:,}
   parameters, bfloat16; `transformers` loads this folder.
@@ -104,28 +123,26 @@ families and nothing else.
 """
 
 
-def main(argv):
-  if len(argv) > 1:
-    raise app.UsageError(f'unknown arguments: {argv[1:]}')
-  mesh_lib.use_cpu_cores()
-  compilation.use_cache()
+def measure(
+  folders: Mapping[str, pathlib.Path], samples: int
+) -> dict[str, dict[str, Any]]:
+  """Returns the figures of `headroom.measure` on the splits test and ood."""
   mesh = mesh_lib.make_data_mesh()
-  folders = {r: ASSETS / f'minicode_{r}' for r in ('coder', 'rewriter')}
-  install(_CODER.value, folders['coder'])
-  install(_REWRITER.value, folders['rewriter'])
   coder = JaxLM.from_folder(folders['coder'], mesh)
   rewriter = JaxLM.from_folder(folders['rewriter'], mesh)
   with ExecutionPool() as pool:
-    figures = {
+    return {
       split: headroom.measure(
-        coder, rewriter, suite.load(split), pool, samples=_SAMPLES.value
+        coder, rewriter, suite.load(split), pool, samples=samples
       )
       for split in ('test', 'ood')
     }
-  write_atomically(
-    folders['coder'] / 'headroom.json',
-    (json.dumps(figures, indent=2) + '\n').encode(),
-  )
+
+
+def write_cards(
+  folders: Mapping[str, pathlib.Path], figures: Mapping[str, Mapping[str, Any]]
+) -> None:
+  """Writes and prints the model cards of coder and rewriter."""
   test, ood = figures['test'], figures['ood']
   tables = coder_figures(test) + (
     '\n\nOn `ood`, families that neither model has seen: direct '
@@ -147,21 +164,53 @@ def main(argv):
       f'{percent(test["rewritten_exact"])} % of minicode test.',
     ),
   }
-  for role, (what, table) in texts.items():
-    text = card(role, what, folders[role], table)
+  for role, (description, table) in texts.items():
+    text = card(role, description, folders[role], table)
     write_atomically(folders[role] / 'README.md', text.encode())
     print(text)
+
+
+def draw(path: pathlib.Path, figures: Mapping[str, Any]) -> None:
+  """Draws the headroom between the direct and the canonical statements."""
   bars = [
-    plots.Bar(name, share['mean'], share['low'], share['high'])
-    for name, share in (
-      ('direct', test['direct']),
-      ('rewritten', test['rewritten']),
-      ('canonical', test['canonical_substituted']),
+    plots.Bar(
+      name, figures[key]['mean'], figures[key]['low'], figures[key]['high']
+    )
+    for name, key in (
+      ('direct', 'direct'),
+      ('rewritten', 'rewritten'),
+      ('canonical', 'canonical_substituted'),
     )
   ]
-  plots.headroom_bars(
-    folders['coder'] / 'headroom.png', bars, base='direct', ceiling='canonical'
+  plots.headroom_bars(path, bars, base='direct', ceiling='canonical')
+
+
+def run() -> None:
+  """Installs, measures and describes the models that the flags name.
+
+  Raises:
+    OSError: a workdir lacks a file of the model.
+    ValueError: a model cannot be loaded.
+  """
+  mesh_lib.use_cpu_cores()
+  compilation.use_cache()
+  folders = {r: ASSETS / f'minicode_{r}' for r in ('coder', 'rewriter')}
+  install(_CODER.value, folders['coder'])
+  install(_REWRITER.value, folders['rewriter'])
+  figures = measure(folders, _SAMPLES.value)
+  write_atomically(
+    folders['coder'] / 'headroom.json',
+    (json.dumps(figures, indent=2) + '\n').encode(),
   )
+  write_cards(folders, figures)
+  draw(folders['coder'] / 'headroom.png', figures['test'])
+
+
+def main(argv: list[str]) -> None:
+  if len(argv) > 1:
+    raise app.UsageError(f'unknown arguments: {argv[1:]}')
+  with command.in_one_line(interrupted='interrupted'):
+    run()
 
 
 if __name__ == '__main__':

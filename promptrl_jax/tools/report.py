@@ -1,9 +1,9 @@
-"""Makes the table of a finished run again from its results.csv.
+"""Prints the report of a finished run again, from its results.csv.
 
   python -m promptrl_jax.tools.report runs/a --subject=ppo
 
-The CSV has a row for each strategy, budget, seed and problem; rows may be
-filtered by hand before, to look at a part of the problems.
+The CSV has a row for each strategy, budget, seed and problem. Its rows may be
+filtered by hand before, to report a part of the problems.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ _SUBJECT = flags.DEFINE_string(
   'subject', 'ppo', 'Strategy that the others are compared with.'
 )
 _RESAMPLES = flags.DEFINE_integer(
-  'resamples', 10_000, 'Resamples of the bootstrap.', lower_bound=1
+  'resamples', 10_000, 'Number of bootstrap resamples.', lower_bound=1
 )
 
 
 def table(workdir: pathlib.Path, subject: str, resamples: int) -> str:
-  """The report of each protocol of a finished run, Markdown.
+  """Returns the report of each protocol of a finished run as Markdown.
 
   Raises:
     FileNotFoundError: the run has no results.
-    ValueError: its results.csv is not one of this project.
+    ValueError: its results.csv has other columns than those of this project.
   """
   header = workdir_lib.results(workdir)['header']
   rows = cells.read_csv(workdir / 'results.csv')
@@ -44,7 +44,7 @@ def table(workdir: pathlib.Path, subject: str, resamples: int) -> str:
 
 def main(argv: list[str]) -> None:
   if len(argv) != 2:
-    raise app.UsageError('name the workdir of one finished run')
+    raise app.UsageError('expected the workdir of one finished run')
   with command.in_one_line():
     print(table(pathlib.Path(argv[1]), _SUBJECT.value, _RESAMPLES.value))
 

@@ -1,39 +1,39 @@
-"""How many bytes a training step sends, by the arithmetic of its sharding.
+"""Bytes that a training step sends, computed from its sharding.
 
-What `communication.read` finds in a compiled step should be these. Each is for
-one device and ring algorithms, which move the least (Patarasuk and Yuan, 2009);
-n is the number of devices along an axis.
+`collectives.read` counts the same bytes in a compiled step. All functions
+return the bytes that one device sends with ring algorithms, which send the
+least (Patarasuk and Yuan, 2009); n is the number of devices along an axis.
 """
 
 from __future__ import annotations
 
 
 def all_gather(size: int, n: int) -> float:
-  """(n - 1) / n * S: each part passes every other device. S: the result."""
+  """Returns (n - 1) / n * S, where S are the bytes of the result."""
   return size * (n - 1) / n
 
 
 def reduce_scatter(size: int, n: int) -> float:
-  """(n - 1) / n * S, S: the argument."""
+  """Returns (n - 1) / n * S, where S are the bytes of the argument."""
   return size * (n - 1) / n
 
 
 def all_reduce(size: int, n: int) -> float:
-  """2 (n - 1) / n * S: a reduce-scatter and an all-gather."""
+  """Returns 2 (n - 1) / n * S: a reduce-scatter and an all-gather."""
   return 2 * size * (n - 1) / n
 
 
 def data(gradients: int, n: int, *, micro_batches: int = 1) -> float:
-  """Data parallelism: gradients are summed over the devices.
+  """Returns the bytes of data parallelism, which sums gradients over devices.
 
-  2 (n - 1) / n * gradients: nearly constant, so a step scales as long as it
-  computes longer than that takes.
+  The volume 2 (n - 1) / n * gradients is nearly constant in n, so a step scales
+  as long as computing takes longer than sending.
 
   Args:
     gradients: bytes of all gradients.
     n: devices.
-    micro_batches: how many a step has: XLA sums over the devices within the
-      loop over them, and not once after it.
+    micro_batches: micro-batches of a step. XLA sums over devices within the
+      loop over micro-batches and not once after it.
   """
   return micro_batches * all_reduce(gradients, n)
 
@@ -46,20 +46,21 @@ def fsdp(
   gathers: int = 2,
   scatters: bool = True,
 ) -> float:
-  """Fully sharded data parallelism (ZeRO 3, arXiv 1910.02054, section 7).
+  """Returns the bytes of fully sharded data parallelism for a micro-batch.
 
-  (n - 1) / n * (gathers * params + gradients): one and a half times what data
-  parallelism sends, for a n-th of the memory.
+  The volume (n - 1) / n * (gathers * params + gradients) is one and a half
+  times that of data parallelism, for one n-th of the memory (ZeRO 3, arXiv
+  1910.02054, section 7).
 
   Args:
-    params: bytes of the parameters that are split.
+    params: bytes of the sharded parameters.
     gradients: bytes of their gradients.
     n: devices.
-    gathers: how often parameters are fetched for one micro-batch: forward and,
-      where layers are computed again, backward. Where they are not, one fetch
-      is enough, and all layers' whole parameters stay until backward.
-    scatters: whether the compiler knows reduce-scatter. For CPU devices it does
-      not: an all-reduce, of which each device keeps its part, sends twice that.
+    gathers: number of all-gathers of the parameters: one in the forward pass
+      and, with rematerialised layers, another in the backward pass. Without
+      them the gathered parameters of all layers stay in memory.
+    scatters: whether XLA uses reduce-scatter. On CPU devices it uses an
+      all-reduce, which sends twice as much.
   """
   reduce = reduce_scatter if scatters else all_reduce
   return gathers * all_gather(params, n) + reduce(gradients, n)
@@ -68,18 +69,19 @@ def fsdp(
 def tensor(
   activations: int, layers: int, n: int, *, remat: bool = False
 ) -> float:
-  """Tensor parallelism of a block's two halves (arXiv 1909.08053, section 3).
+  """Returns the bytes of tensor parallelism of attention and MLP.
 
-  Attention and MLP each end in a product whose terms lie on all devices: one
-  all-reduce of the activations. Backward the same holds for their inputs. So
-  each layer sends 4 * 2 (n - 1) / n * activations; nearly constant in n, while
-  the work of a device shrinks: keep n within a machine.
+  Attention and MLP each end in a product whose terms are on all devices, which
+  takes one all-reduce of the activations, and the backward pass takes one for
+  the inputs of each (arXiv 1909.08053, section 3). So a layer sends
+  4 * 2 (n - 1) / n * activations. That is nearly constant in n while the
+  computation per device shrinks, so n should stay within a machine.
 
   Args:
-    activations: bytes of one [B, T, D] of the rows of one device.
-    layers: L.
+    activations: bytes of one [B, T, D] for the rows of one device.
+    layers: number of layers.
     n: devices.
-    remat: layers are computed again: the first half's sum is needed again,
-      nobody reads the second's.
+    remat: whether layers are rematerialised. The backward pass then repeats the
+      all-reduce of the attention; the MLP's output is not needed again.
   """
   return layers * (5 if remat else 4) * all_reduce(activations, n)

@@ -1,4 +1,4 @@
-"""The figures of the model card, on models whose abilities are known."""
+"""The figures of the model card, for scripted models of known abilities."""
 
 import dataclasses
 import re
@@ -10,7 +10,7 @@ from promptrl_jax.tasks import splits
 from promptrl_jax.testing import tiny
 from promptrl_jax.testing.scripted import ScriptedBackend
 
-# Four canonical statements that the coder reads, four noisy ones it does not.
+# The coder solves the four canonical statements and not the four noisy ones.
 CANONICAL = [
   dataclasses.replace(t, register='canonical', canonical=t.statement)
   for t in tiny.tasks(4, 'test')
@@ -28,7 +28,7 @@ TASKS = [*CANONICAL, *NOISY]
 
 
 def code(request):
-  """Knows the canonical wording; of the noisy one, one sample in four."""
+  """Solves the canonical wording, and one in four samples of the noisy one."""
   prompt = request.messages[-1].content
   if found := re.search(r'add (\d+)', prompt):
     return f'\n  return x + {found.group(1)}'
@@ -39,7 +39,7 @@ def code(request):
 
 
 def rewrite(request):
-  """Puts two of the four noisy statements right."""
+  """Restores the canonical wording of two of the four noisy statements."""
   number = re.search(r'(?:by|add) (\d+)', request.messages[-1].content)
   assert number
   if 'raise' in request.messages[-1].content and int(number.group(1)) > 1:
@@ -50,9 +50,13 @@ def rewrite(request):
 @pytest.fixture(scope='module')
 def figures(pool):
   return headroom.measure(
-    ScriptedBackend(code), ScriptedBackend(rewrite), TASKS, pool,
-    samples=8, k=4,
-  )  # fmt: skip
+    ScriptedBackend(code),
+    ScriptedBackend(rewrite),
+    TASKS,
+    pool,
+    samples=8,
+    k=4,
+  )
 
 
 def test_direct_is_greedy_on_the_statements_as_they_are(figures):
@@ -61,8 +65,9 @@ def test_direct_is_greedy_on_the_statements_as_they_are(figures):
   assert figures['direct']['low'] < 0.5 < figures['direct']['high']
   by_register = figures['direct_by_register']
   assert {k: v['mean'] for k, v in by_register.items()} == {
-    'canonical': 1.0, 'noisy': 0.0,
-  }  # fmt: skip
+    'canonical': 1.0,
+    'noisy': 0.0,
+  }
 
 
 def test_the_canonical_statement_is_the_upper_bound_of_rewriting(figures):
@@ -96,7 +101,7 @@ def test_failures_of_other_kinds_have_names_too(pool):
   assert failures == {'failed': 1, 'syntax_error': 1, 'no_code': 1}
 
 
-def test_samples_of_a_problem_have_seeds_of_their_own():
+def test_every_sample_has_a_different_seed():
   coder = ScriptedBackend(code)
   problems = [splits.reveal(t, 'visible1') for t in TASKS]
   drawn = headroom.programs(

@@ -25,8 +25,9 @@ def test_gains_are_paired_with_the_initial_instructions():
       'same': Scores(base, base),
       'better': Scores(better, better),
     },
-    resamples=200, seed=0,
-  )  # fmt: skip
+    resamples=200,
+    seed=0,
+  )
   assert table['better']['gain'] == pytest.approx(
     {'mean': 0.5, 'low': 0.5, 'high': 0.5}
   )
@@ -66,8 +67,9 @@ def test_choices_are_compared_in_pairs():
     choices, [('after', 'before'), ('before', 'initial')], 200, 0
   )
   assert [(row['of'], row['over']) for row in found] == [
-    ('after', 'before'), ('before', 'initial'),
-  ]  # fmt: skip
+    ('after', 'before'),
+    ('before', 'initial'),
+  ]
   assert found[0]['gain'] == pytest.approx(
     {'mean': 0.5, 'low': 0.5, 'high': 0.5}
   )

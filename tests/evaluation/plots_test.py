@@ -31,7 +31,7 @@ def test_solved_at_budget_writes_a_figure(
     for name in names
     for budget in (1, 2, 4)
   ]
-  summary = report.summarise(cells, resamples=50)
+  summary = report.summarise(cells, subject='ppo', resamples=50)
   path = tmp_path / 'plots' / 'solved.png'
   assert plots.solved_at_budget(path, summary) == path
   _check_png(path)

@@ -24,9 +24,11 @@ TASKS = tiny.tasks(4, 'test')
 def make_env(pool):
   def make(coder, rewriter=lambda request: ' Do it.'):
     return EditingEnv(
-      ScriptedBackend(coder), ScriptedBackend(rewriter), pool,
+      ScriptedBackend(coder),
+      ScriptedBackend(rewriter),
+      pool,
       EditingConfig(max_steps=4),
-    )  # fmt: skip
+    )
 
   return make
 

@@ -16,7 +16,9 @@ HEADER = {
 
 
 def _summarise(cells, **options):
-  return report.summarise(cells, **({'resamples': 200} | options))
+  return report.summarise(
+    cells, **({'resamples': 200, 'subject': 'ppo'} | options)
+  )
 
 
 def test_summary_totals_equal_the_cells(make_cell):

@@ -36,14 +36,6 @@ def test_pass_at_k_refuses_impossible_counts(n, c, k):
     statistics.pass_at_k(n, c, k)
 
 
-def test_soft_score_counts_part_of_the_tests():
-  assert statistics.soft_score([2], [3]) == pytest.approx(2 / 3)
-  # Problems weigh the same, however many tests they have.
-  assert statistics.soft_score([1, 0], [1, 9]) == pytest.approx(0.5)
-  with pytest.raises(ValueError, match='total >= 1'):
-    statistics.soft_score([0], [0])
-
-
 def test_wilson_interval_golden_value():
   low, high = statistics.wilson_interval(202, 482)
   assert (low, high) == pytest.approx((0.376, 0.464), abs=5e-4)

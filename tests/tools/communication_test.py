@@ -1,63 +1,16 @@
-"""Bytes read from HLO text are those counted by hand and by the formulas."""
+"""Compiled programs send the bytes that the formulas of their sharding give."""
 
 import functools
+import pathlib
+import subprocess
+import sys
 
-import jax
-import numpy as np
 import pytest
-from jax.sharding import Mesh
 
-from promptrl_jax.tools import communication, volumes
+from promptrl_jax.tools import volumes
 from tests import scripts
 
-# An instruction of every kind, in both and asynchronous forms; sizes are worked
-# out below.
-TEXT = """HloModule jit_step, is_scheduled=true, num_partitions=8
-
-%sum (a: f32[], b: f32[]) -> f32[] {
-  ROOT %add = f32[] add(%a, %b)
-}
-
-%body.1 (p: (s32[], f32[4])) -> (s32[], f32[4]) {
-  %reduced = f32[4]{0} all-reduce(%x), channel_id=1, \
-replica_groups={{0,1},{2,3},{4,5},{6,7}}, to_apply=%sum
-  ROOT %inner = (s32[], f32[4]{0}) while(%t), condition=%cond.2, body=%body.2
-}
-
-%cond.1 (p: (s32[], f32[4])) -> pred[] {
-  ROOT %gathered = pred[8]{0} all-gather(%x), replica_groups=[1,8]<=[8]
-}
-
-%body.2 (p: (s32[], f32[4])) -> (s32[], f32[4]) {
-  %scattered = bf16[4]{0} reduce-scatter(%x), \
-replica_groups=[2,4]<=[4,2]T(1,0), to_apply=%sum
-}
-
-%cond.2 (p: (s32[], f32[4])) -> pred[] {
-  ROOT %less = pred[] compare(%a, %b), direction=LT
-}
-
-%branch (p: f32[4]) -> f32[4] {
-  ROOT %moved = f32[4,4]{1,0} collective-permute(%x), \
-source_target_pairs={{0,1},{1,0},{2,2}}
-}
-
-%wrapped (p: f32[4]) -> f32[4] {
-  ROOT %all = (f32[2]{0}, /*index=1*/f32[2]{0}) all-to-all(%x, %y), \
-replica_groups=mesh['a'=4,'b'=2], device_ids=([2,2,2]T(0,2,1)) {'b'}
-}
-
-ENTRY %main (p: f32[4]) -> f32[4] {
-  %start = (f32[2]{0}, f32[16]{0}) all-gather-start(%x), replica_groups={}
-  %done = f32[16]{0} all-gather-done(%start)
-  %loop = (s32[], f32[4]{0}) while(%t), condition=%cond.1, body=%body.1, \
-backend_config={"known_trip_count":{"n":"3"},"x":1}
-  %choice = f32[4]{0} conditional(%i, %p), branch_computations={%branch}
-  %later = ((f32[4]{0}), f32[4]{0}) async-start(%p), calls=%wrapped
-  ROOT %end = f32[4]{0} all-reduce(%x), replica_groups={{0}}, to_apply=%sum, \
-metadata={op_name="body=%body.1"}
-}
-"""
+ROOT = pathlib.Path(__file__).parents[2]
 
 COMPILED = """
 import dataclasses, json, sys
@@ -66,20 +19,15 @@ jax.config.update('jax_platforms', 'cpu')
 jax.config.update('jax_num_cpu_devices', 8)
 import jax.numpy as jnp
 import numpy as np
-import optax
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec as P
 from promptrl_jax.models import transformer
-from promptrl_jax.tools import communication
+from promptrl_jax.tools import collectives, communication, programs
+from promptrl_jax.tools.programs import Batch
 from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.testing import tiny
-from promptrl_jax.training.rewriter import policy as policy_lib
-from promptrl_jax.training.rewriter import update as update_lib
-from promptrl_jax.training.rewriter import packing
 from promptrl_jax.training.supervised import learner as supervised
 from promptrl_jax.training.supervised.config import SupervisedConfig
 from promptrl_jax.training.supervised.packing import PackedRows
-from promptrl_jax.training import state as state_lib
-from promptrl_jax.training.rewriter.config import UpdateConfig
 
 ROWS, T = 16, 8
 # Heads, hidden units and vocabulary divide by eight.
@@ -95,8 +43,9 @@ def mesh_of(axis, n):
 
 
 def report(lowered, mesh):
-  found = communication.read(lowered.compile().as_text())
-  return [communication.sent(found, mesh), all(f.is_exact for f in found)]
+  instructions = collectives.read(lowered.compile().as_text())
+  return [collectives.sent(instructions, mesh),
+          all(x.is_exact for x in instructions)]
 
 
 def train(n):
@@ -113,41 +62,22 @@ def train(n):
   return report(learner.step_fn.lower(state, batch), mesh)
 
 
-def update(axis, n, remat=False):
+def update(axis, n, remat=False, tied=False):
   # Two micro-batches of 8 rows, 8 places each, 8 of 16 tokens predicted.
   mesh = mesh_of(axis, n)
-  prompts = [[5, 6, 7]] * 16
-  packed = packing.pack(
-    prompts, prompts, range(16),
-    packing.PackingConfig(8, 1, 8, sequences=1, row_multiple=16))
-  numbers = packing.spread(packed, np.ones((16, 8), np.float32))
-  batch = update_lib.UpdateBatch(packed, numbers, numbers)
-  config = dataclasses.replace(WIDE, remat=remat)
-  optimizer = optax.sgd(0.1)
-  place = lambda tree, where: jax.tree.map(
-    lambda x, at: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=at),
-    tree, where)
-  everywhere = lambda tree, at: place(tree, jax.tree.map(lambda _: at, tree))
-  params = dict(transformer.shapes(config))
-  where = policy_lib.param_shardings(params, config.family, mesh)
-  params = place(params, where)
-  whole = NamedSharding(mesh, P())
-  placed = state_lib.state_shardings(params, optimizer, whole)
-  state = jax.eval_shape(lambda params: state_lib.initial_state(
-    lambda _: params, optimizer, jax.random.key(0)), params)
-  step = update_lib.make_update_fn(
-    policy_lib.PolicyConfig(config, mesh=mesh), optimizer,
-    UpdateConfig(micro_batches=2), placed)
-  lowered = step.lower(
-    place(state, placed), {}, everywhere(batch, mesh_lib.rows(mesh)),
-    everywhere(jnp.float32(0), whole))
-  sent, is_exact = report(lowered, mesh)
+  config = dataclasses.replace(WIDE, remat=remat, tie_embeddings=tied)
+  batch = Batch(16, 8, 8)
+  volumes = communication.count(config, mesh, batch, 2)
+  params = transformer.shapes(config)
   size = lambda tree: 4 * sum(x.size for x in jax.tree.leaves(tree))
   layers = params['params']['layers']
   kernels = {k: v for k, v in layers.items() if not k.endswith('norm')}
   return {
-    'sent': sent, 'is_exact': is_exact,
-    'batch': sum(x.nbytes for x in jax.tree.leaves(batch)),
+    'sent': {x.axis: x.compiled for x in volumes},
+    'formula': communication.formula(config, mesh, axis, batch, 2),
+    'is_exact': all(x.is_exact for x in volumes),
+    'batch': sum(
+      x.nbytes for x in jax.tree.leaves(programs.update_batch(batch))),
     'kernels': size(kernels),
     'outside': 2 * 4 * config.vocab_size * config.hidden_size,
     'params': size(params),
@@ -165,86 +95,19 @@ def search(n):
   return report(jax.jit(grow).lower(x), mesh)
 
 
-found = {
+results = {
   'params': tiny.CONFIG.num_params,
   'embedding': tiny.CONFIG.vocab_size * tiny.CONFIG.hidden_size}
 for n in map(int, sys.argv[1].split(',')):
-  found[f'train {n}'] = train(n)
+  results[f'train {n}'] = train(n)
   for axis in mesh_lib.AXES:
-    found[f'{axis} {n} 0'] = update(axis, n)
+    results[f'{axis} {n} 0'] = update(axis, n)
 for axis in sys.argv[2:]:
-  found[f'{axis} 2 1'] = update(axis, 2, remat=True)
-found['search'] = search(8)
-print(json.dumps(found))
+  results[f'{axis} 2 1'] = update(axis, 2, remat=True)
+results['tied fsdp 2'] = update('fsdp', 2, tied=True)
+results['search'] = search(8)
+print(json.dumps(results))
 """
-
-
-def mesh_of(**sizes):
-  devices = np.array(jax.devices()[:1] * 8).reshape(list(sizes.values()))
-  return Mesh(devices, tuple(sizes))
-
-
-@pytest.fixture(scope='module')
-def read():
-  return {one.name: one for one in communication.read(TEXT)}
-
-
-@pytest.mark.parametrize(
-  ('name', 'size', 'times', 'is_exact', 'sent'),
-  [
-    ('reduced', 16, 3, True, 2 * 16 * 1 / 2 * 3),
-    ('gathered', 8, 4, True, 8 * 7 / 8 * 4),  # the condition runs once more
-    ('scattered', 32, 3, False, 32 * 3 / 4 * 3),
-    ('moved', 64, 1, True, 64),
-    ('all', 16, 1, True, 16 * 1 / 2),
-    ('start', 64, 1, True, 64 * 7 / 8),
-    ('end', 16, 1, True, 0),
-  ],
-)
-def test_instructions_send_what_rings_send(
-  read, name, size, times, is_exact, sent
-):
-  one = read[name]
-  assert (one.size, one.times, one.is_exact) == (size, times, is_exact)
-  assert one.sent == sent
-
-
-def test_every_collective_is_read_once(read):
-  names = {'reduced', 'gathered', 'scattered', 'moved', 'all', 'start', 'end'}
-  assert read.keys() == names
-  assert len(communication.read(TEXT)) == len(names)
-
-
-def test_all_forms_of_groups_are_read(read):
-  assert read['reduced'].groups == ((0, 1), (2, 3), (4, 5), (6, 7))
-  assert read['gathered'].groups == (tuple(range(8)),)
-  assert read['start'].groups == (tuple(range(8)),)
-  # 0..7 as [4, 2], transposed, in rows of four.
-  assert read['scattered'].groups == ((0, 2, 4, 6), (1, 3, 5, 7))
-  # 0..7 as [2, 2, 2], last two axes exchanged, as [4, 2].
-  assert read['all'].groups == ((0, 2), (1, 3), (4, 6), (5, 7))
-
-
-def test_bytes_are_told_by_the_axes_that_they_cross():
-  sent = communication.sent(
-    communication.read(TEXT), mesh_of(data=2, fsdp=2, tensor=2)
-  )
-  assert sent == {
-    'tensor': 48,
-    'data+fsdp+tensor': 28 + 56,
-    'data+fsdp': 72,
-    'fsdp': 8,
-    'other': 64,
-  }
-
-
-def test_text_that_cannot_be_read_is_refused():
-  with pytest.raises(ValueError, match='no ENTRY computation'):
-    communication.read('module @jit_step {}')
-  with pytest.raises(ValueError, match='which devices take part'):
-    communication.read(TEXT.replace("{'b'}", "{'b':(1)2}"))
-  with pytest.raises(ValueError, match='what it sends is not known'):
-    communication.read(TEXT.replace(' all-gather-start', ' ragged-all-to-all'))
 
 
 @functools.cache
@@ -254,7 +117,7 @@ def counted(*arguments):
 
 @pytest.fixture
 def compiled(request):
-  """What programs send; those of 1 and 4 devices, or with remat, are slow."""
+  """Compiled bytes by program; 1 and 4 devices, and remat, are slow tests."""
   values = (
     request.node.callspec.params if hasattr(request.node, 'callspec') else {}
   )
@@ -267,8 +130,8 @@ def is_slow(n, remat=0):
   return n not in (2, 8) or bool(remat)
 
 
-def assert_sends(found, axis, n, expected, slack=0.0):
-  sent, is_exact = found
+def assert_sends(result, axis, n, expected, slack=0.0):
+  sent, is_exact = result
   assert is_exact
   assert sent.keys() <= {axis} and (n > 1) == bool(sent)
   assert abs(sent.get(axis, 0.0) - expected) <= slack, (sent, expected)
@@ -296,52 +159,63 @@ def test_data_parallel_training_sums_gradients(compiled, n):
   )
 
 
-def assert_update_sends(found, axis, n, expected):
-  """Up to the rows, which are dealt to micro-batches anew, and the metrics."""
-  dealt = volumes.all_reduce(found['batch'], n)
-  sent = found['sent'].get(axis, 0.0)
-  assert found['is_exact'] and found['sent'].keys() <= {axis}
+def assert_update_sends(result, axis, n, expected):
+  """Checks the formula, and the compiled bytes up to batch and metrics.
+
+  The rows of the batch are sent once, to deal them to micro-batches.
+  """
+  assert result['formula'] == expected
+  dealt = volumes.all_reduce(result['batch'], n)
+  sent = result['sent'].get(axis, 0.0)
+  assert result['is_exact'] and result['sent'].keys() <= {axis}
   assert (n > 1) == (sent > 0)
   assert 0 <= sent - expected <= dealt + 512, (sent, expected)
 
 
 @pytest.mark.parametrize('n', DEVICES)
 def test_the_update_of_a_language_model_sums_gradients(compiled, n):
-  found = compiled[f'data {n} 0']
-  expected = volumes.data(found['params'], n, micro_batches=2)
-  assert_update_sends(found, 'data', n, expected)
+  result = compiled[f'data {n} 0']
+  expected = volumes.data(result['params'], n, micro_batches=2)
+  assert_update_sends(result, 'data', n, expected)
 
 
 @pytest.mark.parametrize(('n', 'remat'), SPLIT)
 def test_over_fsdp_it_fetches_parameters_and_sums_gradients(compiled, n, remat):
-  found = compiled[f'fsdp {n} {remat}']
+  result = compiled[f'fsdp {n} {remat}']
   layers = volumes.fsdp(
-    found['kernels'], found['kernels'], n, gathers=1 + remat, scatters=False
+    result['kernels'], result['kernels'], n, gathers=1 + remat, scatters=False
   )
-  # Embedding and projection lie outside the loop over layers: they are fetched
-  # once for all micro-batches. Norms are whole everywhere.
-  rest = found['params'] - found['kernels']
-  expected = (
-    2 * (layers + volumes.all_reduce(rest, n))
-    + volumes.all_gather(found['outside'], n)
-  )  # fmt: skip
-  assert_update_sends(found, 'fsdp', n, expected)
+  # Embedding and projection are outside of the loop over layers: they are
+  # gathered once for all micro-batches. Norms are replicated.
+  rest = result['params'] - result['kernels']
+  expected = 2 * (layers + volumes.all_reduce(rest, n)) + volumes.all_gather(
+    result['outside'], n
+  )
+  assert_update_sends(result, 'fsdp', n, expected)
 
 
 @pytest.mark.parametrize(('n', 'remat'), SPLIT)
 def test_over_tensor_it_sums_activations(compiled, n, remat):
-  found = compiled[f'tensor {n} {remat}']
-  layers = volumes.tensor(found['activations'], 3, n, remat=bool(remat))
+  result = compiled[f'tensor {n} {remat}']
+  layers = volumes.tensor(result['activations'], 3, n, remat=bool(remat))
   # Half of the tokens are predicted from, each with four numbers of a softmax.
-  places = 8 * 8
-  outside = found['activations'] * 3 // 2 + 4 * 4 * places
+  predicted = 8 * 8
+  outside = result['activations'] * 3 // 2 + 4 * 4 * predicted
   expected = 2 * (layers + volumes.all_reduce(outside, n))
-  assert_update_sends(found, 'tensor', n, expected)
+  assert_update_sends(result, 'tensor', n, expected)
 
 
-def test_a_loop_without_a_known_end_is_told(compiled):
+def test_a_tied_embedding_is_gathered_once_and_has_two_gradients(compiled):
+  result = compiled['tied fsdp 2']
+  assert_update_sends(result, 'fsdp', 2, result['formula'])
+  untied = compiled['fsdp 2 0']
+  fewer = volumes.all_gather(untied['outside'] // 2, 2)
+  assert result['formula'] == untied['formula'] - fewer
+
+
+def test_a_loop_of_unknown_length_is_not_exact(compiled):
   sent, is_exact = compiled['search']
-  # Two runs of the condition, with the sum in it, are the least there can be.
+  # At least, the condition runs twice, and each run has a sum.
   assert not is_exact and sent == {'data': 2 * 2 * 4 * 7 / 8}
 
 
@@ -351,3 +225,40 @@ def test_formulas_of_parallelism_relate_as_they_should(n):
   assert volumes.fsdp(100, 100, n, scatters=False) == 2 * volumes.data(100, n)
   again = volumes.tensor(100, 2, n, remat=True)
   assert again == 1.25 * volumes.tensor(100, 2, n) == 10 * volumes.data(100, n)
+
+
+def run(*flags):
+  return subprocess.run(
+    [sys.executable, '-m', 'promptrl_jax.tools.communication', *flags],
+    cwd=ROOT,
+    capture_output=True,
+    text=True,
+    timeout=600,
+    check=False,
+  )
+
+
+def test_the_command_prints_a_row_for_each_axis_of_a_mesh():
+  done = run(
+    '--model=tests/golden/causal/llama2',
+    '--mesh=data=2,fsdp=2',
+    '--rows=8',
+    '--prompt=8',
+    '--new_tokens=8',
+  )
+  assert done.returncode == 0, done.stderr[-2000:]
+  heading, columns, *rows = done.stdout.splitlines()
+  assert '8 rows of 8 + 8 tokens in 2 micro-batches' in heading
+  assert columns.split() == ['mesh', 'axis', 'compiled', 'formula', 'MB']
+  # No formula covers a mesh that splits two axes.
+  assert rows
+  assert {row.split()[0] for row in rows} == {'data=2,fsdp=2'}
+  assert {row.split()[3] for row in rows} == {'-'}
+
+
+def test_an_encoder_decoder_is_refused_in_one_line():
+  done = run('--model=tests/golden/encoder_decoder/codet5p')
+  assert done.returncode == 1
+  assert done.stderr.splitlines()[-1].startswith('error: ')
+  assert 'expected a decoder-only model' in done.stderr
+  assert 'Traceback' not in done.stderr

@@ -11,18 +11,24 @@ ROOT = pathlib.Path(__file__).parents[2]
 def run(*flags):
   return subprocess.run(
     [sys.executable, '-m', 'promptrl_jax.tools.make_instructions', *flags],
-    cwd=ROOT, capture_output=True, text=True, timeout=120,
-  )  # fmt: skip
+    cwd=ROOT,
+    capture_output=True,
+    text=True,
+    timeout=120,
+  )
 
 
 def test_a_table_becomes_a_file_that_loads(tmp_path):
   (tmp_path / 'x.csv').write_text('id,q,a\n1,2 + 2,4\n')
   result = run(
-    f'--csv={tmp_path / "x.csv"}', f'--output={tmp_path / "out.jsonl"}',
-    '--map=input=q,output=a', '--drop=id', '--constant=task=math',
+    f'--csv={tmp_path / "x.csv"}',
+    f'--output={tmp_path / "out.jsonl"}',
+    '--map=input=q,output=a',
+    '--drop=id',
+    '--constant=task=math',
     '--constant=instruction=Add, please.',
     r'--constant=template={instruction}\nSum: {input}',
-  )  # fmt: skip
+  )
   assert result.returncode == 0, result.stderr
   (task,) = instructions.load(tmp_path / 'out.jsonl')
   example = task.checker.examples[0]
@@ -55,7 +61,7 @@ def test_a_data_set_becomes_three_files(tmp_path):
   assert sizes == [18, 2, 20]
 
 
-def test_mistakes_are_told_in_one_line(tmp_path):
+def test_bad_input_is_an_error_of_one_line(tmp_path):
   (tmp_path / 'x.csv').write_text('id,q,a\n1,2 + 2,4\n')
   source, output = f'--csv={tmp_path / "x.csv"}', f'--output={tmp_path / "y"}'
   for flags, message in (

@@ -1,4 +1,4 @@
-"""What a plan says is what the shapes and the compiler say."""
+"""A plan agrees with the shapes of the model and with the compiler."""
 
 import pathlib
 import subprocess
@@ -88,7 +88,7 @@ def test_training_keeps_two_moments_and_a_float32_copy(found, name):
   assert needed['activations'] > needed['params']
 
 
-def test_a_report_says_what_it_fits_on(found):
+def test_a_report_names_the_machines_that_the_plan_fits_on(found):
   # 19.5 GiB are 20.9 GB; of 24 GB, 92 % are for programs.
   assert found['report'].splitlines() == [
     '6.74 B parameters in float32 on 1 device(s) (data 1, fsdp 1, tensor 1); '
@@ -104,15 +104,19 @@ def test_a_report_says_what_it_fits_on(found):
   assert 'does not fit 1 x 24 GB (94% of each)' in found['larger']
 
 
-def test_rows_that_cannot_be_split_are_named(found):
+def test_rows_that_cannot_be_split_are_refused(found):
   assert found['rows'] == '5 rows cannot be split over 2 devices'
 
 
 def test_the_command_reports_an_encoder_decoder():
   done = run(
-    '-m', 'promptrl_jax.tools.plan', '--rows=2', '--prompt=8',
-    '--new_tokens=4', '--model=tests/golden/encoder_decoder/codet5p',
-  )  # fmt: skip
+    '-m',
+    'promptrl_jax.tools.plan',
+    '--rows=2',
+    '--prompt=8',
+    '--new_tokens=4',
+    '--model=tests/golden/encoder_decoder/codet5p',
+  )
   assert done.returncode == 0, done.stderr[-2000:]
   assert 'parameters in bfloat16 on 1 device(s)' in done.stdout
 

@@ -1,6 +1,6 @@
-"""Drivers of other samplers, each run by the Python of its own environment.
+"""Drivers of other samplers and trainers, each run in its own environment.
 
-They are scripts: what they share, `workload` and `qwen2`, lies beside them, and
-nothing of promptrl_jax is imported. None may be called like a peer's package,
-which it would hide.
+The drivers are scripts. They import the shared modules of this folder and
+nothing of promptrl_jax. A driver must not have the name of a peer's package,
+which it would shadow.
 """

@@ -1,8 +1,9 @@
-"""One iteration of reinforcement learning: what drivers are asked, and a clock.
+"""The work of one iteration of GRPO or PPO, and a clock for its parts.
 
-Only the standard library: this runs in the environment of any peer. A trainer
-owns its loop, and so it is given a clock: that wraps the functions of a part,
-is told when an iteration ends, and leaves the loop when it has seen enough.
+The module uses only the standard library, as it runs in the environment of any
+peer. A peer's trainer runs its own loop, so a clock wraps the functions of each
+part, is called at the end of an iteration, and leaves the loop by an exception
+once enough iterations are timed.
 """
 
 from __future__ import annotations
@@ -22,38 +23,38 @@ PARTS = ('rollout', 'score', 'update')
 
 
 class Work(NamedTuple):
-  """Crosses to the process of a driver as JSON, its first argument."""
+  """The work of a driver, passed to its process as JSON in an argument."""
 
-  size: str  # the name of the shape
+  size: str  # name of the shape
   shape: dict[str, int]  # fields of TransformerConfig, without biases and norms
   prompts: int  # different prompts of an iteration
   group: int  # completions of each prompt, in one update
   prompt: int  # tokens of each prompt
-  new: int  # tokens of each completion, none ends earlier
-  beta: float  # weight of the KL to the reference
+  new: int  # tokens of each completion; none ends earlier
+  beta: float  # KL coefficient
   learning_rate: float
   dtypes: list[str]  # of activations; parameters and AdamW are float32
-  runs: int  # timed iterations, after those that are not
-  limit_s: float  # no further timed iteration once these took longer
+  runs: int  # timed iterations, after the untimed ones
+  limit_s: float  # seconds after which no further iteration is timed
 
   @property
   def sequences(self) -> int:
-    """Rows of an update."""
+    """Number of completions of an update."""
     return self.prompts * self.group
 
   @property
   def no_token(self) -> int:
-    """An id that no model draws: as end or padding it costs nothing."""
+    """An id outside of the vocabulary, for the end and padding tokens."""
     return self.shape['vocab_size']
 
 
 def read() -> Work:
-  """The work of this process."""
+  """Returns the work of this process."""
   return Work(**json.loads(sys.argv[1]))
 
 
 def texts(work: Work, count: int) -> list[str]:
-  """`count` prompts: words that are ids, a space between them."""
+  """Returns prompts whose words are token ids, separated by spaces."""
   draw = random.Random(0)
   size = work.shape['vocab_size']
   return [
@@ -63,10 +64,10 @@ def texts(work: Work, count: int) -> list[str]:
 
 
 def even(work: Work, completions: Sequence[Sequence[int]]) -> list[float]:
-  """The reward: the share of even ids of each completion.
+  """Returns the reward of each completion, its share of even ids.
 
   Raises:
-    ValueError: there are more or fewer completions, or one is shorter.
+    ValueError: the number or the lengths of the completions are wrong.
   """
   lengths = [len(ids) for ids in completions]
   if lengths != [work.new] * work.sequences:
@@ -78,19 +79,19 @@ def even(work: Work, completions: Sequence[Sequence[int]]) -> list[float]:
 
 
 class _Enough(Exception):
-  """Leaves the loop of a trainer."""
+  """Raised to leave the loop of a trainer."""
 
 
 class Clock:
-  """Wall seconds of the parts of iterations; each moment counts once."""
+  """Measures the wall seconds of each part of an iteration, exclusively."""
 
   def __init__(self, work: Work, rest: str, untimed: int = 1):
     """Starts the first iteration.
 
     Args:
-      work: says how many iterations are timed.
-      rest: the part that a moment belongs to if nothing wrapped is running.
-      untimed: iterations before those: what is compiled there does not count.
+      work: number of timed iterations and their limit.
+      rest: the part that is charged if no wrapped function is running.
+      untimed: number of untimed iterations before, in which programs compile.
     """
     self.iterations: list[dict[str, float]] = []
     self._work, self._rest, self._untimed = work, rest, untimed
@@ -102,7 +103,7 @@ class Clock:
     self._since, self._others = time.perf_counter(), _others()
 
   def enter(self, part: str) -> str:
-    """From here on time belongs to `part`; returns what was running."""
+    """Charges time to `part` from now on; returns the part before."""
     now, before = time.perf_counter(), self._part
     self._spent[before] += now - self._since
     self._since, self._part = now, part
@@ -111,13 +112,13 @@ class Clock:
   def during(
     self, owner: Any, name: str, part: str, wait: Callable[[Any], Any] = id
   ) -> None:
-    """Calls of `owner.name` belong to `part`, all but parts inside of them.
+    """Charges calls of `owner.name` to `part`, except for nested parts.
 
     Args:
       owner: an object or module.
-      name: its function, which is replaced.
+      name: name of its function, which is replaced.
       part: one of `PARTS`.
-      wait: returns once a result is there; for devices that run ahead.
+      wait: blocks until a result is computed, for asynchronous devices.
     """
     inner = getattr(owner, name)
 
@@ -134,7 +135,7 @@ class Clock:
     setattr(owner, name, timed)
 
   def iteration_ends(self) -> None:
-    """Closes the books of an iteration; leaves `running` after the last."""
+    """Ends an iteration; leaves `running` after the last one."""
     self.enter(self._rest)
     total = sum(self._spent.values())
     others = max(0.0, _others() - self._others) / total
@@ -147,7 +148,7 @@ class Clock:
 
   @contextlib.contextmanager
   def running(self) -> Iterator[None]:
-    """Wraps the loop of a trainer, whose prints go to stderr.
+    """Runs the loop of a trainer, with its output on stderr.
 
     Raises:
       RuntimeError: the loop ended before all iterations were timed.
@@ -162,12 +163,12 @@ class Clock:
     )
 
   def line(self, peer: str, algorithm: str, **way) -> dict[str, Any]:
-    """What is printed: medians over the timed iterations.
+    """Returns the line to print, with medians over the timed iterations.
 
     Args:
-      peer: who ran.
-      algorithm: grpo or ppo.
-      **way: how (dtype, cache, devices): fields of the line.
+      peer: name of the project.
+      algorithm: `grpo` or `ppo`.
+      **way: further fields of the line: dtype, cache, devices.
     """
     timed = self.iterations[self._untimed :]
     median = lambda name: statistics.median(spent[name] for spent in timed)
@@ -184,17 +185,17 @@ class Clock:
 
 
 def _whole(spent: dict[str, float]) -> float:
-  """Seconds of an iteration."""
+  """Returns the seconds of an iteration."""
   return sum(spent[part] for part in PARTS)
 
 
 def report(line: dict[str, Any]) -> None:
-  """Prints a line for the parent."""
+  """Prints a line for the parent process."""
   print(json.dumps(line), flush=True)
 
 
 def _others() -> float:
-  """CPU seconds of all other processes since boot (Linux; 0 elsewhere)."""
+  """Returns the CPU seconds of other processes since boot; 0 without /proc."""
   try:
     with open('/proc/stat', encoding='ascii') as file:
       user, nice, system, _, _, irq, soft = map(

@@ -1,4 +1,4 @@
-"""Runs drivers of peers, each by the Python of its own environment."""
+"""Runs the drivers of peers, each with the Python of its own environment."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ from experiments.bench.peers.workload import Workload
 
 
 class Peer(NamedTuple):
-  driver: str  # a file of this folder
-  package: str  # what its environment must have
-  install: str  # makes the environment
+  """A driver and the package that it needs."""
+
+  driver: str  # file of this folder
+  package: str  # module that the environment must have
+  install: str  # commands that make the environment
 
 
 PEERS = {
@@ -32,7 +34,7 @@ PEERS = {
 
 
 def _environment(name: str, *packages: str) -> str:
-  """Commands that make an environment, and the flag that takes it."""
+  """Returns commands that make an environment, and the flag that names it."""
   pip = f'.peers/{name}/bin/pip install'
   commands = [
     f'python3 -m venv .peers/{name}',
@@ -56,21 +58,24 @@ TRAINERS = {
 
 
 def installed(name: str, python: str) -> bool:
-  """Whether `python` finds a sampler; if not, stderr says how to get it."""
+  """Returns whether `python` has a sampler; see `has`."""
   return has(PEERS[name], name, python)
 
 
 def has(peer: Peer, name: str, python: str) -> bool:
-  """Whether `python` finds `peer`; if not, stderr says how to get it."""
-  look = (
-    'import contextlib, importlib.util as u\nfound = None\n'
+  """Returns whether `python` has the package of a peer.
+
+  If not, the commands that install it are printed to stderr.
+  """
+  script = (
+    'import contextlib, importlib.util as u\nspec = None\n'
     'with contextlib.suppress(ModuleNotFoundError):\n'
-    f'  found = u.find_spec({peer.package!r})\nprint(found is not None)'
+    f'  spec = u.find_spec({peer.package!r})\nprint(spec is not None)'
   )
-  found = subprocess.run(
-    [python, '-c', look], check=True, capture_output=True, text=True
+  result = subprocess.run(
+    [python, '-c', script], check=True, capture_output=True, text=True
   )
-  if found.stdout.split()[-1] == 'True':
+  if result.stdout.split()[-1] == 'True':
     return True
   print(
     f'{name} is skipped: {python} has no {peer.package}; in an environment of '
@@ -81,29 +86,29 @@ def has(peer: Peer, name: str, python: str) -> bool:
 
 
 def command(name: str, python: str, work: Workload) -> list[str]:
-  """The command line that times a sampler."""
+  """Returns the command line that times a sampler."""
   return drive(PEERS[name], python, work)
 
 
 def drive(peer: Peer, python: str, work: Workload | Work) -> list[str]:
-  """The command line that runs the driver of a peer."""
+  """Returns the command line that runs the driver of a peer."""
   driver = pathlib.Path(__file__).with_name(peer.driver)
   return [python, str(driver), json.dumps(work._asdict())]
 
 
 def lines(command: list[str]) -> list[dict]:
-  """The JSON lines that a command prints, which are passed on.
+  """Runs a command, echoes its JSON lines and returns them parsed.
 
   Raises:
     RuntimeError: the command failed.
   """
-  found = []
+  rows = []
   with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
     assert process.stdout is not None
     for line in process.stdout:
       if line.startswith('{'):
         print(line, end='', flush=True)
-        found.append(json.loads(line))
+        rows.append(json.loads(line))
   if process.returncode:
     raise RuntimeError(f'{" ".join(command)} failed')
-  return found
+  return rows

@@ -1,4 +1,4 @@
-"""The shape of a workload as a config of transformers."""
+"""Converts the shape of a workload to a config of transformers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from transformers import Qwen2Config
 
 
 def config(shape: dict[str, int]) -> Qwen2Config:
-  """The config of `Workload.shape`."""
+  """Returns the config of `Workload.shape`."""
   return Qwen2Config(
     architectures=['Qwen2ForCausalLM'],
     vocab_size=shape['vocab_size'],

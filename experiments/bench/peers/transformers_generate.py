@@ -1,4 +1,4 @@
-"""Times `generate` of transformers; see `workload` for input and output."""
+"""Times `generate` of transformers; `workload` defines input and output."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Times GRPO of TRL; see `iterations` for input and output.
+"""Times GRPO of TRL; `iterations` defines input and output.
 
-In float32 with the cache of `generate` that grows and with the one of fixed
-size, which does not work under autocast. No gradient checkpointing, which TRL
-turns on by default: it recomputes.
+In float32 both the dynamic and the static cache of `generate` are timed; the
+static cache does not work under autocast. Gradient checkpointing, TRL's
+default, is off because it recomputes activations.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from trl import GRPOConfig, GRPOTrainer
 def run(
   work: iterations.Work, folder: str, dtype: str, cache: str
 ) -> iterations.Clock:
-  """Times one way; `folder` has the model."""
+  """Times one configuration; `folder` holds the model."""
   settings = GRPOConfig(
     output_dir=folder,
     per_device_train_batch_size=work.sequences,

@@ -1,10 +1,10 @@
-"""The tokenizer and the models that trainers of TRL load."""
+"""The tokenizer and the model that the trainers of TRL load."""
 
 from __future__ import annotations
 
 import os
 
-# Before transformers is imported: nothing here is on a hub.
+# To be set before transformers is imported; nothing is loaded from a hub.
 os.environ |= {
   'HF_HUB_OFFLINE': '1',
   'TRL_EXPERIMENTAL_SILENCE': '1',
@@ -28,14 +28,17 @@ from transformers import (
 
 
 def quiet() -> None:
-  """Leaves stderr to errors."""
+  """Silences warnings and progress bars."""
   warnings.filterwarnings('ignore')
   logging.set_verbosity_error()
   logging.disable_progress_bar()
 
 
 def make_tokenizer(work: iterations.Work) -> PreTrainedTokenizerFast:
-  """Words are ids. What ends and pads is an id that no model draws."""
+  """Returns a tokenizer whose words are token ids.
+
+  The end and padding tokens have an id that no model samples.
+  """
   vocab = {str(i): i for i in range(work.shape['vocab_size'])}
   vocab['<none>'] = work.no_token
   words = Tokenizer(models.WordLevel(vocab, unk_token='<none>'))
@@ -51,13 +54,13 @@ def make_tokenizer(work: iterations.Work) -> PreTrainedTokenizerFast:
 
 
 def save_model(work: iterations.Work, folder: str) -> None:
-  """Writes random weights; TRL reads its reference where the policy lies."""
+  """Writes a model with random weights, which is policy and reference."""
   torch.manual_seed(0)
   Qwen2ForCausalLM(qwen2.config(work.shape)).save_pretrained(folder)
 
 
 class EndOfStep(TrainerCallback):
-  """Tells the clock of each update."""
+  """Calls the clock at the end of each update."""
 
   def __init__(self, clock: iterations.Clock):
     self.clock = clock
@@ -67,7 +70,7 @@ class EndOfStep(TrainerCallback):
 
 
 def train(trainer: Trainer, clock: iterations.Clock) -> None:
-  """Runs a trainer until the clock has enough; its log is not printed."""
+  """Runs a trainer until the clock ends it, without printing its log."""
   trainer.remove_callback(PrinterCallback)
   trainer.add_callback(EndOfStep(clock))
   with clock.running():

@@ -1,8 +1,8 @@
-"""Times PPO of TRL; see `iterations` for input and output.
+"""Times PPO of TRL; `iterations` defines input and output.
 
-Its trainer is one function. What is scored begins when `generate` returns, and
-the update with the first pass of the policy and its critic, a model of the same
-size. The reward model that it asks for is a Python function here, too.
+TRL's trainer is a single function. The score begins when `generate` returns,
+and the update with the first forward pass of the policy and its critic, a model
+of the same size. The reward model computes the Python reward of all peers.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from trl.experimental.ppo import PPOConfig, PPOTrainer, ppo_trainer
 
 
 class EvenReward(torch.nn.Module):
-  """Has the reward at all places of a row, where `get_reward` looks."""
+  """A reward model that returns the reward at every position of a row."""
 
   base_model_prefix = 'backbone'
 
@@ -39,10 +39,11 @@ class EvenReward(torch.nn.Module):
     return reward[:, None, None].expand(*input_ids.shape, 1)
 
 
-def run(work: iterations.Work, folder: str, dtype: str) -> iterations.Clock:
-  """Times one way; `folder` has the model."""
-  steps = work.runs + 1
-  settings = PPOConfig(
+def make_config(
+  work: iterations.Work, folder: str, dtype: str, steps: int
+) -> PPOConfig:
+  """Returns the settings of a trainer of `steps` updates."""
+  return PPOConfig(
     output_dir=folder,
     per_device_train_batch_size=work.sequences,
     gradient_accumulation_steps=1,
@@ -64,6 +65,11 @@ def run(work: iterations.Work, folder: str, dtype: str) -> iterations.Clock:
     disable_tqdm=True,
     seed=0,
   )
+
+
+def run(work: iterations.Work, folder: str, dtype: str) -> iterations.Clock:
+  """Times one configuration; `folder` holds the model."""
+  steps = work.runs + 1
   tokenizer = trl_models.make_tokenizer(work)
   prompts = iterations.texts(work, work.prompts) * (work.group * steps)
   data = Dataset.from_dict({'input_ids': tokenizer(prompts)['input_ids']})
@@ -73,7 +79,7 @@ def run(work: iterations.Work, folder: str, dtype: str) -> iterations.Clock:
   )
   clock = iterations.Clock(work, rest='score')
   trainer = PPOTrainer(
-    args=settings,
+    args=make_config(work, folder, dtype, steps),
     processing_class=tokenizer,
     model=policy,
     ref_model=reference,

@@ -1,7 +1,7 @@
-"""Times GRPO of Tunix; see `iterations` for input and output.
+"""Times GRPO of Tunix; `iterations` defines input and output.
 
-On one device, whose products XLA spreads over the cores, and with weights split
-over two.
+It runs on one device, where XLA uses all cores for each product, and with
+weights split over two devices.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Times PPO of Tunix; see `iterations` for input and output.
+"""Times PPO of Tunix; `iterations` defines input and output.
 
-The critic is a model of the policy's size, and so it is in TRL. On one device,
-whose products XLA spreads over the cores, and with weights split over two.
+The critic is a model of the policy's size, as in TRL. It runs on one device,
+where XLA uses all cores for each product, and with weights split over two
+devices.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Qwen2 of Tunix with random weights."""
+"""Builds Tunix's Qwen2 with random weights."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tunix.models.qwen2.model import ModelConfig, Qwen2, ShardingConfig
 
 
 def mesh(devices: int) -> Mesh:
-  """The first devices along `tp`, over which weights are split."""
+  """Returns a mesh of the first devices along `tp`, which splits weights."""
   return jax.make_mesh(
     (1, devices),
     ('fsdp', 'tp'),
@@ -22,7 +22,14 @@ def mesh(devices: int) -> Mesh:
 def config(
   shape: dict[str, int], dtype: str, param_dtype: str, sampling: bool
 ) -> ModelConfig:
-  """The config of `Workload.shape`; `sampling` shards for that alone."""
+  """Returns the config of `Workload.shape`.
+
+  Args:
+    shape: fields of the model.
+    dtype: dtype of the activations.
+    param_dtype: dtype of the parameters.
+    sampling: whether shardings are those of sampling or of training.
+  """
   return ModelConfig(
     num_layers=shape['num_layers'],
     vocab_size=shape['vocab_size'],
@@ -40,7 +47,10 @@ def config(
 
 
 def make_model(config: ModelConfig, mesh: Mesh) -> Qwen2:
-  """A model on a mesh. Half of Tunix's own kernels start as zeros."""
+  """Returns a model with random weights.
+
+  Tunix initialises half of its kernels with zeros, so all are replaced.
+  """
   model = Qwen2(config, rngs=nnx.Rngs(params=0))
   keys = nnx.Rngs(1)
   state = nnx.state(model)

@@ -1,4 +1,4 @@
-"""What Tunix's learners of GRPO and PPO need."""
+"""Models, rewards and data of Tunix's learners of GRPO and PPO."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tunix.rl.rollout import base_rollout
 
 
 class Words:
-  """A tokenizer for texts whose words are ids; no id ends or pads."""
+  """A tokenizer for texts of token ids, without end and padding ids."""
 
   def encode(self, text, **kwargs):
     return [int(word) for word in text.split()]
@@ -38,7 +38,7 @@ class Words:
 def make_cluster(
   work: iterations.Work, dtype: str, devices: int, critic: bool
 ) -> rl_cluster.RLCluster:
-  """Models and optimizers; parameters are float32, all on the same devices."""
+  """Returns models with float32 parameters and their optimizers."""
   mesh = tunix_qwen2.mesh(devices)
   config = tunix_qwen2.config(work.shape, dtype, 'float32', sampling=False)
   actor = tunix_qwen2.make_model(config, mesh)
@@ -73,7 +73,7 @@ def make_cluster(
 
 
 def make_reward_fn(work: iterations.Work):
-  """The reward, as Tunix calls it."""
+  """Returns the reward as a function with Tunix's signature."""
 
   def reward(prompts, completions, **kwargs):
     ids = [[int(word) for word in text.split()] for text in completions]
@@ -83,7 +83,7 @@ def make_reward_fn(work: iterations.Work):
 
 
 def batches(work: iterations.Work, copies: int) -> Iterator[dict]:
-  """Endless batches of the prompts, each of them `copies` times."""
+  """Yields batches for ever, with each prompt `copies` times."""
   texts = np.repeat(iterations.texts(work, work.prompts), copies)
   return itertools.repeat({'prompts': texts})
 
@@ -91,13 +91,14 @@ def batches(work: iterations.Work, copies: int) -> Iterator[dict]:
 def train(
   work: iterations.Work, learner, copies: int, models: list[nnx.Module]
 ) -> iterations.Clock:
-  """Runs a learner until the clock has enough.
+  """Runs a learner until the clock ends it.
 
   Args:
-    work: what is asked for.
-    learner: of GRPO or PPO.
-    copies: of each prompt in its data; the learner of GRPO makes its own.
-    models: that it updates.
+    work: number of prompts and timed iterations.
+    learner: Tunix's learner of GRPO or PPO.
+    copies: copies of each prompt in the data; GRPO's learner copies prompts
+      itself.
+    models: models that the learner updates.
   """
   # The second iteration compiles some programs again.
   clock = iterations.Clock(work, rest='update', untimed=2)

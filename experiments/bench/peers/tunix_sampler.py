@@ -1,8 +1,8 @@
-"""Times Tunix's own sampler on JAX; see `workload` for input and output.
+"""Times the sampler of Tunix; `workload` defines input and output.
 
-On one device, whose products XLA spreads over the cores, and with weights split
-over two. Rows are not split: Tunix constrains no activation on CPU devices, and
-with copies of the weights both devices do all the work.
+It runs on one device, where XLA uses all cores for each product, and with
+weights split over two devices. Rows are not split over devices: Tunix has no
+sharding constraints on CPU devices, so both devices would compute all rows.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tunix.generate.sampler import CacheConfig, Sampler
 
 
 class Ids:
-  """A tokenizer for prompts that are lists of ids; no id ends or pads."""
+  """A tokenizer for prompts of token ids, without end and padding ids."""
 
   def encode(self, ids):
     return ids
@@ -35,7 +35,7 @@ class Ids:
 
 
 def make_sampler(work: workload.Workload, dtype: str, devices: int) -> Sampler:
-  """A sampler of random weights; its cache holds the work and no more."""
+  """Returns a sampler with random weights and a cache of minimal size."""
   config = tunix_qwen2.config(work.shape, dtype, dtype, sampling=True)
   model = tunix_qwen2.make_model(config, tunix_qwen2.mesh(devices))
   cache = CacheConfig(

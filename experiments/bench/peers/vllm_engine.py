@@ -1,6 +1,7 @@
-"""Times vLLM's CPU build; see `workload` for input and output.
+"""Times vLLM's CPU build, compiled and eager.
 
-Compiled and eager. An engine takes its process with it, so that each has one.
+`workload` defines input and output. Each engine has its own process, because an
+engine that fails ends its process.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ import tempfile
 import qwen2
 import workload
 
-# Read when vLLM is imported. The engine runs in the process that times it, on
-# all cores: with its own process one of two cores would wait for the other.
+# Read when vLLM is imported. The engine runs in the timing process and on all
+# cores; in a separate process, one of two cores would wait for the other.
 SETTINGS = {
   'HF_HUB_OFFLINE': '1',
   'VLLM_CPU_KVCACHE_SPACE': '2',  # GiB; 32 rows of the large model take 0.5
@@ -30,7 +31,7 @@ SETTINGS = {
 def engine(
   work: workload.Workload, folder: str, dtype: str, eager: bool
 ) -> None:
-  """Times one engine."""
+  """Times one engine; `folder` holds the config of the model."""
   from vllm import LLM, SamplingParams
 
   with contextlib.redirect_stdout(sys.stderr):
@@ -60,7 +61,7 @@ def engine(
 
 
 def apart(function, *args) -> bool:
-  """Whether a call in a fresh process went well."""
+  """Calls a function in a new process; returns whether it succeeded."""
   process = multiprocessing.get_context('spawn').Process(
     target=function, args=args
   )
@@ -76,7 +77,7 @@ def main() -> None:
     qwen2.config(work.shape).save_pretrained(folder)
     ways = itertools.product(work.dtypes, (False, True))
     ran = [apart(engine, work, folder, *way) for way in ways]
-  # Where there is no compiler, the eager engines still count.
+  # Without a C compiler only the eager engines run.
   if not any(ran):
     sys.exit('vLLM: no engine ran')
 

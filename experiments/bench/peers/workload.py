@@ -1,6 +1,7 @@
-"""The work that the parent gives a driver, and the line that it prints for it.
+"""The work that the parent passes to a driver, and the line that it prints.
 
-Only the standard library: this runs in the environment of any peer.
+The module uses only the standard library, as it runs in the environment of any
+peer.
 """
 
 from __future__ import annotations
@@ -15,20 +16,20 @@ from typing import NamedTuple
 
 
 class Workload(NamedTuple):
-  """Crosses to the process of a driver as JSON, its first argument."""
+  """The work of a driver, passed to its process as JSON in an argument."""
 
-  size: str  # the name of the shape
+  size: str  # name of the shape
   shape: dict[str, int]  # fields of TransformerConfig, without biases and norms
   prompt: int  # tokens of each prompt
-  new: int  # tokens of each completion, none ends earlier
+  new: int  # tokens of each completion; none ends earlier
   batches: list[int]
-  dtypes: list[str]  # of the parameters: bfloat16, float32
-  runs: int  # timed calls of each batch, after one that is not
-  limit_s: float  # no further timed call once these took longer
+  dtypes: list[str]  # dtypes of the parameters: bfloat16, float32
+  runs: int  # timed calls for each batch, after an untimed one
+  limit_s: float  # seconds after which no further call is timed
 
 
 def read() -> Workload:
-  """The workload of this process."""
+  """Returns the workload of this process."""
   return Workload(**json.loads(sys.argv[1]))
 
 
@@ -38,16 +39,16 @@ def measure(
   sample: Callable[[list[list[int]]], Sequence[Sequence[int]]],
   **way,
 ) -> None:
-  """Prints one line for each batch.
+  """Times a sampler and prints one line for each batch size.
 
   Args:
-    work: what to sample.
-    sampler: the name of the peer.
-    sample: takes a batch of prompts, gives the new ids of each of them.
-    **way: how the peer was run (dtype, cache, devices): fields of the line.
+    work: prompts and batches to sample.
+    sampler: name of the peer.
+    sample: maps a batch of prompts to the new ids of each prompt.
+    **way: further fields of the line: dtype, cache, devices.
 
   Raises:
-    ValueError: a completion has another length than was asked for.
+    ValueError: a completion does not have `work.new` tokens.
   """
   for batch in work.batches:
     draw = random.Random(0)

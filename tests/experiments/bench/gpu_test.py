@@ -14,15 +14,23 @@ def test_a_copy_in_the_memory_of_a_device_takes_time():
 def bench(*arguments):
   return subprocess.run(
     [sys.executable, '-m', 'experiments.bench.gpu', *arguments],
-    capture_output=True, text=True, timeout=300,
-  )  # fmt: skip
+    capture_output=True,
+    text=True,
+    timeout=300,
+  )
 
 
 def test_it_runs_on_this_device():
   done = bench(
-    '--size=small', '--batch=2', '--prompt=4', '--new=3', '--prompts=2',
-    '--group=2', '--micro_batches=1', '--runs=1',
-  )  # fmt: skip
+    '--size=small',
+    '--batch=2',
+    '--prompt=4',
+    '--new=3',
+    '--prompts=2',
+    '--group=2',
+    '--micro_batches=1',
+    '--runs=1',
+  )
   assert done.returncode == 0, done.stderr
   lines = [json.loads(text) for text in done.stdout.splitlines()]
   floors, prefill, decode, grpo = lines

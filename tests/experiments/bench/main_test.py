@@ -13,8 +13,11 @@ ROOT = pathlib.Path(__file__).parents[3]
 def run(*flags):
   return subprocess.run(
     [sys.executable, '-m', 'experiments.bench', *flags],
-    cwd=ROOT, capture_output=True, text=True, timeout=600,
-  )  # fmt: skip
+    cwd=ROOT,
+    capture_output=True,
+    text=True,
+    timeout=600,
+  )
 
 
 def lines(*flags):
