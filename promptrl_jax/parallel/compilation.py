@@ -38,7 +38,7 @@ def use_cache() -> None:
   A cache that JAX already has, for example from its own environment variable
   `JAX_COMPILATION_CACHE_DIR`, stays as it is.
   """
-  if jax.config.jax_compilation_cache_dir:
+  if jax.config.values['jax_compilation_cache_dir']:
     return
   folder = cache_folder()
   if folder is None:
