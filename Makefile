@@ -3,12 +3,19 @@ PYTHON ?= python3
 BIN := .venv/bin
 RUN := runs/quickstart
 
-.PHONY: help setup quickstart test test-slow bench bench-rl bench-execution parity results clean
+# A file of tests runs in one worker, which makes its fixtures once.
+PYTEST := $(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder
+# The machine code of small programs is run once or twice: it is not optimised.
+FAST := XLA_FLAGS="--xla_backend_optimization_level=0 $(XLA_FLAGS)"
+ROOMS := rl rewards execution evaluation
+
+.PHONY: help setup quickstart test test-slow coverage bench bench-rl bench-execution parity results clean
 
 help:
 	@echo 'make quickstart  install, train the controller on minicode, show the result'
 	@echo 'make test        install, lint, type-check, run the tests'
 	@echo 'make test-slow   the tests that take minutes'
+	@echo 'make coverage    lines of $(ROOMS) that tests run'
 	@echo 'make bench       throughput of sampling and execution against the floor'
 	@echo 'make bench-rl    seconds of an iteration of GRPO and PPO beside TRL and Tunix'
 	@echo 'make parity      forward passes against transformers on torch'
@@ -32,10 +39,21 @@ test: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
-	$(BIN)/python -m pytest -q -n 2 -m 'not slow'
+	$(FAST) $(PYTEST) -m 'not slow' --durations=20
 
 test-slow: setup
-	$(BIN)/python -m pytest -q -m slow
+	$(PYTEST) -m slow --durations=20
+
+coverage: export PYTHONPATH := $(CURDIR)
+coverage: setup
+	$(BIN)/coverage erase
+	rm -f .coverage_workers
+	$(FAST) $(BIN)/coverage run -m pytest -q -m 'not slow' \
+	  $(ROOMS:%=tests/%) tests/experiments/mbpp_ppo_test.py
+	$(BIN)/python -m tests.coverage_workers
+	$(BIN)/coverage combine -q
+	for room in $(ROOMS); do $(BIN)/coverage report --format=markdown \
+	  --include="promptrl_jax/$$room/*" --fail-under=95 || exit 1; done
 
 bench: setup
 	$(BIN)/python -m experiments.bench

@@ -76,6 +76,7 @@ setuptools.setup(
   extras_require={
     'gpu': ['jax[cuda13]>=0.8'],
     'dev': [
+      'coverage>=7.10',
       'hypothesis>=6.100',
       'pre-commit>=4.0',
       'pyright>=1.1.400',

@@ -259,3 +259,21 @@ def test_an_interpreter_that_does_not_start_is_reported(monkeypatch):
   with pytest.raises(RuntimeError, match=r'did not start.*exit status 1'):
     pool.run([RIGHT])
   pool.close()
+
+
+def test_a_worker_that_does_not_listen_is_killed(tmp_path, monkeypatch):
+  monkeypatch.setattr(process, '_STOP_S', 0.2)
+  worker = process.WorkerProcess(str(tmp_path), threading.Event())
+  pid = worker._process.pid
+  os.kill(pid, signal.SIGSTOP)
+  worker.stop()
+  assert worker._process.returncode == -signal.SIGKILL
+  with pytest.raises(process.LostError):
+    worker.judge(RIGHT, Limits())
+  assert not list(tmp_path.iterdir())
+
+
+def test_a_worker_needs_an_interpreter(tmp_path, monkeypatch):
+  monkeypatch.setattr(sys, 'executable', '')
+  with pytest.raises(RuntimeError, match=r'sys\.executable is empty'):
+    process.WorkerProcess(str(tmp_path), threading.Event())

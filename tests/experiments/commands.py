@@ -29,7 +29,7 @@ class _Server:
       stdin=subprocess.PIPE,
       stdout=subprocess.PIPE,
     )
-    atexit.register(self._process.kill)
+    atexit.register(self._stop)
 
   def start(self, command: list[str], stdout: str, stderr: str) -> int:
     """Starts one command; its process id, which leads a session."""
@@ -45,6 +45,16 @@ class _Server:
       TimeoutError: it has not ended within `timeout` seconds.
     """
     return os.waitstatus_to_exitcode(self._number(timeout))
+
+  def _stop(self) -> None:
+    assert self._process.stdin is not None
+    with contextlib.suppress(BrokenPipeError):
+      self._process.stdin.close()  # It then ends by itself.
+    try:
+      self._process.wait(30.0)
+    except subprocess.TimeoutExpired:
+      self._process.kill()
+      self._process.wait()
 
   def _number(self, timeout: float | None) -> int:
     ready, _, _ = select.select([self._process.stdout], [], [], timeout)
