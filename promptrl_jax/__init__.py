@@ -19,19 +19,35 @@ _HOMES = {
   'Backend': 'llm.backend',
   'BackendConfig': 'llm.load',
   'Completion': 'llm.backend',
+  'ControllerLearner': 'training.controller.learner',
+  'EditingConfig': 'envs.editing.config',
+  'EditingEnv': 'envs.editing.env',
+  'evaluate': 'evaluation.play',
   'ExecutionPool': 'execution',
   'Limits': 'execution',
+  'load_backend': 'llm.load',
+  'load_tasks': 'tasks.load',
   'Message': 'llm.backend',
+  'Operator': 'operators',
   'Problem': 'types',
   'Program': 'execution',
+  'PromptEdit': 'envs.gym',
   'Request': 'llm.backend',
-  'Task': 'types',
-  'load_backend': 'llm.load',
+  'RewriterLearner': 'training.rewriter.learner',
+  'RewritingEnv': 'envs.rewriting.env',
   'rl': 'rl',
+  'Run': 'training.run',
+  'Sampler': 'sampling',
+  'Task': 'types',
 }
 
 if TYPE_CHECKING:  # `as` marks a name as exported.
   from promptrl_jax import rl as rl
+  from promptrl_jax.envs.editing.config import EditingConfig as EditingConfig
+  from promptrl_jax.envs.editing.env import EditingEnv as EditingEnv
+  from promptrl_jax.envs.gym import PromptEdit as PromptEdit
+  from promptrl_jax.envs.rewriting.env import RewritingEnv as RewritingEnv
+  from promptrl_jax.evaluation.play import evaluate as evaluate
   from promptrl_jax.execution import ExecutionPool as ExecutionPool
   from promptrl_jax.execution import Limits as Limits
   from promptrl_jax.execution import Program as Program
@@ -41,6 +57,16 @@ if TYPE_CHECKING:  # `as` marks a name as exported.
   from promptrl_jax.llm.backend import Request as Request
   from promptrl_jax.llm.load import BackendConfig as BackendConfig
   from promptrl_jax.llm.load import load_backend as load_backend
+  from promptrl_jax.operators import Operator as Operator
+  from promptrl_jax.sampling import Sampler as Sampler
+  from promptrl_jax.tasks.load import load_tasks as load_tasks
+  from promptrl_jax.training.controller.learner import (
+    ControllerLearner as ControllerLearner,
+  )
+  from promptrl_jax.training.rewriter.learner import (
+    RewriterLearner as RewriterLearner,
+  )
+  from promptrl_jax.training.run import Run as Run
   from promptrl_jax.types import Problem as Problem
   from promptrl_jax.types import Task as Task
 else:  # A type checker that saw this would accept any name.

@@ -1,4 +1,4 @@
-"""The examples of a task set and a reward of one's own run as documented."""
+"""The examples of the documentation run as documented."""
 
 import pathlib
 import re
@@ -10,9 +10,9 @@ import pytest
 ROOT = pathlib.Path(__file__).parents[2]
 
 
-def run(name):
+def run(name, *arguments):
   result = subprocess.run(
-    [sys.executable, '-m', f'docs.examples.{name}'],
+    [sys.executable, '-m', f'docs.examples.{name}', *map(str, arguments)],
     cwd=ROOT,
     capture_output=True,
     text=True,
@@ -22,10 +22,15 @@ def run(name):
   return result.stdout.splitlines()
 
 
-@pytest.mark.parametrize('name', ['my_task_set', 'my_reward'])
-def test_an_example_has_at_most_forty_lines(name):
-  text = (ROOT / 'docs' / 'examples' / f'{name}.py').read_text()
-  assert len(text.splitlines()) <= 40
+@pytest.mark.parametrize(
+  'path',
+  sorted((ROOT / 'docs' / 'examples').glob('*.py')),
+  ids=lambda p: p.stem,
+)
+def test_an_example_has_at_most_forty_lines(path):
+  text = path.read_text(encoding='utf-8')
+  code = [line for line in text.splitlines() if line.strip()]
+  assert len(code) <= 40
 
 
 def test_a_task_set_of_questions_is_rewarded_with_the_embedded_model():
@@ -60,3 +65,19 @@ print(data.describe(c.data).split()[0])
     "{'train': 2, 'validation': 1, 'test': 1}",
     'trivia',
   ]
+
+
+def test_an_operator_of_ones_own_is_played():
+  lines = run('my_operator')
+  assert [line.split(':')[0] for line in lines] == ['keep', 'drop_asides']
+
+
+def test_a_strategy_of_ones_own_is_played():
+  (line,) = run('my_strategy')
+  assert re.match(r'repair_once: [01]\.\d{3} of 24', line)
+
+
+def test_a_rewriter_is_trained_with_a_reward_of_ones_own(tmp_path):
+  lines = run('my_rewriter', 'minicode_rewriter', tmp_path)
+  assert [line.split(':')[0] for line in lines[:-1]] == ['update 1', 'update 2']
+  assert (tmp_path / 'model' / 'model.safetensors').is_file()
