@@ -43,7 +43,10 @@ def observe(episodes: Sequence[Episode], config: EditingConfig) -> np.ndarray:
   """Observations float32 [N, O] of N episodes."""
   if config.observation == 'rich':
     return np.stack(
-      [observation_lib.rich_observation(e, config.actions) for e in episodes]
+      [
+        observation_lib.rich_observation(e, config.actions, config.budget)
+        for e in episodes
+      ]
     )
   return np.stack(
     [

@@ -1,8 +1,9 @@
-"""What the controller sees of an episode: a vector of fixed length.
+"""Observations of the controller: an episode as a vector of fixed length.
 
 `legacy_observation` has the ten features of PROMIS; `rich_observation`, the
-default, adds what its text promised: state of the tests, class of the error,
-budget, history of actions and an embedding of the prompt.
+default, has those that its paper describes as well: test results, the class of
+the error, the budget, the last operator, and embeddings of the prompt and of
+the feedback.
 """
 
 from __future__ import annotations
@@ -17,13 +18,23 @@ import numpy as np
 from promptrl_jax.operators import Episode
 
 LEGACY_SIZE = 10
-EMBEDDING_SIZE = 96
+PROMPT_SIZE = 96  # features of the embedded prompt
+FEEDBACK_SIZE = 32  # features of the embedded feedback
 MOST_VISIBLE = 4  # visible tests with a feature of their own
 
 STATUSES = (
-  'start', 'passed', 'failed', 'error', 'timeout', 'memory', 'crash', 'invalid',
-  'syntax_error', 'no_code', 'unknown',
-)  # fmt: skip
+  'start',
+  'passed',
+  'failed',
+  'error',
+  'timeout',
+  'memory',
+  'crash',
+  'invalid',
+  'syntax_error',
+  'no_code',
+  'unknown',
+)
 # Exceptions that tell edits apart; every other one shares the last place.
 ERRORS = ('NameError', 'TypeError', 'IndexError', 'ValueError', 'other')
 
@@ -62,18 +73,24 @@ def legacy_observation(
 
 def rich_size(num_actions: int) -> int:
   """Length of `rich_observation`."""
-  return (
-    len(STATUSES) + len(ERRORS) + MOST_VISIBLE + (num_actions + 1)
-    + _COUNTERS + _PROMPT_FEATURES + EMBEDDING_SIZE
-  )  # fmt: skip
+  one_hot = len(STATUSES) + len(ERRORS) + MOST_VISIBLE + (num_actions + 1)
+  return one_hot + _COUNTERS + _PROMPT_FEATURES + PROMPT_SIZE + FEEDBACK_SIZE
 
 
 _COUNTERS = 11
 _PROMPT_FEATURES = 6
 
 
-def rich_observation(episode: Episode, actions: Sequence[str]) -> np.ndarray:
-  """Features of the episode, float32 [rich_size(len(actions))]."""
+def rich_observation(
+  episode: Episode, actions: Sequence[str], budget: int
+) -> np.ndarray:
+  """Features of the episode, float32 [rich_size(len(actions))].
+
+  Args:
+    episode: its state.
+    actions: names of the operators that may be chosen.
+    budget: most model calls of any episode; counts are divided by it.
+  """
   visible = np.zeros(MOST_VISIBLE, np.float32)
   for i, passed in enumerate(episode.visible[:MOST_VISIBLE]):
     visible[i] = 1.0 if passed else -1.0
@@ -83,9 +100,10 @@ def rich_observation(episode: Episode, actions: Sequence[str]) -> np.ndarray:
       _one_hot(_error_class(episode), ERRORS),
       visible,
       _one_hot(episode.last_action, ('', *actions)),
-      _counters(episode),
+      _counters(episode, budget),
       _prompt_features(episode.statement),
       embed(episode.statement),
+      embed(episode.feedback, FEEDBACK_SIZE),
     ],
     dtype=np.float32,
   )
@@ -101,20 +119,20 @@ def _error_class(episode: Episode) -> str:
   return episode.error_type if episode.error_type in ERRORS else 'other'
 
 
-def _counters(episode: Episode) -> np.ndarray:
+def _counters(episode: Episode, budget: int) -> np.ndarray:
   return np.array(
     [
-      episode.budget_left / 8,
+      episode.budget_left / budget,
       episode.budget_left <= 1,
       episode.budget_left <= 2,
-      episode.attempts / 8,
-      episode.steps / 8,
+      episode.attempts / budget,
+      episode.steps / budget,
       max(episode.best_visible, 0.0),
       episode.edited,
       episode.rewrites / 4,
       episode.mutations / 4,
       min(episode.repeats, 4) / 4,
-      len(set(episode.programs)) / 8,
+      len(set(episode.programs)) / budget,
     ],
     np.float32,
   )
@@ -136,16 +154,18 @@ def _prompt_features(statement: str) -> np.ndarray:
 
 
 @functools.lru_cache(maxsize=65536)
-def embed(text: str) -> np.ndarray:
-  """Signed feature hashing of words and word pairs, mean square 1.
+def embed(text: str, size: int = PROMPT_SIZE) -> np.ndarray:
+  """Signed feature hashing of words and word pairs, float32 [size].
+
+  The mean square is 1; an empty text is 0.
 
   Weinberger et al., "Feature hashing for large scale multitask learning",
   arXiv 0902.2206. It needs no model, so it is the same for every backend.
   """
   words = re.findall(r'[a-z]+|[0-9]|[^\w\s]', text.lower())
-  vector = np.zeros(EMBEDDING_SIZE, np.float32)
+  vector = np.zeros(size, np.float32)
   for token in [*words, *map(' '.join, zip(words, words[1:], strict=False))]:
     code = zlib.crc32(token.encode())
-    vector[(code >> 1) % EMBEDDING_SIZE] += 1.0 if code & 1 else -1.0
-  # At unit norm the places would be a tenth of the other features.
-  return vector * (EMBEDDING_SIZE**0.5 / max(1e-6, np.linalg.norm(vector)))
+    vector[(code >> 1) % size] += 1.0 if code & 1 else -1.0
+  # At unit norm an entry would be a tenth of the other features.
+  return vector * (size**0.5 / max(1e-6, np.linalg.norm(vector)))

@@ -3,6 +3,7 @@
 import numpy as np
 
 from promptrl_jax.envs.editing import observation
+from promptrl_jax.operators import Episode
 
 
 def test_legacy_golden_vector():
@@ -30,6 +31,29 @@ def test_rich_observation_changes_after_each_action_and_feedback(
     seen.append(env.step([action])[0])
     for other in seen[:-1]:
       assert not np.array_equal(seen[-1], other), action
+
+
+def test_two_feedbacks_of_one_error_class_differ(problems):
+  seen = []
+  for message in ("name 'a' is not defined", "name 'total' is not defined"):
+    episode = Episode(problems[0], budget=4)
+    episode.status, episode.error_type = 'error', 'NameError'
+    episode.feedback = f'TEST_PASS_MASK: (False,)\nFAILED: NameError: {message}'
+    seen.append(observation.rich_observation(episode, ('keep',), 4))
+  assert not np.array_equal(*seen)
+  start = Episode(problems[0], budget=4)
+  before = observation.rich_observation(start, ('keep',), 4)
+  assert not before[-observation.FEEDBACK_SIZE :].any()
+
+
+def test_counts_are_scaled_by_the_budget_of_the_config(problems):
+  for budget in (4, 20):
+    episode = Episode(problems[0], budget=budget)
+    start = observation.rich_observation(episode, ('keep',), budget)
+    episode.calls = budget // 2
+    half = observation.rich_observation(episode, ('keep',), budget)
+    changed = np.flatnonzero(start != half)[0]
+    assert (start[changed], half[changed]) == (1.0, 0.5)
 
 
 def test_embedding_has_mean_square_one_and_tells_texts_apart():
