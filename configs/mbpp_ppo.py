@@ -37,6 +37,7 @@ def model(name: str) -> ml_collections.ConfigDict:
   c.timeout_s = 180.0  # http: limit on one attempt
   c.max_retries = 5  # http: attempts after the first
   c.concurrency = 8  # http: requests in flight
+  c.options = ml_collections.ConfigDict()  # of a registered backend
   c.max_context = 0  # http: context window in tokens, 0 = the server's
   return c
 

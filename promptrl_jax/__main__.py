@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import importlib
 import json
 import os
 import pathlib
@@ -40,7 +39,6 @@ _PACKAGES = (
   'transformers',
 )
 # Backend -> module that implements it.
-_BACKENDS = {'jax': 'promptrl_jax.llm.jax_lm', 'http': 'promptrl_jax.llm.http'}
 _ABSENT = 'not installed'
 _COLUMNS = 80
 
@@ -136,16 +134,7 @@ def _devices() -> Section:
 
 
 def _backends() -> Section:
-  return {name: _importable(module) for name, module in _BACKENDS.items()}
-
-
-def _importable(module: str) -> bool | str:
-  """True, or why the module cannot be imported."""
-  try:
-    importlib.import_module(module)
-  except ImportError as error:
-    return f'no: {error}'
-  return True
+  return dict.fromkeys(load.BACKENDS, True)
 
 
 def _extras() -> Section:

@@ -87,17 +87,8 @@ def test_models_name_each_embedded_one_and_the_suite(sections):
   assert '67fc99f70786d5e1' in models['minicode_coder']
 
 
-def test_every_kind_of_backend_is_reported(monkeypatch):
-  for name in main._BACKENDS:
-    config = load.BackendConfig(name, model='')
-    # Both get as far as their own settings; an unknown one does not.
-    with pytest.raises((ValueError, FileNotFoundError)) as caught:
-      load.load_backend(config, None)
-    assert 'expected "jax" or "http"' not in str(caught.value)
-  monkeypatch.setitem(main._BACKENDS, 'http', 'promptrl_jax.llm.absent')
-  backends = main.report()['backends']
-  assert backends['jax'] is True
-  assert backends['http'] == "no: No module named 'promptrl_jax.llm.absent'"
+def test_every_kind_of_backend_is_reported(sections):
+  assert set(sections['backends']) == set(load.BACKENDS) == {'jax', 'http'}
 
 
 def test_an_extra_lacks_what_its_requirements_extras_lack(monkeypatch):

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import json
 import pathlib
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from jax.sharding import Mesh
 
@@ -13,10 +16,13 @@ from promptrl_jax.llm.http import HttpBackend, HttpConfig
 from promptrl_jax.llm.jax_lm import JaxLM
 from promptrl_jax.models import presets, pretrained
 from promptrl_jax.parallel import mesh as mesh_lib
+from promptrl_jax.registry import Registry
 from promptrl_jax.sampling import filters as filters_lib
 from promptrl_jax.sampling.methods import Sampling
 from promptrl_jax.sampling.requests import EngineConfig, prompt_lengths_up_to
 
+# (config, mesh or None) -> Backend
+LoadFn = Callable[['BackendConfig', Mesh | None], Backend]
 ASSETS = pathlib.Path(__file__).parent.parent / 'assets'
 
 
@@ -49,6 +55,7 @@ class BackendConfig:
       only; 0 if unknown.
     prompt_tokens: upper limit on prompt tokens, for `jax` only.
     new_tokens: upper limit on completion tokens, for `jax` only.
+    options: settings of a backend that was registered from outside.
   """
 
   backend: str
@@ -68,6 +75,7 @@ class BackendConfig:
   max_context: int = 0
   prompt_tokens: int = EngineConfig().prompt_limit
   new_tokens: int = EngineConfig().new_tokens
+  options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
   def __post_init__(self):
     if self.prompt_tokens < 1 or self.new_tokens < 1:
@@ -111,39 +119,66 @@ def load_backend(config: BackendConfig, mesh: Mesh | None = None) -> Backend:
 
   Args:
     config: settings of the backend.
-    mesh: devices of a model in this process; None: all devices along `data`.
+    mesh: devices of a model that runs in this process; None for all of them,
+      along the data axis.
 
   Raises:
     ValueError: the backend is unknown, or `http` has no address.
     FileNotFoundError: the model does not exist or cannot be downloaded.
   """
-  if config.backend == 'jax':
-    return JaxLM.from_folder(
-      find(config.model),
-      mesh or mesh_lib.make_data_mesh(),
-      config.dtype,
-      _shapes(config),
-      config.kv_cache,
-      config.method,
-      config.beams,
+  return BACKENDS[config.backend](config, mesh)
+
+
+def _load_jax(config: BackendConfig, mesh: Mesh | None) -> Backend:
+  return JaxLM.from_folder(
+    find(config.model),
+    mesh or mesh_lib.make_data_mesh(),
+    config.dtype,
+    _shapes(config),
+    config.kv_cache,
+    config.method,
+    config.beams,
+  )
+
+
+def _load_http(config: BackendConfig, mesh: Mesh | None) -> Backend:
+  del mesh
+  if not config.base_url:
+    raise ValueError(
+      'backend "http" needs base_url, e.g. http://127.0.0.1:8000/v1'
     )
-  if config.backend == 'http':
-    if not config.base_url:
-      raise ValueError(
-        'backend "http" needs base_url, e.g. http://127.0.0.1:8000/v1'
-      )
-    return HttpBackend(
-      HttpConfig(
-        base_url=config.base_url,
-        model=config.model,
-        api_key_env=config.api_key_env,
-        timeout_s=config.timeout_s,
-        max_retries=config.max_retries,
-        concurrency=config.concurrency,
-        max_context=config.max_context or None,
-      )
+  return HttpBackend(
+    HttpConfig(
+      base_url=config.base_url,
+      model=config.model,
+      api_key_env=config.api_key_env,
+      timeout_s=config.timeout_s,
+      max_retries=config.max_retries,
+      concurrency=config.concurrency,
+      max_context=config.max_context or None,
     )
-  raise ValueError(f'backend {config.backend!r}: expected "jax" or "http"')
+  )
+
+
+def _check(name: str, load_fn: LoadFn) -> None:
+  try:
+    inspect.signature(load_fn).bind('config', 'mesh')
+  except TypeError as error:
+    raise TypeError(
+      f'backend {name!r} must take (config, mesh): {error}'
+    ) from None
+
+
+BACKENDS: Registry[LoadFn] = Registry('backend', _check)
+
+
+def register(name: str, load_fn: LoadFn) -> LoadFn:
+  """Makes a backend known by its name; returns its loader."""
+  return BACKENDS.register(name, load_fn)
+
+
+register('jax', _load_jax)
+register('http', _load_http)
 
 
 def _shapes(config: BackendConfig) -> EngineConfig:

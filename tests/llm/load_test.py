@@ -1,0 +1,35 @@
+"""Backends are a table of loaders."""
+
+import pytest
+
+from promptrl_jax.llm import load
+from promptrl_jax.testing.scripted import ScriptedBackend
+
+
+@pytest.fixture
+def table(monkeypatch):
+  monkeypatch.setattr(load.BACKENDS, '_plugins', dict(load.BACKENDS))
+  return load.BACKENDS
+
+
+def test_an_unknown_backend_lists_the_known_ones():
+  config = load.BackendConfig('grpc', 'model')
+  with pytest.raises(
+    ValueError, match="backend 'grpc': expected one of jax, h"
+  ):
+    load.load_backend(config)
+
+
+def test_a_backend_from_outside_is_loaded_with_its_options(table):
+  def loader(config, mesh):
+    return ScriptedBackend(lambda request: config.options['answer'])
+
+  load.register('fixed', loader)
+  config = load.BackendConfig('fixed', 'model', options={'answer': '42'})
+  backend = load.load_backend(config)
+  assert backend._answer_fn(None) == '42'
+
+
+def test_a_loader_with_other_arguments_is_refused(table):
+  with pytest.raises(TypeError, match=r"'short' must take \(config, mesh\)"):
+    load.register('short', lambda config: None)
