@@ -79,7 +79,7 @@ def learning_curve(
   if len(validation_steps):
     x, y = validation_steps, validation_pass_rates
     best = _draw_validation(lower, x, y)
-    solved += f' (best validation {y[best]:.0%} at step {x[best]:,})'
+    solved += f' (best validation {y[best]:.0%} at step {x[best]:,.0f})'
     ends.append((x[-1], y[-1]))
     labels.append('validation')
     colours.append(canvas.SUBJECT)

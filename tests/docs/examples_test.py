@@ -1,5 +1,6 @@
 """The examples of the documentation run as documented."""
 
+import os
 import pathlib
 import re
 import subprocess
@@ -81,3 +82,54 @@ def test_a_rewriter_is_trained_with_a_reward_of_ones_own(tmp_path):
   lines = run('my_rewriter', 'minicode_rewriter', tmp_path)
   assert [line.split(':')[0] for line in lines[:-1]] == ['update 1', 'update 2']
   assert (tmp_path / 'model' / 'model.safetensors').is_file()
+
+
+def test_the_program_of_the_readme_runs(tmp_path):
+  page = (ROOT / 'README.md').read_text(encoding='utf-8')
+  (program,) = re.findall(r'```python\n(.*?)```', page, flags=re.DOTALL)
+  script = tmp_path / 'readme.py'
+  script.write_text(program)
+  result = subprocess.run(
+    [sys.executable, str(script)],
+    cwd=ROOT,
+    env=os.environ | {'PYTHONPATH': str(ROOT)},
+    capture_output=True,
+    text=True,
+    timeout=300,
+  )
+  assert result.returncode == 0, result.stderr[-3000:]
+  assert re.match(r'\d+% solved in \d\.\d calls', result.stdout)
+
+
+def test_the_recipes_of_the_page_on_extending_run(tmp_path):
+  page = (ROOT / 'docs' / 'extend.md').read_text(encoding='utf-8')
+  recipes = re.findall(r'```python\n(.*?)```', page, flags=re.DOTALL)
+  assert len(recipes) == 6
+  check = """
+from promptrl_jax.llm import load as llm_load
+from promptrl_jax.operators import OPERATORS
+from promptrl_jax.rewards.registry import REWARDS
+from promptrl_jax.rl.policy_losses import POLICY_LOSSES
+from promptrl_jax.strategies.base import STRATEGIES
+from promptrl_jax.tasks.load import TASK_SETS, load_tasks
+from promptrl_jax.tasks.task_set import DataConfig
+
+assert 'shorten' in OPERATORS and 'ask_twice' in STRATEGIES
+assert 'brief' in REWARDS and 'unclipped' in POLICY_LOSSES
+backend = llm_load.load_backend(llm_load.BackendConfig('echo', ''))
+assert backend.name == 'echo'
+(task,) = load_tasks(DataConfig(name='capitals'), only=('train',))['train']
+print(task.statement)
+"""
+  script = tmp_path / 'recipes.py'
+  script.write_text('\n'.join([*recipes, check]))
+  result = subprocess.run(
+    [sys.executable, str(script)],
+    cwd=ROOT,
+    env=os.environ | {'PYTHONPATH': str(ROOT)},
+    capture_output=True,
+    text=True,
+    timeout=300,
+  )
+  assert result.returncode == 0, result.stderr[-3000:]
+  assert result.stdout == 'Capital of Peru?\n'
