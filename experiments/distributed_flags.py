@@ -20,14 +20,18 @@ from promptrl_jax.parallel import distributed
 def define(values: flags.FlagValues = flags.FLAGS) -> None:
   """Defines them; call once, where the experiment defines its own."""
   flags.DEFINE_enum(
-    'distributed', 'off', ['off', 'flags', 'slurm'],
+    'distributed',
+    'off',
+    ['off', 'flags', 'slurm'],
     'Several processes: off, as the next three flags say, or as srun says.',
     flag_values=values,
-  )  # fmt: skip
+  )
   flags.DEFINE_string(
-    'coordinator', None, 'host:port on which process 0 is to listen.',
+    'coordinator',
+    None,
+    'host:port on which process 0 is to listen.',
     flag_values=values,
-  )  # fmt: skip
+  )
   flags.DEFINE_integer(
     'num_processes', None, 'How many processes there are.', flag_values=values
   )
@@ -35,13 +39,17 @@ def define(values: flags.FlagValues = flags.FLAGS) -> None:
     'process_id', None, 'Which one this is, from 0.', flag_values=values
   )
   flags.DEFINE_float(
-    'join_timeout_s', 300.0, 'How long all others are waited for.',
+    'join_timeout_s',
+    300.0,
+    'How long all others are waited for.',
     flag_values=values,
-  )  # fmt: skip
+  )
   flags.DEFINE_float(
-    'heartbeat_s', 100.0, 'After so long a silence a process is dead.',
+    'heartbeat_s',
+    100.0,
+    'After so long a silence a process is dead.',
     flag_values=values,
-  )  # fmt: skip
+  )
 
 
 def config(

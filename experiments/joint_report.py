@@ -56,8 +56,10 @@ def write(
       ]
       for arm in costs
     },
-    _PANELS, 'budget/coder_calls', 'coder calls in training',
-  )  # fmt: skip
+    _PANELS,
+    'budget/coder_calls',
+    'coder calls in training',
+  )
   largest = max(cell.budget for cell in cells)
   taken = actions.action_statistics(
     row

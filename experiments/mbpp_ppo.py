@@ -56,14 +56,17 @@ _CONFIG = config_flags.DEFINE_config_file(
 )
 _WORKDIR = flags.DEFINE_string('workdir', None, 'Where results go.')
 _MODE = flags.DEFINE_enum(
-  'mode', 'train', ['train', 'eval'],
+  'mode',
+  'train',
+  ['train', 'eval'],
   'train: train, then evaluate; eval: evaluate the best checkpoints.',
-)  # fmt: skip
+)
 _CONTROLLERS = flags.DEFINE_string(
-  'controllers', '',
+  'controllers',
+  '',
   'Workdir of a finished run whose controllers are evaluated, with --mode=eval;'
   ' its models may be others.',
-)  # fmt: skip
+)
 _SPLIT = flags.DEFINE_enum(
   'split',
   'test',
@@ -86,9 +89,14 @@ flags.mark_flag_as_required('workdir')
 
 # What may differ where controllers of another run are evaluated.
 _TRANSFERABLE = (
-  'coder', 'rewriter', 'pool', 'eval',
-  'env.template', 'env.max_tokens', 'env.rewrite_max_tokens',
-)  # fmt: skip
+  'coder',
+  'rewriter',
+  'pool',
+  'eval',
+  'env.template',
+  'env.max_tokens',
+  'env.rewrite_max_tokens',
+)
 
 # Share of problems that two strategies typically disagree on.
 _DISCORDANT = 0.15
@@ -288,9 +296,13 @@ def train_bandit(config, control, env, problems, seed, folder):
   path = folder / 'bandit.npz'
   if not path.exists():
     statistics, calls = bandit.train(
-      env, problems, control,
-      config.bandit.iterations, config.bandit.exploration, seed,
-    )  # fmt: skip
+      env,
+      problems,
+      control,
+      config.bandit.iterations,
+      config.bandit.exploration,
+      seed,
+    )
     content = io.BytesIO()
     np.savez(content, *statistics, calls=calls)
     write_atomically(path, content.getvalue())

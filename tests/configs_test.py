@@ -87,8 +87,10 @@ def test_promis_preset_has_the_documented_values():
   assert c.env.actions == ('keep', 'semantic', 'lexical')
   assert (c.env.sample_temperature, c.env.top_p) == (0.7, 0.9)
   assert (c.reward.kind, c.reward.success, c.reward.penalty) == (
-    'legacy', 1.0, -0.1,
-  )  # fmt: skip
+    'legacy',
+    1.0,
+    -0.1,
+  )
 
 
 def test_sweep_rows_name_fields_that_exist():

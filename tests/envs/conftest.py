@@ -28,9 +28,11 @@ def rewrite(request):
 def make_env(pool):
   def make(coder=write_program, rewriter=rewrite, **settings):
     env = EditingEnv(
-      ScriptedBackend(coder), ScriptedBackend(rewriter), pool,
+      ScriptedBackend(coder),
+      ScriptedBackend(rewriter),
+      pool,
       EditingConfig(**settings),
-    )  # fmt: skip
+    )
     return env
 
   return make

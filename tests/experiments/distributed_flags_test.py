@@ -29,9 +29,12 @@ def test_flags_say_who_this_is():
 
 def test_slurm_says_who_this_is(monkeypatch):
   for name, value in (
-    ('JOB_ID', '1'), ('STEP_ID', '0'), ('STEP_NUM_TASKS', '4'),
-    ('PROCID', '3'), ('STEP_NODELIST', 'a[1-4]'),
-  ):  # fmt: skip
+    ('JOB_ID', '1'),
+    ('STEP_ID', '0'),
+    ('STEP_NUM_TASKS', '4'),
+    ('PROCID', '3'),
+    ('STEP_NODELIST', 'a[1-4]'),
+  ):
     monkeypatch.setenv(f'SLURM_{name}', value)
   found = parse('--distributed=slurm', '--heartbeat_s=9')
   assert (found.coordinator, found.process) == ('a1:20007', 3)

@@ -81,10 +81,13 @@ def run(tmp_path, server, *flags):
     f'--config.{role}.{field}={value}'
     for role in ('coder', 'rewriter')
     for field, value in (
-      ('backend', 'http'), ('base_url', url), ('model', 'stub'),
-      ('max_retries', 1), ('timeout_s', 5.0),
+      ('backend', 'http'),
+      ('base_url', url),
+      ('model', 'stub'),
+      ('max_retries', 1),
+      ('timeout_s', 5.0),
     )
-  ]  # fmt: skip
+  ]
   return commands.run(
     'experiments.mbpp_ppo',
     '--config=configs/mbpp_ppo.py:mbpp',

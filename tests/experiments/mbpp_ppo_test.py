@@ -49,9 +49,16 @@ def whole(tmp_path_factory):
 def test_it_leaves_what_the_readme_says(whole):
   workdir, result = whole
   for name in (
-    'config.json', 'results.json', 'results.md', 'results.csv', 'trace.jsonl',
-    'solved_at_b.png', 'learning_curve.png', 'actions.png', 'action_usage.png',
-  ):  # fmt: skip
+    'config.json',
+    'results.json',
+    'results.md',
+    'results.csv',
+    'trace.jsonl',
+    'solved_at_b.png',
+    'learning_curve.png',
+    'actions.png',
+    'action_usage.png',
+  ):
     assert (workdir / name).stat().st_size > 0, name
   assert list((workdir / 'seed_0').glob('events*'))
   for word in ('direct', 'best_of_b', 'best_fixed', 'random', 'ppo'):
@@ -186,9 +193,11 @@ def transferred(whole, tmp_path_factory):
   """The controllers of the whole run, played with another model as coder."""
   workdir = tmp_path_factory.mktemp('transferred')
   result = run(
-    workdir, '--mode=eval', f'--controllers={whole[0]}',
+    workdir,
+    '--mode=eval',
+    f'--controllers={whole[0]}',
     '--config.coder.model=minicode_rewriter',
-  )  # fmt: skip
+  )
   assert result.returncode == 0, result.stderr[-3000:]
   return workdir, result
 

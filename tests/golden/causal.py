@@ -38,14 +38,17 @@ _SHAPE = {
 CASES = {
   'llama2': ('Llama', {'num_key_value_heads': 4}),
   'llama3': (
-    'Llama', {'rope_parameters': _LLAMA3, 'tie_word_embeddings': True}
+    'Llama',
+    {'rope_parameters': _LLAMA3, 'tie_word_embeddings': True},
   ),
   'codellama': ('Llama', {'rope_theta': 1e6, 'rms_norm_eps': 1e-5}),
   'deepseek_coder': (
     'Llama',
     {
       'rope_parameters': {
-        'rope_type': 'linear', 'rope_theta': 1e5, 'factor': 4.0,
+        'rope_type': 'linear',
+        'rope_theta': 1e5,
+        'factor': 4.0,
       },
     },
   ),
@@ -54,7 +57,7 @@ CASES = {
   'qwen2': ('Qwen2', {'tie_word_embeddings': True}),
   'qwen3': ('Qwen3', {'head_dim': 16}),
   'gpt2': ('GPT2', None),
-}  # fmt: skip
+}
 _GPT2 = {
   'vocab_size': 96,
   'n_embd': 32,

@@ -20,15 +20,23 @@ MODELS = {'llama2': causal, 'codet5p': encoder_decoder}
 # name: arguments of transformers' `generate`
 CASES: dict[str, dict[str, Any]] = {
   'all': {
-    'do_sample': True, 'temperature': 1.6, 'top_k': 30, 'top_p': 0.9,
-    'min_p': 0.02, 'repetition_penalty': 1.3,
+    'do_sample': True,
+    'temperature': 1.6,
+    'top_k': 30,
+    'top_p': 0.9,
+    'min_p': 0.02,
+    'repetition_penalty': 1.3,
   },
   'less_often': {
-    'do_sample': True, 'temperature': 1.0, 'top_k': 0, 'top_p': 1.0,
-    'min_p': 0.1, 'repetition_penalty': 0.8,
+    'do_sample': True,
+    'temperature': 1.0,
+    'top_k': 0,
+    'top_p': 1.0,
+    'min_p': 0.1,
+    'repetition_penalty': 0.8,
   },
   'greedy': {'do_sample': False, 'repetition_penalty': 1.7},
-}  # fmt: skip
+}
 BEAMS = {'num_beams': 3, 'length_penalty': 0.7, 'repetition_penalty': 1.6}
 
 

@@ -238,8 +238,10 @@ for batch in range(int(sys.argv[3])):
 def start_writer(path, name, batches):
   return subprocess.Popen(
     [sys.executable, '-c', _WRITER, str(path), name, str(batches)],
-    cwd=ROOT, stdout=subprocess.PIPE, text=True,
-  )  # fmt: skip
+    cwd=ROOT,
+    stdout=subprocess.PIPE,
+    text=True,
+  )
 
 
 def count_kept(path, name, batch):
