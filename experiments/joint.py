@@ -27,13 +27,13 @@ from experiments import (
   controllers,
   data,
   joint_players,
-  joint_report,
   rewriters,
   session,
 )
 from promptrl_jax.envs.editing.env import EditingEnv
 from promptrl_jax.envs.rewriting.config import make_config
 from promptrl_jax.envs.rewriting.env import RewritingEnv
+from promptrl_jax.evaluation import joint_report
 from promptrl_jax.evaluation.play import LineUp, Plan
 from promptrl_jax.execution.memo import MemoPool
 from promptrl_jax.llm.ask import CODER, REWRITER

@@ -21,7 +21,7 @@ import numpy as np
 from absl import app, flags
 from ml_collections import config_flags
 
-from experiments import data, distributed_flags, rewriters, session
+from experiments import data, rewriters, session
 from promptrl_jax.envs.rewriting.config import make_config
 from promptrl_jax.envs.rewriting.env import RewritingEnv
 from promptrl_jax.evaluation import cells, output, report, rewriter
@@ -30,7 +30,7 @@ from promptrl_jax.llm import load
 from promptrl_jax.llm.cache import CachedBackend
 from promptrl_jax.parallel import distributed, exchange
 from promptrl_jax.parallel import mesh as mesh_lib
-from promptrl_jax.tools import command
+from promptrl_jax.tools import command, distributed_flags
 from promptrl_jax.training import run as run_lib
 from promptrl_jax.training import workdir as workdir_lib
 from promptrl_jax.training.rewriter import build

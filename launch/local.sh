@@ -4,7 +4,7 @@
 #   launch/local.sh 2 python -m experiments.NAME --config=... --workdir=...
 #
 # Each process gets --distributed=flags and its index (see
-# experiments/distributed_flags.py). The output of process 0 is unchanged; lines
+# promptrl_jax/tools/distributed_flags.py). The output of process 0 is unchanged; lines
 # of other processes start with their index. If one process fails, the script
 # ends the others and returns the status of the failed one.
 set -euo pipefail

@@ -8,7 +8,7 @@ import sys
 import yaml
 from absl import flags
 
-from experiments import distributed_flags
+from promptrl_jax.tools import distributed_flags
 
 LAUNCH = pathlib.Path(__file__).parents[2] / 'launch'
 
@@ -94,7 +94,7 @@ def submit(tmp_path, *arguments):
 TASK = """
 import os, sys
 from absl import flags
-from experiments import distributed_flags
+from promptrl_jax.tools import distributed_flags
 distributed_flags.define()
 flags.FLAGS(sys.argv)
 print(distributed_flags.config(), os.environ.get('https_proxy'))

@@ -3,7 +3,7 @@
 import pytest
 from absl import flags
 
-from experiments import distributed_flags
+from promptrl_jax.tools import distributed_flags
 
 ALL = ('--coordinator=host:1', '--num_processes=2', '--process_id=1')
 

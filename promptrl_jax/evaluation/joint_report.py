@@ -1,7 +1,4 @@
-"""Tables and figures of `experiments.joint`.
-
-No flags here.
-"""
+"""Tables and figures of a run that trains controller and rewriter in turns."""
 
 from __future__ import annotations
 
