@@ -39,7 +39,7 @@ test: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
-	$(FAST) $(PYTEST) -m 'not slow' --durations=20
+	$(PYTEST) -m 'not slow' --durations=20
 
 test-slow: setup
 	$(PYTEST) -m slow --durations=20

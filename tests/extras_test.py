@@ -19,11 +19,15 @@ MODULES = {
 }
 IMPORT_ALL = """
 import importlib, pathlib, sys
+from absl import flags
 for name in sys.argv[1:]:
   sys.modules[name] = None  # import of it raises ImportError
+known = set(flags.FLAGS)
 for path in sorted(pathlib.Path('promptrl_jax').rglob('*.py')):
   name = '.'.join(path.with_suffix('').parts)
   importlib.import_module(name.removesuffix('.__init__'))
+  for flag in set(flags.FLAGS) - known:  # Two commands may share a name.
+    delattr(flags.FLAGS, flag)
 """
 
 

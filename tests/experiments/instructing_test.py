@@ -138,7 +138,7 @@ def test_programs_are_no_instructions():
 def test_unknown_names_are_told_the_known_ones():
   c = prewrite.get_config('smoke')
   with pytest.raises(ValueError, match="'sarsa'.*reinforce.*ppo"):
-    rewriters.with_algorithm(c, 'sarsa')
+    rewriters.make_config(c, 'sarsa')
   with pytest.raises(ValueError, match="'T'.*I, S"):
     instructing.check_strategies(('T',))
 
@@ -146,10 +146,10 @@ def test_unknown_names_are_told_the_known_ones():
 def test_every_algorithm_sets_fields_that_there_are():
   for stem in ('smoke', 'jsonl'):
     c = prewrite.get_config(stem).lock()
-    assert rewriters.with_algorithm(c, 'ppo').train.value_head
-    assert not rewriters.with_algorithm(c, 'grpo').train.value_head
+    assert rewriters.make_config(c, 'ppo').value_head
+    assert not rewriters.make_config(c, 'grpo').value_head
     for row in prewrite.get_hyper():
       changed = c.copy_and_resolve_references()
       changed.update_from_flattened_dict(row)
       for name in changed.algorithms:
-        rewriters.with_algorithm(changed, name)
+        rewriters.make_config(changed, name)

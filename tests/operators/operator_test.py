@@ -7,9 +7,11 @@ from promptrl_jax.envs.editing.config import EditingConfig
 from promptrl_jax.evaluation import play
 from promptrl_jax.operators import OPERATORS, Operator, Question
 from promptrl_jax.operators.operator import OPERATORS as TABLE
-from promptrl_jax.types import Problem
+from promptrl_jax.types import Problem, UnitTests
 
-PROBLEM = Problem('t/1', 'Add it.', 'f', 'def f(x):', ('assert f(1) == 1',))
+PROBLEM = Problem(
+  't/1', 'Add it.', UnitTests('f', 'def f(x):', ('assert f(1) == 1',))
+)
 
 
 def shout(episode, tools):

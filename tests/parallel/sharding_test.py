@@ -116,16 +116,16 @@ for name, (config, params, log_probs, inputs) in models.items():
   together = place(alone)
   # Placed before they are attached, they may as well be.
   later = attach(settings, place(params), place(adapters))
-  results = [np.asarray(log_probs(config, variables, *inputs))
-             for variables in (alone, together, later)]
+  values = [np.asarray(log_probs(config, variables, *inputs))
+            for variables in (alone, together, later)]
   stack = 'decoder' if name == 't5' else 'layers'
   shares = lambda tree: {
     leaf: [x.addressable_shards[0].data.size / x.size for x in pair.values()]
     for leaf, pair in tree[stack].items() if leaf in ('qkv', 'gate_up', 'down')}
   results[name] = {
-    'differences': [float(np.abs(results[0] - r).max()) for r in results[1:]],
+    'differences': [float(np.abs(values[0] - v).max()) for v in values[1:]],
     'effect': float(np.abs(
-      results[0] - np.asarray(log_probs(config, params, *inputs))).max()),
+      values[0] - np.asarray(log_probs(config, params, *inputs))).max()),
     'shares': shares(together['lora']),
   }
 print(json.dumps(results))
@@ -157,16 +157,16 @@ for folder in folders:
     inputs = (*encoder_decoder.prompts(), encoder_decoder.decoder_tokens())
   else:
     inputs = causal.prompts(config.vocab_size)
-  results, files = [], []
+  values, files = [], []
   for mesh in (None, mesh_lib.make_mesh({'data': 2, **shape})):
     config, params = pretrained.load_model(folder, mesh)
-    results.append(np.asarray(log_probs(config, params, *inputs)))
+    values.append(np.asarray(log_probs(config, params, *inputs)))
     to = pathlib.Path(sys.argv[1]) / folder.name / str(len(files))
     pretrained.save_model(to, config, params)
     files.append({path.name: path.read_bytes() for path in to.iterdir()})
   here = sum(x.addressable_shards[0].data.size for x in jax.tree.leaves(params))
   results[folder.name] = {
-    'difference': float(np.abs(results[0] - results[1]).max()),
+    'difference': float(np.abs(values[0] - values[1]).max()),
     'same_files': files[0] == files[1] and len(files[0]) > 1,
     'share': here / sum(x.size for x in jax.tree.leaves(params)),
   }
