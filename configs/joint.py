@@ -11,11 +11,89 @@ An arm is a way to spend the same number of coder calls:
   --config.arms.both='(1,2)' --config.calls=20000
 """
 
+import dataclasses
+from collections.abc import Mapping
+
 import ml_collections
 
-from configs import mbpp_grpo, mbpp_ppo
+from promptrl_jax import settings
+from promptrl_jax.envs.editing.config import EditingConfig
+from promptrl_jax.envs.rewriting.config import RewritingConfig
+from promptrl_jax.execution.config import PoolConfig
+from promptrl_jax.llm.ask import AskConfig
+from promptrl_jax.llm.load import BackendConfig
+from promptrl_jax.tasks.task_set import DataConfig
+from promptrl_jax.training.controller.config import ControllerConfig, PPOConfig
+from promptrl_jax.training.optim import OptimizerConfig
+from promptrl_jax.training.rewriter.config import TrainConfig
 
 _ARGUMENTS = ('smoke', 'minicode')
+# Iterations of the controller, then of the rewriter, in one turn.
+_ARMS = {'controller': (1, 0), 'rewriter': (0, 1), 'both': (1, 1)}
+# How many updates the calls of an arm pay for is not known ahead, so that no
+# learning rate falls towards an end.
+_PPO = PPOConfig(anneal=False)
+_OPTIMIZER = OptimizerConfig(warmup=5, b2=0.99)
+
+
+@dataclasses.dataclass(frozen=True)
+class EvalConfig:
+  """How the arms are compared.
+
+  Attributes:
+    budgets: model calls per problem, one column of the table each.
+    subject: the arm that the others are compared with.
+    resamples: of the bootstrap.
+  """
+
+  budgets: tuple[int, ...] = (2, 4, 8)
+  subject: str = 'both'
+  resamples: int = 10_000
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+  """Settings of the job; each section is documented at its class.
+
+  Attributes:
+    calls: of the coder, in the training of each arm.
+    calls_per_leg: between two rows of metrics.
+    arms: iterations of the controller and of the rewriter in one turn.
+    seed: of the first run.
+    seeds: runs of each arm.
+    mesh: devices by axis; empty: all along data.
+    plugins: modules that register operators, task sets, rewards, ...
+    rewriter: where training starts.
+    validate_every, checkpoint_every: legs.
+    validate_limit: first N validation problems; 0 for all.
+  """
+
+  calls: int = 5000
+  calls_per_leg: int = 500
+  arms: Mapping[str, tuple[int, int]] = dataclasses.field(
+    default_factory=lambda: dict(_ARMS)
+  )
+  seed: int = 0
+  seeds: int = 1
+  mesh: str = ''
+  plugins: tuple[str, ...] = ()
+  data: DataConfig = DataConfig()
+  coder: BackendConfig = BackendConfig(model='minicode_coder')
+  rewriter: BackendConfig = BackendConfig(model='minicode_rewriter')
+  pool: PoolConfig = PoolConfig()
+  ask: AskConfig = AskConfig()
+  editing: EditingConfig = EditingConfig()
+  ppo: PPOConfig = _PPO
+  # Small iterations: the one that ends an arm passes its calls by less.
+  controller: ControllerConfig = ControllerConfig(
+    episodes=128, budgets=(2, 4, 8)
+  )
+  rewriting: RewritingConfig = RewritingConfig()
+  train: TrainConfig = TrainConfig(optimizer=_OPTIMIZER)
+  validate_every: int = 5
+  validate_limit: int = 128
+  checkpoint_every: int = 5
+  eval: EvalConfig = EvalConfig()
 
 
 def get_config(arg: str = 'minicode') -> ml_collections.ConfigDict:
@@ -23,70 +101,12 @@ def get_config(arg: str = 'minicode') -> ml_collections.ConfigDict:
     raise ValueError(
       f'config argument {arg!r}: expected one of {", ".join(_ARGUMENTS)}'
     )
-  played = mbpp_ppo.get_config('minicode')
-  written = mbpp_grpo.get_config('minicode')
-  c = ml_collections.ConfigDict()
-  c.preset = arg
-  c.seed = 0  # of the first run
-  c.seeds = 1  # runs of each arm
-  c.plugins = played.plugins
-  c.mesh = ''  # devices by axis; empty: all along data
-
-  c.calls = 5000  # of the coder, in the training of each arm
-  c.calls_per_leg = 500  # between two rows of metrics
-  c.arms = ml_collections.ConfigDict()
-  # Iterations of the controller, then of the rewriter, in one turn.
-  c.arms.controller = (1, 0)
-  c.arms.rewriter = (0, 1)
-  c.arms.both = (1, 1)
-
-  c.data = played.data
-  c.coder = played.coder
-  c.rewriter = played.rewriter  # where training starts
-  c.pool = played.pool
-  del c.pool.import_header  # the rewriter's rewards know no header
-  c.env = played.env
-
-  # The controller: reward of an episode, network and update.
-  c.reward = played.reward
-  c.ppo = played.ppo
-  c.ppo.anneal = False  # how many updates the calls pay is not known ahead
-  c.controller = played.controller
-  del c.controller.iterations
-  # Small iterations: the one that ends an arm passes its calls by less.
-  c.controller.episodes = 128
-  c.controller.budgets = (2, 4, 8)  # drawn per training episode
-
-  # The rewriter: reward of a rewrite, and the sections of configs/mbpp_grpo.py.
-  c.rewrite_reward = written.reward
-  for name in (
-    'train',
-    'rollout',
-    'packing',
-    'advantage',
-    'learner',
-    'reference',
-    'optimizer',
-    'lora',
-  ):
-    c[name] = written[name]
-  del c.train.iterations
-  c.optimizer.decay = 'constant'  # as c.ppo.anneal
-
-  c.validate_every = 5  # legs
-  c.validate_limit = 128  # first N validation problems, 0 = all
-  c.checkpoint_every = 5  # legs
-
-  c.eval = ml_collections.ConfigDict()
-  c.eval.budgets = (2, 4, 8)
-  c.eval.subject = 'both'  # arm that the others are compared with
-  c.eval.resamples = 10_000
-
+  c = settings.to_config_dict(Config())
   if arg == 'smoke':
     c.data.train_limit, c.data.validation_limit, c.data.test_limit = 32, 8, 16
     c.calls, c.calls_per_leg = 64, 32
     c.controller.episodes = 16
-    c.rollout.prompts, c.rollout.group = 4, 4
+    c.train.rollout.prompts, c.train.rollout.group = 4, 4
     c.train.rows_per_piece = 1
     c.validate_every = c.checkpoint_every = 1
     c.eval.resamples = 1000

@@ -15,12 +15,75 @@ Arguments:
 --config.algorithms changes.
 """
 
+import dataclasses
+
 import ml_collections
 
-from configs import mbpp_ppo
+from promptrl_jax import settings
+from promptrl_jax.envs.rewriting.config import RewritingConfig
+from promptrl_jax.execution.config import PoolConfig
+from promptrl_jax.llm.ask import AskConfig
+from promptrl_jax.llm.load import BackendConfig
+from promptrl_jax.tasks.task_set import DataConfig
 from promptrl_jax.training.rewriter.algorithms import ALGORITHMS
+from promptrl_jax.training.rewriter.config import TrainConfig
 
 _ARGUMENTS = ('smoke', 'minicode', 'algorithms', 'mbpp')
+
+
+@dataclasses.dataclass(frozen=True)
+class EvalConfig:
+  """What the rewriters are compared on.
+
+  Attributes:
+    split: `test` or `validation`.
+    resamples: of the bootstrap.
+  """
+
+  split: str = 'test'
+  resamples: int = 10_000
+
+  def __post_init__(self):
+    if self.split not in ('validation', 'test'):
+      raise ValueError(
+        f'eval.split={self.split!r}: expected validation or test'
+      )
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+  """Settings of the job; each section is documented at its class.
+
+  Attributes:
+    algorithms: keys of `ALGORITHMS`.
+    switches: updates from which on another of `ALGORITHMS` takes over:
+      `((30, 'pairs'),)`.
+    seed: of the first run.
+    seeds: runs of each algorithm.
+    mesh: a process' devices by axis; empty: all along data.
+    plugins: modules that register task sets, rewards, losses, ...
+    rewriter: where training starts.
+    validate_every, checkpoint_every: updates.
+    validate_limit: first N validation problems; 0 for all.
+  """
+
+  algorithms: tuple[str, ...] = ('grpo',)
+  switches: tuple[tuple[int, str], ...] = ()
+  seed: int = 0
+  seeds: int = 1
+  mesh: str = ''
+  plugins: tuple[str, ...] = ()
+  data: DataConfig = DataConfig()
+  coder: BackendConfig = BackendConfig(model='minicode_coder')
+  rewriter: BackendConfig = BackendConfig(model='minicode_rewriter')
+  pool: PoolConfig = PoolConfig()
+  ask: AskConfig = AskConfig()
+  rewriting: RewritingConfig = RewritingConfig()
+  train: TrainConfig = TrainConfig()
+  validate_every: int = 10
+  validate_limit: int = 0
+  checkpoint_every: int = 10
+  eval: EvalConfig = EvalConfig()
 
 
 def get_config(arg: str = 'minicode') -> ml_collections.ConfigDict:
@@ -28,137 +91,21 @@ def get_config(arg: str = 'minicode') -> ml_collections.ConfigDict:
     raise ValueError(
       f'config argument {arg!r}: expected one of {", ".join(_ARGUMENTS)}'
     )
-  main = mbpp_ppo.get_config('minicode')
-  c = ml_collections.ConfigDict()
-  c.preset = arg
-  c.algorithms = ('grpo',)  # keys of ALGORITHMS
-  c.seed = 0  # of the first run
-  c.seeds = 1  # runs of each algorithm
-  # Updates from which on another of ALGORITHMS takes over: ((30, 'pairs'),)
-  c.switches = ()
-
-  c.plugins = main.plugins
-  c.mesh = ''  # a process' devices by axis; empty: all along data
-
-  c.data = main.data
-  c.coder = main.coder
-  c.rewriter = main.rewriter  # where training starts
-  c.pool = main.pool
-  c.env = main.env  # how rewriters are evaluated
-
-  c.reward = ml_collections.ConfigDict()
-  c.reward.kind = 'solved'  # one of `rewards.registry.REWARDS`
-  c.reward.options = ml_collections.ConfigDict()  # of rewards but `solved`
-  c.reward.temperature = 0.0  # of the coder
-  c.reward.solved_bonus = 1.0
-  c.reward.share_weight = 0.0
-  c.reward.word_cost = 0.0
-  c.reward.allow_keep = True  # an empty rewrite keeps the statement
-  c.reward.timeout_s = 120.0
-
-  c.train = ml_collections.ConfigDict()
-  c.train.iterations = 40
-  c.train.train = 'full'  # full | lora
-  c.train.value_head = False
-  c.train.value_trunk = False  # whether its loss changes the model below
-  c.train.rows_per_piece = 4
-  # For large vocabularies and long rows: places with logits at a time (of
-  # packing.lanes * packing.lane_size), and layers computed twice.
-  c.train.logits_chunk = ml_collections.config_dict.placeholder(int)
-  c.train.remat = False
-  c.train.overlap = False  # sample ahead while programs run
-  c.train.dtype = 'float32'  # of the sampler
-
-  c.rollout = ml_collections.ConfigDict()
-  c.rollout.prompts = 64
-  c.rollout.group = 8
-  c.rollout.new_tokens = 64
-  c.rollout.temperature = 0.8
-  c.rollout.drop_uniform = True
-  c.rollout.resample_rounds = 0
-
-  c.packing = ml_collections.ConfigDict()
-  c.packing.prompt_size = 256
-  c.packing.lanes = 8
-  c.packing.lane_size = 64
-  c.packing.sequences = 32
-
-  c.advantage = ml_collections.ConfigDict()
-  c.advantage.kind = 'grpo'
-  c.advantage.gamma = 1.0
-  c.advantage.lam = 1.0
-  c.advantage.normalize = True
-  c.advantage.beta = 0.1
-  c.advantage.charge_kl = 'auto'  # auto | loss | reward | token
-  c.advantage.deviation = 'population'  # population | sample: with n - 1
-  c.advantage.kl_estimator = 'k1'  # where the divergence is a reward
-  c.advantage.kl_cap = ml_collections.config_dict.placeholder(float)
-  c.advantage.kl_min_prob = ml_collections.config_dict.placeholder(float)
-
-  c.learner = ml_collections.ConfigDict()
-  c.learner.loss = 'ppo'
-  c.learner.loss_options = ml_collections.ConfigDict()
-  c.learner.aggregation = 'token_mean'
-  c.learner.constant_length = ml_collections.config_dict.placeholder(int)
-  c.learner.kl_estimator = 'k3'  # k1 | k2 | k3 | exact
-  c.learner.kl_cap = ml_collections.config_dict.placeholder(float)
-  c.learner.kl_min_prob = ml_collections.config_dict.placeholder(float)
-  c.learner.entropy_coef = 0.0
-  c.learner.value_coef = 0.5
-  c.learner.value_clip = ml_collections.config_dict.placeholder(float)
-  c.learner.importance = 'none'
-  c.learner.importance_cap = 2.0
-  c.learner.epochs = 1
-  c.learner.minibatches = 1
-  c.learner.compute_dtype = 'float32'
-
-  c.reference = ml_collections.ConfigDict()
-  # none | frozen | copy | ema | adapter_off | model
-  c.reference.kind = 'frozen'
-  c.reference.model = ''  # of model: one with the rewriter's tokenizer
-  c.reference.every = 10
-  c.reference.decay = 0.99
-  c.reference.kl_coef = 0.02
-  c.reference.control = 'fixed'  # fixed | adaptive | linear
-  c.reference.target = 0.05
-  c.reference.end = 0.0
-  c.reference.steps = 100
-
-  c.optimizer = ml_collections.ConfigDict()
-  c.optimizer.lr = 1e-4
-  c.optimizer.warmup = 5
-  c.optimizer.decay = 'linear'  # constant | linear
-  c.optimizer.weight_decay = 0.0
-  c.optimizer.b2 = 0.99
-  c.optimizer.max_grad_norm = 1.0
-
-  c.lora = ml_collections.ConfigDict()  # of train.train=lora
-  c.lora.rank = 16
-  c.lora.alpha = 32.0
-  c.lora.targets = ('.*',)
-
-  c.validate_every = 10  # iterations
-  c.validate_limit = 0  # first N validation problems, 0 = all
-  c.checkpoint_every = 10
-
-  c.eval = ml_collections.ConfigDict()
-  c.eval.split = 'test'  # or validation
-  c.eval.resamples = 10_000
-
+  c = settings.to_config_dict(Config())
   if arg == 'algorithms':
     c.algorithms = ('grpo', 'ppo', 'reinforce')
   if arg == 'smoke':
     c.data.train_limit, c.data.validation_limit, c.data.test_limit = 32, 8, 16
     c.train.iterations = 2
-    c.rollout.prompts, c.rollout.group = 4, 4
+    c.train.rollout.prompts, c.train.rollout.group = 4, 4
     c.train.rows_per_piece = 1
     c.validate_every = c.checkpoint_every = 1
     c.eval.resamples = 1000
   if arg == 'mbpp':
     c.data.name = 'mbpp'
-    c.pool.cpu_s = 5.0
-    c.train.train = 'lora'
-    c.reference.kind = 'adapter_off'
+    c.pool.limits.cpu_s = 5.0
+    c.train.parameters = 'lora'
+    c.train.reference.kind = 'adapter_off'
     c.train.logits_chunk, c.train.remat = 64, True
   return c
 
@@ -166,4 +113,5 @@ def get_config(arg: str = 'minicode') -> ml_collections.ConfigDict:
 def get_hyper():
   """The sweep of the algorithms, and of the KL coefficient."""
   sweep = [{'algorithms': (name,)} for name in ALGORITHMS]
-  return sweep + [{'reference.kl_coef': value} for value in (0.0, 0.005, 0.1)]
+  coefficients = (0.0, 0.005, 0.1)
+  return sweep + [{'train.reference.kl_coef': value} for value in coefficients]

@@ -6,10 +6,80 @@
 Arguments: `coder`, `rewriter`, and `coder_smoke`, `rewriter_smoke` (a minute).
 """
 
+import dataclasses
+
 import ml_collections
+
+from promptrl_jax import settings
+from promptrl_jax.models.config import TransformerConfig
+from promptrl_jax.training.supervised.config import SupervisedConfig
+from promptrl_jax.training.supervised.corpus import CorpusConfig
 
 # Each full recipe must fit in an hour on two cores.
 _STEPS = {'coder': 900, 'rewriter': 700}
+# The coder mostly sees canonical statements; the rewriter sees every register.
+_CORPORA = {
+  'coder': CorpusConfig(
+    registers={
+      'canonical': 0.91,
+      'paraphrased': 0.03,
+      'terse': 0.03,
+      'noisy': 0.03,
+    },
+    repair=0.2,
+    attempts=8,
+  ),
+  'rewriter': CorpusConfig(
+    registers={
+      'canonical': 0.1,
+      'paraphrased': 0.3,
+      'terse': 0.3,
+      'noisy': 0.3,
+    },
+    feedback=0.55,
+    wrong_detail=0.25,
+    attempts=8,
+  ),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+  """Settings of the job; each section is documented at its class.
+
+  Attributes:
+    role: what is trained, `coder` or `rewriter`.
+    seed: of parameters and draws.
+    transformer: shape of the model; special tokens are those of the tokenizer
+      that is trained first, with `vocab_size` tokens at most.
+    checkpoint_every: steps.
+  """
+
+  role: str = 'coder'
+  seed: int = 0
+  transformer: TransformerConfig = TransformerConfig(
+    vocab_size=1536,
+    hidden_size=192,
+    num_layers=4,
+    num_heads=6,
+    num_kv_heads=2,
+    head_size=32,
+    mlp_size=512,
+    max_positions=512,
+  )
+  corpus: CorpusConfig = _CORPORA['coder']
+  supervised: SupervisedConfig = SupervisedConfig(
+    steps=_STEPS['coder'],
+    rows=40,
+    row_length=192,
+    lr=3e-3,
+    muon_lr=1e-2,
+    warmup=50,
+    weight_decay=0.01,
+    prompt_weight=0.1,
+    max_grad_norm=1.0,
+  )
+  checkpoint_every: int = 100
 
 
 def get_config(arg: str = 'coder') -> ml_collections.ConfigDict:
@@ -19,48 +89,9 @@ def get_config(arg: str = 'coder') -> ml_collections.ConfigDict:
       f'config argument {arg!r}: expected coder, rewriter, coder_smoke or '
       'rewriter_smoke'
     )
-  smoke = size == 'smoke'
-  c = ml_collections.ConfigDict()
-  c.role = role
-  c.seed = 0
-  c.checkpoint_every = 100  # steps
-
-  c.model = ml_collections.ConfigDict()
-  c.model.vocab_size = 1536
-  c.model.hidden_size = 192
-  c.model.num_layers = 4
-  c.model.num_heads = 6
-  c.model.num_kv_heads = 2
-  c.model.head_size = 32
-  c.model.mlp_size = 512
-  c.model.max_positions = 512
-
-  c.corpus = ml_collections.ConfigDict()
-  # Weight of each register in the statements that the model learns from.
-  if role == 'coder':
-    c.corpus.registers = ml_collections.ConfigDict(
-      {'canonical': 0.91, 'paraphrased': 0.03, 'terse': 0.03, 'noisy': 0.03}
-    )
-    c.corpus.repair = 0.2  # share of draws with a wrong program to repair
-    c.corpus.feedback = 0.0
-    c.corpus.wrong_detail = 0.0
-  else:
-    c.corpus.registers = ml_collections.ConfigDict(
-      {'canonical': 0.1, 'paraphrased': 0.3, 'terse': 0.3, 'noisy': 0.3}
-    )
-    c.corpus.repair = 0.0
-    c.corpus.feedback = 0.55  # share of draws with feedback
-    c.corpus.wrong_detail = 0.25  # of these, statements of a sibling problem
-  c.corpus.attempts = 2 if smoke else 8  # wrong programs per problem
-
-  c.training = ml_collections.ConfigDict()
-  c.training.steps = 20 if smoke else _STEPS[role]
-  c.training.rows = 40
-  c.training.row_length = 192
-  c.training.lr = 3e-3  # Adam: embeddings and norms
-  c.training.muon_lr = 1e-2  # Muon: matrices
-  c.training.warmup = 5 if smoke else 50
-  c.training.weight_decay = 0.01
-  c.training.prompt_weight = 0.1
-  c.training.max_grad_norm = 1.0
+  c = settings.to_config_dict(Config(role=role, corpus=_CORPORA[role]))
+  c.supervised.steps = _STEPS[role]
+  if size:
+    c.corpus.attempts = 2
+    c.supervised.steps, c.supervised.warmup = 20, 5
   return c

@@ -20,78 +20,93 @@ Arguments:
 --config.algorithms changes.
 """
 
+import dataclasses
+
 import ml_collections
 
-from configs import mbpp_grpo, rewrite
+from configs import rewrite
+from promptrl_jax import settings
+from promptrl_jax.envs.rewriting.config import RewritingConfig
+from promptrl_jax.llm.load import BackendConfig
+from promptrl_jax.prompts.meta import MetaConfig
+from promptrl_jax.training.optim import OptimizerConfig
+from promptrl_jax.training.rewriter.advantages import AdvantageConfig
+from promptrl_jax.training.rewriter.algorithms import ALGORITHMS
+from promptrl_jax.training.rewriter.config import TrainConfig
+from promptrl_jax.training.rewriter.rollout import RolloutConfig
 
-# Sections of the learner, which is the one that learns from tests.
-_LEARNER = (
-  'train',
-  'rollout',
-  'packing',
-  'advantage',
-  'learner',
-  'reference',
-  'optimizer',
-  'lora',
-)
+
+@dataclasses.dataclass(frozen=True)
+class Config(rewrite.Config):
+  """Settings of the job, in addition to those of `rewrite`.
+
+  Attributes:
+    algorithms: keys of `ALGORITHMS`.
+    switches: updates from which on another of `ALGORITHMS` takes over:
+      `((30, 'pairs'),)`.
+    seeds: runs of each algorithm, from `seed` on.
+    rewriter: where training starts; its lengths are `train.packing.prompt_size`
+      and `ask.rewrite_max_tokens`.
+    validate_every, checkpoint_every: updates.
+    patience: validations without a new best that end a run; 0: none do.
+  """
+
+  algorithms: tuple[str, ...] = ('ppo',)
+  switches: tuple[tuple[int, str], ...] = ()
+  seeds: int = 1
+  rewriting: RewritingConfig = RewritingConfig(
+    meta=MetaConfig('minicode'),
+    reward='score',
+    examples=4,
+    allow_keep=False,
+    background=True,
+    timeout_s=600.0,
+  )
+  train: TrainConfig = TrainConfig(
+    rollout=RolloutConfig(prompts=32, group=4),
+    advantage=AdvantageConfig(lam=0.95),
+    optimizer=OptimizerConfig(lr=5e-4, warmup=5, decay='linear', b2=0.99),
+  )
+  validate_every: int = 10
+  checkpoint_every: int = 10
+  patience: int = 3
 
 
 def get_config(arg: str = 'minicode') -> ml_collections.ConfigDict:
-  c = rewrite.get_config(arg)  # tasks, models, and how they are compared
-  embedded = arg in ('smoke', 'minicode')
-  learner = mbpp_grpo.get_config('minicode')
-  c.algorithms = ('ppo',)  # keys of ALGORITHMS
-  c.seeds = 1  # runs of each algorithm, from c.seed on
-  c.switches = ()  # updates at which another takes over: ((30, 'pairs'),)
-
-  if embedded:
+  c = settings.to_config_dict(Config())
+  rewrite.adapt(c, arg)
+  # Only a model in this process can be trained.
+  c.rewriter = settings.to_config_dict(BackendConfig(model=c.rewriter.model))
+  if arg in rewrite.EMBEDDED:
     # Inputs of each instruction to train on, as PRewrite does; 0: other
     # problems are trained on, those of the train split of the suite.
     c.data.options.train_examples = 8
-
-  # Only a model in this process can be trained. Its lengths are those of
-  # `packing` and `rollout`, in training and after.
-  c.rewriter.backend = 'jax'
-  c.rewriter.base_url = ''
-  del c.rewriter.prompt_tokens, c.rewriter.new_tokens, c.rewrite.max_tokens
-
-  for section in _LEARNER:
-    c[section] = learner[section]
-  c.train.iterations = 40
-  c.optimizer.lr = 5e-4
-  c.rollout.prompts, c.rollout.group = 32, 4
-  c.advantage.lam = 0.95  # of GAE
-
-  c.env = ml_collections.ConfigDict()
-  c.env.examples = 4  # of a task, for all rewrites of it in a batch; 0 = all
-  # After which a batch without answers is asked for row by row.
-  c.env.timeout_s = 600.0
-
-  c.validate_every = 10  # updates
-  c.checkpoint_every = 10
-  c.patience = 3  # validations without a new best that end a run; 0: none do
-
+  else:
+    _for_one_instruction(c)
   if arg == 'smoke':
     c.data.train_limit = c.data.validation_limit = c.data.test_limit = 8
+    c.rewrite.samples = 4
     c.train.iterations = 2
-    c.rollout.prompts, c.rollout.group = 4, 4
+    c.train.rollout.prompts, c.train.rollout.group = 4, 4
     c.train.rows_per_piece = 1
     c.validate_every = c.checkpoint_every = 1
     c.eval.resamples = 1000
-  if not embedded:
-    c.train.train = 'lora'
-    c.reference.kind = 'adapter_off'
-    # One instruction, so a batch is one group.
-    c.rollout.prompts, c.rollout.group = 1, 32
-    c.rollout.new_tokens = c.packing.lane_size = 256
-    c.packing.prompt_size = 512
-    c.env.examples = 32
   return c
+
+
+def _for_one_instruction(c: ml_collections.ConfigDict) -> None:
+  """A batch is one group; instructions and examples are long."""
+  c.train.parameters = 'lora'
+  c.train.reference.kind = 'adapter_off'
+  c.train.rollout.prompts, c.train.rollout.group = 1, 32
+  c.train.rollout.new_tokens = c.train.packing.lane_size = 256
+  c.train.packing.prompt_size = 512
+  c.rewriting.examples = 32
 
 
 def get_hyper():
   """The sweep of rewards, of algorithms, and of the KL coefficient."""
-  sweep = [{'reward.kind': name} for name in ('em', 'f1')]
-  sweep += [{'algorithms': (name,)} for name in mbpp_grpo.ALGORITHMS]
-  return sweep + [{'reference.kl_coef': value} for value in (0.0, 0.005, 0.1)]
+  sweep = [{'rewriting.reward': name} for name in ('em', 'f1')]
+  sweep += [{'algorithms': (name,)} for name in ALGORITHMS]
+  coefficients = (0.0, 0.005, 0.1)
+  return sweep + [{'train.reference.kl_coef': value} for value in coefficients]

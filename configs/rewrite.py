@@ -22,101 +22,106 @@ Arguments:
               --config.plugins="('MODULE',)" --config.data.name=NAME
 """
 
+import dataclasses
+
 import ml_collections
 
-from configs import mbpp_ppo
 from promptrl_jax import settings
+from promptrl_jax.envs.rewriting.config import RewritingConfig
+from promptrl_jax.execution.config import PoolConfig
+from promptrl_jax.llm.ask import AskConfig
+from promptrl_jax.llm.http import HttpConfig
+from promptrl_jax.llm.load import BackendConfig
+from promptrl_jax.prompts.meta import MetaConfig
+from promptrl_jax.strategies.prewrite import RewriteConfig
 from promptrl_jax.tasks.load import TASK_SETS
+from promptrl_jax.tasks.task_set import DataConfig
 
+EMBEDDED = ('smoke', 'minicode')
 # Argument -> task set.
 ARGUMENTS = {
-  'smoke': 'minicode_instructions',
-  'minicode': 'minicode_instructions',
+  **dict.fromkeys(EMBEDDED, 'minicode_instructions'),
   'jsonl': 'instructions',
   **{name: name for name in ('questions', 'ag_news', 'sst2', 'nq', 'gsm8k')},
   'plugin': '',
 }
+_OLLAMA = HttpConfig(base_url='http://127.0.0.1:11434/v1')
 
 
-def _model(backend: str, name: str) -> ml_collections.ConfigDict:
-  """A language model, as for `mbpp_ppo`, with the lengths of its texts."""
-  c = mbpp_ppo.model(name)
-  c.backend = backend
-  c.prompt_tokens = 400  # jax: most tokens of a prompt
-  c.new_tokens = 80 if backend == 'jax' else 256  # jax: of a completion
-  if backend == 'http':
-    c.base_url = 'http://127.0.0.1:11434/v1'  # Ollama's
-  return c
+@dataclasses.dataclass(frozen=True)
+class EvalConfig:
+  """How instructions are compared.
+
+  Attributes:
+    resamples: of the bootstrap.
+    dev_examples, test_examples: examples per task, drawn with the seed; 0 for
+      all.
+  """
+
+  resamples: int = 10_000
+  dev_examples: int = 0
+  test_examples: int = 0
 
 
-def _data(name: str) -> ml_collections.ConfigDict:
-  """Which instructions are rewritten; the fields of `DataConfig`."""
-  c = ml_collections.ConfigDict()
-  c.name = name  # one of `tasks.load.TASK_SETS` with instructions
-  c.path = ''  # file or folder of the data, for sets that need one
-  # First N instructions, 0 = all.
-  c.train_limit = c.validation_limit = c.test_limit = 0
-  # What this set alone has, documented at its class of options.
-  options = settings.to_mapping(TASK_SETS[name].options()) if name else {}
-  c.options = ml_collections.ConfigDict(options)
-  return c
+@dataclasses.dataclass(frozen=True)
+class Config:
+  """Settings of the job; each section is documented at its class.
+
+  Attributes:
+    seed: of subsampled examples and of the bootstrap.
+    mesh: devices by axis, for models that one device cannot hold: `tensor=2`.
+    plugins: modules that register task sets and rewards.
+    strategies: `I`: the greedy rewrite; `S`: the best of K on dev.
+    cache: SQLite file of answers; empty: `cache.sqlite` in the workdir.
+    task_model: the frozen model.
+    runs_programs: the task model writes a program, and its value is the answer;
+      for models and prompts like the embedded ones.
+    pool: where programs run.
+  """
+
+  seed: int = 0
+  mesh: str = ''
+  plugins: tuple[str, ...] = ()
+  strategies: tuple[str, ...] = ('I', 'S')
+  cache: str = ''
+  data: DataConfig = DataConfig(name='minicode_instructions')
+  rewriter: BackendConfig = BackendConfig(model='minicode_rewriter')
+  task_model: BackendConfig = BackendConfig(model='minicode_coder')
+  runs_programs: bool = True
+  ask: AskConfig = AskConfig()
+  rewrite: RewriteConfig = RewriteConfig()
+  rewriting: RewritingConfig = RewritingConfig(
+    meta=MetaConfig('minicode'), reward='score'
+  )
+  pool: PoolConfig = PoolConfig()
+  eval: EvalConfig = EvalConfig()
 
 
 def get_config(arg: str = 'minicode') -> ml_collections.ConfigDict:
+  c = settings.to_config_dict(Config())
+  adapt(c, arg)
+  if arg == 'smoke':
+    c.rewrite.samples = 4
+    c.data.validation_limit = c.data.test_limit = 12
+  return c
+
+
+def adapt(c: ml_collections.ConfigDict, arg: str) -> None:
+  """Sets tasks and models; what they are is the same for `prewrite`."""
   if arg not in ARGUMENTS:
     raise ValueError(
       f'config argument {arg!r}: expected one of {", ".join(ARGUMENTS)}'
     )
-  embedded = arg in ('smoke', 'minicode')
-  c = ml_collections.ConfigDict()
-  c.preset = arg
-  c.seed = 0  # of subsampled examples and of the bootstrap
-  c.plugins = ()  # modules that register task sets and rewards
-  # Devices by axis, for models that one device cannot hold: tensor=2.
-  c.mesh = ''
-  c.strategies = ('I', 'S')  # I: the greedy rewrite; S: the best of K on dev
-  c.cache = ''  # SQLite file of answers; empty: cache.sqlite in the workdir
-
-  c.data = _data(ARGUMENTS[arg])
-
-  backend = 'jax' if embedded else 'http'
-  c.rewriter = _model(backend, 'minicode_rewriter' if embedded else '')
-  c.task_model = _model(backend, 'minicode_coder' if embedded else '')
-  # The task model writes a program, and its value is the answer; for models
-  # and prompts like the embedded ones.
-  c.runs_programs = embedded
-
-  c.meta = ml_collections.ConfigDict()
-  # generic_a | generic_b | minicode (of the embedded rewriter) | custom
-  c.meta.family = 'minicode' if embedded else 'generic_b'
-  c.meta.text = ''  # custom: a text with {instruction} in it
-
-  c.rewrite = ml_collections.ConfigDict()
-  c.rewrite.samples = 4 if arg == 'smoke' else 10  # K
-  c.rewrite.temperature = 1.0  # of these
-  c.rewrite.max_tokens = 64 if embedded else 256
-  c.rewrite.seed = 0  # of the first sample
-
-  c.reward = ml_collections.ConfigDict()
-  # One of `rewards.registry.REWARDS`. score: the metric of the task set (em for
-  # qa, accuracy for classification, numeric for math) | em | f1 | accuracy |
-  # numeric | perplexity | perplexity_f1
-  c.reward.kind = 'score'
-  c.reward.options = ml_collections.ConfigDict()  # of that reward
-  c.reward.max_tokens = 80 if embedded else 256  # of an answer
-  c.reward.stop = ()  # strings that end an answer
-  c.reward.label_prefix = '\n'  # perplexity: between a prompt and its label
-
-  c.pool = ml_collections.ConfigDict()  # where programs run
-  c.pool.workers = 2
-  c.pool.cpu_s = 1.0  # per call
-  c.pool.memory_mb = 512
-  c.pool.allow_weak = False  # run even where programs cannot be confined
-
-  c.eval = ml_collections.ConfigDict()
-  c.eval.resamples = 10_000
-  c.eval.dev_examples = 0  # examples per task, drawn with the seed, 0 = all
-  c.eval.test_examples = 0
-  if arg == 'smoke':
-    c.data.validation_limit = c.data.test_limit = 12
-  return c
+  name = c.data.name = ARGUMENTS[arg]
+  # What this set alone has, documented at its class of options.
+  options = settings.to_mapping(TASK_SETS[name].options()) if name else {}
+  c.data.options = ml_collections.ConfigDict(options)
+  if arg in EMBEDDED:
+    return
+  server = settings.to_config_dict(
+    BackendConfig('http', new_tokens=256, http=_OLLAMA)
+  )
+  c.rewriter, c.task_model = server, server.copy_and_resolve_references()
+  c.runs_programs = False
+  c.rewriting.meta.family = 'generic_b'
+  c.ask.max_tokens = c.ask.rewrite_max_tokens = 256

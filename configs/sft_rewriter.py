@@ -8,16 +8,121 @@ Arguments:
   smoke     the whole walk in about a minute
 
 Edits come from the trace.jsonl of any experiment that played training problems,
-  --config.data.traces="('runs/a/trace.jsonl',)"
+  --config.traces="('runs/a/trace.jsonl',)"
 or, without one, from a trace that is collected first. The model folder appears
 at WORKDIR/model, for --config.rewriter.model=WORKDIR/model elsewhere.
 """
 
+import dataclasses
+
 import ml_collections
 
-from configs import mbpp_ppo
+from configs.mbpp_grpo import EvalConfig
+from promptrl_jax import settings
+from promptrl_jax.envs.editing.config import EditingConfig
+from promptrl_jax.execution.config import PoolConfig
+from promptrl_jax.llm.ask import AskConfig
+from promptrl_jax.llm.load import BackendConfig
+from promptrl_jax.tasks.task_set import DataConfig
+from promptrl_jax.training.supervised.config import SupervisedConfig
 
 _ARGUMENTS = ('minicode', 'smoke')
+
+
+@dataclasses.dataclass(frozen=True)
+class CollectConfig:
+  """How a trace is collected.
+
+  Attributes:
+    strategies: what plays the training problems.
+    seeds: runs of each.
+  """
+
+  strategies: tuple[str, ...] = ('direct', 'semantic', 'random')
+  seeds: int = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class EditsConfig:
+  """What is learned from a trace.
+
+  Attributes:
+    feedback: what requests show of the failed program: `with`, `without`, or
+      `both`.
+    originals: edits of statements as they were worded, no others.
+    keep: for each edit, at most so many statements that pass and are left
+      alone.
+    keep_as: how such a reply is written, `nothing` or `copy`.
+    held_out: share of training problems that nothing is learned from. A
+      rewriter cannot know their statements by heart, so that training on them,
+      with `data.train_tasks`, teaches what holds for unseen ones, too.
+  """
+
+  feedback: str = 'without'
+  originals: bool = True
+  keep: float = 2.0
+  keep_as: str = 'nothing'
+  held_out: float = 0.5
+
+
+@dataclasses.dataclass(frozen=True)
+class PracticeConfig:
+  """Statements of the embedded suite's kind with values that no problem has.
+
+  Attributes:
+    share: of the draws.
+    known: of these, with values of problems that are not held out.
+    registers: registers of the statements.
+  """
+
+  share: float = 0.8
+  known: float = 0.5
+  registers: tuple[str, ...] = ('canonical', 'noisy', 'paraphrased')
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+  """Settings of the job; each section is documented at its class.
+
+  Attributes:
+    seed: of all draws.
+    mesh: devices by axis; empty: all along data.
+    plugins: modules that register task sets, operators, ...
+    traces: `trace.jsonl` of other runs; empty: one is collected.
+    rewriter: where training starts.
+    editing: how traces are collected.
+    validate_every, checkpoint_every: steps.
+  """
+
+  seed: int = 0
+  mesh: str = ''
+  plugins: tuple[str, ...] = ()
+  data: DataConfig = DataConfig()
+  traces: tuple[str, ...] = ()
+  coder: BackendConfig = BackendConfig(model='minicode_coder')
+  rewriter: BackendConfig = BackendConfig(model='minicode_rewriter')
+  pool: PoolConfig = PoolConfig()
+  ask: AskConfig = AskConfig()
+  editing: EditingConfig = EditingConfig(budget=6)
+  collect: CollectConfig = CollectConfig()
+  edits: EditsConfig = EditsConfig()
+  practice: PracticeConfig = PracticeConfig()
+  supervised: SupervisedConfig = SupervisedConfig(
+    steps=500,
+    rows=16,
+    row_length=192,
+    lr=6e-4,
+    muon_lr=2e-3,
+    warmup=10,
+    weight_decay=0.0,
+    prompt_weight=0.0,
+    max_grad_norm=1.0,
+  )
+  # The likelihood of held-out replies is mostly that of rewrites. When to write
+  # none is learned later, so the last state counts.
+  validate_every: int = 500
+  checkpoint_every: int = 100
+  eval: EvalConfig = EvalConfig(split='validation')
 
 
 def get_config(arg: str = 'minicode') -> ml_collections.ConfigDict:
@@ -25,65 +130,11 @@ def get_config(arg: str = 'minicode') -> ml_collections.ConfigDict:
     raise ValueError(
       f'config argument {arg!r}: expected one of {", ".join(_ARGUMENTS)}'
     )
-  main = mbpp_ppo.get_config('minicode')
-  c = ml_collections.ConfigDict()
-  c.preset = arg
-  c.seed = 0
-  c.plugins = main.plugins
-
-  c.data = main.data
-  c.data.traces = ()  # trace.jsonl of other runs; empty: collect one
-  c.coder = main.coder
-  c.rewriter = main.rewriter  # where training starts
-  c.pool = main.pool
-  c.env = main.env  # how traces are collected and rewriters evaluated
-
-  c.collect = ml_collections.ConfigDict()
-  c.collect.strategies = ('direct', 'semantic', 'random')
-  c.collect.budget = 6  # calls per training problem and strategy
-  c.collect.seeds = 1
-
-  c.edits = ml_collections.ConfigDict()
-  # What requests show of the failed program: with | without | both.
-  c.edits.feedback = 'without'
-  c.edits.originals = True  # edits of statements as they were worded, no others
-  # For each edit, at most so many statements that pass and are left alone.
-  c.edits.keep = 2.0
-  c.edits.keep_as = 'nothing'  # how it is written: nothing | copy
-  # Share of training problems that nothing is learned from. A rewriter cannot
-  # know their statements by heart, so that training on them, with
-  # --config.data.train_tasks, teaches what holds for unseen ones, too.
-  c.edits.held_out = 0.5
-
-  # Statements of the embedded suite's kind with values that no problem has.
-  c.practice = ml_collections.ConfigDict()
-  c.practice.share = 0.8  # of the draws
-  c.practice.known = 0.5  # of these, with values of problems not held out
-  c.practice.registers = ('canonical', 'noisy', 'paraphrased')
-
-  c.training = ml_collections.ConfigDict()
-  c.training.steps = 500
-  c.training.rows = 16
-  c.training.row_length = 192
-  c.training.lr = 6e-4  # Adam: embeddings and norms
-  c.training.muon_lr = 2e-3  # Muon: matrices
-  c.training.warmup = 10
-  c.training.weight_decay = 0.0
-  c.training.prompt_weight = 0.0
-  c.training.max_grad_norm = 1.0
-  # The likelihood of held-out replies is mostly that of rewrites. When to write
-  # none is learned later, so the last state counts.
-  c.validate_every = 500  # steps
-  c.checkpoint_every = 100  # steps
-
-  c.eval = ml_collections.ConfigDict()
-  c.eval.split = 'validation'  # or test
-  c.eval.resamples = 10_000
-
+  c = settings.to_config_dict(Config())
   if arg == 'smoke':
     c.data.train_limit, c.data.validation_limit = 64, 16
     c.collect.strategies = ('direct', 'semantic')
-    c.training.steps, c.training.rows, c.training.warmup = 4, 4, 1
+    c.supervised.steps, c.supervised.rows, c.supervised.warmup = 4, 4, 1
     c.validate_every = c.checkpoint_every = 2
     c.eval.resamples = 1000
   return c

@@ -15,10 +15,8 @@ from collections.abc import Sequence
 import numpy as np
 import tqdm
 
-from experiments import data as data_lib
 from experiments import session
-from promptrl_jax.envs.rewriting.config import make_config
-from promptrl_jax.envs.rewriting.env import RewritingEnv
+from promptrl_jax import settings
 from promptrl_jax.evaluation import instruction_report
 from promptrl_jax.evaluation.example_rewards import example_rewards
 from promptrl_jax.evaluation.instruction_report import INITIAL, Scores
@@ -26,9 +24,8 @@ from promptrl_jax.execution import TooWeakError
 from promptrl_jax.files import write_atomically
 from promptrl_jax.llm.backend import BackendError
 from promptrl_jax.llm.cache import CachedBackend
-from promptrl_jax.llm.load import BackendConfig, load_backend
+from promptrl_jax.llm.load import load_backend
 from promptrl_jax.llm.program_lm import ProgramLM
-from promptrl_jax.prompts import meta as meta_lib
 from promptrl_jax.rewards import registry
 from promptrl_jax.strategies import prewrite
 from promptrl_jax.tasks import instructions, load
@@ -87,13 +84,13 @@ def load_tasks(config, training=False):
     ValueError: the task set has no instructions, the reward does not suit them,
       or dev and test are not the same instructions.
   """
-  splits = load.task_set(data_lib.to_config(config.data)).splits
-  parts = data_lib.load_tasks(config.data, () if training else splits[1:])
+  splits = load.task_set(config.data).splits
+  parts = load.load_tasks(config.data, () if training else splits[1:])
   limits = {'dev': config.eval.dev_examples, 'test': config.eval.test_examples}
   for split, tasks in parts.items():
     limit = limits.get('dev' if split == 'validation' else split, 0)
     for task in tasks:  # Refused before any call.
-      registry.check_task(config.reward.kind, task)
+      registry.check_task(config.rewriting.reward, task)
     parts[split] = [
       instructions.subsample(task, limit, config.seed) for task in tasks
     ]
@@ -107,27 +104,17 @@ def load_tasks(config, training=False):
   return Tasks(parts.get('train', ()), parts['validation'], dev, test)
 
 
-def make_env(config, task_model, **settings):
-  """The environment that asks the task model, in training and evaluation."""
-  meta = meta_lib.make_meta(config.meta.family, config.meta.text)
-  settings = make_config(config.reward.to_dict(), meta=meta, **settings)
-  return RewritingEnv(task_model, None, settings)
-
-
-def open_model(settings, mesh, cache, stack):
+def open_model(config, mesh, cache, stack):
   """A model with its answers on disk, closed at the end."""
-  config = (
-    settings
-    if isinstance(settings, BackendConfig)
-    else BackendConfig(**settings)
-  )
   if not config.model:
     raise ValueError(
       'no model is named: give --config.rewriter.model= and '
       '--config.task_model.model='
     )
   # A server answers slowly: what it has answered is kept from time to time.
-  batch = _ROUNDS * config.concurrency if config.backend == 'http' else None
+  batch = (
+    _ROUNDS * config.http.concurrency if config.backend == 'http' else None
+  )
   backend = CachedBackend(
     load_backend(config, mesh), cache, config.identity, batch
   )
@@ -142,21 +129,21 @@ def open_task_model(config, mesh, cache, stack):
     return model
   pool = stack.enter_context(session.open_pool(config.pool))
   # Answers depend on the limits of the programs.
-  identity = json.dumps(config.pool.to_dict(), sort_keys=True)
+  identity = json.dumps(settings.to_mapping(config.pool), sort_keys=True)
   model = CachedBackend(ProgramLM(model, pool), cache, identity=identity)
   stack.callback(model.close)
   return model
 
 
-def draw_candidates(rewriter, env, tasks, settings, strategies):
+def draw_candidates(rewriter, env, tasks, config):
   """Candidates of each strategy and instruction, and rows of the trace."""
   candidates, trace = {}, []
-  if 'I' in strategies:
-    greedy = prewrite.rewrite_greedily(rewriter, env, tasks, settings)
+  if 'I' in config.strategies:
+    greedy = prewrite.rewrite_greedily(rewriter, env, tasks)
     trace += [rewrite.row('I') for rewrite in greedy]
     candidates['PRewrite-I'] = [[r.statement] for r in greedy]
-  if 'S' in strategies:
-    samples = prewrite.sample_rewrites(rewriter, env, tasks, settings)
+  if 'S' in config.strategies:
+    samples = prewrite.sample_rewrites(rewriter, env, tasks, config.rewrite)
     trace += [rewrite.row('S') for group in samples for rewrite in group]
     candidates['PRewrite-S'] = [
       [task.statement, *(r.statement for r in group)]
@@ -178,7 +165,7 @@ def drop_too_long(env, name, tasks, candidates):
       raise ValueError(
         f'{name} has no room for instruction '
         f'{task.statement[:60]!r} with its examples: raise '
-        'task_model.prompt_tokens (or max_context), or lower reward.max_tokens'
+        'task_model.prompt_tokens (or max_context), or lower ask.max_tokens'
       )
     for lists in candidates.values():
       kept = [text for text in lists[place] if fits(text)]
@@ -274,17 +261,17 @@ def report(config, workdir, tasks, chosen, scores, calls, pairs=()):
     else values[0]
     for name, values in by_name.items()
   }
-  settings = config.eval.resamples, config.seed
+  bootstrap = config.eval.resamples, config.seed
   result = {
-    'config': json.loads(config.to_json()),
+    'config': settings.to_mapping(config),
     'calls': calls,
-    'table': instruction_report.summarise(choices, *settings),
+    'table': instruction_report.summarise(choices, *bootstrap),
     'compared': {},
     'registers': {},
   }
   texts = [instruction_report.markdown(result['table'])]
   if pairs and choices[INITIAL].test:
-    result['compared'] = instruction_report.compare(choices, pairs, *settings)
+    result['compared'] = instruction_report.compare(choices, pairs, *bootstrap)
     texts.append(instruction_report.compared_markdown(result['compared']))
   if tasks.registers:
     result['registers'] = instruction_report.by_group(choices, tasks.registers)

@@ -15,7 +15,6 @@ run that was interrupted goes on where it stopped.
 from __future__ import annotations
 
 import functools
-import json
 import pathlib
 
 import numpy as np
@@ -23,27 +22,25 @@ import tqdm
 from absl import app, flags
 from ml_collections import config_flags
 
-from experiments import (
-  controllers,
-  data,
-  joint_players,
-  rewriters,
-  session,
-)
+from configs.joint import Config
+from experiments import joint_players, session
 from promptrl_jax.envs.editing.env import EditingEnv
-from promptrl_jax.envs.rewriting.config import make_config
 from promptrl_jax.envs.rewriting.env import RewritingEnv
 from promptrl_jax.evaluation import joint_report
 from promptrl_jax.evaluation.play import LineUp, Plan
 from promptrl_jax.execution.memo import MemoPool
 from promptrl_jax.llm.ask import CODER, REWRITER
 from promptrl_jax.llm.cache import CachedBackend
-from promptrl_jax.llm.load import BackendConfig, load_backend
+from promptrl_jax.llm.load import load_backend
 from promptrl_jax.parallel import mesh as mesh_lib
+from promptrl_jax.tasks.load import describe, load_tasks
 from promptrl_jax.tools import command
 from promptrl_jax.training import joint
 from promptrl_jax.training import run as run_lib
 from promptrl_jax.training import workdir as workdir_lib
+from promptrl_jax.training.controller.learner import (
+  make_learner as make_controller,
+)
 from promptrl_jax.training.rewriter import build
 
 _CONFIG = config_flags.DEFINE_config_file(
@@ -64,40 +61,52 @@ def main(argv):
 
 
 def run(config, workdir):
-  session.begin(config)
+  config = session.begin(Config, config)
+  session.check_templates(config)
 
   # --- Data and models --------------------------------------------------------
   arms = make_arms(config)
-  tasks = data.load_tasks(config.data)
-  env_config = controllers.make_env_config(config)
+  tasks = load_tasks(config.data)
   mesh = mesh_lib.from_text(config.mesh)
-  coder = CachedBackend(load_backend(BackendConfig(**config.coder), mesh))
-  start = rewriters.load_start(config)
-  rewriter_config = rewriters.make_config(with_iterations(config))
-  build.check_reference(rewriter_config, start)
-  policy = start.backend(mesh, config.env.rewrite_max_tokens)
+  coder = CachedBackend(load_backend(config.coder, mesh))
+  start = build.load_start(config.rewriter, config.train.reference.model)
+  config.train.check()
+  build.check_reference(config.train, start)
+  policy = start.backend(mesh, config.ask.rewrite_max_tokens)
   # A folder of the same name may hold another model by now.
   models = {'coder': coder.name} | start.names
-  workdir_lib.prepare(
-    workdir, json.loads(config.to_json()) | {'models': models}
-  )
+  workdir_lib.prepare(workdir, 'joint', config, models)
   with session.open_pool(config.pool) as pool:
     field = joint_players.Field(
-      LineUp({REWRITER: policy, CODER: coder}, MemoPool(pool), env_config),
-      EditingEnv(coder, policy, MemoPool(pool), env_config),
+      LineUp({REWRITER: policy, CODER: coder}, MemoPool(pool), config.ask),
+      EditingEnv(
+        coder,
+        policy,
+        MemoPool(pool),
+        config.editing,
+        config.ask,
+        config.ppo.gamma,
+      ),
       policy,
-      env_config,
+      config.editing,
     )
-    rewriting = RewritingEnv(coder, pool, make_reward_config(config))
+    rewriting = RewritingEnv(
+      coder,
+      pool,
+      config.rewriting,
+      config.ask,
+      protocol=config.data.protocol,
+    )
 
     # --- Training -------------------------------------------------------------
     players, costs = {}, {name: [] for name in arms}
     for seed in range(config.seed, config.seed + config.seeds):
       learners = (
-        controllers.make(with_iterations(config), env_config, seed),
-        build.make_learner(start, rewriter_config, mesh, seed),
+        make_controller(config.controller, config.ppo, config.editing, seed),
+        build.make_learner(start, config.train, mesh, seed),
       )
-      for name, rival in joint_players.rivals(env_config, learners[1]).items():
+      rivals = joint_players.rivals(config.editing, learners[1])
+      for name, rival in rivals.items():
         players.setdefault(name, {})[seed] = rival
       for name, arm in arms.items():
         players.setdefault(name, {})[seed], cost = train(
@@ -120,10 +129,11 @@ def make_arms(config):
     ValueError: an arm trains nothing or has the name of a rival, a part has
       nothing to do, or a schedule ends with a run of unknown length.
   """
-  if config.ppo.anneal or config.optimizer.decay != 'constant':
+  decay = config.train.optimizer.decay
+  if config.ppo.anneal or decay != 'constant':
     raise ValueError(
-      f'ppo.anneal={config.ppo.anneal}, optimizer.decay='
-      f'{config.optimizer.decay!r}: expected False and constant, because how '
+      f'ppo.anneal={config.ppo.anneal}, train.optimizer.decay={decay!r}: '
+      'expected False and constant, because how '
       'many updates the calls of an arm pay for is not known ahead'
     )
   if config.eval.subject not in config.arms:
@@ -131,10 +141,10 @@ def make_arms(config):
       f'eval.subject={config.eval.subject!r}: expected one of the arms, '
       f'{", ".join(config.arms)}'
     )
-  if 'semantic' not in config.env.actions:
+  if 'semantic' not in config.editing.actions:
     raise ValueError(
-      f'env.actions={tuple(config.env.actions)}: expected semantic among them, '
-      'the only one that asks the rewriter'
+      f'editing.actions={config.editing.actions}: expected semantic among '
+      'them, the only one that asks the rewriter'
     )
   arms = {}
   for name, turn in config.arms.items():
@@ -147,23 +157,6 @@ def make_arms(config):
       )
     arms[name] = joint.JointConfig(config.calls, config.calls_per_leg, *turn)
   return arms
-
-
-def make_reward_config(config):
-  return make_config(
-    config.rewrite_reward.to_dict(),
-    protocol=config.data.protocol,
-    template=config.env.template,
-    max_tokens=config.env.max_tokens,
-    top_p=config.env.top_p,
-  )
-
-
-def with_iterations(config):
-  """The config with numbers that only schedules read; those are refused."""
-  settings = config.copy_and_resolve_references().unlock()
-  settings.controller.iterations = settings.train.iterations = config.calls
-  return settings
 
 
 def train(config, arm, learners, rewriting, field, tasks, seed, folder):
@@ -268,9 +261,7 @@ def write_report(config, workdir, coder, start, results, costs):
     role: name for role, name in start.names.items() if role != 'start'
   }
   seeds = range(config.seed, config.seed + config.seeds)
-  header = session.make_header(
-    'joint', data.describe(config.data), names, seeds
-  )
+  header = session.make_header('joint', describe(config.data), names, seeds)
   subject, resamples = config.eval.subject, config.eval.resamples
   table = joint_report.write(
     workdir, results, header, costs, subject, resamples

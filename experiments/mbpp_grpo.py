@@ -21,19 +21,21 @@ import numpy as np
 from absl import app, flags
 from ml_collections import config_flags
 
-from experiments import data, rewriters, session
-from promptrl_jax.envs.rewriting.config import make_config
+from configs.mbpp_grpo import Config
+from experiments import session
 from promptrl_jax.envs.rewriting.env import RewritingEnv
 from promptrl_jax.evaluation import cells, output, report, rewriter
-from promptrl_jax.execution.memo import MemoPool
 from promptrl_jax.llm import load
 from promptrl_jax.llm.cache import CachedBackend
 from promptrl_jax.parallel import distributed, exchange
 from promptrl_jax.parallel import mesh as mesh_lib
+from promptrl_jax.settings import to_mapping
+from promptrl_jax.tasks.load import describe, load_tasks
 from promptrl_jax.tools import command, distributed_flags
 from promptrl_jax.training import run as run_lib
 from promptrl_jax.training import workdir as workdir_lib
 from promptrl_jax.training.rewriter import build
+from promptrl_jax.training.rewriter.algorithms import make_config
 from promptrl_jax.training.rewriter.collect import Collector
 
 _CONFIG = config_flags.DEFINE_config_file(
@@ -54,20 +56,18 @@ def main(argv):
 
 
 def run(config, workdir):
-  session.begin(config, use_cpu_cores=False)
+  config = session.begin(Config, config, use_cpu_cores=False)
+  session.check_templates(config)
 
   # --- Data and models --------------------------------------------------------
   settings = {  # The last one may be wrong, too: refused before any work.
-    name: rewriters.make_config(config, name) for name in config.algorithms
+    name: make_config(config.train, name, config.switches)
+    for name in config.algorithms
   }
-  tasks = data.load_tasks(config.data)
-  if config.eval.split not in ('validation', 'test'):
-    raise ValueError(
-      f'eval.split={config.eval.split!r}: expected validation or test'
-    )
+  tasks = load_tasks(config.data)
   mesh = mesh_lib.of_process(config.mesh)
-  coder = load.load_backend(load.BackendConfig(**config.coder), mesh)
-  start = rewriters.load_start(config)
+  coder = load.load_backend(config.coder, mesh)
+  start = build.load_start(config.rewriter, config.train.reference.model)
   for learner_config in settings.values():
     build.check_reference(learner_config, start)
   # A folder of the same name may hold another model by now.
@@ -75,8 +75,14 @@ def run(config, workdir):
   prepare(config, workdir, models)
   with session.open_pool(config.pool) as pool:
     # --- Training -------------------------------------------------------------
-    judge = Judge(config, CachedBackend(coder), MemoPool(pool), start, mesh)
-    env = RewritingEnv(CachedBackend(coder), pool, make_reward_config(config))
+    env = RewritingEnv(
+      CachedBackend(coder),
+      pool,
+      config.rewriting,
+      config.ask,
+      protocol=config.data.protocol,
+    )
+    judge = Judge(config, env, start, mesh)
     seeds = range(config.seed, config.seed + config.seeds)
     trained = {}
     for name, learner_config in settings.items():
@@ -122,69 +128,45 @@ def train(config, learner, env, judge, tasks, seed, folder):
 
 def prepare(config, workdir, models):
   """Creates the working directory; all processes must agree on the config."""
-  settings = json.loads(config.to_json()) | {'models': models}
-  described = {'data': data.describe(config.data), **settings}
+  described = [to_mapping(config), models, describe(config.data)]
   distributed.require_same(json.dumps(described), 'the config')
-  workdir_lib.prepare(workdir, settings)
-
-
-def make_reward_config(config):
-  env = config.env
-  return make_config(
-    config.reward.to_dict(),
-    protocol=config.data.protocol,
-    template=env.template,
-    max_tokens=env.max_tokens,
-    top_p=env.top_p,
-  )
+  workdir_lib.prepare(workdir, 'mbpp_grpo', config, models)
 
 
 class Judge:
   """Greedy rewrites, greedy programs: pass@1 of rewriters."""
 
-  def __init__(self, config, coder, pool, start, mesh):
-    self._config = config
-    self._coder = coder
-    self._pool = pool
+  def __init__(self, config, env, start, mesh):
+    self._new_tokens = config.ask.rewrite_max_tokens
+    self._env = env
     self._mesh = mesh
     self._start = start
-    self._env_config = rewriters.make_env_config(config)
     self._policy = self._untrained()
 
   def _untrained(self):
-    return self._start.backend(self._mesh, self._config.env.rewrite_max_tokens)
+    return self._start.backend(self._mesh, self._new_tokens)
 
   def compare(self, trained, tasks):
     """Cells of the direct answer, the start and each algorithm's models."""
     entrants = {'start': [self._untrained()]}
     for name, folders in trained.items():
       entrants[name] = [
-        load.load_backend(
-          load.BackendConfig(backend='jax', model=str(folder)), self._mesh
-        )
+        load.load_backend(load.BackendConfig(model=str(folder)), self._mesh)
         for folder in folders
       ]
-    return self._play(entrants, tasks)
+    return rewriter.play(self._env, entrants, tasks)
 
   def validate(self, learner, state, tasks):
     """pass@1 of the policy as it is now; processes share the tasks."""
     self._policy.replace_params(learner.decode_params(state))
     own, passed = tasks[jax.process_index() :: jax.process_count()], []
     if own:
-      passed = self._play({'policy': [self._policy]}, own)[-1].passed
+      passed = rewriter.play(self._env, {'policy': [self._policy]}, own)[
+        -1
+      ].passed
     counts = np.asarray([[np.sum(passed), np.size(passed)]], int)
     solved, count = exchange.gather_rows(counts).sum(axis=0)
     return float(solved / count)
-
-  def _play(self, entrants, tasks):
-    return rewriter.play(
-      self._coder,
-      entrants,
-      tasks,
-      self._pool,
-      self._env_config,
-      protocol=self._config.data.protocol,
-    )
 
 
 def write_report(config, workdir, models, results, trained):
@@ -192,7 +174,7 @@ def write_report(config, workdir, models, results, trained):
   seeds = list(range(config.seed, config.seed + config.seeds))
   header = session.make_header(
     'mbpp_grpo',
-    f'{data.describe(config.data)}, {config.eval.split}',
+    f'{describe(config.data)}, {config.eval.split}',
     models,
     seeds,
     **{'import header': 'on' if config.pool.import_header else 'off'},

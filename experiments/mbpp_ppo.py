@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import dataclasses
 import io
-import json
 import pathlib
 import time
 
@@ -28,7 +27,8 @@ import tqdm
 from absl import app, flags
 from ml_collections import config_flags
 
-from experiments import controllers, data, session
+from configs.mbpp_ppo import Config
+from experiments import session
 from promptrl_jax.envs.editing.env import EditingEnv
 from promptrl_jax.evaluation import output, statistics
 from promptrl_jax.evaluation.play import Entrant, LineUp, Plan, rivals
@@ -36,7 +36,7 @@ from promptrl_jax.execution.memo import MemoPool
 from promptrl_jax.files import write_atomically
 from promptrl_jax.llm.ask import CODER, REWRITER
 from promptrl_jax.llm.cache import CachedBackend
-from promptrl_jax.llm.load import BackendConfig, load_backend
+from promptrl_jax.llm.load import load_backend
 from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.rl import bandits
 from promptrl_jax.strategies import policies
@@ -45,11 +45,12 @@ from promptrl_jax.strategies.base import (
   OverOperators,
   TextStrategy,
 )
-from promptrl_jax.tasks import splits
+from promptrl_jax.tasks import load, splits
 from promptrl_jax.tools import command, compare_models
 from promptrl_jax.training import run as run_lib
 from promptrl_jax.training import workdir as workdir_lib
 from promptrl_jax.training.controller import bandit
+from promptrl_jax.training.controller.learner import make_learner
 
 _CONFIG = config_flags.DEFINE_config_file(
   'config', 'configs/mbpp_ppo.py', lock_config=True
@@ -93,9 +94,9 @@ _TRANSFERABLE = (
   'rewriter',
   'pool',
   'eval',
-  'env.template',
-  'env.max_tokens',
-  'env.rewrite_max_tokens',
+  'ask.template',
+  'ask.max_tokens',
+  'ask.rewrite_max_tokens',
 )
 
 # Share of problems that two strategies typically disagree on.
@@ -103,7 +104,7 @@ _DISCORDANT = 0.15
 
 
 @dataclasses.dataclass(frozen=True)
-class EvalConfig:
+class Selection:
   """What is evaluated.
 
   Attributes:
@@ -118,7 +119,7 @@ class EvalConfig:
 
   def folder(self, workdir):
     """Where results go: the working directory, or a folder for this choice."""
-    if self == EvalConfig():
+    if self == Selection():
       return workdir
     name = f'{self.split}_{self.checkpoint}_{self.problems or "all"}'
     return workdir / 'eval' / name
@@ -133,7 +134,7 @@ def main(argv):
       pathlib.Path(_WORKDIR.value),
       _MODE.value,
       pathlib.Path(_CONTROLLERS.value) if _CONTROLLERS.value else None,
-      EvalConfig(_SPLIT.value, _CHECKPOINT.value, _PROBLEMS.value),
+      Selection(_SPLIT.value, _CHECKPOINT.value, _PROBLEMS.value),
     )
 
 
@@ -145,7 +146,7 @@ def check_mode(mode, controllers_of, chosen):
     raise ValueError(
       f'--controllers={controllers_of} takes --mode=eval: they are trained'
     )
-  if chosen != EvalConfig():
+  if chosen != Selection():
     raise ValueError(
       f'--split={chosen.split} --checkpoint={chosen.checkpoint} '
       f'--problems={chosen.problems} take --mode=eval: a training run reports '
@@ -153,20 +154,20 @@ def check_mode(mode, controllers_of, chosen):
     )
 
 
-def run(config, workdir, mode, controllers_of=None, chosen=EvalConfig()):
+def run(config, workdir, mode, controllers_of=None, chosen=Selection()):
   check_mode(mode, controllers_of, chosen)
   trained_in = controllers_of or workdir
-  session.begin(config)
+  config = session.begin(Config, config)
+  session.check_templates(config)
 
   # --- Data -------------------------------------------------------------------
-  tasks = data.load_tasks(config.data)
+  tasks = load.load_tasks(config.data)
   played = tasks[chosen.split][: chosen.problems or None]
-  env_config = controllers.make_env_config(config)
 
   # --- Models and pool --------------------------------------------------------
   mesh = mesh_lib.from_text(config.mesh)
-  coder = load_backend(BackendConfig(**config.coder), mesh)
-  rewriter = load_backend(BackendConfig(**config.rewriter), mesh)
+  coder = load_backend(config.coder, mesh)
+  rewriter = load_backend(config.rewriter, mesh)
   models = prepare(config, workdir, controllers_of, coder, rewriter)
   announce(config, tasks, coder, rewriter)
   with session.open_pool(config.pool) as pool:
@@ -177,17 +178,21 @@ def run(config, workdir, mode, controllers_of=None, chosen=EvalConfig()):
     ]
     learned = {}
     for seed in range(config.seed, config.seed + config.seeds):
-      env = EditingEnv(coder, rewriter, pool, env_config)
-      line_up = LineUp({REWRITER: rewriter, CODER: coder}, pool, env_config)
-      learner = controllers.make(config, env_config, seed)
+      env = EditingEnv(
+        coder, rewriter, pool, config.editing, config.ask, config.ppo.gamma
+      )
+      line_up = LineUp({REWRITER: rewriter, CODER: coder}, pool, config.ask)
+      learner = make_learner(
+        config.controller, config.ppo, config.editing, seed
+      )
       folder = trained_in / f'seed_{seed}'
       if mode == 'train':
         train(config, learner, env, line_up, problems, tasks, seed, folder)
       learned[seed] = {
-        'ppo': restore(learner, env_config, seed, folder, chosen.checkpoint),
-        'bandit': train_bandit(
-          config, learner.config, env, problems, seed, folder
+        'ppo': restore(
+          learner, config.editing, seed, folder, chosen.checkpoint
         ),
+        'bandit': train_bandit(config, env, problems, seed, folder),
       }
 
     # --- Evaluation -----------------------------------------------------------
@@ -197,10 +202,10 @@ def run(config, workdir, mode, controllers_of=None, chosen=EvalConfig()):
     line_up = LineUp(
       {REWRITER: CachedBackend(rewriter), CODER: CachedBackend(coder)},
       MemoPool(pool),
-      env_config,
+      config.ask,
     )
     cells = evaluate(
-      config, env_config, line_up, played, tasks['validation'], learned, results
+      config, line_up, played, tasks['validation'], learned, results
     )
     seconds = time.perf_counter() - started
 
@@ -225,14 +230,13 @@ def run(config, workdir, mode, controllers_of=None, chosen=EvalConfig()):
 
 def prepare(config, workdir, controllers_of, coder, rewriter):
   """Creates the working directory; returns the names of the models by role."""
-  settings = json.loads(config.to_json())
   models = {'coder': coder.name, 'rewriter': rewriter.name}
   if controllers_of is not None:
     trained = workdir_lib.require_finished(
-      controllers_of, settings, _TRANSFERABLE
+      controllers_of, 'mbpp_ppo', config, _TRANSFERABLE
     )
     models['controllers of'] = trained['header']['model_hashes']['coder']
-  workdir_lib.prepare(workdir, settings)
+  workdir_lib.prepare(workdir, 'mbpp_ppo', config)
   return models
 
 
@@ -277,30 +281,29 @@ def validate(config, env, line_up, tasks, learner, state, seed):
     Entrant(lambda seed: strategy),
     tasks['validation'],
     protocol=config.data.protocol,
-    budget=config.env.budget,
+    budget=config.editing.budget,
     seed=seed,
   )
   return float(result.passed.mean())
 
 
-def restore(learner, env_config, seed, folder, which):
+def restore(learner, editing, seed, folder, which):
   """The greedy policy of a checkpoint, and the calls of its training."""
   state, _ = run_lib.restore(folder, learner.initial, which)
   _, totals = run_lib.restore(folder, learner.initial, 'last')
   policy = policies.controller(learner.act_greedy, state.params, seed)
-  return OverOperators(policy, env_config), totals.calls
+  return OverOperators(policy, editing), totals.calls
 
 
-def train_bandit(config, control, env, problems, seed, folder):
+def train_bandit(config, env, problems, seed, folder):
   """The contextual bandit, trained once, and the calls of its training."""
   path = folder / 'bandit.npz'
   if not path.exists():
     statistics, calls = bandit.train(
       env,
       problems,
-      control,
-      config.bandit.iterations,
-      config.bandit.exploration,
+      config.controller,
+      config.bandit,
       seed,
     )
     content = io.BytesIO()
@@ -312,10 +315,10 @@ def train_bandit(config, control, env, problems, seed, folder):
     return OverOperators(policy, env.config), int(saved['calls'])
 
 
-def evaluate(config, env_config, line_up, played, validation, learned, workdir):
+def evaluate(config, line_up, played, validation, learned, workdir):
   """Plays the whole line-up; returns cells by protocol."""
   seeds = list(range(config.seed, config.seed + config.seeds))
-  entrants = rivals(env_config)
+  entrants = rivals(config.editing)
   for name in config.eval.strategies:
     strategy = TextStrategy(STRATEGIES[name])
     entrants[name] = Entrant(lambda seed, strategy=strategy: strategy)
@@ -349,11 +352,11 @@ def make_header(config, models, chosen):
   """Where the numbers come from."""
   return session.make_header(
     'mbpp_ppo',
-    data.describe(config.data),
+    load.describe(config.data),
     models,
     range(config.seed, config.seed + config.seeds),
     **{'import header': 'on' if config.pool.import_header else 'off'},
-    **({} if chosen == EvalConfig() else dataclasses.asdict(chosen)),
+    **({} if chosen == Selection() else dataclasses.asdict(chosen)),
   )
 
 

@@ -9,6 +9,7 @@ WORKDIR/model. A run that was interrupted goes on from its last checkpoint.
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
 import pathlib
@@ -19,9 +20,10 @@ import jax
 from absl import app, flags
 from ml_collections import config_flags
 
+from configs.pretrain_minicode import Config
+from promptrl_jax import settings
 from promptrl_jax.execution import ExecutionPool
 from promptrl_jax.models import pretrained, tokenizer
-from promptrl_jax.models.config import TransformerConfig
 from promptrl_jax.parallel import compilation
 from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.tasks.minicode import suite
@@ -30,7 +32,6 @@ from promptrl_jax.training import run as run_lib
 from promptrl_jax.training import workdir as workdir_lib
 from promptrl_jax.training.supervised import corpus
 from promptrl_jax.training.supervised import learner as supervised
-from promptrl_jax.training.supervised.config import SupervisedConfig
 from promptrl_jax.training.supervised.packing import pack
 
 _CONFIG = config_flags.DEFINE_config_file('config', lock_config=True)
@@ -55,27 +56,28 @@ def main(argv):
 
 
 def run(config, workdir):
-  workdir_lib.prepare(workdir, json.loads(config.to_json()))
+  config = settings.from_mapping(Config, config.to_dict())
+  workdir_lib.prepare(workdir, 'pretrain_minicode', config)
   mesh_lib.use_cpu_cores()
   compilation.use_cache()
   started = time.perf_counter()
 
   # --- Data: train split only -------------------------------------------------
-  corpus_config = corpus.CorpusConfig(**config.corpus.to_dict())
   items = corpus.train_problems(suite.rows())
   with ExecutionPool() as pool:
     items = corpus.with_attempts(
-      items, corpus_config.attempts, pool, random.Random(config.seed)
+      items, config.corpus.attempts, pool, random.Random(config.seed)
     )
-  encoder = train_tokenizer(items, corpus_config, config.model.vocab_size)
+  encoder = train_tokenizer(items, config)
   draw = corpus.PAIR_FNS[config.role]
   pairs_of = lambda step: _pairs(
-    items, draw, corpus_config, f'{config.seed}/{step}'
+    items, draw, config.corpus, f'{config.seed}/{step}'
   )
 
   # --- Training ---------------------------------------------------------------
-  model_config = TransformerConfig(
-    **{**config.model, 'vocab_size': encoder.vocab_size},
+  model_config = dataclasses.replace(
+    config.transformer,
+    vocab_size=encoder.vocab_size,
     bos_token_id=encoder.bos_id,
     eos_token_ids=(encoder.eos_id,),
     pad_token_id=encoder.pad_id,
@@ -87,7 +89,7 @@ def run(config, workdir):
     workdir / 'model', model_config, params, encoder, 'bfloat16'
   )
   recipe = {
-    'config': json.loads(config.to_json()),
+    'config': settings.to_mapping(config),
     'suite': suite.digest(),
     'model': pretrained.digest(workdir / 'model'),
     'parameters': model_config.num_params,
@@ -101,35 +103,35 @@ def run(config, workdir):
 # --- Stages -------------------------------------------------------------------
 
 
-def train_tokenizer(items, corpus_config, vocab_size):
+def train_tokenizer(items, config):
   """A tokenizer of the pairs of both roles."""
   texts = [
     text
     for draw in corpus.PAIR_FNS.values()
     for pair in itertools.islice(
-      _pairs(items, draw, corpus_config, 'tokenizer'), _TOKENIZER_PAIRS
+      _pairs(items, draw, config.corpus, 'tokenizer'), _TOKENIZER_PAIRS
     )
     for text in pair
   ]
-  return tokenizer.train(texts, vocab_size)
+  return tokenizer.train(texts, config.transformer.vocab_size)
 
 
 def train(config, model_config, encoder, pairs_of, workdir):
   """Trains from the last checkpoint if any; the parameters at the end."""
-  settings = SupervisedConfig(**config.training)
   learner = supervised.make_learner(
-    model_config, settings, mesh_lib.make_data_mesh()
+    model_config, config.supervised, mesh_lib.make_data_mesh()
   )
+  steps = config.supervised.steps
   with run_lib.Run(
     workdir,
     learner.init(jax.random.key(config.seed)),
-    run_lib.RunConfig(settings.steps, settings.steps, config.checkpoint_every),
+    run_lib.RunConfig(steps, steps, config.checkpoint_every),
     name=config.role,
     unit='step',
     shown={'loss': 'train/completion_loss'},
   ) as training:
     for step in training.steps():
-      rows = pack(pairs_of(step), encoder, settings)
+      rows = pack(pairs_of(step), encoder, config.supervised)
       training.log(*learner.update(training.state, rows))
   return training.state.params
 

@@ -16,18 +16,20 @@ was interrupted goes on where it stopped.
 from __future__ import annotations
 
 import contextlib
-import json
+import dataclasses
 import pathlib
 
 import numpy as np
 from absl import app, flags
 from ml_collections import config_flags
 
-from experiments import instructing, rewriters, session
+from configs.prewrite import Config
+from experiments import instructing, session
+from promptrl_jax.envs.rewriting.env import RewritingEnv
 from promptrl_jax.evaluation import output
 from promptrl_jax.evaluation.example_rewards import example_rewards
 from promptrl_jax.evaluation.instruction_report import INITIAL
-from promptrl_jax.llm.load import BackendConfig, load_backend
+from promptrl_jax.llm.load import load_backend
 from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.prompts import meta as meta_lib
 from promptrl_jax.strategies import prewrite
@@ -35,6 +37,7 @@ from promptrl_jax.tools import command
 from promptrl_jax.training import run as run_lib
 from promptrl_jax.training import workdir as workdir_lib
 from promptrl_jax.training.rewriter import build
+from promptrl_jax.training.rewriter.algorithms import make_config
 from promptrl_jax.training.rewriter.collect import Collector
 
 _CONFIG = config_flags.DEFINE_config_file(
@@ -54,15 +57,16 @@ def main(argv):
 
 
 def run(config, workdir):
-  session.begin(config)
+  config = session.begin(Config, config)
 
   # --- Data and models --------------------------------------------------------
   instructing.check_strategies(config.strategies)
   settings = {  # Refused before any work.
-    name: rewriters.make_config(config, name) for name in config.algorithms
+    name: make_config(config.train, name, config.switches)
+    for name in config.algorithms
   }
   tasks = instructing.load_tasks(config, training=True)
-  start = rewriters.load_start(config)
+  start = build.load_start(config.rewriter, config.train.reference.model)
   for learner_config in settings.values():
     build.check_reference(learner_config, start)
   check_batches(config, tasks.train)
@@ -79,12 +83,8 @@ def run(config, workdir):
     # A folder of the same name may hold another model by now.
     names = {'rewriter': start.name, 'task_model': task_model.name}
     names |= {k: v for k, v in start.names.items() if k != 'start'}
-    env = instructing.make_env(
-      config, task_model, background=True, **config.env
-    )
-    workdir_lib.prepare(
-      workdir, json.loads(config.to_json()) | {'models': names}
-    )
+    env = RewritingEnv(task_model, None, config.rewriting, config.ask)
+    workdir_lib.prepare(workdir, 'prewrite', config, names)
 
     # --- Training, choosing on dev, measuring on test -------------------------
     models = train(config, settings, start, mesh, env, tasks, workdir)
@@ -124,7 +124,7 @@ def train(config, settings, start, mesh, env, tasks, workdir):
 
       def validate(state, learner=learner):
         policy.replace_params(learner.decode_params(state))
-        return greedy_reward(config, policy, env, tasks.validation)
+        return greedy_reward(policy, env, tasks.validation)
 
       run_training(config, learner, env, tasks.train, validate, seed, folder)
       best, _ = run_lib.restore(folder, learner.initial)
@@ -138,9 +138,7 @@ def draw(config, model, mesh, cache, env, tasks, folder):
     backend = instructing.open_model(
       rewriter_config(config, model), mesh, cache, closing
     )
-    samples, trace = instructing.draw_candidates(
-      backend, env, tasks, rewrite_config(config), config.strategies
-    )
+    samples, trace = instructing.draw_candidates(backend, env, tasks, config)
   instructing.write_lines(folder / 'trace.jsonl', trace)
   return samples
 
@@ -195,49 +193,40 @@ def run_training(config, learner, env, tasks, validate, seed, folder):
 
 def rewriter_config(config, model=''):
   """The rewriter as a backend, with the lengths that it is trained at."""
-  settings = config.rewriter.to_dict()
-  settings['model'] = model or settings['model']
-  return BackendConfig(
-    **settings,
-    prompt_tokens=config.packing.prompt_size,
-    new_tokens=config.rollout.new_tokens,
-  )
-
-
-def rewrite_config(config):
-  return prewrite.RewriteConfig(
-    **config.rewrite, max_tokens=config.rollout.new_tokens
+  return dataclasses.replace(
+    config.rewriter,
+    model=model or config.rewriter.model,
+    prompt_tokens=config.train.packing.prompt_size,
+    new_tokens=config.ask.rewrite_max_tokens,
   )
 
 
 def check_batches(config, train):
   """A batch with an instruction twice would have the same samples twice."""
-  if config.rollout.prompts > len(train):
+  prompts = config.train.rollout.prompts
+  if prompts > len(train):
     raise ValueError(
-      f'rollout.prompts={config.rollout.prompts}, but there are {len(train)} '
-      'instruction(s) to train on: lower it, and raise rollout.group for as '
-      'many rewrites'
+      f'train.rollout.prompts={prompts}, but there are {len(train)} '
+      'instruction(s) to train on: lower it, and raise train.rollout.group '
+      'for as many rewrites'
     )
 
 
 def check_prompts(config, tokenizer, tasks):
   """An instruction that the rewriter has no room for is named at once."""
-  meta = meta_lib.make_meta(config.meta.family, config.meta.text)
+  room, meta = config.train.packing.prompt_size, config.rewriting.meta
   for task in (*tasks.train, *tasks.validation, *tasks.dev):
     size = len(tokenizer.render(meta_lib.render(meta, task.statement)))
-    if size > config.packing.prompt_size:
+    if size > room:
       raise ValueError(
         f'the rewriter is asked for instruction {task.statement[:60]!r} '
-        f'with {size} tokens: packing.prompt_size='
-        f'{config.packing.prompt_size} is less'
+        f'with {size} tokens: train.packing.prompt_size={room} is less'
       )
 
 
-def greedy_reward(config, policy, env, tasks):
+def greedy_reward(policy, env, tasks):
   """Mean reward of PRewrite-I, over instructions."""
-  rewrites = prewrite.rewrite_greedily(
-    policy, env, tasks, rewrite_config(config)
-  )
+  rewrites = prewrite.rewrite_greedily(policy, env, tasks)
   statements = [
     rewrite.statement if env.fits(task, rewrite.statement) else task.statement
     for task, rewrite in zip(tasks, rewrites, strict=True)

@@ -18,10 +18,11 @@ import pathlib
 from absl import app, flags
 from ml_collections import config_flags
 
+from configs.rewrite import Config
 from experiments import instructing, session
+from promptrl_jax.envs.rewriting.env import RewritingEnv
 from promptrl_jax.evaluation.instruction_report import INITIAL
 from promptrl_jax.parallel import mesh as mesh_lib
-from promptrl_jax.strategies import prewrite
 from promptrl_jax.tools import command
 
 _CONFIG = config_flags.DEFINE_config_file(
@@ -42,7 +43,7 @@ def main(argv):
 
 
 def run(config, workdir):
-  session.begin(config)
+  config = session.begin(Config, config)
   instructing.check_strategies(config.strategies)
 
   # --- Data -------------------------------------------------------------------
@@ -57,18 +58,17 @@ def run(config, workdir):
   )
 
   # --- Models -----------------------------------------------------------------
-  settings = prewrite.RewriteConfig(**config.rewrite)
   mesh = mesh_lib.from_text(config.mesh)
   cache = config.cache or workdir / 'cache.sqlite'
   with contextlib.ExitStack() as stack:
     rewriter = instructing.open_model(config.rewriter, mesh, cache, stack)
     task_model = instructing.open_task_model(config, mesh, cache, stack)
     print(f'rewriter {rewriter.name}, task model {task_model.name}')
-    env = instructing.make_env(config, task_model)
+    env = RewritingEnv(task_model, None, config.rewriting, config.ask)
 
     # --- Rewriting ------------------------------------------------------------
     samples, trace = instructing.draw_candidates(
-      rewriter, env, tasks.dev, settings, config.strategies
+      rewriter, env, tasks.dev, config
     )
     instructing.write_lines(workdir / 'trace.jsonl', trace)
     initial = {INITIAL: [[task.statement] for task in tasks.dev]}

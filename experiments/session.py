@@ -1,4 +1,4 @@
-"""Start and surroundings of a job: devices, plug-ins, pool, header.
+"""Start and surroundings of a job: settings, devices, plug-ins, pool, header.
 
 No flags here.
 """
@@ -8,44 +8,61 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
-from promptrl_jax import registry
-from promptrl_jax.execution import ExecutionPool, Limits
-from promptrl_jax.execution.header import ImportHeaderPool
+from ml_collections import ConfigDict
+
+from promptrl_jax import registry, settings
+from promptrl_jax.execution.config import PoolConfig
 from promptrl_jax.parallel import compilation
 from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.tools import command
 
+Settings = TypeVar('Settings')
 
-def begin(config, *, use_cpu_cores: bool = True) -> None:
-  """Prepares this process; call it before the first computation.
+
+def begin(
+  cls: type[Settings], config: ConfigDict, *, use_cpu_cores: bool = True
+) -> Settings:
+  """Prepares this process and checks the settings of its job.
+
+  Call it before the first computation.
 
   Args:
-    config: its `plugins` are imported.
+    cls: dataclass of the settings, with a field `plugins`.
+    config: their values, from a config file and flags.
     use_cpu_cores: split the CPU into a device per core, unless several
       processes have done so before they joined.
 
   Raises:
-    ValueError: a plug-in cannot be imported.
+    ValueError: a plug-in cannot be imported, or a setting makes no sense.
   """
   if use_cpu_cores:
     mesh_lib.use_cpu_cores()
   compilation.use_cache()
   command.log_warnings_alone()
-  registry.import_plugins(config.plugins)
+  registry.import_plugins(config.plugins)  # Settings may name what they add.
+  return settings.from_mapping(cls, config.to_dict())
+
+
+def check_templates(config) -> None:
+  """Raises ValueError for a server that would be asked as embedded models."""
+  for role in ('coder', 'rewriter'):
+    if (
+      getattr(config, role).backend == 'http' and config.ask.template == 'plain'
+    ):
+      raise ValueError(
+        f'{role}.backend=http needs --config.ask.template=chat: the plain '
+        'format is that of the embedded models'
+      )
 
 
 @contextlib.contextmanager
-def open_pool(settings) -> Iterator[Any]:
-  """The execution pool of the section `pool`, closed at the end."""
-  limits = Limits(cpu_s=settings.cpu_s, memory_mb=settings.memory_mb)
-  with ExecutionPool(settings.workers, limits, settings.allow_weak) as pool:
+def open_pool(config: PoolConfig) -> Iterator[Any]:
+  """The execution pool, closed at the end."""
+  with config.open() as pool:
     print(f'programs run behind {pool.layers.describe()}')
-    if settings.get('import_header', False):
-      yield ImportHeaderPool(pool)
-    else:
-      yield pool
+    yield config.view(pool)
 
 
 def make_header(

@@ -22,7 +22,10 @@ import tqdm
 from absl import app, flags
 from ml_collections import config_flags
 
-from experiments import data, rewriters, session
+from configs.sft_rewriter import Config
+from experiments import session
+from promptrl_jax.envs.rewriting.config import RewritingConfig
+from promptrl_jax.envs.rewriting.env import RewritingEnv
 from promptrl_jax.evaluation import (
   cells,
   output,
@@ -37,13 +40,14 @@ from promptrl_jax.llm.cache import CachedBackend
 from promptrl_jax.models import pretrained
 from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.prompts import templates
+from promptrl_jax.tasks.load import describe, load_tasks, task_set
 from promptrl_jax.tasks.minicode import practice
 from promptrl_jax.tools import command
 from promptrl_jax.training import run as run_lib
 from promptrl_jax.training import workdir as workdir_lib
+from promptrl_jax.training.rewriter import build
 from promptrl_jax.training.supervised import edits
 from promptrl_jax.training.supervised import learner as supervised
-from promptrl_jax.training.supervised.config import SupervisedConfig
 from promptrl_jax.training.supervised.packing import pack_encoded
 
 _CONFIG = config_flags.DEFINE_config_file(
@@ -61,27 +65,19 @@ def main(argv):
 
 
 def run(config, workdir):
-  session.begin(config)
+  config = session.begin(Config, config)
+  session.check_templates(config)
 
   # --- Data and models --------------------------------------------------------
-  tasks = data.load_tasks(config.data)
-  if config.eval.split not in ('validation', 'test'):
-    raise ValueError(
-      f'eval.split={config.eval.split!r}: expected validation or test'
-    )
-  begin = rewriters.load_start(config)
-  mesh = mesh_lib.make_data_mesh()
-  coder = CachedBackend(
-    load.load_backend(load.BackendConfig(**config.coder), mesh)
-  )
-  start = load.load_backend(load.BackendConfig(**config.rewriter), mesh)
-  workdir_lib.prepare(workdir, json.loads(config.to_json()))
-  env_config = dataclasses.replace(
-    rewriters.make_env_config(config), budget=config.collect.budget
-  )
+  tasks = load_tasks(config.data)
+  begin = build.load_start(config.rewriter)
+  mesh = mesh_lib.from_text(config.mesh)
+  coder = CachedBackend(load.load_backend(config.coder, mesh))
+  start = load.load_backend(config.rewriter, mesh)
+  workdir_lib.prepare(workdir, 'sft_rewriter', config)
   with session.open_pool(config.pool) as pool:
     # --- Edits ----------------------------------------------------------------
-    rows = make_edits(config, env_config, tasks, coder, start, pool, workdir)
+    rows = make_edits(config, tasks, coder, start, pool, workdir)
     draw_fn, held_out = make_data(config, tasks, rows, begin.tokenizer, workdir)
 
     # --- Training -------------------------------------------------------------
@@ -92,16 +88,12 @@ def run(config, workdir):
     )
 
     # --- Evaluation -----------------------------------------------------------
-    tuned = load.load_backend(
-      load.BackendConfig(backend='jax', model=str(folder)), mesh
+    tuned = load.load_backend(load.BackendConfig(model=str(folder)), mesh)
+    env = RewritingEnv(
+      coder, pool, RewritingConfig(), config.ask, protocol=config.data.protocol
     )
     results = rewriter.play(
-      coder,
-      {'start': [start], 'sft': [tuned]},
-      tasks[config.eval.split],
-      pool,
-      env_config,
-      protocol=config.data.protocol,
+      env, {'start': [start], 'sft': [tuned]}, tasks[config.eval.split]
     )
 
   # --- Report -----------------------------------------------------------------
@@ -114,16 +106,16 @@ def run(config, workdir):
 # --- Stages -------------------------------------------------------------------
 
 
-def make_edits(config, env_config, tasks, coder, start, pool, workdir):
+def make_edits(config, tasks, coder, start, pool, workdir):
   """Rows of edits.jsonl; an interrupted run finds those it learned from."""
   path = workdir / 'edits.jsonl'
   if path.exists():
     return list(output.read_jsonl(path))
-  traces = [pathlib.Path(trace) for trace in config.data.traces]
+  traces = [pathlib.Path(trace) for trace in config.traces]
   if not traces:
     traces = [workdir / 'trace.jsonl']
     if not traces[0].exists():
-      collect(config, env_config, tasks, coder, start, pool, traces[0])
+      collect(config, tasks, coder, start, pool, traces[0])
   worded = {task.task_id: task.statement for task in tasks['train']}
   found, true = [], []
   for find in (edits.find, edits.find_kept):
@@ -139,7 +131,7 @@ def make_edits(config, env_config, tasks, coder, start, pool, workdir):
       judged = judged[: round(config.edits.keep * len(true))]
     true += judged
   chats = edits.to_chats(
-    true, config.edits.feedback, config.env.template, config.edits.keep_as
+    true, config.edits.feedback, config.ask.template, config.edits.keep_as
   )
   if not chats:
     ids = {task.task_id for task in tasks['train']}
@@ -148,7 +140,7 @@ def make_edits(config, env_config, tasks, coder, start, pool, workdir):
       f'no edit to learn from in {", ".join(map(str, traces))}: of '
       f'{len(found)} that pass, {mine} are of training problems, and none of '
       'these passes all tests without a flag. Give a trace of training '
-      'problems with --config.data.traces, or none, to collect one'
+      'problems with --config.traces, or none, to collect one'
     )
   rows = [
     {'task_id': task_id, **dataclasses.asdict(chat)}
@@ -164,8 +156,8 @@ def make_data(config, tasks, rows, tokenizer, workdir):
   held = hold_out(tasks['train'], config)
   write_atomically(workdir / 'held_out.txt', '\n'.join(held).encode())
   learned, held_out = split(rows, held, tokenizer, config)
-  known = data.practice(
-    config.data, {task.task_id for task in tasks['train']} - set(held)
+  known = task_set(config.data).practice(
+    {task.task_id for task in tasks['train']} - set(held)
   )
   print(
     f'{len(learned)} requests to learn from, {len(held_out)} held out, of '
@@ -175,9 +167,9 @@ def make_data(config, tasks, rows, tokenizer, workdir):
   return draw_fn, held_out
 
 
-def collect(config, env_config, tasks, coder, start, pool, path):
+def collect(config, tasks, coder, start, pool, path):
   """Plays training problems and leaves the trace at `path`."""
-  entrants = rivals(env_config)
+  entrants = rivals(config.editing)
   unknown = sorted(set(config.collect.strategies) - set(entrants))
   if unknown or not config.collect.strategies:
     raise ValueError(
@@ -185,9 +177,9 @@ def collect(config, env_config, tasks, coder, start, pool, path):
       f'{", ".join(entrants)}'
     )
   seeds = range(config.seed, config.seed + config.collect.seeds)
-  LineUp({REWRITER: start, CODER: coder}, pool, env_config).play(
+  LineUp({REWRITER: start, CODER: coder}, pool, config.ask).play(
     {name: entrants[name] for name in config.collect.strategies},
-    [Plan(config.data.protocol, config.collect.budget, tasks['train'], seeds)],
+    [Plan(config.data.protocol, config.editing.budget, tasks['train'], seeds)],
     path,
     lambda todo: tqdm.tqdm(todo, desc='collect', unit='strategy'),
   )
@@ -211,20 +203,20 @@ def split(rows, held, encoder, config):
   parts = [], []
   for row in rows:
     encoded = encode(encoder, row['messages'], row['reply'])
-    if len(encoded[0]) <= config.training.row_length:
+    if len(encoded[0]) <= config.supervised.row_length:
       parts[row['task_id'] in held].append(encoded)
   if not all(parts):
     raise ValueError(
       f'{len(parts[0])} requests to learn from and {len(parts[1])} held out '
-      f'fit training.row_length={config.training.row_length} tokens: expected '
-      'at least one of each; use longer rows or more traces'
+      f'fit supervised.row_length={config.supervised.row_length} tokens: '
+      'expected at least one of each; use longer rows or more traces'
     )
   return parts
 
 
 def draw(config, learned, known, encoder, rng):
   """Endless token ids to learn from: edits, and practice statements."""
-  write = templates.TEMPLATES[config.env.template].rewriter
+  write = templates.TEMPLATES[config.ask.template].rewriter
   while True:
     if not known or rng.random() >= config.practice.share:
       yield rng.choice(learned)
@@ -235,7 +227,7 @@ def draw(config, learned, known, encoder, rng):
     request = templates.RewritePrompt(wording.statement, wording.function_name)
     reply = '' if register == 'canonical' else f' {wording.canonical}'
     encoded = encode(encoder, write(request), reply)
-    if len(encoded[0]) <= config.training.row_length:
+    if len(encoded[0]) <= config.supervised.row_length:
       yield encoded
 
 
@@ -248,7 +240,7 @@ def encode(encoder, messages, reply):
 
 def train(config, start, mesh, draw_fn, held_out, workdir):
   """Trains, from the last checkpoint if any; the best state's parameters."""
-  settings = SupervisedConfig(**config.training)
+  settings = config.supervised
   learner = supervised.make_learner(start.config, settings, mesh)
   pad_id = start.tokenizer.pad_id
   validation = pack_encoded(iter(held_out), pad_id, settings)
@@ -279,7 +271,7 @@ def write_report(config, workdir, models, results):
   """Writes the tables of a run, and prints them."""
   header = session.make_header(
     'sft_rewriter',
-    f'{data.describe(config.data)}, {config.eval.split}',
+    f'{describe(config.data)}, {config.eval.split}',
     models,
     [config.seed],
   )

@@ -1,8 +1,12 @@
-"""Settings as frozen dataclasses, and as plain data for files.
+"""Settings as frozen dataclasses, and as plain data for files and flags.
 
 A dataclass holds the fields, their defaults and their documentation; a config
 file states deviations. `from_mapping(type(s), to_mapping(s)) == s` for every
 instance `s`, also after a trip through JSON.
+
+  c = to_config_dict(MbppPpo())       # in a config file
+  c.editing.budget = 4
+  settings = from_mapping(MbppPpo, c)  # in an experiment
 """
 
 from __future__ import annotations
@@ -13,16 +17,28 @@ import typing
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
+from ml_collections import ConfigDict, config_dict
+
 Settings = TypeVar('Settings')
 
 
-def to_mapping(settings: Any) -> dict[str, Any]:
-  """The fields of a dataclass as plain data; nested dataclasses are dicts."""
+def derived(default: Any) -> Any:
+  """Returns a field that is computed from others: no file or flag sets it."""
+  return dataclasses.field(default=default, metadata={'derived': True})
+
+
+def fields(cls: Any) -> dict[str, dataclasses.Field]:
+  """Returns the fields of a dataclass that files and flags may set, by name."""
   return {
-    field.name: _to_plain(getattr(settings, field.name))
-    for field in dataclasses.fields(settings)
-    if field.init
+    field.name: field
+    for field in dataclasses.fields(cls)
+    if field.init and not field.metadata.get('derived')
   }
+
+
+def to_mapping(settings: Any) -> dict[str, Any]:
+  """Returns settings as plain data; nested dataclasses are dicts."""
+  return {name: _to_plain(getattr(settings, name)) for name in fields(settings)}
 
 
 def _to_plain(value: Any) -> Any:
@@ -33,6 +49,48 @@ def _to_plain(value: Any) -> Any:
   if isinstance(value, tuple | list):
     return tuple(_to_plain(item) for item in value)
   return value
+
+
+def to_config_dict(settings: Any) -> ConfigDict:
+  """Returns settings as a config whose fields flags may override.
+
+  A field that is None has a placeholder of its type, so that a flag can be
+  parsed. An empty mapping is an empty tuple, since no flag can add a name to a
+  config: give pairs, `--config.options="(('cost', 0.02),)"`.
+  """
+  hints = typing.get_type_hints(type(settings))
+  config = ConfigDict()
+  for name in fields(settings):
+    value = getattr(settings, name)
+    if dataclasses.is_dataclass(value):
+      config[name] = to_config_dict(value)
+    elif value is None:
+      config[name] = config_dict.placeholder(_without_none(hints[name]))
+    elif value == {} and typing.get_origin(hints[name]) is Mapping:
+      config[name] = ()
+    else:
+      config[name] = _to_plain(value)
+  return config
+
+
+def override(settings: Settings, changes: Mapping[str, Any]) -> Settings:
+  """Returns a copy with changed fields; those of nested dataclasses as dicts.
+
+  Raises:
+    ValueError: a field is not known, or has a value of another kind.
+  """
+  merged = _merge(to_mapping(settings), changes)
+  return from_mapping(type(settings), merged)
+
+
+def _merge(mapping: Mapping[str, Any], changes: Mapping[str, Any]) -> dict:
+  merged = dict(mapping)
+  for name, value in changes.items():
+    old = merged.get(name)
+    if isinstance(value, Mapping) and isinstance(old, Mapping):
+      value = _merge(old, value)
+    merged[name] = value
+  return merged
 
 
 def from_mapping(
@@ -49,13 +107,12 @@ def from_mapping(
     ValueError: a field is not known, is missing, or has a value of another
       kind; names the field, the value and what was expected.
   """
-  all_fields = dataclasses.fields(typing.cast(Any, cls))
-  fields = {field.name: field for field in all_fields if field.init}
+  known = fields(cls)
   prefix = f'{name}.' if name else ''
   for key in mapping:
-    if key not in fields:
+    if key not in known:
       raise ValueError(
-        f'{prefix}{key}: no such setting, expected one of {", ".join(fields)}'
+        f'{prefix}{key}: no such setting, expected one of {", ".join(known)}'
       )
   hints = typing.get_type_hints(cls)
   values = {
@@ -64,7 +121,7 @@ def from_mapping(
   }
   missing = [
     key
-    for key, field in fields.items()
+    for key, field in known.items()
     if key not in values
     and field.default is dataclasses.MISSING
     and field.default_factory is dataclasses.MISSING
@@ -74,14 +131,20 @@ def from_mapping(
   return cls(**values)
 
 
+def _without_none(kind: Any) -> Any:
+  """X of `X | None`."""
+  arguments = typing.get_args(kind)
+  (other,) = (a for a in arguments if a is not type(None))
+  return other
+
+
 def _convert(kind: Any, value: Any, name: str) -> Any:
   """A value as its annotation says, or a ValueError."""
   origin, arguments = typing.get_origin(kind), typing.get_args(kind)
   if origin in (typing.Union, types.UnionType):
     if value is None and type(None) in arguments:
       return None
-    (kind,) = (a for a in arguments if a is not type(None))
-    return _convert(kind, value, name)
+    return _convert(_without_none(kind), value, name)
   if dataclasses.is_dataclass(kind):
     if dataclasses.is_dataclass(value):
       return value
@@ -90,8 +153,10 @@ def _convert(kind: Any, value: Any, name: str) -> Any:
     return from_mapping(typing.cast(type, kind), value, name)
   if origin is tuple:
     return _convert_tuple(arguments, value, name)
+  if origin is Mapping:
+    return _convert_mapping(value, name)
   if kind is Any or origin is not None:
-    return dict(value) if isinstance(value, Mapping) else value
+    return _to_plain(value)
   if kind is float and type(value) is int:
     return float(value)
   if not isinstance(value, kind) or (kind is int and type(value) is bool):
@@ -99,6 +164,15 @@ def _convert(kind: Any, value: Any, name: str) -> Any:
       f'{name}={value!r}: expected a value of type {kind.__name__}'
     )
   return value
+
+
+def _convert_mapping(value: Any, name: str) -> dict[str, Any]:
+  try:
+    return _to_plain(dict(value))
+  except (TypeError, ValueError):
+    raise ValueError(
+      f'{name}={value!r}: expected values by name, or pairs of both'
+    ) from None
 
 
 def _convert_tuple(arguments: tuple[Any, ...], value: Any, name: str) -> Any:

@@ -1,60 +1,102 @@
-"""Configs: presets, round trip, and no field that nobody reads."""
+"""Configs: presets, round trips, one default each, and every field is read."""
 
+import ast
+import dataclasses
 import importlib
-import json
 import pathlib
 import re
 
-import ml_collections
 import pytest
 
+from promptrl_jax import settings
+from promptrl_jax.training import workdir
+
 ROOT = pathlib.Path(__file__).parents[1]
-PRESETS = (
-  [('mbpp_ppo', arg) for arg in ('smoke', 'minicode', 'mbpp', 'promis')]
-  + [('rewrite', arg) for arg in ('smoke', 'minicode', 'jsonl', 'gsm8k')]
-  + [
-    ('pretrain_minicode', arg)
-    for arg in ('coder', 'rewriter', 'coder_smoke', 'rewriter_smoke')
-  ]
-  + [('mbpp_grpo', arg) for arg in ('smoke', 'minicode', 'algorithms', 'mbpp')]
-  + [('prewrite', arg) for arg in ('smoke', 'jsonl', 'questions', 'plugin')]
-  + [('joint', arg) for arg in ('smoke', 'minicode')]
-  + [('sft_rewriter', arg) for arg in ('smoke', 'minicode')]
-)
+PRESETS = [
+  (stem, arg)
+  for stem, args in {
+    'mbpp_ppo': ('smoke', 'minicode', 'mbpp', 'promis'),
+    'mbpp_grpo': ('smoke', 'minicode', 'algorithms', 'mbpp'),
+    'joint': ('smoke', 'minicode'),
+    'rewrite': ('smoke', 'minicode', 'jsonl', 'questions', 'gsm8k', 'plugin'),
+    'prewrite': ('smoke', 'minicode', 'jsonl', 'questions', 'plugin'),
+    'sft_rewriter': ('smoke', 'minicode'),
+    'pretrain_minicode': ('coder', 'rewriter', 'coder_smoke', 'rewriter_smoke'),
+  }.items()
+  for arg in args
+]
+JOBS = sorted({stem for stem, _ in PRESETS})
 
 
 def load(stem, arg):
   return importlib.import_module(f'configs.{stem}').get_config(arg)
 
 
-def leaves(config, prefix=''):
-  for name, value in config.items():
-    if isinstance(value, ml_collections.ConfigDict):
-      yield from leaves(value, f'{prefix}{name}.')
-    else:
-      yield prefix + name
+def read(stem, config):
+  cls = importlib.import_module(f'configs.{stem}').Config
+  return settings.from_mapping(cls, config.to_dict())
+
+
+def sections(config, prefix=''):
+  """All dataclasses of a config, with their places."""
+  yield prefix, config
+  for name in settings.fields(config):
+    value = getattr(config, name)
+    if dataclasses.is_dataclass(value):
+      yield from sections(value, f'{prefix}{name}.')
 
 
 @pytest.mark.parametrize(('stem', 'arg'), PRESETS)
-def test_a_config_goes_through_json_and_back(stem, arg):
-  config = load(stem, arg)
-  again = ml_collections.ConfigDict(json.loads(config.to_json()))
-  assert json.loads(again.to_json()) == json.loads(config.to_json())
+def test_a_saved_config_is_the_config(stem, arg, tmp_path):
+  config = read(stem, load(stem, arg))
+  workdir.prepare(tmp_path, stem, config)
+  again = importlib.import_module('configs.saved').get_config(str(tmp_path))
+  assert read(stem, again) == config
+  workdir.prepare(tmp_path, stem, read(stem, again))  # The run may go on.
 
 
-@pytest.mark.parametrize(('stem', 'arg'), PRESETS)
-def test_every_field_is_read_somewhere(stem, arg):
+@pytest.mark.parametrize('stem', JOBS)
+def test_every_field_is_read_somewhere(stem):
+  cls = importlib.import_module(f'configs.{stem}').Config
   sources = '\n'.join(
     path.read_text(encoding='utf-8')
     for folder in ('experiments', 'promptrl_jax')
     for path in (ROOT / folder).rglob('*.py')
   )
-  for field in leaves(load(stem, arg)):
-    name = field.split('.')[-1]
-    read = rf'\.{name}\b|\b{name}:|[\'"]{name}[\'"]'
-    if field == 'preset' or field.startswith('corpus.registers.'):
-      continue  # a label, and weights read by register name
-    assert re.search(read, sources), f'{stem}:{arg} {field} is never read'
+  for place, section in sections(cls()):
+    for name in settings.fields(section):
+      # As an attribute, or by name where a loop checks several.
+      found = re.search(rf'\.{name}\b|[\'"]{name}[\'"]', sources)
+      assert found, f'{stem}: {place}{name} is never read'
+
+
+@pytest.mark.parametrize('stem', JOBS)
+def test_a_section_is_called_as_its_class(stem):
+  roles = {'coder', 'rewriter', 'task_model'}
+  for place, section in sections(
+    importlib.import_module(f'configs.{stem}').Config()
+  ):
+    name = place.rstrip('.').split('.')[-1]
+    if name and name not in roles:
+      cls = type(section).__name__.removesuffix('Config')
+      assert name.replace('_', '') == cls.lower(), place
+
+
+@pytest.mark.parametrize('stem', JOBS)
+def test_a_config_file_states_deviations(stem):
+  """No value stands in a config file that is the default of its class."""
+  module = importlib.import_module(f'configs.{stem}')
+  tree = ast.parse((ROOT / 'configs' / f'{stem}.py').read_text())
+  for call in (n for n in ast.walk(tree) if isinstance(n, ast.Call)):
+    cls = getattr(module, getattr(call.func, 'id', ''), None)
+    if not dataclasses.is_dataclass(cls):
+      continue
+    defaults = {field.name: field.default for field in dataclasses.fields(cls)}
+    for keyword in call.keywords:
+      if isinstance(keyword.value, ast.Constant):
+        assert keyword.value.value != defaults[keyword.arg], (
+          f'{stem}: {cls.__name__}.{keyword.arg} is the default'
+        )
 
 
 @pytest.mark.parametrize(
@@ -81,16 +123,13 @@ def test_promis_preset_has_the_documented_values():
   assert c.ppo.entropy_coef == 0.01
   assert c.ppo.max_grad_norm == 0.5
   assert c.ppo.gae_lambda == 1.0
-  assert c.env.max_steps == 10
+  assert c.editing.max_steps == 10
   assert c.controller.iterations * c.controller.episodes == 1000
   assert c.seed == 42
-  assert c.env.actions == ('keep', 'semantic', 'lexical')
-  assert (c.env.sample_temperature, c.env.top_p) == (0.7, 0.9)
-  assert (c.reward.kind, c.reward.success, c.reward.penalty) == (
-    'legacy',
-    1.0,
-    -0.1,
-  )
+  assert c.editing.actions == ('keep', 'semantic', 'lexical')
+  assert (c.ask.sample_temperature, c.ask.top_p) == (0.7, 0.9)
+  reward = c.editing.step_reward
+  assert (reward.kind, reward.success, reward.penalty) == ('legacy', 1.0, -0.1)
 
 
 def test_sweep_rows_name_fields_that_exist():

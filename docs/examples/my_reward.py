@@ -2,7 +2,7 @@
 
   python -m docs.examples.my_reward
 
-A config names it `reward.kind = 'short'` once this module is imported, for
+A config names it `rewriting.reward = 'short'` once this module is imported, for
 instance by `--config.plugins`.
 """
 
@@ -31,9 +31,7 @@ if __name__ == '__main__':
   config = RewritingConfig(reward='short', reward_options={'cost': 0.02})
   with ExecutionPool(workers=2) as pool:
     env = RewritingEnv(coder, pool, config)
-    rewrites = prewrite.rewrite_greedily(
-      rewriter, env, tasks, prewrite.RewriteConfig()
-    )
+    rewrites = prewrite.rewrite_greedily(rewriter, env, tasks)
     result = env.rewards(tasks, [r.reply for r in rewrites], seed=0)
   for rewrite, reward in zip(rewrites, result.rewards, strict=True):
     print(f'{reward:.2f} {rewrite.statement}')

@@ -15,14 +15,17 @@ from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.tasks.task_set import DataConfig
 from promptrl_jax.training.rewriter import algorithms, build
 from promptrl_jax.training.rewriter.collect import Collector
+from promptrl_jax.training.rewriter.config import TrainConfig
+from promptrl_jax.training.rewriter.packing import PackingConfig
+from promptrl_jax.training.rewriter.rollout import RolloutConfig
 
 
 def main(model='minicode_rewriter', folder='runs/my_rewriter'):
   tasks = pr.load_tasks(DataConfig(name='minicode', train_limit=16))['train']
   start = build.load_start(pr.BackendConfig(backend='jax', model=model))
-  packing = {'prompt_size': 256, 'lanes': 4, 'lane_size': 32, 'sequences': 8}
-  rollout = {'prompts': 4, 'group': 4, 'new_tokens': 32}
-  settings = {'iterations': 2, 'packing': packing, 'rollout': rollout}
+  packing = PackingConfig(prompt_size=256, lanes=4, lane_size=32, sequences=8)
+  rollout = RolloutConfig(prompts=4, group=4, new_tokens=32)
+  settings = TrainConfig(iterations=2, packing=packing, rollout=rollout)
   config = algorithms.make_config(settings, 'grpo')
   learner = build.make_learner(start, config, mesh_lib.make_data_mesh(), seed=0)
   coder = pr.load_backend(pr.BackendConfig('jax', 'minicode_coder'))

@@ -27,14 +27,13 @@ import jax
 import numpy as np
 from absl import app, flags
 
-from configs import mbpp_ppo
-from experiments import controllers
+from configs.mbpp_ppo import Config
 from experiments.bench import schemes as bench_schemes
 from experiments.bench.models import SIZES
 from experiments.bench.rates import matmul_rate, seconds
 from promptrl_jax.envs.editing.env import EditingEnv
 from promptrl_jax.execution import ExecutionPool, Program
-from promptrl_jax.llm.load import ASSETS, BackendConfig, load_backend
+from promptrl_jax.llm.load import ASSETS, load_backend
 from promptrl_jax.models import pretrained, transformer
 from promptrl_jax.parallel import compilation
 from promptrl_jax.parallel import mesh as mesh_lib
@@ -46,6 +45,7 @@ from promptrl_jax.sampling.methods import Sampling
 from promptrl_jax.sampling.requests import EngineRequest
 from promptrl_jax.tasks import splits
 from promptrl_jax.tasks.minicode import suite
+from promptrl_jax.training.controller.learner import make_learner
 
 _BATCH = flags.DEFINE_integer('batch', 64, 'Rows of a decoding batch.')
 _REPEATS = flags.DEFINE_integer(
@@ -106,14 +106,14 @@ def execution(count: int = 512) -> dict[str, float]:
 
 def episodes(warm: int = 3, timed: int = 3) -> dict[str, float]:
   """Measures whole iterations of `mbpp_ppo` on minicode, with updates."""
-  config = mbpp_ppo.get_config('minicode')
+  config = Config()
   mesh = mesh_lib.make_data_mesh()
   coder, rewriter = (
-    load_backend(BackendConfig(**config[role]), mesh)
-    for role in ('coder', 'rewriter')
+    load_backend(role, mesh) for role in (config.coder, config.rewriter)
   )
-  env_config = controllers.make_env_config(config)
-  made = controllers.make(config, env_config, config.seed)
+  made = make_learner(
+    config.controller, config.ppo, config.editing, config.seed
+  )
   problems = [
     splits.reveal_for_training(task, config.data.protocol)
     for task in suite.load('train')
@@ -126,7 +126,7 @@ def episodes(warm: int = 3, timed: int = 3) -> dict[str, float]:
   )
   state, first, programs = made.initial, 0.0, 0
   with ExecutionPool(config.pool.workers) as pool:
-    env = EditingEnv(coder, rewriter, pool, env_config)
+    env = EditingEnv(coder, rewriter, pool, config.editing, config.ask)
     for iteration in range(warm + timed):
       if iteration == warm:
         first, programs = sum(compiled), len(compiled)

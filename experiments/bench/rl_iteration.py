@@ -42,7 +42,7 @@ from promptrl_jax.sampling.requests import (
 )
 from promptrl_jax.training.rewriter import packing
 from promptrl_jax.training.rewriter import policy as policy_lib
-from promptrl_jax.training.rewriter.config import UpdateConfig
+from promptrl_jax.training.rewriter.config import LossConfig
 from promptrl_jax.training.rewriter.policy import PolicyConfig
 from promptrl_jax.training.rewriter.update import (
   UpdateBatch,
@@ -131,7 +131,7 @@ def run(
   policy = PolicyConfig(
     dataclasses.replace(config, unroll=config.num_layers), mesh=mesh
   )
-  settings = UpdateConfig(
+  settings = LossConfig(
     aggregation='token_mean' if is_ppo else 'sequence_mean',
     micro_batches=way.micro_batches,
     compute_dtype=dtype,

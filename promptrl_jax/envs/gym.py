@@ -11,6 +11,7 @@ import numpy as np
 from promptrl_jax.envs.editing.config import EditingConfig
 from promptrl_jax.envs.editing.env import EditingEnv
 from promptrl_jax.execution import ExecutionPool
+from promptrl_jax.llm.ask import AskConfig
 from promptrl_jax.llm.backend import Backend
 from promptrl_jax.types import Problem
 
@@ -33,10 +34,11 @@ class PromptEdit(gymnasium.Env):
     rewriter: Backend,
     pool: ExecutionPool,
     config: EditingConfig = EditingConfig(),
+    ask: AskConfig = AskConfig(),
   ):
     if not problems:
       raise ValueError('the environment needs at least one problem')
-    self._env = EditingEnv(coder, rewriter, pool, config)
+    self._env = EditingEnv(coder, rewriter, pool, config, ask)
     self._problems = list(problems)
     self._next = 0
     self._seed = 0

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import hashlib
 import io
+import json
 import os
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -53,6 +55,12 @@ class Detail:
   reward: float = 0.0
   mask: str = ''
   error: str = ''
+
+
+def prompt_hash(messages: Sequence[Mapping[str, str]]) -> str:
+  """Returns a short hash of a conversation, with messages as dicts."""
+  text = json.dumps(messages, sort_keys=True)
+  return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 # Arrays have no truth value, hence no generated equality.

@@ -35,7 +35,7 @@ def example_rewards(
     BackendError: the model cannot be reached.
     RuntimeError: the system failed on a program.
   """
-  outcomes = env.ask(tasks, statements)
+  _, outcomes = env.ask(tasks, statements)
   for task, outcome in zip(tasks, outcomes, strict=True):
     if outcome.score is None:
       raise RuntimeError(f'{task.task_id}: {outcome.status}: {outcome.message}')

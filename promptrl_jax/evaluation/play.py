@@ -14,7 +14,6 @@ from __future__ import annotations
 import collections
 import dataclasses
 import functools
-import hashlib
 import inspect
 import json
 import math
@@ -26,13 +25,18 @@ import numpy as np
 
 from promptrl_jax.envs.editing.config import EditingConfig
 from promptrl_jax.envs.editing.env import sorted_trace
-from promptrl_jax.envs.editing.play import make_tools
 from promptrl_jax.envs.runner import Pool, Runner
-from promptrl_jax.evaluation.cells import Cell, Detail
+from promptrl_jax.evaluation.cells import Cell, Detail, prompt_hash
 from promptrl_jax.evaluation.protocol import Run, SystemFailure, score, to_cell
 from promptrl_jax.execution import ExecutionPool
 from promptrl_jax.execution.memo import MemoPool
-from promptrl_jax.llm.ask import CODER, REWRITER, Attempt
+from promptrl_jax.llm.ask import (
+  CODER,
+  REWRITER,
+  AskConfig,
+  Attempt,
+  make_tools,
+)
 from promptrl_jax.llm.backend import Backend
 from promptrl_jax.llm.cache import CachedBackend
 from promptrl_jax.operators import FALLBACK, OPERATORS
@@ -97,7 +101,7 @@ class LineUp:
     self,
     backends: Mapping[str, Backend],
     pool: Pool,
-    config: EditingConfig = EditingConfig(),
+    config: AskConfig = AskConfig(),
   ):
     """Puts the parts together.
 
@@ -236,14 +240,10 @@ class LineUp:
 def _detail(attempt: Attempt, mask: str) -> Detail:
   """How one problem was played, from its trace."""
   sent = [ask for row in attempt.trace for ask in row['sent']]
-  prompt = ''
-  if sent:
-    messages = json.dumps(sent[-1]['messages'], sort_keys=True)
-    prompt = hashlib.sha256(messages.encode()).hexdigest()[:16]
   return Detail(
     steps=len(attempt.trace),
     actions=' '.join(row['action'] for row in attempt.trace),
-    prompt=prompt,
+    prompt=prompt_hash(sent[-1]['messages']) if sent else '',
     reward=math.fsum(row['reward'] for row in attempt.trace),
     mask=mask,
     error=attempt.error,
@@ -268,7 +268,7 @@ def evaluate(
   coder: Backend,
   pool: ExecutionPool,
   rewriter: Backend | None = None,
-  config: EditingConfig = EditingConfig(),
+  config: AskConfig = AskConfig(),
   protocol: str = 'visible1',
   budget: int = 8,
   seeds: Sequence[int] = (0,),

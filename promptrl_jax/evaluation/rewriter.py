@@ -1,24 +1,26 @@
-"""Rewriters beside the statement as it is: one rewrite, then one program.
+"""Rewriters beside the statement as it is: one rewrite, then one answer.
 
-Two model calls per problem, both greedy, under a protocol whose hidden tests
-score the program once. The direct answer, one call, is the rival that every
+  tasks ─► (rewriter) ─► statements ─► frozen model ─► hidden checker ─► Cell
+
+Two model calls per task, both greedy, asked through the environment that
+rewriters are trained in. The direct answer, one call, is the rival that every
 rewriter has to beat.
 """
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 
-from promptrl_jax.envs.editing.config import EditingConfig
-from promptrl_jax.evaluation.cells import Cell
-from promptrl_jax.evaluation.play import Entrant, LineUp
-from promptrl_jax.evaluation.protocol import to_cell
-from promptrl_jax.execution import ExecutionPool
-from promptrl_jax.llm.ask import CODER, REWRITER
+import numpy as np
+
+from promptrl_jax.envs.rewriting.env import Answer, RewritingEnv
+from promptrl_jax.evaluation.cells import Cell, Detail, prompt_hash
+from promptrl_jax.evaluation.protocol import Run, SystemFailure, to_cell
 from promptrl_jax.llm.backend import Backend
-from promptrl_jax.strategies import policies
-from promptrl_jax.strategies.base import OverOperators
+from promptrl_jax.rewards.checking import Outcome
+from promptrl_jax.strategies import prewrite
+from promptrl_jax.strategies.prewrite import Rewrite
+from promptrl_jax.tasks import splits
 from promptrl_jax.types import Task
 
 DIRECT = 'direct'
@@ -26,25 +28,19 @@ BUDGET = 2
 
 
 def play(
-  coder: Backend,
+  env: RewritingEnv,
   rewriters: Mapping[str, Sequence[Backend]],
   tasks: Sequence[Task],
-  pool: ExecutionPool,
-  config: EditingConfig = EditingConfig(),
-  *,
-  protocol: str = 'visible1',
 ) -> list[Cell]:
   """Pass arrays of the direct answer and of each rewriter, problem by problem.
 
   `report.summarise(cells, subject=name)` compares them in pairs.
 
   Args:
-    coder: the frozen model; cached, it answers each prompt once.
+    env: asks the frozen model and checks its replies, greedy as long as its
+      `first_temperature` is 0.
     rewriters: by name, one for each seed that it was trained with.
     tasks: what to solve.
-    pool: runs the programs.
-    config: template and lengths of the requests; the rest is set here.
-    protocol: which tests a solver sees.
 
   Returns:
     A cell per name, `direct` first, at a budget of two calls; its rows are the
@@ -52,32 +48,73 @@ def play(
 
   Raises:
     ValueError: a rewriter has no model, or is called `direct`.
+    SystemFailure: a reply got no verdict.
   """
   if DIRECT in rewriters:
     raise ValueError(f'a rewriter cannot be called {DIRECT!r}')
   for name, models in rewriters.items():
     if not models:
       raise ValueError(f'rewriter {name!r} has no model: give one per seed')
-  config = dataclasses.replace(
-    config,
-    actions=('keep', 'semantic'),
-    budget=BUDGET,
-    max_steps=1,
-    first_temperature=0.0,
+  original = [Rewrite(None, None, task.statement) for task in tasks]
+  rewrites = {DIRECT: [original]} | {
+    name: [prewrite.rewrite_greedily(model, env, tasks) for model in models]
+    for name, models in rewriters.items()
+  }
+  return [
+    to_cell(
+      name, BUDGET, env.protocol, tasks, [_run(env, tasks, r) for r in runs]
+    )
+    for name, runs in rewrites.items()
+  ]
+
+
+def _run(
+  env: RewritingEnv, tasks: Sequence[Task], rewrites: Sequence[Rewrite]
+) -> Run:
+  """Asks with the rewritten statements, and scores by hidden checkers."""
+  answers, outcomes = env.ask(
+    tasks,
+    [rewrite.statement for rewrite in rewrites],
+    [splits.hidden(task, env.protocol) for task in tasks],
   )
-  cells = []
-  for name, models in {DIRECT: [coder], **rewriters}.items():
-    action = 'keep' if name == DIRECT else 'semantic'
-    strategy = OverOperators(policies.fixed(action, config.actions), config)
-    runs = [
-      LineUp({REWRITER: model, CODER: coder}, pool, config).run(
-        Entrant(lambda seed, strategy=strategy: strategy),
-        tasks,
-        protocol=protocol,
-        budget=BUDGET,
-        seed=0,
-      )
-      for model in models
-    ]
-    cells.append(to_cell(name, BUDGET, protocol, tasks, runs))
-  return cells
+  lost = [
+    task.task_id
+    for task, outcome in zip(tasks, outcomes, strict=True)
+    if outcome.score is None
+  ]
+  if lost:
+    raise SystemFailure(
+      f'{len(lost)} replies could not be scored ({lost[:3]}): run the '
+      'evaluation again'
+    )
+  completions = [
+    (*([rewrite.completion] if rewrite.completion else []), *answer.completions)
+    for rewrite, answer in zip(rewrites, answers, strict=True)
+  ]
+  scores = np.array([outcome.score for outcome in outcomes], np.float64)
+  return Run(
+    passed=scores == 1.0,
+    soft=scores,
+    calls=np.array([len(row) for row in completions]),
+    attempts=np.ones(len(tasks), np.int64),
+    prompt_tokens=_total(completions, 'prompt_tokens'),
+    completion_tokens=_total(completions, 'completion_tokens'),
+    trace=[],
+    details=tuple(map(_detail, rewrites, answers, outcomes)),
+  )
+
+
+def _total(completions, field: str) -> np.ndarray:
+  return np.array(
+    [sum(getattr(c, field) for c in row) for row in completions], np.int64
+  )
+
+
+def _detail(rewrite: Rewrite, answer: Answer, outcome: Outcome) -> Detail:
+  messages = answer.requests[-1].messages if answer.requests else ()
+  return Detail(
+    steps=1,
+    actions='rewrite' if rewrite.request else '',
+    prompt=prompt_hash([vars(m) for m in messages]) if messages else '',
+    mask=''.join('01'[score == 1.0] for score in outcome.scores),
+  )

@@ -148,6 +148,42 @@ Prompt = templates.CoderPrompt | templates.RewritePrompt
 
 
 @dataclasses.dataclass(frozen=True)
+class AskConfig:
+  """How the models are asked.
+
+  Attributes:
+    template: how requests are written; see `prompts.templates`.
+    first_temperature: the first time a prompt is asked in an episode.
+    sample_temperature: of the coder, every further time.
+    rewrite_temperature: of the rewriter, every further time.
+    top_p: nucleus mass of all samples.
+    max_tokens: most tokens of a program or an answer.
+    rewrite_max_tokens: most tokens of a rewrite.
+    stop: strings that end a program or an answer.
+  """
+
+  template: str = 'plain'
+  first_temperature: float = 0.0
+  sample_temperature: float = 0.8
+  rewrite_temperature: float = 0.8
+  top_p: float = 1.0
+  max_tokens: int = 80
+  rewrite_max_tokens: int = 64
+  stop: tuple[str, ...] = ()
+
+  def __post_init__(self):
+    if self.template not in templates.TEMPLATES:
+      raise ValueError(
+        f'template {self.template!r}: expected one of '
+        f'{sorted(templates.TEMPLATES)}'
+      )
+    if not self.first_temperature >= 0:
+      raise ValueError(
+        f'first_temperature={self.first_temperature}: expected 0 or more'
+      )
+
+
+@dataclasses.dataclass(frozen=True)
 class RoleSampling:
   """How one role samples.
 
@@ -156,12 +192,14 @@ class RoleSampling:
     first_temperature: the first time a prompt is asked in an attempt.
     again_temperature: every further time.
     top_p: nucleus mass.
+    stop: strings that end a completion.
   """
 
   max_tokens: int
   first_temperature: float = 0.0
   again_temperature: float = 0.8
   top_p: float = 1.0
+  stop: tuple[str, ...] = ()
 
 
 def fitted_request(
@@ -233,6 +271,7 @@ class Tools:
         self._write_fn(prompt),
         prompt,
         max_tokens=settings.max_tokens,
+        stop=settings.stop,
       )
     except templates.PromptTooLongError as error:
       _LOG.warning('%s: %s', attempt.problem.task_id, error)
@@ -279,6 +318,29 @@ class Tools:
     if isinstance(prompt, templates.CoderPrompt):
       return self.template.coder
     return self.template.rewriter
+
+
+def make_tools(config: AskConfig, backends: Mapping[str, Backend]) -> Tools:
+  """Returns the builder of requests to the model of each role."""
+  return Tools(
+    templates.TEMPLATES[config.template],
+    backends,
+    {
+      CODER: RoleSampling(
+        config.max_tokens,
+        config.first_temperature,
+        config.sample_temperature,
+        config.top_p,
+        config.stop,
+      ),
+      REWRITER: RoleSampling(
+        config.rewrite_max_tokens,
+        config.first_temperature,
+        config.rewrite_temperature,
+        config.top_p,
+      ),
+    },
+  )
 
 
 def coder_prompt(

@@ -38,7 +38,6 @@ class HttpConfig:
 
   Attributes:
     base_url: address of the server without `/chat/completions`.
-    model: name of the model on the server.
     api_key_env: environment variable that holds the API key; if empty, no key
       is sent. The variable may be unset only for servers on this machine.
     connect_timeout_s: time limit for opening a connection.
@@ -53,8 +52,7 @@ class HttpConfig:
       of OpenAI need `max_completion_tokens`.
   """
 
-  base_url: str
-  model: str
+  base_url: str = ''
   api_key_env: str = 'OPENAI_API_KEY'
   connect_timeout_s: float = 10.0
   read_timeout_s: float = 120.0
@@ -68,7 +66,7 @@ class HttpConfig:
 
   def __post_init__(self):
     url = httpx.URL(self.base_url)
-    if url.scheme not in ('http', 'https') or not url.host:
+    if self.base_url and (url.scheme not in ('http', 'https') or not url.host):
       raise ValueError(
         'base_url has no scheme or host; expected something like '
         f'http://127.0.0.1:8000/v1, got {self.base_url!r}'
@@ -101,12 +99,22 @@ class _Transient(Exception):
 class HttpBackend:
   """A language model on an OpenAI-compatible server."""
 
-  def __init__(self, config: HttpConfig):
+  def __init__(self, model: str, config: HttpConfig):
     """Reads the API key; opens no connection yet.
 
+    Args:
+      model: name of the model on the server.
+      config: how the server is reached.
+
     Raises:
-      ValueError: the key is missing or cannot be sent in a header.
+      ValueError: there is no address, or the key is missing or cannot be sent
+        in a header.
     """
+    if not config.base_url:
+      raise ValueError(
+        'backend "http" needs http.base_url, e.g. http://127.0.0.1:8000/v1'
+      )
+    self._model = model
     self._config = config
     local = _is_loopback(httpx.URL(config.base_url).host)
     self._key = _read_key(config.api_key_env, optional=local)
@@ -129,7 +137,7 @@ class HttpBackend:
 
   @property
   def name(self) -> str:
-    return self._config.model
+    return self._model
 
   def complete(self, requests: Sequence[Request]) -> list[Completion]:
     """Returns completions in order; one failed request fails the whole batch.
@@ -240,7 +248,7 @@ class HttpBackend:
 
   def _body(self, request: Request) -> dict[str, Any]:
     body: dict[str, Any] = {
-      'model': self._config.model,
+      'model': self._model,
       'messages': [dataclasses.asdict(m) for m in request.messages],
       'temperature': request.temperature,
       'top_p': request.top_p,
@@ -299,7 +307,7 @@ class HttpBackend:
     if response.status_code in (401, 403):
       hint = f'; check the key in ${self._config.api_key_env}'
     elif response.status_code == 404:
-      hint = f'; check base_url and the model name {self._config.model!r}'
+      hint = f'; check base_url and the model name {self._model!r}'
     return (
       f'{self._config.base_url} answered HTTP {response.status_code}: '
       f'{self._excerpt(response)}{hint}'

@@ -49,30 +49,22 @@ class BackendConfig:
       see `sampling.filters.FILTERS`.
     beams: width of the beam search for requests at temperature 0, for an
       encoder-decoder in this process; 1: greedy decoding.
-    base_url, api_key_env, timeout_s, max_retries, concurrency: as in
-      `HttpConfig`, for `http` only.
-    max_context: context window of the server's model in tokens, for `http`
-      only; 0 if unknown.
+    http: the server and how it is reached, for `http` only.
     prompt_tokens: upper limit on prompt tokens, for `jax` only.
     new_tokens: upper limit on completion tokens, for `jax` only.
     options: settings of a backend that was registered from outside.
   """
 
-  backend: str
-  model: str
+  backend: str = 'jax'
+  model: str = ''
   dtype: str = 'float32'
   kv_cache: str = 'plain'
-  top_k: int = 0
-  min_p: float = 0.0
-  repetition_penalty: float = 1.0
+  top_k: int = Sampling().top_k
+  min_p: float = Sampling().min_p
+  repetition_penalty: float = Sampling().repetition_penalty
   filters: str = ''
   beams: int = 1
-  base_url: str = ''
-  api_key_env: str = 'OPENAI_API_KEY'
-  timeout_s: float = 180.0
-  max_retries: int = 5
-  concurrency: int = 8
-  max_context: int = 0
+  http: HttpConfig = HttpConfig()
   prompt_tokens: int = EngineConfig().prompt_limit
   new_tokens: int = EngineConfig().new_tokens
   options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
@@ -96,12 +88,10 @@ class BackendConfig:
   @property
   def identity(self) -> str:
     """Settings that completions depend on, as JSON text for cache keys."""
-    fields = ['backend', 'dtype', 'kv_cache', 'base_url']
-    fields += ['top_k', 'min_p', 'repetition_penalty']
-    # These two appear only if they are set, so that older caches stay valid.
-    fields += ['filters'] if self.filters else []
-    fields += ['beams'] if self.beams != 1 else []
-    return json.dumps({field: getattr(self, field) for field in fields})
+    fields = ['backend', 'dtype', 'kv_cache']
+    fields += ['top_k', 'min_p', 'repetition_penalty', 'filters', 'beams']
+    values = {field: getattr(self, field) for field in fields}
+    return json.dumps({**values, 'base_url': self.http.base_url})
 
   @property
   def method(self) -> Sampling:
@@ -143,21 +133,7 @@ def _load_jax(config: BackendConfig, mesh: Mesh | None) -> Backend:
 
 def _load_http(config: BackendConfig, mesh: Mesh | None) -> Backend:
   del mesh
-  if not config.base_url:
-    raise ValueError(
-      'backend "http" needs base_url, e.g. http://127.0.0.1:8000/v1'
-    )
-  return HttpBackend(
-    HttpConfig(
-      base_url=config.base_url,
-      model=config.model,
-      api_key_env=config.api_key_env,
-      timeout_s=config.timeout_s,
-      max_retries=config.max_retries,
-      concurrency=config.concurrency,
-      max_context=config.max_context or None,
-    )
-  )
+  return HttpBackend(config.model, config.http)
 
 
 def _check(name: str, load_fn: LoadFn) -> None:

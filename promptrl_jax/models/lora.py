@@ -64,7 +64,7 @@ class LoraConfig:
       adapts.
     rslora: whether `scale` is alpha / sqrt(r), which keeps the updates of high
       ranks large enough (arXiv 2312.03732).
-    family: key of `PARTS`; see `family_of`.
+    family: key of `PARTS`, see `family_of`; empty until the model is known.
   """
 
   rank: int = 16
@@ -76,6 +76,8 @@ class LoraConfig:
   def __post_init__(self):
     if self.rank < 1:
       raise ValueError(f'rank={self.rank} must be at least 1')
+    if not self.family:
+      return
     if self.family not in PARTS:
       raise ValueError(
         f'family={self.family!r}: expected one of {", ".join(PARTS)}'

@@ -60,7 +60,7 @@ class LexicalConfig:
       is.
   """
 
-  probability: float = 0.25
+  probability: float = 0.5
   max_candidates: int = 10
   similarity_threshold: float = 0.7
   synonyms: str = 'embedded'
@@ -85,9 +85,6 @@ class LexicalConfig:
         raise ValueError(
           f"{name} is {getattr(self, name)!r}; it needs synonyms='wordnet'"
         )
-
-
-DEFAULT = LexicalConfig()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,7 +116,7 @@ def load_lexicon(config: LexicalConfig) -> lexicon_lib.Lexicon:
 def mutate(
   text: str,
   rng: random.Random,
-  config: LexicalConfig = DEFAULT,
+  config: LexicalConfig = LexicalConfig(),
   protected: Sequence[str] = (),
   lexicon: lexicon_lib.Lexicon | None = None,
 ) -> str:
@@ -142,7 +139,7 @@ def mutate(
 
 def replaceable_words(
   text: str,
-  config: LexicalConfig = DEFAULT,
+  config: LexicalConfig = LexicalConfig(),
   protected: Sequence[str] = (),
   lexicon: lexicon_lib.Lexicon | None = None,
 ) -> list[Replaceable]:

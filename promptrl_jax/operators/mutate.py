@@ -12,7 +12,7 @@ def _apply(episode, tools):
   mutated = lexical.mutate(
     episode.statement,
     random.Random(episode.draw_seed()),
-    tools.options.get('lexical', lexical.DEFAULT),
+    tools.options.get('lexical', lexical.LexicalConfig()),
     protected=(episode.problem.entry_point,),
   )
   episode.edit(mutated)

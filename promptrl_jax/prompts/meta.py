@@ -41,52 +41,42 @@ _FAMILIES = {
 
 
 @dataclasses.dataclass(frozen=True)
-class MetaPrompt:
+class MetaConfig:
   """A request for a better instruction.
 
   Attributes:
-    family: name for reports.
-    text: the request; contains `{instruction}` once.
+    family: `generic_a`, `generic_b`, `minicode`, or `custom` for `text`.
+    text: the request of the family `custom`, with `{instruction}` in it once;
+      empty for all others.
   """
 
-  family: str
-  text: str
+  family: str = 'generic_b'
+  text: str = ''
 
   def __post_init__(self):
-    if self.text.count(_PLACE) != 1:
+    if self.family not in (*_FAMILIES, 'custom'):
+      raise ValueError(
+        f'meta prompt family {self.family!r}: expected '
+        f'{", ".join(_FAMILIES)} or custom'
+      )
+    if self.text and self.family != 'custom':
+      raise ValueError(
+        f'a meta prompt text needs family "custom", not {self.family!r}'
+      )
+    if self.request.count(_PLACE) != 1:
       raise ValueError(
         f'meta prompt {self.text!r}: expected {_PLACE} in it, once'
       )
 
-
-def make_meta(family: str, text: str = '') -> MetaPrompt:
-  """Returns a meta prompt by name.
-
-  Args:
-    family: `generic_a`, `generic_b`, `minicode`, or `custom` for `text`.
-    text: the request of the family `custom`; empty for all others.
-
-  Raises:
-    ValueError: the family is unknown, `text` is given for another family than
-      `custom`, or it does not contain `{instruction}` once.
-  """
-  if family != 'custom' and text:
-    raise ValueError(
-      f'a meta prompt text needs family "custom", not {family!r}'
-    )
-  if family == 'custom':
-    return MetaPrompt(family, text)
-  if family not in _FAMILIES:
-    raise ValueError(
-      f'meta prompt family {family!r}: expected '
-      f'{", ".join(_FAMILIES)} or custom'
-    )
-  return MetaPrompt(family, _FAMILIES[family])
+  @property
+  def request(self) -> str:
+    """The request, with `{instruction}` in it."""
+    return _FAMILIES.get(self.family, self.text)
 
 
-def render(meta: MetaPrompt, instruction: str) -> Messages:
+def render(meta: MetaConfig, instruction: str) -> Messages:
   """Returns the rewriter's messages: meta prompt and instruction, no more."""
-  before, _, after = meta.text.partition(_PLACE)
+  before, _, after = meta.request.partition(_PLACE)
   return (('user', f'{before}{instruction}{after}'),)
 
 

@@ -33,7 +33,7 @@ FLAGS = (
 
 
 @dataclasses.dataclass(frozen=True)
-class GuardConfig:
+class GuardsConfig:
   """Where the bounds lie; the leaks have none.
 
   Attributes:
@@ -67,7 +67,6 @@ class GuardConfig:
       )
 
 
-DEFAULT = GuardConfig()
 # One to six characters, six times over: "=>=>=>=>=>=>". Not blanks, nor the
 # line that marks a gap.
 _STUTTER = re.compile(r'([^\s_.]{1,6}?)\1{5,}')
@@ -79,7 +78,7 @@ def flag(
   rewrite: str,
   task: Task,
   visible_tests: Sequence[str] = (),
-  config: GuardConfig = DEFAULT,
+  config: GuardsConfig = GuardsConfig(),
 ) -> str:
   """The first of `FLAGS` that applies, or '' if none does.
 
@@ -101,17 +100,17 @@ def flag(
   return next((name for name in FLAGS if checks[name]()), '')
 
 
-def _has_words(text: str, config: GuardConfig) -> bool:
+def _has_words(text: str, config: GuardsConfig) -> bool:
   return len(re.findall(r'[^\W\d_]+', text)) >= config.min_words
 
 
-def _is_overlong(rewrite: str, statement: str, config: GuardConfig) -> bool:
+def _is_overlong(rewrite: str, statement: str, config: GuardsConfig) -> bool:
   count, before = len(rewrite.split()), len(statement.split())
   growth = config.max_growth * before + config.free_words
   return count > min(max(config.max_words, before), growth)
 
 
-def is_repetitive(text: str, config: GuardConfig = DEFAULT) -> bool:
+def is_repetitive(text: str, config: GuardsConfig = GuardsConfig()) -> bool:
   """Whether a text goes round in circles."""
   # Marks count as words here: "3, 3 + 3, 3 + 6" goes somewhere.
   words = re.findall(r"\w[\w'-]*|\S", text.lower())

@@ -45,10 +45,6 @@ class StepRewardConfig:
       )
 
 
-# The name that the prompt-edit environment still uses.
-RewardConfig = StepRewardConfig
-
-
 def legacy_reward(passed: bool, config: StepRewardConfig) -> float:
   """+1 for a pass, -0.1 for a failure, times the scale."""
   return config.scale * (config.success if passed else config.penalty)

@@ -14,6 +14,7 @@ at temperature 1. The environment writes the requests, as it does in training.
 from __future__ import annotations
 
 import dataclasses
+import logging
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -21,8 +22,11 @@ from typing import Any
 import numpy as np
 
 from promptrl_jax.envs.rewriting.env import RewritingEnv
-from promptrl_jax.llm.backend import Backend, Message, Request
+from promptrl_jax.llm.backend import Backend, Completion, Message, Request
+from promptrl_jax.prompts.templates import Messages, PromptTooLongError
 from promptrl_jax.types import Task
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,21 +36,16 @@ class RewriteConfig:
   Attributes:
     samples: K, the number of rewrites of PRewrite-S.
     temperature: sampling temperature of these rewrites.
-    max_tokens: most tokens of a rewrite.
     seed: of the first sample; samples of a task have seeds in a row.
   """
 
   samples: int = 10
   temperature: float = 1.0
-  max_tokens: int = 64
   seed: int = 0
 
   def __post_init__(self):
-    if self.samples < 1 or self.max_tokens < 1:
-      raise ValueError(
-        f'samples={self.samples} and max_tokens={self.max_tokens}: expected at '
-        'least 1 of both'
-      )
+    if self.samples < 1:
+      raise ValueError(f'samples={self.samples}: expected 1 or more')
     if not self.temperature > 0:
       raise ValueError(
         f'temperature={self.temperature}: expected more than 0, since samples '
@@ -59,35 +58,45 @@ class Rewrite:
   """One rewrite of a statement.
 
   Attributes:
-    request: all that the rewriter was given.
-    reply: its completion.
+    request: all that the rewriter was given; None if it has no room for the
+      statement, which then stays as it is.
+    completion: its reply, or None.
     statement: the statement that the completion makes.
   """
 
-  request: Request
-  reply: str
+  request: Request | None
+  completion: Completion | None
   statement: str
+
+  @property
+  def reply(self) -> str:
+    return self.completion.text if self.completion else ''
 
   def row(self, strategy: str) -> dict[str, Any]:
     """Returns the rewrite as JSON data."""
+    request = self.request
+    asked = (
+      {}
+      if request is None
+      else {
+        'messages': [dataclasses.astuple(m) for m in request.messages],
+        'temperature': request.temperature,
+        'seed': request.seed,
+      }
+    )
     return {
       'strategy': strategy,
-      'messages': [dataclasses.astuple(m) for m in self.request.messages],
-      'temperature': self.request.temperature,
-      'seed': self.request.seed,
+      **asked,
       'reply': self.reply,
       'instruction': self.statement,
     }
 
 
 def rewrite_greedily(
-  rewriter: Backend,
-  env: RewritingEnv,
-  tasks: Sequence[Task],
-  config: RewriteConfig,
+  rewriter: Backend, env: RewritingEnv, tasks: Sequence[Task]
 ) -> list[Rewrite]:
   """Returns one rewrite of each task at temperature 0: PRewrite-I."""
-  requests = [_request(env, task, config.max_tokens) for task in tasks]
+  requests = [_request(rewriter, env, task) for task in tasks]
   return _complete(rewriter, env, tasks, requests)
 
 
@@ -101,9 +110,9 @@ def sample_rewrites(
   repeated = [task for task in tasks for _ in range(config.samples)]
   requests = [
     _request(
+      rewriter,
       env,
       task,
-      config.max_tokens,
       config.temperature,
       config.seed + i % config.samples,
     )
@@ -140,27 +149,38 @@ def select(rewards: Sequence[np.ndarray]) -> int:
 
 
 def _request(
+  rewriter: Backend,
   env: RewritingEnv,
   task: Task,
-  max_tokens: int,
   temperature: float = 0.0,
   seed: int = 0,
-) -> Request:
-  messages = tuple(Message(*message) for message in env.prompt(task))
-  return Request(
-    messages, temperature=temperature, seed=seed, max_tokens=max_tokens
-  )
+) -> Request | None:
+  def build(messages: Messages) -> Request:
+    return Request(
+      tuple(Message(*message) for message in messages),
+      temperature=temperature,
+      seed=seed,
+      max_tokens=env.ask_config.rewrite_max_tokens,
+    )
+
+  fits = lambda messages: rewriter.fits(build(messages))
+  try:
+    return build(env.prompt(task, fits))
+  except PromptTooLongError as error:
+    _LOG.warning('%s: %s', task.task_id, error)
+    return None
 
 
 def _complete(
   rewriter: Backend,
   env: RewritingEnv,
   tasks: Sequence[Task],
-  requests: Sequence[Request],
+  requests: Sequence[Request | None],
 ) -> list[Rewrite]:
-  return [
-    Rewrite(request, reply.text, env.statement(task, reply.text))
-    for task, request, reply in zip(
-      tasks, requests, rewriter.complete(requests), strict=True
-    )
-  ]
+  replies = iter(rewriter.complete([r for r in requests if r is not None]))
+  rewrites = []
+  for task, request in zip(tasks, requests, strict=True):
+    reply = None if request is None else next(replies)
+    statement = env.statement(task, reply.text) if reply else task.statement
+    rewrites.append(Rewrite(request, reply, statement))
+  return rewrites

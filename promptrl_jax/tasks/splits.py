@@ -35,7 +35,7 @@ def visible_tests(task: Task, protocol: str) -> tuple[str, ...]:
     ValueError: the protocol is not known, or leaves no hidden test.
     TypeError: the task is not checked by unit tests.
   """
-  _check_protocol(protocol)
+  check_protocol(protocol)
   tests = task.tests
   if not tests:
     raise ValueError(f'task {task.task_id} has no tests')
@@ -68,7 +68,7 @@ def visible(task: Task, protocol: str) -> Checker:
   Raises:
     ValueError: the protocol is not known, or leaves no hidden test.
   """
-  _check_protocol(protocol)
+  check_protocol(protocol)
   checker = task.checker
   if isinstance(checker, UnitTests):
     return dataclasses.replace(checker, tests=visible_tests(task, protocol))
@@ -81,7 +81,7 @@ def visible(task: Task, protocol: str) -> Checker:
 
 def hidden(task: Task, protocol: str) -> Checker:
   """Returns the part of the checker that scores a submission."""
-  _check_protocol(protocol)
+  check_protocol(protocol)
   if isinstance(task.checker, UnitTests):
     tests = hidden_tests(task, protocol)
     return dataclasses.replace(task.checker, tests=tests)
@@ -129,6 +129,7 @@ def for_reward(problem: Problem) -> Checker:
   return problem.reward
 
 
-def _check_protocol(protocol: str) -> None:
+def check_protocol(protocol: str) -> None:
+  """Raises ValueError if the protocol is not known."""
   if protocol not in PROTOCOLS:
     raise ValueError(f'protocol {protocol!r}: expected one of {PROTOCOLS}')

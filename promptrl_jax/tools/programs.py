@@ -38,7 +38,7 @@ from promptrl_jax.sampling.requests import EngineConfig
 from promptrl_jax.training import state as state_lib
 from promptrl_jax.training.rewriter import packing
 from promptrl_jax.training.rewriter import update as update_lib
-from promptrl_jax.training.rewriter.config import UpdateConfig
+from promptrl_jax.training.rewriter.config import LossConfig
 from promptrl_jax.training.rewriter.policy import PolicyConfig
 
 
@@ -157,7 +157,7 @@ def lower_update(
   update = update_lib.make_update_fn(
     PolicyConfig(config, mesh=mesh),
     optimizer,
-    UpdateConfig(micro_batches=micro_batches),
+    LossConfig(micro_batches=micro_batches),
     shardings,
   )
   rows = update_batch(batch)

@@ -28,7 +28,7 @@ from promptrl_jax.training.state import TrainState
 State = TypeVar('State')
 # Raised when states are laid out in another way, so that a checkpoint of an
 # older version is refused instead of misread. Version 1 had no number.
-FORMAT = 2
+FORMAT = 3
 
 
 def open_checkpoints(

@@ -171,9 +171,8 @@ class JointTraining:
     self._episodes = episodes
     self._policy = policy
     self._seed = seed
-    protocol = rewriting.config.protocol
     self._problems = [
-      splits.reveal_for_training(task, protocol) for task in tasks
+      splits.reveal_for_training(task, rewriting.protocol) for task in tasks
     ]
     self._collector = Collector(rewriter, rewriting, tasks, seed)
 

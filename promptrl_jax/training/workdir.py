@@ -1,4 +1,4 @@
-"""A working directory belongs to one config and one format."""
+"""A working directory belongs to one job, one config and one format."""
 
 from __future__ import annotations
 
@@ -7,43 +7,71 @@ import pathlib
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
+from promptrl_jax import settings
 from promptrl_jax.files import write_atomically
 from promptrl_jax.training.checkpoint import FORMAT
 
 # Settings of how a run is computed, not of what: a run may go on with others.
-_FREE = ('mesh', 'pool.workers')
+_FREE = ('config.mesh', 'config.pool.workers')
 
 
-def prepare(workdir: pathlib.Path, config: Mapping[str, Any]) -> None:
+def prepare(
+  workdir: pathlib.Path,
+  job: str,
+  config: Any,
+  models: Mapping[str, str] | None = None,
+) -> None:
   """Creates the directory with its `config.json`, or checks that it is equal.
 
   A run may go on with another mesh or another number of pool workers.
+
+  Args:
+    workdir: the directory.
+    job: name of the experiment.
+    config: its settings, a dataclass.
+    models: names of models by role, if a run may only go on with the same ones;
+      a folder of the same name may hold another model by now.
 
   Raises:
     ValueError: the directory was made by another version of this project, or
       with another config; names each difference.
   """
-  path = workdir / 'config.json'
+  path, content = workdir / 'config.json', _content(job, config, models)
   if path.exists():
     _require_same(
-      workdir,
-      config,
+      path,
+      content,
       _FREE,
       'use another --workdir, or the same config to continue it',
     )
   workdir.mkdir(parents=True, exist_ok=True)
-  content = {'format': FORMAT, **config}
+  content = {'format': FORMAT, **content}
   write_atomically(path, (json.dumps(content, indent=2) + '\n').encode())
 
 
+def load_config(path: pathlib.Path) -> tuple[str, Mapping[str, Any]]:
+  """Returns the job and the settings that `prepare` saved.
+
+  Args:
+    path: a working directory, or its `config.json`.
+
+  Raises:
+    FileNotFoundError: there is no such file.
+    ValueError: another version of this project wrote it.
+  """
+  content = _read(path / 'config.json' if path.is_dir() else path)
+  return content['job'], content['config']
+
+
 def require_finished(
-  workdir: pathlib.Path, config: Mapping[str, Any], free: Collection[str]
+  workdir: pathlib.Path, job: str, config: Any, free: Collection[str]
 ) -> Mapping[str, Any]:
   """Returns the results of a finished run with the same config as this one.
 
   Args:
     workdir: working directory of the finished run.
-    config: config of this run.
+    job: name of the experiment.
+    config: settings of this run, a dataclass.
     free: names of settings, or of whole sections, that may differ.
 
   Raises:
@@ -53,9 +81,9 @@ def require_finished(
   """
   finished = results(workdir)
   _require_same(
-    workdir,
-    config,
-    {*_FREE, *free},
+    workdir / 'config.json',
+    _content(job, config, None),
+    {*_FREE, 'models', *(f'config.{name}' for name in free)},
     f'only {", ".join(sorted(free))} may differ',
   )
   return finished
@@ -75,25 +103,37 @@ def results(workdir: pathlib.Path) -> Mapping[str, Any]:
   return json.loads(path.read_text(encoding='utf-8'))
 
 
+def _content(
+  job: str, config: Any, models: Mapping[str, str] | None
+) -> dict[str, Any]:
+  mapping = settings.to_mapping(config)
+  content = {'job': job, 'models': dict(models or {}), 'config': mapping}
+  return json.loads(json.dumps(content))
+
+
+def _read(path: pathlib.Path) -> dict[str, Any]:
+  content = json.loads(path.read_text(encoding='utf-8'))
+  version = content.pop('format', 1)
+  if version != FORMAT:
+    raise ValueError(
+      f'{path.parent} holds a run of format {version}, expected {FORMAT}: '
+      'another version of this project made it; go on with that version, or '
+      'use another --workdir'
+    )
+  return content
+
+
 def _require_same(
-  workdir: pathlib.Path,
-  config: Mapping[str, Any],
+  path: pathlib.Path,
+  content: Mapping[str, Any],
   free: Collection[str],
   advice: str,
 ) -> None:
-  theirs = json.loads((workdir / 'config.json').read_text(encoding='utf-8'))
-  version = theirs.pop('format', 1)
-  if version != FORMAT:
-    raise ValueError(
-      f'{workdir} holds a run of format {version}, expected {FORMAT}: another '
-      'version of this project made it; go on with that version, or use '
-      'another --workdir'
-    )
-  different = sorted(_differences(theirs, config, free))
+  different = sorted(_differences(_read(path), content, free))
   if different:
     raise ValueError(
-      f'{workdir} holds a run with another config ({"; ".join(different)}): '
-      f'{advice}'
+      f'{path.parent} holds a run with another config '
+      f'({"; ".join(different)}): {advice}'
     )
 
 
@@ -110,4 +150,5 @@ def _differences(
     if isinstance(a, dict) and isinstance(b, dict):
       yield from _differences(a, b, free, f'{name}.')
     elif a != b:
-      yield f'{name}: {a!r} there, {b!r} here'
+      shown = name.removeprefix('config.')
+      yield f'{shown}: {a!r} there, {b!r} here'

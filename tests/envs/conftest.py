@@ -9,6 +9,7 @@ from promptrl_jax.envs.editing.env import EditingEnv
 from promptrl_jax.tasks import splits
 from promptrl_jax.testing import tiny
 from promptrl_jax.testing.scripted import ScriptedBackend
+from tests.settings_split import split
 
 
 def write_program(request):
@@ -27,13 +28,14 @@ def rewrite(request):
 @pytest.fixture
 def make_env(pool):
   def make(coder=write_program, rewriter=rewrite, **settings):
-    env = EditingEnv(
+    ask, rest = split(settings)
+    return EditingEnv(
       ScriptedBackend(coder),
       ScriptedBackend(rewriter),
       pool,
-      EditingConfig(**settings),
+      EditingConfig(**rest),
+      ask,
     )
-    return env
 
   return make
 

@@ -5,9 +5,13 @@ import re
 import pytest
 
 from promptrl_jax.envs import runner as runner_lib
-from promptrl_jax.envs.editing.config import EditingConfig
-from promptrl_jax.envs.editing.play import make_tools
-from promptrl_jax.llm.ask import Ask, Execute, coder_prompt
+from promptrl_jax.llm.ask import (
+  Ask,
+  AskConfig,
+  Execute,
+  coder_prompt,
+  make_tools,
+)
 from promptrl_jax.llm.backend import BackendError, Message, Request
 from promptrl_jax.llm.ledger import BudgetExceeded
 from promptrl_jax.strategies.base import TextStrategy
@@ -16,7 +20,7 @@ from promptrl_jax.testing import tiny
 from promptrl_jax.testing.scripted import ScriptedBackend
 
 PROBLEMS = [splits.reveal(task, 'visible1') for task in tiny.tasks(6, 'test')]
-CONFIG = EditingConfig()
+CONFIG = AskConfig()
 
 
 class CountingPool:

@@ -47,7 +47,7 @@ def play(env, pool, strategy='keep', protocol_name='visible1', **changes):
   policy = policies.fixed(strategy, env.config.actions)
   entrant = Entrant(lambda seed: OverOperators(policy, env.config))
   settings = {'budget': 3, 'seed': 0} | changes
-  line_up = LineUp(env.runner.backends, pool, env.config)
+  line_up = LineUp(env.runner.backends, pool)
   return line_up.run(entrant, TASKS, protocol=protocol_name, **settings)
 
 

@@ -6,6 +6,7 @@ import re
 import numpy as np
 import pytest
 
+from promptrl_jax.envs.rewriting.env import RewritingEnv
 from promptrl_jax.evaluation import report, rewriter
 from promptrl_jax.testing import tiny
 from promptrl_jax.testing.scripted import ScriptedBackend
@@ -41,7 +42,7 @@ def states(*known):
 
 def play(pool, **rewriters):
   coder = ScriptedBackend(write_program)
-  cells = rewriter.play(coder, rewriters, TASKS, pool)
+  cells = rewriter.play(RewritingEnv(coder, pool), rewriters, TASKS)
   return coder, {cell.strategy: cell for cell in cells}
 
 
@@ -88,8 +89,8 @@ def test_seeds_are_rows_and_the_report_pairs_them(pool):
 
 
 def test_names_must_make_sense(pool):
-  coder = ScriptedBackend(write_program)
+  env = RewritingEnv(ScriptedBackend(write_program), pool)
   with pytest.raises(ValueError, match="called 'direct'"):
-    rewriter.play(coder, {'direct': [states()]}, TASKS, pool)
+    rewriter.play(env, {'direct': [states()]}, TASKS)
   with pytest.raises(ValueError, match="'ours' has no model"):
-    rewriter.play(coder, {'ours': []}, TASKS, pool)
+    rewriter.play(env, {'ours': []}, TASKS)

@@ -61,10 +61,10 @@ SETTINGS = (
   '--config.data.validation_limit=4',
   '--config.data.test_limit=4',
   '--config.train.iterations=4',
-  '--config.rollout.prompts=4',
-  '--config.rollout.group=4',
-  '--config.rollout.resample_rounds=1',
-  '--config.optimizer.warmup=0',
+  '--config.train.rollout.prompts=4',
+  '--config.train.rollout.group=4',
+  '--config.train.rollout.resample_rounds=1',
+  '--config.train.optimizer.warmup=0',
   '--config.validate_every=4',
   '--config.checkpoint_every=1',
   '--config.pool.workers=1',
@@ -133,7 +133,7 @@ def test_another_number_of_processes_goes_on_and_another_model_does_not(
   tmp_path,
 ):
   # Each process draws again in the place of its own groups: here, none does.
-  once = ['--config.rollout.resample_rounds=0']
+  once = ['--config.train.rollout.resample_rounds=0']
   results(start(tmp_path / 'whole', settings=once))
   folder = tmp_path / 'interrupted'
   died = start(folder, dies_at=2, settings=once)
@@ -160,7 +160,7 @@ def test_another_number_of_processes_goes_on_and_another_model_does_not(
 
 
 def test_processes_that_cannot_share_prompts_are_refused(tmp_path):
-  done = start(tmp_path, settings=['--config.rollout.prompts=3'])
+  done = start(tmp_path, settings=['--config.train.rollout.prompts=3'])
   for process in done:
     assert process.returncode == 1
     assert 'rollout.prompts=3 cannot be shared equally' in process.stderr

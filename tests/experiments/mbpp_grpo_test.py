@@ -19,7 +19,7 @@ ITERATIONS = 4
 SMALL = (
   '--config=configs/mbpp_grpo.py:smoke',
   f'--config.train.iterations={ITERATIONS}',
-  '--config.rollout.prompts=2',
+  '--config.train.rollout.prompts=2',
   '--config.data.train_limit=8',
   '--config.data.validation_limit=2',
   '--config.data.test_limit=4',
@@ -129,7 +129,7 @@ def test_another_config_or_model_in_the_same_workdir_is_refused(
     model, config, tiny.params(), tiny.tokenizer(), 'float32'
   )
   for flags, message in (
-    (['--config.optimizer.lr=0.5'], 'optimizer.lr'),
+    (['--config.train.optimizer.lr=0.5'], 'optimizer.lr'),
     ([f'--config.rewriter.model={model}'], 'rewriter.model'),
   ):
     result = run(whole[0], *flags)
@@ -161,7 +161,7 @@ def t5(tmp_path):
 
 @pytest.mark.slow
 def test_an_encoder_decoder_is_trained_and_can_be_the_next_start(t5, tmp_path):
-  model, flags = t5, ['--config.packing.prompt_size=400']
+  model, flags = t5, ['--config.train.packing.prompt_size=400']
   for number in range(2):
     workdir = tmp_path / f'run_{number}'
     result = run(workdir, f'--config.rewriter.model={model}', *flags)
@@ -175,11 +175,14 @@ def test_an_encoder_decoder_is_trained_and_can_be_the_next_start(t5, tmp_path):
 
 
 def test_bad_input_is_one_clear_message(t5, tmp_path):
-  other = ['--config.reference.kind=model', f'--config.reference.model={t5}']
+  other = [
+    '--config.train.reference.kind=model',
+    f'--config.train.reference.model={t5}',
+  ]
   cases = [
     (["--config.algorithms=('ppq',)"], "algorithm 'ppq': expected one of grpo"),
     (
-      ["--config.algorithms=('ppo', 'grpo')", '--config.rollout.group=1'],
+      ["--config.algorithms=('ppo', 'grpo')", '--config.train.rollout.group=1'],
       'a group of 1',
     ),
     (['--config.train.overlap=True'], 'overlap=True with importance=none'),
@@ -187,7 +190,7 @@ def test_bad_input_is_one_clear_message(t5, tmp_path):
     (['--config.rewriter.backend=http'], "rewriter.backend='http'"),
     (other, f"reference.model='{t5}' has another tokenizer than"),
     (['--config.data.protocol=all'], "'all'"),
-    (['--config.reference.kind=adapter_off'], "needs train='lora'"),
+    (['--config.train.reference.kind=adapter_off'], "needs parameters='lora'"),
   ]
   for number, (flags, message) in enumerate(cases):
     workdir = tmp_path / f'run_{number}'
@@ -199,14 +202,13 @@ def test_bad_input_is_one_clear_message(t5, tmp_path):
 
 
 def test_prompts_of_a_run_hold_no_hidden_test():
-  from configs import mbpp_grpo
-  from experiments import mbpp_grpo as experiment
+  from configs.mbpp_grpo import Config
   from promptrl_jax.envs.rewriting.env import RewritingEnv
   from promptrl_jax.testing.scripted import ScriptedBackend
 
-  config = mbpp_grpo.get_config('smoke')
+  config = Config()
   env = RewritingEnv(
-    ScriptedBackend(lambda _: ''), None, experiment.make_reward_config(config)
+    ScriptedBackend(lambda _: ''), None, config.rewriting, config.ask
   )
   tasks = suite.load('train')[:20]
   for task, messages in zip(tasks, env.prompts(tasks), strict=True):
@@ -215,24 +217,24 @@ def test_prompts_of_a_run_hold_no_hidden_test():
 
 
 def test_each_algorithm_is_a_change_of_the_config_that_is_there():
-  from configs import mbpp_grpo
-  from experiments import rewriters
+  from configs.mbpp_grpo import Config
+  from promptrl_jax.training.rewriter.algorithms import ALGORITHMS, make_config
 
-  config = mbpp_grpo.get_config('smoke').lock()
-  for name in mbpp_grpo.ALGORITHMS:
-    settings = rewriters.make_config(config, name)
+  config = Config()
+  for name in ALGORITHMS:
+    settings = make_config(config.train, name)
     assert settings.value_head == (name == 'ppo')
   with pytest.raises(ValueError, match="'ppq': expected one of grpo, dr_grpo"):
-    rewriters.make_config(config, 'ppq')
+    make_config(config.train, 'ppq')
 
 
 def test_those_that_take_over_are_changes_of_the_same_config():
-  from configs import mbpp_grpo
-  from experiments import rewriters
+  from configs.mbpp_grpo import Config
+  from promptrl_jax.training.rewriter.algorithms import make_config
 
-  config = mbpp_grpo.get_config('smoke')
-  config.switches = ((1, 'reinforce'), (2, 'pairs'))
-  settings = rewriters.make_config(config.lock(), 'dr_grpo')
+  config = Config().train
+  switches = ((1, 'reinforce'), (2, 'pairs'))
+  settings = make_config(config, 'dr_grpo', switches)
   kinds = [phase.advantage.kind for phase in settings.phases]
   assert kinds == ['dr_grpo', 'reinforce', 'pairs']
   # Nothing of the one before is left.
@@ -241,8 +243,7 @@ def test_those_that_take_over_are_changes_of_the_same_config():
     False,
     True,
   ]
-  assert [p.update.constant_length for p in settings.phases] == [64, None, 1]
-  config = mbpp_grpo.get_config('smoke')
-  config.switches = ((1, 'ppo'),)
-  with pytest.raises(ValueError, match='switch at update 1 changes value_head'):
-    rewriters.make_config(config, 'grpo')
+  assert [p.loss.constant_length for p in settings.phases] == [64, None, 1]
+  message = "update 1 changes the advantage from 'grpo' to 'gae'"
+  with pytest.raises(ValueError, match=message):
+    make_config(config, 'grpo', ((1, 'ppo'),))

@@ -93,7 +93,7 @@ def run(tmp_path, server, *flags):
     '--config=configs/mbpp_ppo.py:mbpp',
     f'--workdir={tmp_path / "run"}',
     f'--config.data.path={tmp_path / "mbpp.jsonl"}',
-    '--config.env.template=chat',
+    '--config.ask.template=chat',
     '--config.controller.iterations=1',
     '--config.controller.episodes=4',
     '--config.bandit.iterations=1',

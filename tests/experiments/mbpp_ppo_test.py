@@ -141,7 +141,11 @@ def test_kill_and_resume_equals_the_uninterrupted_run(whole, tmp_path):
   reference, _ = whole
   metrics = tmp_path / 'seed_0' / 'metrics.jsonl'
   commands.kill_when(lambda: commands.has_rows(metrics, 2), *command(tmp_path))
-  result = commands.run_fresh(*command(tmp_path))
+  result = commands.run_fresh(  # With its settings as they were saved.
+    'experiments.mbpp_ppo',
+    f'--config=configs/saved.py:{tmp_path}',
+    f'--workdir={tmp_path}',
+  )
   assert result.returncode == 0, result.stderr[-3000:]
   assert rows(tmp_path) == rows(reference)
   results = 'results.csv'

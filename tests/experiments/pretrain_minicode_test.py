@@ -16,10 +16,10 @@ def test_three_steps_make_a_model_that_loads(tmp_path, role):
     'experiments.pretrain_minicode',
     f'--config=configs/pretrain_minicode.py:{role}_smoke',
     f'--workdir={tmp_path}',
-    '--config.training.steps=3',
-    '--config.training.rows=4',
+    '--config.supervised.steps=3',
+    '--config.supervised.rows=4',
     '--config.corpus.attempts=1',
-    '--config.training.warmup=1',
+    '--config.supervised.warmup=1',
   )
   assert result.returncode == 0, result.stderr[-3000:]
   config, _, tokenizer = pretrained.load_pretrained(tmp_path / 'model')

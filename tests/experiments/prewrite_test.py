@@ -101,21 +101,21 @@ def command(inputs, server, workdir, *flags):
     '--config=configs/prewrite.py:jsonl',
     *(f'--config.data.options.{name}={inputs / name}.jsonl' for name in WORDS),
     f'--config.rewriter.model={inputs / "model"}',
-    f'--config.task_model.base_url=http://127.0.0.1:{server.server_port}/v1',
+    f'--config.task_model.http.base_url=http://127.0.0.1:{server.server_port}/v1',
     '--config.task_model.model=task',
-    '--config.task_model.max_retries=0',
-    '--config.train.train=full',
-    '--config.reference.kind=frozen',
+    '--config.task_model.http.max_retries=0',
+    '--config.train.parameters=full',
+    '--config.train.reference.kind=frozen',
     f'--config.train.iterations={UPDATES}',
-    '--config.optimizer.warmup=1',
-    '--config.optimizer.lr=0.01',
-    '--config.rollout.group=4',
-    '--config.rollout.new_tokens=8',
-    '--config.packing.lane_size=8',
-    '--config.packing.prompt_size=256',
+    '--config.train.optimizer.warmup=1',
+    '--config.train.optimizer.lr=0.01',
+    '--config.train.rollout.group=4',
+    '--config.train.rollout.new_tokens=8',
+    '--config.train.packing.lane_size=8',
+    '--config.train.packing.prompt_size=256',
     '--config.train.rows_per_piece=1',
     '--config.rewrite.samples=2',
-    '--config.env.examples=2',
+    '--config.rewriting.examples=2',
     '--config.validate_every=2',
     '--config.checkpoint_every=1',
     '--config.eval.resamples=200',
@@ -209,7 +209,7 @@ def test_a_training_that_no_longer_helps_is_stopped_for_good(
   inputs, server, tmp_path
 ):
   # Nothing is learned, so the first state stays the best.
-  flags = '--config.optimizer.lr=0', '--config.patience=1'
+  flags = '--config.train.optimizer.lr=0', '--config.patience=1'
   for _ in range(2):  # The second time there is nothing left to train.
     result = run(inputs, server, tmp_path, *flags)
     assert result.returncode == 0, result.stderr[-3000:]
@@ -223,7 +223,7 @@ def test_a_training_that_no_longer_helps_is_stopped_for_good(
 
 
 def test_another_config_in_the_same_workdir_is_refused(inputs, server, whole):
-  result = run(inputs, server, whole[0], '--config.optimizer.lr=0.5')
+  result = run(inputs, server, whole[0], '--config.train.optimizer.lr=0.5')
   assert result.returncode != 0
   assert 'optimizer.lr' in result.stderr and '0.5' in result.stderr
 
@@ -232,7 +232,7 @@ def test_another_config_in_the_same_workdir_is_refused(inputs, server, whole):
   ('flags', 'message'),
   [
     (
-      ["--config.algorithms=('grpo',)", '--config.rollout.group=1'],
+      ["--config.algorithms=('grpo',)", '--config.train.rollout.group=1'],
       "a group of 1 with the advantage 'grpo'",
     ),
     (
@@ -243,8 +243,14 @@ def test_another_config_in_the_same_workdir_is_refused(inputs, server, whole):
       ['--config.data.options.dev={}/poem.jsonl'],
       "poem.jsonl:1: unknown task 'poem'",
     ),
-    (['--config.packing.prompt_size=32'], 'packing.prompt_size=32 is less'),
-    (['--config.reward.kind=perplexity'], 'task cannot score a given text'),
+    (
+      ['--config.train.packing.prompt_size=32'],
+      'packing.prompt_size=32 is less',
+    ),
+    (
+      ['--config.rewriting.reward=perplexity'],
+      'task cannot score a given text',
+    ),
   ],
 )
 def test_bad_input_is_one_clear_message(

@@ -160,10 +160,13 @@ def test_the_rewriter_is_given_no_input(tmp_path, server):
 @pytest.mark.parametrize(
   ('flag', 'message'),
   [
-    ('--config.reward.kind=perplexity', 'task cannot score a given text'),
-    ('--config.reward.kind=bleu', "reward 'bleu': expected one of"),
-    ('--config.reward.kind=accuracy', 'accuracy needs labels'),
-    ('--config.meta.family=fancy', "family 'fancy': expected generic_a"),
+    ('--config.rewriting.reward=perplexity', 'task cannot score a given text'),
+    ('--config.rewriting.reward=bleu', "reward 'bleu': expected one of"),
+    ('--config.rewriting.reward=accuracy', 'accuracy needs labels'),
+    (
+      '--config.rewriting.meta.family=fancy',
+      "family 'fancy': expected generic_a",
+    ),
     ('--config.rewrite.samples=0', 'samples=0'),
     ("--config.strategies=('X',)", "strategies=('X',): expected some of I, S"),
     ('--config.data.options.dev=', 'data.options.dev is empty'),
@@ -202,8 +205,8 @@ def test_rewrites_beyond_the_context_are_dropped_and_counted(tmp_path, server):
   result = run_http(
     tmp_path,
     server,
-    f'--config.task_model.max_context={limit}',
-    '--config.reward.max_tokens=8',
+    f'--config.task_model.http.max_context={limit}',
+    '--config.ask.max_tokens=8',
   )
   assert result.returncode == 0, result.stderr[-3000:]
   found = json.loads((tmp_path / 'run' / 'results.json').read_text())
@@ -214,6 +217,6 @@ def test_rewrites_beyond_the_context_are_dropped_and_counted(tmp_path, server):
 
 
 def test_an_initial_instruction_without_room_is_refused(tmp_path, server):
-  result = run_http(tmp_path, server, '--config.task_model.max_context=9')
+  result = run_http(tmp_path, server, '--config.task_model.http.max_context=9')
   assert result.returncode != 0
   assert "has no room for instruction 'Spell backwards.'" in result.stderr

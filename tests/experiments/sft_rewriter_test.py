@@ -78,7 +78,7 @@ def inputs(tmp_path_factory):
 def command(inputs, workdir, *flags):
   traces = []  # A flag of a tuple that is given twice is put together.
   if not any('traces' in flag for flag in flags):
-    traces = [f"--config.data.traces=('{inputs / 'trace.jsonl'}',)"]
+    traces = [f"--config.traces=('{inputs / 'trace.jsonl'}',)"]
   return [
     'experiments.sft_rewriter',
     '--config=configs/sft_rewriter.py:smoke',
@@ -87,13 +87,13 @@ def command(inputs, workdir, *flags):
     f'--config.coder.model={inputs / "model"}',
     *traces,
     '--config.data.validation_limit=3',
-    f'--config.training.steps={STEPS}',
-    '--config.training.row_length=400',
-    '--config.env.max_tokens=8',
+    f'--config.supervised.steps={STEPS}',
+    '--config.supervised.row_length=400',
+    '--config.ask.max_tokens=8',
     '--config.edits.feedback=both',
     '--config.edits.originals=False',
     '--config.edits.keep=1.0',
-    '--config.env.rewrite_max_tokens=8',
+    '--config.ask.rewrite_max_tokens=8',
     *flags,
   ]
 
@@ -183,7 +183,7 @@ def test_kill_and_resume_equals_the_uninterrupted_run(inputs, whole, tmp_path):
 
 
 def test_another_config_in_the_same_workdir_is_refused(inputs, whole):
-  result = run(inputs, whole[0], '--config.training.lr=0.5')
+  result = run(inputs, whole[0], '--config.supervised.lr=0.5')
   assert result.returncode != 0
   assert 'training.lr' in result.stderr and '0.5' in result.stderr
 
@@ -192,18 +192,18 @@ def test_bad_input_is_one_clear_message(inputs, tmp_path):
   cut = tmp_path / 'cut.jsonl'
   cut.write_text('{"task_id": "minicode/')
   cases = [
-    (["--config.data.traces=('/nowhere.jsonl',)"], 'no trace at /nowhere'),
-    ([f"--config.data.traces=('{cut}',)"], f'{cut}:1: no JSON'),
+    (["--config.traces=('/nowhere.jsonl',)"], 'no trace at /nowhere'),
+    ([f"--config.traces=('{cut}',)"], f'{cut}:1: no JSON'),
     (
-      [f"--config.data.traces=('{inputs / 'test.jsonl'}',)"],
+      [f"--config.traces=('{inputs / 'test.jsonl'}',)"],
       'of 8 that pass, 0 are of training problems',
     ),
     (['--config.rewriter.backend=http'], 'expected jax'),
     (['--config.rewriter.model=/nowhere'], '/nowhere'),
     (['--config.edits.feedback=some'], "'some'"),
-    (['--config.training.row_length=4'], 'row_length=4'),
+    (['--config.supervised.row_length=4'], 'row_length=4'),
     (
-      ['--config.data.traces=()', "--config.collect.strategies=('best',)"],
+      ['--config.traces=()', "--config.collect.strategies=('best',)"],
       "('best',): expected some of direct",
     ),
   ]

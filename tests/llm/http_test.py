@@ -93,8 +93,8 @@ def connect(monkeypatch):
       stub = StubServer(reply_fn)
       stack.callback(stub.close)
       defaults = {'backoff_s': 0.01, 'max_retries': 2}
-      config = http_lib.HttpConfig(stub.url, 'm', **(defaults | settings))
-      backend = http_lib.HttpBackend(config)
+      config = http_lib.HttpConfig(stub.url, **(defaults | settings))
+      backend = http_lib.HttpBackend('m', config)
       stack.callback(backend.close)
       return backend, stub
 
@@ -220,9 +220,9 @@ def test_refused_connection_says_so(monkeypatch):
   with socket.socket() as free:
     free.bind(('127.0.0.1', 0))
     url = f'http://127.0.0.1:{free.getsockname()[1]}'
-  config = http_lib.HttpConfig(url, 'm', max_retries=1, backoff_s=0.01)
+  config = http_lib.HttpConfig(url, max_retries=1, backoff_s=0.01)
   with (
-    contextlib.closing(http_lib.HttpBackend(config)) as backend,
+    contextlib.closing(http_lib.HttpBackend('m', config)) as backend,
     pytest.raises(backend_lib.BackendError, match='is the server running'),
   ):
     backend.complete([ask()])
@@ -329,22 +329,22 @@ def test_proxy_is_not_asked_for_a_server_on_this_machine(connect, monkeypatch):
 
 def test_key_is_required_off_this_machine_and_optional_on_it(monkeypatch):
   monkeypatch.delenv('OPENAI_API_KEY', raising=False)
-  remote = http_lib.HttpConfig('https://api.example.com/v1', 'm')
+  remote = http_lib.HttpConfig('https://api.example.com/v1')
   with pytest.raises(ValueError, match='OPENAI_API_KEY holds no key'):
-    http_lib.HttpBackend(remote)
+    http_lib.HttpBackend('m', remote)
   for config in (
     dataclasses.replace(remote, api_key_env=''),
     dataclasses.replace(remote, base_url='http://localhost:8000/v1'),
     dataclasses.replace(remote, base_url='http://[::1]:8000/v1'),
   ):
-    http_lib.HttpBackend(config).close()
+    http_lib.HttpBackend('m', config).close()
 
 
 def test_key_that_no_header_can_hold_is_refused_without_showing_it(monkeypatch):
   monkeypatch.setenv('OPENAI_API_KEY', 'se\ncret')
-  config = http_lib.HttpConfig('http://127.0.0.1:1', 'm')
+  config = http_lib.HttpConfig('http://127.0.0.1:1')
   with pytest.raises(ValueError, match='cannot be sent') as caught:
-    http_lib.HttpBackend(config)
+    http_lib.HttpBackend('m', config)
   assert 'cret' not in str(caught.value)
 
 
@@ -358,7 +358,7 @@ def test_key_that_no_header_can_hold_is_refused_without_showing_it(monkeypatch):
   ],
 )
 def test_bad_settings_are_refused_without_showing_a_password(settings):
-  settings = {'base_url': 'http://localhost', 'model': 'm'} | settings
+  settings = {'base_url': 'http://localhost'} | settings
   with pytest.raises(ValueError) as caught:
     http_lib.HttpConfig(**settings)
   assert 'secret' not in str(caught.value)

@@ -8,6 +8,7 @@ import pytest
 
 from promptrl_jax.llm import load
 from promptrl_jax.llm.backend import Message, Request
+from promptrl_jax.llm.http import HttpConfig
 from promptrl_jax.llm.jax_lm import JaxLM
 from promptrl_jax.llm.load import BackendConfig, load_backend
 from promptrl_jax.models import encoder, pretrained
@@ -237,7 +238,7 @@ def test_a_limit_of_no_tokens_is_refused():
 
 
 def test_settings_that_change_answers_change_the_identity():
-  config = BackendConfig('http', 'm', base_url='http://a/v1')
+  config = BackendConfig('http', 'm', http=HttpConfig('http://a/v1'))
   same = dataclasses.replace(config, timeout_s=1.0)
   assert same.identity == config.identity
   for change in ({'dtype': 'int8'}, {'base_url': 'http://b/v1'}):
@@ -304,7 +305,7 @@ def test_filters_of_the_settings_reach_the_sampler():
 
 def test_a_server_is_not_told_to_filter():
   with pytest.raises(ValueError, match=r'top_k=5.*a server chooses'):
-    BackendConfig('http', 'm', base_url='http://a/v1', top_k=5)
+    BackendConfig('http', 'm', http=HttpConfig('http://a/v1'), top_k=5)
 
 
 def test_an_encoder_decoder_answers_the_same_alone_and_among_others():
@@ -356,7 +357,7 @@ def test_beams_of_the_settings_need_an_encoder_decoder():
   with pytest.raises(ValueError, match='beams=0'):
     BackendConfig('jax', 'm', beams=0)
   with pytest.raises(ValueError, match='beams=2'):
-    BackendConfig('http', 'm', base_url='http://a/v1', beams=2)
+    BackendConfig('http', 'm', http=HttpConfig('http://a/v1'), beams=2)
 
 
 def test_a_filter_of_the_registry_reaches_the_sampler_by_name():

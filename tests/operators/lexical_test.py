@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from promptrl_jax.operators import lexicon as lexicon_lib
 from promptrl_jax.operators.lexical import (
-  DEFAULT,
   LexicalConfig,
   mutate,
   replaceable_words,
@@ -44,7 +43,7 @@ texts = st.lists(
 ).map(lambda pairs: ''.join(a + b for a, b in pairs))
 
 
-def options(text, word, config=DEFAULT, protected=()):
+def options(text, word, config=LexicalConfig(), protected=()):
   for found in replaceable_words(text, config, protected):
     if text[found.start : found.end] == word:
       return found.options

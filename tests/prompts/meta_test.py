@@ -7,16 +7,16 @@ SAY = 'Say {input} twice.'
 
 def test_each_family_renders_its_text_with_the_instruction_once():
   for family in ('generic_a', 'generic_b', 'minicode'):
-    prompt = meta.make_meta(family)
+    prompt = meta.MetaConfig(family)
     ((role, content),) = meta.render(prompt, SAY)
     assert role == 'user'
-    assert content == prompt.text.replace('{instruction}', SAY)
+    assert content == prompt.request.replace('{instruction}', SAY)
     assert content.count(SAY) == 1
 
 
 def test_the_generic_families_differ_and_end_as_in_the_paper():
   a, b = (
-    meta.render(meta.make_meta(f), SAY)[0][1]
+    meta.render(meta.MetaConfig(f), SAY)[0][1]
     for f in ('generic_a', 'generic_b')
   )
   assert a != b
@@ -26,11 +26,11 @@ def test_the_generic_families_differ_and_end_as_in_the_paper():
 
 def test_the_embedded_rewriter_reads_what_it_was_trained_on():
   plain = templates.PLAIN.rewriter(templates.RewritePrompt(SAY, 'solve'))
-  assert meta.render(meta.make_meta('minicode'), SAY) == plain
+  assert meta.render(meta.MetaConfig('minicode'), SAY) == plain
 
 
 def test_a_custom_text_is_used_as_it_is():
-  custom = meta.make_meta('custom', 'Shorter: {instruction} {braces}')
+  custom = meta.MetaConfig('custom', 'Shorter: {instruction} {braces}')
   assert meta.render(custom, SAY)[0][1] == (
     'Shorter: Say {input} twice. {braces}'
   )
@@ -39,14 +39,14 @@ def test_a_custom_text_is_used_as_it_is():
 @pytest.mark.parametrize('text', ['', 'no place', '{instruction}' * 2])
 def test_a_custom_text_needs_one_place_for_the_instruction(text):
   with pytest.raises(ValueError, match='expected {instruction} in it, once'):
-    meta.make_meta('custom', text)
+    meta.MetaConfig('custom', text)
 
 
 def test_unknown_families_and_stray_texts_are_refused():
   with pytest.raises(ValueError, match="'fancy': expected generic_a"):
-    meta.make_meta('fancy')
+    meta.MetaConfig('fancy')
   with pytest.raises(ValueError, match='needs family "custom"'):
-    meta.make_meta('generic_a', 'text {instruction}')
+    meta.MetaConfig('generic_a', 'text {instruction}')
 
 
 @pytest.mark.parametrize(

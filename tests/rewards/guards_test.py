@@ -48,7 +48,7 @@ HONEST = 'Write a function to select from a list the numbers greater than 10.'
 
 
 def flag(text, task=TASK, **bounds):
-  return guards.flag(text, task, task.tests[:1], guards.GuardConfig(**bounds))
+  return guards.flag(text, task, task.tests[:1], guards.GuardsConfig(**bounds))
 
 
 def test_an_honest_rewrite_has_no_flag():
@@ -152,9 +152,9 @@ def test_a_statement_may_grow_but_not_without_end():
 
 def test_bounds_that_make_no_sense_are_refused():
   with pytest.raises(ValueError, match='min_words=9, max_words=4'):
-    guards.GuardConfig(min_words=9, max_words=4)
+    guards.GuardsConfig(min_words=9, max_words=4)
   with pytest.raises(ValueError, match='max_run=1'):
-    guards.GuardConfig(max_run=1)
+    guards.GuardsConfig(max_run=1)
 
 
 _PIECES = st.sampled_from(
@@ -208,7 +208,7 @@ def test_a_flag_stays_when_honest_words_are_added(statement):
 
 # --- Rates on whole data sets -------------------------------------------------
 
-LONG = guards.GuardConfig(free_words=200)
+LONG = guards.GuardsConfig(free_words=200)
 
 
 def share_flagged(pairs):

@@ -5,9 +5,9 @@ import dataclasses
 import pytest
 
 from promptrl_jax.rewards import tests as rewards
-from promptrl_jax.rewards.tests import RewardConfig
+from promptrl_jax.rewards.tests import StepRewardConfig
 
-SHAPED = RewardConfig(call_cost=0.1, share_weight=0.5)
+SHAPED = StepRewardConfig(call_cost=0.1, share_weight=0.5)
 
 
 def shaped(config=SHAPED, **changes):
@@ -22,13 +22,13 @@ def shaped(config=SHAPED, **changes):
 
 
 def test_legacy_reward_of_promis():
-  config = RewardConfig(kind='legacy')
+  config = StepRewardConfig(kind='legacy')
   assert rewards.legacy_reward(True, config) == 1.0
   assert rewards.legacy_reward(False, config) == -0.1
 
 
 def test_the_scale_doubles_both():
-  config = RewardConfig(kind='legacy', scale=2.0)
+  config = StepRewardConfig(kind='legacy', scale=2.0)
   assert rewards.legacy_reward(True, config) == 2.0
   assert rewards.legacy_reward(False, config) == -0.2
 
@@ -77,4 +77,4 @@ def test_potential_terms_telescope():
 
 def test_an_unknown_kind_is_refused():
   with pytest.raises(ValueError, match='sparse'):
-    RewardConfig(kind='sparse')
+    StepRewardConfig(kind='sparse')

@@ -42,7 +42,7 @@ def test_the_adapter_plays_what_the_environment_plays(kind, pool):
   rollout.collect(
     env, make(), problems, [7] * 6, [5] * 6, [(i, 6) for i in range(6)]
   )
-  run = LineUp(backends(), pool, config).run(
+  run = LineUp(backends(), pool).run(
     Entrant(lambda seed: base.OverOperators(make(), config)),
     TASKS,
     protocol='visible1',
@@ -77,7 +77,7 @@ def test_a_text_strategy_stands_in_the_line_up(pool):
   assert (run.calls == run.attempts).all() and run.calls.max() <= 8
   # Resampling is what `best_of_b` does, too: equal draws, equal results.
   config = EditingConfig(budget=8)
-  repeated = LineUp(backends(), pool, config).run(
+  repeated = LineUp(backends(), pool).run(
     Entrant(
       lambda seed: base.OverOperators(
         policies.fixed('resample', config.actions), config

@@ -32,7 +32,7 @@ def rewriter():
 
 def test_prewrite_i_is_one_greedy_rewrite():
   model = rewriter()
-  (rewrite,) = prewrite.rewrite_greedily(model, ENV, [make_task()], CONFIG)
+  (rewrite,) = prewrite.rewrite_greedily(model, ENV, [make_task()])
   assert rewrite.statement == 'Rewrite 0 at 0'
   assert [r.temperature for r in model.batches[0]] == [0.0]
   assert rewrite.row('I')['instruction'] == 'Rewrite 0 at 0'
@@ -49,13 +49,13 @@ def test_prewrite_s_draws_k_samples_with_seeds_in_a_row():
 
 def test_a_rewriter_that_answers_nothing_leaves_the_statement():
   silent = ScriptedBackend(lambda _: '  ')
-  (rewrite,) = prewrite.rewrite_greedily(silent, ENV, [make_task()], CONFIG)
+  (rewrite,) = prewrite.rewrite_greedily(silent, ENV, [make_task()])
   assert rewrite.statement == 'Spell it.'
 
 
 def test_rewriters_are_given_no_input_and_are_asked_as_in_training():
   model, task = rewriter(), make_task()
-  prewrite.rewrite_greedily(model, ENV, [task], CONFIG)
+  prewrite.rewrite_greedily(model, ENV, [task])
   prewrite.sample_rewrites(model, ENV, [task], CONFIG)
   assert len(model.prompts) == 4
   for request in [r for batch in model.batches for r in batch]:
@@ -94,7 +94,6 @@ def test_a_reward_that_is_no_number_is_refused():
   'change',
   [
     {'samples': 0},
-    {'max_tokens': 0},
     {'temperature': 0.0},
   ],
 )

@@ -6,23 +6,26 @@ import jax
 import numpy as np
 import pytest
 
+from promptrl_jax import settings
 from promptrl_jax.envs.editing.config import EditingConfig
 from promptrl_jax.envs.editing.env import EditingEnv
 from promptrl_jax.envs.rewriting.config import RewritingConfig
 from promptrl_jax.envs.rewriting.env import RewritingEnv
 from promptrl_jax.execution import ExecutionPool
 from promptrl_jax.llm import load
+from promptrl_jax.llm.ask import AskConfig
 from promptrl_jax.llm.jax_lm import JaxLM
 from promptrl_jax.models import pretrained
 from promptrl_jax.parallel import mesh as mesh_lib
-from promptrl_jax.rewards.guards import GuardConfig
+from promptrl_jax.rewards.guards import GuardsConfig
 from promptrl_jax.sampling import EngineConfig, Sampler
 from promptrl_jax.tasks.minicode import suite
 from promptrl_jax.testing.scripted import ScriptedBackend
 from promptrl_jax.training import checkpoint, joint
 from promptrl_jax.training.controller import learner as controller_lib
 from promptrl_jax.training.controller.config import ControllerConfig, PPOConfig
-from promptrl_jax.training.rewriter import algorithms, build
+from promptrl_jax.training.rewriter import build
+from promptrl_jax.training.rewriter.config import TrainConfig
 
 # Statements that the embedded rewriter knows how to reword.
 BY_SIGNATURE = {task.signature: task for task in suite.load('train')[:8]}
@@ -45,7 +48,8 @@ def parts(overlap=False):
   model, params, tokenizer = pretrained.load_pretrained(
     load.find('minicode_rewriter')
   )
-  config = algorithms.make_config(
+  config = settings.override(
+    TrainConfig(),
     {
       'iterations': 10,
       'packing': {
@@ -56,23 +60,22 @@ def parts(overlap=False):
       },
       'rows_per_piece': 1,
       'overlap': overlap,
-      'update': {'importance': 'token' if overlap else 'none'},
+      'loss': {'importance': 'token' if overlap else 'none'},
       'rollout': {
         'prompts': GROUPS,
         'group': GROUP,
         'new_tokens': NEW_TOKENS,
       },
-      'optimizer': {'lr': 3e-4},
-    }
+      'optimizer': {'lr': 3e-4, 'decay': 'constant'},
+    },
   )
   start = build.Start('rewriter', model, params, tokenizer)
   learner = build.make_learner(start, config, mesh, 0, prompt_lengths=(256,))
-  env = EditingConfig(max_steps=3, budget=4, rewrite_max_tokens=NEW_TOKENS)
+  env = EditingConfig(max_steps=3, budget=4)
   control = controller_lib.make_learner(
     ControllerConfig(10, EPISODES, (2, 4), False, (16,), (8,)),
     PPOConfig(minibatches=2),
-    env.observation_size,
-    len(env.actions),
+    env,
     seed=0,
   )
   shapes = EngineConfig(prompt_lengths=(256,), new_tokens=NEW_TOKENS)
@@ -106,8 +109,10 @@ def make(pool, config, overlap=False, **guards):
     config,
     control,
     learner,
-    EditingEnv(coder, policy, pool, env),
-    RewritingEnv(coder, pool, RewritingConfig(guards=GuardConfig(**guards))),
+    EditingEnv(
+      coder, policy, pool, env, AskConfig(rewrite_max_tokens=NEW_TOKENS)
+    ),
+    RewritingEnv(coder, pool, RewritingConfig(guards=GuardsConfig(**guards))),
     recorder,
     TASKS,
     seed=3,

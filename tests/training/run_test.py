@@ -7,6 +7,7 @@ import flax.struct
 import jax.numpy as jnp
 import pytest
 
+from promptrl_jax import settings
 from promptrl_jax.training import checkpoint, workdir
 from promptrl_jax.training import run as run_lib
 from promptrl_jax.training.run import Run, RunConfig, Totals
@@ -164,21 +165,30 @@ def test_checkpoints_of_another_format_are_refused(tmp_path, monkeypatch):
   with monkeypatch.context() as patch:
     patch.setattr(checkpoint, 'FORMAT', 1)
     train(tmp_path)
-  with pytest.raises(ValueError, match=r'format 1, expected 2: .* another dir'):
+  with pytest.raises(ValueError, match=r'format 1, expected 3: .* another dir'):
     train(tmp_path)
 
 
 def test_a_working_directory_of_another_format_is_refused(tmp_path):
-  config = {'seed': 0}
-  workdir.prepare(tmp_path, config)
-  workdir.prepare(tmp_path, config)
+  config = RunConfig(1, 1, 1)
+  workdir.prepare(tmp_path, 'job', config, {'coder': 'c@1'})
+  workdir.prepare(tmp_path, 'job', config, {'coder': 'c@1'})
   path = tmp_path / 'config.json'
-  assert json.loads(path.read_text()) == {'format': 2, 'seed': 0}
-  path.write_text(json.dumps(config))  # as version 1 wrote it
+  saved = json.loads(path.read_text())
+  assert saved == {
+    'format': 3,
+    'job': 'job',
+    'models': {'coder': 'c@1'},
+    'config': settings.to_mapping(config),
+  }
+  with pytest.raises(ValueError, match="models.coder: 'c@1' there, 'c@2' here"):
+    workdir.prepare(tmp_path, 'job', config, {'coder': 'c@2'})
+  path.write_text(json.dumps({'seed': 0}))  # as version 1 wrote it
   for call in (
-    lambda: workdir.prepare(tmp_path, config),
-    lambda: workdir.require_finished(tmp_path, config, ()),
+    lambda: workdir.prepare(tmp_path, 'job', config),
+    lambda: workdir.require_finished(tmp_path, 'job', config, ()),
+    lambda: workdir.load_config(tmp_path),
   ):
     (tmp_path / 'results.json').write_text('{}')
-    with pytest.raises(ValueError, match='format 1, expected 2: another'):
+    with pytest.raises(ValueError, match='format 1, expected 3: another'):
       call()

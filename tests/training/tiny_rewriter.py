@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from promptrl_jax import settings as settings_lib
 from promptrl_jax.envs.rewriting.config import RewritingConfig
 from promptrl_jax.envs.rewriting.env import RewritingEnv
 from promptrl_jax.parallel import mesh as mesh_lib
@@ -30,7 +31,7 @@ from promptrl_jax.training.rewriter import (
   update,
 )
 from promptrl_jax.training.rewriter.collect import Collector
-from promptrl_jax.training.rewriter.config import RewriterConfig, UpdateConfig
+from promptrl_jax.training.rewriter.config import LossConfig, TrainConfig
 from promptrl_jax.training.rewriter.learner import (
   RewriterLearner,
   RewriterState,
@@ -45,11 +46,16 @@ ROWS = packing.PackingConfig(64, lanes=4, lane_size=NEW_TOKENS, sequences=8)
 SETTINGS = {
   'iterations': 100,
   'rows_per_piece': 1,
-  'packing': vars(ROWS),
-  'rollout': {'prompts': 4, 'group': 4, 'new_tokens': NEW_TOKENS},
+  'packing': settings_lib.to_mapping(ROWS),
+  'rollout': {
+    'prompts': 4,
+    'group': 4,
+    'new_tokens': NEW_TOKENS,
+    'temperature': 1.0,
+  },
   'advantage': {'lam': 1.0},
   'reference': {'kl_coef': 0.02},
-  'optimizer': {'lr': 1e-3},
+  'optimizer': {'lr': 1e-3, 'warmup': 0, 'decay': 'constant', 'b2': 0.999},
   'lora': {'rank': 4, 'alpha': 8.0},
 }
 
@@ -63,9 +69,8 @@ def write_program(request: Any) -> str:
 def make_env(
   pool: Any, coder: Any = write_program, reward_fn: Any = None, **settings: Any
 ) -> RewritingEnv:
-  return RewritingEnv(
-    ScriptedBackend(coder), pool, RewritingConfig(**settings), reward_fn
-  )
+  config = RewritingConfig(**{'allow_keep': False, **settings})
+  return RewritingEnv(ScriptedBackend(coder), pool, config, reward_fn=reward_fn)
 
 
 @functools.cache
@@ -96,7 +101,7 @@ def teach(model: Any, start: Any, tokenizer: Any, lr: float = 5e-3) -> Any:
   state = create_train_state(lambda key: start, optimizer, jax.random.key(0))
   # With an advantage of 1, REINFORCE is maximum likelihood.
   update_fn = update.make_update_fn(
-    policy.PolicyConfig(model), optimizer, UpdateConfig(loss='reinforce')
+    policy.PolicyConfig(model), optimizer, LossConfig(kind='reinforce')
   )
   for _ in range(250):
     state, metrics = update_fn(state, {}, batch, 0.0)
@@ -106,19 +111,25 @@ def teach(model: Any, start: Any, tokenizer: Any, lr: float = 5e-3) -> Any:
   return jax.tree.map(np.asarray, state.params)
 
 
-def make_config(name: str = 'grpo', **sections: Any) -> RewriterConfig:
+def make_config(name: str = 'grpo', **sections: Any) -> TrainConfig:
   """Settings of an algorithm, with some fields or parts changed."""
-  layers = [SETTINGS, algorithms.ALGORITHMS[name]]
-  if layers[1].get('update', {}).get('constant_length'):
-    layers.append({'update': {'constant_length': NEW_TOKENS}})
-  return algorithms.make_config(algorithms.merge(*layers, sections))
+  config = settings_lib.override(TrainConfig(), SETTINGS)
+  config = settings_lib.override(config, algorithms.ALGORITHMS[name])
+  if config.loss.constant_length:
+    length = {'loss': {'constant_length': NEW_TOKENS}}
+    config = settings_lib.override(config, length)
+  switches = sections.pop('switches', ())
+  config = settings_lib.override(config, sections)
+  config = dataclasses.replace(config, switches=switches)
+  config.check()
+  return config
 
 
-def make(config: RewriterConfig, reference: Any = None) -> RewriterLearner:
+def make(config: TrainConfig, reference: Any = None) -> RewriterLearner:
   """A learner; all of them sample with one engine, which is compiled once."""
   start = start_of(tiny.CONFIG, taught(), tiny.tokenizer(), reference)
   learner = make_learner(start, config)
-  if config.train == 'lora':
+  if config.parameters == 'lora':
     return learner
   return dataclasses.replace(learner, engine=_first().engine)
 
@@ -138,7 +149,7 @@ def start_of(
   return build.Start('tiny', model, params, tokenizer, reference)
 
 
-def make_learner(start: build.Start, config: RewriterConfig) -> RewriterLearner:
+def make_learner(start: build.Start, config: TrainConfig) -> RewriterLearner:
   """A learner with an engine of its own."""
   mesh = mesh_lib.make_data_mesh()
   return build.make_learner(start, config, mesh, 0, prompt_lengths=(32,))

@@ -18,7 +18,7 @@ from promptrl_jax.envs.editing import play
 from promptrl_jax.envs.editing.config import EditingConfig
 from promptrl_jax.envs.runner import Runner
 from promptrl_jax.execution import ExecutionPool
-from promptrl_jax.llm.ask import CODER, REWRITER
+from promptrl_jax.llm.ask import CODER, REWRITER, AskConfig, make_tools
 from promptrl_jax.llm.backend import Backend
 from promptrl_jax.operators import OPERATORS, Episode
 from promptrl_jax.types import Problem
@@ -79,11 +79,23 @@ class EditingEnv:
     rewriter: Backend,
     pool: ExecutionPool,
     config: EditingConfig = EditingConfig(),
+    ask: AskConfig = AskConfig(),
+    gamma: float = 1.0,
   ):
+    """Puts the parts together.
+
+    Args:
+      coder, rewriter: the models.
+      pool: runs programs.
+      config: settings.
+      ask: how the models are asked.
+      gamma: discount of the learner, for potential-based shaping of rewards.
+    """
     self.config = config
+    self._gamma = gamma
     self.episodes: list[Episode] = []
     self.runner = Runner({REWRITER: rewriter, CODER: coder}, pool, strict=True)
-    self._tools = play.make_tools(config, self.runner.backends)
+    self._tools = make_tools(ask, self.runner.backends)
     self._plays = []
 
   @property
@@ -115,7 +127,10 @@ class EditingEnv:
     budgets = budgets or [self.config.budget] * len(problems)
     self.episodes = make_episodes(problems, seeds, budgets, positions)
     self._plays = self.runner.start(
-      [(e, play.edit(e, self._tools, self.config)) for e in self.episodes]
+      [
+        (e, play.edit(e, self._tools, self.config, gamma=self._gamma))
+        for e in self.episodes
+      ]
     )
     return self._look()
 

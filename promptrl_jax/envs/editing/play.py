@@ -11,21 +11,13 @@ through `EditingEnv.step`, a strategy through the policy that it hands in.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Generator, Mapping
+from collections.abc import Generator
 from typing import Any
 
 from promptrl_jax.envs.editing.config import EditingConfig
 from promptrl_jax.execution.program import ProgramResult
-from promptrl_jax.llm.ask import (
-  CODER,
-  REWRITER,
-  Ask,
-  Execute,
-  Play,
-  RoleSampling,
-  Tools,
-)
-from promptrl_jax.llm.backend import Backend, Completion
+from promptrl_jax.llm.ask import Ask, Execute, Play, Tools
+from promptrl_jax.llm.backend import Completion
 from promptrl_jax.operators import (
   FALLBACK,
   OPERATORS,
@@ -39,31 +31,12 @@ from promptrl_jax.prompts import templates
 from promptrl_jax.rewards import tests as rewards
 
 
-def make_tools(config: EditingConfig, backends: Mapping[str, Backend]) -> Tools:
-  """The builder of requests that a config describes."""
-  return Tools(
-    templates.TEMPLATES[config.template],
-    backends,
-    {
-      CODER: RoleSampling(
-        config.max_tokens,
-        config.first_temperature,
-        config.sample_temperature,
-        config.top_p,
-      ),
-      REWRITER: RoleSampling(
-        config.rewrite_max_tokens,
-        config.first_temperature,
-        config.rewrite_temperature,
-        config.top_p,
-      ),
-    },
-    {'lexical': config.lexical},
-  )
-
-
 def edit(
-  episode: Episode, tools: Tools, config: EditingConfig, policy: Any = None
+  episode: Episode,
+  tools: Tools,
+  config: EditingConfig,
+  policy: Any = None,
+  gamma: float = 1.0,
 ) -> Play:
   """Plays one episode; returns the program that is submitted.
 
@@ -72,7 +45,9 @@ def edit(
     tools: builds requests.
     config: settings.
     policy: chooses operators, see `Decide`.
+    gamma: discount of the learner, for potential-based shaping of rewards.
   """
+  tools = dataclasses.replace(tools, options={'lexical': config.lexical})
   while not episode.done:
     name = yield Decide(episode, policy)
     operator = OPERATORS[name]
@@ -93,7 +68,7 @@ def edit(
     episode.terminated = episode.terminated or question is None
     episode.last_action = operator.name
     episode.steps += 1
-    _finish(episode, config, operator.calls, passed, share)
+    _finish(episode, config, gamma, operator.calls, passed, share)
     episode.trace.append(_trace_row(episode, operator, prompt))
   return episode.best_code
 
@@ -140,6 +115,7 @@ def _take(episode: Episode, code: str, verdict: ProgramResult) -> bool:
 def _finish(
   episode: Episode,
   config: EditingConfig,
+  gamma: float,
   calls: int,
   passed: bool,
   previous_share: float,
@@ -148,16 +124,16 @@ def _finish(
   if not episode.terminated:
     spent = episode.budget_left < 1
     episode.truncated = spent or episode.steps >= config.max_steps
-  if config.reward.kind == 'legacy':
-    episode.reward = rewards.legacy_reward(passed, config.reward)
+  if config.step_reward.kind == 'legacy':
+    episode.reward = rewards.legacy_reward(passed, config.step_reward)
     return
   episode.reward = rewards.shaped_reward(
     done=episode.done,
     share=episode.best_share,
     previous_share=previous_share,
     calls=calls,
-    gamma=config.gamma,
-    config=config.reward,
+    gamma=gamma,
+    config=config.step_reward,
   )
 
 

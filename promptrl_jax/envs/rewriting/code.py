@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from promptrl_jax.envs.rewriting.config import RewritingConfig
 from promptrl_jax.envs.rewriting.result import UNUSABLE
+from promptrl_jax.llm.ask import AskConfig
 from promptrl_jax.llm.backend import Backend, Completion, Message, Request
 from promptrl_jax.prompts import templates
 from promptrl_jax.rewards import guards
@@ -25,10 +26,18 @@ def model_seed(seed: int, task_id: str) -> int:
 class CodeForm:
   """Requests and replies of tasks that are checked by unit tests."""
 
-  def __init__(self, model: Backend, config: RewritingConfig):
+  def __init__(
+    self,
+    model: Backend,
+    config: RewritingConfig,
+    ask: AskConfig,
+    protocol: str,
+  ):
     self._model = model
     self._config = config
-    self._template = templates.TEMPLATES[config.template]
+    self._ask = ask
+    self._protocol = protocol
+    self._template = templates.TEMPLATES[ask.template]
 
   def draw(self, task: Task, seed: int) -> Task:
     """Returns the task as one batch sees it: unchanged."""
@@ -50,7 +59,7 @@ class CodeForm:
   ) -> tuple[str, str]:
     """Returns why the rewrite is flagged, or '', and the statement it makes."""
     del drawn
-    visible = splits.visible_tests(task, self._config.protocol)
+    visible = splits.visible_tests(task, self._protocol)
     reason = guards.flag(rewrite, task, visible, self._config.guards)
     if reason or not finished:
       return reason or 'overlong', ''
@@ -68,17 +77,17 @@ class CodeForm:
 
     None if the context cannot take it, which is a failure of the rewrite.
     """
-    prompt, config = self._coder_prompt(task, statement), self._config
+    prompt, ask = self._coder_prompt(task, statement), self._ask
 
     def build(messages: templates.Messages) -> Request:
       return Request(
         tuple(Message(role, content) for role, content in messages),
-        temperature=config.temperature,
-        top_p=config.top_p,
+        temperature=ask.first_temperature,
+        top_p=ask.top_p,
         # Greedy requests that are equal are to compare equal.
-        seed=model_seed(seed, task.task_id) if config.temperature else 0,
-        max_tokens=config.max_tokens,
-        stop=config.stop,
+        seed=model_seed(seed, task.task_id) if ask.first_temperature else 0,
+        max_tokens=ask.max_tokens,
+        stop=ask.stop,
       )
 
     try:
@@ -103,7 +112,7 @@ class CodeForm:
     return self._template.program(prompt, completions[0].text)
 
   def _coder_prompt(self, task: Task, statement: str) -> templates.CoderPrompt:
-    visible = splits.visible_tests(task, self._config.protocol)
+    visible = splits.visible_tests(task, self._protocol)
     return templates.CoderPrompt(statement, task.signature, visible)
 
 

@@ -6,11 +6,9 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from promptrl_jax.prompts import meta as meta_lib
-from promptrl_jax.prompts import templates
+from promptrl_jax.prompts.meta import MetaConfig
 from promptrl_jax.rewards import guards, registry
 from promptrl_jax.rewards.registry import RewardFn
-from promptrl_jax.tasks import splits
 
 _SOLVED = ('solved_bonus', 'share_weight', 'word_cost')
 
@@ -20,13 +18,7 @@ class RewritingConfig:
   """Settings of the environment.
 
   Attributes:
-    protocol: the tests that the model is shown; all are run.
-    template: format of requests about programs; see `prompts.templates`.
     meta: request for a better question or instruction.
-    max_tokens: most tokens of a reply of the frozen model.
-    temperature: of the frozen model; at 0 it is greedy.
-    top_p: nucleus mass of the frozen model.
-    stop: strings that end a reply.
     examples: examples of an instruction in one batch; 0 for all.
     label_prefix: text between a prompt and a right answer that is scored.
     reward: name of the reward, one of `rewards.registry.REWARDS`.
@@ -43,13 +35,7 @@ class RewritingConfig:
     guards: bounds beyond which a rewrite is flagged.
   """
 
-  protocol: str = 'visible1'
-  template: str = 'plain'
-  meta: meta_lib.MetaPrompt = meta_lib.make_meta('generic_b')
-  max_tokens: int = 80
-  temperature: float = 0.0
-  top_p: float = 1.0
-  stop: tuple[str, ...] = ()
+  meta: MetaConfig = MetaConfig()
   examples: int = 0
   label_prefix: str = '\n'
   reward: str = 'solved'
@@ -57,22 +43,13 @@ class RewritingConfig:
   solved_bonus: float = 1.0
   share_weight: float = 0.0
   word_cost: float = 0.0
-  allow_keep: bool = False
+  allow_keep: bool = True
   background: bool = False
   timeout_s: float = 120.0
-  guards: guards.GuardConfig = guards.DEFAULT
+  guards: guards.GuardsConfig = guards.GuardsConfig()
 
   def __post_init__(self):
-    if self.template not in templates.TEMPLATES:
-      raise ValueError(
-        f'template {self.template!r}: expected one of '
-        f'{sorted(templates.TEMPLATES)}'
-      )
-    if self.protocol not in splits.PROTOCOLS:
-      raise ValueError(
-        f'protocol {self.protocol!r}: expected one of {splits.PROTOCOLS}'
-      )
-    for name in (*_SOLVED, 'temperature'):
+    for name in _SOLVED:
       if not getattr(self, name) >= 0:
         raise ValueError(f'{name}={getattr(self, name)}: expected 0 or more')
     if self.examples < 0:
@@ -97,23 +74,6 @@ class RewritingConfig:
       raise ValueError(
         'solved_bonus and share_weight are 0: every reward would be 0'
       )
-
-
-def make_config(reward: Mapping[str, Any], **settings: Any) -> RewritingConfig:
-  """Builds settings of the environment from a section `reward` of a config.
-
-  Args:
-    reward: `kind` and `options` name the reward; the rest are fields of
-      `RewritingConfig`.
-    **settings: further fields.
-  """
-  fields = dict(reward)
-  return RewritingConfig(
-    reward=fields.pop('kind'),
-    reward_options=fields.pop('options'),
-    **fields,
-    **settings,
-  )
 
 
 def make_reward_fn(config: RewritingConfig) -> RewardFn:

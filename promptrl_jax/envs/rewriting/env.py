@@ -33,6 +33,7 @@ from promptrl_jax.envs.rewriting.result import (
   RewriteResult,
 )
 from promptrl_jax.envs.rewriting.words import WordsForm
+from promptrl_jax.llm.ask import AskConfig
 from promptrl_jax.llm.backend import Backend, BackendError, Completion, Request
 from promptrl_jax.llm.scorer import as_scorer
 from promptrl_jax.prompts import templates
@@ -57,9 +58,16 @@ class _Question:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class _Answer:
-  """The model's answer to a `_Question`."""
+class Answer:
+  """The model's answer to a question.
 
+  Attributes:
+    requests: one for a program or an answer, one per example otherwise.
+    completions: one per request, or none if they are not needed.
+    label_logps: log-probs of right answers, one row per request, or none.
+  """
+
+  requests: tuple[Request, ...]
   completions: tuple[Completion, ...]
   label_logps: tuple[np.ndarray, ...] = ()
 
@@ -80,6 +88,8 @@ class RewritingEnv:
 
   Attributes:
     config: the settings.
+    ask_config: how the model and the rewriter are asked.
+    protocol: the tests that the model is shown.
     reward_fn: the reward of a row.
   """
 
@@ -88,6 +98,9 @@ class RewritingEnv:
     model: Backend,
     pool: checking.Pool | None,
     config: RewritingConfig = RewritingConfig(),
+    ask: AskConfig = AskConfig(),
+    *,
+    protocol: str = 'visible1',
     reward_fn: RewardFn | None = None,
   ):
     """Combines a model, a pool and a reward.
@@ -96,21 +109,28 @@ class RewritingEnv:
       model: the frozen model that replies to rewrites.
       pool: runs its programs; None if no task is checked by unit tests.
       config: settings.
+      ask: how the model is asked; all first times, so that `first_temperature`
+        is that of every request.
+      protocol: the tests that the model is shown; all are run.
       reward_fn: instead of that of `config`. A row for which it raises, hangs
         or gives no finite number is dropped.
 
     Raises:
-      ValueError: the reward needs log-probs that the model cannot give.
+      ValueError: the reward needs log-probs that the model cannot give, or the
+        protocol is not known.
     """
+    splits.check_protocol(protocol)
     self.config = config
+    self.ask_config = ask
+    self.protocol = protocol
     self.reward_fn = reward_fn or make_reward_fn(config)
     self._model = model
     self._pool = pool
     self._needs = registry.REWARDS['score' if reward_fn else config.reward]
     if self._needs.uses_label_logps:
       as_scorer(model)
-    self._code = CodeForm(model, config)
-    self._words = WordsForm(model, config)
+    self._code = CodeForm(model, config, ask, protocol)
+    self._words = WordsForm(model, config, ask)
     # The model is asked by one thread at a time, except for threads that hang.
     self._turn = threading.Lock()
 
@@ -157,22 +177,33 @@ class RewritingEnv:
     return all(map(self._model.fits, self.requests(task, statement)))
 
   def ask(
-    self, tasks: Sequence[Task], statements: Sequence[str], seed: int = 0
-  ) -> list[Outcome]:
+    self,
+    tasks: Sequence[Task],
+    statements: Sequence[str],
+    checkers: Sequence[Checker] | None = None,
+  ) -> tuple[list[Answer], list[Outcome]]:
     """Asks the model about statements and checks its replies, for evaluation.
 
     All requests go to the model in one call, all programs to the pool in one.
-    The whole checker of each task is used, whatever its split.
+
+    Args:
+      tasks: the task of each row, of any split.
+      statements: of each row.
+      checkers: of each row; None takes the whole checker of its task.
 
     Raises:
       BackendError: the model cannot be reached.
     """
+    if checkers is None:
+      checkers = [task.checker for task in tasks]
     rows = [
-      _Row(task, '', statement, task.checker, self._question(task, statement))
-      for task, statement in zip(tasks, statements, strict=True)
+      _Row(task, '', statement, checker, self._question(task, statement))
+      for task, statement, checker in zip(
+        tasks, statements, checkers, strict=True
+      )
     ]
     answers = self._complete([row.question for row in rows])
-    return [f.result() for f in self._check(rows, answers)]
+    return answers, [f.result() for f in self._check(rows, answers)]
 
   # --- Rewards ----------------------------------------------------------------
 
@@ -258,9 +289,7 @@ class RewritingEnv:
       name: self._form(task).draw(task, seed) for name, task in by_id.items()
     }
     checkers = {
-      name: splits.for_reward(
-        splits.reveal_for_training(task, self.config.protocol)
-      )
+      name: splits.for_reward(splits.reveal_for_training(task, self.protocol))
       for name, task in drawn.items()
     }
     return drawn, checkers
@@ -294,10 +323,10 @@ class RewritingEnv:
     seconds = time.perf_counter() - started
     by_question = dict(zip(questions, answers, strict=True))
     futures: dict[int, Future] = {}
-    answered: dict[int, _Answer] = {}
+    answered: dict[int, Answer] = {}
     for i, row in rows.items():
       answer = by_question[row.question]
-      if isinstance(answer, _Answer):
+      if isinstance(answer, Answer):
         answered[i] = answer
       else:
         futures[i] = deadline.failed(answer)
@@ -315,7 +344,7 @@ class RewritingEnv:
       span=deadline.Span(futures.values()),
     )
 
-  def _complete(self, questions: Sequence[_Question]) -> list[_Answer]:
+  def _complete(self, questions: Sequence[_Question]) -> list[Answer]:
     """One batched call for all questions; equal requests share an answer."""
     requests = [r for q in questions for r in q.requests]
     replies: dict[Request, Completion] = {}
@@ -331,21 +360,22 @@ class RewritingEnv:
       )
     rows = iter(logps)
     return [
-      _Answer(
+      Answer(
+        q.requests,
         tuple(replies[r] for r in q.requests if r in replies),
         tuple(next(rows) for _ in q.labels),
       )
       for q in questions
     ]
 
-  def _reply(self, row: _Row, answer: _Answer) -> Reply:
+  def _reply(self, row: _Row, answer: Answer) -> Reply:
     if not self._needs.uses_reply:
       return ''
     form = self._form(row.task)
     return form.reply(row.task, row.statement, answer.completions)
 
   def _check(
-    self, rows: Sequence[_Row], answers: Sequence[_Answer]
+    self, rows: Sequence[_Row], answers: Sequence[Answer]
   ) -> list[Future[Outcome]]:
     """Outcomes of the model's answers."""
     if not self._needs.uses_reply:

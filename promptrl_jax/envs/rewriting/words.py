@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from promptrl_jax.envs.rewriting.code import model_seed
 from promptrl_jax.envs.rewriting.config import RewritingConfig
 from promptrl_jax.envs.rewriting.result import ANSWER, NO_ROOM
+from promptrl_jax.llm.ask import AskConfig
 from promptrl_jax.llm.backend import Backend, Completion, Message, Request
 from promptrl_jax.prompts import meta as meta_lib
 from promptrl_jax.prompts import templates
@@ -26,9 +27,10 @@ _LONG_ANSWER = 8  # Characters; shorter answers occur in a rewrite by chance.
 class WordsForm:
   """Requests and replies of tasks that are checked by right answers."""
 
-  def __init__(self, model: Backend, config: RewritingConfig):
+  def __init__(self, model: Backend, config: RewritingConfig, ask: AskConfig):
     self._model = model
     self._config = config
+    self._ask = ask
 
   def draw(self, task: Task, seed: int) -> Task:
     """Returns the task with the examples that one batch is asked."""
@@ -84,7 +86,7 @@ class WordsForm:
     self, task: Task, statement: str, seed: int = 0
   ) -> tuple[Request, ...]:
     """Returns the request for each example, or the one of a question."""
-    config, checker = self._config, task.checker
+    ask, checker = self._ask, task.checker
     prompts = [statement]
     if isinstance(checker, Examples):
       prompts = [
@@ -94,11 +96,11 @@ class WordsForm:
     return tuple(
       Request(
         (Message('user', prompt),),
-        temperature=config.temperature,
-        top_p=config.top_p,
-        seed=model_seed(seed, task.task_id) if config.temperature else 0,
-        max_tokens=config.max_tokens,
-        stop=config.stop,
+        temperature=ask.first_temperature,
+        top_p=ask.top_p,
+        seed=model_seed(seed, task.task_id) if ask.first_temperature else 0,
+        max_tokens=ask.max_tokens,
+        stop=ask.stop,
       )
       for prompt in prompts
     )

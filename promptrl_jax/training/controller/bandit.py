@@ -10,7 +10,10 @@ from promptrl_jax.envs.editing import rollout
 from promptrl_jax.envs.editing.env import EditingEnv
 from promptrl_jax.rl import bandits
 from promptrl_jax.strategies import policies
-from promptrl_jax.training.controller.config import ControllerConfig
+from promptrl_jax.training.controller.config import (
+  BanditConfig,
+  ControllerConfig,
+)
 from promptrl_jax.training.controller.rollout import draw_batch
 from promptrl_jax.types import Problem
 
@@ -18,9 +21,8 @@ from promptrl_jax.types import Problem
 def train(
   env: EditingEnv,
   problems: Sequence[Problem],
-  config: ControllerConfig,
-  iterations: int,
-  exploration: float,
+  controller: ControllerConfig,
+  config: BanditConfig,
   seed: int,
 ) -> tuple[bandits.LinearBandit, int]:
   """Plays batches of episodes and learns from each.
@@ -28,9 +30,8 @@ def train(
   Args:
     env: where episodes are played.
     problems: the training set.
-    config: number and budgets of the episodes of a batch.
-    iterations: batches.
-    exploration: see `rl.bandits.scores`.
+    controller: number and budgets of the episodes of a batch.
+    config: batches, and how they explore.
     seed: seed of the run.
 
   Returns:
@@ -41,11 +42,11 @@ def train(
   )
   update_fn = jax.jit(bandits.update)
   calls = 0
-  for step in range(iterations):
-    indices, seeds, budgets = draw_batch(problems, config, seed, step)
+  for step in range(config.iterations):
+    indices, seeds, budgets = draw_batch(problems, controller, seed, step)
     played = rollout.collect(
       env,
-      policies.bandit(statistics, exploration),
+      policies.bandit(statistics, config.exploration),
       [problems[i] for i in indices],
       seeds,
       budgets,

@@ -25,12 +25,25 @@ class ControllerConfig:
     head: widths of the layers of each head.
   """
 
-  iterations: int
-  episodes: int
-  budgets: tuple[int, ...]
-  bootstrap_truncated: bool
-  trunk: tuple[int, ...]
-  head: tuple[int, ...]
+  iterations: int = 30
+  episodes: int = 256
+  budgets: tuple[int, ...] = (1, 2, 4, 8, 8)
+  bootstrap_truncated: bool = False
+  trunk: tuple[int, ...] = (128, 128)
+  head: tuple[int, ...] = (64,)
+
+
+@dataclasses.dataclass(frozen=True)
+class BanditConfig:
+  """Settings of the contextual bandit, a rival of the controller.
+
+  Attributes:
+    iterations: of `ControllerConfig.episodes` each.
+    exploration: width of the confidence bound, in rewards.
+  """
+
+  iterations: int = 6
+  exploration: float = 0.3
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,11 +52,10 @@ class PPOConfig:
 
   Attributes:
     lr: Adam's learning rate.
-    anneal_updates: updates over which the rate falls linearly to 0; None keeps
-      it constant.
+    anneal: whether the rate falls linearly to 0 at the last update.
     adam_epsilon: Adam's epsilon.
     max_grad_norm: bound on the global gradient norm; None leaves it free.
-    gamma: discount.
+    gamma: discount; 1 where episodes are short and calls have a price.
     gae_lambda: 1 gives Monte-Carlo returns minus values.
     clip: how far a probability ratio is followed away from 1.
     value_clip: how far a value may move in one update; None leaves it free.
@@ -58,11 +70,11 @@ class PPOConfig:
       memory, not the result.
   """
 
-  lr: float = 3e-4
-  anneal_updates: int | None = None
+  lr: float = 2e-3
+  anneal: bool = True
   adam_epsilon: float = 1e-5
   max_grad_norm: float | None = 0.5
-  gamma: float = 0.99
+  gamma: float = 1.0
   gae_lambda: float = 0.95
   clip: float = 0.2
   value_clip: float | None = None
@@ -70,7 +82,7 @@ class PPOConfig:
   entropy_coef: float = 0.01
   normalize: str = 'rollout'
   normalize_ddof: int = 0
-  epochs: int = 4
+  epochs: int = 6
   minibatches: int = 4
   micro_batches: int = 1
 
@@ -90,16 +102,15 @@ class PPOConfig:
           f'{name} must lie in [0, 1], got {getattr(self, name)}'
         )
 
-  def make_optimizer(self) -> optax.GradientTransformation:
-    """Returns Adam after a clip of the global gradient norm."""
+  def make_optimizer(self, updates: int) -> optax.GradientTransformation:
+    """Returns Adam after a clip of the gradient norm, for so many updates."""
     config = optim.OptimizerConfig(
       lr=self.lr,
-      decay='constant' if self.anneal_updates is None else 'linear',
+      decay='linear' if self.anneal else 'constant',
       epsilon=self.adam_epsilon,
       max_grad_norm=self.max_grad_norm,
       clip='global',
     )
-    updates = self.anneal_updates or 1
     return optim.make_optimizer(
       config, updates * self.epochs * self.minibatches
     )
@@ -107,5 +118,12 @@ class PPOConfig:
 
 # PROMIS: full-batch epochs on Monte-Carlo returns.
 PROMIS = PPOConfig(
-  adam_epsilon=1e-8, gae_lambda=1.0, normalize_ddof=1, minibatches=1
+  lr=3e-4,
+  anneal=False,
+  adam_epsilon=1e-8,
+  gamma=0.99,
+  gae_lambda=1.0,
+  normalize_ddof=1,
+  epochs=4,
+  minibatches=1,
 )

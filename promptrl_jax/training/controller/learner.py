@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from promptrl_jax.envs.editing import rollout as env_rollout
+from promptrl_jax.envs.editing.config import EditingConfig
 from promptrl_jax.envs.editing.env import EditingEnv
 from promptrl_jax.envs.editing.rollout import Trajectories
 from promptrl_jax.llm.ledger import Usage
@@ -103,17 +104,24 @@ class ControllerLearner:
 def make_learner(
   config: ControllerConfig,
   ppo: PPOConfig,
-  observation_size: int,
-  num_actions: int,
+  env: EditingConfig,
   seed: int,
 ) -> ControllerLearner:
-  """Builds network, optimizer and jitted functions."""
+  """Builds network, optimizer and jitted functions.
+
+  Args:
+    config: the network and how long it is trained.
+    ppo: the update.
+    env: the environment, for the sizes of observations and actions.
+    seed: of the network and of all draws.
+  """
+  size = env.observation_size
   network = ActorCritic(
-    ActorCriticConfig(observation_size, num_actions, config.trunk, config.head)
+    ActorCriticConfig(size, len(env.actions), config.trunk, config.head)
   )
-  optimizer = ppo.make_optimizer()
+  optimizer = ppo.make_optimizer(config.iterations)
   initial = create_train_state(
-    lambda key: network.init(key, jnp.zeros((1, observation_size))),
+    lambda key: network.init(key, jnp.zeros((1, size))),
     optimizer,
     jax.random.key(seed),
   )

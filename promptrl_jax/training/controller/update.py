@@ -72,7 +72,7 @@ def make_update_fn(
 
   Args:
     apply_fn: the network.
-    optimizer: `config.make_optimizer()`, or any other.
+    optimizer: `config.make_optimizer(updates)`, or any other.
     config: settings; one compilation each.
   """
   loss_fn = make_loss_fn(apply_fn, config)

@@ -62,7 +62,7 @@ class AdvantageConfig:
 
   kind: str = 'grpo'
   gamma: float = 1.0
-  lam: float = 0.95
+  lam: float = 1.0
   normalize: bool = True
   beta: float = 0.1
   charge_kl: str = 'auto'

@@ -1,7 +1,7 @@
 """Builds a rewriter's learner from a model folder, settings and an algorithm.
 
 start = load_start(BackendConfig(backend='jax', model=folder))
-config = make_config({'iterations': 40, 'packing': {...}}, 'grpo')
+config = make_config(TrainConfig(iterations=40), 'grpo')
 learner = make_learner(start, config, mesh, seed=0)
 """
 
@@ -35,7 +35,7 @@ from promptrl_jax.sampling.requests import EngineConfig, prompt_lengths_up_to
 from promptrl_jax.training import optim
 from promptrl_jax.training.rewriter import policy as policy_lib
 from promptrl_jax.training.rewriter import reference, update
-from promptrl_jax.training.rewriter.config import RewriterConfig
+from promptrl_jax.training.rewriter.config import TrainConfig
 from promptrl_jax.training.rewriter.learner import (
   RewriterLearner,
   RewriterState,
@@ -131,7 +131,7 @@ def _read(model: str) -> Start:
 
 def make_learner(
   start: Start,
-  config: RewriterConfig,
+  config: TrainConfig,
   mesh: Mesh,
   seed: int,
   *,
@@ -163,7 +163,7 @@ def make_learner(
   params = _initial_params(start, config, policy, seed)
   shardings = policy_lib.param_shardings(params, model.family, mesh)
   trained, fixed = policy_lib.split(
-    exchange.place(params, shardings), config.train
+    exchange.place(params, shardings), config.parameters
   )
   optimizer = optim.make_optimizer(config.optimizer, config.optimizer_steps)
   state, train_shardings = _initial_state(
@@ -185,7 +185,7 @@ def make_learner(
   score, score_reference = _score_fns(config, policy, reference_policy)
   updates = tuple(
     update.make_update_fn(
-      policy, optimizer, phase.update, train_shardings, reference_policy
+      policy, optimizer, phase.loss, train_shardings, reference_policy
     )
     for phase in config.phases
   )
@@ -209,14 +209,14 @@ def make_learner(
 
 
 def _score_fns(
-  config: RewriterConfig, policy: PolicyConfig, reference_policy: PolicyConfig
+  config: TrainConfig, policy: PolicyConfig, reference_policy: PolicyConfig
 ) -> tuple[update.ScoreFn, update.ScoreFn]:
   """Returns the jitted scores of policy and reference, one if they agree."""
-  score = update.make_score_fn(policy, config.update, reference_policy)
+  score = update.make_score_fn(policy, config.loss, reference_policy)
   if reference_policy is policy and not config.needs_exact_kl:
     return score, score
   return score, update.make_score_fn(
-    reference_policy, config.update, keep_hidden=config.needs_exact_kl
+    reference_policy, config.loss, keep_hidden=config.needs_exact_kl
   )
 
 
@@ -231,7 +231,7 @@ def _with_special_tokens(start: Start) -> LanguageModelConfig:
 
 
 def _engine_config(
-  config: RewriterConfig, prompt_lengths: Sequence[int] | None, slots: int
+  config: TrainConfig, prompt_lengths: Sequence[int] | None, slots: int
 ) -> EngineConfig:
   rows, new_tokens = config.packing, config.rollout.new_tokens
   if prompt_lengths is None:
@@ -252,11 +252,11 @@ def _engine_config(
 
 
 def _policy_config(
-  model: LanguageModelConfig, config: RewriterConfig, mesh: Mesh
+  model: LanguageModelConfig, config: TrainConfig, mesh: Mesh
 ) -> PolicyConfig:
   adapters = None
-  if config.train == 'lora':
-    adapters = lora.LoraConfig(**config.lora, family=lora.family_of(model))
+  if config.parameters == 'lora':
+    adapters = dataclasses.replace(config.lora, family=lora.family_of(model))
   return PolicyConfig(
     dataclasses.replace(model, remat=config.remat or model.remat),
     adapters,
@@ -268,7 +268,7 @@ def _policy_config(
 
 
 def _initial_params(
-  start: Start, config: RewriterConfig, policy: PolicyConfig, seed: int
+  start: Start, config: TrainConfig, policy: PolicyConfig, seed: int
 ) -> Params:
   """Returns the model's parameters with new adapters and a new value head."""
   params = dict(start.params)
@@ -282,7 +282,7 @@ def _initial_params(
 
 
 def _initial_state(
-  config: RewriterConfig,
+  config: TrainConfig,
   trained: Params,
   optimizer: optax.GradientTransformation,
   mesh: Mesh,
@@ -306,7 +306,7 @@ def _initial_state(
 
 
 def _other_model(
-  start: Start, config: RewriterConfig, policy: PolicyConfig
+  start: Start, config: TrainConfig, policy: PolicyConfig
 ) -> tuple[PolicyConfig, Params]:
   """Returns the reference of the kind `model`, and its placed parameters."""
   if start.reference is None or policy.mesh is None:
@@ -321,7 +321,7 @@ def _other_model(
   return other, exchange.place(params, shardings)
 
 
-def check_reference(config: RewriterConfig, start: Start) -> None:
+def check_reference(config: TrainConfig, start: Start) -> None:
   """Checks that a reference of the kind `model` fits the policy.
 
   Raises:

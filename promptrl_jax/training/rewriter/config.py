@@ -7,23 +7,26 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from promptrl_jax.models.lora import LoraConfig
 from promptrl_jax.rl import aggregation, importance, kl, policy_losses
+from promptrl_jax.settings import derived
 from promptrl_jax.training.optim import OptimizerConfig
 from promptrl_jax.training.rewriter.advantages import OF_GROUPS, AdvantageConfig
 from promptrl_jax.training.rewriter.packing import PackingConfig
 from promptrl_jax.training.rewriter.reference import ReferenceConfig
 from promptrl_jax.training.rewriter.rollout import RolloutConfig
 
+PARAMETERS = ('full', 'lora')
 IMPORTANCE = ('none', *importance.LEVELS)
 
 
 @dataclasses.dataclass(frozen=True)
-class UpdateConfig:
+class LossConfig:
   """The loss of the update, and how a batch is cut into steps.
 
   Attributes:
-    loss: a key of `rl.policy_losses.POLICY_LOSSES`.
-    loss_options: keyword arguments of that loss, e.g. `clip_low`.
+    kind: a key of `rl.policy_losses.POLICY_LOSSES`.
+    options: keyword arguments of that loss, e.g. `clip_low`.
     aggregation: how token losses are averaged, one of
       `rl.aggregation.AGGREGATIONS`.
     constant_length: tokens per completion for the aggregation `constant`.
@@ -41,13 +44,14 @@ class UpdateConfig:
     importance_cap: largest such weight.
     epochs: passes over a batch.
     minibatches: optimizer steps per pass.
-    micro_batches: pieces of a minibatch that are in memory one at a time.
+    micro_batches: pieces of a minibatch that are in memory one at a time; set
+      by `TrainConfig.shaped`.
     compute_dtype: dtype of the model's kernels in forward and backward passes;
       the parameters that the optimizer changes are float32.
   """
 
-  loss: str = 'ppo'
-  loss_options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+  kind: str = 'ppo'
+  options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
   aggregation: str = 'token_mean'
   constant_length: int | None = None
   kl_estimator: str = 'k3'
@@ -60,11 +64,11 @@ class UpdateConfig:
   importance_cap: float = 2.0
   epochs: int = 1
   minibatches: int = 1
-  micro_batches: int = 1
+  micro_batches: int = derived(1)
   compute_dtype: str = 'float32'
 
   def __post_init__(self):
-    policy_losses.make_policy_loss_fn(self.loss, **self.loss_options)
+    policy_losses.make_policy_loss_fn(self.kind, **self.options)
     for field, known in (
       ('aggregation', aggregation.AGGREGATIONS),
       ('kl_estimator', kl.KINDS),
@@ -95,14 +99,13 @@ class UpdateConfig:
 
 
 @dataclasses.dataclass(frozen=True)
-class RewriterConfig:
+class TrainConfig:
   """Settings of a rewriter's training.
 
   Attributes:
     iterations: updates of the run.
     packing: shape of a packed row.
-    train: what is trained, `full` or `lora`.
-    value_head: whether the model has a value head, for the advantage `gae`.
+    parameters: what is trained, `full` or `lora`.
     value_trunk: whether the value loss changes the model below its head. In a
       run of a few dozen updates that spoils the policy before the values are
       of use.
@@ -114,24 +117,23 @@ class RewriterConfig:
       activations.
     overlap: whether the next batch is sampled while the rewards of this one are
       computed. The policy that samples is then one update behind;
-      `update.importance` corrects for it.
+      `loss.importance` corrects for it.
     dtype: dtype of the sampler's parameters.
     rollout: what one iteration samples.
     advantage: how advantages are computed.
-    update: the loss and its steps.
+    loss: the loss and its steps.
     reference: the KL reference and its coefficient.
     optimizer: optimizer and learning rate.
-    lora: fields of `models.lora.LoraConfig` for `train='lora'`, but `family`,
-      which is that of the model.
+    lora: the adapters, for `parameters='lora'`; their family is that of the
+      model.
     switches: pairs of an update number and the settings that hold from it on,
-      in order. They may differ in `advantage`, `update` and in which groups are
-      kept.
+      in order. They may differ in `advantage`, `loss` and in which groups are
+      kept; `algorithms.make_config` sets them.
   """
 
-  iterations: int
-  packing: PackingConfig
-  train: str = 'full'
-  value_head: bool = False
+  iterations: int = 40
+  packing: PackingConfig = PackingConfig()
+  parameters: str = 'full'
   value_trunk: bool = False
   rows_per_piece: int = 4
   logits_chunk: int | None = None
@@ -140,28 +142,47 @@ class RewriterConfig:
   dtype: str = 'float32'
   rollout: RolloutConfig = RolloutConfig()
   advantage: AdvantageConfig = AdvantageConfig()
-  update: UpdateConfig = UpdateConfig()
+  loss: LossConfig = LossConfig()
   reference: ReferenceConfig = ReferenceConfig()
-  optimizer: OptimizerConfig = OptimizerConfig()
-  lora: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-  switches: tuple[tuple[int, RewriterConfig], ...] = ()
+  optimizer: OptimizerConfig = OptimizerConfig(
+    warmup=5, decay='linear', b2=0.99
+  )
+  lora: LoraConfig = LoraConfig(family='')
+  switches: tuple[tuple[int, TrainConfig], ...] = derived(())
 
   def __post_init__(self):
     for field in ('rows_per_piece', 'logits_chunk'):
       value = getattr(self, field)
       if value is not None and value < 1:
         raise ValueError(f'{field}={value}: expected 1 or more')
+    if self.parameters not in PARAMETERS:
+      raise ValueError(
+        f'parameters={self.parameters!r}: expected one of '
+        f'{", ".join(PARAMETERS)}'
+      )
+
+  def check(self) -> None:
+    """Checks settings beside each other; an algorithm may change them before.
+
+    Raises:
+      ValueError: two settings make no sense together.
+    """
+    for phase in self.phases:
+      phase.check_phase()
     self._check_switches()
+
+  def check_phase(self) -> None:
+    """As `check`, without the switches."""
     self._check_advantage()
     self._check_group()
-    if self.overlap and self.update.importance == 'none':
+    if self.overlap and self.loss.importance == 'none':
       raise ValueError(
         'overlap=True with importance=none: the sampler is an update behind, '
         'choose token or sequence'
       )
-    if self.reference.kind == 'adapter_off' and self.train != 'lora':
+    if self.reference.kind == 'adapter_off' and self.parameters != 'lora':
       raise ValueError(
-        "reference 'adapter_off' needs train='lora': without adapters the "
+        "reference 'adapter_off' needs parameters='lora': without adapters the "
         'model itself changes; choose frozen, copy or ema'
       )
 
@@ -169,22 +190,17 @@ class RewriterConfig:
     kind = self.advantage.kind
     if self.exact_kl_in_loss and not self.advantage.kl_in_loss:
       raise ValueError(
-        f"update.kl_estimator='exact' with the advantage {kind!r} and "
+        f"loss.kl_estimator='exact' with the advantage {kind!r} and "
         f'charge_kl={self.advantage.charge_kl!r}, which leave no divergence in '
         'the loss: set charge_kl=loss (not for pairs), or k3'
       )
-    if (kind == 'gae') != self.value_head:
-      raise ValueError(
-        f'value_head={self.value_head} with the advantage {kind!r}: gae needs '
-        'a value head, the others have no use for one'
-      )
     if kind == 'pairs' and (
-      self.update.loss != 'reinforce' or not self.update.is_one_step
+      self.loss.kind != 'reinforce' or not self.loss.is_one_step
     ):
       raise ValueError(
-        f'the advantage pairs with the loss {self.update.loss!r}, '
-        f'epochs={self.update.epochs} and minibatches='
-        f'{self.update.minibatches}: its gradient is right for reinforce and '
+        f'the advantage pairs with the loss {self.loss.kind!r}, '
+        f'epochs={self.loss.epochs} and minibatches='
+        f'{self.loss.minibatches}: its gradient is right for reinforce and '
         'one step per batch'
       )
 
@@ -205,6 +221,11 @@ class RewriterConfig:
       )
 
   @property
+  def value_head(self) -> bool:
+    """Whether the model has a value head."""
+    return self.advantage.kind == 'gae'
+
+  @property
   def exact_kl_in_advantages(self) -> bool:
     """Whether advantages need the KL over the whole vocabulary."""
     exact = self.advantage.kl_estimator == 'exact'
@@ -213,7 +234,7 @@ class RewriterConfig:
   @property
   def exact_kl_in_loss(self) -> bool:
     """Whether the loss needs the KL over the whole vocabulary."""
-    exact = self.update.kl_estimator == 'exact'
+    exact = self.loss.kl_estimator == 'exact'
     return exact and self.reference.kind != 'none'
 
   @property
@@ -238,16 +259,22 @@ class RewriterConfig:
       )
       theirs = {**vars(later), 'rollout': rollout}
       for name, mine in vars(self).items():
-        if name in ('advantage', 'update', 'switches') or mine == theirs[name]:
+        if name in ('advantage', 'loss', 'switches') or mine == theirs[name]:
           continue
         raise ValueError(
           f'the switch at update {start} changes {name} from {mine} to '
           f'{theirs[name]}: one optimizer state serves the whole run, so that '
-          'only advantage, update and which groups are kept may change'
+          'only advantage, loss and which groups are kept may change'
+        )
+      if later.value_head != self.value_head:
+        raise ValueError(
+          f'the switch at update {start} changes the advantage from '
+          f'{self.advantage.kind!r} to {later.advantage.kind!r}: only gae has '
+          'a value head, and the parameters are those of the whole run'
         )
 
   @property
-  def phases(self) -> tuple[RewriterConfig, ...]:
+  def phases(self) -> tuple[TrainConfig, ...]:
     """These settings and those of `switches`, in order."""
     return (self, *(later for _, later in self.switches))
 
@@ -258,11 +285,11 @@ class RewriterConfig:
   @property
   def optimizer_steps(self) -> int:
     """Optimizer steps of the whole run."""
-    updates = [phase.update for phase in self.phases]
-    steps = [update.epochs * update.minibatches for update in updates]
+    losses = [phase.loss for phase in self.phases]
+    steps = [loss.epochs * loss.minibatches for loss in losses]
     return sum(steps[self.phase(step)] for step in range(self.iterations))
 
-  def shaped(self, shards: int, processes: int = 1) -> RewriterConfig:
+  def shaped(self, shards: int, processes: int = 1) -> TrainConfig:
     """Returns a copy whose static shapes fit every batch of the run.
 
     The number of rows is that of the worst case, in which every completion
@@ -275,8 +302,10 @@ class RewriterConfig:
       processes: processes that share the prompts; each packs its own rows.
 
     Raises:
-      ValueError: the processes cannot share the prompts equally.
+      ValueError: the processes cannot share the prompts equally, or settings
+        make no sense beside each other.
     """
+    self.check()
     if self.rollout.prompts % processes:
       raise ValueError(
         f'rollout.prompts={self.rollout.prompts} cannot be shared equally by '
@@ -286,15 +315,15 @@ class RewriterConfig:
     worst = self.rollout.prompts * -(-self.rollout.group // per_row)
     piece = self.rows_per_piece * shards
     # Every phase has the same number of rows.
-    parts = [phase.update.minibatches for phase in self.phases]
+    parts = [phase.loss.minibatches for phase in self.phases]
     unit = piece * math.lcm(*parts)
     rows = -(-worst // unit) * unit
 
-    def cut(phase: RewriterConfig, **more: Any) -> RewriterConfig:
-      count = rows // (piece * phase.update.minibatches)
+    def cut(phase: TrainConfig, **more: Any) -> TrainConfig:
+      count = rows // (piece * phase.loss.minibatches)
       return dataclasses.replace(
         phase,
-        update=dataclasses.replace(phase.update, micro_batches=count),
+        loss=dataclasses.replace(phase.loss, micro_batches=count),
         packing=dataclasses.replace(
           self.packing, row_multiple=rows // processes
         ),

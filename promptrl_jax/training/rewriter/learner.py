@@ -43,7 +43,7 @@ from promptrl_jax.training.rewriter import (
 )
 from promptrl_jax.training.rewriter import rollout as rollout_lib
 from promptrl_jax.training.rewriter.advantages import Scored
-from promptrl_jax.training.rewriter.config import RewriterConfig
+from promptrl_jax.training.rewriter.config import TrainConfig
 from promptrl_jax.training.rewriter.packing import Packed
 from promptrl_jax.training.rewriter.policy import (
   Params,
@@ -98,7 +98,7 @@ class RewriterLearner:
   name: str
   model: LanguageModelConfig
   tokenizer: Tokenizer
-  config: RewriterConfig
+  config: TrainConfig
   initial: RewriterState
   policy: PolicyConfig
   fixed: Params
@@ -215,7 +215,7 @@ class RewriterLearner:
 
   def _scored(
     self,
-    config: RewriterConfig,
+    config: TrainConfig,
     state: RewriterState,
     batch: Scored,
     rows: Packed,
@@ -237,7 +237,7 @@ class RewriterLearner:
     gather = lambda x: packing.gather(
       rows, exchange.to_host(x), len(batch.rewards)
     )
-    needs_policy = not config.update.is_one_step or (
+    needs_policy = not config.loss.is_one_step or (
       config.value_head or config.advantage.uses_logps
     )
     fields, hidden = {}, None
@@ -257,7 +257,7 @@ class RewriterLearner:
 
   def _update_batch(
     self,
-    config: RewriterConfig,
+    config: TrainConfig,
     state: RewriterState,
     batch: Scored,
     sampler_logps: np.ndarray,
@@ -275,7 +275,7 @@ class RewriterLearner:
     fields = {
       'advantages': spread(tokens),
       'sampler_logps': spread(sampler_logps),
-      'old_logps': None if config.update.is_one_step else spread(batch.logps),
+      'old_logps': None if config.loss.is_one_step else spread(batch.logps),
       'ref_logps': spread(batch.ref_logps),
       'returns': spread(returns),
       'old_values': spread(batch.values),
@@ -339,7 +339,7 @@ def prepared(
 
 
 def _gathered(
-  config: RewriterConfig, rollout: Rollout, rewards: np.ndarray, largest: int
+  config: TrainConfig, rollout: Rollout, rewards: np.ndarray, largest: int
 ) -> tuple[Scored, np.ndarray]:
   """Gathers the completions of all processes.
 

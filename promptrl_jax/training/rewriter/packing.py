@@ -17,6 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
+from promptrl_jax.settings import derived
+
 
 @dataclasses.dataclass(frozen=True)
 class PackingConfig:
@@ -28,14 +30,15 @@ class PackingConfig:
     lane_size: C, completion tokens of a lane.
     sequences: Q, most completions of a row.
     row_multiple: empty rows are added up to a multiple of this number:
-      minibatches x micro-batches x devices that rows are split over.
+      minibatches x micro-batches x devices that rows are split over; set by
+      `TrainConfig.shaped`.
   """
 
-  prompt_size: int
-  lanes: int
-  lane_size: int
-  sequences: int
-  row_multiple: int = 1
+  prompt_size: int = 256
+  lanes: int = 8
+  lane_size: int = 64
+  sequences: int = 32
+  row_multiple: int = derived(1)
 
 
 @struct.dataclass

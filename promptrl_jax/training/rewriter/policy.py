@@ -96,8 +96,8 @@ def split(params: Params, train: str) -> tuple[Params, Params]:
   kinds = {'full': 'params', 'lora': 'adapters'}
   if kinds.get(train) not in params:
     raise ValueError(
-      f'train={train!r}: expected full, or lora with adapters attached; the '
-      f'parameters have {", ".join(sorted(params))}'
+      f'parameters={train!r}: expected full, or lora with adapters '
+      f'attached; there are {", ".join(sorted(params))}'
     )
   chosen = (kinds[train], 'value')
   trained = {name: tree for name, tree in params.items() if name in chosen}

@@ -46,7 +46,7 @@ class ReferenceConfig:
   model: str = ''
   every: int = 10
   decay: float = 0.99
-  kl_coef: float = 0.05
+  kl_coef: float = 0.02
   control: str = 'fixed'
   target: float = 0.05
   end: float = 0.0

@@ -33,10 +33,10 @@ class RolloutConfig:
       that were left out (dynamic sampling, arXiv 2503.14476, section 3.2).
   """
 
-  prompts: int = 32
+  prompts: int = 64
   group: int = 8
   new_tokens: int = 64
-  temperature: float = 1.0
+  temperature: float = 0.8
   drop_uniform: bool = True
   resample_rounds: int = 0
 

@@ -32,7 +32,7 @@ from promptrl_jax.rl.masked import keep, masked_sum
 from promptrl_jax.training import gradients
 from promptrl_jax.training.gradients import Metrics
 from promptrl_jax.training.rewriter import policy as policy_lib
-from promptrl_jax.training.rewriter.config import UpdateConfig
+from promptrl_jax.training.rewriter.config import LossConfig
 from promptrl_jax.training.rewriter.packing import Packed
 from promptrl_jax.training.rewriter.policy import (
   Params,
@@ -79,7 +79,7 @@ class UpdateBatch:
 
 def make_score_fn(
   policy: PolicyConfig,
-  config: UpdateConfig,
+  config: LossConfig,
   reference_policy: PolicyConfig | None = None,
   keep_hidden: bool = False,
 ) -> ScoreFn:
@@ -128,7 +128,7 @@ def make_score_fn(
 def _projection(
   reference_policy: PolicyConfig | None,
   params: Params | None,
-  config: UpdateConfig,
+  config: LossConfig,
 ) -> ProjectionFn:
   """Returns a function that projects the reference's hidden states to logits.
 
@@ -144,7 +144,7 @@ def _projection(
 
 def make_loss_fn(
   policy: PolicyConfig,
-  config: UpdateConfig,
+  config: LossConfig,
   project: ProjectionFn = lambda _: None,
 ):
   """Returns the loss as a sum, `(sum, (count, metrics))`.
@@ -159,7 +159,7 @@ def make_loss_fn(
     project: see `_projection`; the KL over the whole vocabulary needs it.
   """
   policy_loss_fn = policy_losses.make_policy_loss_fn(
-    config.loss, **config.loss_options
+    config.kind, **config.options
   )
 
   def loss_fn(trained, fixed, kl_coef, batch):
@@ -216,7 +216,7 @@ def make_loss_fn(
 
 
 def _importance(
-  config: UpdateConfig,
+  config: LossConfig,
   old_logps: jax.Array,
   sampler_logps: jax.Array,
   mask: jax.Array,
@@ -236,7 +236,7 @@ def _importance(
 
 
 def _divergence(
-  config: UpdateConfig,
+  config: LossConfig,
   logps: jax.Array,
   old_logps: jax.Array,
   ref_logps: jax.Array,
@@ -264,7 +264,7 @@ def _divergence(
 def make_update_fn(
   policy: PolicyConfig,
   optimizer: optax.GradientTransformation,
-  config: UpdateConfig,
+  config: LossConfig,
   shardings: Any = None,
   reference_policy: PolicyConfig | None = None,
 ) -> UpdateFn:

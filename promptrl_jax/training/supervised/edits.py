@@ -194,7 +194,7 @@ def keep_true(
   pool: ExecutionPool,
   *,
   protocol: str = 'visible1',
-  bounds: guards.GuardConfig = guards.DEFAULT,
+  bounds: guards.GuardsConfig = guards.GuardsConfig(),
 ) -> list[Edit]:
   """Edits of `tasks` whose program passes all tests, and that have no flag.
 

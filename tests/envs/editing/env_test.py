@@ -12,7 +12,7 @@ from promptrl_jax.envs.editing.env import EditingEnv
 from promptrl_jax.envs.gym import PromptEdit
 from promptrl_jax.operators import DEFAULT as ACTIONS
 from promptrl_jax.operators import OPERATORS
-from promptrl_jax.rewards.tests import RewardConfig
+from promptrl_jax.rewards.tests import StepRewardConfig
 from promptrl_jax.tasks import splits
 from promptrl_jax.testing import tiny
 
@@ -234,7 +234,7 @@ def test_training_reward_counts_all_tests(make_env):
   problem = splits.reveal_for_training(task, 'visible1')
   # Right on the visible assertion, add(1) == 1, and on no other.
   env = make_env(
-    coder=lambda r: '\n  return 1', reward=RewardConfig(call_cost=0.0)
+    coder=lambda r: '\n  return 1', step_reward=StepRewardConfig(call_cost=0.0)
   )
   reset(env, [problem])
   _, _, values = env.step(['keep'])

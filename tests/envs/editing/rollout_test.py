@@ -18,7 +18,7 @@ def test_every_episode_ends_once_and_nothing_follows(make_env, problems):
   assert (ends.sum(axis=0) == 1).all()
   for row in range(8):
     last = int(np.flatnonzero(ends[:, row])[0])
-    assert played.mask[:, row].tolist() == [t <= last for t in range(10)]
+    assert played.mask[:, row].tolist() == [t <= last for t in range(8)]
 
 
 def test_budgets_are_per_episode(make_env, problems):

@@ -15,6 +15,7 @@ from promptrl_jax.envs.rewriting.env import RewritingEnv
 from promptrl_jax.envs.rewriting.result import FLAGS
 from promptrl_jax.execution import ExecutionPool
 from promptrl_jax.execution.program import ProgramResult
+from promptrl_jax.llm.ask import AskConfig
 from promptrl_jax.llm.backend import BackendError
 from promptrl_jax.rewards.checking import Outcome
 from promptrl_jax.tasks import splits
@@ -22,6 +23,7 @@ from promptrl_jax.testing import tiny
 from promptrl_jax.testing.scripted import ScriptedBackend
 from promptrl_jax.training.metrics import ROOMS
 from promptrl_jax.types import Problem
+from tests.settings_split import split
 
 TASKS = tiny.tasks(4)
 GOOD = 'Please write something to add {} to a number.'
@@ -39,7 +41,16 @@ def write_program(request):
 
 def make(pool, coder=write_program, reward_fn=None, **settings):
   backend = ScriptedBackend(coder)
-  env = RewritingEnv(backend, pool, RewritingConfig(**settings), reward_fn)
+  protocol = settings.pop('protocol', 'visible1')
+  ask, rest = split({'allow_keep': False, **settings})
+  env = RewritingEnv(
+    backend,
+    pool,
+    RewritingConfig(**rest),
+    ask,
+    protocol=protocol,
+    reward_fn=reward_fn,
+  )
   return env, backend
 
 
@@ -79,7 +90,7 @@ def test_the_coder_sees_visible_tests_only(pool):
 
 
 def test_rows_of_one_task_share_the_sampler_seed_and_no_others_do(pool):
-  env, backend = make(pool, temperature=0.8)
+  env, backend = make(pool, first_temperature=0.8)
   rows = [TASKS[1]] * 3 + [TASKS[2]] * 3
   rewrites = [f'Variant number {k} of the task.' for k in range(6)]
   env.rewards(rows, rewrites, seed=5)
@@ -93,7 +104,9 @@ def test_rows_of_one_task_share_the_sampler_seed_and_no_others_do(pool):
 def test_equal_rewrites_of_a_group_get_equal_rewards_for_one_answer(pool):
   count = iter(range(100))
   env, backend = make(
-    pool, lambda r: f'\n  return x + {2 + next(count) % 2}', temperature=1.0
+    pool,
+    lambda r: f'\n  return x + {2 + next(count) % 2}',
+    first_temperature=1.0,
   )
   result = env.rewards([TASKS[2]] * 4, [VAGUE] * 4, seed=0)
   assert len(backend.batches) == 1 and len(backend.batches[0]) == 1
@@ -324,8 +337,6 @@ def test_metrics_have_names_that_the_writer_takes(pool):
 @pytest.mark.parametrize(
   ('settings', 'message'),
   [
-    ({'template': 'xml'}, "'xml'"),
-    ({'protocol': 'all'}, "'all'"),
     ({'word_cost': -1.0}, 'word_cost=-1.0'),
     ({'share_weight': math.nan}, 'share_weight=nan'),
     ({'solved_bonus': 0.0}, 'every reward would be 0'),
@@ -335,6 +346,13 @@ def test_metrics_have_names_that_the_writer_takes(pool):
 def test_settings_that_make_no_sense_are_refused(settings, message):
   with pytest.raises(ValueError, match=message):
     RewritingConfig(**settings)
+
+
+def test_unknown_ways_of_asking_are_refused(pool):
+  with pytest.raises(ValueError, match="'xml'"):
+    AskConfig(template='xml')
+  with pytest.raises(ValueError, match="'all'"):
+    make(pool, protocol='all')
 
 
 def test_lengths_must_agree(pool):

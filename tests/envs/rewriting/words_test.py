@@ -21,6 +21,7 @@ from promptrl_jax.testing import tiny
 from promptrl_jax.testing.scripted import ScriptedBackend
 from promptrl_jax.training.metrics import ROOMS
 from promptrl_jax.types import Answers, Example, Task
+from tests.settings_split import split
 
 
 def make_task(text='Spell it.', words=('secret', 'abc', 'de', 'fgh')):
@@ -46,8 +47,11 @@ def spell(request):
 
 def make(answer=spell, reward_fn=None, prompt_limit=10_000, **settings):
   model = ScriptedBackend(answer, prompt_limit)
-  settings = {'reward': 'score', 'background': True} | settings
-  env = RewritingEnv(model, None, RewritingConfig(**settings), reward_fn)
+  defaults = {'reward': 'score', 'background': True, 'allow_keep': False}
+  ask, rest = split(defaults | settings)
+  env = RewritingEnv(
+    model, None, RewritingConfig(**rest), ask, reward_fn=reward_fn
+  )
   return env, model
 
 
@@ -102,7 +106,7 @@ def test_only_training_tasks_are_rewarded():
 
 @pytest.mark.parametrize('family', ['generic_a', 'generic_b', 'minicode'])
 def test_the_rewriter_reads_the_instruction_and_no_input(family):
-  env, _ = make(meta=meta.make_meta(family))
+  env, _ = make(meta=meta.MetaConfig(family))
   tasks = [TASK, OTHER]
   for task, messages in zip(tasks, env.prompts(tasks), strict=True):
     assert task.statement in messages[0][1]
@@ -141,7 +145,7 @@ def test_a_group_meets_the_same_examples_and_another_batch_meets_others():
 
 
 def test_rows_of_one_task_share_the_sampler_seed():
-  env, model = make(temperature=0.7, examples=1)
+  env, model = make(first_temperature=0.7, examples=1)
   env.rewards([TASK, TASK, OTHER], ['One a.', 'Two b.', 'Three c.'], 3)
   seeds = [request.seed for request in model.batches[0]]
   assert seeds[0] == seeds[1] != seeds[2]
@@ -406,7 +410,7 @@ def test_evaluation_asks_about_any_split_in_one_call():
   env, model = make()
   tasks = [dataclasses.replace(t, split='test') for t in (TASK, QUESTION)]
   model._answer_fn = lambda r: 'Lima'
-  outcomes = env.ask(tasks, ['Spell backwards.', 'Where?'])
+  _, outcomes = env.ask(tasks, ['Spell backwards.', 'Where?'])
   assert [outcome.score for outcome in outcomes] == [0.0, 1.0]
   assert len(model.batches) == 1 and len(model.prompts) == 5
   assert outcomes[0].reply == ('Lima',) * 4

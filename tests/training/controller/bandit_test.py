@@ -34,7 +34,7 @@ MODEL = ActorCritic(
   ActorCriticConfig(2, 2, trunk=(16,), head=(8,), orthogonal=False)
 )
 ROWS = 32
-update_fn = make_update_fn(MODEL.apply, CONFIG.make_optimizer(), CONFIG)
+update_fn = make_update_fn(MODEL.apply, CONFIG.make_optimizer(100), CONFIG)
 act_fn = make_act_fn(MODEL.apply)
 greedy_fn = make_act_fn(MODEL.apply, greedy=True)
 
@@ -44,7 +44,9 @@ def _initial_state():
   def init_fn(key):
     return MODEL.init(key, jnp.zeros((1, 2)))
 
-  return create_train_state(init_fn, CONFIG.make_optimizer(), jax.random.key(0))
+  return create_train_state(
+    init_fn, CONFIG.make_optimizer(100), jax.random.key(0)
+  )
 
 
 def create_state():

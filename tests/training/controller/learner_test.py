@@ -45,10 +45,7 @@ def env():
 
 @pytest.fixture(scope='module')
 def learner(env):
-  config = env.config
-  return learner_lib.make_learner(
-    CONFIG, PPO, config.observation_size, len(config.actions), seed=1
-  )
+  return learner_lib.make_learner(CONFIG, PPO, env.config, seed=1)
 
 
 def iterate(learner, state, env, seed=1):

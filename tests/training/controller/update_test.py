@@ -36,7 +36,7 @@ def initial_params():
 
 @functools.cache
 def cached_update_fn(config):
-  return make_update_fn(MODEL.apply, config.make_optimizer(), config)
+  return make_update_fn(MODEL.apply, config.make_optimizer(100), config)
 
 
 def create_state(config):
@@ -44,7 +44,7 @@ def create_state(config):
   params = jax.tree.map(jnp.copy, initial_params())
   return TrainState(
     params=params,
-    opt_state=config.make_optimizer().init(params),
+    opt_state=config.make_optimizer(100).init(params),
     step=jnp.zeros((), jnp.int32),
     key_data=jax.random.key_data(jax.random.key(0)),
   )

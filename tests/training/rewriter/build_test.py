@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from promptrl_jax import settings
 from promptrl_jax.llm.load import BackendConfig
 from promptrl_jax.models import encoder, peft, pretrained
 from promptrl_jax.models import tokenizer as tokenizer_lib
@@ -14,7 +15,10 @@ from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.testing import tiny
 from promptrl_jax.training.rewriter import algorithms, build
 from promptrl_jax.training.rewriter import policy as policy_lib
+from promptrl_jax.training.rewriter.config import TrainConfig
 from tests.training import tiny_rewriter
+
+TINY = settings.override(TrainConfig(), tiny_rewriter.SETTINGS)
 
 
 def hidden(config, tree):
@@ -63,7 +67,9 @@ def test_a_model_that_writes_no_text_cannot_be_trained(tmp_path):
 
 def test_adapters_are_merged_and_kept_beside_the_model(tmp_path):
   learner = tiny_rewriter.make(
-    tiny_rewriter.make_config(train='lora', reference={'kind': 'adapter_off'})
+    tiny_rewriter.make_config(
+      parameters='lora', reference={'kind': 'adapter_off'}
+    )
   )
   state = tiny_rewriter.initial(learner)
   adapters = jax.tree.map(
@@ -91,7 +97,7 @@ def test_adapters_are_merged_and_kept_beside_the_model(tmp_path):
 
 @pytest.mark.parametrize('name', algorithms.ALGORITHMS)
 def test_each_algorithm_is_a_change_of_settings(name):
-  config = algorithms.make_config(tiny_rewriter.SETTINGS, name)
+  config = algorithms.make_config(TINY, name)
   assert config.value_head == (name == 'ppo')
   assert config.iterations == tiny_rewriter.SETTINGS['iterations']
 
@@ -99,7 +105,7 @@ def test_each_algorithm_is_a_change_of_settings(name):
 def test_an_unknown_algorithm_names_the_known_ones():
   for algorithm, switches in (('ppq', ()), ('grpo', ((1, 'ppq'),))):
     with pytest.raises(ValueError, match="'ppq': expected one of grpo, dr"):
-      algorithms.make_config(tiny_rewriter.SETTINGS, algorithm, switches)
+      algorithms.make_config(TINY, algorithm, switches)
 
 
 def test_a_missing_reference_model_is_named():

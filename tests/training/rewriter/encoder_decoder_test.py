@@ -73,9 +73,9 @@ def taught():
 @pytest.mark.parametrize(
   ('name', 'sections'),
   [
-    ('grpo', {'update': {'kl_estimator': 'exact'}}),
+    ('grpo', {'loss': {'kl_estimator': 'exact'}}),
     ('ppo', {}),
-    ('grpo', {'train': 'lora', 'reference': {'kind': 'adapter_off'}}),
+    ('grpo', {'parameters': 'lora', 'reference': {'kind': 'adapter_off'}}),
   ],
   ids=['grpo', 'ppo', 'lora'],
 )
@@ -92,7 +92,7 @@ def test_it_learns_as_a_rewriter(name, sections, pool):
     assert row['train/mismatch_kl'] < 1e-6
     assert row['train/tokens'] > 0 and row['train/grad_norm'] > 0
   assert rows[1]['train/kl'] > 1e-6
-  assert rows[0]['train/kl'] < 1e-6 or not learner.config.update.is_one_step
+  assert rows[0]['train/kl'] < 1e-6 or not learner.config.loss.is_one_step
   assert learner.updates[0]._cache_size() == 1
   # As in `rewriter_test`: half are rewarded at the start.
   rewards = [row['reward/mean'] for row in rows]

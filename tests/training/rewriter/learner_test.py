@@ -170,7 +170,7 @@ def overlapping():
   return tiny_rewriter.make(
     tiny_rewriter.make_config(
       overlap=True,
-      update={'importance': 'token'},
+      loss={'importance': 'token'},
       optimizer={'lr': 1e-2},
       rollout={'drop_uniform': False},  # so that every batch is learned from
     )
@@ -230,7 +230,7 @@ def test_a_run_that_goes_on_at_a_boundary_ends_like_one_that_never_stopped(
 
 def test_adapters_are_trained_alone_against_the_model_without_them(pool):
   config = tiny_rewriter.make_config(
-    train='lora', reference={'kind': 'adapter_off'}, optimizer={'lr': 1e-2}
+    parameters='lora', reference={'kind': 'adapter_off'}, optimizer={'lr': 1e-2}
   )
   learner = tiny_rewriter.make(config)
   model = jax.tree.map(np.array, learner.fixed['params'])
@@ -258,13 +258,13 @@ def test_the_exact_divergence_may_be_charged_in_any_way(pool):
     assert learner.score._cache_size() <= 1
     return rows
 
-  exact = {'update': {'kl_estimator': 'exact'}}
+  exact = {'loss': {'kl_estimator': 'exact'}}
   rows, estimated = run('reinforce', **exact), run('reinforce')
   found = [row['train/kl'] for row in rows]
   assert found[0] < 1e-6 and min(found[1:]) > 1e-4
   # After the same first step: the same samples, and k3 of their tokens.
   assert 0.25 < found[1] / estimated[1]['train/kl'] < 4
-  lora = {'train': 'lora', 'reference': {'kind': 'adapter_off'}}
+  lora = {'parameters': 'lora', 'reference': {'kind': 'adapter_off'}}
   rows = run('reinforce', **exact, **lora)
   assert rows[0]['train/kl'] < 1e-6 < rows[2]['train/kl']
   # As a reward, of tokens and of completions.
@@ -281,7 +281,7 @@ def test_another_model_may_be_the_reference(pool):
   params = dict(tiny_rewriter.tiny.params(other, seed=3))
   config = tiny_rewriter.make_config(
     reference={'kind': 'model', 'model': 'other'},
-    update={'kl_estimator': 'exact'},
+    loss={'kl_estimator': 'exact'},
     rollout={'drop_uniform': False},
   )
   learner = tiny_rewriter.make(config, (other, params))
@@ -349,7 +349,7 @@ def test_groups_that_say_nothing_are_drawn_again(pool):
     ),
     (
       'ppo',
-      {'update': {'kl_estimator': 'exact'}},
+      {'loss': {'kl_estimator': 'exact'}},
       "with the advantage 'gae' and charge_kl='auto', which leave no",
     ),
   ],
@@ -370,7 +370,7 @@ def test_settings_that_cannot_work_are_refused(name, settings, message):
       {'packing': {'prompt_size': 16}},
       'prompt_size=16 is less than the longest prompt, 32',
     ),
-    ({'reference': {'kind': 'adapter_off'}}, "needs train='lora'"),
+    ({'reference': {'kind': 'adapter_off'}}, "needs parameters='lora'"),
   ],
 )
 def test_a_model_that_does_not_fit_its_settings_is_refused(settings, message):

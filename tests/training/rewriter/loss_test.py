@@ -12,13 +12,13 @@ from promptrl_jax.testing import tiny
 from promptrl_jax.training.rewriter import packing
 from promptrl_jax.training.rewriter import policy as policy_lib
 from promptrl_jax.training.rewriter import update as update_lib
-from promptrl_jax.training.rewriter.config import UpdateConfig
+from promptrl_jax.training.rewriter.config import LossConfig
 from promptrl_jax.training.state import create_train_state
 from tests.training.rewriter.update_test import POLICY, SHARED, batch_of, params
 
 KL_COEF = 0.3
 # Nothing is 0 or 1, so that a term that is left out or turned around shows.
-CONFIG = UpdateConfig(
+CONFIG = LossConfig(
   loss='ppo',
   kl_estimator='k2',
   kl_cap=0.02,
@@ -135,7 +135,7 @@ def test_the_exact_divergence_is_a_term_over_the_whole_vocabulary(chunk):
       tie_embeddings=not tiny.CONFIG.tie_embeddings,
     ),
   )
-  config = UpdateConfig(kl_estimator='exact', kl_cap=0.075, micro_batches=2)
+  config = LossConfig(kl_estimator='exact', kl_cap=0.075, micro_batches=2)
   batch, tree = batch_of(SHARED, multiple=2), params()
   rows, there = batch.rows, batch.rows.mask
   of_other = dict(tiny.params(other.model, seed=5))
@@ -182,7 +182,7 @@ def test_the_exact_divergence_is_a_term_over_the_whole_vocabulary(chunk):
 def test_products_of_16_bits_are_what_a_config_asks_for():
   batch, tree = batch_of(SHARED), params()
   score = lambda dtype: np.asarray(
-    update_lib.make_score_fn(POLICY, UpdateConfig(compute_dtype=dtype))(
+    update_lib.make_score_fn(POLICY, LossConfig(compute_dtype=dtype))(
       tree, batch.rows
     ).logps
   )
@@ -196,7 +196,7 @@ def test_the_value_loss_changes_the_trunk_if_asked_to(trunk):
   batch = batch_of(SHARED)
   batch = batch.replace(advantages=0 * batch.advantages, ref_logps=None)
   tree = params(value=True)
-  loss_fn = update_lib.make_loss_fn(policy, UpdateConfig())
+  loss_fn = update_lib.make_loss_fn(policy, LossConfig())
   found = jax.grad(lambda tree: loss_fn(tree, {}, 0.0, batch)[0])(tree)
   assert optax.tree.norm(found['value']) > 0
   assert (optax.tree.norm(found['params']) > 0) == trunk

@@ -45,7 +45,7 @@ def learn(name):
     build.Start('tiny', tiny.CONFIG, dict(tiny.params()), tiny.tokenizer()),
     config=tiny_rewriter.make_config(
       name.removesuffix('_exact'), rollout={'group': 2},
-      update={'epochs': 1, 'minibatches': 1,
+      loss={'epochs': 1, 'minibatches': 1,
               'kl_estimator': 'exact' if name.endswith('_exact') else 'k3'}),
     mesh=mesh_lib.of_process(mesh), seed=0, prompt_lengths=(32,))
   qkv = lambda state: [

@@ -12,7 +12,7 @@ from promptrl_jax.models.config import TransformerConfig
 from promptrl_jax.training.rewriter import packing
 from promptrl_jax.training.rewriter import policy as policy_lib
 from promptrl_jax.training.rewriter import update as update_lib
-from promptrl_jax.training.rewriter.config import UpdateConfig
+from promptrl_jax.training.rewriter.config import LossConfig
 from promptrl_jax.training.state import initial_state
 
 # 32 completions of 512 tokens: 2.1 GB of float32 logits.
@@ -67,7 +67,7 @@ def ours(chunk, micro_batches=1, kl_estimator='k3'):
     more = (transformer.shapes(MODEL),)
   batch = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), batch)
   policy = policy_lib.PolicyConfig(MODEL, logits_chunk=chunk)
-  config = UpdateConfig(micro_batches=micro_batches, kl_estimator=kl_estimator)
+  config = LossConfig(micro_batches=micro_batches, kl_estimator=kl_estimator)
   update = update_lib.make_update_fn(
     policy, OPTIMIZER, config, reference_policy=policy
   )

@@ -22,7 +22,7 @@ from promptrl_jax.testing import tiny, tiny_encoder_decoder
 from promptrl_jax.training.rewriter import policy as policy_lib
 from promptrl_jax.training.rewriter import update as update_lib
 from promptrl_jax.training.rewriter import packing
-from promptrl_jax.training.rewriter.config import UpdateConfig
+from promptrl_jax.training.rewriter.config import LossConfig
 from promptrl_jax.training.state import initial_state
 
 # Config, parameters by seed, rules, and where layers are.
@@ -47,7 +47,7 @@ normal = lambda scale, mean: packing.spread(
   rows, rng.normal(mean, scale, (32, 12)).astype('f4'))
 batch = update_lib.UpdateBatch(
   rows, normal(1, 0), normal(0.2, -5), normal(0.2, -5), normal(0.2, -5))
-config = UpdateConfig(
+config = LossConfig(
   loss='ppo', importance='token', entropy_coef=0.01, micro_batches=2, epochs=2,
   kl_estimator='exact')
 start, other = (

@@ -17,7 +17,7 @@ from promptrl_jax.training import gradients
 from promptrl_jax.training.rewriter import packing
 from promptrl_jax.training.rewriter import policy as policy_lib
 from promptrl_jax.training.rewriter import update as update_lib
-from promptrl_jax.training.rewriter.config import UpdateConfig
+from promptrl_jax.training.rewriter.config import LossConfig
 from promptrl_jax.training.state import create_train_state
 
 POLICY = policy_lib.PolicyConfig(tiny.CONFIG, temperature=0.8)
@@ -136,7 +136,7 @@ def test_log_probs_are_those_of_each_text_alone():
   ],
 )
 def test_packing_and_micro_batches_do_not_change_the_gradient(settings):
-  whole = UpdateConfig(entropy_coef=0.01, **settings)
+  whole = LossConfig(entropy_coef=0.01, **settings)
   alone = packing.PackingConfig(8, lanes=1, lane_size=12, sequences=1)
   tree = params(value=True)
   expected = gradient(whole, batch_of(alone), tree)
@@ -150,8 +150,8 @@ def test_chunks_of_logits_and_remat_do_not_change_the_gradient():
   model = dataclasses.replace(tiny.CONFIG, remat=True, unroll=2)
   other = policy_lib.PolicyConfig(model, temperature=0.8, logits_chunk=5)
   close(
-    gradient(UpdateConfig(), batch),
-    gradient(UpdateConfig(), batch, policy=other),
+    gradient(LossConfig(), batch),
+    gradient(LossConfig(), batch, policy=other),
   )
 
 
@@ -159,7 +159,7 @@ def test_nan_where_there_is_no_token_has_no_influence():
   batch = batch_of(SHARED, multiple=4)
   poison = lambda x: np.where(batch.rows.mask, x, np.nan)
   poisoned = jax.tree.map(poison, batch.replace(rows=None))
-  config = UpdateConfig(epochs=2, importance='token')
+  config = LossConfig(epochs=2, importance='token')
   tree = params(value=True)
   found = gradient(config, poisoned.replace(rows=batch.rows), tree)
   close(gradient(config, batch, tree), found)
@@ -174,7 +174,7 @@ def make(config, tree=None, policy=POLICY, train='full', lr=1e-2):
 
 
 def test_rewarded_completions_become_likely():
-  config = UpdateConfig(epochs=2, minibatches=2)
+  config = LossConfig(epochs=2, minibatches=2)
   batch = batch_of(SHARED, multiple=2, only=('advantages', 'sampler_logps'))
   score = update_lib.make_score_fn(POLICY, config)
   state, fixed, update = make(config)
@@ -193,7 +193,7 @@ def test_rewarded_completions_become_likely():
 
 
 def test_one_step_reads_no_old_log_probs():
-  config = UpdateConfig()
+  config = LossConfig()
   batch = batch_of(SHARED, only=('advantages', 'sampler_logps'))
   state, fixed, update = make(config)
   _, metrics = update(state, fixed, batch, 0.0)
@@ -207,7 +207,7 @@ def test_adapters_are_trained_alone_and_switch_off():
   adapters = lora.init(config, shapes, jax.random.key(0))
   tree = {**tiny.params(), 'adapters': adapters}
   batch = batch_of(SHARED, only=('advantages', 'sampler_logps'))
-  state, fixed, update = make(UpdateConfig(), tree, policy, 'lora')
+  state, fixed, update = make(LossConfig(), tree, policy, 'lora')
   sizes = [sum(x.size for x in jax.tree.leaves(t)) for t in (adapters, tree)]
   assert set(state.params) == {'adapters'} and sizes[0] < sizes[1]
   state, _ = update(state, fixed, batch, 0.0)
@@ -223,7 +223,7 @@ def test_adapters_are_trained_alone_and_switch_off():
 def test_a_batch_without_tokens_changes_nothing():
   batch = batch_of(SHARED, only=('advantages', 'sampler_logps'))
   rows = dataclasses.replace(batch.rows, mask=np.zeros_like(batch.rows.mask))
-  state, fixed, update = make(UpdateConfig())
+  state, fixed, update = make(LossConfig())
   before = jax.tree.map(np.asarray, state.params)
   state, metrics = update(state, fixed, batch.replace(rows=rows), 0.0)
   jax.tree.map(np.testing.assert_array_equal, before, state.params)
@@ -232,7 +232,7 @@ def test_a_batch_without_tokens_changes_nothing():
 
 def test_bfloat16_keeps_masters_in_float32():
   batch = batch_of(SHARED, only=('advantages', 'sampler_logps'))
-  state, fixed, update = make(UpdateConfig(compute_dtype='bfloat16'), lr=1e-6)
+  state, fixed, update = make(LossConfig(compute_dtype='bfloat16'), lr=1e-6)
   before = jax.tree.map(np.asarray, state.params)
   state, _ = update(state, fixed, batch, 0.0)
   changed = jax.tree.map(
@@ -255,9 +255,9 @@ def test_bfloat16_keeps_masters_in_float32():
 )
 def test_bad_settings_are_named(settings, message):
   with pytest.raises(ValueError, match=message):
-    UpdateConfig(**settings)
+    LossConfig(**settings)
 
 
 def test_adapters_that_are_missing_cannot_be_trained():
-  with pytest.raises(ValueError, match="train='lora': expected full, or lora"):
+  with pytest.raises(ValueError, match="'lora': expected full, or lora"):
     policy_lib.split(dict(tiny.params()), 'lora')
