@@ -214,6 +214,7 @@ def run(config, workdir, mode, controllers_of=None, chosen=Selection()):
     results,
     cells,
     make_header(config, models, chosen),
+    subject='ppo',
     resamples=config.eval.resamples,
   )
   folder = trained_in / f'seed_{config.seed}'

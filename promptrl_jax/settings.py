@@ -112,7 +112,8 @@ def from_mapping(
   for key in mapping:
     if key not in known:
       raise ValueError(
-        f'{prefix}{key}: no such setting, expected one of {", ".join(known)}'
+        f'{prefix}{key}: no such setting, expected one of '
+        f'{", ".join(known) or "none"}'
       )
   hints = typing.get_type_hints(cls)
   values = {

@@ -14,7 +14,6 @@ from promptrl_jax.evaluation import actions, curves, plots, references, report
 from promptrl_jax.evaluation.cells import Cell, Detail, write_csv
 from promptrl_jax.files import write_atomically
 
-_SUBJECT = 'ppo'
 # Comparisons that were planned; the tables show the other strategies too.
 _PLANNED = ('direct', 'random', 'best_of_b', 'best_fixed', 'bandit')
 
@@ -31,6 +30,7 @@ def write(
   cells: Mapping[str, Sequence[Cell]],
   header: Mapping[str, Any],
   *,
+  subject: str,
   resamples: int,
 ) -> str:
   """Writes tables and figures of the evaluation.
@@ -39,6 +39,7 @@ def write(
     workdir: holds `trace.jsonl`.
     cells: results by protocol; the first one is the headline.
     header: where the numbers come from, see `report.to_markdown`.
+    subject: the strategy that the others are compared with.
     resamples: of the bootstrap.
 
   Returns:
@@ -49,7 +50,7 @@ def write(
     names = {cell.strategy for cell in group}
     summaries[name] = report.summarise(
       group,
-      subject=_SUBJECT,
+      subject=subject,
       rivals=[rival for rival in _PLANNED if rival in names],
       resamples=resamples,
     )
@@ -66,7 +67,7 @@ def write(
   taken = actions.action_statistics(
     row
     for row in read_jsonl(workdir / 'trace.jsonl')
-    if row['strategy'] == _SUBJECT
+    if row['strategy'] == subject
     and (row['protocol'], row['budget']) == (headline, largest)
   )
   parts.append(actions.actions_markdown(taken))

@@ -13,6 +13,7 @@ import pathlib
 from collections.abc import Collection, Sequence
 from typing import Any
 
+from promptrl_jax import settings
 from promptrl_jax.registry import Registry
 from promptrl_jax.tasks import (
   instruction_files,
@@ -164,14 +165,10 @@ def with_options(config: DataConfig, chosen_set: TaskSet) -> DataConfig:
   Raises:
     ValueError: an option is not known.
   """
-  options = dict(config.options)
-  known = [field.name for field in dataclasses.fields(chosen_set.options)]
-  for name in options.keys() - set(known):
-    raise ValueError(
-      f'data.options.{name}: the task set {config.name!r} has the options '
-      f'{", ".join(known) or "none"}'
-    )
-  return dataclasses.replace(config, options=chosen_set.options(**options))
+  options = settings.from_mapping(
+    chosen_set.options, config.options, 'data.options'
+  )
+  return dataclasses.replace(config, options=options)
 
 
 def _overlapping(

@@ -16,33 +16,30 @@ from collections.abc import Mapping, Sequence
 
 from absl import app, flags
 
-from promptrl_jax.tasks import mbpp, overlaps
-from promptrl_jax.tasks.minicode import suite
+from promptrl_jax import registry
+from promptrl_jax.tasks import load as load_lib
+from promptrl_jax.tasks import overlaps
+from promptrl_jax.tasks.task_set import DataConfig
 from promptrl_jax.tools import command
 from promptrl_jax.types import Task
 
-_DATA = flags.DEFINE_enum(
-  'data', None, ['mbpp', 'minicode'], 'Task set.', required=True
-)
+_DATA = flags.DEFINE_string('data', None, 'Task set.', required=True)
 _PATH = flags.DEFINE_string(
-  'path', '', 'JSONL file of MBPP; empty loads the Hugging Face hub.'
+  'path', '', 'File or folder of the data; empty: the package or the hub.'
 )
+_PLUGINS = flags.DEFINE_list('plugins', [], 'Modules that register task sets.')
 
 
 def load(
   name: str, path: str = ''
 ) -> tuple[Mapping[str, Sequence[Task]], bool]:
   """Returns all splits of a task set, and whether statements identify tasks."""
-  if name == 'minicode':
-    parts = {split: suite.load(split) for split in suite.SPLITS}
-    return parts, suite.STATEMENTS_IDENTIFY_TASKS
-  loaded = {
-    split: mbpp.load(split, path or None)
-    for split in mbpp.SPLITS
-    if split != 'prompt'
-  }
-  parts = {'few-shots': mbpp.few_shots(path or None), **loaded}
-  return parts, mbpp.STATEMENTS_IDENTIFY_TASKS
+  config = DataConfig(name, path)
+  chosen = load_lib.task_set(config)
+  config = load_lib.with_options(config, chosen)
+  parts = {split: chosen.load(split, config) for split in chosen.splits}
+  shots = chosen.few_shots(config)
+  return {'few-shots': shots, **parts}, chosen.statements_identify
 
 
 def describe(
@@ -72,6 +69,7 @@ def main(argv: list[str]) -> None:
   if len(argv) > 1:
     raise app.UsageError(f'unknown arguments: {argv[1:]}')
   with command.in_one_line(interrupted='interrupted'):
+    registry.import_plugins(_PLUGINS.value)
     text, clean = describe(*load(_DATA.value, _PATH.value))
   print(text)
   if not clean:

@@ -63,7 +63,7 @@ def test_a_planted_duplicate_fails(tmp_path):
   planted = ROWS[0] | {'task_id': 602, 'text': ROWS[0]['text'].upper()}
   result = leaks(write(tmp_path / 'mbpp.jsonl', [*ROWS, planted]))
   assert result.returncode == 1
-  assert 'same tests: mbpp/11 of test, mbpp/602 of train' in result.stdout
+  assert 'same tests: mbpp/602 of train, mbpp/11 of test' in result.stdout
   assert 'two splits share a task' in result.stderr
 
 
