@@ -158,7 +158,7 @@ def run(config, workdir, mode, controllers_of=None, chosen=Selection()):
   check_mode(mode, controllers_of, chosen)
   trained_in = controllers_of or workdir
   config = session.begin(Config, config)
-  session.check_templates(config)
+  session.check_templates(config, ('coder', 'rewriter'))
 
   # --- Data -------------------------------------------------------------------
   tasks = load.load_tasks(config.data)

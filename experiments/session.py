@@ -45,9 +45,9 @@ def begin(
   return settings.from_mapping(cls, config.to_dict())
 
 
-def check_templates(config) -> None:
+def check_templates(config, roles: Sequence[str] = ('coder',)) -> None:
   """Raises ValueError for a server that would be asked as embedded models."""
-  for role in ('coder', 'rewriter'):
+  for role in roles:
     if (
       getattr(config, role).backend == 'http' and config.ask.template == 'plain'
     ):

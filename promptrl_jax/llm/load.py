@@ -88,10 +88,13 @@ class BackendConfig:
   @property
   def identity(self) -> str:
     """Settings that completions depend on, as JSON text for cache keys."""
-    fields = ['backend', 'dtype', 'kv_cache']
-    fields += ['top_k', 'min_p', 'repetition_penalty', 'filters', 'beams']
-    values = {field: getattr(self, field) for field in fields}
-    return json.dumps({**values, 'base_url': self.http.base_url})
+    fields = ['backend', 'dtype', 'kv_cache', 'base_url']
+    fields += ['top_k', 'min_p', 'repetition_penalty']
+    # These two appear only if they are set, so that older caches stay valid.
+    fields += ['filters'] if self.filters else []
+    fields += ['beams'] if self.beams != 1 else []
+    values = {**vars(self), 'base_url': self.http.base_url}
+    return json.dumps({field: values[field] for field in fields})
 
   @property
   def method(self) -> Sampling:

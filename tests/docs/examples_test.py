@@ -49,14 +49,16 @@ def test_a_reward_of_ones_own_rewards_embedded_rewrites():
 def test_experiments_import_the_plug_in_that_a_config_names():
   script = """
 from configs import mbpp_grpo
-from experiments import data, session
+from experiments import session
+from promptrl_jax.tasks import load
 c = mbpp_grpo.get_config('smoke').lock()
 c.plugins, c.data.name = ('docs.examples.my_task_set',), 'trivia'
-session.begin(c)
 c.data.path = 'docs/examples/trivia.jsonl'
-parts = data.load_tasks(c.data)
+c.data.train_limit = c.data.validation_limit = c.data.test_limit = 0
+config = session.begin(mbpp_grpo.Config, c)
+parts = load.load_tasks(config.data)
 print({split: len(tasks) for split, tasks in parts.items()})
-print(data.describe(c.data).split()[0])
+print(load.describe(config.data).split()[0])
 """
   result = subprocess.run(
     [sys.executable, '-c', script], cwd=ROOT, capture_output=True, text=True

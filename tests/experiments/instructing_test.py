@@ -5,7 +5,9 @@ import json
 import pytest
 
 from configs import prewrite
-from experiments import instructing, rewriters
+from experiments import instructing
+from promptrl_jax import settings
+from promptrl_jax.training.rewriter.algorithms import make_config
 
 
 def write(path, *words, instruction='Spell.', output=None):
@@ -27,7 +29,8 @@ def inputs(task):
 
 
 def load(c):
-  return instructing.load_tasks(c, training=True)
+  config = settings.from_mapping(prewrite.Config, c.to_dict())
+  return instructing.load_tasks(config, training=True)
 
 
 def test_embedded_instructions_have_three_sets_of_inputs():
@@ -136,9 +139,8 @@ def test_programs_are_no_instructions():
 
 
 def test_unknown_names_are_told_the_known_ones():
-  c = prewrite.get_config('smoke')
   with pytest.raises(ValueError, match="'sarsa'.*reinforce.*ppo"):
-    rewriters.make_config(c, 'sarsa')
+    make_config(algorithm='sarsa')
   with pytest.raises(ValueError, match="'T'.*I, S"):
     instructing.check_strategies(('T',))
 
@@ -146,10 +148,12 @@ def test_unknown_names_are_told_the_known_ones():
 def test_every_algorithm_sets_fields_that_there_are():
   for stem in ('smoke', 'jsonl'):
     c = prewrite.get_config(stem).lock()
-    assert rewriters.make_config(c, 'ppo').value_head
-    assert not rewriters.make_config(c, 'grpo').value_head
+    config = settings.from_mapping(prewrite.Config, c.to_dict())
+    assert make_config(config.train, 'ppo').value_head
+    assert not make_config(config.train, 'grpo').value_head
     for row in prewrite.get_hyper():
       changed = c.copy_and_resolve_references()
       changed.update_from_flattened_dict(row)
-      for name in changed.algorithms:
-        rewriters.make_config(changed, name)
+      config = settings.from_mapping(prewrite.Config, changed.to_dict())
+      for name in config.algorithms:
+        make_config(config.train, name)

@@ -82,10 +82,10 @@ def run(tmp_path, server, *flags):
     for role in ('coder', 'rewriter')
     for field, value in (
       ('backend', 'http'),
-      ('base_url', url),
+      ('http.base_url', url),
       ('model', 'stub'),
-      ('max_retries', 1),
-      ('timeout_s', 5.0),
+      ('http.max_retries', 1),
+      ('http.timeout_s', 5.0),
     )
   ]
   return commands.run(

@@ -114,10 +114,10 @@ def run_http(tmp_path, server, *flags, task='qa'):
     f'--config.{role}.{field}={value}'
     for role, model in (('rewriter', 'rewriter'), ('task_model', 'task'))
     for field, value in (
-      ('base_url', url),
+      ('http.base_url', url),
       ('model', model),
-      ('max_retries', 0),
-      ('timeout_s', 5.0),
+      ('http.max_retries', 0),
+      ('http.timeout_s', 5.0),
     )
   ]
   return run(

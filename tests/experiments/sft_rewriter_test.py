@@ -185,7 +185,7 @@ def test_kill_and_resume_equals_the_uninterrupted_run(inputs, whole, tmp_path):
 def test_another_config_in_the_same_workdir_is_refused(inputs, whole):
   result = run(inputs, whole[0], '--config.supervised.lr=0.5')
   assert result.returncode != 0
-  assert 'training.lr' in result.stderr and '0.5' in result.stderr
+  assert 'supervised.lr' in result.stderr and '0.5' in result.stderr
 
 
 def test_bad_input_is_one_clear_message(inputs, tmp_path):

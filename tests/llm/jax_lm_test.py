@@ -239,9 +239,11 @@ def test_a_limit_of_no_tokens_is_refused():
 
 def test_settings_that_change_answers_change_the_identity():
   config = BackendConfig('http', 'm', http=HttpConfig('http://a/v1'))
-  same = dataclasses.replace(config, timeout_s=1.0)
+  same = dataclasses.replace(
+    config, http=HttpConfig('http://a/v1', timeout_s=1.0)
+  )
   assert same.identity == config.identity
-  for change in ({'dtype': 'int8'}, {'base_url': 'http://b/v1'}):
+  for change in ({'dtype': 'int8'}, {'http': HttpConfig('http://b/v1')}):
     assert dataclasses.replace(config, **change).identity != config.identity
   config = BackendConfig('jax', 'm')
   changes = (

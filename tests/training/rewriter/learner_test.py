@@ -338,8 +338,6 @@ def test_groups_that_say_nothing_are_drawn_again(pool):
       {'rollout': {'group': 1, 'drop_uniform': True}},
       'a group of 1 with drop_uniform=True',
     ),
-    ('ppo', {'value_head': False}, 'gae needs a value head'),
-    ('grpo', {'value_head': True}, 'the others have no use'),
     ('grpo', {'overlap': True}, 'overlap=True with importance=none'),
     ('grpo', {'optimizer': {'decay': 'cosine'}}, "decay='cosine'"),
     (

@@ -19,7 +19,7 @@ from tests.training.rewriter.update_test import POLICY, SHARED, batch_of, params
 KL_COEF = 0.3
 # Nothing is 0 or 1, so that a term that is left out or turned around shows.
 CONFIG = LossConfig(
-  loss='ppo',
+  kind='ppo',
   kl_estimator='k2',
   kl_cap=0.02,
   entropy_coef=0.07,

@@ -48,7 +48,7 @@ normal = lambda scale, mean: packing.spread(
 batch = update_lib.UpdateBatch(
   rows, normal(1, 0), normal(0.2, -5), normal(0.2, -5), normal(0.2, -5))
 config = LossConfig(
-  loss='ppo', importance='token', entropy_coef=0.01, micro_batches=2, epochs=2,
+  kind='ppo', importance='token', entropy_coef=0.01, micro_batches=2, epochs=2,
   kl_estimator='exact')
 start, other = (
   jax.tree.map(np.asarray, dict(params_of(model, seed))) for seed in (0, 1))

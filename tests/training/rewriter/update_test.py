@@ -125,10 +125,10 @@ def test_log_probs_are_those_of_each_text_alone():
 @pytest.mark.parametrize(
   'settings',
   [
-    {'loss': 'ppo', 'aggregation': 'token_mean', 'epochs': 2},
-    {'loss': 'gspo', 'aggregation': 'sequence_mean', 'epochs': 2},
+    {'kind': 'ppo', 'aggregation': 'token_mean', 'epochs': 2},
+    {'kind': 'gspo', 'aggregation': 'sequence_mean', 'epochs': 2},
     {
-      'loss': 'cispo',
+      'kind': 'cispo',
       'aggregation': 'constant',
       'constant_length': 12,
       'importance': 'sequence',
@@ -246,8 +246,8 @@ def test_bfloat16_keeps_masters_in_float32():
 @pytest.mark.parametrize(
   ('settings', 'message'),
   [
-    ({'loss': 'pp0'}, "'pp0'"),
-    ({'loss': 'ppo', 'loss_options': {'clip': 1}}, 'no option clip'),
+    ({'kind': 'pp0'}, "'pp0'"),
+    ({'kind': 'ppo', 'options': {'clip': 1}}, 'no option clip'),
     ({'aggregation': 'mean'}, "aggregation='mean'"),
     ({'compute_dtype': 'int8'}, "compute_dtype='int8'"),
     ({'epochs': 0}, 'epochs=0'),

@@ -5,22 +5,20 @@ import logging
 
 import pytest
 
-from configs import mbpp_ppo
-from experiments import data
+from promptrl_jax.tasks import load
 from promptrl_jax.tasks.minicode import suite
+from promptrl_jax.tasks.task_set import DataConfig
 
 
 def settings(path):
-  config = mbpp_ppo.get_config('minicode').data
-  config.train_tasks = str(path)
-  return config
+  return DataConfig(train_tasks=str(path))
 
 
 def test_training_problems_are_those_that_a_file_names(tmp_path):
   ids = [task.task_id for task in suite.load('train')]
   path = tmp_path / 'ids.txt'
   path.write_text('\n'.join([ids[5], ids[2]]))
-  parts = data.load_tasks(settings(path))
+  parts = load.load_tasks(settings(path))
   assert [task.task_id for task in parts['train']] == [ids[2], ids[5]]
   assert parts['validation'] == suite.load('validation')
 
@@ -30,7 +28,7 @@ def test_others_are_refused(tmp_path, split):
   path = tmp_path / 'ids.txt'
   path.write_text('' if split == 'none' else suite.load(split)[0].task_id)
   with pytest.raises(ValueError, match='data.train_tasks=.*one on each line'):
-    data.load_tasks(settings(path))
+    load.load_tasks(settings(path))
 
 
 def mbpp_settings(path, rows):
@@ -44,9 +42,7 @@ def mbpp_settings(path, rows):
     for number, text in rows
   ]
   path.write_text(''.join(json.dumps(line) + '\n' for line in lines))
-  config = mbpp_ppo.get_config('minicode').data
-  config.name, config.path, config.test_limit = 'mbpp', str(path), 1
-  return config
+  return DataConfig('mbpp', str(path), test_limit=1)
 
 
 def test_training_tasks_worded_like_others_are_reported_and_left_out(
@@ -67,7 +63,7 @@ def test_training_tasks_worded_like_others_are_reported_and_left_out(
     ],
   )
   with caplog.at_level(logging.WARNING):
-    parts = data.load_tasks(config)
+    parts = load.load_tasks(config)
   assert [t.task_id for t in parts['train']] == ['mbpp/603', 'mbpp/604']
   assert [t.task_id for t in parts['test']] == ['mbpp/11']
   assert '3 pairs' in caplog.text and '2 training tasks' in caplog.text
@@ -86,12 +82,10 @@ def test_a_task_in_two_splits_is_refused(tmp_path):
   row = json.loads(text.split('\n')[0]) | {'task_id': 602}
   (tmp_path / 'mbpp.jsonl').write_text(text + json.dumps(row) + '\n')
   with pytest.raises(ValueError, match='mbpp/602 .* is also|is also mbpp/602'):
-    data.load_tasks(config)
+    load.load_tasks(config)
 
 
 @pytest.mark.parametrize('split', ['train', 'validation', 'test'])
 def test_all_tasks_of_minicode_are_kept(tmp_path, split):
-  config = mbpp_ppo.get_config('minicode').data
-  config.train_tasks = ''
-  config.train_limit = config.validation_limit = config.test_limit = 0
-  assert data.load_tasks(config)[split] == suite.load(split)
+  config = DataConfig()
+  assert load.load_tasks(config)[split] == suite.load(split)
