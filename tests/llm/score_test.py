@@ -34,19 +34,27 @@ def ask(text, **fields):
   return Request((Message('user', text),), **fields, max_tokens=8)
 
 
+@jax.jit
+def plain(tokens, positions, mask):
+  """Log-probs [T, V] of the stacked model on one row."""
+  model = Transformer(tiny.CONFIG)
+  hidden, _ = model.apply(tiny.params(), tokens, positions, mask)
+  logits = model.apply(tiny.params(), hidden, method=Transformer.logits)
+  return jax.nn.log_softmax(logits, axis=-1)[0]
+
+
 def by_hand(prompt, text, given=''):
-  """Log-softmax of the stacked model on one row without any padding."""
+  """The same of a text; what pads it, for one program, comes after it."""
   tokenizer = tiny.tokenizer()
   before = tokenizer.render([('user', prompt)])
   before = [*before, *tokenizer.encode([given])[0]]
   (after,) = tokenizer.encode([text])
-  tokens = jnp.array([[*before, *after]])
-  positions = jnp.arange(tokens.shape[1])[None]
-  mask = causal_mask(jnp.ones_like(tokens, bool))
-  model = Transformer(tiny.CONFIG)
-  hidden, _ = model.apply(tiny.params(), tokens, positions, mask)
-  logits = model.apply(tiny.params(), hidden, method=Transformer.logits)
-  logps = jax.nn.log_softmax(logits, axis=-1)[0]
+  size = len(before) + len(after)
+  tokens = np.pad([[*before, *after]], ((0, 0), (0, 64 - size)))
+  positions = np.arange(64)[None]
+  logps = np.asarray(
+    plain(tokens, positions, causal_mask(jnp.asarray(positions < size)))
+  )
   places = range(len(before) - 1, len(before) + len(after) - 1)
   return [logps[i, t] for i, t in zip(places, after, strict=True)]
 
@@ -126,6 +134,7 @@ def test_an_encoder_decoder_scores_as_its_plain_forward_pass():
   sampler = Sampler(config, params, tokenizer, make_data_mesh(), CONFIG)
   model = JaxLM('tiny', sampler)
   found = model.score([ask('add'), ask('add three')], ['two', 'a b c'])
+  forward = jax.jit(EncoderDecoder(config).apply)
   for prompt, text, logps in zip(
     ('add', 'add three'), ('two', 'a b c'), found, strict=True
   ):
@@ -133,9 +142,7 @@ def test_an_encoder_decoder_scores_as_its_plain_forward_pass():
     assert before[0, -1] == 2  # its encoder was trained on texts with an end
     (after,) = tokenizer.encode([text])
     shifted = np.array([[config.decoder_start_token_id, *after[:-1]]])
-    logits = EncoderDecoder(config).apply(
-      params, before, np.ones_like(before, bool), shifted
-    )
+    logits = forward(params, before, np.ones_like(before, bool), shifted)
     expected = jax.nn.log_softmax(jnp.asarray(logits), axis=-1)[0]
     np.testing.assert_allclose(
       logps, expected[np.arange(len(after)), after], atol=1e-4

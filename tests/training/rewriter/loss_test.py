@@ -1,6 +1,7 @@
 """The loss of the update is the one that its terms make in NumPy."""
 
 import dataclasses
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -115,6 +116,7 @@ def test_every_term_counts_as_much_as_it_should(importance):
     assert not np.isclose(jax.jit(plain)(tree, {}, KL_COEF, batch)[0], loss)
 
 
+@functools.partial(jax.jit, static_argnums=0)
 def distributions(policy, tree, rows):
   """All of them, as log-probs [R, S * C, V]."""
   kernel, axis = policy_lib.head(policy, tree)
@@ -197,6 +199,7 @@ def test_the_value_loss_changes_the_trunk_if_asked_to(trunk):
   batch = batch.replace(advantages=0 * batch.advantages, ref_logps=None)
   tree = params(value=True)
   loss_fn = update_lib.make_loss_fn(policy, LossConfig())
-  found = jax.grad(lambda tree: loss_fn(tree, {}, 0.0, batch)[0])(tree)
+  # One program: without `jit`, each operation would be compiled by itself.
+  found = jax.jit(jax.grad(lambda tree: loss_fn(tree, {}, 0.0, batch)[0]))(tree)
   assert optax.tree.norm(found['value']) > 0
   assert (optax.tree.norm(found['params']) > 0) == trunk

@@ -130,14 +130,20 @@ def test_an_encoder_decoder_reads_the_same_rows(loss_fn):
   packed = packing.pack(iter(PAIRS), TOKENIZER, CONFIG)
   total, reply = loss_fn(config, params, packed)
   losses = []
+  forward = jax.jit(EncoderDecoder(config).apply)
   for prompt, answer in PAIRS:
     ids = [TOKENIZER.bos_id, *TOKENIZER.encode([prompt])[0]]
     wanted = np.array([*TOKENIZER.encode([answer])[0], TOKENIZER.eos_id])
     read = [config.decoder_start_token_id, *wanted[:-1]]
-    logits = EncoderDecoder(config).apply(
-      params, np.array([ids]), np.ones((1, len(ids)), bool), np.array([read])
+    # Padded to one shape: the encoder has a mask, and the decoder looks back.
+    after = [(0, 0), (0, 48 - len(ids))], [(0, 0), (0, 48 - len(read))]
+    logits = forward(
+      params,
+      np.pad([ids], after[0]),
+      np.pad(np.ones((1, len(ids)), bool), after[0]),
+      np.pad([read], after[1]),
     )
-    logps = jax.nn.log_softmax(logits[0])
+    logps = np.asarray(jax.nn.log_softmax(logits[0]))
     losses += (-logps[np.arange(len(wanted)), wanted]).tolist()
   assert float(total) == float(reply)
   assert float(total) == pytest.approx(np.mean(losses), rel=1e-5)
