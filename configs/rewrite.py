@@ -45,7 +45,10 @@ ARGUMENTS = {
   **{name: name for name in ('questions', 'ag_news', 'sst2', 'nq', 'gsm8k')},
   'plugin': '',
 }
-_OLLAMA = HttpConfig(base_url='http://127.0.0.1:11434/v1')
+# Ollama's.
+_SERVER = BackendConfig(
+  'http', new_tokens=256, http=HttpConfig('http://127.0.0.1:11434/v1')
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -118,10 +121,8 @@ def adapt(c: ml_collections.ConfigDict, arg: str) -> None:
   c.data.options = ml_collections.ConfigDict(options)
   if arg in EMBEDDED:
     return
-  server = settings.to_config_dict(
-    BackendConfig('http', new_tokens=256, http=_OLLAMA)
-  )
-  c.rewriter, c.task_model = server, server.copy_and_resolve_references()
+  for role in ('rewriter', 'task_model'):
+    c[role] = settings.to_config_dict(_SERVER)
   c.runs_programs = False
   c.rewriting.meta.family = 'generic_b'
   c.ask.max_tokens = c.ask.rewrite_max_tokens = 256

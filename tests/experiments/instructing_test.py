@@ -28,9 +28,9 @@ def inputs(task):
   return {example.input for example in task.checker.examples}
 
 
-def load(c):
+def load(c, training=True):
   config = settings.from_mapping(prewrite.Config, c.to_dict())
-  return instructing.load_tasks(config, training=True)
+  return instructing.load_tasks(config, training)
 
 
 def test_embedded_instructions_have_three_sets_of_inputs():
@@ -97,7 +97,7 @@ def test_a_missing_training_file_is_named(tmp_path):
   c.data.options.dev = write(tmp_path / 'dev', 'a')
   with pytest.raises(ValueError, match=r'--config\.data\.options\.train='):
     load(c)
-  assert len(instructing.load_tasks(c).dev) == 1  # Not needed to choose.
+  assert len(load(c, training=False).dev) == 1  # Not needed to choose.
 
 
 def test_examples_are_drawn_with_the_seed(tmp_path):
