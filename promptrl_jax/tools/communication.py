@@ -27,6 +27,7 @@ from promptrl_jax.models.config import TransformerConfig
 from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.tools import collectives, command, programs, volumes
 from promptrl_jax.tools.programs import Batch
+from promptrl_jax.training.rewriter.config import LossConfig
 
 _MODEL = flags.DEFINE_string(
   'model', None, 'Preset or folder of a decoder-only model.', required=True
@@ -89,7 +90,8 @@ def count(
   Raises:
     ValueError: the mesh does not divide the model or the rows.
   """
-  lowered = programs.lower_update(config, mesh, batch, micro_batches)
+  loss = LossConfig(micro_batches=micro_batches)
+  lowered = programs.lower_update(config, mesh, batch, loss)
   instructions = collectives.read(lowered.compile().as_text())
   is_exact = all(x.is_exact for x in instructions)
   sent = collectives.sent(instructions, mesh)

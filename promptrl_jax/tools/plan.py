@@ -7,6 +7,11 @@ Parameters, optimizer state and key-value cache are counted from their shapes.
 Activations are the temporary memory that XLA reserves for the compiled program.
 The program is compiled for simulated CPU devices, on which attention is not
 fused, so a GPU needs less memory for activations.
+
+`train` is the update of a rewriter with `train.remat=True` and the
+`train.logits_chunk` of the flag. A run holds more beside it: a reference of the
+kind `frozen` as many bytes as the parameters, the sampler a copy of them in its
+own dtype.
 """
 
 from __future__ import annotations
@@ -16,13 +21,13 @@ import math
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 from absl import app, flags
 from jax.sharding import Mesh
 
 from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.tools import command, programs
 from promptrl_jax.tools.programs import Batch, LanguageModelConfig
+from promptrl_jax.training.rewriter.config import LossConfig
 
 _MODEL = flags.DEFINE_string(
   'model', None, 'Preset or model folder.', required=True
@@ -37,7 +42,13 @@ _ROWS = flags.DEFINE_integer('rows', 8, 'Rows of a batch.', lower_bound=1)
 _PROMPT = flags.DEFINE_integer('prompt', 512, 'Tokens of a prompt.')
 _NEW = flags.DEFINE_integer('new_tokens', 512, 'Tokens of a completion.')
 _DTYPE = flags.DEFINE_enum(
-  'dtype', 'bfloat16', ['bfloat16', 'float32'], 'Dtype of the parameters.'
+  'dtype',
+  'bfloat16',
+  ['bfloat16', 'float32'],
+  'Dtype of sampled parameters, or of the kernels of an update.',
+)
+_CHUNK = flags.DEFINE_integer(
+  'logits_chunk', 64, 'Tokens of a row whose logits an update has at a time.'
 )
 
 _GIB = 2**30
@@ -57,11 +68,11 @@ class Plan:
   """Bytes on the device that needs the most memory.
 
   Attributes:
-    params: bytes of the parameters.
-    optimizer: bytes of AdamW's two moments in float32, and of the float32 copy
-      of bfloat16 parameters; 0 for sampling.
+    params: bytes of the parameters, in float32 for training.
+    optimizer: bytes of AdamW's two moments in float32; 0 for sampling.
     cache: bytes of keys and values; 0 for training.
-    activations: bytes that the program needs besides arguments and results.
+    activations: bytes that the program needs besides arguments and results: in
+      training also gradients, and parameters cast to the dtype of kernels.
   """
 
   params: int
@@ -75,15 +86,21 @@ class Plan:
 
 
 def plan(
-  config: LanguageModelConfig, mesh: Mesh, task: str, batch: Batch
+  config: LanguageModelConfig,
+  mesh: Mesh,
+  task: str,
+  batch: Batch,
+  logits_chunk: int = 64,
 ) -> Plan:
   """Compiles the program of `task` from shapes and reads its memory use.
 
   Args:
-    config: the model; parameters have its `dtype`.
+    config: the model; sampled parameters, or the kernels of an update, have its
+      `dtype`.
     mesh: devices, simulated or not, from `mesh.make_mesh`.
     task: `sample` or `train`.
     batch: sizes of the batch over all devices.
+    logits_chunk: tokens of a row whose logits an update has at a time.
 
   Raises:
     ValueError: the mesh does not divide the model or the rows, or the batch
@@ -98,50 +115,40 @@ def plan(
   shards = mesh_lib.num_row_shards(mesh)
   if batch.rows % shards:
     raise ValueError(f'{batch.rows} rows cannot be split over {shards} devices')
-  params = programs.param_shapes(config, mesh)
   if task == 'train':
-    return _plan_training(config, mesh, params, batch)
-  return _plan_sampling(config, mesh, params, batch)
+    return _plan_training(config, mesh, batch, logits_chunk)
+  return _plan_sampling(config, mesh, batch)
 
 
 def _plan_training(
-  config: LanguageModelConfig, mesh: Mesh, params: Any, batch: Batch
+  config: LanguageModelConfig, mesh: Mesh, batch: Batch, logits_chunk: int
 ) -> Plan:
-  float32_params = jax.tree.map(
-    lambda p: jax.ShapeDtypeStruct(p.shape, jnp.float32, sharding=p.sharding),
-    params,
-  )
-  moments = 2 * programs.num_bytes(float32_params)
-  master = (
-    programs.num_bytes(float32_params) if config.dtype != 'float32' else 0
-  )
-  compiled = programs.compile_training(config, mesh, params, batch)
-  memory = compiled.memory_analysis()
-  return Plan(
-    params=programs.num_bytes(params),
-    optimizer=moments + master,
-    cache=0,
-    activations=memory.temp_size_in_bytes + memory.output_size_in_bytes,
-  )
+  # A rewriter is trained in float32; only its kernels are cast.
+  loss = LossConfig(compute_dtype=config.dtype)
+  config = dataclasses.replace(config, dtype='float32', remat=True)
+  lowered = programs.lower_update(config, mesh, batch, loss, logits_chunk)
+  params = programs.num_bytes(programs.param_shapes(config, mesh))
+  return Plan(params, 2 * params, 0, _besides(lowered.compile()))
 
 
 def _plan_sampling(
-  config: LanguageModelConfig, mesh: Mesh, params: Any, batch: Batch
+  config: LanguageModelConfig, mesh: Mesh, batch: Batch
 ) -> Plan:
+  params = programs.param_shapes(config, mesh)
   cache = programs.cache_bytes(config, mesh, batch)
   compiled = programs.compile_sampling(config, mesh, params, batch)
   # Besides the cache, slots hold padding of whole blocks and a row of logits.
   slots = programs.num_bytes(compiled.slots)
-  prefill = compiled.prefill.memory_analysis()
-  decode = compiled.decode.memory_analysis()
   # Decoding updates the slots in place; a prefill's results lie beside them.
-  needed = max(
-    prefill.temp_size_in_bytes + prefill.output_size_in_bytes,
-    decode.temp_size_in_bytes
-    + decode.output_size_in_bytes
-    - decode.alias_size_in_bytes,
-  )
+  needed = max(_besides(compiled.prefill), _besides(compiled.decode))
   return Plan(programs.num_bytes(params), 0, cache, slots - cache + needed)
+
+
+def _besides(compiled: Any) -> int:
+  """Returns the bytes that a compiled program needs besides its arguments."""
+  memory = compiled.memory_analysis()
+  results = memory.output_size_in_bytes - memory.alias_size_in_bytes
+  return memory.temp_size_in_bytes + results
 
 
 def _report(config: LanguageModelConfig, mesh: Mesh, needed: Plan) -> str:
@@ -179,7 +186,7 @@ def run() -> None:
   mesh = mesh_lib.make_mesh(shape)
   config = programs.find_config(_MODEL.value, _DTYPE.value)
   batch = Batch(_ROWS.value, _PROMPT.value, _NEW.value)
-  needed = plan(config, mesh, _TASK.value, batch)
+  needed = plan(config, mesh, _TASK.value, batch, _CHUNK.value)
   print(_report(config, mesh, needed))
 
 

@@ -8,23 +8,14 @@ from __future__ import annotations
 import dataclasses
 import math
 import pathlib
-from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from promptrl_jax.models import (
-  attention,
-  encoder_decoder,
-  presets,
-  pretrained,
-  transformer,
-)
-from promptrl_jax.models.config import TransformerConfig
+from promptrl_jax.models import presets, pretrained
 from promptrl_jax.models.encoder_decoder_config import (
   EncoderDecoderConfig,
   LanguageModelConfig,
@@ -35,6 +26,7 @@ from promptrl_jax.sampling import prepare
 from promptrl_jax.sampling.lowering import CompiledEngine, compile_engine
 from promptrl_jax.sampling.methods import Sampling
 from promptrl_jax.sampling.requests import EngineConfig
+from promptrl_jax.training import optim
 from promptrl_jax.training import state as state_lib
 from promptrl_jax.training.rewriter import packing
 from promptrl_jax.training.rewriter import update as update_lib
@@ -117,18 +109,20 @@ def lower_update(
   config: LanguageModelConfig,
   mesh: Mesh,
   batch: Batch,
-  micro_batches: int = 1,
+  loss: LossConfig = LossConfig(),
+  logits_chunk: int | None = None,
 ) -> Any:
   """Lowers one update of the rewriter, with one completion per row.
 
-  The optimizer is plain SGD: optimizers work on each parameter where it is, so
-  that another one sends the same bytes, up to the norm of the gradients.
+  The optimizer is AdamW without a clip: it works on each parameter where it is,
+  and a clip would send no more than the norm of the gradients.
 
   Args:
-    config: the model that is trained.
+    config: the model that is trained; its parameters have its `dtype`.
     mesh: devices, simulated or not.
     batch: sizes of the batch over all devices.
-    micro_batches: micro-batches of the update.
+    loss: the loss and its micro-batches.
+    logits_chunk: see `PolicyConfig`.
 
   Returns:
     `jax.stages.Lowered`; call `compile()` on it.
@@ -138,13 +132,15 @@ def lower_update(
       into micro-batches and over devices.
   """
   shards = mesh_lib.num_row_shards(mesh)
-  if batch.rows % (micro_batches * shards):
+  if batch.rows % (loss.pieces * shards):
     raise ValueError(
-      f'{batch.rows} rows cannot be split into {micro_batches} micro-batches '
+      f'{batch.rows} rows cannot be split into {loss.pieces} micro-batches '
       f'on {shards} devices each: expected a multiple of '
-      f'{micro_batches * shards}'
+      f'{loss.pieces * shards}'
     )
-  optimizer = optax.sgd(0.1)
+  optimizer = optim.make_optimizer(
+    optim.OptimizerConfig(max_grad_norm=None), steps=1
+  )
   replicated = NamedSharding(mesh, PartitionSpec())
   params = param_shapes(config, mesh)
   shardings = state_lib.state_shardings(params, optimizer, replicated)
@@ -155,9 +151,9 @@ def lower_update(
     params,
   )
   update = update_lib.make_update_fn(
-    PolicyConfig(config, mesh=mesh),
+    PolicyConfig(config, logits_chunk=logits_chunk, mesh=mesh),
     optimizer,
-    LossConfig(micro_batches=micro_batches),
+    loss,
     shardings,
   )
   rows = update_batch(batch)
@@ -200,26 +196,6 @@ def _with_shardings(tree: Any, shardings: Any) -> Any:
   )
 
 
-def compile_training(
-  config: LanguageModelConfig, mesh: Mesh, params: Any, batch: Batch
-) -> Any:
-  """Compiles the gradient of the mean log-loss, with rematerialised layers."""
-  config = dataclasses.replace(config, remat=True)
-  b, p, n = batch.rows, batch.prompt, batch.new_tokens
-  if isinstance(config, EncoderDecoderConfig):
-    loss = _encoder_decoder_loss(config)
-    sizes = ((b, p), (b, p), (b, n))
-  else:
-    loss = _causal_loss(config)
-    sizes = ((b, p + n), (b, p + n))
-  dtypes = (jnp.int32, jnp.bool_, jnp.int32)
-  rows = [
-    _row_array(mesh, size, dtype)
-    for size, dtype in zip(sizes, dtypes, strict=False)
-  ]
-  return jax.jit(jax.grad(loss)).lower(params, *rows).compile()
-
-
 def compile_sampling(
   config: LanguageModelConfig, mesh: Mesh, params: Any, batch: Batch
 ) -> CompiledEngine:
@@ -243,42 +219,3 @@ def cache_bytes(config: LanguageModelConfig, mesh: Mesh, batch: Batch) -> int:
   heads = math.ceil(heads / mesh.shape['tensor'])
   head_bytes = 2 * config.head_size * jnp.dtype(config.dtype).itemsize
   return rows * slots * heads * head_bytes * layers
-
-
-def _causal_loss(config: TransformerConfig) -> Callable[..., jax.Array]:
-  def loss(params: Any, tokens: jax.Array, mask: jax.Array) -> jax.Array:
-    positions = jnp.cumsum(mask, axis=-1) - 1
-    visible = attention.causal_mask(mask, config.sliding_window)
-    model = transformer.Transformer(config)
-    hidden: Any = model.apply(params, tokens, positions, visible)
-    logits: Any = model.apply(
-      params, hidden[0][:, :-1], method=transformer.Transformer.logits
-    )
-    return _log_loss(logits, tokens[:, 1:])
-
-  return loss
-
-
-def _encoder_decoder_loss(
-  config: EncoderDecoderConfig,
-) -> Callable[..., jax.Array]:
-  def loss(
-    params: Any, prompts: jax.Array, mask: jax.Array, answers: jax.Array
-  ) -> jax.Array:
-    # The first token takes the place of the decoder start token.
-    model = encoder_decoder.EncoderDecoder(config)
-    logits: Any = model.apply(params, prompts, mask, answers)
-    return _log_loss(logits[:, :-1], answers[:, 1:])
-
-  return loss
-
-
-def _log_loss(logits: jax.Array, targets: jax.Array) -> jax.Array:
-  losses = optax.softmax_cross_entropy_with_integer_labels(logits, targets)
-  return jnp.mean(losses)
-
-
-def _row_array(
-  mesh: Mesh, shape: tuple[int, ...], dtype: Any
-) -> jax.ShapeDtypeStruct:
-  return jax.ShapeDtypeStruct(shape, dtype, sharding=mesh_lib.rows(mesh))

@@ -109,6 +109,11 @@ class Clock:
     self._since, self._part = now, part
     return before
 
+  def charge(self, part: str, seconds: float) -> None:
+    """Charges the last `seconds` of the current part to `part` instead."""
+    self._spent[self._part] -= seconds
+    self._spent[part] += seconds
+
   def during(
     self, owner: Any, name: str, part: str, wait: Callable[[Any], Any] = id
   ) -> None:

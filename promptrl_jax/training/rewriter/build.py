@@ -22,6 +22,7 @@ from promptrl_jax.llm import load
 from promptrl_jax.llm.jax_lm import JaxLM
 from promptrl_jax.models import lora, pretrained
 from promptrl_jax.models import tokenizer as tokenizer_lib
+from promptrl_jax.models.config import TransformerConfig
 from promptrl_jax.models.encoder_decoder_config import LanguageModelConfig
 from promptrl_jax.models.heads import ValueHead
 from promptrl_jax.models.tokenizer import Tokenizer
@@ -257,8 +258,11 @@ def _policy_config(
   adapters = None
   if config.parameters == 'lora':
     adapters = dataclasses.replace(config.lora, family=lora.family_of(model))
+  model = dataclasses.replace(model, remat=config.remat or model.remat)
+  if config.unroll and isinstance(model, TransformerConfig):
+    model = dataclasses.replace(model, unroll=model.num_layers)
   return PolicyConfig(
-    dataclasses.replace(model, remat=config.remat or model.remat),
+    model,
     adapters,
     config.rollout.temperature,
     config.logits_chunk,

@@ -115,6 +115,9 @@ class TrainConfig:
       all.
     remat: whether the update computes layers again instead of keeping their
       activations.
+    unroll: whether the update runs layer after layer instead of a loop over
+      layers. That is a little faster, since fewer activations are copied, but
+      compiles longer. An encoder-decoder has no such choice.
     overlap: whether the next batch is sampled while the rewards of this one are
       computed. The policy that samples is then one update behind;
       `loss.importance` corrects for it.
@@ -138,6 +141,7 @@ class TrainConfig:
   rows_per_piece: int = 4
   logits_chunk: int | None = None
   remat: bool = False
+  unroll: bool = False
   overlap: bool = False
   dtype: str = 'float32'
   rollout: RolloutConfig = RolloutConfig()

@@ -113,6 +113,17 @@ def test_a_part_that_was_entered_lasts_until_the_iteration_ends(watch):
   assert (line['score_s'], line['update_s']) == (1.0, 3.0)
 
 
+def test_seconds_move_from_one_part_to_another(watch):
+  clock = iterations.Clock(WORK._replace(runs=1), rest='score')
+  with clock.running():
+    while True:
+      watch.wait(4)
+      clock.charge('update', 3)
+      clock.iteration_ends()
+  line = clock.line('peer', 'ppo')
+  assert (line['score_s'], line['update_s']) == (1.0, 3.0)
+
+
 @pytest.mark.parametrize('untimed, timed', [(1, 1), (2, 1)])
 def test_a_slow_trainer_is_timed_once(watch, untimed, timed):
   clock = iterations.Clock(WORK._replace(limit_s=5), 'update', untimed)
@@ -151,6 +162,15 @@ def test_prompts_are_words_of_the_vocabulary():
   assert {len(text.split()) for text in found} == {3}
   assert len(set(found)) == 40
   assert all(3 <= int(word) < 50 for text in found for word in text.split())
+
+
+def test_the_learner_reads_prompts_as_these_ids():
+  (text,) = iterations.texts(WORK, 1)
+  tokenizer = rl_iteration.words(50)
+  ids = tokenizer.render((('user', text),))
+  assert [str(i) for i in ids] == text.split()
+  assert tokenizer.decode_after([ids]) == [f' {text}']
+  assert not tokenizer.eos_ids
 
 
 def test_work_survives_the_command_line(monkeypatch):

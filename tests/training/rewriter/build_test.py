@@ -65,6 +65,16 @@ def test_a_model_that_writes_no_text_cannot_be_trained(tmp_path):
     build.load_start(BackendConfig('jax', str(folder)))
 
 
+def test_the_update_may_have_layer_after_layer(tmp_path):
+  start = build.load_start(
+    BackendConfig('jax', saved(tmp_path / 'model', tiny.tokenizer()))
+  )
+  config = tiny_rewriter.make_config(unroll=True)
+  learner = build.make_learner(start, config, mesh_lib.make_data_mesh(), 0)
+  assert learner.policy.model.unroll == tiny.CONFIG.num_layers > 1
+  assert learner.model == start.config
+
+
 def test_adapters_are_merged_and_kept_beside_the_model(tmp_path):
   learner = tiny_rewriter.make(
     tiny_rewriter.make_config(
