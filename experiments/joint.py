@@ -67,6 +67,7 @@ def run(config, workdir):
   # --- Data and models --------------------------------------------------------
   arms = make_arms(config)
   tasks = load_tasks(config.data)
+  session.check_programs(tasks)
   mesh = mesh_lib.from_text(config.mesh)
   coder = CachedBackend(load_backend(config.coder, mesh))
   start = build.load_start(config.rewriter, config.train.reference.model)

@@ -162,6 +162,7 @@ def run(config, workdir, mode, controllers_of=None, chosen=Selection()):
 
   # --- Data -------------------------------------------------------------------
   tasks = load.load_tasks(config.data)
+  session.check_programs(tasks)
   played = tasks[chosen.split][: chosen.problems or None]
 
   # --- Models and pool --------------------------------------------------------

@@ -17,6 +17,7 @@ from promptrl_jax.execution.config import PoolConfig
 from promptrl_jax.parallel import compilation
 from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.tools import command
+from promptrl_jax.types import Task, UnitTests
 
 Settings = TypeVar('Settings')
 
@@ -54,6 +55,17 @@ def check_templates(config, roles: Sequence[str] = ('coder',)) -> None:
       raise ValueError(
         f'{role}.backend=http needs --config.ask.template=chat: the plain '
         'format is that of the embedded models'
+      )
+
+
+def check_programs(tasks: Mapping[str, Sequence[Task]]) -> None:
+  """Raises ValueError for a task that no program solves."""
+  for task in (task for part in tasks.values() for task in part):
+    if not isinstance(task.checker, UnitTests):
+      raise ValueError(
+        f'{task.task_id} is checked by {type(task.checker).__name__}: this job '
+        'edits prompts for programs and expects UnitTests; a rewriter learns '
+        'from other tasks, too (experiments.mbpp_grpo, experiments.prewrite)'
       )
 
 

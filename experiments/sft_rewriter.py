@@ -70,6 +70,7 @@ def run(config, workdir):
 
   # --- Data and models --------------------------------------------------------
   tasks = load_tasks(config.data)
+  session.check_programs(tasks)
   begin = build.load_start(config.rewriter)
   mesh = mesh_lib.from_text(config.mesh)
   coder = CachedBackend(load.load_backend(config.coder, mesh))

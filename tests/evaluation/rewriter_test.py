@@ -10,6 +10,7 @@ from promptrl_jax.envs.rewriting.env import RewritingEnv
 from promptrl_jax.evaluation import report, rewriter
 from promptrl_jax.testing import tiny
 from promptrl_jax.testing.scripted import ScriptedBackend
+from promptrl_jax.types import Answers, Task
 
 # Even ones say what to do, odd ones say nothing.
 TASKS = [
@@ -94,3 +95,34 @@ def test_names_must_make_sense(pool):
     rewriter.play(env, {'direct': [states()]}, TASKS)
   with pytest.raises(ValueError, match="'ours' has no model"):
     rewriter.play(env, {'ours': []}, TASKS)
+
+
+def test_questions_are_scored_by_their_metric():
+  tasks = [
+    Task(f'q/{k}', f'Capital number {k}?', Answers((f'city {k}',), 'f1'))
+    for k in range(3)
+  ]
+  answers = ['city 0', 'village 1', '']
+  frozen = ScriptedBackend(
+    lambda r: (
+      answers[int(r.messages[0].content[-2])]
+      if r.messages[0].content.startswith('Which')
+      else ''
+    )
+  )
+  model = ScriptedBackend(
+    lambda r: f'Which one is {r.messages[0].content[-2]}?'
+  )
+  cells = rewriter.play(RewritingEnv(frozen, None), {'ours': [model]}, tasks)
+  direct, ours = cells
+  np.testing.assert_array_equal(direct.soft, [[0.0, 0.0, 0.0]])
+  np.testing.assert_array_equal(ours.soft, [[1.0, 0.5, 0.0]])
+  np.testing.assert_array_equal(ours.passed, [[True, False, False]])
+  assert (ours.calls == 2).all()
+
+
+def test_a_statement_that_the_rewriter_has_no_room_for_stays(pool):
+  model = ScriptedBackend(lambda r: ' Nobody knows why.', prompt_limit=1)
+  _, cells = play(pool, ours=[model])
+  np.testing.assert_array_equal(cells['ours'].passed, cells['direct'].passed)
+  assert (cells['ours'].calls == 1).all() and not model.batches[0]
