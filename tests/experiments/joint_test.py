@@ -131,6 +131,8 @@ def test_metrics_say_whose_they_are(whole):
   }
 
 
+# The same `Run` is killed in tests of mbpp_ppo and mbpp_grpo every time.
+@pytest.mark.slow
 def test_kill_and_resume_equals_the_uninterrupted_run(whole, tmp_path):
   reference, _ = whole
   metrics = tmp_path / 'both' / 'seed_0' / 'metrics.jsonl'

@@ -4,6 +4,8 @@ import json
 import subprocess
 import sys
 
+import pytest
+
 from experiments.bench import rates
 
 
@@ -20,6 +22,7 @@ def bench(*arguments):
   )
 
 
+@pytest.mark.slow
 def test_it_runs_on_this_device():
   done = bench(
     '--size=small',
