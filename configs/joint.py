@@ -19,6 +19,7 @@ import ml_collections
 from promptrl_jax import settings
 from promptrl_jax.envs.editing.config import EditingConfig
 from promptrl_jax.envs.rewriting.config import RewritingConfig
+from promptrl_jax.evaluation.statistics import RESAMPLES
 from promptrl_jax.execution.config import PoolConfig
 from promptrl_jax.llm.ask import AskConfig
 from promptrl_jax.llm.load import BackendConfig
@@ -48,7 +49,7 @@ class EvalConfig:
 
   budgets: tuple[int, ...] = (2, 4, 8)
   subject: str = 'both'
-  resamples: int = 10_000
+  resamples: int = RESAMPLES
 
 
 @dataclasses.dataclass(frozen=True)

@@ -21,6 +21,7 @@ import ml_collections
 
 from promptrl_jax import settings
 from promptrl_jax.envs.rewriting.config import RewritingConfig
+from promptrl_jax.evaluation.statistics import RESAMPLES
 from promptrl_jax.execution.config import PoolConfig
 from promptrl_jax.llm.ask import AskConfig
 from promptrl_jax.llm.load import BackendConfig
@@ -41,7 +42,7 @@ class EvalConfig:
   """
 
   split: str = 'test'
-  resamples: int = 10_000
+  resamples: int = RESAMPLES
 
   def __post_init__(self):
     if self.split not in ('validation', 'test'):

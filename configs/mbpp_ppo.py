@@ -21,6 +21,7 @@ import ml_collections
 
 from promptrl_jax import operators, settings
 from promptrl_jax.envs.editing.config import EditingConfig
+from promptrl_jax.evaluation.statistics import RESAMPLES
 from promptrl_jax.execution.config import PoolConfig
 from promptrl_jax.llm.ask import AskConfig
 from promptrl_jax.llm.load import BackendConfig
@@ -51,7 +52,7 @@ class EvalConfig:
   strategies: tuple[str, ...] = ()
   oracle: bool = True
   oracle_limit: int = 100
-  resamples: int = 10_000
+  resamples: int = RESAMPLES
 
 
 @dataclasses.dataclass(frozen=True)

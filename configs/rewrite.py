@@ -28,6 +28,7 @@ import ml_collections
 
 from promptrl_jax import settings
 from promptrl_jax.envs.rewriting.config import RewritingConfig
+from promptrl_jax.evaluation.statistics import RESAMPLES
 from promptrl_jax.execution.config import PoolConfig
 from promptrl_jax.llm.ask import AskConfig
 from promptrl_jax.llm.http import HttpConfig
@@ -61,7 +62,7 @@ class EvalConfig:
       all.
   """
 
-  resamples: int = 10_000
+  resamples: int = RESAMPLES
   dev_examples: int = 0
   test_examples: int = 0
 

@@ -36,7 +36,7 @@ def summarise(
   *,
   subject: str | None,
   rivals: Sequence[str] | None = None,
-  resamples: int = 10_000,
+  resamples: int = statistics.RESAMPLES,
   seed: int = 0,
 ) -> dict[str, Any]:
   """Returns all numbers of a report as a dict that `json.dumps` accepts.

@@ -29,6 +29,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+RESAMPLES = 10_000  # Of the bootstrap, and of permutation tests.
+
 # Resamples are drawn in blocks of weights of this size: 2,000 resamples of 500
 # problems take 8 MB.
 _BLOCK_ELEMENTS = 1_000_000
@@ -191,7 +193,7 @@ def permutation_test(
   first: np.ndarray,
   second: np.ndarray,
   *,
-  permutations: int = 10_000,
+  permutations: int = RESAMPLES,
   seed: int = 0,
 ) -> float:
   """Returns the two-sided p-value of the paired sign-flip test over problems.
@@ -275,7 +277,7 @@ def _bootstrap(
 def bootstrap_interval(
   values: np.ndarray,
   *,
-  resamples: int = 10_000,
+  resamples: int = RESAMPLES,
   seed: int = 0,
   confidence: float = 0.95,
 ) -> Interval:
@@ -300,7 +302,7 @@ def bootstrap_difference(
   first: np.ndarray,
   second: np.ndarray,
   *,
-  resamples: int = 10_000,
+  resamples: int = RESAMPLES,
   seed: int = 0,
   confidence: float = 0.95,
 ) -> Interval:

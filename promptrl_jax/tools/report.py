@@ -12,7 +12,7 @@ import pathlib
 
 from absl import app, flags
 
-from promptrl_jax.evaluation import cells, report
+from promptrl_jax.evaluation import cells, report, statistics
 from promptrl_jax.tools import command
 from promptrl_jax.training import workdir as workdir_lib
 
@@ -20,7 +20,10 @@ _SUBJECT = flags.DEFINE_string(
   'subject', 'ppo', 'Strategy that the others are compared with.'
 )
 _RESAMPLES = flags.DEFINE_integer(
-  'resamples', 10_000, 'Number of bootstrap resamples.', lower_bound=1
+  'resamples',
+  statistics.RESAMPLES,
+  'Number of bootstrap resamples.',
+  lower_bound=1,
 )
 
 
