@@ -14,15 +14,8 @@ START = 'start'
 _EPISODE = ('strategy', 'seed', 'task_id', 'budget', 'row', 'episode')
 
 _KEYS = (
-  'strategy',
-  'seed',
-  'task_id',
-  'step',
-  'action',
-  'reward',
-  'status',
-  'visible_passed',
-  'cost',
+  *('strategy', 'seed', 'task_id', 'step', 'action', 'reward', 'status'),
+  *('visible_passed', 'cost'),
 )
 
 

@@ -117,12 +117,6 @@ def label_ends(
   """Writes each label right of the axes, with a thin line to its point.
 
   Must be called last: it reads the limits of the axes and fixes them.
-
-  Args:
-    axes: axes that hold the curves.
-    points: (x, y) of the end of each curve, in data coordinates.
-    labels: text for each point.
-    colours: colour of each point's curve.
   """
   low, high = axes.get_ylim()
   axes.set_ylim(low, high)

@@ -22,11 +22,6 @@ def example_rewards(
   All requests go to the model in one batched call. The mean over a row is the
   reward of the statement.
 
-  Args:
-    env: asks and rewards.
-    tasks: the task of each statement, of any split.
-    statements: rewritten or not.
-
   Returns:
     For each statement the rewards [examples of its task], float64; a program or
     an answer is one example.

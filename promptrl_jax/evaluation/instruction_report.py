@@ -165,15 +165,12 @@ def rows(
   chosen: Mapping[str, Sequence[str]],
   choices: Mapping[str, Scores],
 ) -> list[dict[str, Any]]:
-  """Returns the instructions of each task with their dev rewards.
+  """Returns the instructions of each task with their dev rewards, for JSON.
 
   Args:
     tasks: the tasks.
     chosen: instructions by choice, one for each task.
     choices: rewards by choice; must have the keys of `chosen`.
-
-  Returns:
-    One row per task, ready for JSON.
   """
   return [
     {
@@ -194,12 +191,7 @@ def rows(
 def by_group(
   choices: Mapping[str, Scores], groups: Sequence[str]
 ) -> dict[str, dict[str, float]]:
-  """Returns the mean test reward by choice and group of tasks.
-
-  Args:
-    choices: rewards by choice.
-    groups: the group of each task.
-  """
+  """Returns the mean test reward by choice, and by the group of each task."""
 
   def mean(scores: Scores, group: str) -> float:
     pairs = zip(scores.test, groups, strict=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from promptrl_jax.evaluation import actions, curves, output, plots, report
+from promptrl_jax.evaluation import curves, output, plots, report
 from promptrl_jax.evaluation.cells import Cell, write_csv
 
 _PANELS = {
@@ -57,13 +57,7 @@ def write(
     'budget/coder_calls',
     'coder calls in training',
   )
-  largest = max(cell.budget for cell in cells)
-  taken = actions.action_statistics(
-    row
-    for row in output.read_jsonl(workdir / 'trace.jsonl')
-    if (row['strategy'], row['budget']) == (subject, largest)
-  )
-  plots.action_heatmap(workdir / 'actions.png', taken)
+  output.draw_actions(workdir, cells, subject)
   return text
 
 
