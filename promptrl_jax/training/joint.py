@@ -98,8 +98,6 @@ class JointState:
   """All that a checkpoint needs.
 
   Attributes:
-    controller: train state of the controller.
-    rewriter: state of the rewriter.
     step: `[]` int32, finished legs.
     coder_calls: `[]` int32, calls of the coder so far.
     rewriter_calls: `[]` int32, calls of the rewriter so far.
@@ -148,9 +146,8 @@ class JointTraining:
     """Puts the parts together.
 
     Args:
-      config: settings.
-      controller: learner of the controller.
-      rewriter: learner of the rewriter.
+      config: how the coder calls are divided.
+      controller, rewriter: the learners.
       episodes: environment of the controller.
       rewriting: environment of the rewriter.
       policy: the backend that `episodes` asks for rewrites.

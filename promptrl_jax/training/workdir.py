@@ -50,10 +50,7 @@ def prepare(
 
 
 def load_config(path: pathlib.Path) -> tuple[str, Mapping[str, Any]]:
-  """Returns the job and the settings that `prepare` saved.
-
-  Args:
-    path: a working directory, or its `config.json`.
+  """Returns the job and the settings in a workdir or its `config.json`.
 
   Raises:
     FileNotFoundError: there is no such file.
@@ -90,11 +87,7 @@ def require_finished(
 
 
 def results(workdir: pathlib.Path) -> Mapping[str, Any]:
-  """Returns the results of a finished run.
-
-  Raises:
-    FileNotFoundError: there are no results.
-  """
+  """Returns the results of a run; raises FileNotFoundError without any."""
   path = workdir / 'results.json'
   if not path.is_file():
     raise FileNotFoundError(
