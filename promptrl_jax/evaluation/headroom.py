@@ -18,7 +18,7 @@ import numpy as np
 
 from promptrl_jax.evaluation import protocol as protocol_lib
 from promptrl_jax.evaluation import statistics
-from promptrl_jax.execution import ExecutionPool, Program
+from promptrl_jax.execution import ExecutionPool
 from promptrl_jax.llm.backend import Backend, Message, Request
 from promptrl_jax.prompts import templates
 from promptrl_jax.tasks import splits
@@ -195,17 +195,7 @@ def _failures(
   codes: Sequence[str], tasks: Sequence[Task], pool: ExecutionPool
 ) -> dict[str, int]:
   """Counts the failing programs by the class of their first failure."""
-  results = pool.run(
-    [
-      Program(
-        code=code,
-        tests=splits.hidden_tests(task, 'visible1'),
-        setup=task.setup,
-        entry_point=task.entry_point,
-      )
-      for code, task in zip(codes, tasks, strict=True)
-    ]
-  )
+  results = pool.run(protocol_lib.hidden_programs(codes, tasks, 'visible1'))
   classes: collections.Counter[str] = collections.Counter()
   for result in results:
     if result.passed:

@@ -52,6 +52,21 @@ def check_judged(
     )
 
 
+def hidden_programs(
+  codes: Sequence[str], tasks: Sequence[Task], protocol: str
+) -> list[Program]:
+  """Returns each submitted program with the hidden tests of its task."""
+  return [
+    Program(
+      code=code,
+      tests=splits.hidden_tests(task, protocol),
+      setup=task.setup,
+      entry_point=task.entry_point,
+    )
+    for code, task in zip(codes, tasks, strict=True)
+  ]
+
+
 def score(
   codes: Sequence[str],
   tasks: Sequence[Task],
@@ -67,17 +82,7 @@ def score(
   Raises:
     SystemFailure: a program got no verdict.
   """
-  results = pool.run(
-    [
-      Program(
-        code=code,
-        tests=splits.hidden_tests(task, protocol),
-        setup=task.setup,
-        entry_point=task.entry_point,
-      )
-      for code, task in zip(codes, tasks, strict=True)
-    ]
-  )
+  results = pool.run(hidden_programs(codes, tasks, protocol))
   check_judged('submissions', tasks, [r.score is not None for r in results])
   masks = [
     ''.join('01'[test.status == 'passed'] for test in result.tests)

@@ -7,7 +7,7 @@ under a protocol that this project does not use to compare strategies.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 LABEL = 'published, not ours'
 
@@ -66,20 +66,14 @@ _README_ROWS: tuple[tuple[str, _Pair, _Pair, str], ...] = (
 )
 
 
-def _from_readme() -> tuple[Published, ...]:
-  published = []
+def _from_readme() -> Iterator[Published]:
   for strategy, codet5, codellama, note in _README_ROWS:
     in_abstract = strategy.startswith('PPO')
     source = f'{_README}; {_ABSTRACT}' if in_abstract else _README
     data = _BOTH if in_abstract else 'MBPP'
-    for model, scores in (
-      ('CodeT5+ 770M', codet5),
-      ('CodeLlama-7b-Instruct', codellama),
-    ):
-      published.append(
-        Published(strategy, model, data, *scores, source=source, note=note)
-      )
-  return tuple(published)
+    scored = {'CodeT5+ 770M': codet5, 'CodeLlama-7b-Instruct': codellama}
+    for model, scores in scored.items():
+      yield Published(strategy, model, data, *scores, source, note)
 
 
 PROMIS_MBPP = (
