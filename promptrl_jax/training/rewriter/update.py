@@ -130,7 +130,7 @@ def _projection(
   params: Params | None,
   config: LossConfig,
 ) -> ProjectionFn:
-  """Returns a function that projects the reference's hidden states to logits.
+  """Returns a function from the reference's hidden states to distributions.
 
   Without parameters of a reference it returns None for any states.
   """

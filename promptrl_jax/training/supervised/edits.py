@@ -185,29 +185,27 @@ def keep_true(
   """
   problems = {t.task_id: splits.reveal_for_training(t, protocol) for t in tasks}
   by_id = {task.task_id: task for task in tasks}
-  mine = [
-    edit
-    for edit in edits
-    if edit.task_id in by_id
-    and not guards.flag(
-      edit.after,
-      by_id[edit.task_id],
-      problems[edit.task_id].visible_tests,
-      guards.GuardsConfig(),
+  mine = [(e, by_id[e.task_id]) for e in edits if e.task_id in by_id]
+  bounds = guards.GuardsConfig()
+  kept = [
+    (edit, task)
+    for edit, task in mine
+    if not guards.flag(
+      edit.after, task, problems[task.task_id].visible_tests, bounds
     )
   ]
   results = pool.run(
     [
       Program(
         code=edit.code,
-        tests=by_id[edit.task_id].tests,
-        setup=by_id[edit.task_id].setup,
-        entry_point=by_id[edit.task_id].entry_point,
+        tests=task.tests,
+        setup=task.setup,
+        entry_point=task.entry_point,
       )
-      for edit in mine
+      for edit, task in kept
     ]
   )
-  return [e for e, result in zip(mine, results, strict=True) if result.passed]
+  return [edit for (edit, _), r in zip(kept, results, strict=True) if r.passed]
 
 
 def to_chats(
