@@ -89,13 +89,12 @@ def measure(
 ) -> dict[str, Any]:
   """Returns all figures of the model card, ready for JSON.
 
-  Intervals are Wilson's at 95 %. All tasks are solved under `visible1`.
+  Both models are frozen; one writes the programs, the other one rewrites the
+  statements. Intervals are Wilson's at 95 %. All tasks are solved under
+  `visible1`.
 
   Args:
-    coder: frozen model that writes the programs.
-    rewriter: frozen model that rewrites the statements.
     tasks: tasks with `canonical` and `register`.
-    pool: execution pool that runs the programs.
     samples: programs sampled per task for pass@k.
     k: the k of pass@k; at most `samples`.
 

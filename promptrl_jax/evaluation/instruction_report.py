@@ -46,17 +46,12 @@ def summarise(
 
   Intervals are percentile bootstraps over tasks, or over the examples of a
   single task. P-values are those of the paired sign-flip test, Holm-corrected
-  over the choices.
-
-  Args:
-    choices: rewards by name of the choice; `initial` must be among them.
-    resamples: bootstrap resamples.
-    seed: the same choices and seed give the same table.
+  over the choices, among which `initial` must be. The same choices and seed
+  give the same table, ready for JSON.
 
   Returns:
     For each choice its mean on `dev`, and if there is a test split the mean and
-    interval on `test`, the `gain` over the initial instructions and `p`. The
-    table is ready for JSON.
+    interval on `test`, the `gain` over the initial instructions and `p`.
   """
   table: dict[str, dict[str, Any]] = {}
   base = choices[INITIAL]

@@ -29,13 +29,8 @@ def write(
 ) -> str:
   """Writes results and figures; returns the report, Markdown.
 
-  Args:
-    workdir: holds `trace.jsonl` and a folder per arm and seed.
-    cells: results of all strategies.
-    header: where the numbers come from, see `report.to_markdown`.
-    costs: what training took, by arm and seed.
-    subject: the arm that the others are compared with.
-    resamples: of the bootstrap.
+  `workdir` holds `trace.jsonl` and a folder per arm and seed; `costs` is what
+  training took, by arm and seed; the others are compared with `subject`.
   """
   summary = report.summarise(cells, subject=subject, resamples=resamples)
   text = report.to_markdown(summary, header) + '\n' + cost_table(costs)

@@ -35,12 +35,8 @@ def write(
 ) -> str:
   """Writes tables and figures of the evaluation; returns the headline report.
 
-  Args:
-    workdir: holds `trace.jsonl`.
-    cells: results by protocol; the first one is the headline.
-    header: where the numbers come from, see `report.to_markdown`.
-    subject: the strategy that the others are compared with.
-    resamples: of the bootstrap.
+  `workdir` holds `trace.jsonl`, `cells` are results by protocol, the headline
+  first, and the other strategies are compared with `subject`.
   """
   parts, summaries = [], {}
   for name, group in cells.items():

@@ -52,13 +52,11 @@ def summarise(
   seeds.
 
   Args:
-    cells: results under one protocol on the same problems.
     subject: strategy that the rivals are compared with, at each budget where
       both were run; None for a table without comparisons.
     rivals: strategies of the planned comparisons; None means all others.
     resamples: number of bootstrap resamples, and the maximal number of
       permutations.
-    seed: of resamples and permutations.
 
   Raises:
     ValueError: the cells do not belong in one table, or the subject lacks a

@@ -33,14 +33,9 @@ def token_rewards(
 
   See "Fine-Tuning Language Models from Human Preferences", Ziegler et al., 2019
   (https://arxiv.org/abs/1909.08593), eq. 2, where kl_t is the log-ratio (k1 of
-  `kl.token_kl`). No gradient flows through rewards.
-
-  Args:
-    mask: `[N, C]` bool; a sequence without a valid token has no reward.
-    token_kl: `[N, C]`, divergence from the reference; None for no penalty.
-
-  Returns:
-    `[N, C]` rewards, 0 where invalid.
+  `kl.token_kl`); a `token_kl` of None is no penalty. No gradient flows through
+  rewards. They are `[N, C]`, 0 where invalid: a sequence without a valid token
+  has no reward.
   """
   chex.assert_rank([rewards, mask], [1, 2])
   chex.assert_equal_shape_prefix([rewards, mask], 1)

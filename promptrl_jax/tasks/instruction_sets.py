@@ -128,11 +128,9 @@ def task_set(name: str) -> TaskSet:
 
 
 def load(name: str, split: str, path: str = '', any_size: bool = False) -> Task:
-  """Loads one split of a data set as one task.
+  """Loads one split, `train`, `dev` or `test`, of a data set as one task.
 
   Args:
-    name: one of `SETS`.
-    split: `train`, `dev` or `test`.
     path: folder with files named after the official splits (`train.jsonl`,
       `test.jsonl`, ...) and with the hub's columns; empty: the hub.
     any_size: whether the official split may have another number of rows, as a

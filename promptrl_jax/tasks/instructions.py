@@ -46,15 +46,11 @@ def make_task(
   labels: Sequence[str] = (),
   split: str = '',
 ) -> Task:
-  """Builds the task of one instruction.
+  """Builds the task of one instruction `text`.
 
-  Args:
-    text: the instruction.
-    kind: one of `TASKS`; it chooses the metric.
-    template: the prompt, with `{instruction}` and `{input}` in it.
-    examples: at least one.
-    labels: all labels of a classification task, sorted.
-    split: name of the split.
+  The kind is one of `TASKS` and chooses the metric. The template is the prompt,
+  with `{instruction}` and `{input}` in it. Labels are all of a classification
+  task, sorted.
 
   Raises:
     ValueError: the instruction is blank.

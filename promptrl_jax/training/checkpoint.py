@@ -114,14 +114,11 @@ def save_checkpoint(
 def restore_checkpoint(
   checkpoints: ocp.CheckpointManager, template: State, which: str = 'last'
 ) -> tuple[State, dict[str, Any]]:
-  """Restores a state bit for bit, and the JSON part.
+  """Restores a state bit for bit, and the JSON part `extra`.
 
   Resume from 'last': saving goes on only after the newest step. 'best' is for
-  evaluation.
-
-  Args:
-    template: a state like the saved one (that of step 0, or its
-      `jax.eval_shape`); gives structure, dtypes and shardings.
+  evaluation. The template is a state like the saved one (that of step 0, or its
+  `jax.eval_shape`) and gives structure, dtypes and shardings.
 
   Raises:
     FileNotFoundError: the checkpoint does not exist.

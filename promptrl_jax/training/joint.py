@@ -145,14 +145,9 @@ class JointTraining:
   ):
     """Puts the parts together.
 
-    Args:
-      config: how the coder calls are divided.
-      controller, rewriter: the learners.
-      episodes: environment of the controller.
-      rewriting: environment of the rewriter.
-      policy: the backend that `episodes` asks for rewrites.
-      tasks: the training set.
-      seed: seed of the order of tasks and of all sampling.
+    The rewrites that `episodes`, the environment of the controller, asks for
+    are those of `policy`. The seed is that of the order of tasks and of all
+    sampling.
 
     Raises:
       ValueError: the rewriter samples ahead of its update.

@@ -23,14 +23,9 @@ def prepare(
 ) -> None:
   """Creates the directory with its `config.json`, or checks that it is equal.
 
-  A run may go on with another mesh or another number of pool workers.
-
-  Args:
-    workdir: the directory.
-    job: name of the experiment.
-    config: its settings, a dataclass.
-    models: names of models by role, if a run may only go on with the same ones;
-      a folder of the same name may hold another model by now.
+  A run may go on with another mesh or another number of pool workers. `models`
+  are names by role, if a run may only go on with the same ones; a folder of the
+  same name may hold another model by now.
 
   Raises:
     ValueError: the directory was made by another version of this project, or
@@ -65,11 +60,7 @@ def require_finished(
 ) -> Mapping[str, Any]:
   """Returns the results of a finished run with the same config as this one.
 
-  Args:
-    workdir: working directory of the finished run.
-    job: name of the experiment.
-    config: settings of this run, a dataclass.
-    free: names of settings, or of whole sections, that may differ.
+  `free` names settings, or whole sections, that may differ.
 
   Raises:
     FileNotFoundError: the run has no results.

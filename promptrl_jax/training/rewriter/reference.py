@@ -75,11 +75,8 @@ def parameters(
 ) -> Params | None:
   """Returns all parameter collections of the reference; None without one.
 
-  Args:
-    config: which reference.
-    arrays: the reference's arrays in the train state, see `initial`.
-    fixed: the policy's parameters that are not trained; for the kind `model`,
-      all parameters of that model.
+  `arrays` are those of the train state, see `initial`. `fixed` are the policy's
+  parameters that are not trained; for the kind `model`, all of that model.
   """
   if config.kind == 'none':
     return None

@@ -218,9 +218,9 @@ def to_chats(
 
   Args:
     edits: from `find` or `keep_true`.
-    feedback: whether requests show the feedback on the failed program:
-      `with`, `without` (as a rewriter is asked before the first program), or
-      `both`, each as a request of its own.
+    feedback: whether requests show the feedback on the failed program: `with`,
+      `without` (as a rewriter is asked before the first program), or `both`,
+      each as a request of its own.
     template: how requests are written; see `prompts.templates`.
     keep_as: what is written where nothing is to be changed: `copy`, the
       statement again, or `nothing`, which leaves it as it is and can be learned
