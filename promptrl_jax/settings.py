@@ -14,7 +14,7 @@ from __future__ import annotations
 import dataclasses
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, TypeVar
 
 from ml_collections import ConfigDict, config_dict
@@ -25,6 +25,18 @@ Settings = TypeVar('Settings')
 def derived(default: Any) -> Any:
   """Returns a field that is computed from others: no file or flag sets it."""
   return dataclasses.field(default=default, metadata={'derived': True})
+
+
+def check_choices(
+  settings: Any, prefix: str = '', **known: Collection[str]
+) -> None:
+  """Raises ValueError for a field that is not one of its known values."""
+  for field, values in known.items():
+    if getattr(settings, field) not in values:
+      raise ValueError(
+        f'{prefix}{field}={getattr(settings, field)!r}: expected one of '
+        f'{", ".join(values)}'
+      )
 
 
 def fields(cls: Any) -> dict[str, dataclasses.Field]:

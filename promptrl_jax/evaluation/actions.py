@@ -14,15 +14,8 @@ START = 'start'
 _EPISODE = ('strategy', 'seed', 'task_id', 'budget', 'row', 'episode')
 
 _KEYS = (
-  'strategy',
-  'seed',
-  'task_id',
-  'step',
-  'action',
-  'reward',
-  'status',
-  'visible_passed',
-  'cost',
+  *('strategy', 'seed', 'task_id', 'step', 'action', 'reward', 'status'),
+  *('visible_passed', 'cost'),
 )
 
 
@@ -36,16 +29,15 @@ def action_statistics(trace_rows: Iterable[Mapping[str, Any]]) -> dict:
   Args:
     trace_rows: dicts in any order with `strategy`, `seed`, `task_id`, `step`
       (an int, unique within its episode), `action` (a name), `reward`, `status`
-      (the status of the program after the action), `visible_passed` (a bool:
-      the program passed the visible tests) and `cost` (model calls). `budget`,
-      `row` and `episode` distinguish repeated visits of a problem.
+      (the status of the program after the action), `visible_passed` (a bool)
+      and `cost` (model calls). `budget`, `row` and `episode` distinguish
+      repeated visits of a problem.
 
   Returns:
     A dict with `steps`, the number of rows; `by_action`, which maps an action
     to its count, share, success_rate, mean_reward and mean_cost; and
     `by_error`, which maps the error class before a step to a dict from actions
-    to count, share within that class and success_rate. The counts of
-    `by_action` sum to `steps`, and so do those of `by_error`.
+    to count, share within that class and success_rate.
 
   Raises:
     ValueError: a row lacks a field or has one of the wrong kind, or two rows

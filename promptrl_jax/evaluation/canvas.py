@@ -31,6 +31,7 @@ SUBJECT = '#d55e00'
 COLOURS = ('#0072b2', '#009e73', '#cc79a7', '#56b4e9', '#e69f00', '#555555')
 MARKERS = 'os^Dvp'
 
+_LINE = {'arrowstyle': '-', 'linewidth': 0.6, 'shrinkA': 1, 'shrinkB': 4}
 _LABEL_HEIGHT = 0.16  # inches, one line of 9 point text
 
 
@@ -116,13 +117,8 @@ def label_ends(
 ) -> None:
   """Writes each label right of the axes, with a thin line to its point.
 
-  Must be called last: it reads the limits of the axes and fixes them.
-
-  Args:
-    axes: axes that hold the curves.
-    points: (x, y) of the end of each curve, in data coordinates.
-    labels: text for each point.
-    colours: colour of each point's curve.
+  A point is the end (x, y) of a curve, in data coordinates. Must be called
+  last: it reads the limits of the axes and fixes them.
   """
   low, high = axes.get_ylim()
   axes.set_ylim(low, high)
@@ -141,11 +137,5 @@ def label_ends(
       color=for_text(colour),
       va='center',
       annotation_clip=False,
-      arrowprops={
-        'arrowstyle': '-',
-        'color': colour,
-        'linewidth': 0.6,
-        'shrinkA': 1,
-        'shrinkB': 4,
-      },
+      arrowprops={'color': colour, **_LINE},
     )

@@ -13,7 +13,8 @@ import io
 import json
 import os
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -21,19 +22,6 @@ from promptrl_jax.files import write_atomically
 from promptrl_jax.tasks.splits import PROTOCOLS
 
 _COUNTS = ('calls', 'attempts', 'prompt_tokens', 'completion_tokens')
-_DETAILS = ('steps', 'actions', 'prompt', 'reward', 'mask', 'error')
-_COLUMNS = (
-  'id',
-  'strategy',
-  'budget',
-  'protocol',
-  'seed',
-  'pass',
-  'soft',
-  *_COUNTS,
-  'optimisation_calls',
-  *_DETAILS,
-)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,6 +45,22 @@ class Detail:
   error: str = ''
 
 
+_DETAILS: Mapping[str, Callable[[str], Any]] = {
+  'steps': int,
+  'actions': str,
+  'prompt': str,
+  'reward': float,
+  'mask': str,
+  'error': str,
+}
+_COLUMNS = (
+  *('id', 'strategy', 'budget', 'protocol', 'seed', 'pass', 'soft'),
+  *_COUNTS,
+  'optimisation_calls',
+  *_DETAILS,
+)
+
+
 def prompt_hash(messages: Sequence[Mapping[str, str]]) -> str:
   """Returns a short hash of a conversation, with messages as dicts."""
   text = json.dumps(messages, sort_keys=True)
@@ -72,7 +76,6 @@ class Cell:
   value here: it is run again, or its problem is left out of every cell.
 
   Attributes:
-    strategy: name of the strategy, e.g. `ppo`.
     budget: model calls that the strategy may make per problem, B.
     protocol: what the strategy saw; one of `tasks.splits.PROTOCOLS`.
     task_ids: the problems, in column order.
@@ -174,21 +177,13 @@ class Cell:
 
 
 def check_paired(first: Cell, second: Cell) -> None:
-  """Raises unless the two cells may be compared problem by problem."""
-  names = f'{first.strategy!r} and {second.strategy!r}'
-  for field in ('protocol', 'budget'):
-    values = getattr(first, field), getattr(second, field)
-    if values[0] != values[1]:
-      raise ValueError(
-        f'{names} differ in {field}: {values[0]!r} and {values[1]!r}. Only '
-        'cells of one protocol and one budget are compared.'
-      )
-  check_same_tasks(first, second)
+  """Raises unless two cells of one table may be compared by seed."""
   seeds = first.passed.shape[0], second.passed.shape[0]
   if seeds[0] != seeds[1] and 1 not in seeds:
     raise ValueError(
-      f'{names} have {seeds[0]} and {seeds[1]} seeds at B={first.budget}: run '
-      'equally many, or one for a deterministic strategy.'
+      f'{first.strategy!r} and {second.strategy!r} have {seeds[0]} and '
+      f'{seeds[1]} seeds at B={first.budget}: run equally many, or one for a '
+      'deterministic strategy.'
     )
 
 
@@ -292,11 +287,4 @@ def _cell_from_rows(rows: list[dict[str, str]]) -> Cell:
 
 
 def _detail(row: dict[str, str]) -> Detail:
-  return Detail(
-    int(row['steps']),
-    row['actions'],
-    row['prompt'],
-    float(row['reward']),
-    row['mask'],
-    row['error'],
-  )
+  return Detail(**{name: kind(row[name]) for name, kind in _DETAILS.items()})

@@ -41,9 +41,6 @@ def draw(
     panels: maps a metric to the title of its panel.
     over: metric on the x axis; '' puts the number of updates there.
     label: label of the x axis.
-
-  Returns:
-    `path`.
   """
   present = {
     name

@@ -19,17 +19,11 @@ def example_rewards(
 ) -> list[np.ndarray]:
   """Asks the frozen model about statements and rewards each of its replies.
 
-  All requests go to the model in one batched call. The mean over a row is the
-  reward of the statement.
-
-  Args:
-    env: asks and rewards.
-    tasks: the task of each statement, of any split.
-    statements: rewritten or not.
+  All requests go to the model in one batched call.
 
   Returns:
-    For each statement the rewards [examples of its task], float64; a program or
-    an answer is one example.
+    For each statement the rewards [examples of its task], float64, whose mean
+    is that of the statement; a program or an answer is one example.
 
   Raises:
     BackendError: the model cannot be reached.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from promptrl_jax.evaluation.protocol import SystemFailure
+from promptrl_jax.evaluation.protocol import check_judged
 from promptrl_jax.execution import ExecutionPool
 from promptrl_jax.rewards import agreement
 from promptrl_jax.types import Task
@@ -20,10 +20,8 @@ class ReferenceReport:
   """Counts of generated tests that the reference programs pass.
 
   Attributes:
-    tasks: number of tasks.
-    tasks_without_tests: number of tasks for which no usable test was generated.
-    tasks_all_passed: number of tasks with tests whose reference program passes
-      all of them.
+    tasks_without_tests: tasks for which no usable test was generated.
+    tasks_all_passed: tasks with tests whose reference program passes them all.
     tests: number of generated tests over all tasks.
     tests_passed: number of those tests that the reference program passes.
   """
@@ -46,13 +44,9 @@ def check_against_reference(
   """Runs each task's reference program on the tests generated for the task.
 
   Args:
-    tests: generated tests, one collection per task in the order of `tasks`; a
-      collection may be empty.
+    tests: one collection per task in the order of `tasks`, perhaps empty.
     tasks: the tasks; each one with tests needs a reference program.
     pool: execution pool that runs the programs.
-
-  Returns:
-    The counts over all tasks.
 
   Raises:
     ValueError: a task has no reference, or the lengths differ.
@@ -77,16 +71,9 @@ def check_against_reference(
       for t, task in tested
     ]
   )
-  unjudged = [
-    task.task_id
-    for (_, task), result in zip(tested, results, strict=True)
-    if result.score is None
-  ]
-  if unjudged:
-    raise SystemFailure(
-      f'{len(unjudged)} reference programs could not be judged '
-      f'({unjudged[:3]}): run the check again'
-    )
+  tasks_tested = [task for _, task in tested]
+  judged = [result.score is not None for result in results]
+  check_judged('reference programs', tasks_tested, judged)
   passed = [
     [test.status == 'passed' for test in result.tests] for result in results
   ]

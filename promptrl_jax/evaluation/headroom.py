@@ -18,11 +18,13 @@ import numpy as np
 
 from promptrl_jax.evaluation import protocol as protocol_lib
 from promptrl_jax.evaluation import statistics
-from promptrl_jax.execution import ExecutionPool, Program
+from promptrl_jax.execution import ExecutionPool
 from promptrl_jax.llm.backend import Backend, Message, Request
 from promptrl_jax.prompts import templates
 from promptrl_jax.tasks import splits
 from promptrl_jax.types import Problem, Task
+
+_TEMPERATURE = 0.8  # of the samples for pass@k
 
 
 def programs(
@@ -32,20 +34,10 @@ def programs(
   temperature: float,
   samples: int,
   max_tokens: int,
-  seed: int = 0,
 ) -> list[list[str]]:
   """Samples programs for each problem from its unchanged prompt.
 
-  Args:
-    coder: model that writes the programs.
-    problems: problems to solve.
-    temperature: sampling temperature; 0 is greedy.
-    samples: programs per problem.
-    max_tokens: most tokens of a program.
-    seed: seed of the first request; request i has seed + i.
-
-  Returns:
-    `samples` programs for each problem.
+  Request i has the seed i; a temperature of 0 is greedy.
   """
   prompts = [
     templates.CoderPrompt(p.statement, p.signature, p.visible_tests)
@@ -56,7 +48,7 @@ def programs(
     Request(
       tuple(Message(*m) for m in templates.PLAIN.coder(prompt)),
       temperature=temperature,
-      seed=seed + i,
+      seed=i,
       max_tokens=max_tokens,
     )
     for i, prompt in enumerate(prompts)
@@ -68,9 +60,7 @@ def programs(
   return [codes[i : i + samples] for i in range(0, len(codes), samples)]
 
 
-def rewrite(
-  rewriter: Backend, tasks: Sequence[Task], *, max_tokens: int = 64
-) -> list[str]:
+def rewrite(rewriter: Backend, tasks: Sequence[Task]) -> list[str]:
   """Returns the greedy rewrite of each statement, asked without feedback."""
   prompts = [
     templates.RewritePrompt(task.statement, task.entry_point) for task in tasks
@@ -78,7 +68,7 @@ def rewrite(
   requests = [
     Request(
       tuple(Message(*m) for m in templates.PLAIN.rewriter(prompt)),
-      max_tokens=max_tokens,
+      max_tokens=64,
     )
     for prompt in prompts
   ]
@@ -94,24 +84,19 @@ def measure(
   tasks: Sequence[Task],
   pool: ExecutionPool,
   *,
-  max_tokens: int = 80,
   samples: int = 16,
   k: int = 8,
-  temperature: float = 0.8,
 ) -> dict[str, Any]:
   """Returns all figures of the model card, ready for JSON.
 
-  Intervals are Wilson's at 95 %. All tasks are solved under `visible1`.
+  Both models are frozen; one writes the programs, the other one rewrites the
+  statements. Intervals are Wilson's at 95 %. All tasks are solved under
+  `visible1`.
 
   Args:
-    coder: frozen model that writes the programs.
-    rewriter: frozen model that rewrites the statements.
     tasks: tasks with `canonical` and `register`.
-    pool: execution pool that runs the programs.
-    max_tokens: most tokens of a program.
     samples: programs sampled per task for pass@k.
     k: the k of pass@k; at most `samples`.
-    temperature: sampling temperature of those programs.
 
   Returns:
     The number of `problems`; the pass rates `direct`, `direct_by_register`,
@@ -122,14 +107,14 @@ def measure(
   Raises:
     SystemFailure: a program could not be judged.
   """
-  solve = functools.partial(_solve, coder, pool=pool, max_tokens=max_tokens)
+  solve = functools.partial(_solve, coder, pool)
   codes, solved = solve(tasks)
   canonical = [task.canonical for task in tasks]
   _, solved_canonical = solve(_with_statements(tasks, canonical))
   rewrites = rewrite(rewriter, tasks)
   exact = np.array([r == c for r, c in zip(rewrites, canonical, strict=True)])
   _, solved_rewritten = solve(_with_statements(tasks, rewrites))
-  _, solved_samples = solve(tasks, temperature=temperature, samples=samples)
+  _, solved_samples = solve(tasks, temperature=_TEMPERATURE, samples=samples)
   registers = sorted({task.register for task in tasks})
   return {
     'problems': len(tasks),
@@ -142,7 +127,7 @@ def measure(
     'rewritten_exact': _share(exact),
     'canonical_substituted': _share(solved_canonical),
     'sampling': {
-      'temperature': temperature,
+      'temperature': _TEMPERATURE,
       'samples': samples,
       **_pass_at_k(solved_samples, k),
     },
@@ -152,10 +137,9 @@ def measure(
 
 def _solve(
   coder: Backend,
+  pool: ExecutionPool,
   tasks: Sequence[Task],
   *,
-  pool: ExecutionPool,
-  max_tokens: int,
   temperature: float = 0.0,
   samples: int = 1,
 ) -> tuple[list[list[str]], np.ndarray]:
@@ -169,7 +153,7 @@ def _solve(
     [splits.reveal(task, 'visible1') for task in tasks],
     temperature=temperature,
     samples=samples,
-    max_tokens=max_tokens,
+    max_tokens=80,
   )
   soft, _ = protocol_lib.score(
     [code for task_codes in codes for code in task_codes],
@@ -210,17 +194,7 @@ def _failures(
   codes: Sequence[str], tasks: Sequence[Task], pool: ExecutionPool
 ) -> dict[str, int]:
   """Counts the failing programs by the class of their first failure."""
-  results = pool.run(
-    [
-      Program(
-        code=code,
-        tests=splits.hidden_tests(task, 'visible1'),
-        setup=task.setup,
-        entry_point=task.entry_point,
-      )
-      for code, task in zip(codes, tasks, strict=True)
-    ]
-  )
+  results = pool.run(protocol_lib.hidden_programs(codes, tasks, 'visible1'))
   classes: collections.Counter[str] = collections.Counter()
   for result in results:
     if result.passed:

@@ -46,17 +46,12 @@ def summarise(
 
   Intervals are percentile bootstraps over tasks, or over the examples of a
   single task. P-values are those of the paired sign-flip test, Holm-corrected
-  over the choices.
-
-  Args:
-    choices: rewards by name of the choice; `initial` must be among them.
-    resamples: bootstrap resamples.
-    seed: the same choices and seed give the same table.
+  over the choices, among which `initial` must be. The same choices and seed
+  give the same table, ready for JSON.
 
   Returns:
     For each choice its mean on `dev`, and if there is a test split the mean and
-    interval on `test`, the `gain` over the initial instructions and `p`. The
-    table is ready for JSON.
+    interval on `test`, the `gain` over the initial instructions and `p`.
   """
   table: dict[str, dict[str, Any]] = {}
   base = choices[INITIAL]
@@ -165,15 +160,12 @@ def rows(
   chosen: Mapping[str, Sequence[str]],
   choices: Mapping[str, Scores],
 ) -> list[dict[str, Any]]:
-  """Returns the instructions of each task with their dev rewards.
+  """Returns the instructions of each task with their dev rewards, for JSON.
 
   Args:
     tasks: the tasks.
     chosen: instructions by choice, one for each task.
     choices: rewards by choice; must have the keys of `chosen`.
-
-  Returns:
-    One row per task, ready for JSON.
   """
   return [
     {
@@ -194,12 +186,7 @@ def rows(
 def by_group(
   choices: Mapping[str, Scores], groups: Sequence[str]
 ) -> dict[str, dict[str, float]]:
-  """Returns the mean test reward by choice and group of tasks.
-
-  Args:
-    choices: rewards by choice.
-    groups: the group of each task.
-  """
+  """Returns the mean test reward by choice, and by the group of each task."""
 
   def mean(scores: Scores, group: str) -> float:
     pairs = zip(scores.test, groups, strict=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from promptrl_jax.evaluation import actions, curves, output, plots, report
+from promptrl_jax.evaluation import curves, output, plots, report
 from promptrl_jax.evaluation.cells import Cell, write_csv
 
 _PANELS = {
@@ -29,13 +29,8 @@ def write(
 ) -> str:
   """Writes results and figures; returns the report, Markdown.
 
-  Args:
-    workdir: holds `trace.jsonl` and a folder per arm and seed.
-    cells: results of all strategies.
-    header: where the numbers come from, see `report.to_markdown`.
-    costs: what training took, by arm and seed.
-    subject: the arm that the others are compared with.
-    resamples: of the bootstrap.
+  `workdir` holds `trace.jsonl` and a folder per arm and seed; `costs` is what
+  training took, by arm and seed; the others are compared with `subject`.
   """
   summary = report.summarise(cells, subject=subject, resamples=resamples)
   text = report.to_markdown(summary, header) + '\n' + cost_table(costs)
@@ -57,13 +52,7 @@ def write(
     'budget/coder_calls',
     'coder calls in training',
   )
-  largest = max(cell.budget for cell in cells)
-  taken = actions.action_statistics(
-    row
-    for row in output.read_jsonl(workdir / 'trace.jsonl')
-    if (row['strategy'], row['budget']) == (subject, largest)
-  )
-  plots.action_heatmap(workdir / 'actions.png', taken)
+  output.draw_actions(workdir, cells, subject)
   return text
 
 

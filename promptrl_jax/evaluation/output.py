@@ -33,17 +33,10 @@ def write(
   subject: str,
   resamples: int,
 ) -> str:
-  """Writes tables and figures of the evaluation.
+  """Writes tables and figures of the evaluation; returns the headline report.
 
-  Args:
-    workdir: holds `trace.jsonl`.
-    cells: results by protocol; the first one is the headline.
-    header: where the numbers come from, see `report.to_markdown`.
-    subject: the strategy that the others are compared with.
-    resamples: of the bootstrap.
-
-  Returns:
-    The headline report, Markdown.
+  `workdir` holds `trace.jsonl`, `cells` are results by protocol, the headline
+  first, and the other strategies are compared with `subject`.
   """
   parts, summaries = [], {}
   for name, group in cells.items():
@@ -62,27 +55,31 @@ def write(
         references=references.PROMIS_MBPP if name == 'oracle' else (),
       )
     )
-  headline = next(iter(cells))
-  largest = max(cell.budget for cell in cells[headline])
-  taken = actions.action_statistics(
-    row
-    for row in read_jsonl(workdir / 'trace.jsonl')
-    if row['strategy'] == subject
-    and (row['protocol'], row['budget']) == (headline, largest)
-  )
+  headline, every = next(iter(cells)), [c for g in cells.values() for c in g]
+  taken = draw_actions(workdir, cells[headline], subject)
   parts.append(actions.actions_markdown(taken))
-  write_csv(
-    workdir / 'results.csv', [c for group in cells.values() for c in group]
-  )
-  write_problems(
-    workdir / 'problems.json', [c for group in cells.values() for c in group]
-  )
+  write_csv(workdir / 'results.csv', every)
+  write_problems(workdir / 'problems.json', every)
   report.write_results(
     workdir, {'header': header, 'tables': summaries}, '\n'.join(parts)
   )
   plots.solved_at_budget(workdir / 'solved_at_b.png', summaries[headline])
-  plots.action_heatmap(workdir / 'actions.png', taken)
   return parts[0]
+
+
+def draw_actions(
+  workdir: pathlib.Path, cells: Sequence[Cell], subject: str
+) -> dict[str, Any]:
+  """Draws and returns the subject's actions at the largest budget of cells."""
+  largest = max(cell.budget for cell in cells)
+  wanted = (subject, cells[0].protocol, largest)
+  taken = actions.action_statistics(
+    row
+    for row in read_jsonl(workdir / 'trace.jsonl')
+    if (row['strategy'], row['protocol'], row['budget']) == wanted
+  )
+  plots.action_heatmap(workdir / 'actions.png', taken)
+  return taken
 
 
 def write_problems(path: pathlib.Path, cells: Sequence[Cell]) -> None:

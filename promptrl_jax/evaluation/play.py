@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import functools
 import inspect
 import json
 import math
@@ -27,7 +26,12 @@ from promptrl_jax.envs.editing.config import EditingConfig
 from promptrl_jax.envs.editing.env import sorted_trace
 from promptrl_jax.envs.runner import Pool, Runner
 from promptrl_jax.evaluation.cells import Cell, Detail, prompt_hash
-from promptrl_jax.evaluation.protocol import Run, SystemFailure, score, to_cell
+from promptrl_jax.evaluation.protocol import (
+  Run,
+  check_judged,
+  score,
+  to_cell,
+)
 from promptrl_jax.execution import ExecutionPool
 from promptrl_jax.execution.memo import MemoPool
 from promptrl_jax.llm.ask import (
@@ -140,12 +144,7 @@ class LineUp:
     )
     ended = Runner(backends, self._pool).run(plays)
     attempts = [play.attempt for play in ended]
-    lost = [attempt.problem.task_id for attempt in attempts if attempt.lost]
-    if lost:
-      raise SystemFailure(
-        f'the execution pool failed on {len(lost)} problems ({lost[:3]}): no '
-        'score can be given; run the evaluation again'
-      )
+    check_judged('problems', tasks, [not attempt.lost for attempt in attempts])
     soft, masks = score(
       [play.submission for play in ended], tasks, protocol, self._pool
     )
@@ -173,16 +172,13 @@ class LineUp:
     trace_path: pathlib.Path,
     progress: Callable[[list], Iterable] = iter,
   ) -> dict[str, list[Cell]]:
-    """Plays every entrant under every plan.
+    """Plays every entrant by name under every plan; returns cells by protocol.
 
     Args:
-      entrants: the strategies by name.
+      entrants: the strategies.
       plans: what they play.
       trace_path: written whole, one JSON object per step.
       progress: wraps the list of (plan, name) for a progress bar.
-
-    Returns:
-      Cells by protocol.
     """
     cells = collections.defaultdict(list)
     temporary = trace_path.with_name(f'.{trace_path.name}.tmp')
@@ -197,15 +193,9 @@ class LineUp:
         for row in (row for run in runs for row in run.trace):
           line = {**label, **row, 'budget': plan.budget}
           trace.write(json.dumps(line) + '\n')
+        paid = entrant.optimisation_calls
         cells[plan.protocol].append(
-          to_cell(
-            name,
-            plan.budget,
-            plan.protocol,
-            plan.tasks,
-            runs,
-            entrant.optimisation_calls,
-          )
+          to_cell(name, plan.budget, plan.protocol, plan.tasks, runs, paid)
         )
     temporary.replace(trace_path)
     return cells
@@ -250,17 +240,6 @@ def _detail(attempt: Attempt, mask: str) -> Detail:
   )
 
 
-def _as_strategy(strategy: base.Strategy | base.PlayFn) -> base.Strategy:
-  if inspect.isfunction(strategy):
-    return base.TextStrategy(strategy)
-  return cast(base.Strategy, strategy)
-
-
-def _same(strategy: base.Strategy, seed: int) -> base.Strategy:
-  del seed
-  return strategy
-
-
 def evaluate(
   strategies: Mapping[str, base.Strategy | base.PlayFn],
   tasks: Sequence[Task],
@@ -298,8 +277,11 @@ def evaluate(
     config,
   )
   cells = []
-  for name, strategy in strategies.items():
-    entrant = Entrant(functools.partial(_same, _as_strategy(strategy)))
+  for name, given in strategies.items():
+    strategy = cast(base.Strategy, given)
+    if inspect.isfunction(given):
+      strategy = base.TextStrategy(given)
+    entrant = Entrant(lambda seed, strategy=strategy: strategy)
     runs = [
       line_up.run(entrant, tasks, protocol=protocol, budget=budget, seed=seed)
       for seed in seeds

@@ -44,16 +44,10 @@ def learning_curve(
 
   Args:
     path: file to write.
-    steps: environment steps `[updates]`.
-    returns: mean return of the episodes of each update `[updates]`.
-    pass_rates: share of training episodes solved, 0..1, `[updates]`.
-    validation_steps: environment steps of the validations `[evaluations]`.
-    validation_pass_rates: share of problems solved greedily in each validation
-      `[evaluations]`; the best one is marked by a ring and named in the title.
+    steps, returns, pass_rates: `[updates]`, means over the training episodes.
+    validation_steps, validation_pass_rates: `[evaluations]`, greedy; the best
+      one is marked by a ring and named in the title.
     window: number of updates in the running mean drawn over the raw values.
-
-  Returns:
-    `path`.
 
   Raises:
     ValueError: the lengths of the arrays differ, or there are no updates.
@@ -71,14 +65,16 @@ def learning_curve(
   figure = canvas.new_figure(7.5, 5.2)
   upper, lower = figure.subplots(2, 1, sharex=True)
   colour = canvas.COLOURS[0]
-  ends = []
-  for axes, values in ((upper, returns), (lower, pass_rates)):
-    ends = [_draw_smoothed(axes, steps, values, window, colour)]
+  _draw_smoothed(upper, steps, returns, window, colour)
+  ends = [_draw_smoothed(lower, steps, pass_rates, window, colour)]
   canvas.title(upper, 'Mean episode return')
   solved, labels, colours = 'Problems solved', ['training'], [colour]
   if len(validation_steps):
     x, y = validation_steps, validation_pass_rates
-    best = _draw_validation(lower, x, y)
+    lower.plot(x, y, color=canvas.SUBJECT, marker='o', linewidth=1.2)
+    best = int(np.argmax(y))
+    ring = {'mfc': 'none', 'mec': canvas.SUBJECT, 'mew': 1.5}
+    lower.plot(x[best], y[best], 'o', ms=13, **ring)
     solved += f' (best validation {y[best]:.0%} at step {x[best]:,.0f})'
     ends.append((x[-1], y[-1]))
     labels.append('validation')
@@ -107,16 +103,6 @@ def _draw_smoothed(
   return steps[-1], smooth[-1]
 
 
-def _draw_validation(axes: Axes, x: Sequence[float], y: Sequence[float]) -> int:
-  """Draws the validation curve; returns the index of the ringed best value."""
-  axes.plot(x, y, color=canvas.SUBJECT, marker='o', linewidth=1.2)
-  best = int(np.argmax(y))
-  axes.plot(
-    x[best], y[best], 'o', ms=13, mfc='none', mec=canvas.SUBJECT, mew=1.5
-  )
-  return best
-
-
 def _running_mean(values: np.ndarray, window: int) -> np.ndarray:
   """Returns means over the last `window` values, over fewer at the start."""
   sums = np.cumsum(np.concatenate([[0.0], values]))
@@ -126,23 +112,12 @@ def _running_mean(values: np.ndarray, window: int) -> np.ndarray:
 
 
 def solved_at_budget(
-  path: str | os.PathLike[str],
-  summary: Mapping[str, Any],
-  *,
-  metric: str = 'pass',
+  path: str | os.PathLike[str], summary: Mapping[str, Any]
 ) -> pathlib.Path:
-  """Draws solved@B over B with interval bands.
+  """Draws solved@B over B, of `report.summarise`, with interval bands.
 
   Up to five strategies share a single panel. With more, each rival has a panel
   that also shows the subject, and the other rivals in grey.
-
-  Args:
-    path: file to write.
-    summary: result of `report.summarise`.
-    metric: `pass` or `soft`.
-
-  Returns:
-    `path`.
   """
   curves: dict[str, list[Mapping[str, Any]]] = {}
   for cell in sorted(summary['cells'], key=lambda cell: cell['budget']):
@@ -150,17 +125,13 @@ def solved_at_budget(
   subject = summary['subject']
   strategies = dict.fromkeys(cell['strategy'] for cell in summary['cells'])
   oracle = summary['protocol'] == 'oracle'
-  quantity = (
-    'Problems solved' if metric == 'pass' else 'Tests passed (mean share)'
-  )
   protocol = ORACLE_LABEL if oracle else f'protocol {summary["protocol"]}'
   figure = _BudgetFigure(
     curves=curves,
     subject=subject if subject in curves else None,
     rivals=[name for name in strategies if name != subject],
     budgets=sorted({cell['budget'] for cell in summary['cells']}),
-    metric=metric,
-    title=f'{quantity}, {protocol}',
+    title=f'Problems solved, {protocol}',
     x_label='b, tries per problem' if oracle else 'B, model calls per problem',
     note=f'{summary["problems"]} problems; bands are 95 % intervals',
   )
@@ -177,17 +148,12 @@ class _BudgetFigure:
     subject: the strategy to highlight; None if it has no curve.
     rivals: the other strategies, in the order of the report.
     budgets: all budgets, increasing.
-    metric: `pass` or `soft`.
-    title: title of the figure.
-    x_label: label of the x axis.
-    note: caption of the figure.
   """
 
   curves: Mapping[str, Sequence[Mapping[str, Any]]]
   subject: str | None
   rivals: Sequence[str]
   budgets: Sequence[int]
-  metric: str
   title: str
   x_label: str
   note: str
@@ -205,16 +171,8 @@ def _one_panel(content: _BudgetFigure) -> Figure:
   for i, name in enumerate(names):
     is_subject = name == content.subject
     colours.append(canvas.SUBJECT if is_subject else canvas.COLOURS[i])
-    ends.append(
-      _band(
-        axes,
-        content.curves[name],
-        content.metric,
-        colours[-1],
-        canvas.MARKERS[i],
-        is_subject,
-      )
-    )
+    curve, marker = content.curves[name], canvas.MARKERS[i]
+    ends.append(_band(axes, curve, colours[-1], marker, is_subject))
   canvas.title(axes, content.title)
   axes.set_xlabel(content.x_label, color=canvas.INK)
   canvas.label_ends(axes, ends, names, colours)
@@ -270,15 +228,13 @@ def _rival_panel(
   _budget_axes(axes, content.budgets)
   for name in content.rivals:
     x = [cell['budget'] for cell in content.curves[name]]
-    y = [cell[content.metric]['mean'] for cell in content.curves[name]]
+    y = [cell['pass']['mean'] for cell in content.curves[name]]
     axes.plot(x, y, color=canvas.GREY, linewidth=0.8, zorder=1)
-  _band(
-    axes, content.curves[rival], content.metric, canvas.COLOURS[0], 'o', False
-  )
+  _band(axes, content.curves[rival], canvas.COLOURS[0], 'o', False)
   if content.subject is None:
     return None
   cells = content.curves[content.subject]
-  return _band(axes, cells, content.metric, canvas.SUBJECT, 'D', True)
+  return _band(axes, cells, canvas.SUBJECT, 'D', True)
 
 
 def _budget_axes(axes: Axes, budgets: Sequence[int]) -> None:
@@ -293,16 +249,15 @@ def _budget_axes(axes: Axes, budgets: Sequence[int]) -> None:
 def _band(
   axes: Axes,
   cells: Sequence[Mapping[str, Any]],
-  metric: str,
   colour: str,
   marker: str,
   is_subject: bool,
 ) -> tuple[float, float]:
   """Draws a strategy with its band; returns the last point of its line."""
   x = [cell['budget'] for cell in cells]
-  mean = [cell[metric]['mean'] for cell in cells]
-  low = [cell[metric]['low'] for cell in cells]
-  high = [cell[metric]['high'] for cell in cells]
+  mean, low, high = (
+    [cell['pass'][key] for cell in cells] for key in ('mean', 'low', 'high')
+  )
   axes.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
   width = 2.4 if is_subject else 1.6
   axes.plot(x, mean, color=colour, marker=marker, ms=4.5, linewidth=width)
@@ -319,11 +274,7 @@ def action_usage(
   Args:
     path: file to write.
     steps: environment steps `[updates]`.
-    shares: maps an action to its share of the steps of each update
-      `[updates]`; the shares of an update sum to 1.
-
-  Returns:
-    `path`.
+    shares: `[updates]` by action; the shares of an update sum to 1.
 
   Raises:
     ValueError: a number of shares is wrong, or they do not sum to 1.
@@ -372,14 +323,8 @@ def action_heatmap(
   """Draws how often each action was chosen after each error class.
 
   The shares of a row sum to 100 %. Below each share stands how often the
-  visible tests passed after the action.
-
-  Args:
-    path: file to write.
-    statistics: result of `actions.action_statistics`.
-
-  Returns:
-    `path`.
+  visible tests passed after the action. `statistics` are those of
+  `actions.action_statistics`.
 
   Raises:
     ValueError: the statistics hold no steps.
@@ -435,17 +380,9 @@ def headroom_bars(
 ) -> pathlib.Path:
   """Draws the headroom for a learned policy, to be seen before a long run.
 
-  The title states the headroom `ceiling - base` in points. Below 3 points it
-  adds that there is little to learn.
-
-  Args:
-    path: file to write.
-    bars: shares with intervals, e.g. greedy, best-of-8, written instruction.
-    base: label of the bar from which the headroom is counted.
-    ceiling: label of the bar up to which the headroom is counted.
-
-  Returns:
-    `path`.
+  The title states the headroom in points, from the bar with the label `base`
+  to that with the label `ceiling`; below 3 it says that there is little to
+  learn.
 
   Raises:
     ValueError: no bar has the label `base` or `ceiling`.

@@ -27,8 +27,6 @@ class Run:
     passed: bool [problems], the submitted program passes all hidden tests.
     soft: float [problems], share of hidden tests passed.
     calls, attempts, prompt_tokens, completion_tokens: int [problems].
-    trace: one dict per step.
-    details: how each problem was played.
   """
 
   passed: np.ndarray
@@ -39,6 +37,34 @@ class Run:
   completion_tokens: np.ndarray
   trace: list[dict[str, Any]]
   details: tuple[Detail, ...] = ()
+
+
+def check_judged(
+  what: str, tasks: Sequence[Task], judged: Sequence[bool]
+) -> None:
+  """Raises SystemFailure if a task got no verdict; the message names three."""
+  pairs = zip(tasks, judged, strict=True)
+  lost = [task.task_id for task, is_judged in pairs if not is_judged]
+  if lost:
+    raise SystemFailure(
+      f'{len(lost)} {what} could not be scored ({lost[:3]}): run the '
+      'evaluation again'
+    )
+
+
+def hidden_programs(
+  codes: Sequence[str], tasks: Sequence[Task], protocol: str
+) -> list[Program]:
+  """Returns each submitted program with the hidden tests of its task."""
+  return [
+    Program(
+      code=code,
+      tests=splits.hidden_tests(task, protocol),
+      setup=task.setup,
+      entry_point=task.entry_point,
+    )
+    for code, task in zip(codes, tasks, strict=True)
+  ]
 
 
 def score(
@@ -56,27 +82,8 @@ def score(
   Raises:
     SystemFailure: a program got no verdict.
   """
-  results = pool.run(
-    [
-      Program(
-        code=code,
-        tests=splits.hidden_tests(task, protocol),
-        setup=task.setup,
-        entry_point=task.entry_point,
-      )
-      for code, task in zip(codes, tasks, strict=True)
-    ]
-  )
-  lost = [
-    task.task_id
-    for task, result in zip(tasks, results, strict=True)
-    if result.score is None
-  ]
-  if lost:
-    raise SystemFailure(
-      f'{len(lost)} submissions could not be scored ({lost[:3]}): run the '
-      'evaluation again'
-    )
+  results = pool.run(hidden_programs(codes, tasks, protocol))
+  check_judged('submissions', tasks, [r.score is not None for r in results])
   masks = [
     ''.join('01'[test.status == 'passed'] for test in result.tests)
     for result in results

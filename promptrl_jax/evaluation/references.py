@@ -7,7 +7,7 @@ under a protocol that this project does not use to compare strategies.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 LABEL = 'published, not ours'
 
@@ -17,8 +17,6 @@ class Published:
   """The published result of one strategy with one code model.
 
   Attributes:
-    strategy: description of the strategy.
-    model: name of the frozen code model.
     data: the benchmark as the source names it.
     strict: percentage of problems solved.
     soft: mean percentage of tests passed.
@@ -48,6 +46,7 @@ _RIVAL = (
   're-run by the PROMIS authors, attempts not stated; not the numbers of the '
   'paper of the method ({})'
 )
+_REFLEXION = _RIVAL.format('arXiv 2303.11366')
 
 # The README says MBPP and the abstract says MBPP+ for the same PPO numbers. The
 # one result file that the authors published (CodeLlama, direct) gives 41.91 /
@@ -62,30 +61,19 @@ _README_ROWS: tuple[tuple[str, _Pair, _Pair, str], ...] = (
   ('semantic rewriting', (23.73, 36.90), (46.20, 55.20), _ONE_EDIT),
   ('random choice, 10 steps', (31.12, 44.10), (49.08, 58.60), _BEST_OF_TEN),
   ('EPiC', (41.89, 54.20), (51.40, 61.50), _RIVAL.format('arXiv 2408.11198')),
-  (
-    'Reflexion',
-    (41.63, 55.10),
-    (52.70, 63.60),
-    _RIVAL.format('arXiv 2303.11366'),
-  ),
+  ('Reflexion', (41.63, 55.10), (52.70, 63.60), _REFLEXION),
   ('PPO agent (PROMIS)', (57.58, 67.90), (64.80, 73.10), _BEST_OF_TEN),
 )
 
 
-def _from_readme() -> tuple[Published, ...]:
-  published = []
+def _from_readme() -> Iterator[Published]:
   for strategy, codet5, codellama, note in _README_ROWS:
     in_abstract = strategy.startswith('PPO')
     source = f'{_README}; {_ABSTRACT}' if in_abstract else _README
     data = _BOTH if in_abstract else 'MBPP'
-    for model, scores in (
-      ('CodeT5+ 770M', codet5),
-      ('CodeLlama-7b-Instruct', codellama),
-    ):
-      published.append(
-        Published(strategy, model, data, *scores, source=source, note=note)
-      )
-  return tuple(published)
+    scored = {'CodeT5+ 770M': codet5, 'CodeLlama-7b-Instruct': codellama}
+    for model, scores in scored.items():
+      yield Published(strategy, model, data, *scores, source, note)
 
 
 PROMIS_MBPP = (

@@ -52,13 +52,11 @@ def summarise(
   seeds.
 
   Args:
-    cells: results under one protocol on the same problems.
     subject: strategy that the rivals are compared with, at each budget where
       both were run; None for a table without comparisons.
     rivals: strategies of the planned comparisons; None means all others.
     resamples: number of bootstrap resamples, and the maximal number of
       permutations.
-    seed: the same cells and seed give the same summary.
 
   Raises:
     ValueError: the cells do not belong in one table, or the subject lacks a
@@ -92,7 +90,12 @@ def summarise(
 def _check_one_table(cells: Sequence[Cell]) -> None:
   if not cells:
     raise ValueError('no cells to summarise: run at least one strategy.')
-  _check_one_protocol([cell.protocol for cell in cells])
+  protocols = sorted({cell.protocol for cell in cells})
+  if len(protocols) > 1:
+    raise ValueError(
+      f'protocols {protocols} in one table: what a strategy may see differs, '
+      'so summarise each protocol by itself.'
+    )
   seen = set()
   for cell in cells:
     key = (cell.strategy, cell.budget)
@@ -103,14 +106,6 @@ def _check_one_table(cells: Sequence[Cell]) -> None:
       )
     seen.add(key)
     check_same_tasks(cells[0], cell)
-
-
-def _check_one_protocol(protocols: Sequence[str]) -> None:
-  if len(set(protocols)) > 1:
-    raise ValueError(
-      f'protocols {sorted(set(protocols))} in one table: what a strategy may '
-      'see differs, so summarise each protocol by itself.'
-    )
 
 
 def _pairs(
@@ -211,29 +206,22 @@ def to_markdown(
   *,
   references: Sequence[references_lib.Published] = (),
 ) -> str:
-  """Returns the report of one summary as Markdown.
+  """Returns the report of one result of `summarise` as Markdown.
 
   Args:
-    summary: result of `summarise`.
+    summary: the result.
     header: provenance of the numbers: at least `data_hash`, `model_hashes` (a
       dict from name to hash), `seeds` (a list) and `command`. Other entries are
       printed as they are.
     references: published numbers, printed in a separate table.
 
   Raises:
-    ValueError: a header entry is missing or contradicts the summary, or the
-      cells have several protocols.
+    ValueError: a header entry is missing or contradicts the summary.
   """
-  protocols = [summary['protocol']]
-  protocols += [cell['protocol'] for cell in summary['cells']]
-  _check_one_protocol(protocols)
-  oracle = summary['protocol'] == 'oracle'
-  solved = (
-    f'solved ({tables.ORACLE_LABEL})' if oracle else 'pass@1, hidden tests'
-  )
-  soft = (
-    f'soft ({tables.ORACLE_LABEL})' if oracle else 'soft-pass@1, hidden tests'
-  )
+  solved, soft = 'pass@1, hidden tests', 'soft-pass@1, hidden tests'
+  if summary['protocol'] == 'oracle':
+    solved = f'solved ({tables.ORACLE_LABEL})'
+    soft = f'soft ({tables.ORACLE_LABEL})'
   parts = [
     _header_block(summary, header),
     tables.score_table(summary, 'pass', solved),
@@ -301,9 +289,7 @@ def _header_block(summary: Mapping[str, Any], header: Mapping[str, Any]) -> str:
 def write_results(
   workdir: str | os.PathLike[str], summary: Mapping[str, Any], markdown: str
 ) -> tuple[pathlib.Path, pathlib.Path]:
-  """Writes `results.json` and `results.md` and returns their paths.
-
-  Each file is replaced atomically.
+  """Writes `results.json` and `results.md` atomically; returns their paths.
 
   Raises:
     ValueError: the summary holds a number that is not finite, which JSON cannot

@@ -15,7 +15,7 @@ import numpy as np
 
 from promptrl_jax.envs.rewriting.env import Answer, RewritingEnv
 from promptrl_jax.evaluation.cells import Cell, Detail, prompt_hash
-from promptrl_jax.evaluation.protocol import Run, SystemFailure, to_cell
+from promptrl_jax.evaluation.protocol import Run, check_judged, to_cell
 from promptrl_jax.llm.backend import Backend
 from promptrl_jax.rewards.checking import Outcome
 from promptrl_jax.strategies import prewrite
@@ -32,7 +32,7 @@ def play(
   rewriters: Mapping[str, Sequence[Backend]],
   tasks: Sequence[Task],
 ) -> list[Cell]:
-  """Pass arrays of the direct answer and of each rewriter, problem by problem.
+  """Plays the direct answer and each rewriter, problem by problem.
 
   `report.summarise(cells, subject=name)` compares them in pairs.
 
@@ -77,36 +77,26 @@ def _run(
     [rewrite.statement for rewrite in rewrites],
     [splits.hidden(task, env.protocol) for task in tasks],
   )
-  lost = [
-    task.task_id
-    for task, outcome in zip(tasks, outcomes, strict=True)
-    if outcome.score is None
-  ]
-  if lost:
-    raise SystemFailure(
-      f'{len(lost)} replies could not be scored ({lost[:3]}): run the '
-      'evaluation again'
-    )
+  check_judged('replies', tasks, [o.score is not None for o in outcomes])
   completions = [
     (*([rewrite.completion] if rewrite.completion else []), *answer.completions)
     for rewrite, answer in zip(rewrites, answers, strict=True)
   ]
+
+  def total(field: str) -> np.ndarray:
+    sums = [sum(getattr(c, field) for c in row) for row in completions]
+    return np.array(sums, np.int64)
+
   scores = np.array([outcome.score for outcome in outcomes], np.float64)
   return Run(
     passed=scores == 1.0,
     soft=scores,
     calls=np.array([len(row) for row in completions]),
     attempts=np.ones(len(tasks), np.int64),
-    prompt_tokens=_total(completions, 'prompt_tokens'),
-    completion_tokens=_total(completions, 'completion_tokens'),
+    prompt_tokens=total('prompt_tokens'),
+    completion_tokens=total('completion_tokens'),
     trace=[],
     details=tuple(map(_detail, rewrites, answers, outcomes)),
-  )
-
-
-def _total(completions, field: str) -> np.ndarray:
-  return np.array(
-    [sum(getattr(c, field) for c in row) for row in completions], np.int64
   )
 
 

@@ -1,8 +1,7 @@
 """Estimates, intervals and paired tests for pass / fail results.
 
-The module needs only numpy and the standard library. Arrays are
-`[seeds, problems]`: row s is a full run over all problems. Every comparison of
-two strategies is paired by problem.
+Arrays are `[seeds, problems]`: row s is a full run over all problems. Every
+comparison of two strategies is paired by problem. Intervals cover 95 %.
 
 Exact McNemar is defined for a single pair of runs. For several seeds there are
 two tests, and a report needs both:
@@ -34,6 +33,7 @@ RESAMPLES = 10_000  # Of the bootstrap, and of permutation tests.
 # Resamples are drawn in blocks of weights of this size: 2,000 resamples of 500
 # problems take 8 MB.
 _BLOCK_ELEMENTS = 1_000_000
+_CONFIDENCE = 0.95
 
 
 class Interval(NamedTuple):
@@ -44,12 +44,11 @@ class Interval(NamedTuple):
 
 
 class McNemar(NamedTuple):
-  """Discordant counts of a paired 2x2 table, and the p-value.
+  """Discordant counts of a paired 2x2 table, and the exact two-sided p-value.
 
   Attributes:
     b: number of problems that only the first run solved.
     c: number of problems that only the second run solved.
-    p: exact two-sided p-value.
   """
 
   b: int
@@ -59,11 +58,6 @@ class McNemar(NamedTuple):
 
 def _quantile(probability: float) -> float:
   return statistics.NormalDist().inv_cdf(probability)
-
-
-def _check_open_unit(name: str, value: float) -> None:
-  if not 0.0 < value < 1.0:
-    raise ValueError(f'{name} must lie strictly between 0 and 1, got {value}.')
 
 
 def _check_count(name: str, value: int) -> None:
@@ -108,14 +102,9 @@ def pass_at_k(n: int, c: int, k: int) -> float:
   """Returns the unbiased estimate `1 - C(n-c, k) / C(n, k)` of one problem.
 
   Source: Chen et al. 2021, Evaluating Large Language Models Trained on Code,
-  equation 1 (arXiv 2107.03374). The estimate holds for independent samples of a
-  frozen policy (n >= 2k is advisable) but not for the steps of a search. The
-  score of a data set is the mean over its problems.
-
-  Args:
-    n: number of samples drawn.
-    c: number of samples that passed, 0 <= c <= n.
-    k: number of tries, 1 <= k <= n.
+  equation 1 (arXiv 2107.03374). The estimate holds for n independent samples of
+  a frozen policy (n >= 2k is advisable), of which c passed, but not for the
+  steps of a search. The score of a data set is the mean over its problems.
   """
   if not 0 <= c <= n:
     raise ValueError(f'c must lie in 0..n = 0..{n}, got {c}.')
@@ -126,9 +115,7 @@ def pass_at_k(n: int, c: int, k: int) -> float:
   return 1.0 - math.comb(n - c, k) / math.comb(n, k)
 
 
-def wilson_interval(
-  successes: int, trials: int, confidence: float = 0.95
-) -> Interval:
+def wilson_interval(successes: int, trials: int) -> Interval:
   """Returns the score interval of a proportion, without continuity correction.
 
   `(p + z^2/2n +- z sqrt(p(1-p)/n + z^2/4n^2)) / (1 + z^2/n)`; Wilson 1927,
@@ -136,10 +123,9 @@ def wilson_interval(
   the bootstrap interval it has a width when nothing or everything passes.
   """
   _check_count('trials', trials)
-  _check_open_unit('confidence', confidence)
   if not 0 <= successes <= trials:
     raise ValueError(f'successes must lie in 0..{trials}, got {successes}.')
-  z = _quantile(0.5 + confidence / 2.0)
+  z = _quantile(0.5 + _CONFIDENCE / 2.0)
   p = successes / trials
   scale = 1.0 + z * z / trials
   centre = (p + z * z / (2 * trials)) / scale
@@ -153,15 +139,12 @@ def wilson_interval(
 def mcnemar_exact(first: np.ndarray, second: np.ndarray) -> McNemar:
   """Returns the exact two-sided McNemar test of one run against another.
 
-  Under the null hypothesis each of the `n = b + c` problems that only one run
-  solved falls to either side with probability 1/2, so that
+  Runs are bool `[problems]`: which problems they passed. Under the null
+  hypothesis each of the `n = b + c` problems that only one run solved falls to
+  either side with probability 1/2, so that
   `p = min(1, 2 P(Bin(n, 1/2) <= min(b, c)))`. McNemar 1947, Note on the
   sampling error of the difference between correlated proportions; exact form
   with the binomial.
-
-  Args:
-    first: which problems the first run passed, bool `[problems]`.
-    second: which problems the second run passed, in the same order.
   """
   first, second = np.asarray(first), np.asarray(second)
   if first.dtype != np.bool_ or second.dtype != np.bool_:
@@ -204,13 +187,11 @@ def permutation_test(
   sign patterns. If there are at most `permutations` patterns, all are
   enumerated and p is exact. Otherwise `permutations` of them are drawn and
   `p = (1 + hits) / (1 + permutations)`, which is never 0 (Phipson and Smyth
-  2010, Permutation P-values should never be zero, equation 2).
+  2010, Permutation P-values should never be zero, equation 2). Scores are
+  `[seeds, problems]`; an array of one row is broadcast.
 
   Args:
-    first: scores of one strategy `[seeds, problems]`; one row is broadcast.
-    second: scores of the other strategy in the same form.
     permutations: maximal number of sign patterns, which bounds time and memory.
-    seed: the same seed gives the same p.
   """
   _check_count('permutations', permutations)
   first, second = _as_paired_runs(first, second)
@@ -252,11 +233,9 @@ def _bootstrap(
   signs: tuple[float, ...],
   resamples: int,
   seed: int,
-  confidence: float,
 ) -> Interval:
   """Returns the percentile interval of the signed sum of the arrays' means."""
   _check_count('resamples', resamples)
-  _check_open_unit('confidence', confidence)
   rng = np.random.default_rng(seed)
   problems = arrays[0].shape[1]
   estimates = np.empty(resamples)
@@ -269,17 +248,13 @@ def _bootstrap(
       by_problem += sign * (weights @ values)
     weights = _resampling_weights(rng, rows, problems)
     estimates[start : start + rows] = np.sum(by_problem * weights, axis=1)
-  tail = (1.0 - confidence) / 2.0
+  tail = (1.0 - _CONFIDENCE) / 2.0
   low, high = np.quantile(estimates, [tail, 1.0 - tail])
   return Interval(float(low), float(high))
 
 
 def bootstrap_interval(
-  values: np.ndarray,
-  *,
-  resamples: int = RESAMPLES,
-  seed: int = 0,
-  confidence: float = 0.95,
+  values: np.ndarray, *, resamples: int = RESAMPLES, seed: int = 0
 ) -> Interval:
   """Returns the percentile interval of the mean over problems and seeds.
 
@@ -287,15 +262,9 @@ def bootstrap_interval(
   replacement. All seeds have the same problems, so the two levels are crossed
   (Owen 2007, The pigeonhole bootstrap; its variance is conservative). With a
   single row the interval is over problems only.
-
-  Args:
-    values: scores `[seeds, problems]`.
-    resamples: number of resamples.
-    seed: the same seed gives the same interval.
-    confidence: nominal coverage.
   """
   values = _as_runs('values', values)
-  return _bootstrap((values,), (1.0,), resamples, seed, confidence)
+  return _bootstrap((values,), (1.0,), resamples, seed)
 
 
 def bootstrap_difference(
@@ -304,7 +273,6 @@ def bootstrap_difference(
   *,
   resamples: int = RESAMPLES,
   seed: int = 0,
-  confidence: float = 0.95,
 ) -> Interval:
   """Returns the interval of `mean(first) - mean(second)`, paired by problem.
 
@@ -312,16 +280,9 @@ def bootstrap_difference(
   arrays. Seeds are drawn independently for each array, because run s of one
   strategy is not paired with run s of the other. An array of one row stands for
   a deterministic strategy without variance over seeds.
-
-  Args:
-    first: scores of one strategy `[seeds, problems]`.
-    second: scores of the other strategy, with as many seeds or one.
-    resamples: see `bootstrap_interval`.
-    seed: see `bootstrap_interval`.
-    confidence: see `bootstrap_interval`.
   """
   arrays = _as_paired_runs(first, second)
-  return _bootstrap(arrays, (1.0, -1.0), resamples, seed, confidence)
+  return _bootstrap(arrays, (1.0, -1.0), resamples, seed)
 
 
 def holm(p_values: np.ndarray) -> np.ndarray:
@@ -341,44 +302,28 @@ def holm(p_values: np.ndarray) -> np.ndarray:
   return adjusted
 
 
-def minimum_detectable_difference(
-  problems: int,
-  discordant: float,
-  *,
-  comparisons: int = 1,
-  alpha: float = 0.05,
-  power: float = 0.8,
-) -> float:
+def minimum_detectable_difference(problems: int, discordant: float) -> float:
   """Returns the smallest paired difference of pass rates that can be shown.
 
   The function solves `sqrt(n) d = z_a sqrt(psi) + z_b sqrt(psi - d^2)` for d,
   where psi is the share of problems that exactly one strategy solves, and `z_a`
-  and `z_b` are the normal quantiles of `alpha / 2` and `power`. Source: Connor
-  1987, Sample Size for Testing Differences in Proportions for the Paired-Sample
-  Design, equation for n. It is meant to be printed before a run.
+  and `z_b` are the normal quantiles of half the error rate, 5 %, and of the
+  power, 80 %. Source: Connor 1987, Sample Size for Testing Differences in
+  Proportions for the Paired-Sample Design, equation for n. It is meant to be
+  printed before a run.
 
   Args:
     problems: number of paired problems n.
     discordant: psi, from a pilot run or an estimate.
-    comparisons: number of planned comparisons; alpha is divided by it, which is
-      the strictest step of Holm's procedure.
-    alpha: two-sided error rate.
-    power: probability of detecting the difference.
 
   Returns:
     A share (0.05 is five points), or `inf` if no difference can be shown,
     because a difference cannot exceed psi.
   """
   _check_count('problems', problems)
-  _check_count('comparisons', comparisons)
-  for name, value in (('alpha', alpha), ('power', power)):
-    _check_open_unit(name, value)
-  if power < 0.5:
-    raise ValueError(f'power must be at least 0.5, got {power}.')
   if not 0.0 < discordant <= 1.0:
     raise ValueError(f'discordant must lie in (0, 1], got {discordant}.')
-  z_a = _quantile(1.0 - alpha / comparisons / 2.0)
-  z_b = _quantile(power)
+  z_a, z_b = _quantile(1.0 - 0.05 / 2.0), _quantile(0.8)
   # The equation squared once is quadratic in d; the larger root solves it.
   a = problems + z_b**2
   b = z_a * math.sqrt(discordant * problems)

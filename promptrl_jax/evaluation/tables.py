@@ -7,16 +7,11 @@ from typing import Any
 
 # Label of every result for which the strategy saw the tests that score it.
 ORACLE_LABEL = 'oracle, at most b tries'
+_YES_NO = {True: 'yes', False: 'no'}
 
 
 def score_table(summary: Mapping[str, Any], metric: str, title: str) -> str:
-  """Returns a table with a row per strategy and a column per budget.
-
-  Args:
-    summary: result of `report.summarise`.
-    metric: `pass` or `soft`.
-    title: heading of the table.
-  """
+  """Returns a table of `pass` or `soft` by strategy, a column per budget."""
   cells = {(x['strategy'], x['budget']): x for x in summary['cells']}
   strategies = list(dict.fromkeys(x['strategy'] for x in summary['cells']))
   budgets = sorted({x['budget'] for x in summary['cells']})
@@ -84,9 +79,9 @@ def comparison_table(summary: Mapping[str, Any]) -> str:
     lines.append(
       f'| {x["budget"]} | {x["other"]} | {_difference_text(x["pass"])} '
       f'| {"; ".join(runs)} | {_p_text(x["pass"]["p"])} '
-      f'| {_p_text(x["pass"]["p_holm"])} | {_yes_no(x["pass"]["beats"])} '
+      f'| {_p_text(x["pass"]["p_holm"])} | {_YES_NO[x["pass"]["beats"]]} '
       f'| {_difference_text(x["soft"])} | {_p_text(x["soft"]["p"])} '
-      f'| {_p_text(x["soft"]["p_holm"])} | {_yes_no(x["soft"]["beats"])} |'
+      f'| {_p_text(x["soft"]["p_holm"])} | {_YES_NO[x["soft"]["beats"]]} |'
     )
   return '\n'.join([*lines, ''])
 
@@ -98,7 +93,3 @@ def _difference_text(result: Mapping[str, Any]) -> str:
 
 def _p_text(p: float) -> str:
   return f'{p:.4f}' if p >= 0.00005 else f'{p:.0e}'
-
-
-def _yes_no(value: bool) -> str:
-  return 'yes' if value else 'no'

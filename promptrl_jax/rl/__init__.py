@@ -3,8 +3,9 @@
 Functions are called as `rl.gae(...)`. Functions that carry a state from one
 call to the next are grouped by module, each with an `initial` state:
 `rl.bandits`, `rl.kl_control` and `rl.rating_baseline`. The axis letters of
-shapes are listed in `promptrl_jax.types`.
+shapes are listed in `promptrl_jax.types`. Whatever is imported here is public.
 """
+# ruff: noqa: F401
 
 from promptrl_jax.rl import bandits, kl_control, rating_baseline
 from promptrl_jax.rl.advantages import gae
@@ -56,56 +57,3 @@ from promptrl_jax.rl.preference import (
   preference_loss,
 )
 from promptrl_jax.rl.reference import copy_every, ema
-
-__all__ = [
-  'AGGREGATIONS',
-  'POLICY_LOSSES',
-  'TokenBatch',
-  'TokenTerm',
-  'aggregation_weights',
-  'bandits',
-  'best_and_worst',
-  'bounded_exp',
-  'candidate_advantages',
-  'candidate_policy_loss',
-  'categorical_entropy',
-  'categorical_logps',
-  'cispo',
-  'clipped_objective',
-  'completion_gae',
-  'completion_returns',
-  'copy_every',
-  'critic_advantages',
-  'dapo',
-  'ema',
-  'exact_kl',
-  'gae',
-  'group_advantages',
-  'gspo',
-  'impute_rewards',
-  'informative_groups',
-  'keep',
-  'kl_control',
-  'leave_one_out',
-  'make_policy_loss_fn',
-  'mask_logits',
-  'masked_mean',
-  'masked_sum',
-  'mispo',
-  'normalize',
-  'pair_advantages',
-  'penalize',
-  'policy_loss',
-  'ppo',
-  'preference_loss',
-  'rating_baseline',
-  'register_policy_loss',
-  'reinforce',
-  'reinforce_pp_advantages',
-  'to_tokens',
-  'token_kl',
-  'token_rewards',
-  'trajectory_scale',
-  'truncated_importance_weights',
-  'value_loss',
-]

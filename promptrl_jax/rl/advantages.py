@@ -23,7 +23,7 @@ def gae(
   lam: float,
   mask: jax.Array | None = None,
 ) -> jax.Array:
-  """Returns generalised advantage estimates.
+  """Returns generalised advantage estimates `[T, ...]`, 0 where invalid.
 
     delta_t = r_t + gamma (1 - terminated_t) V(s'_t) - V(s_t)
     A_t     = delta_t + gamma lam (1 - terminated_t)(1 - truncated_t) A_{t+1}
@@ -34,19 +34,15 @@ def gae(
   not normalised: see `masked.normalize`.
 
   Args:
-    rewards: `[T, ...]`.
-    values: `[T, ...]`, value of the state that was acted in.
+    rewards, values: `[T, ...]`, values of the states that were acted in.
     next_values: `[T, ...]`, value of the state that followed, before any
       reset; ignored where the step terminated.
-    terminated: `[T, ...]` bool, the episode ended by its own rules.
-    truncated: `[T, ...]` bool, the episode was cut off.
+    terminated, truncated: `[T, ...]` bool: the episode ended by its own rules,
+      or was cut off.
     gamma: discount.
     lam: weight of longer horizons, 0 to 1.
-    mask: `[T, ...]` bool, valid steps. The recursion skips invalid steps,
-      wherever they lie; their advantage is 0.
-
-  Returns:
-    `[T, ...]` advantages.
+    mask: `[T, ...]` bool, valid steps; the recursion skips the others,
+      wherever they lie.
   """
   arrays = [rewards, values, next_values, terminated, truncated]
   if mask is None:

@@ -24,20 +24,15 @@ def aggregation_weights(
     constant       1/N sum_i 1/c sum_t l_it
 
   |o_i| is the number of valid tokens of sequence i, N the number of sequences
-  that have any, c the constant length. The first is that of DAPO (https://arxiv.org/abs/2503.14476,
-  eq. 12), the second that of GRPO (https://arxiv.org/abs/2402.03300, eq. 3),
-  the third that of Dr. GRPO (https://arxiv.org/abs/2503.20783), where the
-  weight of a token does not depend on the lengths of the sequences.
-
-  Args:
-    mask: `[N, C]` bool.
-    kind: one of `AGGREGATIONS`.
-    constant_length: c, for example the largest length of a completion. Required
-      for 'constant' and refused for the others.
+  that have any, c the constant length, e.g. the largest one. The first is that
+  of DAPO (https://arxiv.org/abs/2503.14476, eq. 12), the second that of GRPO
+  (https://arxiv.org/abs/2402.03300, eq. 3), the third that of Dr. GRPO
+  (https://arxiv.org/abs/2503.20783), where the weight of a token does not
+  depend on the lengths of the sequences.
 
   Returns:
-    `[N, C]` float32 weights, 0 where invalid, and the scalar denominator, 0 for
-    a batch without a valid token.
+    `[N, C]` float32 weights, 0 where the mask is False, and the scalar
+    denominator, 0 for a batch without a valid token.
   """
   if kind not in AGGREGATIONS:
     raise ValueError(

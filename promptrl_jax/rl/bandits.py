@@ -19,7 +19,7 @@ class LinearBandit(NamedTuple):
   """Sufficient statistics of one ridge regression per action.
 
   Attributes:
-    precision: `[A, O, O]`, ridge * identity + sum of x x^T.
+    precision: `[A, O, O]`, identity + sum of x x^T.
     response: `[A, O]`, sum of x * reward.
   """
 
@@ -27,11 +27,9 @@ class LinearBandit(NamedTuple):
   response: jax.Array
 
 
-def initial(
-  num_actions: int, num_features: int, ridge: float = 1.0
-) -> LinearBandit:
-  """Returns the statistics before the first step."""
-  eye = ridge * jnp.eye(num_features)
+def initial(num_actions: int, num_features: int) -> LinearBandit:
+  """Returns the statistics before the first step, with a ridge of 1."""
+  eye = jnp.eye(num_features)
   return LinearBandit(
     jnp.tile(eye, (num_actions, 1, 1)), jnp.zeros((num_actions, num_features))
   )
@@ -44,14 +42,12 @@ def update(
   rewards: jax.Array,
   mask: jax.Array,
 ) -> LinearBandit:
-  """Returns the statistics after a batch of steps.
+  """Returns the statistics after a batch of M steps.
 
   Args:
     bandit: the statistics so far.
-    features: `[T * E, O]` observations of any number of steps.
-    actions: `[T * E]` int.
-    rewards: `[T * E]`.
-    mask: `[T * E]` bool, valid steps.
+    features: `[M, O]` observations.
+    actions, rewards, mask: `[M]`; the mask says which steps are valid.
   """
   chex.assert_rank([features, actions, rewards, mask], [2, 1, 1, 1])
   chosen = jax.nn.one_hot(actions, bandit.response.shape[0]) * mask[:, None]
@@ -64,17 +60,11 @@ def update(
 def scores(
   bandit: LinearBandit, features: jax.Array, exploration: float
 ) -> jax.Array:
-  """Returns the upper confidence bound of each action.
+  """Returns the upper confidence bound `[E, A]` of each action.
 
     score_a = x^T theta_a + alpha sqrt(x^T precision_a^-1 x)
 
-  Args:
-    bandit: the statistics.
-    features: `[E, O]` observations.
-    exploration: alpha.
-
-  Returns:
-    `[E, A]` scores.
+  Features x are `[E, O]` observations, alpha is the exploration.
   """
   chex.assert_rank(features, 2)
   inverse = jnp.linalg.inv(bandit.precision)

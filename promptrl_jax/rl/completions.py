@@ -16,12 +16,7 @@ from promptrl_jax.rl.masked import keep, normalize
 
 
 def to_tokens(values: jax.Array, mask: jax.Array) -> jax.Array:
-  """Returns `[N, C]`: the value of each sequence at its valid tokens, else 0.
-
-  Args:
-    values: `[N]`, for example advantages of sequences.
-    mask: `[N, C]` bool.
-  """
+  """Returns `[N, C]`: the value `[N]` of each sequence at its valid tokens."""
   chex.assert_rank([values, mask], [1, 2])
   return keep(jnp.broadcast_to(values[:, None], mask.shape), mask)
 
@@ -38,16 +33,9 @@ def token_rewards(
 
   See "Fine-Tuning Language Models from Human Preferences", Ziegler et al., 2019
   (https://arxiv.org/abs/1909.08593), eq. 2, where kl_t is the log-ratio (k1 of
-  `kl.token_kl`). No gradient flows through rewards.
-
-  Args:
-    rewards: `[N]`, of whole sequences.
-    mask: `[N, C]` bool; a sequence without a valid token has no reward.
-    token_kl: `[N, C]`, divergence from the reference; None for no penalty.
-    kl_coef: KL coefficient, in reward per nat.
-
-  Returns:
-    `[N, C]` rewards, 0 where invalid.
+  `kl.token_kl`); a `token_kl` of None is no penalty. No gradient flows through
+  rewards. They are `[N, C]`, 0 where invalid: a sequence without a valid token
+  has no reward.
   """
   chex.assert_rank([rewards, mask], [1, 2])
   chex.assert_equal_shape_prefix([rewards, mask], 1)
@@ -69,9 +57,10 @@ def completion_gae(
   *,
   gamma: float = 1.0,
   lam: float = 0.95,
-  bootstrap: jax.Array | None = None,
 ) -> jax.Array:
   """Returns generalised advantage estimates of tokens: see `advantages.gae`.
+
+  Every sequence ended with its last token: no value follows it.
 
   Args:
     rewards: `[N, C]`, see `token_rewards`.
@@ -80,8 +69,6 @@ def completion_gae(
       token.
     gamma: discount per token.
     lam: weight of longer horizons, 0 to 1.
-    bootstrap: `[N]`, value of the text after the last token of a truncated
-      sequence, 0 for sequences that ended. None means that all ended.
 
   Returns:
     `[N, C]` advantages, 0 where invalid; add `values` for the returns.
@@ -90,14 +77,12 @@ def completion_gae(
   chex.assert_equal_shape([rewards, values, mask])
   valid = jnp.asarray(mask, bool)
   rows, width = valid.shape
-  if bootstrap is None:
-    bootstrap = jnp.zeros(rows, jnp.result_type(values, jnp.float32))
-  chex.assert_shape(bootstrap, (rows,))
-  # Index of the next valid token, or `width`, the index of the bootstrap.
+  end = jnp.zeros((rows, 1), jnp.result_type(values, jnp.float32))
+  # Index of the next valid token, or `width`, the index of the end.
   index = jnp.where(valid, jnp.arange(width), width)
   following = jax.lax.cummin(index, axis=1, reverse=True)
   following = jnp.pad(following[:, 1:], ((0, 0), (0, 1)), constant_values=width)
-  padded = jnp.concatenate([values, bootstrap[:, None]], axis=1)
+  padded = jnp.concatenate([values, end], axis=1)
   next_values = jnp.take_along_axis(padded, following, axis=1)
   cut = following == width
   advantages = gae(
@@ -116,17 +101,9 @@ def completion_gae(
 def completion_returns(
   rewards: jax.Array, mask: jax.Array, gamma: float = 1.0
 ) -> jax.Array:
-  """Returns the discounted reward from each token to the end of its sequence.
+  """Returns the discounted reward `[N, C]` from each token to the end.
 
-    R_t = r_t + gamma R_{t+1}
-
-  Args:
-    rewards: `[N, C]`, see `token_rewards`.
-    mask: `[N, C]` bool.
-    gamma: discount per token.
-
-  Returns:
-    `[N, C]` returns, 0 where invalid.
+  R_t = r_t + gamma R_{t+1}, 0 where invalid
   """
   zeros = jnp.zeros(jnp.shape(rewards), jnp.result_type(rewards, jnp.float32))
   return completion_gae(rewards, zeros, mask, gamma=gamma, lam=1.0)
@@ -145,16 +122,7 @@ def reinforce_pp_advantages(
   with mean and deviation over all valid tokens of the batch. See "REINFORCE++",
   Hu et al., 2025 (https://arxiv.org/abs/2501.03262). For its variant
   with a group baseline, pass the result of `groups.group_advantages` with scale
-  'none' as rewards.
-
-  Args:
-    rewards: `[N]`, of whole sequences.
-    mask: `[N, C]` bool.
-    token_kl: `[N, C]`, divergence from the reference; None for no penalty.
-    kl_coef: KL coefficient, in reward per nat.
-
-  Returns:
-    `[N, C]` advantages, 0 where invalid.
+  'none' as rewards. Arguments are those of `token_rewards`.
   """
   rewards = token_rewards(rewards, mask, token_kl, kl_coef)
   return normalize(completion_returns(rewards, mask), mask)

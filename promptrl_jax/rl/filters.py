@@ -21,13 +21,8 @@ def informative_groups(
   the dynamic sampling of "DAPO" (Yu et al., 2025,
   https://arxiv.org/abs/2503.14476, eq. 11).
 
-  A group with a NaN among its valid rewards is not informative.
-
-  Args:
-    rewards: `[N]`.
-    groups: `[N]` int in [0, B), the prompt of each row.
-    num_groups: B, one group per prompt; static.
-    valid: `[N]` bool, rows that count; None counts all.
+  A group with a NaN among its valid rewards is not informative. Arguments are
+  those of `groups.group_advantages`.
 
   Returns:
     `[B]` bool; index it by `groups` for a mask of rows.

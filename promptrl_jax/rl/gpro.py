@@ -43,10 +43,6 @@ def critic_advantages(
     rewards: `[B]`, of the shown candidates.
     scores: `[B, G]`, of the critic; constants.
     old_logps: `[B, G]`, log-probabilities of the actor that chose.
-    mask: `[B, G]` bool, valid candidates; None counts all.
-
-  Returns:
-    `[B]` advantages.
   """
   chex.assert_rank([rewards, scores], [1, 2])
   chex.assert_equal_shape_prefix([rewards, scores], 1)
@@ -79,9 +75,6 @@ def impute_rewards(
     scores: `[B, G]`, of the critic; constants.
     old_logps: `[B, G]`, log-probabilities of the actor that chose.
     max_weight: bound of the importance weight, at least 1.
-
-  Returns:
-    `[B, G]` rewards.
   """
   if not max_weight >= 1:
     raise ValueError(
@@ -99,18 +92,11 @@ def impute_rewards(
 def candidate_advantages(
   rewards: jax.Array, mask: jax.Array | None = None, epsilon: float = 1e-8
 ) -> jax.Array:
-  """Returns rewards standardised within each prompt.
+  """Returns rewards `[B, G]` standardised within each prompt.
 
-    A_g = (r_g - mean r) / sqrt(Var(r) + epsilon)
+    A_g = (r_g - mean r) / sqrt(Var(r) + epsilon), 0 where invalid
 
-  Args:
-    rewards: `[B, G]`, of `impute_rewards`.
-    mask: `[B, G]` bool, valid candidates; None counts all.
-    epsilon: added to the variance, in squared units of reward.
-
-  Returns:
-    `[B, G]` advantages, 0 where invalid, and exactly 0 for a prompt whose
-    rewards are all equal.
+  They are exactly 0 for a prompt whose rewards are all equal.
   """
   chex.assert_rank(rewards, 2)
   if mask is None:
@@ -144,11 +130,8 @@ def candidate_policy_loss(
   Args:
     logits: `[B, G]` of the actor.
     old_logps: `[B, G]`, log-probabilities of the actor that chose.
-    advantages: `[B, G]`, of `candidate_advantages`.
     mask: `[B, G]` bool, valid candidates; None counts all. A prompt
       without any valid candidate does not count.
-    clip_low: distance of the lower bound of the ratio from 1.
-    clip_high: distance of the upper bound from 1.
 
   Returns:
     Scalar loss sum and metric sums of `losses.policy_loss`, to be divided by

@@ -24,8 +24,8 @@ def _centered(
   """Subtracts from each reward the mean of its group.
 
   Returns:
-    `[N]` centered rewards, 0 where invalid; `[N]` size of each row's group;
-    `[N]` int, each row's group; `[N]` bool, valid rows.
+    `[N]` centered rewards, 0 where invalid; size of each row's group; each
+    row's group; valid rows.
   """
   rewards = jnp.asarray(rewards, jnp.result_type(rewards, jnp.float32))
   groups = jnp.asarray(groups)
@@ -61,11 +61,10 @@ def group_advantages(
   valid: jax.Array | None = None,
   *,
   scale: str = 'std',
-  epsilon: float = 1e-6,
 ) -> jax.Array:
   """Returns rewards relative to the mean reward of the same prompt.
 
-    A_i = (r_i - mean_group r) / (std_group r + epsilon)
+    A_i = (r_i - mean_group r) / (std_group r + 1e-6)
     with scale 'none': A_i = r_i - mean_group r
 
   See "DeepSeekMath", Shao et al., 2024 (https://arxiv.org/abs/2402.03300),
@@ -79,14 +78,11 @@ def group_advantages(
   among the valid rewards makes its group NaN and no other.
 
   Args:
-    rewards: `[N]`.
     groups: `[N]` int in [0, B), the prompt of each row; a valid row out of that
       range makes the rows of group 0 NaN.
-    num_groups: B, one group per prompt; static.
     valid: `[N]` bool, rows that count; None counts all.
     scale: 'std' divides by the population deviation, 'sample_std' by the
       sample deviation (n - 1), 'none' does not divide.
-    epsilon: added to the deviation, in units of reward.
 
   Returns:
     `[N]` advantages, 0 where invalid.
@@ -99,7 +95,7 @@ def group_advantages(
   squares = jax.ops.segment_sum(jnp.square(centered), index, num_groups)[index]
   ddof = 1 if scale == 'sample_std' else 0
   std = jnp.sqrt(squares / jnp.maximum(count - ddof, 1))
-  return keep(centered / (std + epsilon), valid)
+  return keep(centered / (std + 1e-6), valid)
 
 
 def leave_one_out(
@@ -115,16 +111,7 @@ def leave_one_out(
   See "Back to Basics", Ahmadian et al., 2024
   (https://arxiv.org/abs/2402.14740), RLOO. The baseline does not depend on
   the sequence it is subtracted from, so the gradient is unbiased. A group of
-  one gives 0.
-
-  Args:
-    rewards: `[N]`.
-    groups: `[N]` int in [0, B); see `group_advantages`.
-    num_groups: B, one group per prompt; static.
-    valid: `[N]` bool, rows that count; None counts all.
-
-  Returns:
-    `[N]` advantages, 0 where invalid.
+  one gives 0. Arguments are those of `group_advantages`.
   """
   centered, count, _, valid = _centered(rewards, groups, num_groups, valid)
   return keep(centered * count / jnp.maximum(count - 1, 1), valid)

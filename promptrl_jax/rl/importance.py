@@ -43,9 +43,6 @@ def truncated_importance_weights(
     logps: `[N, C]`, under the trainer, with the parameters that sampled or
       those at the start of the update.
     sampler_logps: `[N, C]`, as the sampler reported them.
-    mask: `[N, C]` bool.
-    level: 'token' or 'sequence'.
-    cap: largest weight, positive.
 
   Returns:
     `[N, C]` weights, 0 where invalid, through which no gradient flows, and

@@ -58,12 +58,9 @@ def token_kl(
 
   See "Approximating KL Divergence", Schulman, 2020
   (http://joschu.net/blog/kl-approx.html). Gradients flow into `logps` alone.
+  Arrays are `[...]`; the mask holds booleans or weights, None counts all.
 
   Args:
-    logps: `[...]`, under the policy.
-    ref_logps: `[...]`, under the reference.
-    mask: `[...]` booleans or weights; None counts everything.
-    kind: 'k1', 'k2', 'k3', or 'exact', which is not an estimate.
     cap: largest value of a token (truncated divergence). A token above it has
       the cap as its value and no gradient, also where exp(d) overflows.
     min_prob: tokens whose probability under the policy is at most this have the
@@ -110,20 +107,12 @@ def penalize(
 ) -> jax.Array:
   """Subtracts from each token's advantage a penalty on its own divergence.
 
-    A_t - kl_coef d_t, as a constant
+    A_t - kl_coef d_t, as a constant, 0 where invalid
 
-  With d = k1, REINFORCE on them follows the gradient of `reward - kl_coef * KL`
-  per token: it equals the gradient of k2 as a loss term. The divergence as a
-  reward is that of InstructGPT (https://arxiv.org/abs/2203.02155), eq. 2.
-
-  Args:
-    advantages: `[...]`.
-    divergence: `[...]`, see `token_kl`.
-    mask: `[...]` bool.
-    kl_coef: KL coefficient, in reward per nat.
-
-  Returns:
-    `[...]` advantages, 0 where invalid.
+  With d = k1 of `token_kl`, REINFORCE on them follows the gradient of
+  `reward - kl_coef * KL` per token: it equals the gradient of k2 as a loss
+  term. The divergence as a reward is that of InstructGPT
+  (https://arxiv.org/abs/2203.02155), eq. 2.
   """
   chex.assert_equal_shape([advantages, divergence, mask])
   return jax.lax.stop_gradient(keep(advantages - kl_coef * divergence, mask))
@@ -134,14 +123,10 @@ def exact_kl(logits: jax.Array, ref_logits: jax.Array) -> jax.Array:
 
     KL(p || q) = sum_v p_v (log p_v - log q_v)
 
-  Kullback and Leibler, 1951 (https://doi.org/10.1214/aoms/1177729694).
-  Swap the arguments for the other direction. A logit of -inf is an outcome of
-  probability 0: in `logits` it adds nothing, in `ref_logits` alone it makes the
-  result infinite.
-
-  Args:
-    logits: `[..., V]` of the policy p.
-    ref_logits: `[..., V]` of the reference q.
+  Kullback and Leibler, 1951 (https://doi.org/10.1214/aoms/1177729694). Logits
+  are `[..., V]`. Swap the arguments for the other direction. A logit of -inf is
+  an outcome of probability 0: in `logits` it adds nothing, in `ref_logits`
+  alone it makes the result infinite.
 
   Returns:
     `[...]` nats, never negative except for rounding. Gradients flow into both.

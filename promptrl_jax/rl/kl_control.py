@@ -43,22 +43,15 @@ def adaptive(
   measured_kl: jax.Array,
   *,
   target: float,
-  gain: float = 0.1,
 ) -> KlControl:
   """Raises the coefficient above a target divergence, and lowers it below.
 
     e_t = clip((KL_t - target) / target, -0.2, 0.2)
-    coef_{t+1} = coef_t (1 + gain e_t)
+    coef_{t+1} = coef_t (1 + 0.1 e_t)
 
   See "Fine-Tuning Language Models from Human Preferences", Ziegler et al., 2019
   (https://arxiv.org/abs/1909.08593), section 2.2. A coefficient of 0 stays 0.
-
-  Args:
-    control: the state so far.
-    measured_kl: scalar, divergence at the last update, in nats per sequence (as
-      in the paper) or per token, like `target`.
-    target: desired divergence, positive.
-    gain: relative change of the coefficient per unit of error.
+  Divergences are in nats per sequence (as in the paper) or per token.
   """
   if not target > 0:
     raise ValueError(
@@ -66,7 +59,7 @@ def adaptive(
       'any divergence, freeze the policy'
     )
   error = jnp.clip((measured_kl - target) / target, -0.2, 0.2)
-  return KlControl(control.coef * (1 + gain * error), control.step + 1)
+  return KlControl(control.coef * (1 + 0.1 * error), control.step + 1)
 
 
 def linear(
@@ -82,13 +75,6 @@ def linear(
     coef_t = start + (end - start) min(t / steps, 1)
 
   Like a linear learning-rate schedule; not from a paper.
-
-  Args:
-    control: the state so far, `initial(start)` before the first update.
-    measured_kl: not used.
-    start: coefficient at step 0.
-    end: coefficient from step `steps` on.
-    steps: number of updates, positive.
   """
   del measured_kl
   if steps < 1:

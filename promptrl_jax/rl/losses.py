@@ -42,20 +42,13 @@ def clipped_objective(
   """Returns the clipped surrogate objective of each element.
 
     o_i = min(ratio_i A_i, clip(ratio_i, 1 - low, 1 + high) A_i)
-    with a dual clip c, where A_i < 0: max(o_i, c A_i)
+    with a dual clip c > 1, where A_i < 0: max(o_i, c A_i)
 
   See "Proximal Policy Optimization Algorithms", Schulman et al., 2017
   (https://arxiv.org/abs/1707.06347), eq. 7, and for the dual clip, which bounds
   the objective at large ratios of negative advantages, "Mastering Complex
   Control in MOBA Games", Ye et al., 2019
   (https://arxiv.org/abs/1912.09729).
-
-  Args:
-    ratio: `[...]`, probability now over probability at the time of acting.
-    advantages: `[...]`.
-    clip_low: distance of the lower bound of the ratio from 1.
-    clip_high: distance of the upper bound from 1.
-    dual_clip: c, above 1; None for no dual clip.
 
   Returns:
     `[...]` objective, to be maximised, and `[...]` bool: True where a clip
@@ -101,13 +94,13 @@ class TokenBatch(NamedTuple):
 
 
 class TokenTerm(NamedTuple):
-  """The result of a token term.
+  """The result of a token term, `[..., C]` arrays.
 
   Attributes:
-    objective: `[..., C]`, to be maximised.
-    clipped: `[..., C]` bool, where a clip took effect.
-    ratio: `[..., C]`, the importance ratio that the term uses or reports.
-    metrics: further `[..., C]` arrays by name, to be summed over valid tokens.
+    objective: to be maximised.
+    clipped: bool, where a clip took effect.
+    ratio: the importance ratio that the term uses or reports.
+    metrics: further arrays by name, to be summed over valid tokens.
   """
 
   objective: jax.Array
@@ -134,16 +127,13 @@ def policy_loss(
   for the others arrays may have any shape.
 
   Args:
-    term: for example a function of `policy_losses` with its options set.
     logps: `[..., C]` log-probabilities under the policy that is trained.
-    old_logps: `[..., C]`, under the policy that acted.
     advantages: `[..., C]`, already normalised if they are to be; see
       `completions.to_tokens` for advantages of whole sequences.
     mask: `[..., C]` booleans or weights, valid tokens; None counts everything.
     weights: `[..., C]` weight of each token in the loss: those of
       `aggregation.aggregation_weights`, times importance weights if there are
       any. None takes the mask.
-    ref_logps: `[..., C]`, under the reference policy; only 'mispo' needs them.
 
   Returns:
     Scalar loss sum, to be divided by the denominator of the aggregation, and
@@ -204,18 +194,9 @@ def value_loss(
     with a clip: max(error_i, (V_old_i + clip(V_i - V_old_i, -c, c) - R_i)^2)
 
   The clipped form is that of the PPO authors' code (baselines, `ppo2`); see
-  https://arxiv.org/abs/2006.05990. It is never smaller than the
-  plain error.
-
-  Args:
-    values: `[...]` values under the trained parameters.
-    old_values: `[...]` values at the time of acting; only the clip uses them.
-    returns: `[...]` targets.
-    mask: `[...]` booleans or weights; None counts everything.
-    clip: largest change of a value from its old value, in units of return.
-
-  Returns:
-    Scalar loss sum.
+  https://arxiv.org/abs/2006.05990. It is never smaller than the plain error.
+  Arrays are `[...]`; the mask holds booleans or weights, None counts
+  everything, and `clip` is in units of return.
   """
   chex.assert_equal_shape([values, old_values, returns])
   returns = jax.lax.stop_gradient(returns)
@@ -230,14 +211,11 @@ def value_loss(
 def mask_logits(
   logits: jax.Array, action_mask: jax.Array | None = None
 ) -> jax.Array:
-  """Returns logits under which forbidden actions have probability 0.
+  """Returns logits `[..., A]` under which forbidden actions have probability 0.
 
   Their logits are replaced by a finite value, so that entropies and gradients
-  stay finite, also in a padded row without an allowed action.
-
-  Args:
-    logits: `[..., A]`.
-    action_mask: `[..., A]` bool, allowed actions; None allows all.
+  stay finite, also in a padded row without an allowed action. A mask of None
+  allows all.
   """
   logits = jnp.asarray(logits)
   if action_mask is None:
@@ -252,7 +230,7 @@ def categorical_logps(
   actions: jax.Array,
   action_mask: jax.Array | None = None,
 ) -> jax.Array:
-  """Returns the log-probability of each action.
+  """Returns the log-probability of each action, in nats.
 
     logp_a = z_a - log sum_b exp(z_b), over allowed actions b
 
@@ -260,9 +238,6 @@ def categorical_logps(
     logits: `[..., A]`.
     actions: `[...]` int.
     action_mask: `[..., A]` bool, allowed actions; None allows all.
-
-  Returns:
-    `[...]` log-probabilities, in nats.
   """
   chex.assert_shape(actions, jnp.shape(logits)[:-1])
   logps = jax.nn.log_softmax(mask_logits(logits, action_mask))
@@ -272,14 +247,6 @@ def categorical_logps(
 def categorical_entropy(
   logits: jax.Array, action_mask: jax.Array | None = None
 ) -> jax.Array:
-  """Returns `-sum_a p_a log p_a` over allowed actions.
-
-  Args:
-    logits: `[..., A]`.
-    action_mask: `[..., A]` bool, allowed actions; None allows all.
-
-  Returns:
-    `[...]` entropies, in nats.
-  """
+  """Returns `-sum_a p_a log p_a` over allowed actions, `[...]` nats."""
   logps = jax.nn.log_softmax(mask_logits(logits, action_mask))
   return -jnp.sum(jnp.exp(logps) * logps, axis=-1)

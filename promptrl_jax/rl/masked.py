@@ -19,11 +19,7 @@ def keep(x: jax.Array, mask: jax.Array | None = None) -> jax.Array:
 
   Elements are selected, not multiplied: 0 * NaN is NaN. The same holds for the
   gradient, so padding must be set to 0 *before* a function whose derivative it
-  could make NaN.
-
-  Args:
-    x: values, any shape.
-    mask: booleans or weights of the shape of `x`; None keeps everything.
+  could make NaN. A mask of None keeps everything, here and below.
   """
   x = jnp.asarray(x)
   if mask is None:
@@ -42,12 +38,6 @@ def masked_sum(
 
   A mean is this sum over the sum of the mask. Keep the two apart until all
   micro-batches have been added: a mean of means is wrong for ragged masks.
-
-  Args:
-    x: values, any shape.
-    mask: booleans or weights of the shape of `x`; None counts everything.
-    axis: axes to reduce; None reduces all.
-    keepdims: whether to keep reduced axes with size one.
   """
   x = keep(x, mask)
   weighted = x if mask is None else x * mask
@@ -60,14 +50,7 @@ def masked_mean(
   axis: Axis = None,
   keepdims: bool = False,
 ) -> jax.Array:
-  """Returns the mean over valid elements, and 0 where there are none.
-
-  Args:
-    x: values, any shape.
-    mask: booleans or weights of the shape of `x`; None counts everything.
-    axis: axes to reduce; None reduces all.
-    keepdims: whether to keep reduced axes with size one.
-  """
+  """Returns the mean over valid elements, and 0 where there are none."""
   if mask is None:
     mask = jnp.ones(jnp.shape(x), bool)
   count = jnp.sum(mask, axis=axis, keepdims=keepdims)
@@ -79,21 +62,13 @@ def normalize(
   x: jax.Array,
   mask: jax.Array | None = None,
   *,
-  axis: Axis = None,
   ddof: int = 0,
-  epsilon: float = 1e-8,
 ) -> jax.Array:
-  """Returns `(x - mean) / (std + epsilon)` over valid elements, 0 elsewhere.
+  """Returns `(x - mean) / (std + 1e-8)` over valid elements, 0 elsewhere.
 
-  Call it once, before any loss, over the scope that `axis` names. A single
-  valid element, or elements that are all equal, give exactly 0.
-
-  Args:
-    x: values, any shape.
-    mask: booleans of the shape of `x`; None counts everything.
-    axis: axes over which mean and deviation are computed; None takes all.
-    ddof: 0 divides squares by n (population), 1 by n - 1 (sample).
-    epsilon: added to the standard deviation.
+  Call it once, before any loss. A single valid element, or elements that are
+  all equal, give exactly 0. A `ddof` of 0 divides squares by n (population), 1
+  by n - 1 (sample).
   """
   x = jnp.asarray(x, jnp.result_type(x, jnp.float32))
   if mask is None:
@@ -102,10 +77,8 @@ def normalize(
   valid = jnp.asarray(mask, bool)
   # Equal elements become exact zeros here. Their mean in float32 can differ
   # from them by a rounding error, which the division would raise to about 1.
-  low = jnp.min(x, axis=axis, keepdims=True, where=valid, initial=jnp.inf)
-  shifted = keep(x - low, valid)
-  centered = shifted - masked_mean(shifted, valid, axis, keepdims=True)
-  squares = masked_sum(jnp.square(centered), valid, axis, keepdims=True)
-  count = jnp.sum(valid, axis=axis, keepdims=True)
-  std = jnp.sqrt(squares / jnp.maximum(count - ddof, 1))
-  return keep(centered / (std + epsilon), valid)
+  shifted = keep(x - jnp.min(x, where=valid, initial=jnp.inf), valid)
+  centered = shifted - masked_mean(shifted, valid)
+  squares = masked_sum(jnp.square(centered), valid)
+  std = jnp.sqrt(squares / jnp.maximum(jnp.sum(valid) - ddof, 1))
+  return keep(centered / (std + 1e-8), valid)

@@ -8,8 +8,8 @@ importance ratio (the terms of this file), and how tokens are averaged
 (`aggregation`). The KL divergence from a reference policy is a separate term of
 the loss: see `kl.token_kl`.
 
-To add a policy loss, write a function like those below, here or in another
-file, and register it at the end of this one.
+To add a policy loss, write a function like those below, and register it at the
+end of this file or in another one.
 """
 
 from __future__ import annotations
@@ -148,11 +148,8 @@ def trajectory_scale(
   ReinforceClaw ("MIS-PO"), which does differentiate it.
 
   Args:
-    logps: `[..., C]`.
-    ref_logps: `[..., C]`, under the reference policy.
-    mask: `[..., C]` bool.
-    band_low: smallest rho of weight 1.
-    band_high: largest rho of weight 1.
+    logps, ref_logps, mask: `[..., C]`, under policy and reference.
+    band_low, band_high: smallest and largest rho of weight 1.
 
   Returns:
     `[...]` scales in (0, 1]; 1 for a sequence without a valid token.
@@ -227,9 +224,7 @@ POLICY_LOSSES: dict[str, Callable[..., TokenTerm]] = {}
 def register_policy_loss(name: str, term: Callable[..., TokenTerm]) -> None:
   """Makes a term available to `make_policy_loss_fn`, and so to configs.
 
-  Args:
-    name: a name that is not taken yet.
-    term: `(tokens, *, option=default, ...) -> TokenTerm`, like `ppo`.
+  A term is `(tokens, *, option=default, ...) -> TokenTerm`, like `ppo`.
 
   Raises:
     ValueError: the name is taken, or the term has another signature.
@@ -257,11 +252,7 @@ def register_policy_loss(name: str, term: Callable[..., TokenTerm]) -> None:
 
 
 def make_policy_loss_fn(name: str, **options: Any) -> PolicyLossFn:
-  """Returns the policy loss of a name, with its options set.
-
-  Args:
-    name: a key of `POLICY_LOSSES`.
-    **options: keyword-only arguments of that term, such as `clip_low=0.1`.
+  """Returns a policy loss of `POLICY_LOSSES`, with its options set.
 
   Raises:
     ValueError: the name or one of the options is unknown.
@@ -283,9 +274,5 @@ def make_policy_loss_fn(name: str, **options: Any) -> PolicyLossFn:
   return functools.partial(policy_loss, functools.partial(term, **options))
 
 
-register_policy_loss('ppo', ppo)
-register_policy_loss('dapo', dapo)
-register_policy_loss('gspo', gspo)
-register_policy_loss('cispo', cispo)
-register_policy_loss('mispo', mispo)
-register_policy_loss('reinforce', reinforce)
+for _term in (ppo, dapo, gspo, cispo, mispo, reinforce):
+  register_policy_loss(_term.__name__, _term)

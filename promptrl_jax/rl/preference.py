@@ -30,11 +30,9 @@ def preference_loss(
   which a reward model or a critic learns from pairs.
 
   Args:
-    chosen_logps: `[B]` log-probability of each better answer, summed over its
-      tokens; one pair per prompt.
-    rejected_logps: `[B]` log-probability of each worse answer.
-    ref_chosen_logps: `[B]`, as `chosen_logps`, under the reference.
-    ref_rejected_logps: `[B]`, as `rejected_logps`, under the reference.
+    chosen_logps, rejected_logps: `[B]` log-probabilities of the better and the
+      worse answer to each prompt, summed over tokens.
+    ref_chosen_logps, ref_rejected_logps: `[B]`, the same under the reference.
     mask: `[B]` booleans or weights; None counts everything.
     beta: KL coefficient; a larger one keeps the policy closer to the reference.
 
@@ -65,7 +63,7 @@ def pair_advantages(
   *,
   beta: float = 0.1,
 ) -> jax.Array:
-  """Returns advantages with which REINFORCE descends `preference_loss`.
+  """Returns advantages `[N]` with which REINFORCE descends `preference_loss`.
 
     A_best = beta sigmoid(-margin) = -A_worst,  0 for the other sequences
     margin = beta (log_ratio_best - log_ratio_worst)
@@ -73,15 +71,8 @@ def pair_advantages(
   A pair is the best and the worst sequence of a group. The gradient of
   -log sigmoid(margin) is -beta sigmoid(-margin) times the gradient of the
   difference of log-probabilities. It equals that of sum_i -A_i logp_i at the
-  parameters that gave `log_ratios`, and only there: take one step per batch.
-
-  Args:
-    log_ratios: `[N]`, policy over reference, summed over tokens.
-    rewards, groups, num_groups, valid: as for `best_and_worst`.
-    beta: as for `preference_loss`.
-
-  Returns:
-    `[N]` advantages, through which no gradient flows.
+  parameters that gave `log_ratios` (`[N]`, policy over reference, summed over
+  tokens), and only there: take one step per batch.
   """
   best, worst, is_pair = best_and_worst(rewards, groups, num_groups, valid)
   margin = beta * (log_ratios[best] - log_ratios[worst])
@@ -98,11 +89,7 @@ def best_and_worst(
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
   """Pairs the best sequence of each group with its worst.
 
-  Args:
-    rewards: `[N]`.
-    groups: `[N]` int in [0, B), the prompt of each row.
-    num_groups: B, one group per prompt; static.
-    valid: `[N]` bool, rows that count; None counts all.
+  Arguments are those of `groups.group_advantages`.
 
   Returns:
     `[B]` int row of the best sequence, `[B]` int row of the worst one (the

@@ -51,15 +51,11 @@ def rating_advantages(
   weight). Source: the trainer of ReinforceClaw, which does standardise.
 
   Args:
-    baseline: the state so far.
     ratings: `[N]` in the order of rating, 0 meaning neutral; -1 and 1 for
       thumbs down and up.
     valid: `[N]` bool, rows that count; None counts all.
     fresh: `[N]` bool, ratings seen for the first time; replayed ratings do not
       change the mean. None takes all as fresh.
-    decay: weight of the past in the mean.
-    positive_weight: factor of the advantages of positive ratings.
-    clip: largest magnitude of an advantage.
 
   Returns:
     `[N]` advantages, 0 where invalid, and the new baseline. Keep the new

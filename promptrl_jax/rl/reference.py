@@ -23,11 +23,9 @@ def ema(reference: Params, params: Params, decay: float) -> Params:
   A "mean teacher" (https://arxiv.org/abs/1703.01780). With constant parameters
   the distance to them is decay^n of the first one after n updates.
 
-  Args:
-    reference: tree of float32 or float64 arrays. Narrower dtypes are refused: a
-      step of (1 - decay) times a small difference would round to 0.
-    params: tree of arrays of any float dtype.
-    decay: weight of the *old* reference, 0 to 1.
+  Raises:
+    ValueError: the reference is narrower than float32, so that a step of
+      (1 - decay) times a small difference would round to 0.
   """
   if not 0 <= decay <= 1:
     raise ValueError(f'decay={decay}: expected 0 to 1')
@@ -51,13 +49,8 @@ def copy_every(
     ref <- params if step mod every = 0, else ref
 
   The target network of "Human-level control through deep reinforcement
-  learning", Mnih et al., 2015 (https://doi.org/10.1038/nature14236).
-
-  Args:
-    reference: tree of arrays.
-    params: tree of arrays; cast to the dtypes of the reference.
-    step: number of updates so far, 1 after the first one.
-    every: number of updates between copies, positive.
+  learning", Mnih et al., 2015 (https://doi.org/10.1038/nature14236). The step
+  is 1 after the first update.
   """
   if every < 1:
     raise ValueError(f'every={every}: expected at least 1')

@@ -20,6 +20,7 @@ operators becomes a strategy through `OverOperators`.
 from __future__ import annotations
 
 import inspect
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
@@ -92,31 +93,20 @@ class OverOperators:
       [budget] * count,
       [(i, count) for i in range(count)],
     )
-    choose = _Chooser(self._policy, self._config, count)
+    names, steps = self._config.actions, itertools.count()
+
+    def choose(episodes: Sequence[Episode]) -> list[str]:
+      """Calls the policy on all rows at once; rows that ended are zero."""
+      rows = [episode.row for episode in episodes]
+      shape = (count, self._config.observation_size)
+      observations = np.zeros(shape, np.float32)
+      masks = np.ones((count, len(names)), bool)
+      observations[rows] = editing.observe(episodes, self._config)
+      masks[rows] = editing.masks(episodes, self._config)
+      decision = self._policy(observations, masks, next(steps))
+      return [names[decision.actions[row]] for row in rows]
+
     return [(e, edit(e, tools, self._config, choose)) for e in episodes]
-
-
-class _Chooser:
-  """Calls a policy on all rows at once; rows that ended are zero."""
-
-  def __init__(self, policy: Policy, config: EditingConfig, count: int):
-    self._policy = policy
-    self._config = config
-    self._count = count
-    self._step = 0
-
-  def __call__(self, episodes: Sequence[Episode]) -> list[str]:
-    names = self._config.actions
-    rows = [episode.row for episode in episodes]
-    observations = np.zeros(
-      (self._count, self._config.observation_size), np.float32
-    )
-    masks = np.ones((self._count, len(names)), bool)
-    observations[rows] = editing.observe(episodes, self._config)
-    masks[rows] = editing.masks(episodes, self._config)
-    decision = self._policy(observations, masks, self._step)
-    self._step += 1
-    return [names[decision.actions[row]] for row in rows]
 
 
 def _check(name: str, play_fn: Any) -> None:

@@ -74,16 +74,13 @@ class Rewrite:
 
   def row(self, strategy: str) -> dict[str, Any]:
     """Returns the rewrite as JSON data."""
-    request = self.request
-    asked = (
-      {}
-      if request is None
-      else {
+    asked, request = {}, self.request
+    if request is not None:
+      asked = {
         'messages': [dataclasses.astuple(m) for m in request.messages],
         'temperature': request.temperature,
         'seed': request.seed,
       }
-    )
     return {
       'strategy': strategy,
       **asked,
@@ -108,15 +105,10 @@ def sample_rewrites(
 ) -> list[list[Rewrite]]:
   """Returns K rewrites of each task, from one batched call."""
   repeated = [task for task in tasks for _ in range(config.samples)]
+  seeds = [config.seed + i % config.samples for i in range(len(repeated))]
   requests = [
-    _request(
-      rewriter,
-      env,
-      task,
-      config.temperature,
-      config.seed + i % config.samples,
-    )
-    for i, task in enumerate(repeated)
+    _request(rewriter, env, task, config.temperature, seed)
+    for task, seed in zip(repeated, seeds, strict=True)
   ]
   rewrites = _complete(rewriter, env, repeated, requests)
   starts = range(0, len(rewrites), config.samples)

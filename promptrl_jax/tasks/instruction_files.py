@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import hashlib
 import itertools
@@ -12,7 +13,7 @@ import pathlib
 from collections.abc import Mapping, Sequence
 
 from promptrl_jax.tasks import instructions
-from promptrl_jax.tasks.mbpp import DataError
+from promptrl_jax.tasks.json_lines import DataError
 from promptrl_jax.tasks.task_set import DataConfig
 from promptrl_jax.types import Task
 
@@ -35,9 +36,8 @@ class Options:
 
   def file_of(self, split: str) -> str:
     """Returns the file of a split."""
-    return {'train': self.train, 'validation': self.dev, 'test': self.test}[
-      split
-    ]
+    files = {'train': self.train, 'validation': self.dev, 'test': self.test}
+    return files[split]
 
 
 def load(split: str, config: DataConfig) -> tuple[Task, ...]:
@@ -62,8 +62,11 @@ def load(split: str, config: DataConfig) -> tuple[Task, ...]:
   if {'validation', 'test'} <= parts.keys():
     pairs = instructions.match(parts['validation'], parts['test'])
     parts['test'] = tuple(test for _, test in pairs)
+  by_key = collections.defaultdict(list)
+  for task in itertools.chain.from_iterable(parts.values()):
+    by_key[instructions.key_of(task)].append(task)
   return tuple(
-    instructions.share_labels(task, *_others(task, parts))
+    instructions.share_labels(task, *by_key[instructions.key_of(task)])
     for task in parts.get(split, ())
   )
 
@@ -106,13 +109,3 @@ def _read(options: Options, split: str) -> tuple[Task, ...]:
   return tuple(
     instructions.with_instruction(task, options.instruction) for task in tasks
   )
-
-
-def _others(task: Task, parts: Mapping[str, Sequence[Task]]) -> list[Task]:
-  key = instructions.key_of(task)
-  return [
-    other
-    for tasks in parts.values()
-    for other in tasks
-    if instructions.key_of(other) == key
-  ]

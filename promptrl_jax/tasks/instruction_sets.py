@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from promptrl_jax.tasks import instruction_sources, instructions
-from promptrl_jax.tasks.mbpp import DataError
+from promptrl_jax.tasks.json_lines import DataError
 from promptrl_jax.tasks.task_set import DataConfig, TaskSet
 from promptrl_jax.types import Task
 
@@ -34,8 +34,6 @@ class InstructionSet:
     test: the official split that is the test split.
     sizes: number of examples in train, dev and test.
     task: one of `instructions.TASKS`, for every example.
-    template: the prompt of every example.
-    instruction: the instruction to begin with.
     columns: the columns of a row that `example` reads.
     example: row -> (input, output).
   """
@@ -110,11 +108,7 @@ SETS = {
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-  """Settings of the task sets of this file.
-
-  Attributes:
-    any_size: see `load`.
-  """
+  """Settings of the task sets of this file; see `load`."""
 
   any_size: bool = False
 
@@ -130,19 +124,13 @@ def task_set(name: str) -> TaskSet:
     tasks = [load_part(split, config) for split in SPLITS]
     return hashlib.sha256(repr(tasks).encode()).hexdigest()[:16]
 
-  return TaskSet(
-    load=load_part,
-    digest=digest,
-    options=Options,
-  )
+  return TaskSet(load=load_part, digest=digest, options=Options)
 
 
 def load(name: str, split: str, path: str = '', any_size: bool = False) -> Task:
-  """Loads one split of a data set as one task.
+  """Loads one split, `train`, `dev` or `test`, of a data set as one task.
 
   Args:
-    name: one of `SETS`.
-    split: `train`, `dev` or `test`.
     path: folder with files named after the official splits (`train.jsonl`,
       `test.jsonl`, ...) and with the hub's columns; empty: the hub.
     any_size: whether the official split may have another number of rows, as a

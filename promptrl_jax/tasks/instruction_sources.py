@@ -7,13 +7,12 @@ dropped by name.
 from __future__ import annotations
 
 import csv
-import json
 import pathlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from promptrl_jax.tasks import instructions
-from promptrl_jax.tasks.mbpp import DataError
+from promptrl_jax.tasks import instructions, json_lines
+from promptrl_jax.tasks.json_lines import DataError
 
 KINDS = ('csv', 'text', 'jsonl', 'hub')
 LINE = 'line'  # The one column of a text file.
@@ -29,8 +28,7 @@ def read(
     kind: one of `KINDS`. A text file has one row for each line that is not
       blank, with the column `line`.
     path: a file, or the id of a data set on the hub.
-    config: configuration of a data set on the hub.
-    split: split of a data set on the hub.
+    config, split: of a data set on the hub.
 
   Raises:
     DataError: the file or data set is missing, or a row cannot be read.
@@ -41,9 +39,8 @@ def read(
     return read_hub(path, config, split)
   if not pathlib.Path(path).is_file():
     raise DataError(f'no {kind} file at {path}')
-  return {'csv': _read_csv, 'text': _read_text, 'jsonl': _read_jsonl}[kind](
-    path
-  )
+  readers = {'csv': _read_csv, 'text': _read_text, 'jsonl': json_lines.read}
+  return readers[kind](path)
 
 
 def convert(
@@ -53,10 +50,10 @@ def convert(
   drop: Sequence[str] = (),
   labels: Sequence[str] = (),
 ) -> list[dict[str, Any]]:
-  """Converts rows to the lines of an instruction file.
+  """Converts rows of `read` to the lines of an instruction file.
 
   Args:
-    rows: rows from `read`.
+    rows: the rows.
     columns: field -> column that holds it.
     constants: field -> text that is the same in every line.
     drop: columns to leave out.
@@ -150,22 +147,6 @@ def _read_text(path: str) -> Iterator[Row]:
   for number, line in enumerate(text.split('\n'), 1):
     if line.strip():
       yield f'{path}:{number}', {LINE: line.rstrip('\r')}
-
-
-def _read_jsonl(path: str) -> Iterator[Row]:
-  text = pathlib.Path(path).read_text(encoding='utf-8')
-  for number, line in enumerate(text.split('\n'), 1):
-    if line.strip():
-      where = f'{path}:{number}'
-      try:
-        row = json.loads(line)
-      except json.JSONDecodeError as error:
-        raise DataError(f'{where}: not JSON: {error}') from error
-      if not isinstance(row, dict):
-        raise DataError(
-          f'{where}: expected an object, got {type(row).__name__}'
-        )
-      yield where, row
 
 
 def read_hub(path: str, config: str, split: str) -> Iterator[Row]:

@@ -16,14 +16,14 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import json
 import pathlib
 import random
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from promptrl_jax.tasks.mbpp import DataError
+from promptrl_jax.tasks import json_lines
+from promptrl_jax.tasks.json_lines import DataError
 from promptrl_jax.types import Example, Examples, Task
 
 # Kind of task -> the metric that it is reported in.
@@ -46,15 +46,11 @@ def make_task(
   labels: Sequence[str] = (),
   split: str = '',
 ) -> Task:
-  """Builds the task of one instruction.
+  """Builds the task of one instruction `text`.
 
-  Args:
-    text: the instruction.
-    kind: one of `TASKS`; it chooses the metric.
-    template: the prompt, with `{instruction}` and `{input}` in it.
-    examples: at least one.
-    labels: all labels of a classification task, sorted.
-    split: name of the split.
+  The kind is one of `TASKS` and chooses the metric. The template is the prompt,
+  with `{instruction}` and `{input}` in it. Labels are all of a classification
+  task, sorted.
 
   Raises:
     ValueError: the instruction is blank.
@@ -144,23 +140,13 @@ def with_examples(task: Task, examples: Sequence[Example]) -> Task:
 def load(path: str | pathlib.Path, split: str = '') -> tuple[Task, ...]:
   """Reads a file of JSON lines; `split` names the split of its tasks.
 
-  Returns:
-    Its tasks, in the order in which they first occur.
-
   Raises:
     DataError: no such file, no line in it, or a line that is no example; the
       message names file and line.
   """
-  file = pathlib.Path(path)
-  if not file.is_file():
+  if not pathlib.Path(path).is_file():
     raise DataError(f'no instruction file at {path}: expected JSON lines')
-  # Not `splitlines`: JSON strings may hold U+2028 as it is.
-  lines = file.read_text(encoding='utf-8').split('\n')
-  rows = [
-    (f'{path}:{number}', _parse(line, f'{path}:{number}'))
-    for number, line in enumerate(lines, 1)
-    if line.strip()
-  ]
+  rows = list(json_lines.read(path))
   if not rows:
     raise DataError(f'{path} is empty: expected one JSON object per line')
   return group(rows, split)
@@ -169,12 +155,7 @@ def load(path: str | pathlib.Path, split: str = '') -> tuple[Task, ...]:
 def group(
   rows: Iterable[tuple[str, Mapping[str, Any]]], split: str = ''
 ) -> tuple[Task, ...]:
-  """Builds tasks from rows with the fields of a line.
-
-  Args:
-    rows: pairs of a name of the row, for errors, and the row.
-    split: name of the split.
-  """
+  """Builds tasks, in order, from pairs of a row's name for errors and a row."""
   by_key: dict[tuple[str, str, str], list[Example]] = {}
   for where, row in rows:
     key, example = _example(row, where)
@@ -191,16 +172,12 @@ def to_rows(task: Task) -> list[dict[str, Any]]:
   return [
     {
       'instruction': task.statement,
-      'input': example.input,
-      'output': (
-        example.outputs[0]
-        if len(example.outputs) == 1
-        else list(example.outputs)
-      ),
+      'input': e.input,
+      'output': e.outputs[0] if len(e.outputs) == 1 else list(e.outputs),
       'task': kind_of(task),
       'template': checker.template,
     }
-    for example in checker.examples
+    for e in checker.examples
   ]
 
 
@@ -208,12 +185,9 @@ def check_no_shared_input(
   first: Sequence[Task], second: Sequence[Task], names: tuple[str, str]
 ) -> None:
   """Raises DataError if an instruction has one input in both splits."""
-  others = {key_of(task): task for task in second}
+  others = {key_of(task): _inputs(task) for task in second}
   for task in first:
-    if key_of(task) not in others:
-      continue
-    other = others[key_of(task)]
-    shared = _inputs(task) & _inputs(other)
+    shared = _inputs(task) & others.get(key_of(task), set())
     if shared:
       raise DataError(
         f'{names[0]} and {names[1]} share the input {min(shared)[:80]!r} of '
@@ -256,16 +230,6 @@ def _inputs(task: Task) -> set[str]:
   return {example.input for example in examples_of(task).examples}
 
 
-def _parse(line: str, where: str) -> dict[str, Any]:
-  try:
-    row = json.loads(line)
-  except json.JSONDecodeError as error:
-    raise DataError(f'{where}: not JSON: {error}') from error
-  if not isinstance(row, dict):
-    raise DataError(f'{where}: expected an object, got {type(row).__name__}')
-  return row
-
-
 def _example(
   row: Mapping[str, Any], where: str
 ) -> tuple[tuple[str, str, str], Example]:
@@ -282,11 +246,8 @@ def _example(
     )
   text, task = row['instruction'], row.get('task', DEFAULT_TASK)
   given, template = row.get('input', ''), row.get('template', DEFAULT_TEMPLATE)
-  for name, value in (
-    ('instruction', text),
-    ('input', given),
-    ('template', template),
-  ):
+  texts = {'instruction': text, 'input': given, 'template': template}
+  for name, value in texts.items():
     if not isinstance(value, str):
       raise DataError(f'{where}: field {name!r} must be a text, got {value!r}')
   if not text.strip():

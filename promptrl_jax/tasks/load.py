@@ -78,11 +78,7 @@ for _name, _task_set in _BUILT_IN.items():
 
 
 def register(name: str, **fields: Any) -> None:
-  """Adds a task set to the table.
-
-  Args:
-    name: what a config calls it.
-    **fields: those of `TaskSet`; `load` is required.
+  """Adds a task set with the fields of `TaskSet`; `load` is required.
 
   Raises:
     ValueError: the name is taken, a field is missing or not known, or a
@@ -99,11 +95,7 @@ def register(name: str, **fields: Any) -> None:
 
 
 def task_set(config: DataConfig) -> TaskSet:
-  """Returns the task set that a config names.
-
-  Raises:
-    ValueError: the name is not known.
-  """
+  """Returns the task set that a config names; ValueError for another name."""
   return TASK_SETS[config.name]
 
 
@@ -113,12 +105,9 @@ def load_tasks(
   """Loads the tasks of a set by split, without overlaps in training.
 
   Training tasks that are worded like a validation or test task are left out;
-  that depends on the whole splits and not on their limits.
-
-  Args:
-    config: which tasks.
-    only: the splits to load; empty for all of the set, which are `train`,
-      `validation` and `test` and perhaps others.
+  that depends on the whole splits and not on their limits. `only` names the
+  splits to load; empty for all of the set, which are `train`, `validation` and
+  `test` and perhaps others.
 
   Raises:
     ValueError: a setting is not known, or two splits share a task.
@@ -138,15 +127,11 @@ def load_tasks(
     for split in only or chosen_set.splits
   }
   left_out = _overlapping(config, chosen_set, parts)
-  if 'train' in parts:
-    train = parts['train']
+  if train := parts.get('train'):
     if config.train_tasks:
       train = _chosen(train, config.train_tasks)
     parts['train'] = tuple(t for t in train if t.task_id not in left_out)
-  limits = {
-    'train': config.train_limit,
-    'validation': config.validation_limit,
-  }
+  limits = {'train': config.train_limit, 'validation': config.validation_limit}
   return {
     split: tasks[: limits.get(split, config.test_limit) or None]
     for split, tasks in parts.items()
@@ -160,11 +145,7 @@ def describe(config: DataConfig) -> str:
 
 
 def with_options(config: DataConfig, chosen_set: TaskSet) -> DataConfig:
-  """Returns the config with its options as an instance of their class.
-
-  Raises:
-    ValueError: an option is not known.
-  """
+  """Returns the config with its options as an instance of their class."""
   options = settings.from_mapping(
     chosen_set.options, config.options, 'data.options'
   )

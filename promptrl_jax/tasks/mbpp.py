@@ -16,6 +16,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from promptrl_jax.prompts.entry_point import entry_point
+from promptrl_jax.tasks import json_lines
+from promptrl_jax.tasks.json_lines import DataError
 from promptrl_jax.types import Task, UnitTests
 
 # Two tasks with the same statement are the same task.
@@ -30,16 +32,10 @@ SPLITS = {
 _FIELDS = {'task_id': int, 'text': str, 'code': str, 'test_list': list}
 
 
-class DataError(ValueError):
-  """The data is missing or malformed; the message says where."""
-
-
 def load(split: str, path: str | None = None) -> tuple[Task, ...]:
-  """Loads the tasks of one split.
+  """Loads the tasks of one of `SPLITS`.
 
-  Args:
-    split: `prompt`, `test`, `validation` or `train`.
-    path: a JSONL file with MBPP's fields; None loads the data from the hub.
+  `path` is a JSONL file with MBPP's fields; None loads the data from the hub.
 
   Raises:
     DataError: the file is missing or malformed, or the split is unknown or
@@ -119,34 +115,23 @@ def _signature(code: str, name: str) -> str:
 
 
 def _read_file(path: str) -> Iterable[tuple[str, dict[str, Any]]]:
-  file = pathlib.Path(path)
-  if not file.is_file():
+  if not pathlib.Path(path).is_file():
     raise DataError(
       f'no MBPP file at {path}: give a JSONL file with --config.data.path, or '
       f'leave it empty to download {HUB_NAME}'
     )
-  lines = file.read_text(encoding='utf-8').splitlines()
-  if not any(line.strip() for line in lines):
+  empty = True
+  for where, row in json_lines.read(path):
+    empty = False
+    for field, kind in _FIELDS.items():
+      if not isinstance(row.get(field), kind):
+        raise DataError(
+          f'{where}: field {field!r} must be {kind.__name__}, '
+          f'got {row.get(field)!r}'
+        )
+    yield where, row
+  if empty:
     raise DataError(f'{path} is empty: expected one JSON object per line')
-  for number, line in enumerate(lines, 1):
-    if line.strip():
-      yield f'{path}:{number}', _parse(line, f'{path}:{number}')
-
-
-def _parse(line: str, where: str) -> dict[str, Any]:
-  try:
-    row = json.loads(line)
-  except json.JSONDecodeError as error:
-    raise DataError(f'{where}: not JSON: {error}') from error
-  if not isinstance(row, dict):
-    raise DataError(f'{where}: expected an object, got {type(row).__name__}')
-  for field, kind in _FIELDS.items():
-    if not isinstance(row.get(field), kind):
-      raise DataError(
-        f'{where}: field {field!r} must be {kind.__name__}, '
-        f'got {row.get(field)!r}'
-      )
-  return row
 
 
 def _read_hub() -> Iterable[tuple[str, dict[str, Any]]]:

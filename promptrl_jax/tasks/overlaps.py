@@ -116,7 +116,6 @@ def check_no_leak(
   """Raises if two splits share a task, and reports weaker overlaps.
 
   Args:
-    parts: split name -> its tasks.
     statements_identify: whether tasks with the same statement are the same
       task; False looks for the kinds `task_id` and `same tests` alone.
 
@@ -182,7 +181,6 @@ def near_duplicates(
   et al., "Scaling Up All Pairs Similarity Search", 2007).
 
   Args:
-    first, second: the texts.
     threshold: least similarity t, in (0, 1].
 
   Returns:

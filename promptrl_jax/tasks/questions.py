@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from promptrl_jax.tasks import instruction_sources
-from promptrl_jax.tasks.mbpp import DataError
+from promptrl_jax.tasks.json_lines import DataError
 from promptrl_jax.tasks.task_set import SPLITS, DataConfig
 from promptrl_jax.types import Answers, Example, Examples, Task
 

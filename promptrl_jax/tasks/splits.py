@@ -17,13 +17,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from promptrl_jax.types import (
-  Answers,
-  Checker,
-  Problem,
-  Task,
-  UnitTests,
-)
+from promptrl_jax.types import Answers, Checker, Problem, Task, UnitTests
 
 PROTOCOLS = ('blind', 'visible1', 'visible_all', 'oracle')
 
@@ -44,12 +38,8 @@ def visible_tests(task: Task, protocol: str) -> tuple[str, ...]:
       f'task {task.task_id} has one test: with "visible1" none would be '
       'hidden; use "blind" or "oracle"'
     )
-  counts = {
-    'blind': 0,
-    'visible1': 1,
-    'visible_all': len(tests) - 1,
-    'oracle': len(tests),
-  }
+  last = len(tests) - 1
+  counts = {'blind': 0, 'visible1': 1, 'visible_all': last, 'oracle': last + 1}
   return tests[: counts[protocol]]
 
 

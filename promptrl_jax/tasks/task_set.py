@@ -55,11 +55,6 @@ def file_digest(config: DataConfig) -> str:
   return sha.hexdigest()[:16]
 
 
-def _no_practice(task_ids: Collection[str]) -> Sequence[Any]:
-  del task_ids
-  return ()
-
-
 @dataclasses.dataclass(frozen=True)
 class TaskSet:
   """A task set and all that is special about it.
@@ -84,4 +79,4 @@ class TaskSet:
   splits: tuple[str, ...] = SPLITS
   few_shots: Callable[[DataConfig], Sequence[Task]] = lambda config: ()
   statements_identify: bool = True
-  practice: Callable[[Collection[str]], Sequence[Any]] = _no_practice
+  practice: Callable[[Collection[str]], Sequence[Any]] = lambda task_ids: ()

@@ -46,10 +46,7 @@ _MESH = re.compile(
 _PAIRS = re.compile(r'\bsource_target_pairs=\{((?:\{\d+,\d+\},?)*)\}')
 
 _KINDS = (
-  'all-reduce',
-  'all-gather',
-  'reduce-scatter',
-  'all-to-all',
+  *('all-reduce', 'all-gather', 'reduce-scatter', 'all-to-all'),
   'collective-permute',
 )
 # Collectives whose HLO text does not say how many bytes they send.
@@ -63,7 +60,6 @@ class Collective:
   """An instruction that exchanges data between devices.
 
   Attributes:
-    name: name of the instruction in the HLO text.
     kind: `all-reduce`, `all-gather`, `reduce-scatter`, `all-to-all` or
       `collective-permute`.
     size: S, the bytes of the whole buffer on one device.
@@ -93,12 +89,9 @@ class Collective:
 
 
 def read(text: str) -> tuple[Collective, ...]:
-  """Returns all collectives of a program.
+  """Returns all collectives of a program, from `compiled.as_text()`.
 
   Every branch of a conditional is counted.
-
-  Args:
-    text: HLO text of the compiled program, `compiled.as_text()`.
 
   Raises:
     ValueError: the text has no entry computation, or an instruction whose
@@ -127,15 +120,10 @@ def read(text: str) -> tuple[Collective, ...]:
 
 
 def sent(collectives: Iterable[Collective], mesh: Mesh) -> dict[str, float]:
-  """Returns the bytes that one device sends, by mesh axis.
+  """Returns the bytes that one device sends, by axis of the program's mesh.
 
-  Args:
-    collectives: result of `read`.
-    mesh: the mesh that the program was compiled for.
-
-  Returns:
-    Bytes by axis. The key is `data+fsdp` for groups of devices that differ in
-    both axes, and `other` for groups that do not follow the axes.
+  The key is `data+fsdp` for groups of devices that differ in both axes, and
+  `other` for groups that do not follow the axes.
   """
   names = _axes(mesh)
   total: dict[str, float] = collections.defaultdict(float)
@@ -236,7 +224,9 @@ def _groups(match: re.Match, kind: str, count: int) -> Groups:
     ids = _iota(iota[3], iota[4]).reshape(int(iota[1]), int(iota[2]))
     return tuple(map(tuple, ids.tolist()))
   elif meshed := _MESH.search(rest):
-    names, sizes = zip(*_pairs(meshed[1]), strict=True)
+    # The axes of the mesh: 'a'=2,'b'=4.
+    names = re.findall(r"'(\w+)'=", meshed[1])
+    sizes = [int(size) for size in re.findall(r'=(\d+)', meshed[1])]
     chosen = [name.strip().strip("'") for name in meshed[4].split(',')]
     if set(chosen) <= set(names):
       shape = meshed[2] or str(math.prod(sizes))
@@ -246,11 +236,6 @@ def _groups(match: re.Match, kind: str, count: int) -> Groups:
     f'{match[0].strip()[:300]}: the groups of devices cannot be read; '
     f'{__name__} needs a pattern for this form'
   )
-
-
-def _pairs(text: str) -> list[tuple[str, int]]:
-  """Parses `'a'=2,'b'=4` into pairs."""
-  return [(n, int(size)) for n, size in re.findall(r"'(\w+)'=(\d+)", text)]
 
 
 def _listed(text: str) -> Groups:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
-from absl import logging
+from absl import app, logging
 
 from promptrl_jax.evaluation import protocol
 from promptrl_jax.execution import TooWeakError
@@ -46,6 +46,18 @@ def in_one_line(
   except errors as error:
     logging.debug('raised here', exc_info=True)
     sys.exit(f'error: {error} (--verbosity=1 shows where)')
+
+
+def without_arguments(run: Callable[[], None]) -> Callable[[list[str]], None]:
+  """Returns the `main` of a command that takes flags and no arguments."""
+
+  def main(argv: list[str]) -> None:
+    if len(argv) > 1:
+      raise app.UsageError(f'unknown arguments: {argv[1:]}')
+    with in_one_line(interrupted='interrupted'):
+      run()
+
+  return main
 
 
 def log_warnings_alone() -> None:

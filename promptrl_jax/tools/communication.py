@@ -78,11 +78,8 @@ def count(
 ) -> list[Volume]:
   """Compiles the update of a model and counts the bytes that it sends.
 
-  Args:
-    config: the model, in float32; its `remat` is respected.
-    mesh: devices, simulated or not.
-    batch: sizes of the batch over all devices.
-    micro_batches: micro-batches of the update.
+  The model is in float32 and its `remat` is respected; devices may be
+  simulated; the batch is that of all devices.
 
   Returns:
     One volume for each axis, or combination of axes, along which devices send.
@@ -115,14 +112,8 @@ def formula(
   """Returns the bytes that one device sends, by the formulas of `volumes`.
 
   The packed rows of the batch, which XLA sends once to deal them to
-  micro-batches, and a few numbers for metrics are left out.
-
-  Args:
-    config: the model, in float32.
-    mesh: mesh that splits `axis` and no other axis.
-    axis: `data`, `fsdp` or `tensor`.
-    batch: sizes of the batch over all devices.
-    micro_batches: micro-batches of the update.
+  micro-batches, and a few numbers for metrics are left out. The mesh splits
+  `axis` (`data`, `fsdp` or `tensor`) and no other.
   """
   n = mesh.shape[axis]
   # A tied embedding has two gradients, of the look-up and of the projection.
@@ -177,14 +168,8 @@ def table(volumes_by_mesh: list[tuple[Mesh, list[Volume]]]) -> str:
   return '\n'.join(lines)
 
 
-def main(argv: list[str]) -> None:
-  if len(argv) > 1:
-    raise app.UsageError(f'unknown arguments: {argv[1:]}')
-  with command.in_one_line(interrupted='interrupted'):
-    run()
-
-
-def run() -> None:
+@command.without_arguments
+def main() -> None:
   """Prints the table that the flags ask for."""
   shapes = [{axis: _DEVICES.value} for axis in mesh_lib.AXES]
   if _MESH.value:
@@ -206,14 +191,8 @@ def run() -> None:
     f'in an update of {batch.rows} rows of {batch.prompt} + {batch.new_tokens} '
     f'tokens in {_MICRO_BATCHES.value} micro-batches'
   )
-  print(
-    table(
-      [
-        (mesh, count(config, mesh, batch, _MICRO_BATCHES.value))
-        for mesh in meshes
-      ]
-    )
-  )
+  pieces = _MICRO_BATCHES.value
+  print(table([(mesh, count(config, mesh, batch, pieces)) for mesh in meshes]))
 
 
 if __name__ == '__main__':

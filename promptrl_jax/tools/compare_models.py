@@ -21,31 +21,18 @@ _STRATEGIES = ('direct', 'best_of_b', 'random', 'best_fixed', 'bandit', 'ppo')
 
 
 def rows(result: Mapping[str, Any], name: str, protocol: str) -> list[str]:
-  """Returns the lines of the table for one run.
-
-  Args:
-    result: content of the run's `results.json`.
-    name: name of the run in the table.
-    protocol: protocol of the table.
-  """
-  cells = {
-    (cell['strategy'], cell['budget']): cell
-    for cell in result['tables'][protocol]['cells']
-  }
-  lines = []
-  for budget in sorted({budget for _, budget in cells}):
-    scores = []
-    for strategy in _STRATEGIES:
-      cell = cells.get((strategy, budget))
-      scores.append(
-        '-'
-        if cell is None
-        else '{:.1f} [{:.1f}, {:.1f}]'.format(
-          *(100 * cell['pass'][k] for k in ('mean', 'low', 'high'))
-        )
-      )
-    lines.append(f'| {name} | {budget} | ' + ' | '.join(scores) + ' |')
-  return lines
+  """Returns the lines of the table for one run's `results.json`."""
+  texts: dict[int, dict[str, str]] = {}
+  for cell in result['tables'][protocol]['cells']:
+    mean, low, high = (100 * cell['pass'][k] for k in ('mean', 'low', 'high'))
+    of_budget = texts.setdefault(cell['budget'], {})
+    of_budget[cell['strategy']] = f'{mean:.1f} [{low:.1f}, {high:.1f}]'
+  return [
+    f'| {name} | {budget} | '
+    + ' | '.join(texts[budget].get(x, '-') for x in _STRATEGIES)
+    + ' |'
+    for budget in sorted(texts)
+  ]
 
 
 def name_of(result: Mapping[str, Any]) -> str:

@@ -45,11 +45,7 @@ def load(
 def describe(
   parts: Mapping[str, Sequence[Task]], statements_identify: bool
 ) -> tuple[str, bool]:
-  """Compares the splits of a task set.
-
-  Returns:
-    The text of the report, and whether no task occurs in two splits.
-  """
+  """Returns a report of overlaps, and whether no task is in two splits."""
   report = overlaps.find_overlaps(parts, statements_identify)
   sizes = ', '.join(f'{split} {len(tasks)}' for split, tasks in parts.items())
   lines = [f'tasks: {sizes}']
@@ -65,12 +61,11 @@ def describe(
   return '\n'.join(lines), not report.errors()
 
 
-def main(argv: list[str]) -> None:
-  if len(argv) > 1:
-    raise app.UsageError(f'unknown arguments: {argv[1:]}')
-  with command.in_one_line(interrupted='interrupted'):
-    registry.import_plugins(_PLUGINS.value)
-    text, clean = describe(*load(_DATA.value, _PATH.value))
+@command.without_arguments
+def main() -> None:
+  """Prints the report; exits with status 1 if it is not clean."""
+  registry.import_plugins(_PLUGINS.value)
+  text, clean = describe(*load(_DATA.value, _PATH.value))
   print(text)
   if not clean:
     sys.exit('error: two splits share a task')

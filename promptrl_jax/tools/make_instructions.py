@@ -71,10 +71,10 @@ def run(output: pathlib.Path) -> None:
     OSError: a file cannot be read or written.
   """
   kinds = [kind for kind, flag in _SOURCES.items() if flag.value]
-  if len(kinds) + bool(_SET.value) != 1:
+  given = len(kinds) + bool(_SET.value)
+  if given != 1:
     raise ValueError(
-      'expected one of --set, --csv, --text, --jsonl and --hub, got '
-      f'{len(kinds) + bool(_SET.value)}'
+      f'expected one of --set, --csv, --text, --jsonl and --hub, got {given}'
     )
   if _SET.value:
     for split in instruction_sets.SPLITS:
@@ -83,12 +83,9 @@ def run(output: pathlib.Path) -> None:
       )
       write(output / f'{split}.jsonl', instructions.to_rows(task))
     return
-  rows = instruction_sources.read(
-    kinds[0],
-    _SOURCES[kinds[0]].value or '',
-    _HUB_CONFIG.value,
-    _HUB_SPLIT.value,
-  )
+  path = _SOURCES[kinds[0]].value or ''
+  hub = _HUB_CONFIG.value, _HUB_SPLIT.value
+  rows = instruction_sources.read(kinds[0], path, *hub)
   lines = instruction_sources.convert(
     rows,
     pairs('map', _MAP.value),

@@ -41,11 +41,9 @@ _FILES = (weights.WEIGHTS, pretrained.CONFIG, pretrained.TOKENIZER)
 
 
 def install(workdir: str | None, folder: pathlib.Path) -> None:
-  """Copies a trained model and its recipe into the package.
+  """Copies a trained model and its recipe into a folder of the package.
 
-  Args:
-    workdir: workdir of the training run; None leaves the folder as it is.
-    folder: folder of the package.
+  A workdir of None leaves the folder as it is.
   """
   if workdir is None:
     return
@@ -93,13 +91,10 @@ def coder_figures(figures: Mapping[str, Any]) -> str:
 def card(
   role: str, description: str, folder: pathlib.Path, figures: str
 ) -> str:
-  """Returns the text of a model card.
+  """Returns the text of the model card of `coder` or `rewriter`.
 
-  Args:
-    role: `coder` or `rewriter`.
-    description: input, output and training data of the model.
-    folder: folder of the model, with its recipe.
-    figures: Markdown of what was measured.
+  `description` says input, output and training data, `folder` holds the model
+  with its recipe, and `figures` are Markdown.
   """
   recipe = json.loads((folder / 'recipe.json').read_text())
   return f"""# minicode {role}
@@ -185,7 +180,8 @@ def draw(path: pathlib.Path, figures: Mapping[str, Any]) -> None:
   plots.headroom_bars(path, bars, base='direct', ceiling='canonical')
 
 
-def run() -> None:
+@command.without_arguments
+def main() -> None:
   """Installs, measures and describes the models that the flags name.
 
   Raises:
@@ -204,13 +200,6 @@ def run() -> None:
   )
   write_cards(folders, figures)
   draw(folders['coder'] / 'headroom.png', figures['test'])
-
-
-def main(argv: list[str]) -> None:
-  if len(argv) > 1:
-    raise app.UsageError(f'unknown arguments: {argv[1:]}')
-  with command.in_one_line(interrupted='interrupted'):
-    run()
 
 
 if __name__ == '__main__':

@@ -30,8 +30,6 @@ def data(gradients: int, n: int, *, micro_batches: int = 1) -> float:
   as long as computing takes longer than sending.
 
   Args:
-    gradients: bytes of all gradients.
-    n: devices.
     micro_batches: micro-batches of a step. XLA sums over devices within the
       loop over micro-batches and not once after it.
   """
@@ -50,12 +48,9 @@ def fsdp(
 
   The volume (n - 1) / n * (gathers * params + gradients) is one and a half
   times that of data parallelism, for one n-th of the memory (ZeRO 3, arXiv
-  1910.02054, section 7).
+  1910.02054, section 7), with sizes in bytes.
 
   Args:
-    params: bytes of the sharded parameters.
-    gradients: bytes of their gradients.
-    n: devices.
     gathers: number of all-gathers of the parameters: one in the forward pass
       and, with rematerialised layers, another in the backward pass. Without
       them the gathered parameters of all layers stay in memory.
@@ -79,8 +74,6 @@ def tensor(
 
   Args:
     activations: bytes of one [B, T, D] for the rows of one device.
-    layers: number of layers.
-    n: devices.
     remat: whether layers are rematerialised. The backward pass then repeats the
       all-reduce of the attention; the MLP's output is not needed again.
   """

@@ -32,33 +32,27 @@ FORMAT = 3
 
 
 def open_checkpoints(
-  directory: str | os.PathLike[str],
-  *,
-  keep_last: int = 1,
-  read_only: bool = False,
+  directory: str | os.PathLike[str], *, read_only: bool = False
 ) -> ocp.CheckpointManager:
   """Opens a directory of checkpoints; use it in a `with` statement.
 
-  Saving goes on in the background; leaving the `with` waits for it.
+  Saving goes on in the background; leaving the `with` waits for it. The newest
+  checkpoint and the best one stay.
 
   Args:
     directory: created if missing. What interrupted saves left is removed.
-    keep_last: how many of the newest checkpoints stay, beside the best one.
     read_only: for evaluation next to a run that may still be writing: nothing
       is created, removed or saved.
 
   Raises:
-    ValueError: `keep_last` is below 1.
     FileNotFoundError: `read_only`, and the directory does not exist.
   """
   path = pathlib.Path(directory).absolute()
-  if keep_last < 1:
-    raise ValueError(f'keep_last must be at least 1, got {keep_last}')
   if read_only and not path.is_dir():
     raise FileNotFoundError(f'no checkpoint directory at {path}')
   policy = checkpoint_managers.AnyPreservationPolicy(
     [
-      checkpoint_managers.LatestN(keep_last),
+      checkpoint_managers.LatestN(1),
       checkpoint_managers.BestN(get_metric_fn=_score, n=1),
     ]
   )
@@ -82,8 +76,6 @@ def save_checkpoint(
   """Saves the state under its own step; the state may be donated afterwards.
 
   Args:
-    checkpoints: from `open_checkpoints`.
-    state: saved with dtypes and shardings.
     extra: JSON values that come back equal: string keys, lists, no tuples.
     score: validation metric, larger is better (negate a loss). Of all scored
       checkpoints the best stays, of equals the latest. None: not scored.
@@ -122,19 +114,11 @@ def save_checkpoint(
 def restore_checkpoint(
   checkpoints: ocp.CheckpointManager, template: State, which: str = 'last'
 ) -> tuple[State, dict[str, Any]]:
-  """Restores a state bit for bit, and the JSON part.
+  """Restores a state bit for bit, and the JSON part `extra`.
 
   Resume from 'last': saving goes on only after the newest step. 'best' is for
-  evaluation.
-
-  Args:
-    checkpoints: from `open_checkpoints`.
-    template: a state like the saved one (that of step 0, or its
-      `jax.eval_shape`); gives structure, dtypes and shardings.
-    which: 'last' or 'best'.
-
-  Returns:
-    The state and `extra`, as they were saved.
+  evaluation. The template is a state like the saved one (that of step 0, or its
+  `jax.eval_shape`) and gives structure, dtypes and shardings.
 
   Raises:
     FileNotFoundError: the checkpoint does not exist.

@@ -55,7 +55,7 @@ def accumulate_gradients(
     loss_fn: returns a loss sum, its denominator and metric sums.
     params: differentiated; gradients of 16 bits are added up in float32.
     batch: tree of `[M, ...]` arrays.
-    micro_batches: number of micro-batches; must divide M.
+    micro_batches: must divide M.
     is_empty_fn: maps a micro-batch to `[]` bool; nothing is computed for one
       that is empty. None computes all of them.
 
@@ -109,14 +109,8 @@ def apply_gradients(
 ) -> tuple[Params, optax.OptState]:
   """Takes one optimizer step, unless the batch had no valid element.
 
-  Without one, Adam's momentum would still move the parameters.
-
-  Args:
-    optimizer: the optimizer.
-    params: parameters before the step.
-    opt_state: optimizer state before the step.
-    gradients: like `params`.
-    count: `[]`, denominator of the loss; 0 skips the step.
+  Without one, Adam's momentum would still move the parameters. `count` is the
+  denominator `[]` of the loss; 0 skips the step.
   """
   updates, new_state = optimizer.update(gradients, opt_state, params)
   stepped = (optax.apply_updates(params, updates), new_state)
@@ -138,7 +132,6 @@ def deal(
   """Deals rows to minibatches: valid rows evenly, invalid rows last.
 
   Args:
-    key: typed key; consumed.
     valid: `[M]` bool, rows that hold something.
     epochs: passes over the rows.
     minibatches: minibatches of one pass; must divide M.
@@ -167,15 +160,8 @@ def take_steps(
 ) -> tuple[TrainState, StepTotals]:
   """Takes one optimizer step per row of `indices`, and counts one update.
 
-  Args:
-    state: state before the update.
-    optimizer: changes `state.params`.
-    gradient_fn: gradients of the rows of a minibatch, most likely from
-      `accumulate_gradients`.
-    indices: from `deal`.
-
-  Returns:
-    The state, its step number one higher, and sums over all steps.
+  `gradient_fn` returns the gradients of the rows of a minibatch, most likely
+  from `accumulate_gradients`. The sums are over all steps.
   """
 
   def optimizer_step(carry, index):

@@ -98,8 +98,6 @@ class JointState:
   """All that a checkpoint needs.
 
   Attributes:
-    controller: train state of the controller.
-    rewriter: state of the rewriter.
     step: `[]` int32, finished legs.
     coder_calls: `[]` int32, calls of the coder so far.
     rewriter_calls: `[]` int32, calls of the rewriter so far.
@@ -147,15 +145,9 @@ class JointTraining:
   ):
     """Puts the parts together.
 
-    Args:
-      config: settings.
-      controller: learner of the controller.
-      rewriter: learner of the rewriter.
-      episodes: environment of the controller.
-      rewriting: environment of the rewriter.
-      policy: the backend that `episodes` asks for rewrites.
-      tasks: the training set.
-      seed: seed of the order of tasks and of all sampling.
+    The rewrites that `episodes`, the environment of the controller, asks for
+    are those of `policy`. The seed is that of the order of tasks and of all
+    sampling.
 
     Raises:
       ValueError: the rewriter samples ahead of its update.

@@ -16,7 +16,6 @@ import logging
 import math
 import os
 import pathlib
-import struct
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -39,48 +38,35 @@ class MetricWriter:
     self,
     workdir: str | os.PathLike[str],
     *,
-    resume_step: int | None = None,
+    resume_step: int = 0,
   ):
     """Opens the files.
 
     Args:
       workdir: created if missing.
-      resume_step: the restored `state.step` (0 to start over in the same
-        directory): older rows from this step on are removed. None for a new
-        run.
+      resume_step: the restored `state.step`, 0 to start over: older rows from
+        this step on are removed.
 
     Raises:
-      FileExistsError: a new run in a directory that holds metrics already.
       ValueError: a line of the existing file is no JSON object with a step.
     """
     directory = pathlib.Path(workdir)
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / 'metrics.jsonl'
-    if resume_step is not None:
-      _truncate(path, resume_step)
-    elif path.exists() and path.stat().st_size:
-      raise FileExistsError(
-        f'{path} holds the metrics of another run: pass resume_step to '
-        'continue it, or choose a new directory'
-      )
+    _truncate(path, resume_step)
     self._file = path.open('a', encoding='utf-8')
     self._events = EventFileWriter(str(directory))
     self._warned: set[str] = set()
-    if resume_step is not None:
-      # Tells TensorBoard to drop events of earlier files from this step on.
-      start = event_pb2.SessionLog(status=event_pb2.SessionLog.START)
-      self._add_event(resume_step, session_log=start)
+    # Tells TensorBoard to drop events of earlier files from this step on.
+    start = event_pb2.SessionLog(status=event_pb2.SessionLog.START)
+    self._add_event(resume_step, session_log=start)
 
   def write_scalars(self, step: int, scalars: Mapping[str, Any]) -> None:
-    """Writes one row.
+    """Writes one row; the module's docstring says what step it has.
 
     JSON has no NaN or infinity: they become null, with one warning per name.
     The writer does not raise on them, because the run that produced them can
     then still save and be examined; TensorBoard gets them as they are.
-
-    Args:
-      step: see the module's docstring.
-      scalars: names like 'train/loss' to anything `float` accepts.
 
     Raises:
       ValueError: a name does not start with one of `ROOMS` and a slash, after
@@ -99,35 +85,6 @@ class MetricWriter:
     self._file.write(json.dumps(row, allow_nan=False) + '\n')
     self._file.flush()
     self._add_event(step, summary=summary)
-
-  def write_image(self, step: int, name: str, png: bytes) -> None:
-    """Shows a picture in TensorBoard; the JSON file does not hold it.
-
-    Args:
-      step: as in `write_scalars`.
-      name: as in `write_scalars`.
-      png: the contents of a PNG file.
-
-    Raises:
-      ValueError: the name is unknown, or the bytes are not a PNG file.
-    """
-    _check_name(name)
-    if png[:8] != b'\x89PNG\r\n\x1a\n':
-      raise ValueError(f'{name}: expected PNG bytes, got {png[:8]!r}...')
-    width, height = struct.unpack('>II', png[16:24])
-    summary = summary_pb2.Summary()
-    summary.value.add(
-      tag=name,
-      image=summary_pb2.Summary.Image(
-        width=width, height=height, colorspace=4, encoded_image_string=png
-      ),
-    )
-    self._add_event(step, summary=summary)
-
-  def flush(self) -> None:
-    """Makes everything written so far visible to readers."""
-    self._file.flush()
-    self._events.flush()
 
   def close(self) -> None:
     self._file.close()

@@ -9,6 +9,8 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from promptrl_jax.settings import check_choices
+
 DECAYS = ('constant', 'linear')
 CLIPS = ('global', 'collection')
 # Which axes of each stacked parameter make up its matrix, for Muon.
@@ -54,12 +56,7 @@ class OptimizerConfig:
   muon_lr: float | None = None
 
   def __post_init__(self):
-    for field, known in (('decay', DECAYS), ('clip', CLIPS)):
-      if getattr(self, field) not in known:
-        raise ValueError(
-          f'{field}={getattr(self, field)!r}: expected one of '
-          f'{", ".join(known)}'
-        )
+    check_choices(self, decay=DECAYS, clip=CLIPS)
 
 
 def schedule(
@@ -72,13 +69,8 @@ def schedule(
 ) -> optax.Schedule:
   """Returns the learning rate by optimizer step: linear warm-up, then decay.
 
-  Args:
-    peak: rate after the warm-up.
-    steps: optimizer steps of the run.
-    warmup: optimizer steps of the warm-up.
-    decay: one of `DECAYS`.
-    start: rate of step 0 of the warm-up; None takes `peak / (warmup + 1)`, so
-      that the first step already changes something.
+  `steps` are those of the run. The rate of step 0 is `start`, or
+  `peak / (warmup + 1)`, so that the first step already changes something.
   """
   if start is None:
     start = peak / (warmup + 1)

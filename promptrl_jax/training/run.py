@@ -88,12 +88,6 @@ class Run:
   Leaving it by `break`, or after `stop`, saves the last iteration. An interrupt
   (Ctrl-C, or any other error) saves the last finished iteration too, unless
   several processes share the run: one alone cannot write a checkpoint.
-
-  Attributes:
-    state: the train state after the last logged iteration; any pytree with a
-      `step`.
-    totals: counts of the run up to that state.
-    config: when the run validates, saves and ends.
   """
 
   def __init__(
@@ -111,7 +105,7 @@ class Run:
     Args:
       folder: metrics, TensorBoard events and `checkpoints/` lie here. A run
         whose folder holds a checkpoint goes on from the last one.
-      initial: state of step 0, or a state like it.
+      initial: state of step 0, or a state like it; any pytree with a `step`.
       config: when the run validates, saves and ends.
       name: label of the progress bar.
       unit: word for an iteration in the progress bar.
@@ -155,12 +149,10 @@ class Run:
 
   def __exit__(self, error_type: Any, *rest: object) -> None:
     with self._stack:
-      if error_type is None:
-        if self._row is not None:
-          self._commit()
-        if int(self.state.step) > self._saved:
-          self._save()
-      elif self._is_whole() and int(self.state.step) > self._saved:
+      if error_type is None and self._row is not None:
+        self._commit()
+      is_whole = error_type is None or self._is_whole()
+      if is_whole and int(self.state.step) > self._saved:
         self._save()
 
   def steps(self) -> Iterator[int]:
@@ -170,12 +162,10 @@ class Run:
       self._commit()
 
   def log(self, state: Any, row: Row) -> None:
-    """Records one iteration.
+    """Records one iteration: the state that it led to, and its metrics.
 
-    Args:
-      state: the state that it led to.
-      row: its metrics; `rollout/steps` and `budget/calls` are summed up over
-        the run where they are present.
+    `rollout/steps` and `budget/calls` are summed up over the run where they are
+    present.
     """
     self.totals.env_steps += int(row.get('rollout/steps', 0))
     self.totals.calls += int(row.get('budget/calls', 0))
@@ -183,11 +173,7 @@ class Run:
     self.state, self._row = state, row
 
   def validate(self, score_fn: Callable[[Any], float]) -> None:
-    """Scores the state where the config asks for it, and does nothing else.
-
-    Args:
-      score_fn: maps a state to its validation score; larger is better.
-    """
+    """Scores the state where the config asks for it; larger is better."""
     if self._row is None and not (self._is_new and self.config.patience):
       return
     step = int(self.state.step)
@@ -196,7 +182,7 @@ class Run:
     score = self._score = score_fn(self.state)
     is_best = self.totals.best is None or score > self.totals.best
     self.totals.stale = 0 if is_best else self.totals.stale + 1
-    if self.totals.best is None or is_best:
+    if is_best:
       self.totals.best = score
     if self._row is None:
       self._save()
@@ -266,14 +252,9 @@ class Run:
 def restore(
   folder: pathlib.Path, template: State, which: str = 'best'
 ) -> tuple[State, Totals]:
-  """Restores a state of a run, and the counts up to it.
+  """Restores a state of a run, 'best' or 'last', and the counts up to it.
 
   All processes of a run read the checkpoint.
-
-  Args:
-    folder: folder of the run.
-    template: a state like the saved one.
-    which: 'best', by validation score, or 'last'.
   """
   distributed.barrier(f'checkpoints of {folder}', _SAVED_S)
   with checkpoint.open_checkpoints(

@@ -7,6 +7,7 @@ base key, so that a resumed run draws what the uninterrupted run draws.
 
 from __future__ import annotations
 
+import functools
 import zlib
 from collections.abc import Callable
 from typing import Any
@@ -26,8 +27,6 @@ class TrainState:
   """Learner state, a pytree of plain arrays.
 
   Attributes:
-    params: parameter tree, as the model's `init` returned it.
-    opt_state: state of the optax optimizer.
     step: `[]` int32, updates done; one update consumes one rollout.
     key_data: `[...]` uint32, data of the base key, which never changes.
   """
@@ -43,10 +42,7 @@ def initial_state(
 ) -> TrainState:
   """Builds the state of step 0; pure, so that `jax.eval_shape` can trace it.
 
-  Args:
-    init_fn: maps a key to parameters.
-    optimizer: the optimizer whose state is carried.
-    key: typed key (`jax.random.key(seed)`); consumed, it becomes the base key.
+  The typed key (`jax.random.key(seed)`) is consumed; it becomes the base key.
   """
   init_key, base_key = jax.random.split(key)
   params = init_fn(init_key)
@@ -59,33 +55,17 @@ def initial_state(
 
 
 def create_train_state(
-  init_fn: InitFn,
-  optimizer: optax.GradientTransformation,
-  key: jax.Array,
-  *,
-  out_shardings: Any = None,
+  init_fn: InitFn, optimizer: optax.GradientTransformation, key: jax.Array
 ) -> TrainState:
-  """Creates the state on its devices, without a copy on the host.
-
-  Args:
-    init_fn: maps a key to parameters.
-    optimizer: the optimizer whose state is carried.
-    key: typed key; consumed.
-    out_shardings: tree of shardings like the state, or None for one device.
-  """
-
-  def build(key):
-    return initial_state(init_fn, optimizer, key)
-
-  return jax.jit(build, out_shardings=out_shardings)(key)
+  """Creates an `initial_state` on its device, without a copy on the host."""
+  build = functools.partial(initial_state, init_fn, optimizer)
+  return jax.jit(build)(key)
 
 
 def step_key(state: TrainState, purpose: str) -> jax.Array:
   """Returns the key of this step for one purpose, e.g. 'rollout'.
 
-  Args:
-    state: only its step and base key are read.
-    purpose: names the consumer; two purposes get independent keys.
+  Two purposes get independent keys.
   """
   key = jax.random.wrap_key_data(state.key_data)
   key = jax.random.fold_in(key, state.step)
@@ -97,12 +77,8 @@ def state_shardings(
 ) -> TrainState:
   """Returns the shardings of a train state.
 
-  Optimizer moments lie where their parameters lie.
-
-  Args:
-    params: arrays on the devices where they belong.
-    optimizer: the optimizer of the state.
-    replicated: sharding of everything that is no parameter and no moment.
+  Optimizer moments lie where their parameters lie, `params` being arrays on the
+  devices where they belong; everything else is `replicated`.
   """
   shardings = jax.tree.map(lambda x: x.sharding, params)
   return TrainState(

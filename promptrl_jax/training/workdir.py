@@ -23,14 +23,9 @@ def prepare(
 ) -> None:
   """Creates the directory with its `config.json`, or checks that it is equal.
 
-  A run may go on with another mesh or another number of pool workers.
-
-  Args:
-    workdir: the directory.
-    job: name of the experiment.
-    config: its settings, a dataclass.
-    models: names of models by role, if a run may only go on with the same ones;
-      a folder of the same name may hold another model by now.
+  A run may go on with another mesh or another number of pool workers. `models`
+  are names by role, if a run may only go on with the same ones; a folder of the
+  same name may hold another model by now.
 
   Raises:
     ValueError: the directory was made by another version of this project, or
@@ -50,10 +45,7 @@ def prepare(
 
 
 def load_config(path: pathlib.Path) -> tuple[str, Mapping[str, Any]]:
-  """Returns the job and the settings that `prepare` saved.
-
-  Args:
-    path: a working directory, or its `config.json`.
+  """Returns the job and the settings in a workdir or its `config.json`.
 
   Raises:
     FileNotFoundError: there is no such file.
@@ -68,11 +60,7 @@ def require_finished(
 ) -> Mapping[str, Any]:
   """Returns the results of a finished run with the same config as this one.
 
-  Args:
-    workdir: working directory of the finished run.
-    job: name of the experiment.
-    config: settings of this run, a dataclass.
-    free: names of settings, or of whole sections, that may differ.
+  `free` names settings, or whole sections, that may differ.
 
   Raises:
     FileNotFoundError: the run has no results.
@@ -90,11 +78,7 @@ def require_finished(
 
 
 def results(workdir: pathlib.Path) -> Mapping[str, Any]:
-  """Returns the results of a finished run.
-
-  Raises:
-    FileNotFoundError: there are no results.
-  """
+  """Returns the results of a run; raises FileNotFoundError without any."""
   path = workdir / 'results.json'
   if not path.is_file():
     raise FileNotFoundError(

@@ -40,7 +40,7 @@ def test_solved_at_budget_writes_a_figure(
 def test_same_numbers_give_the_same_bytes(tmp_path, make_cell):
   summary = report.summarise([make_cell()], subject=None, resamples=50)
   first, second = (
-    plots.solved_at_budget(tmp_path / name, summary, metric='soft')
+    plots.solved_at_budget(tmp_path / name, summary)
     for name in ('a.png', 'b.png')
   )
   assert first.read_bytes() == second.read_bytes()

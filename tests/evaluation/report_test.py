@@ -112,14 +112,6 @@ def test_cells_of_mixed_protocols_are_refused(make_cell):
     _summarise(cells)
 
 
-def test_markdown_of_merged_summaries_is_refused(make_cell):
-  summary = _summarise([make_cell()], subject=None)
-  oracle = _summarise([make_cell(protocol='oracle')], subject=None)
-  summary['cells'] += oracle['cells']
-  with pytest.raises(ValueError, match='in one table'):
-    report.to_markdown(summary, HEADER)
-
-
 @pytest.mark.parametrize(
   ('second', 'message'),
   [

@@ -20,12 +20,12 @@ def data(count=400, seed=0):
 def test_it_is_ridge_regression_per_action():
   features, actions, rewards, mask = data()
   bandit = bandits.update(
-    bandits.initial(2, 2, ridge=0.5), features, actions, rewards, mask
+    bandits.initial(2, 2), features, actions, rewards, mask
   )
   scores = bandits.scores(bandit, jnp.eye(2), 0.0)
   for action in range(2):
     x, y = features[actions == action], rewards[actions == action]
-    theta = np.linalg.solve(x.T @ x + 0.5 * np.eye(2), x.T @ y)
+    theta = np.linalg.solve(x.T @ x + np.eye(2), x.T @ y)
     np.testing.assert_allclose(scores[:, action], theta, atol=1e-4)
 
 

@@ -59,32 +59,16 @@ def test_gae_golden_values_over_tokens():
   )
 
 
-def test_a_sequence_that_was_cut_off_bootstraps():
-  mask = jnp.array([[T, T, T, F]])
-  values = jnp.array([[0.5, 0.4, 0.3, jnp.nan]])
-  advantages = completion_gae(
-    jnp.zeros((1, 4)),
-    values,
-    mask,
-    gamma=0.99,
-    lam=0.95,
-    bootstrap=jnp.array([0.2]),
-  )
-  expected = [[-0.291095, -0.198931, -0.102, 0.0]]
-  np.testing.assert_allclose(advantages, expected, atol=1e-6)
-
-
 def test_masked_tokens_in_between_are_skipped():
   rewards, values = jax.random.normal(jax.random.key(1), (2, 5, 9))
   mask = jax.random.bernoulli(jax.random.key(2), 0.6, (5, 9))
-  bootstrap = jnp.arange(5.0)
   dirty = [jnp.where(mask, x, jnp.nan) for x in (rewards, values)]
   result = jax.jit(completion_gae, static_argnames=('gamma', 'lam'))(
-    *dirty, mask, gamma=0.9, lam=0.8, bootstrap=bootstrap
+    *dirty, mask, gamma=0.9, lam=0.8
   )
   for i in range(5):
     own = np.asarray(mask[i])
-    next_values = jnp.append(values[i][own], bootstrap[i])[1:]
+    next_values = jnp.append(values[i][own], 0.0)[1:]
     never = jnp.zeros(own.sum(), bool)
     expected = gae(
       rewards[i][own],
@@ -151,7 +135,3 @@ def test_shapes_that_differ_are_refused():
     token_rewards(jnp.ones(3), MASK, jnp.ones(3), 0.1)
   with pytest.raises(AssertionError):
     completion_gae(jnp.ones((3, 4)), jnp.ones((3, 5)), MASK)
-  with pytest.raises(AssertionError):
-    completion_gae(
-      jnp.ones((3, 4)), jnp.ones((3, 4)), MASK, bootstrap=jnp.ones(4)
-    )

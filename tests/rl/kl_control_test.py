@@ -30,7 +30,7 @@ def test_fixed_stays():
   ],
 )
 def test_adaptive_by_hand(measured, factor):
-  control = jax.jit(kl_control.adaptive, static_argnames=('target', 'gain'))(
+  control = jax.jit(kl_control.adaptive, static_argnames='target')(
     kl_control.initial(0.2), jnp.float32(measured), target=6.0
   )
   np.testing.assert_allclose(control.coef, 0.2 * factor, rtol=1e-6)

@@ -72,15 +72,6 @@ def test_padding_does_not_alter_normalisation():
   np.testing.assert_array_equal(result[5:], [0.0, 0.0, 0.0])
 
 
-def test_normalisation_by_group_equals_vmap_under_jit():
-  x = jax.random.normal(jax.random.key(0), (3, 4))
-  mask = jnp.array([[1, 1, 1, 1], [1, 0, 1, 0], [0, 0, 0, 0]], bool)
-  by_axis = jax.jit(lambda x, m: normalize(x, m, axis=1))(x, mask)
-  np.testing.assert_allclose(
-    by_axis, jax.vmap(normalize)(x, mask), rtol=1e-6, atol=1e-7
-  )
-
-
 def test_shapes_that_differ_are_refused():
   with pytest.raises(AssertionError):
     masked_sum(jnp.ones((2, 1)), jnp.ones(2, bool))

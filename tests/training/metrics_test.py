@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-import struct
 import time
-import zlib
 
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import (
@@ -21,7 +19,7 @@ def rows(directory):
   return [json.loads(line) for line in lines]
 
 
-def write(directory, steps, resume_step=None):
+def write(directory, steps, resume_step=0):
   with MetricWriter(directory, resume_step=resume_step) as writer:
     for step in steps:
       writer.write_scalars(step, {'train/loss': step / 4})
@@ -47,12 +45,10 @@ def test_tensorboard_reads_the_same_numbers(tmp_path):
   assert [(x.step, x.value) for x in scalars] == [(0, 0.0), (1, 0.25), (2, 0.5)]
 
 
-def test_flushed_rows_are_readable_while_the_run_goes_on(tmp_path):
+def test_written_rows_are_readable_while_the_run_goes_on(tmp_path):
   with MetricWriter(tmp_path) as writer:
     writer.write_scalars(0, {'eval/pass_rate': 0.5})
-    writer.flush()
     assert rows(tmp_path) == [{'step': 0, 'eval/pass_rate': 0.5}]
-    assert events(tmp_path).Scalars('eval/pass_rate')[0].value == 0.5
 
 
 def test_a_resumed_run_leaves_the_file_of_an_uninterrupted_one(tmp_path):
@@ -72,9 +68,7 @@ def test_a_resumed_run_leaves_the_file_of_an_uninterrupted_one(tmp_path):
 
 def test_a_new_run_never_mixes_with_an_older_one(tmp_path):
   write(tmp_path, [0])
-  with pytest.raises(FileExistsError, match='resume_step'):
-    MetricWriter(tmp_path)
-  write(tmp_path, [0], resume_step=0)
+  write(tmp_path, [0])
   assert len(rows(tmp_path)) == 1
 
 
@@ -119,24 +113,3 @@ def test_a_name_may_say_first_whose_it_is(tmp_path):
       with pytest.raises(ValueError, match=name):
         writer.write_scalars(0, {name: 1.0})
   assert rows(tmp_path) == [{'step': 0, 'rewriter/train/kl': 0.5}]
-
-
-def png(width, height):
-  def chunk(kind, data):
-    checksum = struct.pack('>I', zlib.crc32(kind + data))
-    return struct.pack('>I', len(data)) + kind + data + checksum
-
-  header = struct.pack('>IIBBBBB', width, height, 8, 0, 0, 0, 0)
-  pixels = zlib.compress((b'\0' + b'\x7f' * width) * height)
-  signature = b'\x89PNG\r\n\x1a\n'
-  parts = chunk(b'IHDR', header), chunk(b'IDAT', pixels), chunk(b'IEND', b'')
-  return signature + b''.join(parts)
-
-
-def test_an_image_reaches_tensorboard_with_its_size(tmp_path):
-  with MetricWriter(tmp_path) as writer:
-    writer.write_image(3, 'eval/curve', png(5, 2))
-    with pytest.raises(ValueError, match='PNG'):
-      writer.write_image(3, 'eval/curve', b'GIF89a')
-  image = events(tmp_path).Images('eval/curve')[0]
-  assert (image.step, image.width, image.height) == (3, 5, 2)

@@ -8,7 +8,6 @@ import optax
 
 from promptrl_jax.training.state import (
   create_train_state,
-  initial_state,
   step_key,
 )
 
@@ -28,24 +27,6 @@ def draw(state, purpose):
 def test_state_depends_on_the_seed_alone():
   assert jnp.array_equal(create().params['w'], create().params['w'])
   assert not jnp.array_equal(create(0).params['w'], create(1).params['w'])
-
-
-def test_state_is_created_with_the_shardings_asked_for():
-  mesh = jax.make_mesh(
-    (1,), ('data',), axis_types=(jax.sharding.AxisType.Auto,)
-  )
-  sharding = jax.NamedSharding(mesh, jax.P())
-  optimizer = optax.adam(1e-3)
-  shapes = jax.eval_shape(
-    lambda key: initial_state(init_fn, optimizer, key), jax.random.key(0)
-  )
-  state = create_train_state(
-    init_fn,
-    optimizer,
-    jax.random.key(0),
-    out_shardings=jax.tree.map(lambda _: sharding, shapes),
-  )
-  assert {x.sharding for x in jax.tree.leaves(state)} == {sharding}
 
 
 def test_keys_differ_by_step_and_by_purpose_and_nothing_else():

@@ -34,26 +34,9 @@ _DRAWS = 300
 
 # Not every caller names a function after what it does.
 _PLAIN_NAMES = (
-  'solve',
-  'solution',
-  'run_task',
-  'process',
-  'process_data',
-  'my_function',
-  'do_work',
-  'answer',
-  'func',
-  'handle',
-  'calculate',
-  'get_result',
-  'task_a',
-  'task_b',
-  'helper',
-  'main_step',
-  'apply_rule',
-  'work_it_out',
-  'foo',
-  'go',
+  *('solve', 'solution', 'run_task', 'process', 'process_data', 'my_function'),
+  *('do_work', 'answer', 'func', 'handle', 'calculate', 'get_result', 'task_a'),
+  *('task_b', 'helper', 'main_step', 'apply_rule', 'work_it_out', 'foo', 'go'),
 )
 _PLAIN_NAME_SHARE = 0.5
 

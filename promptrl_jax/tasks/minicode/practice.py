@@ -24,13 +24,7 @@ _TRIES = 20
 
 @dataclasses.dataclass(frozen=True)
 class Wording:
-  """A statement and its canonical form.
-
-  Attributes:
-    statement: the statement in a register.
-    canonical: the canonical statement.
-    function_name: a name for the function.
-  """
+  """A statement in a register, its canonical form and a function's name."""
 
   statement: str
   canonical: str
@@ -52,12 +46,9 @@ def values_of(task_ids: Collection[str]) -> list[Values]:
 def draw(
   register: str, rng: random.Random, values: Values | None = None
 ) -> Wording:
-  """Draws a statement of a family of the train split.
+  """Draws a statement of a family of the train split, in a register.
 
-  Args:
-    register: wording of the statement.
-    rng: random generator; its state advances.
-    values: family and parameters; None draws parameters that no problem has.
+  `values` are family and parameters; None draws parameters that no problem has.
   """
   family, params = values or _beyond(rng)
   return Wording(

@@ -23,9 +23,9 @@ STATEMENTS_IDENTIFY_TASKS = False
 SPLITS = ('train', 'validation', 'test', 'ood')
 
 
-def serialise(seed: int = generate.SEED) -> bytes:
+def serialise() -> bytes:
   """Returns the suite as JSON lines."""
-  rows = generate.generate(seed)
+  rows = generate.generate()
   return ''.join(json.dumps(row) + '\n' for row in rows).encode()
 
 

@@ -27,15 +27,8 @@ def train(
 ) -> tuple[bandits.LinearBandit, int]:
   """Plays batches of episodes and learns from each.
 
-  Args:
-    env: where episodes are played.
-    problems: the training set.
-    controller: number and budgets of the episodes of a batch.
-    config: batches, and how they explore.
-    seed: seed of the run.
-
-  Returns:
-    The bandit's statistics and the number of model calls.
+  The number and the budgets of the episodes of a batch are those of the
+  controller. Returns the bandit's statistics and the number of model calls.
   """
   statistics = bandits.initial(
     len(env.config.actions), env.config.observation_size

@@ -6,6 +6,7 @@ import dataclasses
 
 import optax
 
+from promptrl_jax.settings import check_choices
 from promptrl_jax.training import optim
 
 
@@ -87,10 +88,7 @@ class PPOConfig:
   micro_batches: int = 1
 
   def __post_init__(self):
-    if self.normalize not in ('rollout', 'none'):
-      raise ValueError(
-        f"normalize must be 'rollout' or 'none', got {self.normalize!r}"
-      )
+    check_choices(self, normalize=('rollout', 'none'))
     for name in ('epochs', 'minibatches', 'micro_batches'):
       if getattr(self, name) < 1:
         raise ValueError(

@@ -88,11 +88,7 @@ class ControllerLearner:
   def update(
     self, state: TrainState, rollout: Trajectories
   ) -> tuple[TrainState, Row]:
-    """Makes one PPO update; `state` is donated.
-
-    Returns:
-      The state, its step number one higher, and metrics of the update.
-    """
+    """Makes one PPO update; `state` is donated. Returns metrics as well."""
     started = time.perf_counter()
     if not self.config.bootstrap_truncated:
       rollout = rollout_lib.as_terminated(rollout)
@@ -107,14 +103,7 @@ def make_learner(
   env: EditingConfig,
   seed: int,
 ) -> ControllerLearner:
-  """Builds network, optimizer and jitted functions.
-
-  Args:
-    config: the network and how long it is trained.
-    ppo: the update.
-    env: the environment, for the sizes of observations and actions.
-    seed: of the network and of all draws.
-  """
+  """Builds network, optimizer and jitted functions."""
   size = env.observation_size
   network = ActorCritic(
     ActorCriticConfig(size, len(env.actions), config.trunk, config.head)

@@ -106,14 +106,11 @@ def as_terminated(rollout: Trajectories) -> Trajectories:
 def draw_batch(
   problems: Sequence[Any], config: ControllerConfig, seed: int, step: int
 ) -> tuple[list[int], list[int], list[int]]:
-  """Draws the episodes of iteration `step`.
+  """Draws indices of problems, seeds and budgets of the episodes of a step.
 
   Problems are walked through in shuffled passes: each pass visits every problem
   once. The draw depends on the seed and the step alone, so that a resumed run
   repeats the uninterrupted one.
-
-  Returns:
-    Indices of problems, seeds and budgets, one per episode.
   """
   size = len(problems)
   indices = []

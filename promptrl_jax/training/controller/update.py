@@ -69,11 +69,6 @@ def make_update_fn(
   The state that is passed in is donated: use only the one that comes back.
   Metrics are means over valid steps and over all optimizer steps. A rollout
   without a valid step changes nothing but the step number.
-
-  Args:
-    apply_fn: the network.
-    optimizer: `config.make_optimizer(updates)`, or any other.
-    config: settings; one compilation each.
   """
   loss_fn = make_loss_fn(apply_fn, config)
 
@@ -122,12 +117,9 @@ def make_act_fn(
 
   It is called with `(params, observations [N, O], action_masks [N, A] bool,
   keys [N])`, typed keys, one per row, each consumed. It returns actions `[N]`
-  int32, their log-probabilities `[N]` and values `[N]`.
-
-  Args:
-    apply_fn: the network.
-    greedy: take the most probable action instead of a sample; the
-      log-probability is still that of the policy, not 0, and keys are ignored.
+  int32, their log-probabilities `[N]` and values `[N]`. A greedy policy takes
+  the most probable action and ignores the keys; the log-probability is still
+  that of the policy, not 0.
   """
 
   @jax.jit

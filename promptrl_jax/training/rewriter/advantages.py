@@ -22,6 +22,7 @@ from promptrl_jax.rl import (
   masked,
   preference,
 )
+from promptrl_jax.settings import check_choices
 
 KINDS = ('grpo', 'dr_grpo', 'rloo', 'reinforce', 'reinforce_pp', 'gae', 'pairs')
 # Methods that compare completions of one prompt: equal rewards carry no signal.
@@ -72,17 +73,14 @@ class AdvantageConfig:
   kl_min_prob: float | None = None
 
   def __post_init__(self):
-    for field, known in (
-      ('kind', KINDS),
-      ('charge_kl', CHARGES),
-      ('deviation', DEVIATIONS),
-      ('kl_estimator', kl.KINDS),
-    ):
-      if getattr(self, field) not in known:
-        raise ValueError(
-          f'advantage {field}={getattr(self, field)!r}: expected one of '
-          f'{", ".join(known)}'
-        )
+    check_choices(
+      self,
+      'advantage ',
+      kind=KINDS,
+      charge_kl=CHARGES,
+      deviation=DEVIATIONS,
+      kl_estimator=kl.KINDS,
+    )
     self._check_charge()
     if self.deviation != 'population' and self.kind != 'grpo':
       raise ValueError(
@@ -165,10 +163,7 @@ def advantages(
 ) -> Advantages:
   """Returns advantages [N, C], and the returns [N, C] that a value head learns.
 
-  Args:
-    config: the method.
-    batch: N completions.
-    kl_coef: KL coefficient in reward per nat, where the KL is a reward.
+  `kl_coef` counts in reward per nat, where the KL is a reward.
 
   Raises:
     ValueError: the method needs values or log-probs that the batch lacks.
@@ -183,11 +178,8 @@ def advantages(
     ), None
   if divergence is not None and config.charge_kl == 'reward':
     rewards = rewards - kl_coef * jnp.sum(divergence, axis=1)
-  if config.kind == 'pairs':
-    of_completions = _pairs(config, batch, rewards)
-  else:
-    of_completions = _compared(config, batch, rewards)
-  of_tokens = completions.to_tokens(of_completions, batch.mask)
+  compare = _pairs if config.kind == 'pairs' else _compared
+  of_tokens = completions.to_tokens(compare(config, batch, rewards), batch.mask)
   if divergence is not None and config.charge_kl == 'token':
     of_tokens = kl.penalize(of_tokens, divergence, batch.mask, kl_coef)
   return of_tokens, None

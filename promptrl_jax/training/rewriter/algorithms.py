@@ -12,6 +12,7 @@ from typing import Any
 from promptrl_jax import settings
 from promptrl_jax.training.rewriter.config import TrainConfig
 
+_BY_SEQUENCE = {'aggregation': 'sequence_mean'}
 # What an algorithm changes in the settings of a run.
 ALGORITHMS: dict[str, dict[str, Any]] = {
   'grpo': {},
@@ -25,19 +26,11 @@ ALGORITHMS: dict[str, dict[str, Any]] = {
     'reference': {'kind': 'none'},
   },
   'gspo': {
-    'loss': {
-      'kind': 'gspo',
-      'aggregation': 'sequence_mean',
-      'minibatches': 2,
-    },
+    'loss': {'kind': 'gspo', 'minibatches': 2} | _BY_SEQUENCE,
   },
   'cispo': {'loss': {'kind': 'cispo', 'minibatches': 2}},
   'mispo': {
-    'loss': {
-      'kind': 'mispo',
-      'aggregation': 'sequence_mean',
-      'minibatches': 2,
-    },
+    'loss': {'kind': 'mispo', 'minibatches': 2} | _BY_SEQUENCE,
   },
   'mispo_pp': {
     'advantage': {'kind': 'reinforce_pp'},

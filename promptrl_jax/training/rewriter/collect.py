@@ -40,8 +40,6 @@ class Batch:
   """Rewrites whose rewards are being computed.
 
   Attributes:
-    rollout: the rewrites.
-    pending: gives their rewards.
     seconds: duration of the sampling.
     ahead_seconds: time that was then spent on sampling the next batch.
   """
@@ -103,10 +101,6 @@ class Collector:
     """Waits for rewards, and draws again in the place of uniform groups.
 
     A process may take more rounds than another: they share nothing here.
-
-    Args:
-      state: samples further rounds.
-      batch: from `sample`, of the same state.
 
     Returns:
       The rewrites to learn from, their rewards `[N]`, and metrics over all

@@ -9,7 +9,7 @@ from typing import Any
 
 from promptrl_jax.models.lora import LoraConfig
 from promptrl_jax.rl import aggregation, importance, kl, policy_losses
-from promptrl_jax.settings import derived
+from promptrl_jax.settings import check_choices, derived
 from promptrl_jax.training.optim import OptimizerConfig
 from promptrl_jax.training.rewriter.advantages import OF_GROUPS, AdvantageConfig
 from promptrl_jax.training.rewriter.packing import PackingConfig
@@ -69,17 +69,13 @@ class LossConfig:
 
   def __post_init__(self):
     policy_losses.make_policy_loss_fn(self.kind, **self.options)
-    for field, known in (
-      ('aggregation', aggregation.AGGREGATIONS),
-      ('kl_estimator', kl.KINDS),
-      ('importance', IMPORTANCE),
-      ('compute_dtype', ('float32', 'bfloat16')),
-    ):
-      if getattr(self, field) not in known:
-        raise ValueError(
-          f'{field}={getattr(self, field)!r}: expected one of '
-          f'{", ".join(known)}'
-        )
+    check_choices(
+      self,
+      aggregation=aggregation.AGGREGATIONS,
+      kl_estimator=kl.KINDS,
+      importance=IMPORTANCE,
+      compute_dtype=('float32', 'bfloat16'),
+    )
     for field in ('epochs', 'minibatches', 'micro_batches'):
       if getattr(self, field) < 1:
         raise ValueError(f'{field}={getattr(self, field)}: expected at least 1')
@@ -159,11 +155,7 @@ class TrainConfig:
       value = getattr(self, field)
       if value is not None and value < 1:
         raise ValueError(f'{field}={value}: expected 1 or more')
-    if self.parameters not in PARAMETERS:
-      raise ValueError(
-        f'parameters={self.parameters!r}: expected one of '
-        f'{", ".join(PARAMETERS)}'
-      )
+    check_choices(self, parameters=PARAMETERS)
 
   def check(self) -> None:
     """Checks settings beside each other; an algorithm may change them before.
@@ -172,11 +164,10 @@ class TrainConfig:
       ValueError: two settings make no sense together.
     """
     for phase in self.phases:
-      phase.check_phase()
+      phase._check_phase()
     self._check_switches()
 
-  def check_phase(self) -> None:
-    """As `check`, without the switches."""
+  def _check_phase(self) -> None:
     self._check_advantage()
     self._check_group()
     if self.overlap and self.loss.importance == 'none':

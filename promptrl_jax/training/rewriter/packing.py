@@ -86,11 +86,8 @@ def pack(
 ) -> Packed:
   """Packs completions beside their prompts, longest first, best fit.
 
-  Args:
-    prompts: token ids of each prompt.
-    completions: token ids of each completion, one or more each.
-    owners: index of the prompt that each completion follows.
-    config: the shape of a row.
+  `owners` has the index of the prompt that each completion follows; prompts and
+  completions are token ids.
 
   Raises:
     ValueError: a prompt or a completion is empty or does not fit into a row.
@@ -113,10 +110,8 @@ def pack(
 def part_of(packed: Packed, rows: int, first: int) -> Packed:
   """Returns the rows of one process as its part of a batch of all processes.
 
-  Args:
-    packed: at most `rows` rows.
-    rows: number of rows of every process; empty ones are added.
-    first: index in the batch of the first completion of this process.
+  Empty rows are added up to `rows`, the number of every process; `first` is the
+  index in the batch of the first completion of this process.
   """
   extra = rows - len(packed.tokens)
   fill = lambda x: np.pad(x, [(0, extra), *[(0, 0)] * (x.ndim - 1)])
@@ -240,13 +235,7 @@ def spread(packed: Packed, values: Any) -> np.ndarray:
 
 
 def gather(packed: Packed, values: Any, count: int) -> np.ndarray:
-  """Reads values of rows [R, Q, C] by completion: [N, C], 0 in padding.
-
-  Args:
-    packed: the rows.
-    values: [R, Q, C].
-    count: N, completions of the batch.
-  """
+  """Reads values of rows [R, Q, C] by completion: [`count`, C], padded by 0."""
   values, sequence = np.asarray(values), np.asarray(packed.sequence)
   out = np.zeros((count, values.shape[-1]), values.dtype)
   valid = sequence >= 0

@@ -85,10 +85,8 @@ class TokenOutputs:
 def split(params: Params, train: str) -> tuple[Params, Params]:
   """Returns the collections that are trained and those that are not.
 
-  Args:
-    params: all collections.
-    train: `full` (the model) or `lora` (its adapters); a value head is always
-      trained.
+  `train` is `full` (the model) or `lora` (its adapters); a value head is always
+  trained.
 
   Raises:
     ValueError: `params` has no such collection.
@@ -108,10 +106,7 @@ def split(params: Params, train: str) -> tuple[Params, Params]:
 def param_shardings(params: Params, family: str, mesh: Mesh) -> Params:
   """Returns a sharding for each leaf, by the rules of the model's family.
 
-  Args:
-    params: some collections; shapes are enough.
-    family: model family.
-    mesh: a mesh that has only the axis `data` replicates all leaves.
+  A mesh that has only the axis `data` replicates all leaves. Shapes are enough.
 
   Raises:
     ValueError: the axes of the mesh do not divide a leaf.
@@ -169,9 +164,6 @@ def outputs(
   """Runs the policy over packed rows [R, ...].
 
   Args:
-    config: the policy.
-    params: its parameters.
-    rows: R rows.
     reference: hidden states of the reference for the same rows, to compute the
       KL over the whole vocabulary.
     keep_hidden: also return hidden states, which another policy needs if this
@@ -209,10 +201,7 @@ def hidden_states(
   """Returns the state that predicts each token of the lanes, [R, S * C, D].
 
   Args:
-    model: shape of the model.
     mesh: the mesh if it splits parameters, else None.
-    variables: see `variables`.
-    rows: R rows.
   """
   if isinstance(model, EncoderDecoderConfig):
     return _decoder_states(model, variables, rows)
@@ -233,7 +222,6 @@ def attention_mask(
   """Returns which tokens may attend to which.
 
   Args:
-    rows: R rows.
     sliding_window: how many tokens back a token sees, itself included.
     bidirectional_prompts: whether the tokens of a prompt see later ones.
   """

@@ -13,6 +13,7 @@ import jax
 
 from promptrl_jax.rl import kl_control
 from promptrl_jax.rl import reference as rl_reference
+from promptrl_jax.settings import check_choices
 from promptrl_jax.training.rewriter import policy
 from promptrl_jax.training.rewriter.policy import Params
 
@@ -53,12 +54,7 @@ class ReferenceConfig:
   steps: int = 100
 
   def __post_init__(self):
-    for field, known in (('kind', KINDS), ('control', CONTROLS)):
-      if getattr(self, field) not in known:
-        raise ValueError(
-          f'reference {field}={getattr(self, field)!r}: expected one of '
-          f'{", ".join(known)}'
-        )
+    check_choices(self, 'reference ', kind=KINDS, control=CONTROLS)
     # An algorithm may have turned another kind into `none`.
     if self.kind != 'none' and (self.kind == 'model') != bool(self.model):
       raise ValueError(
@@ -79,11 +75,8 @@ def parameters(
 ) -> Params | None:
   """Returns all parameter collections of the reference; None without one.
 
-  Args:
-    config: which reference.
-    arrays: the reference's arrays in the train state, see `initial`.
-    fixed: the policy's parameters that are not trained; for the kind `model`,
-      all parameters of that model.
+  `arrays` are those of the train state, see `initial`. `fixed` are the policy's
+  parameters that are not trained; for the kind `model`, all of that model.
   """
   if config.kind == 'none':
     return None
@@ -106,13 +99,7 @@ def after_update(
 def next_kl_control(
   config: ReferenceConfig, control: kl_control.KlControl, measured: jax.Array
 ) -> kl_control.KlControl:
-  """Returns the KL coefficient after an update.
-
-  Args:
-    config: how the coefficient moves.
-    control: the coefficient before.
-    measured: `[]`, KL of the update in nats per token.
-  """
+  """Returns the KL coefficient after an update of `measured` nats per token."""
   if config.control == 'adaptive':
     return kl_control.adaptive(control, measured, target=config.target)
   if config.control == 'linear':

@@ -130,7 +130,7 @@ def _projection(
   params: Params | None,
   config: LossConfig,
 ) -> ProjectionFn:
-  """Returns a function that projects the reference's hidden states to logits.
+  """Returns a function from the reference's hidden states to distributions.
 
   Without parameters of a reference it returns None for any states.
   """
@@ -147,15 +147,13 @@ def make_loss_fn(
   config: LossConfig,
   project: ProjectionFn = lambda _: None,
 ):
-  """Returns the loss as a sum, `(sum, (count, metrics))`.
+  """Returns the loss of a policy as a sum, `(sum, (count, metrics))`.
 
   It is called with `(trained, fixed, kl_coef, batch)`. Metrics named in
   `_PER_LOSS` are sums like the loss, the others sums over tokens, whose number
   is among them. `mismatch_...` describes a micro-batch and is averaged.
 
   Args:
-    policy: the language model.
-    config: the loss.
     project: see `_projection`; the KL over the whole vocabulary needs it.
   """
   policy_loss_fn = policy_losses.make_policy_loss_fn(
@@ -276,9 +274,7 @@ def make_update_fn(
   tokens and over optimizer steps.
 
   Args:
-    policy: the language model.
-    optimizer: changes `state.params`, the trained part of the parameters.
-    config: settings; one compilation each, and one for each shape of a batch.
+    config: settings; compiled for each, and for each shape of a batch.
     shardings: `state.state_shardings` of the new state. None leaves them to the
       compiler; they may then differ from those of the first state, so that the
       second update is compiled once more.

@@ -79,62 +79,33 @@ def _first_assertion(item: _Item, name: str, rng: random.Random) -> str:
   return generate.assertion(name, args, value)
 
 
-def _signature(program: str) -> str:
-  return program.split('\n', 1)[0]
-
-
 def _drop_mark(code: str, rng: random.Random) -> str:
   """Drops one bracket, colon or quote of the body: usually a syntax error."""
   start = code.index('\n')
   places = [i for i in range(start, len(code)) if code[i] in "()[]:'{}"]
   if not places:
     return code
-  i = rng.choice(places)
-  return code[:i] + code[i + 1 :]
+  place = rng.choice(places)
+  return code[:place] + code[place + 1 :]
 
 
 def _misname(code: str, rng: random.Random) -> str:
   """Renames one use of a name in the body: usually a name error."""
-  start = code.index('\n')
-  uses = [
-    m
-    for m in re.finditer(r'\b[a-z_]\w*\b', code)
-    if m.start() > start and m.group() not in _KEYWORDS
-  ]
+  names = re.compile(r'\b[a-z_]\w*\b').finditer(code, code.index('\n') + 1)
+  uses = [m for m in names if m.group() not in _KEYWORDS]
   if not uses:
     return code
   use = rng.choice(uses)
-  other = rng.choice(
-    ('nums', 'text', 'items', 'data', 'res', 'x', 'words', 'n')
-  )
+  other = rng.choice(_NAMES)
   return code[: use.start()] + other + code[use.end() :]
 
 
-_KEYWORDS = frozenset(
-  [
-    'def',
-    'return',
-    'for',
-    'in',
-    'if',
-    'else',
-    'elif',
-    'while',
-    'and',
-    'or',
-    'not',
-    'is',
-    'lambda',
-    'import',
-    'from',
-    'as',
-    'None',
-    'True',
-    'False',
-    'break',
-    'continue',
-  ]
-)
+_KEYWORDS = {
+  *('def', 'return', 'for', 'in', 'if', 'else', 'elif', 'while', 'and', 'or'),
+  *('not', 'is', 'lambda', 'import', 'from', 'as', 'None', 'True', 'False'),
+  *('break', 'continue'),
+}
+_NAMES = ('nums', 'text', 'items', 'data', 'res', 'x', 'words', 'n')
 _SWAPS = (
   (' + ', ' - '),
   (' - ', ' + '),
@@ -230,7 +201,7 @@ def coder_pair(item: _Item, config: CorpusConfig, rng: random.Random) -> Pair:
   else:
     name, test = attempt.name, attempt.assertion
   program = fill(family.code, params, f=name).rstrip()
-  signature = _signature(program)
+  signature = program.split('\n', 1)[0]
   prompt = templates.CoderPrompt(
     statement=registers.render(family, params, register, rng),
     signature=signature,

@@ -22,12 +22,7 @@ from promptrl_jax.rewards import guards
 from promptrl_jax.tasks import splits
 from promptrl_jax.types import Task
 
-_FIELDS = {
-  'task_id': str,
-  'step': int,
-  'visible_passed': bool,
-  'feedback': str,
-}
+_FIELDS = {'task_id': str, 'step': int, 'visible_passed': bool, 'feedback': str}
 _EPISODE = ('strategy', 'protocol', 'budget', 'seed', 'row', 'task_id')
 FEEDBACK = ('with', 'without', 'both')
 KEEP_AS = ('copy', 'nothing')
@@ -38,7 +33,6 @@ class Edit:
   """A wording that failed and a later one that passed.
 
   Attributes:
-    task_id: the task.
     function_name: the function that the statement is about.
     before: statement for which the program failed.
     feedback: feedback on that program.
@@ -106,15 +100,12 @@ def _check(row: Any, where: str) -> None:
 
 
 def find(rows: Iterable[Mapping[str, Any]]) -> list[Edit]:
-  """All distinct edits, in the order of the trace.
+  """All distinct edits of one trace, in its order.
 
   A wording that failed before it passed did so by another sample, which is no
   success of the edit; nor is a repair, which was shown a program. If an episode
   that rewrites first passes a task that another episode failed as it was
   worded, that rewrite is an edit.
-
-  Args:
-    rows: of one trace, in order.
   """
   episodes: dict[tuple, list[Mapping[str, Any]]] = {}
   failed: dict[str, Mapping[str, Any]] = {}  # As it was worded, by task.
@@ -146,14 +137,7 @@ def _edits_to(
     return
   for failed in earlier:
     if not failed['visible_passed'] and not failed['prompt']['attempt']:
-      yield Edit(
-        task_id=row['task_id'],
-        function_name=_function_name(prompt['signature']),
-        before=failed['prompt']['statement'],
-        feedback=failed['feedback'],
-        after=after,
-        code=row.get('code') or '',
-      )
+      yield _edit(row, failed['prompt']['statement'], failed['feedback'])
 
 
 def find_kept(rows: Iterable[Mapping[str, Any]]) -> list[Edit]:
@@ -161,31 +145,27 @@ def find_kept(rows: Iterable[Mapping[str, Any]]) -> list[Edit]:
 
   Without them a rewriter learns to change everything, and spoils what was clear
   from the start.
-
-  Args:
-    rows: of one trace, in order.
   """
   kept: dict[Edit, None] = {}
   for row in rows:
     # The first step of an episode that asks for the statement as it is.
     asked = row['step'] == 0 and row.get('action') in ('keep', 'resample')
     if asked and row['visible_passed'] and row.get('prompt') is not None:
-      statement = row['prompt']['statement']
-      kept[
-        Edit(
-          task_id=row['task_id'],
-          function_name=_function_name(row['prompt']['signature']),
-          before=statement,
-          feedback='',
-          after=statement,
-          code=row.get('code') or '',
-        )
-      ] = None
+      kept[_edit(row, before=row['prompt']['statement'], feedback='')] = None
   return list(kept)
 
 
-def _function_name(signature: str) -> str:
-  return signature.split('(')[0].removeprefix('def ').strip()
+def _edit(row: Mapping[str, Any], before: str, feedback: str) -> Edit:
+  """Returns the edit that led to the prompt of a row."""
+  signature = row['prompt']['signature']
+  return Edit(
+    task_id=row['task_id'],
+    function_name=signature.split('(')[0].removeprefix('def ').strip(),
+    before=before,
+    feedback=feedback,
+    after=row['prompt']['statement'],
+    code=row.get('code') or '',
+  )
 
 
 def keep_true(
@@ -194,48 +174,38 @@ def keep_true(
   pool: ExecutionPool,
   *,
   protocol: str = 'visible1',
-  bounds: guards.GuardsConfig = guards.GuardsConfig(),
 ) -> list[Edit]:
   """Edits of `tasks` whose program passes all tests, and that have no flag.
 
-  A trace holds results of visible tests alone, which a wrong program may pass.
-  Hidden tests may be used for training tasks only.
-
-  Args:
-    edits: from `find`.
-    tasks: tasks of the training split; edits of other tasks are left out.
-    pool: runs the programs again.
-    protocol: which tests were visible.
-    bounds: bounds of the guards.
+  A trace holds results of visible tests alone, those of `protocol`, which a
+  wrong program may pass. Hidden tests may be used for training tasks only.
 
   Raises:
     ValueError: a task is not of the training split.
   """
   problems = {t.task_id: splits.reveal_for_training(t, protocol) for t in tasks}
   by_id = {task.task_id: task for task in tasks}
-  mine = [
-    edit
-    for edit in edits
-    if edit.task_id in by_id
-    and not guards.flag(
-      edit.after,
-      by_id[edit.task_id],
-      problems[edit.task_id].visible_tests,
-      bounds,
+  mine = [(e, by_id[e.task_id]) for e in edits if e.task_id in by_id]
+  bounds = guards.GuardsConfig()
+  kept = [
+    (edit, task)
+    for edit, task in mine
+    if not guards.flag(
+      edit.after, task, problems[task.task_id].visible_tests, bounds
     )
   ]
   results = pool.run(
     [
       Program(
         code=edit.code,
-        tests=by_id[edit.task_id].tests,
-        setup=by_id[edit.task_id].setup,
-        entry_point=by_id[edit.task_id].entry_point,
+        tests=task.tests,
+        setup=task.setup,
+        entry_point=task.entry_point,
       )
-      for edit in mine
+      for edit, task in kept
     ]
   )
-  return [e for e, result in zip(mine, results, strict=True) if result.passed]
+  return [edit for (edit, _), r in zip(kept, results, strict=True) if r.passed]
 
 
 def to_chats(
@@ -248,9 +218,9 @@ def to_chats(
 
   Args:
     edits: from `find` or `keep_true`.
-    feedback: whether requests show the feedback on the failed program:
-      `with`, `without` (as a rewriter is asked before the first program), or
-      `both`, each as a request of its own.
+    feedback: whether requests show the feedback on the failed program: `with`,
+      `without` (as a rewriter is asked before the first program), or `both`,
+      each as a request of its own.
     template: how requests are written; see `prompts.templates`.
     keep_as: what is written where nothing is to be changed: `copy`, the
       statement again, or `nothing`, which leaves it as it is and can be learned
@@ -274,15 +244,10 @@ def to_chats(
     for show in shown[feedback]:
       said = feedback_lib.summarize_feedback(edit.feedback) if show else ''
       prompt = templates.RewritePrompt(edit.before, edit.function_name, said)
-      reply = _reply(edit.after, template)
+      # What `Template.rewritten` reads as the statement.
+      mark = '' if template == 'plain' else templates.rewrite.PREFIX
+      reply = f'{mark} {edit.after}'
       if edit.after == edit.before and keep_as == 'nothing':
         reply = ''
       chats.setdefault(Chat(write(prompt), reply), edit.task_id)
   return chats
-
-
-def _reply(statement: str, template: str) -> str:
-  """Returns the reply that `Template.rewritten` reads as `statement`."""
-  if template == 'plain':
-    return f' {statement}'
-  return f'{templates.rewrite.PREFIX} {statement}'

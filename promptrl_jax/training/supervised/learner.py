@@ -65,10 +65,7 @@ def make_learner(
 ) -> SupervisedLearner:
   """Builds the jitted functions of one model.
 
-  Args:
-    model: shape of the model.
-    config: settings.
-    mesh: its `data` axis splits rows; parameters are replicated.
+  The axis `data` of the mesh splits rows; parameters are replicated.
   """
   optimizer, loss_fn = config.make_optimizer(), make_loss_fn(model)
   replicated, rows = NamedSharding(mesh, P()), NamedSharding(mesh, P('data'))
@@ -99,10 +96,9 @@ def make_learner(
     return jnp.exp(-_completion_loss(sums))
 
   place = jax.jit(start_from, out_shardings=replicated)
+  new = lambda key: start_from(_new_params(model, key))
   return SupervisedLearner(
-    init=jax.jit(
-      lambda key: start_from(_new_params(model, key)), out_shardings=replicated
-    ),
+    init=jax.jit(new, out_shardings=replicated),
     start_from=lambda params: place(jax.device_put(params, replicated)),
     step_fn=jax.jit(
       step,

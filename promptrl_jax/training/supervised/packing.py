@@ -52,11 +52,6 @@ def pack_encoded(
 
   A sequence that is longer than a row is left out. The batch ends at the first
   sequence for which no row has room, or with the iterator.
-
-  Args:
-    encoded: token ids of prompt and completion, and how many are prompt.
-    pad_id: padding token.
-    config: shape of the batch, and the weight of prompt tokens.
   """
   shape = (config.rows, config.row_length)
   batch = PackedRows(
@@ -89,11 +84,9 @@ def pack_encoded(
   return batch
 
 
-def _encoded(
-  pairs: Iterator[Pair], tokenizer: Tokenizer, chunk: int = 32
-) -> Iterator[Encoded]:
+def _encoded(pairs: Iterator[Pair], tokenizer: Tokenizer) -> Iterator[Encoded]:
   """Yields the token ids of each pair, and how many of them are prompt."""
-  while chunk_pairs := list(itertools.islice(pairs, chunk)):
+  while chunk_pairs := list(itertools.islice(pairs, 32)):
     prompts = tokenizer.encode([prompt for prompt, _ in chunk_pairs])
     replies = tokenizer.encode([reply for _, reply in chunk_pairs])
     for prompt, reply in zip(prompts, replies, strict=True):
