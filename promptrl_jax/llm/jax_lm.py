@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
-import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -25,18 +24,11 @@ from promptrl_jax.sampling.sampler import Sampler, TextSample
 
 
 class JaxLM:
-  """Answers requests with a causal or an encoder-decoder model.
-
-  Attributes:
-    name: the model's name in reports.
-    generated_tokens, seconds: totals of all calls, for throughput.
-  """
+  """Answers requests with a causal or an encoder-decoder model."""
 
   def __init__(self, name: str, sampler: Sampler):
     """Wraps a sampler, which keeps its parameters and programs."""
     self.name = name
-    self.generated_tokens = 0
-    self.seconds = 0.0
     self._sampler = sampler
 
   @classmethod
@@ -61,20 +53,16 @@ class JaxLM:
     Tokens are counted up to the one that completes a stop string. Requests
     with the same prompt share its prefill.
     """
-    start = time.perf_counter()
     prompts = [self._render(request) for request in requests]
     for prompt, request in zip(prompts, requests, strict=True):
       self._check(prompt, request)
     samples = self._sampler.complete(
       prompts, [_sampling_params(self._tokenizer, r) for r in requests]
     )
-    completions = [
+    return [
       _completion(sample, request)
       for sample, request in zip(samples, requests, strict=True)
     ]
-    self.generated_tokens += sum(c.completion_tokens for c in completions)
-    self.seconds += time.perf_counter() - start
-    return completions
 
   def replace_params(self, params: Any) -> None:
     """Answers from here on with other parameters of the same shapes.

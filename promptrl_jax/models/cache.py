@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 from flax import struct
@@ -100,11 +98,6 @@ class LayerCache:
       ]
     )
 
-  def is_native(self, threads: int, dtype: Any) -> bool:
-    """Returns whether `attend` runs `cpp/attend.cc` for queries of `dtype`."""
-    is_wide = dtype == self.keys.dtype == jnp.float32
-    return threads > 0 and is_wide and self.keys.shape[3] % _MULTIPLE == 0
-
   def attend(
     self,
     queries: jax.Array,
@@ -127,7 +120,9 @@ class LayerCache:
     """
     b, k, blocks, h, width = self.keys.shape
     dtype = queries.dtype
-    if bias is None and self.is_native(threads, dtype):
+    # `cpp/attend.cc` takes float32 and whole vectors.
+    is_wide = dtype == self.keys.dtype == jnp.float32 and h % _MULTIPLE == 0
+    if bias is None and threads > 0 and is_wide:
       return native.call(
         'attend', queries.shape, threads, queries, self.keys, self.values, mask
       )

@@ -42,7 +42,6 @@ class EncoderConfig:
     pad_token_id: token for padding.
     has_pooler: whether the model has the layer of the pooling `pooler`.
     dtype: type of the activations; norms, softmax and pooling are float32.
-    remat: whether the backward pass recomputes the activations of each layer.
   """
 
   vocab_size: int
@@ -56,7 +55,6 @@ class EncoderConfig:
   pad_token_id: int = 0
   has_pooler: bool = True
   dtype: str = 'float32'
-  remat: bool = False
 
   def __post_init__(self):
     if self.hidden_size % self.num_heads:
@@ -142,12 +140,8 @@ class Encoder(nn.Module):
     self.position_embedding = table('position_embedding', c.max_positions)
     self.type_embedding = table('type_embedding', c.num_token_types)
     self.embedding_norm = LayerNorm(c.norm_eps)
-    # Inside a scan, XLA's CSE cannot undo the recomputation of a layer.
-    block: Any = EncoderBlock
-    if c.remat:
-      block = nn.remat(EncoderBlock, prevent_cse=False)
     self.layers = nn.scan(
-      block,
+      EncoderBlock,
       variable_axes={'params': 0},
       split_rngs={'params': True},
       in_axes=(nn.broadcast,),  # pyright: ignore[reportArgumentType]

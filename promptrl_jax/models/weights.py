@@ -15,13 +15,14 @@ import math
 import os
 import pathlib
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
+from flax import traverse_util
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 from safetensors import numpy as st_numpy
@@ -53,10 +54,6 @@ _SHARD_BYTES = 5 * 10**9  # the default of transformers
 Convert = Callable[[Any], Any]  # reshapes and transposes jax or numpy arrays
 
 
-def _same(x: Any) -> Any:
-  return x
-
-
 def transpose(x: Any) -> Any:
   """Converts a linear kernel between [out, in] and our [in, out]."""
   return x.T
@@ -79,8 +76,8 @@ class Rule:
 
   name: str
   leaf: str
-  to_ours: Convert = _same
-  to_theirs: Convert = _same
+  to_ours: Convert = lambda x: x
+  to_theirs: Convert = lambda x: x
   index: tuple[Any, ...] = ()
 
   @property
@@ -157,13 +154,15 @@ def load_tree(
     leaf, sharding = leaves[rule.leaf], leaf_shardings.get(rule.leaf)
     value = filled.pop(rule.leaf, None)
     if value is None:
-      value = _zeros(leaf.shape, dtype, sharding)
+      make = functools.partial(jnp.zeros, leaf.shape, jnp.dtype(dtype))
+      value = jax.jit(make, out_shardings=sharding)()
     write = _make_write_fn(rule, sharding)
     for name, layer in rule.names(leaf.shape[0]):
       tensor = _spread(tensors.read(names[name]), sharding)
       value = write(value, tensor, layer or 0)
     filled[rule.leaf] = value
-  return _nested({path: filled[path] for path in leaves})
+  ordered = {path: filled[path] for path in leaves}
+  return {'params': traverse_util.unflatten_dict(ordered, sep='/')}
 
 
 def _check_tensors(
@@ -222,17 +221,16 @@ def save_tree(
   folder.mkdir(parents=True, exist_ok=True)
   leaves = _flat(params)
   rules = _rules_by_name(table, leaves)
-  sizes = {
-    name: _stored_bytes(rule, leaves[rule.leaf], dtype)
-    for name, (rule, _) in rules.items()
-  }
+  sizes = {}
+  for name, (rule, _) in rules.items():
+    leaf = leaves[rule.leaf]
+    itemsize = jnp.dtype(dtype or leaf.dtype).itemsize
+    sizes[name] = math.prod(_stored_shape(rule, leaf)) * itemsize
   shards = _split(sizes, shard_bytes)
   files = [WEIGHTS]
   if len(shards) > 1:
-    files = [
-      f'model-{i + 1:05}-of-{len(shards):05}.safetensors'
-      for i in range(len(shards))
-    ]
+    name_of = f'model-{{:05}}-of-{len(shards):05}.safetensors'.format
+    files = [name_of(i) for i in range(1, len(shards) + 1)]
   file_of: dict[str, str] = {}
   for file, shard in zip(files, shards, strict=True):
     tensors = {
@@ -301,18 +299,9 @@ def _rules_by_name(
 
 def _stored_shape(rule: Rule, leaf: Any) -> tuple[int, ...]:
   """Returns the shape of a rule's tensor in a checkpoint."""
-
-  def convert(x):
-    return rule.to_theirs(_part(rule, x))
-
+  convert = lambda x: rule.to_theirs(_part(rule, x))
   shape = jax.ShapeDtypeStruct(leaf.shape, jnp.float32)
   return jax.eval_shape(convert, shape).shape
-
-
-def _stored_bytes(rule: Rule, leaf: Any, dtype: Any) -> int:
-  """Returns the bytes of a rule's tensor in a file of type `dtype`."""
-  size = math.prod(_stored_shape(rule, leaf))
-  return size * jnp.dtype(dtype or leaf.dtype).itemsize
 
 
 def _part(rule: Rule, leaf: Any, layer: int = 0) -> Any:
@@ -328,13 +317,6 @@ def _stored(
   """Returns a rule's tensor as a checkpoint stores it."""
   part = np.asarray(_part(rule, leaves[rule.leaf], layer or 0))
   return np.ascontiguousarray(rule.to_theirs(part).astype(dtype or part.dtype))
-
-
-def _zeros(
-  shape: tuple[int, ...], dtype: Any, sharding: NamedSharding | None
-) -> jax.Array:
-  make = functools.partial(jnp.zeros, shape, jnp.dtype(dtype))
-  return jax.jit(make, out_shardings=sharding)()
 
 
 def _make_write_fn(
@@ -376,27 +358,7 @@ def _spread(tensor: np.ndarray, sharding: NamedSharding | None) -> Any:
 
 def _flat(tree: Any) -> dict[str, Any]:
   """Returns the leaves by their path below `params`."""
-
-  def walk(node: Any, path: str) -> Iterable[tuple[str, Any]]:
-    if isinstance(node, Mapping):
-      for key, child in node.items():
-        yield from walk(child, f'{path}/{key}' if path else key)
-    else:
-      yield path, node
-
-  return dict(walk(tree['params'], ''))
-
-
-def _nested(leaves: Mapping[str, Any]) -> Any:
-  """Returns the tree of leaves that are given by path; inverse of `_flat`."""
-  tree: dict[str, Any] = {}
-  for path, leaf in leaves.items():
-    *above, last = path.split('/')
-    node = tree
-    for key in above:
-      node = node.setdefault(key, {})
-    node[last] = leaf
-  return {'params': tree}
+  return traverse_util.flatten_dict(tree['params'], sep='/')
 
 
 def _shortened(names: list[str]) -> str:

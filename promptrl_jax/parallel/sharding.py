@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -53,9 +54,7 @@ def fit(
   for size, names in zip(shape, tuple(spec), strict=False):
     names = names if isinstance(names, tuple) else (names,)
     names = tuple(n for n in names if n in mesh.shape and mesh.shape[n] > 1)
-    count = 1
-    for name in names:
-      count *= mesh.shape[name]
+    count = math.prod(mesh.shape[name] for name in names)
     if size % count:
       raise ValueError(
         f'{path} of shape {tuple(shape)}: {size} cannot be split over the '
