@@ -28,12 +28,7 @@ CODER, REWRITER = 'coder', 'rewriter'
 
 @dataclasses.dataclass(frozen=True)
 class Ask:
-  """One call of a language model; answered by a `Completion`.
-
-  Attributes:
-    role: which model is asked: a key of the runner's backends.
-    request: the conversation and how to sample.
-  """
+  """One call of the model of a role; answered by a `Completion`."""
 
   role: str
   request: Request
@@ -55,13 +50,8 @@ class Attempt:
   """One problem that is being solved, and what it has cost so far.
 
   Attributes:
-    problem: the problem, without any hidden test.
     seed: distinguishes the random draws of several attempts.
     budget: most language-model calls, of all roles together.
-    row: index of the attempt among those that are played together.
-    calls: language-model calls so far.
-    attempts: programs run so far.
-    prompt_tokens, completion_tokens: tokens used so far.
     asked: prompts that were asked before: they are sampled, not greedy.
     sent: requests since the last trace row.
     trace: one dict per step; written to `trace.jsonl`.
@@ -94,7 +84,6 @@ class Attempt:
     )
 
   def charge(self, asked: Ask, completion: Completion) -> None:
-    """Counts one call."""
     self.calls += 1
     self.prompt_tokens += completion.prompt_tokens
     self.completion_tokens += completion.completion_tokens
@@ -156,10 +145,6 @@ class AskConfig:
     first_temperature: the first time a prompt is asked in an episode.
     sample_temperature: of the coder, every further time.
     rewrite_temperature: of the rewriter, every further time.
-    top_p: nucleus mass of all samples.
-    max_tokens: most tokens of a program or an answer.
-    rewrite_max_tokens: most tokens of a rewrite.
-    stop: strings that end a program or an answer.
   """
 
   template: str = 'plain'
@@ -185,15 +170,7 @@ class AskConfig:
 
 @dataclasses.dataclass(frozen=True)
 class RoleSampling:
-  """How one role samples.
-
-  Attributes:
-    max_tokens: most new tokens.
-    first_temperature: the first time a prompt is asked in an attempt.
-    again_temperature: every further time.
-    top_p: nucleus mass.
-    stop: strings that end a completion.
-  """
+  """How one role samples; the fields are those of `AskConfig`."""
 
   max_tokens: int
   first_temperature: float = 0.0
@@ -235,10 +212,7 @@ class Tools:
   """Builds the requests of strategies and operators.
 
   Attributes:
-    template: how prompts are written and replies are read.
     backends: the model of each role; only their context windows are read here.
-    sampling: how each role samples.
-    options: settings of operators, by the operator's name.
   """
 
   template: templates.Template
@@ -253,12 +227,6 @@ class Tools:
 
     A prompt is greedy the first time that an attempt asks it, and is sampled
     from then on.
-
-    Args:
-      attempt: asks, and pays for the call.
-      role: which model.
-      prompt: a `CoderPrompt` or a `RewritePrompt`.
-      resample: draw as if the prompt had been asked before.
 
     Returns:
       The completion; None if the model's context cannot hold the prompt: then
@@ -346,14 +314,7 @@ def make_tools(config: AskConfig, backends: Mapping[str, Backend]) -> Tools:
 def coder_prompt(
   attempt: Attempt, statement: str = '', code: str = '', feedback: str = ''
 ) -> templates.CoderPrompt:
-  """A request for a program.
-
-  Args:
-    attempt: names the problem, whose visible tests are shown.
-    statement: replaces the statement of the problem.
-    code: a failing program to repair.
-    feedback: what was wrong with it.
-  """
+  """A request for a program, or for the repair of `code` after `feedback`."""
   problem = attempt.problem
   return templates.CoderPrompt(
     statement or problem.statement,

@@ -18,12 +18,7 @@ class BackendError(RuntimeError):
 
 @dataclasses.dataclass(frozen=True)
 class Message:
-  """One turn of a conversation.
-
-  Attributes:
-    role: `system`, `user` or `assistant`.
-    content: the text of the turn.
-  """
+  """One turn of a conversation."""
 
   role: str
   content: str
@@ -34,7 +29,6 @@ class Request:
   """A request for one completion; hashable, compared by content.
 
   Attributes:
-    messages: the conversation so far, oldest first.
     temperature: sampling temperature; 0 decodes greedily and ignores the seed.
     top_p: probability mass of nucleus sampling, in (0, 1].
     seed: seed of the sample; n samples of one prompt need n seeds.
@@ -55,9 +49,6 @@ class Completion:
   """A completion and its token counts.
 
   Attributes:
-    text: text of the completion, without stop strings.
-    prompt_tokens: number of tokens of the rendered prompt.
-    completion_tokens: number of generated tokens.
     finish_reason: `stop`, or `length` if `max_tokens` cut the text.
   """
 
@@ -76,11 +67,7 @@ class Backend(Protocol):
     ...
 
   def complete(self, requests: Sequence[Request]) -> list[Completion]:
-    """Returns the completions of a batch, in the order of the requests.
-
-    Raises:
-      BackendError: the system failed on at least one request.
-    """
+    """Returns the completions of a batch in order, or raises a BackendError."""
     ...
 
   def fits(self, request: Request) -> bool:

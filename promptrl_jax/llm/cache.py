@@ -37,10 +37,8 @@ class CachedBackend:
   """A backend that answers repeated requests of another one from a database.
 
   Attributes:
-    backend: the wrapped backend.
     hits: number of requests answered without the wrapped backend, including
       repetitions within one batch.
-    misses: number of requests passed on to the wrapped backend.
   """
 
   def __init__(
@@ -53,8 +51,6 @@ class CachedBackend:
     """Opens or creates the database.
 
     Args:
-      backend: the model; its name is part of every key.
-      path: file of the database; missing parent folders are created.
       identity: further settings that the completions depend on, such as the
         precision of the parameters or the address of the server.
       batch: upper limit on the misses that the backend gets in one call; None:
@@ -112,12 +108,9 @@ class CachedBackend:
     queries: Sequence[tuple[bytes, _Query]],
     ask: Callable[[Sequence[_Query]], Sequence[Any]],
   ) -> list[Any]:
-    """Returns answers from the database or from `ask`, in order.
+    """Returns answers to (key, query) pairs from the database or `ask`.
 
-    Args:
-      queries: pairs of key and query.
-      ask: function from a batch of queries to their answers, which must be
-        JSON data.
+    `ask` takes a batch of queries; answers must be JSON data.
     """
     answers = self._find(key for key, _ in queries)
     missing = {key: query for key, query in queries if key not in answers}

@@ -27,7 +27,6 @@ class JaxLM:
   """Answers requests with a causal or an encoder-decoder model."""
 
   def __init__(self, name: str, sampler: Sampler):
-    """Wraps a sampler, which keeps its parameters and programs."""
     self.name = name
     self._sampler = sampler
 
@@ -65,27 +64,16 @@ class JaxLM:
     ]
 
   def replace_params(self, params: Any) -> None:
-    """Answers from here on with other parameters of the same shapes.
-
-    Args:
-      params: from `prepare` on the mesh of the sampler.
-    """
+    """Answers from here on with other parameters of the same shapes."""
     self._sampler.replace_params(params)
 
   def score(
     self, requests: Sequence[Request], texts: Sequence[str], given: str = ''
   ) -> list[np.ndarray]:
-    """Log-probs at temperature 1 of each token of given texts.
+    """Log-probs at temperature 1, float32 [N], of the tokens of given texts.
 
-    Args:
-      requests: only their messages are used.
-      texts: the text to score after each of them, without the token that ends a
-        text.
-      given: stands between every prompt and its text and is not scored. An
-        encoder-decoder begins its text anew and ignores it.
-
-    Returns:
-      float32 [N] for each text.
+    `given` stands between every prompt and its text and is not scored. An
+    encoder-decoder begins its text anew and ignores it.
 
     Raises:
       ValueError: a prompt or a text is too long, or a text is empty.
@@ -104,7 +92,6 @@ class JaxLM:
 
   @property
   def prompt_limit(self) -> int:
-    """Most tokens of a prompt."""
     return self._sampler.shapes.prompt_limit
 
   def fits(self, request: Request) -> bool:

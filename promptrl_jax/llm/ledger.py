@@ -24,13 +24,7 @@ class BudgetExceeded(RuntimeError):
 
 @dataclasses.dataclass
 class Usage:
-  """Calls, tokens and seconds of one role.
-
-  Attributes:
-    calls: language-model calls that were reserved.
-    prompt_tokens, completion_tokens: as the backend reported them.
-    seconds: wall time of the batched calls.
-  """
+  """Reserved calls, reported tokens and wall seconds of one role."""
 
   calls: int = 0
   prompt_tokens: int = 0
@@ -45,7 +39,6 @@ class Ledger:
     calls_per_problem: upper limit on the calls of all roles together for one
       problem; `None` counts calls without a limit.
     roles: usage of each role (`generate`, `rewrite`, `reflect`, ...).
-    problems: number of calls reserved for each problem.
   """
 
   def __init__(self, calls_per_problem: int | None = None):

@@ -49,9 +49,6 @@ class BackendConfig:
       see `sampling.filters.FILTERS`.
     beams: width of the beam search for requests at temperature 0, for an
       encoder-decoder in this process; 1: greedy decoding.
-    http: the server and how it is reached, for `http` only.
-    prompt_tokens: upper limit on prompt tokens, for `jax` only.
-    new_tokens: upper limit on completion tokens, for `jax` only.
     options: settings of a backend that was registered from outside.
   """
 
@@ -98,7 +95,6 @@ class BackendConfig:
 
   @property
   def method(self) -> Sampling:
-    """Sampling method with the filters of this config."""
     return Sampling(
       self.top_k,
       self.min_p,
@@ -110,10 +106,7 @@ class BackendConfig:
 def load_backend(config: BackendConfig, mesh: Mesh | None = None) -> Backend:
   """Loads the model, or builds the client of its server.
 
-  Args:
-    config: settings of the backend.
-    mesh: devices of a model that runs in this process; None for all of them,
-      along the data axis.
+  A model in this process runs on `mesh`; None: all devices, along `data`.
 
   Raises:
     ValueError: the backend is unknown, or `http` has no address.
@@ -168,10 +161,7 @@ def _shapes(config: BackendConfig) -> EngineConfig:
 
 
 def find(model: str) -> pathlib.Path:
-  """Returns the folder of a model, and downloads the model if needed.
-
-  Args:
-    model: an embedded model, a preset, a folder or an id on the hub.
+  """Returns the folder of a `BackendConfig.model`, downloaded if needed.
 
   Raises:
     FileNotFoundError: the model does not exist or cannot be downloaded.

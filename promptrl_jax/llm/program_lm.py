@@ -43,14 +43,7 @@ class Pool(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class _ParsedPrompt:
-  """The parts of a prompt.
-
-  Attributes:
-    prompt: what the coder reads.
-    signature: first line of the function that the coder completes.
-    name: name of that function.
-    arguments: source of the arguments of the call.
-  """
+  """What the coder reads, and the name and arguments of the call."""
 
   prompt: Request
   signature: str

@@ -48,17 +48,7 @@ class ActorCritic(nn.Module):
 
   @nn.compact
   def __call__(self, observations: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Computes the action logits and the state value.
-
-    Args:
-      observations: `[..., O]` float features.
-
-    Returns:
-      Logits `[..., A]`, before any action mask, and values `[...]`.
-
-    Raises:
-      ValueError: the observations do not have the configured length.
-    """
+    """Computes logits [..., A] before any action mask, and values [...]."""
     config = self.config
     if observations.shape[-1] != config.observation_size:
       raise ValueError(

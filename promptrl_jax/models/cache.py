@@ -53,13 +53,9 @@ class LayerCache:
     width: int,
     kind: str = 'plain',
   ) -> LayerCache:
-    """Stores prefilled keys and values in a new cache.
+    """Stores prefilled keys and values [B, P, K, H] in a new cache.
 
-    Args:
-      keys, values: [B, P, K, H].
-      blocks: X.
-      width: W; X * W must be at least P.
-      kind: `plain` keeps the type; `int8` quantizes.
+    X blocks of width W must hold P; `kind` is `plain`, or `int8` to quantize.
     """
     padding = (0, blocks * width - keys.shape[1])
 
@@ -80,12 +76,10 @@ class LayerCache:
   def write(
     self, keys: jax.Array, values: jax.Array, slot: jax.Array
   ) -> LayerCache:
-    """Returns the cache with one more token per row.
+    """Returns the cache with the keys and values [B, 1, K, H] of a token.
 
-    Args:
-      keys, values: [B, 1, K, H], those of the token.
-      slot: the token's cache slot, in [0, M), which is not checked: a scalar,
-        or [B] if it differs between rows.
+    Its cache slot in [0, M), which is not checked, is a scalar, or [B] if it
+    differs between rows.
     """
     block, offset = jnp.divmod(slot, self.keys.shape[-1])
     write = _scatter if jnp.ndim(slot) else _update
@@ -108,15 +102,11 @@ class LayerCache:
     """Computes the attention of one token per row to the cache.
 
     Args:
-      queries: [B, K, U, H], already scaled.
       mask: bool [B, M], cache slots that may be attended to; at least one per
         row.
       bias: [K, M] or [B, K, M], added to the scores.
       threads: number of XLA's threads for `cpp/attend.cc`; 0: XLA computes the
         attention.
-
-    Returns:
-      [B, K, U, H].
     """
     b, k, blocks, h, width = self.keys.shape
     dtype = queries.dtype

@@ -1,9 +1,4 @@
-"""Hugging Face families of causal language models.
-
-For each family, this file reads and writes `config.json` and maps the names of
-the checkpoint's tensors to our parameter tree. All families share the forward
-pass of `transformer.py`.
-"""
+"""Hugging Face families of causal models: `config.json` and tensor names."""
 
 from __future__ import annotations
 

@@ -28,11 +28,9 @@ def prefill(
   """Runs prompts as `Transformer.__call__`, with one tree per layer.
 
   Args:
-    config: shape of the model.
     top: variables of the model outside of its layers.
     layers: variables of each layer: parameters, kernels in the collection
       `stored` and, optionally, adapters in the collection `lora`.
-    tokens, positions, mask: as for `Transformer.__call__`.
 
   Returns:
     Logits [B, V] after the last token of each row, and the keys and values of
@@ -51,15 +49,7 @@ def logits_from(
   mask: jax.Array,
   start: int,
 ) -> jax.Array:
-  """Computes logits at every position from `start` on.
-
-  Args:
-    config, top, layers, tokens, positions, mask: as for `prefill`.
-    start: index of the first token to return logits for.
-
-  Returns:
-    Logits [B, S - start, V].
-  """
+  """Computes logits [B, S - start, V] at every position from `start` on."""
   x, _ = _read(config, top, layers, tokens, positions, mask)
   return _logits(config, top, x[:, start:])
 
@@ -96,10 +86,7 @@ def decode_step(
   """Runs one token per row and appends it to the cache.
 
   Args:
-    config, top, layers: as for `prefill`.
     tokens: int [B], the last token of each row.
-    positions: int [B], positions of these tokens.
-    cache: one `LayerCache` per layer.
     slot: int scalar or [B], the cache slot for the keys and values of `tokens`.
     mask: bool [B, M], cache slots that may be attended to, including `slot`.
 

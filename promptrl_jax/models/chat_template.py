@@ -42,7 +42,6 @@ class ChatTemplate:
     otherwise it begins a new one.
 
     Args:
-      messages: pairs of role and content.
       **variables: variables of the template, such as `enable_thinking=False`.
         Templates that write the date have a variable for it; without it, the
         prompt changes every day.

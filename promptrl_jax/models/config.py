@@ -31,27 +31,20 @@ class RopeScaling:
 class TransformerConfig:
   """Shape of a causal language model; the defaults are those of Llama.
 
+  In the shapes of arrays, V is the size of the vocabulary, D that of the
+  residual stream, L the number of layers, Q that of heads, and F the width of
+  the hidden layer of the MLP.
+
   Attributes:
-    vocab_size: V.
-    hidden_size: D, width of the residual stream.
-    num_layers: L.
-    num_heads: Q, query heads.
     num_kv_heads: K, key-value heads; divides Q (GQA, arXiv 2305.13245).
     head_size: H, even.
-    mlp_size: F, width of the hidden layer of the MLP.
-    max_positions: length of the longest sequence that the model supports.
     rope_theta: base of the rotary embedding (arXiv 2104.09864).
     rope_scaling: scaling of the rotary frequencies; None: no scaling.
-    norm_eps: epsilon of the norms.
-    bos_token_id: token that starts a text; None if the model has none.
-    eos_token_ids: tokens that end a text.
-    pad_token_id: token for padding.
     family: `model_type` of Hugging Face; see `causal_families.py`.
     norm: `rms` for RMSNorm (arXiv 1910.07467) or `layer` for LayerNorm with a
       bias.
     positions: `rope` for rotary embeddings, or `learned` for embeddings that
       are added to the input.
-    activation: `silu`, `gelu` or `gelu_tanh`.
     is_gated: whether the MLP is gated, as SwiGLU (arXiv 2002.05202).
     qkv_bias, out_bias, mlp_bias: whether these linear layers have a bias.
     qk_norm: whether each query and key head passes an RMSNorm before RoPE.

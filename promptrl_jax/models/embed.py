@@ -38,7 +38,6 @@ class EmbedConfig:
   """Pooling and padding of texts.
 
   Attributes:
-    pooling: one of `encoder.POOLINGS`.
     normalize: whether vectors are scaled to L2 norm 1.
     lengths: padded lengths in tokens, including special tokens, ascending;
       longer texts are truncated at the end.
@@ -67,18 +66,10 @@ def make_embed_fn(
   tokenizer: tokenizers.Tokenizer,
   settings: EmbedConfig = EmbedConfig(),
 ) -> EmbedFn:
-  """Builds the embedding function of a model.
+  """Builds the embedding function of a model: n texts to float32 [n, D].
 
-  Args:
-    config: shape of the encoder.
-    params: parameters of the encoder.
-    tokenizer: tokenizer whose post-processor adds the model's special tokens;
-      its own padding and truncation are not used.
-    settings: pooling and padding.
-
-  Returns:
-    Function from n texts to float32 [n, D], in the order of the texts. It
-    raises a TypeError if its argument is not a list of strings.
+  The post-processor of `tokenizer` adds the model's special tokens; its own
+  padding and truncation are not used.
 
   Raises:
     ValueError: the settings or the tokenizer do not fit the model.
@@ -111,7 +102,6 @@ def _check_fit(
   tokenizer: tokenizers.Tokenizer,
   settings: EmbedConfig,
 ) -> None:
-  """Raises a ValueError if settings or tokenizer do not fit the model."""
   if settings.lengths[-1] > config.max_positions:
     raise ValueError(
       f'lengths={settings.lengths}: the model takes {config.max_positions} '
@@ -131,11 +121,7 @@ def _check_fit(
 def _truncating(
   tokenizer: tokenizers.Tokenizer, length: int
 ) -> tokenizers.Tokenizer:
-  """Returns a copy of a tokenizer that truncates texts and does not pad.
-
-  Raises:
-    ValueError: the tokenizer adds no special tokens.
-  """
+  """Returns a copy of a tokenizer that truncates texts and does not pad."""
   copy = tokenizers.Tokenizer.from_str(tokenizer.to_str())
   copy.no_padding()
   copy.enable_truncation(length)
@@ -160,7 +146,6 @@ def load_embed_fn(
     source: a model folder, the model's id on the hub, or `MINILM`.
     settings: pooling and padding; None: as `read_settings` reads them from the
       folder.
-    mesh, dtype, revision: as in `pretrained.load_pretrained`.
 
   Raises:
     FileNotFoundError: the folder or model does not exist or lacks a file.
@@ -186,10 +171,6 @@ def read_settings(
 
   Without its files, the defaults are mean pooling, no normalisation, and the
   longest texts that the model supports.
-
-  Args:
-    folder: model folder.
-    max_positions: upper limit on the tokens of a text.
 
   Raises:
     ValueError: the pooling or a module after it is not supported; the text

@@ -30,16 +30,9 @@ class EncoderConfig:
   """Shape of a BERT encoder.
 
   Attributes:
-    vocab_size: V.
     hidden_size: D, a multiple of `num_heads`.
-    num_layers: L.
-    num_heads: Q.
-    mlp_size: F.
-    max_positions: upper limit on the tokens of a text.
     num_token_types: number of segment types; BERT has two, for the first and
       the second text of a pair.
-    norm_eps: epsilon of LayerNorm.
-    pad_token_id: token for padding.
     has_pooler: whether the model has the layer of the pooling `pooler`.
     dtype: type of the activations; norms, softmax and pooling are float32.
   """
@@ -102,12 +95,7 @@ class EncoderBlock(nn.Module):
     self.mlp_norm = LayerNorm(c.norm_eps)
 
   def __call__(self, x: jax.Array, mask: jax.Array) -> tuple[jax.Array, None]:
-    """Runs the layer; `nn.scan` needs the second result, None.
-
-    Args:
-      x: [B, S, D].
-      mask: bool [B, S], False on padding.
-    """
+    """Runs x [B, S, D] with a bool mask [B, S]; `nn.scan` needs the None."""
     c = self.config
     qkv = _affine(x, self.qkv, self.qkv_bias)
     qkv = qkv.reshape(*x.shape[:-1], c.num_heads, 3, c.head_size)
@@ -161,7 +149,6 @@ class Encoder(nn.Module):
 
     Args:
       tokens: int [B, S], padded on the right.
-      mask: bool [B, S], False on padding.
       token_types: int [B, S], 1 in the second text of a pair; None: all 0.
 
     Returns:
@@ -191,8 +178,6 @@ class Encoder(nn.Module):
     """Pools hidden states to one vector per text.
 
     Args:
-      hidden: [B, S, D].
-      mask: bool [B, S], False on padding.
       pooling: `mean` averages the hidden states of a text, `first` takes the
         first one, and `pooler` computes tanh(W first + b) as in BERT's
         pretraining.
@@ -235,15 +220,7 @@ def shapes(config: EncoderConfig) -> Any:
 
 
 def mean_pool(hidden: jax.Array, mask: jax.Array) -> jax.Array:
-  """Averages the hidden states of each text.
-
-  Args:
-    hidden: [B, S, D].
-    mask: bool [B, S], False on padding.
-
-  Returns:
-    float32 [B, D]; 0 for a text without tokens.
-  """
+  """Averages hidden states [B, S, D] over a mask [B, S]; 0 without tokens."""
   # `where` instead of a product, because 0 * NaN is NaN.
   kept = jnp.where(mask[..., None], hidden.astype(jnp.float32), 0.0)
   count = jnp.sum(mask, axis=1, keepdims=True)

@@ -27,13 +27,10 @@ def encode(
   tokens: jax.Array,
   mask: jax.Array,
 ) -> jax.Array:
-  """Computes the encoder's hidden states [B, P, D] of prompts.
+  """Computes the encoder's hidden states [B, P, D] of prompts [B, P].
 
-  Args:
-    config: shape of the model.
-    top: variables of the model outside of the decoder's layers.
-    tokens: int [B, P], padded on either side.
-    mask: bool [B, P], False on padding, where the result is undefined.
+  They are padded on either side, where `mask` [B, P] is False and the result
+  is undefined.
   """
   model = EncoderDecoder(config)
   encoded: Any = model.apply(top, tokens, mask, method=EncoderDecoder.encode)
@@ -48,17 +45,7 @@ def decode(
   mask: jax.Array,
   tokens: jax.Array,
 ) -> Any:
-  """Computes logits with teacher forcing, with one tree per decoder layer.
-
-  Args:
-    config, top, layers: as for `decode_step`.
-    encoded: [B, P, D], from `encode`.
-    mask: bool [B, P], False on padding.
-    tokens: int [B, C], as in `EncoderDecoder.decode`.
-
-  Returns:
-    float32 [B, C, V].
-  """
+  """Computes logits float32 [B, C, V] of tokens [B, C] with teacher forcing."""
   tree, block = top['params'], DecoderLayer(config)
   bias = relative_bias.causal(
     tree['decoder_bias'], tokens.shape[1], config.max_distance
@@ -81,9 +68,6 @@ def start_cache(
   """Builds both caches before the first token.
 
   Args:
-    config: shape of the model.
-    layers: variables of each layer of the decoder.
-    encoded: [B, P, D], from `encode`.
     rows: B * G, where G rows share a prompt.
     slots: upper limit on the tokens that the decoder will read.
     width: cache slots per block of the cross-attention cache; None: as in
@@ -132,8 +116,6 @@ def decode_step(
   """Runs one token per row and appends it to the self-attention cache.
 
   Args:
-    config: shape of the model.
-    top: variables of the model outside of the decoder's layers.
     layers: variables of each layer of the decoder: parameters, kernels in the
       collection `stored` and, optionally, adapters in the collection `lora`.
     tokens: int [B * G], the last token of each row; rows i * G to i * G + G - 1

@@ -76,10 +76,7 @@ def _stack(side: str, config: EncoderDecoderConfig) -> Iterator[weights.Rule]:
 def _heads(
   name: str, leaf: str, part: int | None, config: EncoderDecoderConfig
 ) -> weights.Rule:
-  """Returns the rule of a projection, [Q * H, D] in the checkpoint.
-
-  The leaf is [D, Q, H], or [D, Q, parts, H] with this projection at `part`.
-  """
+  """Returns the rule of a projection [Q * H, D], part `part` of its leaf."""
   heads = (config.num_heads, config.head_size)
   return weights.Rule(
     name,

@@ -56,7 +56,6 @@ class LoraConfig:
   """Rank, scale and target projections of adapters.
 
   Attributes:
-    rank: r, number of columns of A.
     alpha: numerator of `scale`, the factor on A B; `scale` is alpha / r.
     targets: regular expressions that are searched for in the paths of the
       family's `PARTS`. `layers/qkv` selects queries, keys and values;
@@ -112,10 +111,6 @@ def partition(rules: sharding.Rules) -> sharding.Rules:
 
   B is split like the outputs of the kernel and A like its inputs; r is too
   small to split. The rules cover adapter trees and attached adapters.
-
-  Args:
-    rules: rules of the model's leaves; those of leaves [L, in, ...] start with
-      None.
   """
   adapters = []
   for pattern, spec in rules:
@@ -131,17 +126,7 @@ def partition(rules: sharding.Rules) -> sharding.Rules:
 
 
 def shapes(config: LoraConfig, model_shapes: Any) -> Any:
-  """Returns the shapes of the adapters.
-
-  Args:
-    config: configuration of the adapters.
-    model_shapes: the model's parameters or their shapes, with `params` at the
-      top.
-
-  Returns:
-    Tree of float32 `jax.ShapeDtypeStruct` with `params` at the top, which holds
-    A [L, in, r] and B [L, r, ...] of each part.
-  """
+  """Returns the float32 shapes of the adapters, as for `init`."""
   tree: dict[str, Any] = {}
   for part in config.parts:
     layers, size, *out = leaf_of(model_shapes, part.leaf).shape
@@ -160,15 +145,10 @@ def shapes(config: LoraConfig, model_shapes: Any) -> Any:
 
 
 def init(config: LoraConfig, model_shapes: Any, key: jax.Array) -> Any:
-  """Initialises adapters that do not change the model.
+  """Initialises adapters, A [L, in, r] and B [L, r, ...] of each part.
 
-  B is zero, and A is uniform in [-1/sqrt(in), 1/sqrt(in)) as in the authors'
-  code.
-
-  Args:
-    config: configuration of the adapters.
-    model_shapes: as in `shapes`.
-    key: PRNG key, consumed.
+  B is zero, so that they do not change the model, and A is uniform in
+  [-1/sqrt(in), 1/sqrt(in)) as in the authors' code.
   """
   leaves, treedef = jax.tree.flatten_with_path(shapes(config, model_shapes))
   keys = jax.random.split(key, len(leaves))
@@ -186,14 +166,9 @@ def init(config: LoraConfig, model_shapes: Any, key: jax.Array) -> Any:
 
 
 def attach(config: LoraConfig, params: Any, adapters: Any) -> Any:
-  """Returns the model's variables with its adapters.
+  """Returns the model's variables with its adapters; nothing is copied.
 
   To train adapters only, differentiate with respect to `adapters`.
-
-  Args:
-    config: configuration of the adapters.
-    params: variables of the model, with `params` at the top; not copied.
-    adapters: tree as from `init`.
 
   Returns:
     `params` with the collection `lora`, which holds A [L, in, parts * r] and
@@ -212,16 +187,7 @@ def attach(config: LoraConfig, params: Any, adapters: Any) -> Any:
 
 
 def merge(config: LoraConfig, params: Any, adapters: Any) -> Any:
-  """Adds the adapters' updates to the model's parameters.
-
-  Args:
-    config: configuration of the adapters.
-    params: variables of the model. The sum is computed in float32 and cast to
-      the dtype of the leaf.
-    adapters: tree as from `init`.
-
-  Returns:
-    `params` of a model that computes the same without adapters.
+  """Adds the adapters' updates to the model's parameters, in float32.
 
   Raises:
     ValueError: the adapters do not fit the config and the model.
@@ -241,11 +207,7 @@ def merge(config: LoraConfig, params: Any, adapters: Any) -> Any:
 
 
 def leaf_of(tree: Any, path: str) -> Any:
-  """Returns the leaf at `path` below `params`.
-
-  Raises:
-    KeyError: the tree has no such leaf.
-  """
+  """Returns the leaf at `path` below `params`, or raises a KeyError."""
   node = tree['params']
   for key in path.split('/'):
     if not isinstance(node, Mapping) or key not in node:

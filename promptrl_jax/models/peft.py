@@ -72,10 +72,6 @@ def from_peft(
 ) -> LoraConfig:
   """Reads an `adapter_config.json`.
 
-  Args:
-    values: content of the file.
-    model: configuration of the base model.
-
   Raises:
     ValueError: a field is missing or has an unsupported value.
   """
@@ -132,14 +128,7 @@ def save(
   adapters: Any,
   model_name: str = '',
 ) -> None:
-  """Writes adapters in float32, each file atomically.
-
-  Args:
-    folder: target folder, created if needed.
-    config: configuration of the adapters.
-    adapters: tree as from `lora.init`.
-    model_name: folder or hub id of the base model.
-  """
+  """Writes adapters of a base model in float32, each file atomically."""
   folder = pathlib.Path(folder)
   folder.mkdir(parents=True, exist_ok=True)
   tensors = {}
@@ -161,14 +150,7 @@ def save(
 def load(
   folder: str | os.PathLike[str], model: LanguageModelConfig
 ) -> tuple[LoraConfig, Any]:
-  """Reads adapters that `save` or PEFT wrote.
-
-  Args:
-    folder: folder with the two files.
-    model: configuration of the base model.
-
-  Returns:
-    The configuration of the adapters, and the adapters in float32.
+  """Reads adapters in float32 that `save` or PEFT wrote.
 
   Raises:
     FileNotFoundError: a file is missing.
@@ -264,7 +246,6 @@ def _modules(config: LoraConfig) -> list[str] | str:
 
 
 def _num_layers(model: LanguageModelConfig, part: Part) -> int:
-  """Returns the number of layers in the stack of a part."""
   if isinstance(model, EncoderDecoderConfig) and 'decoder' in part.stack:
     return model.num_decoder_layers
   return model.num_layers

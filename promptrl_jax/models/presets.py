@@ -18,19 +18,13 @@ from promptrl_jax.models.encoder_decoder_config import (
 
 @dataclasses.dataclass(frozen=True)
 class Preset:
-  """A published model.
-
-  Attributes:
-    hub_id: id of the model on the Hugging Face hub.
-    config: shape of the model.
-  """
+  """A published model."""
 
   hub_id: str
   config: LanguageModelConfig
 
 
 def _llama_7b(hub_id: str, **settings) -> Preset:
-  """Returns a preset with the shape of Llama 7B."""
   return Preset(
     hub_id,
     TransformerConfig(
@@ -48,7 +42,7 @@ def _llama_7b(hub_id: str, **settings) -> Preset:
 
 
 def _codet5p(name: str, **shape) -> Preset:
-  """Returns a preset of CodeT5+ (arXiv 2305.07922)."""
+  """CodeT5+ (arXiv 2305.07922)."""
   return Preset(
     f'Salesforce/codet5p-{name}',
     EncoderDecoderConfig(
@@ -74,7 +68,6 @@ _T5_LARGE = {
 
 
 def _qwen_coder(size: str, **shape) -> Preset:
-  """Returns a preset of Qwen2.5-Coder."""
   return Preset(
     f'Qwen/Qwen2.5-Coder-{size}-Instruct',
     TransformerConfig(

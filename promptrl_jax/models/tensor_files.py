@@ -48,15 +48,12 @@ class Tensors:
       self._file_of |= dict.fromkeys(names, file)
 
   def names(self) -> set[str]:
-    """Returns the names of all tensors."""
     return set(self._file_of)
 
   def shape(self, name: str) -> tuple[int, ...]:
-    """Returns the shape of a tensor without reading its values."""
     return self._file_of[name].shape(name)
 
   def read(self, name: str) -> np.ndarray:
-    """Reads a tensor."""
     return self._file_of[name].read(name)
 
 
@@ -67,11 +64,7 @@ def has_safetensors(folder: str | os.PathLike[str]) -> bool:
 
 
 def paths(folder: str | os.PathLike[str]) -> list[pathlib.Path]:
-  """Returns the sorted files from which `Tensors` reads.
-
-  Raises:
-    FileNotFoundError, CheckpointError: as for `Tensors`.
-  """
+  """Returns the sorted files from which `Tensors` reads."""
   return [path for path, _, _ in _files(pathlib.Path(folder))]
 
 

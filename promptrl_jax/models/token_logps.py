@@ -58,8 +58,6 @@ def token_logps(
   Gradients flow into `policy` only.
 
   Args:
-    policy: distributions of the policy.
-    targets: int [R, S].
     temperature: scalar that divides the logits of policy and reference.
     chunk: number of tokens per row whose logits exist at a time; None: all S.
     reference: distributions of the KL reference at the same positions.

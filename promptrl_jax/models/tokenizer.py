@@ -29,7 +29,6 @@ class Tokenizer:
   """A tokenizer with the special tokens of its model.
 
   Attributes:
-    backend: the tokenizer of the library `tokenizers`.
     pad_id: token for padding. It may have another meaning elsewhere, since
       masks, not ids, mark padding.
     bos_id: token that starts a text; None if the model has none.
@@ -85,11 +84,6 @@ class Tokenizer:
   def render(self, messages: Messages, **variables: Any) -> list[int]:
     """Returns the ids of a conversation up to the model's next token.
 
-    Args:
-      messages: pairs of role (`system`, `user`, `assistant`) and content. For a
-        model without a chat template, the contents are joined by newlines.
-      **variables: variables of the chat template.
-
     Raises:
       ValueError: the chat template refuses these roles.
     """
@@ -110,10 +104,7 @@ class Tokenizer:
 def pad_left(
   rows: Sequence[Sequence[int]], length: int, pad_id: int
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Left-pads rows of ids.
-
-  Returns:
-    int32 tokens [B, length], and the bool mask [B, length] of real tokens.
+  """Left-pads rows of ids to int32 [B, length], and their bool mask.
 
   Raises:
     ValueError: a row is longer than `length`.
@@ -196,10 +187,7 @@ def _log_once(message: str) -> None:
 def save(folder: str | os.PathLike[str], tokenizer: Tokenizer) -> None:
   """Writes files that `load` and transformers can read.
 
-  Args:
-    folder: existing folder.
-    tokenizer: tokenizer to save. If it has the special tokens of `train`, the
-      function writes `tokenizer.json` only.
+  A tokenizer with the special tokens of `train` needs `tokenizer.json` only.
   """
   folder = pathlib.Path(folder)
   text = tokenizer.backend.to_str(pretty=True) + '\n'
@@ -227,10 +215,6 @@ def train(texts: Iterable[str], vocab_size: int) -> Tokenizer:
 
   A model can copy a number digit by digit, even if the number was not in its
   training data.
-
-  Args:
-    texts: training texts.
-    vocab_size: V.
   """
   backend = tokenizers.Tokenizer(models.BPE())
   backend.pre_tokenizer = pre_tokenizers.Sequence(

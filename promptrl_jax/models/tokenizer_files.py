@@ -34,8 +34,6 @@ class Files:
   """The content of a folder's tokenizer files.
 
   Attributes:
-    backend: vocabulary and rules.
-    config: content of `tokenizer_config.json`.
     special: text of each special token by its name, such as `bos_token`.
     generation: fields of `config.json`, overridden by `generation_config.json`.
     template: Jinja source of the chat template; None if the folder has none.

@@ -136,8 +136,6 @@ def load_tree(
   """Loads a parameter tree.
 
   Args:
-    tensors: tensors of the checkpoint.
-    table: table of the model family.
     shapes: tree of `jax.ShapeDtypeStruct` with `params` at the top.
     dtype: type of the parameters; tensors of other types are converted on the
       device.
@@ -168,14 +166,7 @@ def load_tree(
 def _check_tensors(
   tensors: Tensors, table: Table, leaves: Mapping[str, Any]
 ) -> dict[str, str]:
-  """Checks names and shapes of all tensors.
-
-  Returns:
-    The name of each tensor in the files by its name in the rules.
-
-  Raises:
-    CheckpointError: a tensor is missing, unknown or of the wrong shape.
-  """
+  """Checks names and shapes; returns each tensor's name in the files."""
   present = _by_rule_name(tensors, table)
   expected = _rules_by_name(table, leaves)
   missing = sorted(expected.keys() - present.keys())
@@ -211,9 +202,6 @@ def save_tree(
   """Writes a parameter tree as safetensors, split into files with an index.
 
   Args:
-    folder: target folder, created if needed.
-    params: tree with `params` at the top.
-    table: table of the model family.
     dtype: type of the tensors in the file; None: that of the parameters.
     shard_bytes: upper limit on the bytes of tensors in one file.
   """
@@ -279,11 +267,7 @@ def _by_rule_name(tensors: Tensors, table: Table) -> dict[str, str]:
 def _rules_by_name(
   table: Table, leaves: Mapping[str, Any]
 ) -> dict[str, tuple[Rule, int | None]]:
-  """Returns rule and layer of every tensor, by the tensor's name.
-
-  Raises:
-    KeyError: the rules do not cover every leaf and tensor exactly once.
-  """
+  """Returns rule and layer of every tensor, each of its own part of a leaf."""
   rules: dict[str, tuple[Rule, int | None]] = {}
   for rule in table.rules:
     if rule.leaf not in leaves:

@@ -57,8 +57,6 @@ class DistributedConfig:
   Attributes:
     coordinator: `host:port` on which process 0 listens; all processes must be
       able to reach it.
-    processes: number of processes.
-    process: index of this process, starting at 0.
     timeout_s: how long to wait at the start for all other processes.
     heartbeat_s: a process that sends no heartbeat for this long counts as dead.
   """
@@ -203,10 +201,6 @@ def session(config: DistributedConfig | None) -> Iterator[None]:
   process leaves at once: the next collective operation of the others fails, or
   their launcher ends them. Process 0 then lives for a few more seconds, so that
   all processes can report an error that occurs on all of them.
-
-  Args:
-    config: settings of the run; None for a run of one process, where the
-      session does nothing.
   """
   if config is None:
     yield
@@ -252,11 +246,6 @@ def first_only(
 def barrier(name: str, timeout_s: float) -> None:
   """Waits until every process has reached this barrier.
 
-  Args:
-    name: name of the barrier, used in error messages; the same on all
-      processes.
-    timeout_s: longest wait in seconds.
-
   Raises:
     TimeoutError: not all processes reached the barrier in time.
   """
@@ -279,10 +268,6 @@ def barrier(name: str, timeout_s: float) -> None:
 
 def require_same(value: str, what: str) -> None:
   """Checks that all processes hold the same text, such as their config.
-
-  Args:
-    value: the text.
-    what: name of the text in the error message.
 
   Raises:
     ValueError: the texts differ; every process raises the error.

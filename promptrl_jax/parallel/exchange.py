@@ -29,11 +29,6 @@ def my_rows(
 ) -> slice:
   """Returns the block of `count` rows that belongs to this process.
 
-  Args:
-    count: number of rows in the global batch.
-    process: index of the process; None: this process.
-    processes: number of processes; None: those of this run.
-
   Raises:
     ValueError: `count` is not a multiple of the number of processes.
   """
@@ -54,10 +49,6 @@ def global_rows(tree: Any, mesh: Mesh) -> Any:
   If the devices of each process hold exactly its own rows, nothing is sent. If
   the mesh splits rows in another way, every process gathers all rows first: a
   model that is split over hosts needs the same rows on all of them.
-
-  Args:
-    tree: arrays [N / processes, ...], the rows of `my_rows(N)`.
-    mesh: mesh of all devices.
 
   Raises:
     ValueError: N is not a multiple of the number of row shards of the mesh.
@@ -89,16 +80,10 @@ def _held(sharding: NamedSharding, count: int) -> set[int]:
 
 
 def gather_rows(tree: Any) -> Any:
-  """Copies the rows of all processes to every host.
+  """Copies the rows of all processes to every host as numpy arrays.
 
   This is meant for small arrays, such as rewards. With several processes the
   arrays pass through JAX, so 64-bit numbers become 32-bit ones.
-
-  Args:
-    tree: arrays [N / processes, ...], the rows of `my_rows(N)`.
-
-  Returns:
-    numpy arrays [N, ...].
   """
   if jax.process_count() == 1:
     return jax.tree.map(np.asarray, tree)
@@ -109,9 +94,7 @@ def gather_rows(tree: Any) -> Any:
 def place(tree: Any, shardings: Any) -> Any:
   """Puts arrays that every process holds in full onto the devices.
 
-  Args:
-    tree: arrays; they must be the same on every process, which is not checked.
-    shardings: tree of shardings, or a prefix of such a tree.
+  They must be the same on every process, which is not checked.
   """
   if jax.process_count() == 1:
     return jax.device_put(tree, shardings)
@@ -132,11 +115,6 @@ def own_copies(tree: Any, mesh: Mesh) -> Any:
 
   The process can then compute with the arrays on its own, while a computation
   with the global arrays would need all processes to join. Nothing is copied.
-
-  Args:
-    tree: arrays on `mesh.over_processes(mesh)`. Each process holds all of an
-      array, possibly split over its devices.
-    mesh: mesh of the devices of this process.
 
   Raises:
     ValueError: an array is split over processes.

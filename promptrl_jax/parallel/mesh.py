@@ -44,7 +44,6 @@ def make_mesh(
   Args:
     shape: number of devices along each axis. If `data` is missing, it gets all
       devices that the other axes leave over; `fsdp` and `tensor` default to 1.
-    devices: devices of the mesh; None: all devices.
 
   Raises:
     ValueError: an axis name is unknown, or the product of the sizes is not the
@@ -68,14 +67,7 @@ def make_mesh(
 
 
 def from_text(text: str) -> Mesh:
-  """Returns the mesh that a config describes, over all devices.
-
-  Args:
-    text: description as in `parse`; if empty, all devices lie along `data`.
-
-  Raises:
-    ValueError: `parse` or `make_mesh` refuses the description.
-  """
+  """Returns the mesh that `parse` reads; all devices along `data` if empty."""
   return make_mesh(parse(text)) if text else make_data_mesh()
 
 
@@ -92,9 +84,6 @@ def over_processes(mesh: Mesh) -> Mesh:
 
   The rows of a process then lie on its own devices, and only the axis `data`
   crosses hosts.
-
-  Args:
-    mesh: mesh of the devices of this process.
 
   Raises:
     ValueError: the processes have different numbers of devices.
@@ -132,11 +121,7 @@ def num_row_shards(mesh: Mesh) -> int:
 
 
 def parse(text: str) -> dict[str, int]:
-  """Parses a description such as `data=2,tensor=4` into a dict.
-
-  Raises:
-    ValueError: the text has another form.
-  """
+  """Parses a description such as `data=2,tensor=4`, or raises a ValueError."""
   shape = {}
   for part in filter(None, text.split(',')):
     axis, _, size = part.partition('=')

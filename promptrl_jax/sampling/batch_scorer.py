@@ -58,11 +58,7 @@ class BatchScorer:
   def run(
     self, prompts: Sequence[Sequence[int]], texts: Sequence[Sequence[int]]
   ) -> list[np.ndarray]:
-    """Log-probs of the tokens of each text, float32 [N] each.
-
-    Args:
-      prompts: token ids, at least one each.
-      texts: token ids to score, one list per prompt.
+    """Log-probs of the tokens of each text after its prompt, float32 [N].
 
     Raises:
       ValueError: a text is empty or too long.

@@ -71,14 +71,10 @@ def log_distribution(
   """Log-probabilities of the next token after penalty, temperature and filters.
 
   Args:
-    logits: [..., V].
     temperature: [...]; at 0 the row is decoded greedily, and its log-probs are
       those at temperature 1, because a point mass has no gradient.
-    method: the filters.
     top_p: [...] in (0, 1]: keep the smallest set of most probable tokens whose
       mass reaches it; 1 keeps all. None: 1 for every row.
-    seen: bool [..., V], tokens that the repetition penalty applies to; None
-      without a penalty.
 
   Returns:
     [..., V], normalised over the tokens that are kept.
@@ -114,16 +110,10 @@ def penalise(logits: jax.Array, seen: jax.Array, penalty: float) -> jax.Array:
 def first_seen(
   tokens: jax.Array, mask: jax.Array, places: jax.Array, vocab_size: int
 ) -> jax.Array:
-  """The smallest position at which each token of the vocabulary occurs.
+  """The smallest position of each token in [B, T], int32 [B, V].
 
-  Args:
-    tokens: int [B, T].
-    mask: bool [B, T], False on padding.
-    places: int32 [T], the position of each token.
-    vocab_size: V.
-
-  Returns:
-    int32 [B, V]; the largest int32 for a token that does not occur.
+  `places` [T] are the positions; a token that does not occur has the largest
+  int32.
   """
   rows = jnp.arange(len(tokens))[:, None]
   never = jnp.iinfo(jnp.int32).max
@@ -152,15 +142,8 @@ def chosen_logps(
 ) -> jax.Array:
   """Log-probs [B, N] of `tokens` [B, N], 0 where `mask` [B, N] is False.
 
-  Args:
-    logits: [B, N, V], at the position of each token.
-    context: int [B, P] tokens that the repetition penalty starts from, and
-      their bool [B, P] mask.
-    tokens: int [B, N].
-    mask: bool [B, N], False on padding.
-    temperature: [B], as it was sampled with.
-    method: the filters that were sampled with.
-    top_p: [B], as it was sampled with; None: 1 for every row.
+  `context` holds the tokens [B, P] that the repetition penalty starts from, and
+  their mask; the other arguments are those that were sampled with.
   """
   wide = lambda x: jnp.broadcast_to(x[:, None], tokens.shape)
   before = None
@@ -193,17 +176,9 @@ def draw(
   """Draws one token per row, the most probable one where temperature is 0.
 
   It inverts the cumulative distribution in two steps, first for a block of
-  tokens and then for the token in it. That takes one uniform number per row
-  instead of one per token, and a twelfth of the time of the Gumbel trick at
-  V = 1536 on two cores.
-
-  Args:
-    uniform: [B] in [0, 1), one number per row.
-    logps: [B, V].
-    temperature: [B].
-
-  Returns:
-    int32 [B].
+  tokens and then for the token in it. That takes one number `uniform` [B] in
+  [0, 1) per row instead of one per token, and a twelfth of the time of the
+  Gumbel trick at V = 1536 on two cores.
   """
   vocab_size = logps.shape[-1]
   block = 32

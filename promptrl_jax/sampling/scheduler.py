@@ -42,7 +42,6 @@ class PrefilledPrompts:
   """Prompts of one prefill, and their completions that wait for a slot.
 
   Attributes:
-    prompt_length: P, the padded length.
     waiting: a queue per group of (row of the prefill, completion).
   """
 
@@ -113,9 +112,8 @@ class Scheduler:
   def next_decode(self) -> tuple[InputBatch, np.ndarray, np.ndarray]:
     """Arguments of the next `programs.decode`.
 
-    Returns:
-      The batch, the number of free slots that ends the call, and its most
-      steps, both int32 [groups].
+    The last two, int32 [groups], are the number of free slots that ends the
+    call, and its most steps.
     """
     config = self._config
     watched = any(s and s.params.watch for s in self._running)
