@@ -179,34 +179,6 @@ class RoleSampling:
   stop: tuple[str, ...] = ()
 
 
-def fitted_request(
-  backend: Backend,
-  write: Callable[[Any], templates.Messages],
-  prompt: Prompt,
-  **sampling: Any,
-) -> Request:
-  """A request that the model's context takes; see `templates.fit`.
-
-  Args:
-    backend: decides what fits.
-    write: turns the prompt into messages.
-    prompt: what to ask.
-    **sampling: fields of `Request`.
-
-  Raises:
-    PromptTooLongError: nothing that may be cut is left.
-  """
-
-  def build(messages: templates.Messages) -> Request:
-    return Request(
-      tuple(Message(role, content) for role, content in messages), **sampling
-    )
-
-  return build(
-    templates.fit(write, prompt, lambda messages: backend.fits(build(messages)))
-  )
-
-
 @dataclasses.dataclass(frozen=True)
 class Tools:
   """Builds the requests of strategies and operators.
@@ -233,32 +205,37 @@ class Tools:
       the model has no answer, which is its failure and not one of the run.
     """
     settings = self.sampling[role]
-    try:
-      request = fitted_request(
-        self.backends[role],
-        self._write_fn(prompt),
-        prompt,
+
+    def build(messages: templates.Messages) -> Request:
+      return Request(
+        tuple(Message(role, content) for role, content in messages),
         max_tokens=settings.max_tokens,
         stop=settings.stop,
       )
+
+    fits = self.backends[role].fits
+    is_program = isinstance(prompt, templates.CoderPrompt)
+    write: Callable[[Any], templates.Messages] = (
+      self.template.coder if is_program else self.template.rewriter
+    )
+    try:
+      request = build(templates.fit(write, prompt, lambda m: fits(build(m))))
     except templates.PromptTooLongError as error:
       _LOG.warning('%s: %s', attempt.problem.task_id, error)
       return None
     again = resample or request.messages in attempt.asked
     if not resample:
       attempt.asked.add(request.messages)
-    completion = yield Ask(
-      role,
-      dataclasses.replace(
-        request,
-        temperature=(
-          settings.again_temperature if again else settings.first_temperature
-        ),
-        top_p=settings.top_p,
-        seed=attempt.draw_seed(),
-      ),
+    temperature = (
+      settings.again_temperature if again else settings.first_temperature
     )
-    return completion
+    request = dataclasses.replace(
+      request,
+      temperature=temperature,
+      top_p=settings.top_p,
+      seed=attempt.draw_seed(),
+    )
+    return (yield Ask(role, request))
 
   def write_program(
     self,
@@ -281,11 +258,6 @@ class Tools:
     if completion is None:
       return prompt.statement
     return self.template.rewritten(prompt, completion.text)
-
-  def _write_fn(self, prompt: Prompt) -> Callable[[Any], templates.Messages]:
-    if isinstance(prompt, templates.CoderPrompt):
-      return self.template.coder
-    return self.template.rewriter
 
 
 def make_tools(config: AskConfig, backends: Mapping[str, Backend]) -> Tools:

@@ -120,7 +120,10 @@ def _load_jax(config: BackendConfig, mesh: Mesh | None) -> Backend:
     find(config.model),
     mesh or mesh_lib.make_data_mesh(),
     config.dtype,
-    _shapes(config),
+    EngineConfig(
+      prompt_lengths=prompt_lengths_up_to(config.prompt_tokens),
+      new_tokens=config.new_tokens,
+    ),
     config.kv_cache,
     config.method,
     config.beams,
@@ -151,13 +154,6 @@ def register(name: str, load_fn: LoadFn) -> LoadFn:
 
 register('jax', _load_jax)
 register('http', _load_http)
-
-
-def _shapes(config: BackendConfig) -> EngineConfig:
-  return EngineConfig(
-    prompt_lengths=prompt_lengths_up_to(config.prompt_tokens),
-    new_tokens=config.new_tokens,
-  )
 
 
 def find(model: str) -> pathlib.Path:

@@ -81,7 +81,7 @@ class Tokenizer:
     (ids,) = self.encode(['a'])
     return ids, len(self.decode([ids])[0])
 
-  def render(self, messages: Messages, **variables: Any) -> list[int]:
+  def render(self, messages: Messages) -> list[int]:
     """Returns the ids of a conversation up to the model's next token.
 
     Raises:
@@ -91,14 +91,8 @@ class Tokenizer:
       text = '\n'.join(content for _, content in messages)
       return [*self.start, *self.encode([text])[0], *self.end]
     # The template itself writes the leading special token.
-    text = self.chat.text(messages, **variables)
+    text = self.chat.text(messages)
     return [*self.encode([text])[0], *self.end]
-
-  def pad_left(
-    self, rows: Sequence[Sequence[int]], length: int
-  ) -> tuple[np.ndarray, np.ndarray]:
-    """Pads rows as the function `pad_left`, with this tokenizer's `pad_id`."""
-    return pad_left(rows, length, self.pad_id)
 
 
 def pad_left(

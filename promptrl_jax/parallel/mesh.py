@@ -32,8 +32,11 @@ def use_cpu_cores() -> None:
 
 def make_data_mesh(count: int | None = None) -> Mesh:
   """Returns a mesh of `count` devices (None: all) with the one axis `data`."""
-  devices = np.asarray(jax.devices()[:count])
-  return Mesh(devices, ('data',), axis_types=(AxisType.Auto,))
+  return _along_data(jax.devices()[:count])
+
+
+def _along_data(devices: Sequence[Any]) -> Mesh:
+  return Mesh(np.asarray(devices), ('data',), axis_types=(AxisType.Auto,))
 
 
 def make_mesh(
@@ -74,9 +77,7 @@ def from_text(text: str) -> Mesh:
 def of_process(text: str) -> Mesh:
   """Returns the mesh of `from_text` over the devices of this process only."""
   devices = jax.local_devices()
-  if text:
-    return make_mesh(parse(text), devices)
-  return Mesh(np.asarray(devices), ('data',), axis_types=(AxisType.Auto,))
+  return make_mesh(parse(text), devices) if text else _along_data(devices)
 
 
 def over_processes(mesh: Mesh) -> Mesh:

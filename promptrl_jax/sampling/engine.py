@@ -88,8 +88,7 @@ class Engine:
       for waiting, prompts in prefilled:
         assignments = scheduler.assign(waiting)
         if assignments is not None:
-          a = assignments
-          copies = self._put(a.sources, a.targets, a.counts)
+          copies = self._put(*assignments)
           slots = self.programs.insert_fn(slots, prompts, *copies)
       prefilled[:] = [pair for pair in prefilled if any(pair[0].waiting)]
       job = scheduler.next_prefill()

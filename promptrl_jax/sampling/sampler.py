@@ -132,9 +132,7 @@ class Sampler:
         the mesh does not divide.
     """
     # On a mesh of data alone, devices of a CPU are to share one copy.
-    split = None
-    if mesh is not None and mesh_lib.splits_parameters(mesh):
-      split = mesh
+    split = mesh if mesh and mesh_lib.splits_parameters(mesh) else None
     bits = 8 if dtype == 'int8' else None
     config, params, tokenizer = pretrained.load_pretrained(
       source, split, 'bfloat16' if bits else dtype
@@ -178,12 +176,9 @@ class Sampler:
     """
     most = self.shapes.new_tokens if max_new_tokens is None else max_new_tokens
     prompts = [self.tokenizer.render([('user', text)]) for text in texts]
+    seeds = range(seed, seed + len(texts))
     return self.complete(
-      prompts,
-      [
-        SamplingParams(most, temperature, top_p, seed + i)
-        for i in range(len(texts))
-      ],
+      prompts, [SamplingParams(most, temperature, top_p, s) for s in seeds]
     )
 
   def complete(
@@ -198,10 +193,15 @@ class Sampler:
     Raises:
       ValueError: a request does not fit the shapes or the vocabulary.
     """
-    greedy = [
-      i for i, p in enumerate(params) if self._searcher and p.temperature == 0
-    ]
-    samples = self._search(prompts, params, greedy)
+    samples: dict[int, Sample] = {}
+    greedy = [i for i, p in enumerate(params) if p.temperature == 0]
+    if self._searcher and greedy:
+      searched = [EngineRequest(prompts[i], [params[i]]) for i in greedy]
+      check(searched, self.config.vocab_size, self.shapes)
+      found = self._searcher.run(
+        [prompts[i] for i in greedy], [params[i].max_tokens for i in greedy]
+      )
+      samples.update(zip(greedy, found, strict=True))
     same: dict[tuple[int, ...], list[int]] = {}
     for i, prompt in enumerate(prompts):
       if i not in samples:
@@ -213,14 +213,11 @@ class Sampler:
     groups = self._engine.run(requests) if requests else []
     for places, group in zip(same.values(), groups, strict=True):
       samples.update(zip(places, group, strict=True))
-    texts = self.tokenizer.decode_after(
-      [samples[i].tokens.tolist() for i in range(len(prompts))]
-    )
+    ordered = [samples[i] for i in range(len(prompts))]
+    texts = self.tokenizer.decode_after([s.tokens.tolist() for s in ordered])
     return [
       TextSample(text, len(prompt), s.tokens, s.logps, s.stopped)
-      for text, prompt, s in zip(
-        texts, prompts, (samples[i] for i in range(len(prompts))), strict=True
-      )
+      for text, prompt, s in zip(texts, prompts, ordered, strict=True)
     ]
 
   def score(
@@ -244,18 +241,3 @@ class Sampler:
     """Number of sampling programs so far: constant after warm-up."""
     searches = self._searcher.compiled_programs() if self._searcher else 0
     return self._engine.compiled_programs() + searches
-
-  def _search(
-    self,
-    prompts: Sequence[Sequence[int]],
-    params: Sequence[SamplingParams],
-    places: list[int],
-  ) -> dict[int, Sample]:
-    if not places or self._searcher is None:
-      return {}
-    requests = [EngineRequest(prompts[i], [params[i]]) for i in places]
-    check(requests, self.config.vocab_size, self.shapes)
-    samples = self._searcher.run(
-      [prompts[i] for i in places], [params[i].max_tokens for i in places]
-    )
-    return dict(zip(places, samples, strict=True))

@@ -49,21 +49,6 @@ class PrefilledPrompts:
   waiting: list[collections.deque[tuple[int, _Sequence]]]
 
 
-@dataclasses.dataclass(frozen=True)
-class SlotAssignments:
-  """Arguments of `programs.insert` for all groups.
-
-  Attributes:
-    sources: int32 [groups * slots], rows of the prefilled prompts.
-    targets: int32 [groups * slots], slots of the group.
-    counts: int32 [groups], how many of either are valid.
-  """
-
-  sources: np.ndarray
-  targets: np.ndarray
-  counts: np.ndarray
-
-
 class Scheduler:
   """Assigns the completions of one `Engine.run` to batch slots.
 
@@ -169,8 +154,16 @@ class Scheduler:
         self._unassigned[group] += len(sequences)
     return prefilled, *pad_left(prompts, length, 0)
 
-  def assign(self, prefilled: PrefilledPrompts) -> SlotAssignments | None:
-    """Gives free slots to completions of prefilled prompts; None if no slot."""
+  def assign(
+    self, prefilled: PrefilledPrompts
+  ) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+    """Gives free slots to completions of prefilled prompts.
+
+    Returns:
+      Arguments of `programs.insert`, all int32: rows of the prefilled prompts
+      and slots of their group [groups * slots], and how many of either are
+      valid in each group; None without a free slot.
+    """
     sources = np.zeros((self._groups, self._slots), np.int32)
     targets = np.zeros_like(sources)
     counts = np.zeros(self._groups, np.int32)
@@ -185,7 +178,7 @@ class Scheduler:
       self._unassigned[group] -= int(counts[group])
     if not counts.any():
       return None
-    return SlotAssignments(sources.ravel(), targets.ravel(), counts)
+    return sources.ravel(), targets.ravel(), counts
 
   def record(self, completions: Completions) -> None:
     """Keeps the tokens of a decode call, and frees the slots that ended."""
