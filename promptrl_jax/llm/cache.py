@@ -124,7 +124,12 @@ class CachedBackend:
             f'{self.name} gave {len(new_answers)} completions for {len(batch)} '
             'requests'
           )
-        self._store(zip(batch, new_answers, strict=True))
+        # JSON escapes unpaired surrogates, which UTF-8 cannot encode.
+        rows = zip(batch, map(json.dumps, new_answers), strict=True)
+        with self._lock, self._database:
+          self._database.executemany(
+            'INSERT OR IGNORE INTO completions VALUES (?, ?)', rows
+          )
       # If another process wrote an answer first, all processes return that one.
       answers |= self._find(missing)
     with self._lock:
@@ -159,14 +164,6 @@ class CachedBackend:
         if row is not None:
           answers[key] = json.loads(row[0])
     return answers
-
-  def _store(self, answers: Iterable[tuple[bytes, Any]]) -> None:
-    # JSON escapes unpaired surrogates, which UTF-8 cannot encode.
-    rows = [(key, json.dumps(answer)) for key, answer in answers]
-    with self._lock, self._database:
-      self._database.executemany(
-        'INSERT OR IGNORE INTO completions VALUES (?, ?)', rows
-      )
 
 
 def _without_idle_seed(request: Request) -> Request:

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import pathlib
 from collections.abc import Sequence
 from typing import Any
@@ -16,7 +15,6 @@ from jax.sharding import Mesh
 
 from promptrl_jax.llm.backend import Completion, Request
 from promptrl_jax.models import pretrained
-from promptrl_jax.models.text_stream import TextStream
 from promptrl_jax.models.tokenizer import Tokenizer
 from promptrl_jax.sampling.methods import Sampling
 from promptrl_jax.sampling.requests import EngineConfig, SamplingParams
@@ -127,24 +125,50 @@ class JaxLM:
       )
 
 
-@dataclasses.dataclass(frozen=True)
 class _StopStrings:
-  """Ends a completion with the token that completes a stop string."""
+  """Ends a completion with the token that completes a stop string.
 
-  stream: TextStream
+  A character or a stop string may span several tokens, so text is held back
+  until it cannot be part of an incomplete one.
+  """
+
+  def __init__(self, tokenizer: Tokenizer, stop: Sequence[str]):
+    if '' in stop:
+      raise ValueError(f'stop={tuple(stop)!r}: an empty string ends every text')
+    self._tokenizer = tokenizer
+    self._stop = stop
+    self._ids: list[int] = []  # ids of an incomplete character
+    self._held = ''  # text that may be the start of a stop string
 
   def __call__(self, tokens: np.ndarray) -> int | None:
     for count, token in enumerate(tokens, 1):
-      self.stream.feed([int(token)])
-      if self.stream.stopped:
+      self._ids.append(int(token))
+      text = self._tokenizer.decode_after([self._ids])[0]
+      # Incomplete characters decode to this.
+      if text.endswith('\N{REPLACEMENT CHARACTER}'):
+        continue
+      self._ids = []
+      self._held += text
+      starts = [i for s in self._stop if (i := self._held.find(s)) >= 0]
+      limit = self._first_prefix()
+      if starts and min(starts) <= limit:
         return count
+      self._held = self._held[limit:]
     return None
+
+  def _first_prefix(self) -> int:
+    """Returns the first index where an incomplete stop string may start."""
+    held = self._held
+    longest = max(map(len, self._stop))
+    for i in range(max(0, len(held) - longest + 1), len(held)):
+      rest = held[i:]
+      if any(s != rest and s.startswith(rest) for s in self._stop):
+        return i
+    return len(held)
 
 
 def _sampling_params(tokenizer: Tokenizer, request: Request) -> SamplingParams:
-  watch = None
-  if request.stop:
-    watch = _StopStrings(TextStream(tokenizer, request.stop))
+  watch = _StopStrings(tokenizer, request.stop) if request.stop else None
   return SamplingParams(
     request.max_tokens, request.temperature, request.top_p, request.seed, watch
   )

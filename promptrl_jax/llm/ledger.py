@@ -1,13 +1,7 @@
-"""Counts model calls, tokens and seconds, and enforces a cap on calls.
+"""Counts model calls, tokens and seconds of each role.
 
-The unit of a budget is one language-model call of any role. Callers reserve
-calls before they make them, so the cap is never exceeded, and record tokens and
-seconds when the completions arrive.
-
-  ledger = Ledger(calls_per_problem=8)
-  ledger.reserve('generate', len(requests), problem='mbpp/11')
-  completions = backend.complete(requests)
-  ledger.record('generate', completions, seconds=elapsed)
+Callers reserve calls before they make them, and record tokens and seconds when
+the completions arrive.
 """
 
 from __future__ import annotations
@@ -33,44 +27,13 @@ class Usage:
 
 
 class Ledger:
-  """Call counts per problem against a cap, and usage per role.
+  """Usage per role (`coder`, `rewriter`, ...)."""
 
-  Attributes:
-    calls_per_problem: upper limit on the calls of all roles together for one
-      problem; `None` counts calls without a limit.
-    roles: usage of each role (`generate`, `rewrite`, `reflect`, ...).
-  """
-
-  def __init__(self, calls_per_problem: int | None = None):
-    if calls_per_problem is not None and calls_per_problem < 0:
-      raise ValueError(
-        f'calls_per_problem is {calls_per_problem}; expected at least 0, or '
-        'None for no cap'
-      )
-    self.calls_per_problem = calls_per_problem
+  def __init__(self):
     self.roles: dict[str, Usage] = {}
-    self.problems: dict[str, int] = {}
 
-  def remaining(self, problem: str = '') -> float:
-    """Returns the calls left for a problem; infinity without a cap."""
-    if self.calls_per_problem is None:
-      return float('inf')
-    return self.calls_per_problem - self.problems.get(problem, 0)
-
-  def reserve(self, role: str, n: int = 1, problem: str = '') -> None:
-    """Reserves `n` calls from the budget of a problem, all of them or none.
-
-    Raises:
-      BudgetExceeded: fewer than `n` calls are left; nothing was reserved.
-    """
-    if n < 0:
-      raise ValueError(f'number of calls is {n}; expected at least 0')
-    if n > self.remaining(problem):
-      raise BudgetExceeded(
-        f'{n} {role} call(s) asked for problem {problem!r}, but '
-        f'{self.remaining(problem)} of {self.calls_per_problem} are left'
-      )
-    self.problems[problem] = self.problems.get(problem, 0) + n
+  def reserve(self, role: str, n: int = 1) -> None:
+    """Counts `n` calls that are about to be made."""
     self.roles.setdefault(role, Usage()).calls += n
 
   def record(

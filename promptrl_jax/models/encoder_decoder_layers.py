@@ -20,7 +20,7 @@ from promptrl_jax.models.kernels import adapted_dense, kernel_of
 
 NEG_INF = -1e30
 
-_ones = nn.initializers.ones
+_normal, _ones = nn.initializers.normal, nn.initializers.ones
 
 
 def rms_norm(x: jax.Array, scale: jax.Array, eps: float) -> jax.Array:
@@ -195,10 +195,6 @@ class DecoderLayer(EncoderLayer):
     attended = cross.attend(jnp.swapaxes(grouped, 1, 2), prompt_mask)
     attended = jnp.swapaxes(attended, 1, 2).reshape(*x.shape[:2], -1)
     return self._mlp(x + adapted_dense(self, attended, 'cross_out')), cache
-
-
-def _normal(stddev: float) -> Callable[..., Any]:
-  return nn.initializers.normal(stddev)
 
 
 def _query_first(stddev: float) -> Callable[..., Any]:

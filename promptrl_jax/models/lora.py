@@ -25,11 +25,12 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+from flax import traverse_util
 from jax.sharding import PartitionSpec as P
 
 from promptrl_jax.models.lora_parts import PARTS, Part, family_of
@@ -127,21 +128,18 @@ def partition(rules: sharding.Rules) -> sharding.Rules:
 
 def shapes(config: LoraConfig, model_shapes: Any) -> Any:
   """Returns the float32 shapes of the adapters, as for `init`."""
-  tree: dict[str, Any] = {}
+  leaves = {}
   for part in config.parts:
     layers, size, *out = leaf_of(model_shapes, part.leaf).shape
-    outputs = tuple(
-      len(range(n)[i]) for n, i in zip(out, _index(part, out), strict=True)
-    )
-    pair = {
-      'a': (layers, size, config.rank),
-      'b': (layers, config.rank, *outputs),
-    }
-    scope, leaf = part.leaf.split('/')
-    tree.setdefault(scope, {}).setdefault(leaf, {})[part.name] = {
-      k: jax.ShapeDtypeStruct(v, jnp.float32) for k, v in pair.items()
-    }
-  return {'params': tree}
+    index = _index(part, out)
+    outputs = [len(range(n)[i]) for n, i in zip(out, index, strict=True)]
+    for matrix, shape in (
+      ('a', (layers, size, config.rank)),
+      ('b', (layers, config.rank, *outputs)),
+    ):
+      leaf = jax.ShapeDtypeStruct(shape, jnp.float32)
+      leaves[f'{part.path}/{matrix}'] = leaf
+  return {'params': traverse_util.unflatten_dict(leaves, sep='/')}
 
 
 def init(config: LoraConfig, model_shapes: Any, key: jax.Array) -> Any:
@@ -159,10 +157,8 @@ def init(config: LoraConfig, model_shapes: Any, key: jax.Array) -> Any:
     bound = leaf.shape[1] ** -0.5
     return jax.random.uniform(key, leaf.shape, leaf.dtype, -bound, bound)
 
-  values = [
-    draw(path, leaf, k) for (path, leaf), k in zip(leaves, keys, strict=True)
-  ]
-  return jax.tree.unflatten(treedef, values)
+  pairs = zip(leaves, keys, strict=True)
+  return jax.tree.unflatten(treedef, [draw(*leaf, k) for leaf, k in pairs])
 
 
 def attach(config: LoraConfig, params: Any, adapters: Any) -> Any:
@@ -177,13 +173,11 @@ def attach(config: LoraConfig, params: Any, adapters: Any) -> Any:
   Raises:
     ValueError: the adapters do not fit the config and the model.
   """
-  _check(config, params, adapters)
-  fused: dict[str, Any] = {}
-  for path in dict.fromkeys(part.leaf for part in config.parts):
-    scope, leaf = path.split('/')
-    a, b = _fuse(config, path, leaf_of(params, path).shape, adapters)
-    fused.setdefault(scope, {})[leaf] = {'a': a, 'b': b}
-  return {**params, 'lora': fused}
+  fused = {
+    path: {'a': a, 'b': b}
+    for path, a, b in _fused_pairs(config, params, adapters)
+  }
+  return {**params, 'lora': traverse_util.unflatten_dict(fused, sep='/')}
 
 
 def merge(config: LoraConfig, params: Any, adapters: Any) -> Any:
@@ -192,12 +186,10 @@ def merge(config: LoraConfig, params: Any, adapters: Any) -> Any:
   Raises:
     ValueError: the adapters do not fit the config and the model.
   """
-  _check(config, params, adapters)
   tree = dict(params['params'])
-  for path in dict.fromkeys(part.leaf for part in config.parts):
+  for path, a, b in _fused_pairs(config, params, adapters):
     scope, name = path.split('/')
     leaf = leaf_of(params, path)
-    a, b = _fuse(config, path, leaf.shape, adapters)
     b = b.reshape(*b.shape[:2], -1)
     # y is the axis of all outputs of the leaf.
     update = jnp.einsum('ldr,lry->ldy', a, b, precision='highest')
@@ -233,24 +225,25 @@ def _check(config: LoraConfig, params: Any, adapters: Any) -> None:
       )
 
 
-def _fuse(
-  config: LoraConfig, path: str, shape: tuple[int, ...], adapters: Any
-) -> tuple[jax.Array, jax.Array]:
-  """Combines the pairs of a leaf's parts into one pair.
+def _fused_pairs(
+  config: LoraConfig, params: Any, adapters: Any
+) -> Iterator[tuple[str, jax.Array, jax.Array]]:
+  """Yields the path of each leaf, and one pair instead of those of its parts.
 
   A is the concatenation of all A. B is block-diagonal: the rows of a part hold
   its B on the part's outputs and zeros on all other outputs.
   """
-  layers, _, *out = shape
-  parts = [part for part in config.parts if part.leaf == path]
-  pairs = [leaf_of(adapters, part.path) for part in parts]
-  rows = config.rank * len(parts)
-  b = jnp.zeros((layers, rows, *out), jnp.float32)
-  for i, (part, pair) in enumerate(zip(parts, pairs, strict=True)):
-    block = slice(i * config.rank, (i + 1) * config.rank)
-    index = (_ALL, block, *_index(part, out))
-    b = b.at[index].set(config.scale * pair['b'])
-  return jnp.concatenate([pair['a'] for pair in pairs], axis=-1), b
+  _check(config, params, adapters)
+  for path in dict.fromkeys(part.leaf for part in config.parts):
+    layers, _, *out = leaf_of(params, path).shape
+    parts = [part for part in config.parts if part.leaf == path]
+    pairs = [leaf_of(adapters, part.path) for part in parts]
+    b = jnp.zeros((layers, config.rank * len(parts), *out), jnp.float32)
+    for i, (part, pair) in enumerate(zip(parts, pairs, strict=True)):
+      block = slice(i * config.rank, (i + 1) * config.rank)
+      index = (_ALL, block, *_index(part, out))
+      b = b.at[index].set(config.scale * pair['b'])
+    yield path, jnp.concatenate([pair['a'] for pair in pairs], axis=-1), b
 
 
 def _index(part: Part, out: list[int]) -> tuple[slice, ...]:

@@ -22,6 +22,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import safetensors
+from flax import traverse_util
 from safetensors import numpy as st_numpy
 
 from promptrl_jax.files import write_atomically
@@ -204,9 +205,8 @@ def _tree(
   tensors: Mapping[str, np.ndarray], config: LoraConfig, shapes: Any
 ) -> Any:
   """Returns the tensors as a tree of adapters with the given shapes."""
-  tree: dict[str, Any] = {}
+  leaves = {}
   for part in config.parts:
-    pair = {}
     for matrix in 'AB':
       shape = lora.leaf_of(shapes, part.path)[matrix.lower()].shape
       layers = []
@@ -217,10 +217,8 @@ def _tree(
           _, rank, heads, three, *rest = shape
           ours = ours.reshape(rank, three, heads, *rest).swapaxes(1, 2)
         layers.append(ours.reshape(shape[1:]))
-      pair[matrix.lower()] = jnp.asarray(np.stack(layers))
-    scope, leaf = part.leaf.split('/')
-    tree.setdefault(scope, {}).setdefault(leaf, {})[part.name] = pair
-  return {'params': tree}
+      leaves[f'{part.path}/{matrix.lower()}'] = jnp.asarray(np.stack(layers))
+  return {'params': traverse_util.unflatten_dict(leaves, sep='/')}
 
 
 def _modules(config: LoraConfig) -> list[str] | str:
