@@ -53,8 +53,6 @@ class Attempt:
     seed: distinguishes the random draws of several attempts.
     budget: most language-model calls, of all roles together.
     asked: prompts that were asked before: they are sampled, not greedy.
-    sent: requests since the last trace row.
-    trace: one dict per step; written to `trace.jsonl`.
     lost: the system failed, so that the attempt says nothing.
     error: why the strategy has no submission; empty if it has one.
   """
@@ -141,10 +139,7 @@ class AskConfig:
   """How the models are asked.
 
   Attributes:
-    template: how requests are written; see `prompts.templates`.
     first_temperature: the first time a prompt is asked in an episode.
-    sample_temperature: of the coder, every further time.
-    rewrite_temperature: of the rewriter, every further time.
   """
 
   template: str = 'plain'
@@ -169,17 +164,6 @@ class AskConfig:
 
 
 @dataclasses.dataclass(frozen=True)
-class RoleSampling:
-  """How one role samples; the fields are those of `AskConfig`."""
-
-  max_tokens: int
-  first_temperature: float = 0.0
-  again_temperature: float = 0.8
-  top_p: float = 1.0
-  stop: tuple[str, ...] = ()
-
-
-@dataclasses.dataclass(frozen=True)
 class Tools:
   """Builds the requests of strategies and operators.
 
@@ -189,7 +173,7 @@ class Tools:
 
   template: templates.Template
   backends: Mapping[str, Backend]
-  sampling: Mapping[str, RoleSampling]
+  config: AskConfig
   options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
   def ask(
@@ -204,13 +188,13 @@ class Tools:
       The completion; None if the model's context cannot hold the prompt: then
       the model has no answer, which is its failure and not one of the run.
     """
-    settings = self.sampling[role]
+    config, is_coder = self.config, role == CODER
 
     def build(messages: templates.Messages) -> Request:
       return Request(
         tuple(Message(role, content) for role, content in messages),
-        max_tokens=settings.max_tokens,
-        stop=settings.stop,
+        max_tokens=config.max_tokens if is_coder else config.rewrite_max_tokens,
+        stop=config.stop if is_coder else (),
       )
 
     fits = self.backends[role].fits
@@ -226,13 +210,15 @@ class Tools:
     again = resample or request.messages in attempt.asked
     if not resample:
       attempt.asked.add(request.messages)
-    temperature = (
-      settings.again_temperature if again else settings.first_temperature
-    )
+    temperature = config.first_temperature
+    if again:
+      temperature = (
+        config.sample_temperature if is_coder else config.rewrite_temperature
+      )
     request = dataclasses.replace(
       request,
       temperature=temperature,
-      top_p=settings.top_p,
+      top_p=config.top_p,
       seed=attempt.draw_seed(),
     )
     return (yield Ask(role, request))
@@ -262,25 +248,7 @@ class Tools:
 
 def make_tools(config: AskConfig, backends: Mapping[str, Backend]) -> Tools:
   """Returns the builder of requests to the model of each role."""
-  return Tools(
-    templates.TEMPLATES[config.template],
-    backends,
-    {
-      CODER: RoleSampling(
-        config.max_tokens,
-        config.first_temperature,
-        config.sample_temperature,
-        config.top_p,
-        config.stop,
-      ),
-      REWRITER: RoleSampling(
-        config.rewrite_max_tokens,
-        config.first_temperature,
-        config.rewrite_temperature,
-        config.top_p,
-      ),
-    },
-  )
+  return Tools(templates.TEMPLATES[config.template], backends, config)
 
 
 def coder_prompt(

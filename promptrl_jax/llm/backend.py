@@ -1,8 +1,6 @@
 """The protocol of language models: requests in, completions out.
 
-Callers build `Request`s and get `Completion`s back in the same order, whether
-the model runs in this process or behind HTTP. One call carries a whole batch,
-so that a backend can run the requests together.
+One call carries a whole batch, so that a backend can run the requests together.
 """
 
 from __future__ import annotations
@@ -32,7 +30,6 @@ class Request:
     temperature: sampling temperature; 0 decodes greedily and ignores the seed.
     top_p: probability mass of nucleus sampling, in (0, 1].
     seed: seed of the sample; n samples of one prompt need n seeds.
-    max_tokens: upper limit on generated tokens.
     stop: strings that end the completion and are not part of its text.
   """
 

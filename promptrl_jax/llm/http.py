@@ -41,10 +41,8 @@ class HttpConfig:
       is sent. The variable may be unset only for servers on this machine.
     read_timeout_s: time limit between two chunks of a response.
     timeout_s: time limit for one attempt as a whole.
-    max_retries: number of attempts after the first one.
     backoff_s: upper end of the first wait; it doubles with each attempt.
     max_wait_s: longest wait; the backend gives up if the server asks for more.
-    max_context: context window in tokens; `None`: the server checks it.
     max_tokens_field: name of the token limit in the request body; some models
       of OpenAI need `max_completion_tokens`.
   """

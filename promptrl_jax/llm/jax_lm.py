@@ -1,8 +1,4 @@
-"""A language model in this process, behind the `Backend` protocol.
-
-`JaxLM` renders messages, checks that they fit, and cuts texts at stop strings;
-`sampling.Sampler` does the rest.
-"""
+"""A language model in this process, behind the `Backend` protocol."""
 
 from __future__ import annotations
 

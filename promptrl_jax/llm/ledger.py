@@ -1,8 +1,4 @@
-"""Counts model calls, tokens and seconds of each role.
-
-Callers reserve calls before they make them, and record tokens and seconds when
-the completions arrive.
-"""
+"""Counts model calls, tokens and seconds of each role."""
 
 from __future__ import annotations
 

@@ -41,15 +41,12 @@ class BackendConfig:
     dtype: type of the parameters, for `jax` only: `float32`, `bfloat16`, or
       `int8`, which quantizes the kernels of a causal model and keeps its other
       parameters in bfloat16.
-    kv_cache: type of the key-value cache, for `jax` only: `plain` or, for
-      causal models, `int8`.
     top_k, min_p, repetition_penalty: as in `Sampling`, for `jax` only; all of
       them are off by default.
     filters: further filters as text, such as `epsilon=3e-4`, for `jax` only;
       see `sampling.filters.FILTERS`.
     beams: width of the beam search for requests at temperature 0, for an
       encoder-decoder in this process; 1: greedy decoding.
-    options: settings of a backend that was registered from outside.
   """
 
   backend: str = 'jax'
@@ -107,10 +104,6 @@ def load_backend(config: BackendConfig, mesh: Mesh | None = None) -> Backend:
   """Loads the model, or builds the client of its server.
 
   A model in this process runs on `mesh`; None: all devices, along `data`.
-
-  Raises:
-    ValueError: the backend is unknown, or `http` has no address.
-    FileNotFoundError: the model does not exist or cannot be downloaded.
   """
   return BACKENDS[config.backend](config, mesh)
 

@@ -68,10 +68,6 @@ class ProgramLM:
 
     The answer is empty if the program raises an exception, runs out of time or
     memory, or returns something that is not plain data.
-
-    Raises:
-      ValueError: a prompt does not have the form above.
-      BackendError: the pool failed to run a program.
     """
     parsed = [_parse(request) for request in requests]
     prompts = list(dict.fromkeys(p.prompt for p in parsed))

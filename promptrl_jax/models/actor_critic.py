@@ -14,8 +14,6 @@ class ActorCriticConfig:
   """Sizes and initialisation of the controller network.
 
   Attributes:
-    observation_size: length of the feature vector, O.
-    num_actions: number of actions, A.
     trunk: widths of the tanh layers that both heads share.
     head: widths of the tanh layers inside each head.
     orthogonal: if True, orthogonal initialisation as in the PPO authors' code,

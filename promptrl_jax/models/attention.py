@@ -61,9 +61,6 @@ def attend(
     queries: [B, S, K, U, H], already scaled.
     keys, values: [B, S, K, H].
     mask: bool [B, S, S], or [B, 1, S] if it is the same for all queries.
-
-  Returns:
-    [B, S, K, U, H].
   """
   b, s, k, u, h = queries.shape
   # With B and K as leading axes, these are canonical matrix products. The

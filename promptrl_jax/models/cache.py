@@ -23,20 +23,16 @@ def layout(slots: int) -> tuple[int, int]:
 
 @struct.dataclass
 class LayerCache:
-  """Keys and values of one layer: M = X * W cache slots in X blocks of W.
+  """Keys [B, K, X, H, W] and values [B, K, X, W, H] of one layer.
 
-  A cache slot holds the key and the value of one token. In both products of a
-  decode step the innermost axis is contiguous in memory, and a block fits into
-  the first-level cache of a core: the product with one block of 176 keys took
-  1.7 times as long as with two blocks of 88.
+  M = X * W cache slots lie in X blocks of W, and each holds the key and the
+  value of one token. In both products of a decode step the innermost axis is
+  contiguous in memory, and a block fits into the first-level cache of a core:
+  the product with one block of 176 keys took 1.7 times as long as with two
+  blocks of 88.
 
   An int8 cache stores each key and each value as multiples of its largest
-  magnitude over 127.
-
-  Attributes:
-    keys: [B, K, X, H, W].
-    values: [B, K, X, W, H].
-    key_scales, value_scales: [B, K, X, W] for int8, else None.
+  magnitude over 127, its scale [B, K, X, W].
   """
 
   keys: jax.Array
@@ -174,8 +170,5 @@ def _scatter(old, new, block, offset, axis) -> jax.Array:
   index = [slice(None)] * old.ndim
   index[0], index[2], index[axis] = jnp.arange(len(old)), block, offset
   return old.at[tuple(index)].set(
-    new,
-    mode='promise_in_bounds',
-    unique_indices=True,
-    indices_are_sorted=True,
+    new, mode='promise_in_bounds', unique_indices=True, indices_are_sorted=True
   )

@@ -18,7 +18,6 @@ class ChatTemplate:
   """A chat template and the special tokens that it uses.
 
   Attributes:
-    source: Jinja source of the template.
     special: text of each special token by its name in the template, such as
       `bos_token`.
   """

@@ -13,11 +13,9 @@ class RopeScaling:
     kind: `linear` divides all frequencies by `factor` (arXiv 2306.15595);
       `llama3` divides low frequencies by `factor`, keeps high frequencies, and
       interpolates between the two.
-    factor: ratio of the new to the original context length.
     low_freq_factor, high_freq_factor: limits for `llama3`. Wavelengths above
       `original_positions / low_freq_factor` have low frequency, those below
       `original_positions / high_freq_factor` have high frequency.
-    original_positions: original context length, for `llama3`.
   """
 
   kind: str
@@ -39,18 +37,15 @@ class TransformerConfig:
     num_kv_heads: K, key-value heads; divides Q (GQA, arXiv 2305.13245).
     head_size: H, even.
     rope_theta: base of the rotary embedding (arXiv 2104.09864).
-    rope_scaling: scaling of the rotary frequencies; None: no scaling.
     family: `model_type` of Hugging Face; see `causal_families.py`.
     norm: `rms` for RMSNorm (arXiv 1910.07467) or `layer` for LayerNorm with a
       bias.
     positions: `rope` for rotary embeddings, or `learned` for embeddings that
       are added to the input.
     is_gated: whether the MLP is gated, as SwiGLU (arXiv 2002.05202).
-    qkv_bias, out_bias, mlp_bias: whether these linear layers have a bias.
     qk_norm: whether each query and key head passes an RMSNorm before RoPE.
     sliding_window: number of tokens that a token attends to, including itself;
       None: no limit.
-    tie_embeddings: whether the output projection is the embedding.
     dtype: type of the activations; norms, softmax and logits are float32.
     remat: whether the backward pass recomputes the activations of each layer.
     unroll: layers per iteration of the scan over layers. More layers run a

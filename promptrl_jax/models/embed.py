@@ -38,10 +38,8 @@ class EmbedConfig:
   """Pooling and padding of texts.
 
   Attributes:
-    normalize: whether vectors are scaled to L2 norm 1.
     lengths: padded lengths in tokens, including special tokens, ascending;
       longer texts are truncated at the end.
-    batch_sizes: padded batch sizes, ascending.
   """
 
   pooling: str = 'mean'
@@ -98,9 +96,7 @@ def make_embed_fn(
 
 
 def _check_fit(
-  config: EncoderConfig,
-  tokenizer: tokenizers.Tokenizer,
-  settings: EmbedConfig,
+  config: EncoderConfig, tokenizer: tokenizers.Tokenizer, settings: EmbedConfig
 ) -> None:
   if settings.lengths[-1] > config.max_positions:
     raise ValueError(
@@ -171,10 +167,6 @@ def read_settings(
 
   Without its files, the defaults are mean pooling, no normalisation, and the
   longest texts that the model supports.
-
-  Raises:
-    ValueError: the pooling or a module after it is not supported; the text
-      names it.
   """
   folder = pathlib.Path(folder)
   limit = (_read(folder / _LIMIT) or {}).get('max_seq_length')
@@ -198,10 +190,7 @@ def _read_pooling(path: pathlib.Path) -> str:
   if values is None:
     return 'mean'
   known = {'cls': 'first', 'mean': 'mean'}
-  flags = {
-    'pooling_mode_cls_token': 'cls',
-    'pooling_mode_mean_tokens': 'mean',
-  }
+  flags = {'pooling_mode_cls_token': 'cls', 'pooling_mode_mean_tokens': 'mean'}
   modes = [
     str(flags.get(key, key))
     for key, value in values.items()

@@ -30,7 +30,6 @@ class EncoderConfig:
   """Shape of a BERT encoder.
 
   Attributes:
-    hidden_size: D, a multiple of `num_heads`.
     num_token_types: number of segment types; BERT has two, for the first and
       the second text of a pair.
     has_pooler: whether the model has the layer of the pooling `pooler`.
@@ -181,9 +180,6 @@ class Encoder(nn.Module):
       pooling: `mean` averages the hidden states of a text, `first` takes the
         first one, and `pooler` computes tanh(W first + b) as in BERT's
         pretraining.
-
-    Returns:
-      float32 [B, D].
 
     Raises:
       ValueError: the pooling is unknown, or the model has no pooler.

@@ -44,9 +44,6 @@ def attend(
     keys, values: [B, S, Q, H].
     bias: [Q, C, S], or a number.
     mask: bool [B, C, S], or [B, S] if it is the same for all queries.
-
-  Returns:
-    [B, C, Q * H].
   """
   queries, keys, values = (
     jnp.swapaxes(x, 1, 2) for x in (queries, keys, values)

@@ -1,9 +1,7 @@
 """Decode steps of an encoder-decoder model, one decoder layer at a time.
 
-`encode` runs the encoder once per prompt, and `start_cache` computes the
-cross-attention's keys and values once. `decode_step` then runs one token per
-row with both caches. The loop over the decoder's layers is unrolled for the
-reason given in `causal_steps`.
+The loop over the decoder's layers is unrolled for the reason given in
+`causal_steps`.
 """
 
 from __future__ import annotations
@@ -22,10 +20,7 @@ from promptrl_jax.models.encoder_decoder_layers import DecoderLayer, rms_norm
 
 
 def encode(
-  config: EncoderDecoderConfig,
-  top: Any,
-  tokens: jax.Array,
-  mask: jax.Array,
+  config: EncoderDecoderConfig, top: Any, tokens: jax.Array, mask: jax.Array
 ) -> jax.Array:
   """Computes the encoder's hidden states [B, P, D] of prompts [B, P].
 

@@ -23,14 +23,6 @@ def field(values: Mapping[str, Any], name: str) -> Any:
   return required(values, {name: name})[name]
 
 
-def optional(
-  values: Mapping[str, Any], fields: Mapping[str, str]
-) -> dict[str, Any]:
-  """Returns fields as `required` does, but skips missing and null ones."""
-  present = {k: v for k, v in fields.items() if values.get(v) is not None}
-  return required(values, present)
-
-
 def expect(values: Mapping[str, Any], name: str, *supported: Any) -> None:
   """Raises a ValueError unless a field is missing, null or supported."""
   value = values.get(name)

@@ -39,7 +39,8 @@ class Tensors:
     self.folder = pathlib.Path(folder)
     self._file_of: dict[str, Any] = {}
     for path, indexed, index in _files(self.folder):
-      file = _open(path)
+      is_safe = path.suffix == '.safetensors'
+      file = _Safetensors(path) if is_safe else TorchFile(path)
       names = file.names()
       if indexed is not None and (missing := sorted(indexed - names)):
         raise CheckpointError(
@@ -87,11 +88,6 @@ class _Safetensors:
 
   def read(self, name: str) -> np.ndarray:
     return self._file.get_tensor(name)
-
-
-def _open(path: pathlib.Path) -> _Safetensors | TorchFile:
-  is_torch = path.suffix != '.safetensors'
-  return TorchFile(path) if is_torch else _Safetensors(path)
 
 
 def _files(

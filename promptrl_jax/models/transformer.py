@@ -275,10 +275,7 @@ class Transformer(nn.Module):
     return x.astype(self.config.dtype)
 
   def __call__(
-    self,
-    tokens: jax.Array,
-    positions: jax.Array,
-    mask: attention.Mask,
+    self, tokens: jax.Array, positions: jax.Array, mask: attention.Mask
   ) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
     """Runs full sequences.
 

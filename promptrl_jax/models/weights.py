@@ -113,13 +113,6 @@ class Table:
   ignored: tuple[str, ...] = ()
   renamed: tuple[tuple[str, str], ...] = ()
 
-  def rule_name(self, name: str) -> str:
-    """Returns the name in the rules of the tensor `name` of a file."""
-    name = name.removeprefix(self.prefix)
-    for old, new in self.renamed:
-      name = re.sub(f'{old}$', new, name)
-    return name
-
 
 def linear(name: str, leaf: str, **kwargs: Any) -> Rule:
   """Returns the rule of a linear kernel, which is stored as [out, in]."""
@@ -254,7 +247,9 @@ def _by_rule_name(tensors: Tensors, table: Table) -> dict[str, str]:
   """Returns the names in the files by their names in the rules."""
   names: dict[str, str] = {}
   for stored in sorted(tensors.names()):
-    name = table.rule_name(stored)
+    name = stored.removeprefix(table.prefix)
+    for old, new in table.renamed:
+      name = re.sub(f'{old}$', new, name)
     if name in names:
       raise CheckpointError(
         f'{tensors.folder} has both {names[name]} and {stored}: expected one, '

@@ -57,7 +57,6 @@ class DistributedConfig:
   Attributes:
     coordinator: `host:port` on which process 0 listens; all processes must be
       able to reach it.
-    timeout_s: how long to wait at the start for all other processes.
     heartbeat_s: a process that sends no heartbeat for this long counts as dead.
   """
 
@@ -244,11 +243,7 @@ def first_only(
 
 
 def barrier(name: str, timeout_s: float) -> None:
-  """Waits until every process has reached this barrier.
-
-  Raises:
-    TimeoutError: not all processes reached the barrier in time.
-  """
+  """Waits until every process has reached this barrier."""
   client: Any = global_state.client
   if client is None:
     return

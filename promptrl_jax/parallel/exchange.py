@@ -2,13 +2,7 @@
 
 Every process handles its own block of a global batch (`my_rows`) with its own
 models and its own execution pool. Texts stay on the process, and only arrays
-are exchanged: `global_rows` builds one sharded array from the rows of all
-processes; `gather_rows` and `to_host` copy small arrays to every process.
-
-  mine = my_rows(len(statements))
-  rewards = gather_rows(reward(statements[mine]))  # [len(statements)]
-
-In a run of one process, that process owns all rows.
+are exchanged. In a run of one process, that process owns all rows.
 """
 
 from __future__ import annotations

@@ -272,11 +272,7 @@ def _to_completions(
 
 
 def _continue(
-  beams: _Texts,
-  logps: jax.Array,
-  added: jax.Array,
-  step: jax.Array,
-  kept: int,
+  beams: _Texts, logps: jax.Array, added: jax.Array, step: jax.Array, kept: int
 ) -> tuple[_Texts, jax.Array, jax.Array]:
   """The best `kept` continuations by the token at position `step`.
 

@@ -15,11 +15,7 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
-from promptrl_jax.models import (
-  attention,
-  causal_steps,
-  encoder_decoder_steps,
-)
+from promptrl_jax.models import attention, causal_steps, encoder_decoder_steps
 from promptrl_jax.models import cache as cache_lib
 from promptrl_jax.models.cache import LayerCache
 from promptrl_jax.models.config import TransformerConfig
@@ -94,11 +90,8 @@ class CausalModel:
       Logits [A, V] of the first new token, and a cache of A rows with only the
       blocks that the prompts need.
     """
-    positions = jnp.maximum(jnp.cumsum(mask, axis=-1) - 1, 0)
-    visible = attention.causal_mask(mask, self.config.sliding_window)
-    logits, cached = causal_steps.prefill(
-      self.config, params.top, params.layers, tokens, positions, visible
-    )
+    x, cached = self._read(params, tokens, mask)
+    logits = causal_steps.logits(self.config, params.top, x[:, -1])
     blocks = -(-tokens.shape[1] // self.width)
     return logits, tuple(
       LayerCache.in_blocks(k, v, blocks, self.width, self.config.kv_cache)
@@ -152,16 +145,18 @@ class CausalModel:
     """Teacher-forced logits [B, N, V] of each of the `tokens` [B, N]."""
     sequence = jnp.concatenate([prompt_tokens, tokens], axis=1)
     valid = jnp.concatenate([prompt_mask, mask], axis=1)
-    positions = jnp.maximum(jnp.cumsum(valid, axis=-1) - 1, 0)
-    visible = attention.causal_mask(valid, self.config.sliding_window)
-    return causal_steps.logits_from(
-      self.config,
-      params.top,
-      params.layers,
-      sequence[:, :-1],
-      positions[:, :-1],
-      visible[:, :-1, :-1],
-      prompt_tokens.shape[1] - 1,
+    x, _ = self._read(params, sequence[:, :-1], valid[:, :-1])
+    first = prompt_tokens.shape[1] - 1
+    return causal_steps.logits(self.config, params.top, x[:, first:])
+
+  def _read(
+    self, params: DecodeParams, tokens: jax.Array, mask: jax.Array
+  ) -> tuple[jax.Array, list[tuple[jax.Array, jax.Array]]]:
+    """Hidden states [B, S, D], and each layer's keys and values."""
+    positions = jnp.maximum(jnp.cumsum(mask, axis=-1) - 1, 0)
+    visible = attention.causal_mask(mask, self.config.sliding_window)
+    return causal_steps.read(
+      self.config, params.top, params.layers, tokens, positions, visible
     )
 
   def context(

@@ -223,10 +223,6 @@ def make_programs(
     prefill_fn=jit(prefill_rows, state, replicated, split, split),
     insert_fn=jit(insert, state, *[split] * 5, donate_argnums=0),
     decode_fn=jit(
-      decode_slots,
-      (state, row),
-      replicated,
-      *[split] * 4,
-      donate_argnums=1,
+      decode_slots, (state, row), replicated, *[split] * 4, donate_argnums=1
     ),
   )

@@ -182,9 +182,7 @@ class Sampler:
     )
 
   def complete(
-    self,
-    prompts: Sequence[Sequence[int]],
-    params: Sequence[SamplingParams],
+    self, prompts: Sequence[Sequence[int]], params: Sequence[SamplingParams]
   ) -> list[TextSample]:
     """Completes prompts of token ids; equal prompts are prefilled once.
 
