@@ -136,11 +136,7 @@ Prompt = templates.CoderPrompt | templates.RewritePrompt
 
 @dataclasses.dataclass(frozen=True)
 class AskConfig:
-  """How the models are asked.
-
-  Attributes:
-    first_temperature: the first time a prompt is asked in an episode.
-  """
+  """How the models are asked."""
 
   template: str = 'plain'
   first_temperature: float = 0.0
@@ -165,11 +161,7 @@ class AskConfig:
 
 @dataclasses.dataclass(frozen=True)
 class Tools:
-  """Builds the requests of strategies and operators.
-
-  Attributes:
-    backends: the model of each role; only their context windows are read here.
-  """
+  """Builds the requests of strategies and operators."""
 
   template: templates.Template
   backends: Mapping[str, Backend]

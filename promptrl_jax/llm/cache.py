@@ -34,12 +34,7 @@ _LOCK_TIMEOUT_S = 60.0  # How long to wait for another process that writes.
 
 
 class CachedBackend:
-  """A backend that answers repeated requests of another one from a database.
-
-  Attributes:
-    hits: number of requests answered without the wrapped backend, including
-      repetitions within one batch.
-  """
+  """A backend that answers repeated requests of another one from a database."""
 
   def __init__(
     self,

@@ -49,9 +49,17 @@ class JaxLM:
     prompts = [self._render(request) for request in requests]
     for prompt, request in zip(prompts, requests, strict=True):
       self._check(prompt, request)
-    samples = self._sampler.complete(
-      prompts, [_sampling_params(self._tokenizer, r) for r in requests]
-    )
+    params = [
+      SamplingParams(
+        r.max_tokens,
+        r.temperature,
+        r.top_p,
+        r.seed,
+        _StopStrings(self._tokenizer, r.stop) if r.stop else None,
+      )
+      for r in requests
+    ]
+    samples = self._sampler.complete(prompts, params)
     return [
       _completion(sample, request)
       for sample, request in zip(samples, requests, strict=True)
@@ -161,13 +169,6 @@ class _StopStrings:
       if any(s != rest and s.startswith(rest) for s in self._stop):
         return i
     return len(held)
-
-
-def _sampling_params(tokenizer: Tokenizer, request: Request) -> SamplingParams:
-  watch = _StopStrings(tokenizer, request.stop) if request.stop else None
-  return SamplingParams(
-    request.max_tokens, request.temperature, request.top_p, request.seed, watch
-  )
 
 
 def _completion(sample: TextSample, request: Request) -> Completion:

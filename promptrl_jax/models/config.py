@@ -42,7 +42,6 @@ class TransformerConfig:
       bias.
     positions: `rope` for rotary embeddings, or `learned` for embeddings that
       are added to the input.
-    is_gated: whether the MLP is gated, as SwiGLU (arXiv 2002.05202).
     qk_norm: whether each query and key head passes an RMSNorm before RoPE.
     sliding_window: number of tokens that a token attends to, including itself;
       None: no limit.
@@ -50,8 +49,6 @@ class TransformerConfig:
     remat: whether the backward pass recomputes the activations of each layer.
     unroll: layers per iteration of the scan over layers. More layers run a
       little faster, since fewer activations are copied, but compile longer.
-    kv_cache: type of the key-value cache, `plain` (as the activations) or
-      `int8`.
     attention: `plain`, `cudnn` (flash attention), or `auto`, which is `cudnn`
       for 16-bit activations on a GPU.
   """

@@ -11,7 +11,7 @@ import dataclasses
 import json
 import os
 import pathlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -87,7 +87,10 @@ def make_embed_fn(
     _check(texts)
     rows = [e.ids for e in tokenizer.encode_batch(list(texts))]
     vectors = np.zeros((len(rows), config.hidden_size), np.float32)
-    for batch in _batches(rows, settings.batch_sizes[-1]):
+    order = sorted(range(len(rows)), key=lambda i: len(rows[i]))
+    size = settings.batch_sizes[-1]
+    for start in range(0, len(order), size):
+      batch = order[start : start + size]
       tokens, mask = _pad([rows[i] for i in batch], settings, config)
       vectors[batch] = np.asarray(embed(params, tokens, mask))[: len(batch)]
     return vectors
@@ -217,13 +220,6 @@ def _check(texts: Sequence[str]) -> None:
   for i, text in enumerate(texts):
     if not isinstance(text, str):
       raise TypeError(f'texts[{i}] is {text!r}: expected a string')
-
-
-def _batches(rows: list[list[int]], size: int) -> Iterator[list[int]]:
-  """Yields batches of row indices, by ascending length of the rows."""
-  order = sorted(range(len(rows)), key=lambda i: len(rows[i]))
-  for start in range(0, len(order), size):
-    yield order[start : start + size]
 
 
 def _pad(

@@ -67,11 +67,6 @@ def start_cache(
     slots: upper limit on the tokens that the decoder will read.
     width: cache slots per block of the cross-attention cache; None: as in
       `cache.layout`.
-
-  Returns:
-    The empty self-attention cache of B * G rows with at least `slots` cache
-    slots, and the filled cross-attention cache of B rows with at least P cache
-    slots; each has one `LayerCache` per decoder layer.
   """
   block = DecoderLayer(config)
   prompt_size = encoded.shape[1]
@@ -111,17 +106,10 @@ def decode_step(
   """Runs one token per row and appends it to the self-attention cache.
 
   Args:
-    layers: variables of each layer of the decoder: parameters, kernels in the
-      collection `stored` and, optionally, adapters in the collection `lora`.
     tokens: int [B * G], the last token of each row; rows i * G to i * G + G - 1
       belong to prompt i.
-    own, cross: caches from `start_cache`; `cross` never changes.
     slot: int scalar or [B * G], the position of `tokens`; 0 for
       `decoder_start_token_id`.
-    prompt_mask: bool [B, P], False on padding of the prompts.
-
-  Returns:
-    Logits [B * G, V] of the next token, and the new self-attention cache.
   """
   tree, block = top['params'], DecoderLayer(config)
   slots = own[0].num_slots

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator
 
 from jax.sharding import PartitionSpec as P
@@ -81,15 +80,7 @@ def _heads(
   return weights.Rule(
     name,
     leaf,
-    functools.partial(_split_heads, heads),
-    _join_heads,
+    lambda x: x.T.reshape(-1, *heads),
+    lambda x: x.reshape(x.shape[0], -1).T,
     () if part is None else (None, None, part),
   )
-
-
-def _split_heads(heads, x):
-  return x.T.reshape(-1, *heads)
-
-
-def _join_heads(x):
-  return x.reshape(x.shape[0], -1).T

@@ -24,7 +24,6 @@ class StoredKernel:
 
   Attributes:
     values: [*out, in], floating point or int8; or panels from `few_rows.pack`.
-    scale: [*out], scale of each output if `values` are int8, else None.
     threads: number of threads for a product with panels; 0: `values` are not
       panels.
   """

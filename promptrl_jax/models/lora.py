@@ -2,17 +2,13 @@
 
 Adapters form their own tree beside the parameters. A layer fuses several
 projections into one leaf (queries, keys and values in `layers/qkv`), but each
-projection has its own pair of adapter matrices A [in, r] and B [r, out], as in
-the files that `peft.py` reads and writes:
+projection has its own pair of adapter matrices A [in, r] and B [r, out]:
 
   layers/qkv/q_proj/a  [L, D, r]
   layers/qkv/q_proj/b  [L, r, K, U, H]
 
-`attach` combines the pairs of a leaf into one pair [in, parts * r] and
-[parts * r, ...], whose product is the update of the whole leaf; the model then
-adds (x A) B to the projection. Functions that take parameters also take the
-result of `attach`: `apply`, sampling and scoring. `partition` extends sharding
-rules to adapters, and `merge` adds the update to the leaf.
+Functions that take parameters also take the result of `attach`, which combines
+the pairs of a leaf into one; the model then adds (x A) B to the projection.
 
   adapters = lora.init(config, params, key)
   gradients = jax.grad(
@@ -57,13 +53,10 @@ class LoraConfig:
   """Rank, scale and target projections of adapters.
 
   Attributes:
-    alpha: numerator of `scale`, the factor on A B; `scale` is alpha / r.
     targets: regular expressions that are searched for in the paths of the
       family's `PARTS`. `layers/qkv` selects queries, keys and values;
       `[qv]_proj` (for T5 `/[qv]$`) selects the projections that the paper
       adapts.
-    rslora: whether `scale` is alpha / sqrt(r), which keeps the updates of high
-      ranks large enough (arXiv 2312.03732).
     family: key of `PARTS`, see `family_of`; empty until the model is known.
   """
 
@@ -164,11 +157,8 @@ def init(config: LoraConfig, model_shapes: Any, key: jax.Array) -> Any:
 def attach(config: LoraConfig, params: Any, adapters: Any) -> Any:
   """Returns the model's variables with its adapters; nothing is copied.
 
-  To train adapters only, differentiate with respect to `adapters`.
-
-  Returns:
-    `params` with the collection `lora`, which holds A [L, in, parts * r] and
-    `scale` * B [L, parts * r, ...] for each leaf.
+  The collection `lora` holds A [L, in, parts * r] and `scale` * B
+  [L, parts * r, ...] for each leaf.
 
   Raises:
     ValueError: the adapters do not fit the config and the model.
@@ -181,11 +171,7 @@ def attach(config: LoraConfig, params: Any, adapters: Any) -> Any:
 
 
 def merge(config: LoraConfig, params: Any, adapters: Any) -> Any:
-  """Adds the adapters' updates to the model's parameters, in float32.
-
-  Raises:
-    ValueError: the adapters do not fit the config and the model.
-  """
+  """Adds the adapters' updates in float32; raises as `attach`."""
   tree = dict(params['params'])
   for path, a, b in _fused_pairs(config, params, adapters):
     scope, name = path.split('/')

@@ -85,26 +85,13 @@ def _load() -> ctypes.CDLL:
     path = folder / f'native_{name}.so'
     if not path.exists():
       compiled = pathlib.Path(temporary) / 'compiled.so'
-      _compile(compiler, compiled)
+      command = [compiler, *_FLAGS, f'-I{jax.ffi.include_dir()}']
+      command += [*map(str, sorted(FOLDER.glob('*.cc'))), '-o', str(compiled)]
+      subprocess.run(
+        command, check=True, capture_output=True, timeout=_TIMEOUT_S
+      )
       write_atomically(path, compiled.read_bytes())
     return ctypes.CDLL(str(path))
-
-
-def _compile(compiler: str, path: pathlib.Path) -> None:
-  sources = map(str, sorted(FOLDER.glob('*.cc')))
-  subprocess.run(
-    [
-      compiler,
-      *_FLAGS,
-      f'-I{jax.ffi.include_dir()}',
-      *sources,
-      '-o',
-      str(path),
-    ],
-    check=True,
-    capture_output=True,
-    timeout=_TIMEOUT_S,
-  )
 
 
 def _processor() -> str:

@@ -71,11 +71,7 @@ _SUPPORTED: dict[str, tuple[Any, ...]] = {
 def from_peft(
   values: Mapping[str, Any], model: LanguageModelConfig
 ) -> LoraConfig:
-  """Reads an `adapter_config.json`.
-
-  Raises:
-    ValueError: a field is missing or has an unsupported value.
-  """
+  """Reads an `adapter_config.json`, or raises a ValueError for a field."""
   missing = [
     f for f in ('r', 'lora_alpha', 'target_modules') if f not in values
   ]

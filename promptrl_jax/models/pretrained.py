@@ -142,7 +142,6 @@ def load_pretrained(
       `tensor`; None: the first device.
     dtype: type of the parameters and, on accelerators, of the activations. On
       CPU the activations are float32, which is faster there.
-    revision: branch, tag or commit on the hub.
 
   Raises:
     FileNotFoundError: the folder or model does not exist or lacks a file.

@@ -1,8 +1,7 @@
-"""The position bias of T5, learned per head and bucket of distances.
+"""The position bias of T5 (arXiv 1910.10683, section 2.1) in buckets.
 
-Source: arXiv 1910.10683, section 2.1. The buckets are those of the reference
-implementation: half of them hold one distance each, and the size of the others
-grows logarithmically with the distance.
+Half of the buckets hold one distance each, and the size of the others grows
+logarithmically with the distance.
 """
 
 from __future__ import annotations
@@ -27,8 +26,6 @@ def buckets(
     offsets: int [...], position of the key minus position of the query.
     is_bidirectional: whether half of the buckets are for keys after the query.
       Otherwise such keys share bucket 0 and the caller masks them.
-    count: number of buckets.
-    max_distance: distance from which all offsets share the last bucket.
   """
   if is_bidirectional:
     count //= 2

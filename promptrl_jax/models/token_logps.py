@@ -34,8 +34,6 @@ class TokenLogps(NamedTuple):
   """Statistics of tokens under the policy, float32 [R, S], in nats.
 
   Attributes:
-    logps: log-prob of each token.
-    entropies: entropy of each token's distribution.
     divergences: KL(policy || reference) of the distributions; None without a
       reference.
   """

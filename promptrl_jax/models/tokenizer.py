@@ -31,13 +31,10 @@ class Tokenizer:
   Attributes:
     pad_id: token for padding. It may have another meaning elsewhere, since
       masks, not ids, mark padding.
-    bos_id: token that starts a text; None if the model has none.
-    eos_id: token that ends a text in training.
     eos_ids: tokens that end a completion when the model generates them,
       `eos_id` first.
     start, end: ids that the model expects before and after a text; `end` is
       empty for models that continue a text (see `pretrained.load_pretrained`).
-    chat: chat template; None if the model has none.
   """
 
   backend: tokenizers.Tokenizer
@@ -82,11 +79,7 @@ class Tokenizer:
     return ids, len(self.decode([ids])[0])
 
   def render(self, messages: Messages) -> list[int]:
-    """Returns the ids of a conversation up to the model's next token.
-
-    Raises:
-      ValueError: the chat template refuses these roles.
-    """
+    """Returns the ids of a conversation up to the model's next token."""
     if self.chat is None:
       text = '\n'.join(content for _, content in messages)
       return [*self.start, *self.encode([text])[0], *self.end]

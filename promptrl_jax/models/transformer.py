@@ -209,13 +209,7 @@ class Block(nn.Module):
     return sharding.pin(x + projected, self.mesh, ROWS)
 
   def __call__(self, x, rope, mask):
-    """Runs the layer on x [B, S, D].
-
-    `mask` is as for `Transformer.__call__`.
-
-    Returns:
-      [B, S, D], and the keys and values, each [B, S, K, H].
-    """
+    """Runs the layer on x [B, S, D]; also returns its keys and values."""
     queries, keys, values = self._project(x, rope)
     attend = attention.attend_fn(self.config.attention, self.config.dtype)
     attended = attend(queries, keys, values, mask)
@@ -280,7 +274,6 @@ class Transformer(nn.Module):
     """Runs full sequences.
 
     Args:
-      tokens: int [B, S].
       positions: int [B, S], position of each token in its own text.
       mask: bool [B, S, S], whether query i may attend to key j, as from
         `attention.causal_mask`; or an `attention.SharedPrefix`.

@@ -69,7 +69,6 @@ class Rule:
       a layer, the first axis of the leaf is L.
     to_ours: converts the stored tensor to its part of the leaf. It may only
       reshape and transpose, and must accept jax and numpy arrays.
-    to_theirs: inverse of `to_ours`.
     index: index of the part in the leaf (of one layer), for each axis a number,
       (start, stop), or None for the whole axis; () is the whole leaf.
   """
@@ -99,7 +98,6 @@ class Table:
   """Maps all tensors of a checkpoint to a parameter tree.
 
   Attributes:
-    rules: rules for all tensors.
     prefix: prefix of all names in written files, such as `bert.`; optional in
       files that are read.
     ignored: regular expressions of names without parameters, such as masks or

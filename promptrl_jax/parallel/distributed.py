@@ -112,17 +112,14 @@ def from_slurm(environ: Mapping[str, str] = os.environ) -> DistributedConfig:
   nodes = environ.get('SLURM_STEP_NODELIST', '')
   if not nodes:
     raise ValueError('SLURM_STEP_NODELIST is not set: expected a list of nodes')
+  # `rack2-node003` is the first node of `rack2-node[003,007],login1`.
+  first = re.sub(r'\[([^\],-]+)[^\]]*\]', r'\1', nodes).split(',')[0]
   offset = 7 * numbers['SLURM_JOB_ID'] + numbers['SLURM_STEP_ID']
   return DistributedConfig(
-    coordinator=f'{_first_node(nodes)}:{_PORTS[offset % len(_PORTS)]}',
+    coordinator=f'{first}:{_PORTS[offset % len(_PORTS)]}',
     processes=numbers['SLURM_STEP_NUM_TASKS'],
     process=numbers['SLURM_PROCID'],
   )
-
-
-def _first_node(nodes: str) -> str:
-  """Returns the first node: `rack2-node003` of `rack2-node[003,007],login1`."""
-  return re.sub(r'\[([^\],-]+)[^\]]*\]', r'\1', nodes).split(',')[0]
 
 
 def initialize(config: DistributedConfig) -> None:

@@ -54,7 +54,9 @@ def global_rows(tree: Any, mesh: Mesh) -> Any:
       f'{count} rows cannot be split over {parts} devices: choose a '
       f'multiple of {parts}'
     )
-  if _held(sharding, count) == set(range(count)[my_rows(count)]):
+  parts = sharding.addressable_devices_indices_map((count,)).values()
+  held = {row for part in parts if part for row in range(count)[part[0]]}
+  if held == set(range(count)[my_rows(count)]):
     return jax.tree.map(
       lambda x: jax.make_array_from_process_local_data(
         sharding, np.asarray(x), (count, *np.shape(x)[1:])
@@ -65,12 +67,6 @@ def global_rows(tree: Any, mesh: Mesh) -> Any:
     lambda x: jax.make_array_from_callback(x.shape, sharding, x.__getitem__),
     gather_rows(tree),
   )
-
-
-def _held(sharding: NamedSharding, count: int) -> set[int]:
-  """Returns which of `count` rows the devices of this process hold."""
-  parts = sharding.addressable_devices_indices_map((count,)).values()
-  return {row for part in parts if part for row in range(count)[part[0]]}
 
 
 def gather_rows(tree: Any) -> Any:

@@ -98,9 +98,6 @@ def beam_search(
 
   Returns:
     Completions [B, N] with log-probs at temperature 1, and their scores [B].
-
-  Raises:
-    ValueError: the vocabulary is smaller than the continuations of a step.
   """
   k = beams.num_beams
   kept = _num_kept(config, beams)

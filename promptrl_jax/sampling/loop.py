@@ -1,8 +1,4 @@
-"""The part of a decode loop that does not depend on the model.
-
-A loop carries `Generated` beside the logits and the KV cache of its model. Its
-body calls `draw` for one token per row and then runs the model on it.
-"""
+"""The part of a decode loop that does not depend on the model."""
 
 from __future__ import annotations
 
@@ -22,7 +18,6 @@ class Completions:
     tokens: int32 [B, N], padding after the stop token, which is included.
     logps: [B, N], log-probs of `tokens` under the sampled distribution; 0 on
       padding.
-    mask: bool [B, N], True on generated tokens.
   """
 
   tokens: jax.Array
@@ -53,8 +48,6 @@ class Generated:
   Attributes:
     last: int32 [B], tokens of the last step; padding for a finished row.
     tokens, logps: [B, N], as in `Completions`.
-    stopped: bool [B], which rows have ended with a stop token.
-    seen: bool [B, V], tokens that the repetition penalty applies to, or None.
   """
 
   step: jax.Array

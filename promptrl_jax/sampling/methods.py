@@ -31,7 +31,6 @@ class Sampling:
       already contains are divided by it where positive and multiplied where
       negative (CTRL, arXiv 1909.05858, as in transformers); 1 changes nothing.
       It applies to greedy rows, too.
-    filters: further filters, applied last, in this order.
   """
 
   top_k: int = 0
@@ -196,11 +195,8 @@ def draw(
   places = jnp.arange(block)
   last = jnp.max(jnp.where(inside > 0, places, 0), axis=-1)
   sampled = chosen_block[:, 0] * block + jnp.minimum(offset, last)
-  return jnp.where(temperature > 0, sampled, _first_maximum(logps))
-
-
-def _first_maximum(x: jax.Array) -> jax.Array:
-  """argmax over the last axis by two reductions, which vectorise on CPU."""
-  peak = jnp.max(x, axis=-1, keepdims=True)
-  places = jnp.arange(x.shape[-1], dtype=jnp.int32)
-  return jnp.min(jnp.where(x == peak, places, x.shape[-1] - 1), axis=-1)
+  # argmax by two reductions, which vectorise on CPU.
+  is_peak = logps == jnp.max(logps, axis=-1, keepdims=True)
+  places = jnp.arange(vocab_size, dtype=jnp.int32)
+  best = jnp.min(jnp.where(is_peak, places, vocab_size - 1), axis=-1)
+  return jnp.where(temperature > 0, sampled, best)

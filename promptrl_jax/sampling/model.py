@@ -36,9 +36,6 @@ class InputBatch:
     prompt_start: int32 [B], index of the first prompt token in the cache.
     prompt_lengths: int32 [B], tokens of the prompt.
     generated: int32 [B], tokens generated so far.
-    max_tokens: int32 [B], most tokens to generate.
-    temperature: [B], 0 for greedy.
-    top_p: [B], nucleus mass.
     seeds: uint32 [B]; token t of slot b uses fold_in(key(seeds[b]), t).
   """
 
@@ -61,7 +58,6 @@ class CausalModel:
   Attributes:
     config: architecture, padding token and stop tokens.
     width: positions of a cache block, equal for rows of all lengths.
-    new_tokens: N, most tokens of a completion.
   """
 
   config: TransformerConfig

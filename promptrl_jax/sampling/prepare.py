@@ -65,7 +65,8 @@ def prepare(
   """
   split, placed = _split(params, mesh, rules, bits)
   if _can_share(mesh, rules):
-    return _share(split(jax.tree.map(np.asarray, params)), mesh)
+    parts = split(jax.tree.map(np.asarray, params))
+    return jax.tree.map(lambda leaf: _shared(np.asarray(leaf), mesh), parts)
   return jax.jit(split, out_shardings=placed)(params)
 
 
@@ -150,10 +151,6 @@ def _place(
 
 def _can_share(mesh: Mesh, rules: sharding.Rules | None) -> bool:
   return rules is None and next(iter(mesh.devices.flat)).platform == 'cpu'
-
-
-def _share(tree: Any, mesh: Mesh) -> Any:
-  return jax.tree.map(lambda leaf: _shared(np.asarray(leaf), mesh), tree)
 
 
 def _shared(leaf: np.ndarray, mesh: Mesh) -> jax.Array:

@@ -1,8 +1,7 @@
 """The jitted programs of the engine: prefill, insert, decode.
 
-Prompts are prefilled, inserted into free batch slots and decoded for some
-steps. Logits and KV caches stay on the devices between calls; which sequence a
-slot holds comes from the host with every call, as an `InputBatch`.
+Logits and KV caches stay on the devices between calls; which sequence a slot
+holds comes from the host with every call, as an `InputBatch`.
 """
 
 from __future__ import annotations
@@ -30,7 +29,6 @@ class SlotState:
 
   Attributes:
     logits: [B, V] of the next token.
-    cache: the KV cache of the model.
     seen: bool [B, V], tokens that the repetition penalty applies to, or None.
   """
 
@@ -124,9 +122,6 @@ def decode(
     together: whether all groups of a mesh run until each has enough free slots.
       Groups whose devices share parameters must: XLA lets them exchange data by
       collectives in which all groups take part.
-
-  Returns:
-    The updated state, and the new tokens [B, N].
   """
   rows, most = len(batch.generated), model.new_tokens
   options = loop.Options(
@@ -166,8 +161,6 @@ class Programs:
   """The functions above, jitted for the slots of a mesh.
 
   Attributes:
-    empty_fn: (blocks) -> SlotState of all slots.
-    prefill_fn: (params, tokens, mask) -> SlotState of the prompts.
     insert_fn: (slots, prompts, sources, targets, counts) -> slots, which are
       donated; sources and targets count from the first row of their group,
       counts are [groups].

@@ -72,11 +72,9 @@ class Sampler:
     """Lays out the parameters for decoding.
 
     Args:
-      config, params, tokenizer: as `pretrained.load_pretrained` returns them.
       mesh: devices to sample on; None: all, along `data`. The devices of a mesh
         with the axis `data` alone hold a copy of the model each and work on
         slots of their own; over `fsdp` and `tensor` the parameters are split.
-      bits: 8 to round kernels to int8; None to keep them.
       beams: width of the beam search that replaces greedy decoding at
         temperature 0, for an encoder-decoder; 1: greedy decoding.
 
@@ -124,7 +122,6 @@ class Sampler:
         reads its part of the parameters and none ever holds all of them.
       dtype: of the parameters: `float32`, `bfloat16`, or `int8` for the kernels
         (the rest in bfloat16).
-      kv_cache: `plain` or, for a causal model, `int8`.
 
     Raises:
       FileNotFoundError: there is no such model, or it lacks a file.
@@ -168,7 +165,6 @@ class Sampler:
     """Samples one completion of each text.
 
     Args:
-      texts: prompts; a chat model gets each as the turn of a user.
       seed: text i draws with seed + i, so that equal texts differ.
 
     Raises:

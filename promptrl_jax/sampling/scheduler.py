@@ -50,11 +50,7 @@ class PrefilledPrompts:
 
 
 class Scheduler:
-  """Assigns the completions of one `Engine.run` to batch slots.
-
-  Attributes:
-    batch: the sequences in the slots of all groups, kept up to date.
-  """
+  """Assigns the completions of one `Engine.run` to batch slots."""
 
   def __init__(
     self, requests: Sequence[EngineRequest], config: EngineConfig, groups: int
