@@ -100,7 +100,13 @@ def beam_search(
     Completions [B, N] with log-probs at temperature 1, and their scores [B].
   """
   k = beams.num_beams
-  kept = _num_kept(config, beams)
+  # All K beams may end with each of the stop tokens, and K must go on.
+  kept = k * (1 + max(1, len(config.eos_token_ids)))
+  if kept > config.vocab_size:
+    raise ValueError(
+      f'num_beams={k} keeps {kept} continuations: expected at most vocab_size='
+      f'{config.vocab_size}'
+    )
   batch = tokens.shape[0]
   top, layers = params.top, params.layers
   encoded = encoder_decoder_steps.encode(config, top, tokens, mask)
@@ -134,27 +140,17 @@ def beam_search(
   state = _start(config, k, new_tokens, cache, is_prompt)
   results = jax.lax.while_loop(cond, body, state).results
   written = jnp.arange(new_tokens) < limits[:, None]
-  best = _to_completions(
-    config,
-    results.tokens[:, 0],
-    results.logps[:, 0],
-    written & is_prompt[:, None],
+  written &= is_prompt[:, None]
+  # Padding may be a stop token: models without a pad token use one.
+  ended = ends(config, results.tokens[:, 0]) & written
+  before = jnp.cumsum(ended, axis=-1) - ended
+  best = Completions(
+    tokens=results.tokens[:, 0],
+    logps=results.logps[:, 0],
+    mask=written & (before == 0),
+    stopped=jnp.any(ended, axis=-1),
   )
   return best, jnp.where(is_prompt, results.scores[:, 0], 0.0)
-
-
-def _num_kept(config: EncoderDecoderConfig, beams: Beams) -> int:
-  """Continuations that a step keeps of each prompt.
-
-  All K beams may end with each of the stop tokens, and K must go on.
-  """
-  kept = beams.num_beams * (1 + max(1, len(config.eos_token_ids)))
-  if kept > config.vocab_size:
-    raise ValueError(
-      f'num_beams={beams.num_beams} keeps {kept} continuations: expected at '
-      f'most vocab_size={config.vocab_size}'
-    )
-  return kept
 
 
 def _start(
@@ -245,27 +241,6 @@ def _read(
   everywhere = jnp.ones(flat.shape, bool)
   first_places = methods.first_seen(flat, everywhere, places, config.vocab_size)
   return (first_places <= step).reshape(shape)
-
-
-def _to_completions(
-  config: EncoderDecoderConfig,
-  tokens: jax.Array,
-  logps: jax.Array,
-  written: jax.Array,
-) -> Completions:
-  """Completions of sequences [B, N], padded after a stop token.
-
-  A row without a stop token has the tokens of `written` [B, N].
-  """
-  # Padding may be a stop token: models without a pad token use one.
-  ended = ends(config, tokens) & written
-  before = jnp.cumsum(ended, axis=-1) - ended
-  return Completions(
-    tokens=tokens,
-    logps=logps,
-    mask=written & (before == 0),
-    stopped=jnp.any(ended, axis=-1),
-  )
 
 
 def _continue(
