@@ -28,12 +28,7 @@ CODER, REWRITER = 'coder', 'rewriter'
 
 @dataclasses.dataclass(frozen=True)
 class Ask:
-  """One call of a language model; answered by a `Completion`.
-
-  Attributes:
-    role: which model is asked: a key of the runner's backends.
-    request: the conversation and how to sample.
-  """
+  """One call of the model of a role; answered by a `Completion`."""
 
   role: str
   request: Request
@@ -55,16 +50,9 @@ class Attempt:
   """One problem that is being solved, and what it has cost so far.
 
   Attributes:
-    problem: the problem, without any hidden test.
     seed: distinguishes the random draws of several attempts.
     budget: most language-model calls, of all roles together.
-    row: index of the attempt among those that are played together.
-    calls: language-model calls so far.
-    attempts: programs run so far.
-    prompt_tokens, completion_tokens: tokens used so far.
     asked: prompts that were asked before: they are sampled, not greedy.
-    sent: requests since the last trace row.
-    trace: one dict per step; written to `trace.jsonl`.
     lost: the system failed, so that the attempt says nothing.
     error: why the strategy has no submission; empty if it has one.
   """
@@ -94,7 +82,6 @@ class Attempt:
     )
 
   def charge(self, asked: Ask, completion: Completion) -> None:
-    """Counts one call."""
     self.calls += 1
     self.prompt_tokens += completion.prompt_tokens
     self.completion_tokens += completion.completion_tokens
@@ -149,18 +136,7 @@ Prompt = templates.CoderPrompt | templates.RewritePrompt
 
 @dataclasses.dataclass(frozen=True)
 class AskConfig:
-  """How the models are asked.
-
-  Attributes:
-    template: how requests are written; see `prompts.templates`.
-    first_temperature: the first time a prompt is asked in an episode.
-    sample_temperature: of the coder, every further time.
-    rewrite_temperature: of the rewriter, every further time.
-    top_p: nucleus mass of all samples.
-    max_tokens: most tokens of a program or an answer.
-    rewrite_max_tokens: most tokens of a rewrite.
-    stop: strings that end a program or an answer.
-  """
+  """How the models are asked."""
 
   template: str = 'plain'
   first_temperature: float = 0.0
@@ -184,66 +160,12 @@ class AskConfig:
 
 
 @dataclasses.dataclass(frozen=True)
-class RoleSampling:
-  """How one role samples.
-
-  Attributes:
-    max_tokens: most new tokens.
-    first_temperature: the first time a prompt is asked in an attempt.
-    again_temperature: every further time.
-    top_p: nucleus mass.
-    stop: strings that end a completion.
-  """
-
-  max_tokens: int
-  first_temperature: float = 0.0
-  again_temperature: float = 0.8
-  top_p: float = 1.0
-  stop: tuple[str, ...] = ()
-
-
-def fitted_request(
-  backend: Backend,
-  write: Callable[[Any], templates.Messages],
-  prompt: Prompt,
-  **sampling: Any,
-) -> Request:
-  """A request that the model's context takes; see `templates.fit`.
-
-  Args:
-    backend: decides what fits.
-    write: turns the prompt into messages.
-    prompt: what to ask.
-    **sampling: fields of `Request`.
-
-  Raises:
-    PromptTooLongError: nothing that may be cut is left.
-  """
-
-  def build(messages: templates.Messages) -> Request:
-    return Request(
-      tuple(Message(role, content) for role, content in messages), **sampling
-    )
-
-  return build(
-    templates.fit(write, prompt, lambda messages: backend.fits(build(messages)))
-  )
-
-
-@dataclasses.dataclass(frozen=True)
 class Tools:
-  """Builds the requests of strategies and operators.
-
-  Attributes:
-    template: how prompts are written and replies are read.
-    backends: the model of each role; only their context windows are read here.
-    sampling: how each role samples.
-    options: settings of operators, by the operator's name.
-  """
+  """Builds the requests of strategies and operators."""
 
   template: templates.Template
   backends: Mapping[str, Backend]
-  sampling: Mapping[str, RoleSampling]
+  config: AskConfig
   options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
   def ask(
@@ -254,43 +176,44 @@ class Tools:
     A prompt is greedy the first time that an attempt asks it, and is sampled
     from then on.
 
-    Args:
-      attempt: asks, and pays for the call.
-      role: which model.
-      prompt: a `CoderPrompt` or a `RewritePrompt`.
-      resample: draw as if the prompt had been asked before.
-
     Returns:
       The completion; None if the model's context cannot hold the prompt: then
       the model has no answer, which is its failure and not one of the run.
     """
-    settings = self.sampling[role]
-    try:
-      request = fitted_request(
-        self.backends[role],
-        self._write_fn(prompt),
-        prompt,
-        max_tokens=settings.max_tokens,
-        stop=settings.stop,
+    config, is_coder = self.config, role == CODER
+
+    def build(messages: templates.Messages) -> Request:
+      return Request(
+        tuple(Message(role, content) for role, content in messages),
+        max_tokens=config.max_tokens if is_coder else config.rewrite_max_tokens,
+        stop=config.stop if is_coder else (),
       )
+
+    fits = self.backends[role].fits
+    is_program = isinstance(prompt, templates.CoderPrompt)
+    write: Callable[[Any], templates.Messages] = (
+      self.template.coder if is_program else self.template.rewriter
+    )
+    try:
+      request = build(templates.fit(write, prompt, lambda m: fits(build(m))))
     except templates.PromptTooLongError as error:
       _LOG.warning('%s: %s', attempt.problem.task_id, error)
       return None
     again = resample or request.messages in attempt.asked
     if not resample:
       attempt.asked.add(request.messages)
-    completion = yield Ask(
-      role,
-      dataclasses.replace(
-        request,
-        temperature=(
-          settings.again_temperature if again else settings.first_temperature
-        ),
-        top_p=settings.top_p,
-        seed=attempt.draw_seed(),
-      ),
+    temperature = config.first_temperature
+    if again:
+      temperature = (
+        config.sample_temperature if is_coder else config.rewrite_temperature
+      )
+    request = dataclasses.replace(
+      request,
+      temperature=temperature,
+      top_p=config.top_p,
+      seed=attempt.draw_seed(),
     )
-    return completion
+    return (yield Ask(role, request))
 
   def write_program(
     self,
@@ -314,46 +237,16 @@ class Tools:
       return prompt.statement
     return self.template.rewritten(prompt, completion.text)
 
-  def _write_fn(self, prompt: Prompt) -> Callable[[Any], templates.Messages]:
-    if isinstance(prompt, templates.CoderPrompt):
-      return self.template.coder
-    return self.template.rewriter
-
 
 def make_tools(config: AskConfig, backends: Mapping[str, Backend]) -> Tools:
   """Returns the builder of requests to the model of each role."""
-  return Tools(
-    templates.TEMPLATES[config.template],
-    backends,
-    {
-      CODER: RoleSampling(
-        config.max_tokens,
-        config.first_temperature,
-        config.sample_temperature,
-        config.top_p,
-        config.stop,
-      ),
-      REWRITER: RoleSampling(
-        config.rewrite_max_tokens,
-        config.first_temperature,
-        config.rewrite_temperature,
-        config.top_p,
-      ),
-    },
-  )
+  return Tools(templates.TEMPLATES[config.template], backends, config)
 
 
 def coder_prompt(
   attempt: Attempt, statement: str = '', code: str = '', feedback: str = ''
 ) -> templates.CoderPrompt:
-  """A request for a program.
-
-  Args:
-    attempt: names the problem, whose visible tests are shown.
-    statement: replaces the statement of the problem.
-    code: a failing program to repair.
-    feedback: what was wrong with it.
-  """
+  """A request for a program, or for the repair of `code` after `feedback`."""
   problem = attempt.problem
   return templates.CoderPrompt(
     statement or problem.statement,

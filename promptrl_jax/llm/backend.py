@@ -1,8 +1,6 @@
 """The protocol of language models: requests in, completions out.
 
-Callers build `Request`s and get `Completion`s back in the same order, whether
-the model runs in this process or behind HTTP. One call carries a whole batch,
-so that a backend can run the requests together.
+One call carries a whole batch, so that a backend can run the requests together.
 """
 
 from __future__ import annotations
@@ -18,12 +16,7 @@ class BackendError(RuntimeError):
 
 @dataclasses.dataclass(frozen=True)
 class Message:
-  """One turn of a conversation.
-
-  Attributes:
-    role: `system`, `user` or `assistant`.
-    content: the text of the turn.
-  """
+  """One turn of a conversation."""
 
   role: str
   content: str
@@ -34,11 +27,9 @@ class Request:
   """A request for one completion; hashable, compared by content.
 
   Attributes:
-    messages: the conversation so far, oldest first.
     temperature: sampling temperature; 0 decodes greedily and ignores the seed.
     top_p: probability mass of nucleus sampling, in (0, 1].
     seed: seed of the sample; n samples of one prompt need n seeds.
-    max_tokens: upper limit on generated tokens.
     stop: strings that end the completion and are not part of its text.
   """
 
@@ -55,9 +46,6 @@ class Completion:
   """A completion and its token counts.
 
   Attributes:
-    text: text of the completion, without stop strings.
-    prompt_tokens: number of tokens of the rendered prompt.
-    completion_tokens: number of generated tokens.
     finish_reason: `stop`, or `length` if `max_tokens` cut the text.
   """
 
@@ -76,11 +64,7 @@ class Backend(Protocol):
     ...
 
   def complete(self, requests: Sequence[Request]) -> list[Completion]:
-    """Returns the completions of a batch, in the order of the requests.
-
-    Raises:
-      BackendError: the system failed on at least one request.
-    """
+    """Returns the completions of a batch in order, or raises a BackendError."""
     ...
 
   def fits(self, request: Request) -> bool:

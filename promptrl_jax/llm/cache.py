@@ -34,14 +34,7 @@ _LOCK_TIMEOUT_S = 60.0  # How long to wait for another process that writes.
 
 
 class CachedBackend:
-  """A backend that answers repeated requests of another one from a database.
-
-  Attributes:
-    backend: the wrapped backend.
-    hits: number of requests answered without the wrapped backend, including
-      repetitions within one batch.
-    misses: number of requests passed on to the wrapped backend.
-  """
+  """A backend that answers repeated requests of another one from a database."""
 
   def __init__(
     self,
@@ -53,8 +46,6 @@ class CachedBackend:
     """Opens or creates the database.
 
     Args:
-      backend: the model; its name is part of every key.
-      path: file of the database; missing parent folders are created.
       identity: further settings that the completions depend on, such as the
         precision of the parameters or the address of the server.
       batch: upper limit on the misses that the backend gets in one call; None:
@@ -112,12 +103,9 @@ class CachedBackend:
     queries: Sequence[tuple[bytes, _Query]],
     ask: Callable[[Sequence[_Query]], Sequence[Any]],
   ) -> list[Any]:
-    """Returns answers from the database or from `ask`, in order.
+    """Returns answers to (key, query) pairs from the database or `ask`.
 
-    Args:
-      queries: pairs of key and query.
-      ask: function from a batch of queries to their answers, which must be
-        JSON data.
+    `ask` takes a batch of queries; answers must be JSON data.
     """
     answers = self._find(key for key, _ in queries)
     missing = {key: query for key, query in queries if key not in answers}
@@ -131,7 +119,12 @@ class CachedBackend:
             f'{self.name} gave {len(new_answers)} completions for {len(batch)} '
             'requests'
           )
-        self._store(zip(batch, new_answers, strict=True))
+        # JSON escapes unpaired surrogates, which UTF-8 cannot encode.
+        rows = zip(batch, map(json.dumps, new_answers), strict=True)
+        with self._lock, self._database:
+          self._database.executemany(
+            'INSERT OR IGNORE INTO completions VALUES (?, ?)', rows
+          )
       # If another process wrote an answer first, all processes return that one.
       answers |= self._find(missing)
     with self._lock:
@@ -166,14 +159,6 @@ class CachedBackend:
         if row is not None:
           answers[key] = json.loads(row[0])
     return answers
-
-  def _store(self, answers: Iterable[tuple[bytes, Any]]) -> None:
-    # JSON escapes unpaired surrogates, which UTF-8 cannot encode.
-    rows = [(key, json.dumps(answer)) for key, answer in answers]
-    with self._lock, self._database:
-      self._database.executemany(
-        'INSERT OR IGNORE INTO completions VALUES (?, ?)', rows
-      )
 
 
 def _without_idle_seed(request: Request) -> Request:

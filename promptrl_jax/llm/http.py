@@ -37,17 +37,12 @@ class HttpConfig:
   """Address of the server, timeouts and retries.
 
   Attributes:
-    base_url: address of the server without `/chat/completions`.
     api_key_env: environment variable that holds the API key; if empty, no key
       is sent. The variable may be unset only for servers on this machine.
-    connect_timeout_s: time limit for opening a connection.
     read_timeout_s: time limit between two chunks of a response.
     timeout_s: time limit for one attempt as a whole.
-    max_retries: number of attempts after the first one.
     backoff_s: upper end of the first wait; it doubles with each attempt.
     max_wait_s: longest wait; the backend gives up if the server asks for more.
-    concurrency: upper limit on concurrent requests.
-    max_context: context window in tokens; `None`: the server checks it.
     max_tokens_field: name of the token limit in the request body; some models
       of OpenAI need `max_completion_tokens`.
   """
@@ -101,10 +96,6 @@ class HttpBackend:
 
   def __init__(self, model: str, config: HttpConfig):
     """Reads the API key; opens no connection yet.
-
-    Args:
-      model: name of the model on the server.
-      config: how the server is reached.
 
     Raises:
       ValueError: there is no address, or the key is missing or cannot be sent

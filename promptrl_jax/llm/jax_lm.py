@@ -1,14 +1,8 @@
-"""A language model in this process, behind the `Backend` protocol.
-
-`JaxLM` renders messages, checks that they fit, and cuts texts at stop strings;
-`sampling.Sampler` does the rest.
-"""
+"""A language model in this process, behind the `Backend` protocol."""
 
 from __future__ import annotations
 
-import dataclasses
 import pathlib
-import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,7 +11,6 @@ from jax.sharding import Mesh
 
 from promptrl_jax.llm.backend import Completion, Request
 from promptrl_jax.models import pretrained
-from promptrl_jax.models.text_stream import TextStream
 from promptrl_jax.models.tokenizer import Tokenizer
 from promptrl_jax.sampling.methods import Sampling
 from promptrl_jax.sampling.requests import EngineConfig, SamplingParams
@@ -25,18 +18,10 @@ from promptrl_jax.sampling.sampler import Sampler, TextSample
 
 
 class JaxLM:
-  """Answers requests with a causal or an encoder-decoder model.
-
-  Attributes:
-    name: the model's name in reports.
-    generated_tokens, seconds: totals of all calls, for throughput.
-  """
+  """Answers requests with a causal or an encoder-decoder model."""
 
   def __init__(self, name: str, sampler: Sampler):
-    """Wraps a sampler, which keeps its parameters and programs."""
     self.name = name
-    self.generated_tokens = 0
-    self.seconds = 0.0
     self._sampler = sampler
 
   @classmethod
@@ -61,43 +46,36 @@ class JaxLM:
     Tokens are counted up to the one that completes a stop string. Requests
     with the same prompt share its prefill.
     """
-    start = time.perf_counter()
     prompts = [self._render(request) for request in requests]
     for prompt, request in zip(prompts, requests, strict=True):
       self._check(prompt, request)
-    samples = self._sampler.complete(
-      prompts, [_sampling_params(self._tokenizer, r) for r in requests]
-    )
-    completions = [
+    params = [
+      SamplingParams(
+        r.max_tokens,
+        r.temperature,
+        r.top_p,
+        r.seed,
+        _StopStrings(self._tokenizer, r.stop) if r.stop else None,
+      )
+      for r in requests
+    ]
+    samples = self._sampler.complete(prompts, params)
+    return [
       _completion(sample, request)
       for sample, request in zip(samples, requests, strict=True)
     ]
-    self.generated_tokens += sum(c.completion_tokens for c in completions)
-    self.seconds += time.perf_counter() - start
-    return completions
 
   def replace_params(self, params: Any) -> None:
-    """Answers from here on with other parameters of the same shapes.
-
-    Args:
-      params: from `prepare` on the mesh of the sampler.
-    """
+    """Answers from here on with other parameters of the same shapes."""
     self._sampler.replace_params(params)
 
   def score(
     self, requests: Sequence[Request], texts: Sequence[str], given: str = ''
   ) -> list[np.ndarray]:
-    """Log-probs at temperature 1 of each token of given texts.
+    """Log-probs at temperature 1, float32 [N], of the tokens of given texts.
 
-    Args:
-      requests: only their messages are used.
-      texts: the text to score after each of them, without the token that ends a
-        text.
-      given: stands between every prompt and its text and is not scored. An
-        encoder-decoder begins its text anew and ignores it.
-
-    Returns:
-      float32 [N] for each text.
+    `given` stands between every prompt and its text and is not scored. An
+    encoder-decoder begins its text anew and ignores it.
 
     Raises:
       ValueError: a prompt or a text is too long, or a text is empty.
@@ -116,7 +94,6 @@ class JaxLM:
 
   @property
   def prompt_limit(self) -> int:
-    """Most tokens of a prompt."""
     return self._sampler.shapes.prompt_limit
 
   def fits(self, request: Request) -> bool:
@@ -152,27 +129,46 @@ class JaxLM:
       )
 
 
-@dataclasses.dataclass(frozen=True)
 class _StopStrings:
-  """Ends a completion with the token that completes a stop string."""
+  """Ends a completion with the token that completes a stop string.
 
-  stream: TextStream
+  A character or a stop string may span several tokens, so text is held back
+  until it cannot be part of an incomplete one.
+  """
+
+  def __init__(self, tokenizer: Tokenizer, stop: Sequence[str]):
+    if '' in stop:
+      raise ValueError(f'stop={tuple(stop)!r}: an empty string ends every text')
+    self._tokenizer = tokenizer
+    self._stop = stop
+    self._ids: list[int] = []  # ids of an incomplete character
+    self._held = ''  # text that may be the start of a stop string
 
   def __call__(self, tokens: np.ndarray) -> int | None:
     for count, token in enumerate(tokens, 1):
-      self.stream.feed([int(token)])
-      if self.stream.stopped:
+      self._ids.append(int(token))
+      text = self._tokenizer.decode_after([self._ids])[0]
+      # Incomplete characters decode to this.
+      if text.endswith('\N{REPLACEMENT CHARACTER}'):
+        continue
+      self._ids = []
+      self._held += text
+      starts = [i for s in self._stop if (i := self._held.find(s)) >= 0]
+      limit = self._first_prefix()
+      if starts and min(starts) <= limit:
         return count
+      self._held = self._held[limit:]
     return None
 
-
-def _sampling_params(tokenizer: Tokenizer, request: Request) -> SamplingParams:
-  watch = None
-  if request.stop:
-    watch = _StopStrings(TextStream(tokenizer, request.stop))
-  return SamplingParams(
-    request.max_tokens, request.temperature, request.top_p, request.seed, watch
-  )
+  def _first_prefix(self) -> int:
+    """Returns the first index where an incomplete stop string may start."""
+    held = self._held
+    longest = max(map(len, self._stop))
+    for i in range(max(0, len(held) - longest + 1), len(held)):
+      rest = held[i:]
+      if any(s != rest and s.startswith(rest) for s in self._stop):
+        return i
+    return len(held)
 
 
 def _completion(sample: TextSample, request: Request) -> Completion:

@@ -1,14 +1,4 @@
-"""Counts model calls, tokens and seconds, and enforces a cap on calls.
-
-The unit of a budget is one language-model call of any role. Callers reserve
-calls before they make them, so the cap is never exceeded, and record tokens and
-seconds when the completions arrive.
-
-  ledger = Ledger(calls_per_problem=8)
-  ledger.reserve('generate', len(requests), problem='mbpp/11')
-  completions = backend.complete(requests)
-  ledger.record('generate', completions, seconds=elapsed)
-"""
+"""Counts model calls, tokens and seconds of each role."""
 
 from __future__ import annotations
 
@@ -24,13 +14,7 @@ class BudgetExceeded(RuntimeError):
 
 @dataclasses.dataclass
 class Usage:
-  """Calls, tokens and seconds of one role.
-
-  Attributes:
-    calls: language-model calls that were reserved.
-    prompt_tokens, completion_tokens: as the backend reported them.
-    seconds: wall time of the batched calls.
-  """
+  """Reserved calls, reported tokens and wall seconds of one role."""
 
   calls: int = 0
   prompt_tokens: int = 0
@@ -39,45 +23,13 @@ class Usage:
 
 
 class Ledger:
-  """Call counts per problem against a cap, and usage per role.
+  """Usage per role (`coder`, `rewriter`, ...)."""
 
-  Attributes:
-    calls_per_problem: upper limit on the calls of all roles together for one
-      problem; `None` counts calls without a limit.
-    roles: usage of each role (`generate`, `rewrite`, `reflect`, ...).
-    problems: number of calls reserved for each problem.
-  """
-
-  def __init__(self, calls_per_problem: int | None = None):
-    if calls_per_problem is not None and calls_per_problem < 0:
-      raise ValueError(
-        f'calls_per_problem is {calls_per_problem}; expected at least 0, or '
-        'None for no cap'
-      )
-    self.calls_per_problem = calls_per_problem
+  def __init__(self):
     self.roles: dict[str, Usage] = {}
-    self.problems: dict[str, int] = {}
 
-  def remaining(self, problem: str = '') -> float:
-    """Returns the calls left for a problem; infinity without a cap."""
-    if self.calls_per_problem is None:
-      return float('inf')
-    return self.calls_per_problem - self.problems.get(problem, 0)
-
-  def reserve(self, role: str, n: int = 1, problem: str = '') -> None:
-    """Reserves `n` calls from the budget of a problem, all of them or none.
-
-    Raises:
-      BudgetExceeded: fewer than `n` calls are left; nothing was reserved.
-    """
-    if n < 0:
-      raise ValueError(f'number of calls is {n}; expected at least 0')
-    if n > self.remaining(problem):
-      raise BudgetExceeded(
-        f'{n} {role} call(s) asked for problem {problem!r}, but '
-        f'{self.remaining(problem)} of {self.calls_per_problem} are left'
-      )
-    self.problems[problem] = self.problems.get(problem, 0) + n
+  def reserve(self, role: str, n: int = 1) -> None:
+    """Counts `n` calls that are about to be made."""
     self.roles.setdefault(role, Usage()).calls += n
 
   def record(

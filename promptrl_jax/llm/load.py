@@ -41,18 +41,12 @@ class BackendConfig:
     dtype: type of the parameters, for `jax` only: `float32`, `bfloat16`, or
       `int8`, which quantizes the kernels of a causal model and keeps its other
       parameters in bfloat16.
-    kv_cache: type of the key-value cache, for `jax` only: `plain` or, for
-      causal models, `int8`.
     top_k, min_p, repetition_penalty: as in `Sampling`, for `jax` only; all of
       them are off by default.
     filters: further filters as text, such as `epsilon=3e-4`, for `jax` only;
       see `sampling.filters.FILTERS`.
     beams: width of the beam search for requests at temperature 0, for an
       encoder-decoder in this process; 1: greedy decoding.
-    http: the server and how it is reached, for `http` only.
-    prompt_tokens: upper limit on prompt tokens, for `jax` only.
-    new_tokens: upper limit on completion tokens, for `jax` only.
-    options: settings of a backend that was registered from outside.
   """
 
   backend: str = 'jax'
@@ -98,7 +92,6 @@ class BackendConfig:
 
   @property
   def method(self) -> Sampling:
-    """Sampling method with the filters of this config."""
     return Sampling(
       self.top_k,
       self.min_p,
@@ -110,14 +103,7 @@ class BackendConfig:
 def load_backend(config: BackendConfig, mesh: Mesh | None = None) -> Backend:
   """Loads the model, or builds the client of its server.
 
-  Args:
-    config: settings of the backend.
-    mesh: devices of a model that runs in this process; None for all of them,
-      along the data axis.
-
-  Raises:
-    ValueError: the backend is unknown, or `http` has no address.
-    FileNotFoundError: the model does not exist or cannot be downloaded.
+  A model in this process runs on `mesh`; None: all devices, along `data`.
   """
   return BACKENDS[config.backend](config, mesh)
 
@@ -127,7 +113,10 @@ def _load_jax(config: BackendConfig, mesh: Mesh | None) -> Backend:
     find(config.model),
     mesh or mesh_lib.make_data_mesh(),
     config.dtype,
-    _shapes(config),
+    EngineConfig(
+      prompt_lengths=prompt_lengths_up_to(config.prompt_tokens),
+      new_tokens=config.new_tokens,
+    ),
     config.kv_cache,
     config.method,
     config.beams,
@@ -160,18 +149,8 @@ register('jax', _load_jax)
 register('http', _load_http)
 
 
-def _shapes(config: BackendConfig) -> EngineConfig:
-  return EngineConfig(
-    prompt_lengths=prompt_lengths_up_to(config.prompt_tokens),
-    new_tokens=config.new_tokens,
-  )
-
-
 def find(model: str) -> pathlib.Path:
-  """Returns the folder of a model, and downloads the model if needed.
-
-  Args:
-    model: an embedded model, a preset, a folder or an id on the hub.
+  """Returns the folder of a `BackendConfig.model`, downloaded if needed.
 
   Raises:
     FileNotFoundError: the model does not exist or cannot be downloaded.

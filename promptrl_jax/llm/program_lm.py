@@ -43,14 +43,7 @@ class Pool(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class _ParsedPrompt:
-  """The parts of a prompt.
-
-  Attributes:
-    prompt: what the coder reads.
-    signature: first line of the function that the coder completes.
-    name: name of that function.
-    arguments: source of the arguments of the call.
-  """
+  """What the coder reads, and the name and arguments of the call."""
 
   prompt: Request
   signature: str
@@ -75,10 +68,6 @@ class ProgramLM:
 
     The answer is empty if the program raises an exception, runs out of time or
     memory, or returns something that is not plain data.
-
-    Raises:
-      ValueError: a prompt does not have the form above.
-      BackendError: the pool failed to run a program.
     """
     parsed = [_parse(request) for request in requests]
     prompts = list(dict.fromkeys(p.prompt for p in parsed))

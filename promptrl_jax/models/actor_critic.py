@@ -14,8 +14,6 @@ class ActorCriticConfig:
   """Sizes and initialisation of the controller network.
 
   Attributes:
-    observation_size: length of the feature vector, O.
-    num_actions: number of actions, A.
     trunk: widths of the tanh layers that both heads share.
     head: widths of the tanh layers inside each head.
     orthogonal: if True, orthogonal initialisation as in the PPO authors' code,
@@ -48,17 +46,7 @@ class ActorCritic(nn.Module):
 
   @nn.compact
   def __call__(self, observations: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Computes the action logits and the state value.
-
-    Args:
-      observations: `[..., O]` float features.
-
-    Returns:
-      Logits `[..., A]`, before any action mask, and values `[...]`.
-
-    Raises:
-      ValueError: the observations do not have the configured length.
-    """
+    """Computes logits [..., A] before any action mask, and values [...]."""
     config = self.config
     if observations.shape[-1] != config.observation_size:
       raise ValueError(

@@ -41,15 +41,9 @@ Mask = jax.Array | SharedPrefix
 def causal_mask(
   valid: jax.Array, sliding_window: int | None = None
 ) -> jax.Array:
-  """Returns the causal mask of padded sequences.
+  """Returns the causal mask [B, S, S] of padded sequences, from `valid` [B, S].
 
-  Args:
-    valid: bool [B, S], False on padding.
-    sliding_window: number of tokens that a token attends to, including itself;
-      None: no limit.
-
-  Returns:
-    bool [B, S, S], whether query i may attend to key j.
+  A token attends to `sliding_window` tokens, including itself; None: no limit.
   """
   size = valid.shape[-1]
   causal = jnp.tril(jnp.ones((size, size), bool))
@@ -67,9 +61,6 @@ def attend(
     queries: [B, S, K, U, H], already scaled.
     keys, values: [B, S, K, H].
     mask: bool [B, S, S], or [B, 1, S] if it is the same for all queries.
-
-  Returns:
-    [B, S, K, U, H].
   """
   b, s, k, u, h = queries.shape
   # With B and K as leading axes, these are canonical matrix products. The
@@ -110,16 +101,9 @@ def attend_shared(
   mask: SharedPrefix,
   attend_dense: Callable[..., jax.Array] = attend,
 ) -> jax.Array:
-  """Computes attention over packed rows whose completions share prompts.
+  """Computes attention over packed rows [R, S, K, U, H] that share prompts.
 
-  Args:
-    queries: [R, S, K, U, H], already scaled.
-    keys, values: [R, S, K, H].
-    mask: mask of the packed rows.
-    attend_dense: function such as `attend`, used for the block of prompts.
-
-  Returns:
-    [R, S, K, U, H].
+  `attend_dense` is a function such as `attend`, for the block of prompts.
   """
   prompt_size = mask.prompts.shape[-1]
   r, j, c = mask.lanes.shape[:3]
@@ -145,15 +129,8 @@ def _attend_lanes(
   """Computes attention of completion tokens to prompts and to their lanes.
 
   The softmax of a completion token spans two products, over the prompts of its
-  row and over its lane, so their weights share one maximum and one sum.
-
-  Args:
-    queries: [R, K, J, U, C, H], already scaled.
-    keys, values: [R, S, K, H].
-    mask: mask of the packed rows.
-
-  Returns:
-    float32 [R, K, J, U, C, H].
+  row and over its lane, so their weights share one maximum and one sum. Queries
+  and result are [R, K, J, U, C, H].
   """
   prompt_size = mask.prompts.shape[-1]
   r, k, j, u, c, h = queries.shape
@@ -197,14 +174,9 @@ def _attend_lanes(
 
 
 def attend_fn(kind: str, dtype: Any) -> Callable[..., jax.Array]:
-  """Returns the attention function for this platform.
+  """Returns the attention function of this platform for any `Mask`.
 
-  Args:
-    kind: `TransformerConfig.attention`.
-    dtype: type of the activations; cuDNN supports 16-bit types only.
-
-  Returns:
-    Function of queries, keys, values and a mask, which may be a `SharedPrefix`.
+  `kind` is `TransformerConfig.attention`; cuDNN supports 16-bit types only.
   """
   on_gpu = jax.default_backend() == 'gpu' and dtype != 'float32'
   flash = kind == 'cudnn' or (kind == 'auto' and on_gpu)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 from flax import struct
@@ -25,20 +23,16 @@ def layout(slots: int) -> tuple[int, int]:
 
 @struct.dataclass
 class LayerCache:
-  """Keys and values of one layer: M = X * W cache slots in X blocks of W.
+  """Keys [B, K, X, H, W] and values [B, K, X, W, H] of one layer.
 
-  A cache slot holds the key and the value of one token. In both products of a
-  decode step the innermost axis is contiguous in memory, and a block fits into
-  the first-level cache of a core: the product with one block of 176 keys took
-  1.7 times as long as with two blocks of 88.
+  M = X * W cache slots lie in X blocks of W, and each holds the key and the
+  value of one token. In both products of a decode step the innermost axis is
+  contiguous in memory, and a block fits into the first-level cache of a core:
+  the product with one block of 176 keys took 1.7 times as long as with two
+  blocks of 88.
 
   An int8 cache stores each key and each value as multiples of its largest
-  magnitude over 127.
-
-  Attributes:
-    keys: [B, K, X, H, W].
-    values: [B, K, X, W, H].
-    key_scales, value_scales: [B, K, X, W] for int8, else None.
+  magnitude over 127, its scale [B, K, X, W].
   """
 
   keys: jax.Array
@@ -55,13 +49,9 @@ class LayerCache:
     width: int,
     kind: str = 'plain',
   ) -> LayerCache:
-    """Stores prefilled keys and values in a new cache.
+    """Stores prefilled keys and values [B, P, K, H] in a new cache.
 
-    Args:
-      keys, values: [B, P, K, H].
-      blocks: X.
-      width: W; X * W must be at least P.
-      kind: `plain` keeps the type; `int8` quantizes.
+    X blocks of width W must hold P; `kind` is `plain`, or `int8` to quantize.
     """
     padding = (0, blocks * width - keys.shape[1])
 
@@ -82,12 +72,10 @@ class LayerCache:
   def write(
     self, keys: jax.Array, values: jax.Array, slot: jax.Array
   ) -> LayerCache:
-    """Returns the cache with one more token per row.
+    """Returns the cache with the keys and values [B, 1, K, H] of a token.
 
-    Args:
-      keys, values: [B, 1, K, H], those of the token.
-      slot: the token's cache slot, in [0, M), which is not checked: a scalar,
-        or [B] if it differs between rows.
+    Its cache slot in [0, M), which is not checked, is a scalar, or [B] if it
+    differs between rows.
     """
     block, offset = jnp.divmod(slot, self.keys.shape[-1])
     write = _scatter if jnp.ndim(slot) else _update
@@ -100,11 +88,6 @@ class LayerCache:
       ]
     )
 
-  def is_native(self, threads: int, dtype: Any) -> bool:
-    """Returns whether `attend` runs `cpp/attend.cc` for queries of `dtype`."""
-    is_wide = dtype == self.keys.dtype == jnp.float32
-    return threads > 0 and is_wide and self.keys.shape[3] % _MULTIPLE == 0
-
   def attend(
     self,
     queries: jax.Array,
@@ -115,19 +98,17 @@ class LayerCache:
     """Computes the attention of one token per row to the cache.
 
     Args:
-      queries: [B, K, U, H], already scaled.
       mask: bool [B, M], cache slots that may be attended to; at least one per
         row.
       bias: [K, M] or [B, K, M], added to the scores.
       threads: number of XLA's threads for `cpp/attend.cc`; 0: XLA computes the
         attention.
-
-    Returns:
-      [B, K, U, H].
     """
     b, k, blocks, h, width = self.keys.shape
     dtype = queries.dtype
-    if bias is None and self.is_native(threads, dtype):
+    # `cpp/attend.cc` takes float32 and whole vectors.
+    is_wide = dtype == self.keys.dtype == jnp.float32 and h % _MULTIPLE == 0
+    if bias is None and threads > 0 and is_wide:
       return native.call(
         'attend', queries.shape, threads, queries, self.keys, self.values, mask
       )
@@ -189,8 +170,5 @@ def _scatter(old, new, block, offset, axis) -> jax.Array:
   index = [slice(None)] * old.ndim
   index[0], index[2], index[axis] = jnp.arange(len(old)), block, offset
   return old.at[tuple(index)].set(
-    new,
-    mode='promise_in_bounds',
-    unique_indices=True,
-    indices_are_sorted=True,
+    new, mode='promise_in_bounds', unique_indices=True, indices_are_sorted=True
   )

@@ -1,9 +1,4 @@
-"""Hugging Face families of causal language models.
-
-For each family, this file reads and writes `config.json` and maps the names of
-the checkpoint's tensors to our parameter tree. All families share the forward
-pass of `transformer.py`.
-"""
+"""Hugging Face families of causal models: `config.json` and tensor names."""
 
 from __future__ import annotations
 
@@ -82,11 +77,10 @@ def from_hf(values: Mapping[str, Any]) -> TransformerConfig:
   special = {
     'bos_token_id': values.get('bos_token_id'),
     'eos_token_ids': hf_fields.as_tuple(values.get('eos_token_id')),
+    # Padding is masked, so any token can serve as the pad token.
+    'pad_token_id': values.get('pad_token_id') or 0,
     'family': family,
   }
-  pad = values.get('pad_token_id')
-  # Padding is masked, so any token can serve as the pad token.
-  special['pad_token_id'] = pad if pad is not None else 0
   if family == 'gpt2':
     return _from_gpt2(values, special)
   rope = {**(values.get('rope_parameters') or {})}
@@ -129,14 +123,10 @@ def to_hf(config: TransformerConfig) -> dict[str, Any]:
     'pad_token_id': c.pad_token_id,
   }
   if c.family == 'gpt2':
-    fields = {hf: getattr(c, ours) for ours, hf in _GPT2_FIELDS.items()}
-    activation = _HF_ACTIVATIONS[c.activation]
-    return {
-      **values,
-      **fields,
-      'n_inner': c.mlp_size,
-      'activation_function': activation,
-    }
+    values |= {hf: getattr(c, ours) for ours, hf in _GPT2_FIELDS.items()}
+    values['n_inner'] = c.mlp_size
+    values['activation_function'] = _HF_ACTIVATIONS[c.activation]
+    return values
   values |= {hf: getattr(c, ours) for ours, hf in _FIELDS.items()}
   values['hidden_act'] = _HF_ACTIVATIONS[c.activation]
   values['rope_theta'] = c.rope_theta
@@ -168,6 +158,7 @@ def table(config: TransformerConfig) -> Table:
   c = config
   heads = (c.num_kv_heads, c.group_size, c.head_size)
   layer = 'model.layers.{layer}.'
+  size = c.group_size
   rules = [
     Rule('model.embed_tokens.weight', 'embedding'),
     Rule('model.norm.weight', 'final_norm/scale'),
@@ -176,7 +167,8 @@ def table(config: TransformerConfig) -> Table:
     linear(f'{layer}self_attn.o_proj.weight', 'layers/out'),
     linear(f'{layer}mlp.down_proj.weight', 'layers/down'),
   ]
-  for name, index in _qkv_indices(c).items():
+  # Where queries, keys and values lie on the axis U + 2 of `qkv`.
+  for name, index in (('q', (0, size)), ('k', size), ('v', size + 1)):
     shape = heads if name == 'q' else (c.num_kv_heads, c.head_size)
     rules.append(
       Rule(
@@ -216,12 +208,6 @@ def table(config: TransformerConfig) -> Table:
   else:
     rules.append(linear('lm_head.weight', 'lm_head'))
   return Table(tuple(rules), ignored=tuple(ignored))
-
-
-def _qkv_indices(config: TransformerConfig) -> dict[str, Any]:
-  """Returns where queries, keys and values lie on the axis U + 2 of `qkv`."""
-  size = config.group_size
-  return {'q': (0, size), 'k': size, 'v': size + 1}
 
 
 def _gpt2_table(c: TransformerConfig) -> Table:

@@ -1,4 +1,4 @@
-"""Prefill and decode steps of a causal model, one layer at a time.
+"""Forward passes and decode steps of a causal model, one layer at a time.
 
 The loop over layers is unrolled, and each layer updates its own cache in place.
 A scan over layers would copy the stacked cache and the weights of each layer
@@ -17,7 +17,7 @@ from promptrl_jax.models.config import TransformerConfig
 from promptrl_jax.models.transformer import Block, Transformer, norm, rope
 
 
-def prefill(
+def read(
   config: TransformerConfig,
   top: Any,
   layers: Sequence[Any],
@@ -25,54 +25,17 @@ def prefill(
   positions: jax.Array,
   mask: jax.Array,
 ) -> tuple[jax.Array, list[tuple[jax.Array, jax.Array]]]:
-  """Runs prompts as `Transformer.__call__`, with one tree per layer.
+  """Runs full sequences as `Transformer.__call__`, with one tree per layer.
 
   Args:
-    config: shape of the model.
     top: variables of the model outside of its layers.
     layers: variables of each layer: parameters, kernels in the collection
       `stored` and, optionally, adapters in the collection `lora`.
-    tokens, positions, mask: as for `Transformer.__call__`.
 
   Returns:
-    Logits [B, V] after the last token of each row, and the keys and values of
-    each layer, [B, P, K, H].
+    Hidden states [B, S, D] before the last norm, and the keys and values of
+    each layer, [B, S, K, H].
   """
-  x, cached = _read(config, top, layers, tokens, positions, mask)
-  return _logits(config, top, x[:, -1]), cached
-
-
-def logits_from(
-  config: TransformerConfig,
-  top: Any,
-  layers: Sequence[Any],
-  tokens: jax.Array,
-  positions: jax.Array,
-  mask: jax.Array,
-  start: int,
-) -> jax.Array:
-  """Computes logits at every position from `start` on.
-
-  Args:
-    config, top, layers, tokens, positions, mask: as for `prefill`.
-    start: index of the first token to return logits for.
-
-  Returns:
-    Logits [B, S - start, V].
-  """
-  x, _ = _read(config, top, layers, tokens, positions, mask)
-  return _logits(config, top, x[:, start:])
-
-
-def _read(
-  config: TransformerConfig,
-  top: Any,
-  layers: Sequence[Any],
-  tokens: jax.Array,
-  positions: jax.Array,
-  mask: jax.Array,
-) -> tuple[jax.Array, list[tuple[jax.Array, jax.Array]]]:
-  """Returns hidden states [B, S, D], and each layer's keys and values."""
   model, block = Transformer(config), Block(config)
   angles = rope(config, positions)
   x: Any = model.apply(top, tokens, positions, method=Transformer.embed)
@@ -96,10 +59,7 @@ def decode_step(
   """Runs one token per row and appends it to the cache.
 
   Args:
-    config, top, layers: as for `prefill`.
     tokens: int [B], the last token of each row.
-    positions: int [B], positions of these tokens.
-    cache: one `LayerCache` per layer.
     slot: int scalar or [B], the cache slot for the keys and values of `tokens`.
     mask: bool [B, M], cache slots that may be attended to, including `slot`.
 
@@ -109,26 +69,18 @@ def decode_step(
   model, block = Transformer(config), Block(config)
   angles = rope(config, positions[:, None])
   x: Any = model.apply(
-    top,
-    tokens[:, None],
-    positions[:, None],
-    method=Transformer.embed,
+    top, tokens[:, None], positions[:, None], method=Transformer.embed
   )
   new_cache = []
   for layer, layer_cache in zip(layers, cache, strict=True):
     x, layer_cache = block.apply(
-      layer,
-      x,
-      angles,
-      layer_cache,
-      slot,
-      mask,
-      method=Block.decode_step,
+      layer, x, angles, layer_cache, slot, mask, method=Block.decode_step
     )
     new_cache.append(layer_cache)
-  return _logits(config, top, x[:, 0]), tuple(new_cache)
+  return logits(config, top, x[:, 0]), tuple(new_cache)
 
 
-def _logits(config: TransformerConfig, top: Any, x: jax.Array) -> Any:
+def logits(config: TransformerConfig, top: Any, x: jax.Array) -> Any:
+  """Returns the logits [..., V] of hidden states [..., D] from `read`."""
   hidden = norm(config).apply({'params': top['params']['final_norm']}, x)
   return Transformer(config).apply(top, hidden, method=Transformer.logits)

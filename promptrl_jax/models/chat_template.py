@@ -18,7 +18,6 @@ class ChatTemplate:
   """A chat template and the special tokens that it uses.
 
   Attributes:
-    source: Jinja source of the template.
     special: text of each special token by its name in the template, such as
       `bos_token`.
   """
@@ -35,17 +34,11 @@ class ChatTemplate:
       tokenizer_object=empty, chat_template=self.source, **self.special
     )
 
-  def text(self, messages: Messages, **variables: Any) -> str:
+  def text(self, messages: Messages) -> str:
     """Renders a conversation up to the point where the model continues.
 
     If the last message is the assistant's, the model continues that message;
     otherwise it begins a new one.
-
-    Args:
-      messages: pairs of role and content.
-      **variables: variables of the template, such as `enable_thinking=False`.
-        Templates that write the date have a variable for it; without it, the
-        prompt changes every day.
 
     Raises:
       ValueError: the template refuses these roles or omits the system text.
@@ -63,7 +56,6 @@ class ChatTemplate:
         tokenize=False,
         add_generation_prompt=not is_open,
         continue_final_message=is_open,
-        **variables,
       )
     except jinja2.TemplateError as error:
       raise ValueError(

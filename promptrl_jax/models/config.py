@@ -13,11 +13,9 @@ class RopeScaling:
     kind: `linear` divides all frequencies by `factor` (arXiv 2306.15595);
       `llama3` divides low frequencies by `factor`, keeps high frequencies, and
       interpolates between the two.
-    factor: ratio of the new to the original context length.
     low_freq_factor, high_freq_factor: limits for `llama3`. Wavelengths above
       `original_positions / low_freq_factor` have low frequency, those below
       `original_positions / high_freq_factor` have high frequency.
-    original_positions: original context length, for `llama3`.
   """
 
   kind: str
@@ -31,39 +29,26 @@ class RopeScaling:
 class TransformerConfig:
   """Shape of a causal language model; the defaults are those of Llama.
 
+  In the shapes of arrays, V is the size of the vocabulary, D that of the
+  residual stream, L the number of layers, Q that of heads, and F the width of
+  the hidden layer of the MLP.
+
   Attributes:
-    vocab_size: V.
-    hidden_size: D, width of the residual stream.
-    num_layers: L.
-    num_heads: Q, query heads.
     num_kv_heads: K, key-value heads; divides Q (GQA, arXiv 2305.13245).
     head_size: H, even.
-    mlp_size: F, width of the hidden layer of the MLP.
-    max_positions: length of the longest sequence that the model supports.
     rope_theta: base of the rotary embedding (arXiv 2104.09864).
-    rope_scaling: scaling of the rotary frequencies; None: no scaling.
-    norm_eps: epsilon of the norms.
-    bos_token_id: token that starts a text; None if the model has none.
-    eos_token_ids: tokens that end a text.
-    pad_token_id: token for padding.
     family: `model_type` of Hugging Face; see `causal_families.py`.
     norm: `rms` for RMSNorm (arXiv 1910.07467) or `layer` for LayerNorm with a
       bias.
     positions: `rope` for rotary embeddings, or `learned` for embeddings that
       are added to the input.
-    activation: `silu`, `gelu` or `gelu_tanh`.
-    is_gated: whether the MLP is gated, as SwiGLU (arXiv 2002.05202).
-    qkv_bias, out_bias, mlp_bias: whether these linear layers have a bias.
     qk_norm: whether each query and key head passes an RMSNorm before RoPE.
     sliding_window: number of tokens that a token attends to, including itself;
       None: no limit.
-    tie_embeddings: whether the output projection is the embedding.
     dtype: type of the activations; norms, softmax and logits are float32.
     remat: whether the backward pass recomputes the activations of each layer.
     unroll: layers per iteration of the scan over layers. More layers run a
       little faster, since fewer activations are copied, but compile longer.
-    kv_cache: type of the key-value cache, `plain` (as the activations) or
-      `int8`.
     attention: `plain`, `cudnn` (flash attention), or `auto`, which is `cudnn`
       for 16-bit activations on a GPU.
   """

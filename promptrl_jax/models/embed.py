@@ -11,7 +11,7 @@ import dataclasses
 import json
 import os
 import pathlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -38,11 +38,8 @@ class EmbedConfig:
   """Pooling and padding of texts.
 
   Attributes:
-    pooling: one of `encoder.POOLINGS`.
-    normalize: whether vectors are scaled to L2 norm 1.
     lengths: padded lengths in tokens, including special tokens, ascending;
       longer texts are truncated at the end.
-    batch_sizes: padded batch sizes, ascending.
   """
 
   pooling: str = 'mean'
@@ -67,18 +64,10 @@ def make_embed_fn(
   tokenizer: tokenizers.Tokenizer,
   settings: EmbedConfig = EmbedConfig(),
 ) -> EmbedFn:
-  """Builds the embedding function of a model.
+  """Builds the embedding function of a model: n texts to float32 [n, D].
 
-  Args:
-    config: shape of the encoder.
-    params: parameters of the encoder.
-    tokenizer: tokenizer whose post-processor adds the model's special tokens;
-      its own padding and truncation are not used.
-    settings: pooling and padding.
-
-  Returns:
-    Function from n texts to float32 [n, D], in the order of the texts. It
-    raises a TypeError if its argument is not a list of strings.
+  The post-processor of `tokenizer` adds the model's special tokens; its own
+  padding and truncation are not used.
 
   Raises:
     ValueError: the settings or the tokenizer do not fit the model.
@@ -98,7 +87,10 @@ def make_embed_fn(
     _check(texts)
     rows = [e.ids for e in tokenizer.encode_batch(list(texts))]
     vectors = np.zeros((len(rows), config.hidden_size), np.float32)
-    for batch in _batches(rows, settings.batch_sizes[-1]):
+    order = sorted(range(len(rows)), key=lambda i: len(rows[i]))
+    size = settings.batch_sizes[-1]
+    for start in range(0, len(order), size):
+      batch = order[start : start + size]
       tokens, mask = _pad([rows[i] for i in batch], settings, config)
       vectors[batch] = np.asarray(embed(params, tokens, mask))[: len(batch)]
     return vectors
@@ -107,11 +99,8 @@ def make_embed_fn(
 
 
 def _check_fit(
-  config: EncoderConfig,
-  tokenizer: tokenizers.Tokenizer,
-  settings: EmbedConfig,
+  config: EncoderConfig, tokenizer: tokenizers.Tokenizer, settings: EmbedConfig
 ) -> None:
-  """Raises a ValueError if settings or tokenizer do not fit the model."""
   if settings.lengths[-1] > config.max_positions:
     raise ValueError(
       f'lengths={settings.lengths}: the model takes {config.max_positions} '
@@ -131,11 +120,7 @@ def _check_fit(
 def _truncating(
   tokenizer: tokenizers.Tokenizer, length: int
 ) -> tokenizers.Tokenizer:
-  """Returns a copy of a tokenizer that truncates texts and does not pad.
-
-  Raises:
-    ValueError: the tokenizer adds no special tokens.
-  """
+  """Returns a copy of a tokenizer that truncates texts and does not pad."""
   copy = tokenizers.Tokenizer.from_str(tokenizer.to_str())
   copy.no_padding()
   copy.enable_truncation(length)
@@ -160,7 +145,6 @@ def load_embed_fn(
     source: a model folder, the model's id on the hub, or `MINILM`.
     settings: pooling and padding; None: as `read_settings` reads them from the
       folder.
-    mesh, dtype, revision: as in `pretrained.load_pretrained`.
 
   Raises:
     FileNotFoundError: the folder or model does not exist or lacks a file.
@@ -186,14 +170,6 @@ def read_settings(
 
   Without its files, the defaults are mean pooling, no normalisation, and the
   longest texts that the model supports.
-
-  Args:
-    folder: model folder.
-    max_positions: upper limit on the tokens of a text.
-
-  Raises:
-    ValueError: the pooling or a module after it is not supported; the text
-      names it.
   """
   folder = pathlib.Path(folder)
   limit = (_read(folder / _LIMIT) or {}).get('max_seq_length')
@@ -217,10 +193,7 @@ def _read_pooling(path: pathlib.Path) -> str:
   if values is None:
     return 'mean'
   known = {'cls': 'first', 'mean': 'mean'}
-  flags = {
-    'pooling_mode_cls_token': 'cls',
-    'pooling_mode_mean_tokens': 'mean',
-  }
+  flags = {'pooling_mode_cls_token': 'cls', 'pooling_mode_mean_tokens': 'mean'}
   modes = [
     str(flags.get(key, key))
     for key, value in values.items()
@@ -247,13 +220,6 @@ def _check(texts: Sequence[str]) -> None:
   for i, text in enumerate(texts):
     if not isinstance(text, str):
       raise TypeError(f'texts[{i}] is {text!r}: expected a string')
-
-
-def _batches(rows: list[list[int]], size: int) -> Iterator[list[int]]:
-  """Yields batches of row indices, by ascending length of the rows."""
-  order = sorted(range(len(rows)), key=lambda i: len(rows[i]))
-  for start in range(0, len(order), size):
-    yield order[start : start + size]
 
 
 def _pad(

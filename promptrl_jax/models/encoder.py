@@ -30,19 +30,10 @@ class EncoderConfig:
   """Shape of a BERT encoder.
 
   Attributes:
-    vocab_size: V.
-    hidden_size: D, a multiple of `num_heads`.
-    num_layers: L.
-    num_heads: Q.
-    mlp_size: F.
-    max_positions: upper limit on the tokens of a text.
     num_token_types: number of segment types; BERT has two, for the first and
       the second text of a pair.
-    norm_eps: epsilon of LayerNorm.
-    pad_token_id: token for padding.
     has_pooler: whether the model has the layer of the pooling `pooler`.
     dtype: type of the activations; norms, softmax and pooling are float32.
-    remat: whether the backward pass recomputes the activations of each layer.
   """
 
   vocab_size: int
@@ -56,7 +47,6 @@ class EncoderConfig:
   pad_token_id: int = 0
   has_pooler: bool = True
   dtype: str = 'float32'
-  remat: bool = False
 
   def __post_init__(self):
     if self.hidden_size % self.num_heads:
@@ -104,12 +94,7 @@ class EncoderBlock(nn.Module):
     self.mlp_norm = LayerNorm(c.norm_eps)
 
   def __call__(self, x: jax.Array, mask: jax.Array) -> tuple[jax.Array, None]:
-    """Runs the layer; `nn.scan` needs the second result, None.
-
-    Args:
-      x: [B, S, D].
-      mask: bool [B, S], False on padding.
-    """
+    """Runs x [B, S, D] with a bool mask [B, S]; `nn.scan` needs the None."""
     c = self.config
     qkv = _affine(x, self.qkv, self.qkv_bias)
     qkv = qkv.reshape(*x.shape[:-1], c.num_heads, 3, c.head_size)
@@ -142,12 +127,8 @@ class Encoder(nn.Module):
     self.position_embedding = table('position_embedding', c.max_positions)
     self.type_embedding = table('type_embedding', c.num_token_types)
     self.embedding_norm = LayerNorm(c.norm_eps)
-    # Inside a scan, XLA's CSE cannot undo the recomputation of a layer.
-    block: Any = EncoderBlock
-    if c.remat:
-      block = nn.remat(EncoderBlock, prevent_cse=False)
     self.layers = nn.scan(
-      block,
+      EncoderBlock,
       variable_axes={'params': 0},
       split_rngs={'params': True},
       in_axes=(nn.broadcast,),  # pyright: ignore[reportArgumentType]
@@ -167,7 +148,6 @@ class Encoder(nn.Module):
 
     Args:
       tokens: int [B, S], padded on the right.
-      mask: bool [B, S], False on padding.
       token_types: int [B, S], 1 in the second text of a pair; None: all 0.
 
     Returns:
@@ -197,14 +177,9 @@ class Encoder(nn.Module):
     """Pools hidden states to one vector per text.
 
     Args:
-      hidden: [B, S, D].
-      mask: bool [B, S], False on padding.
       pooling: `mean` averages the hidden states of a text, `first` takes the
         first one, and `pooler` computes tanh(W first + b) as in BERT's
         pretraining.
-
-    Returns:
-      float32 [B, D].
 
     Raises:
       ValueError: the pooling is unknown, or the model has no pooler.
@@ -241,15 +216,7 @@ def shapes(config: EncoderConfig) -> Any:
 
 
 def mean_pool(hidden: jax.Array, mask: jax.Array) -> jax.Array:
-  """Averages the hidden states of each text.
-
-  Args:
-    hidden: [B, S, D].
-    mask: bool [B, S], False on padding.
-
-  Returns:
-    float32 [B, D]; 0 for a text without tokens.
-  """
+  """Averages hidden states [B, S, D] over a mask [B, S]; 0 without tokens."""
   # `where` instead of a product, because 0 * NaN is NaN.
   kept = jnp.where(mask[..., None], hidden.astype(jnp.float32), 0.0)
   count = jnp.sum(mask, axis=1, keepdims=True)

@@ -71,7 +71,6 @@ class EncoderDecoder(nn.Module):
     """Computes the encoder's hidden states [B, P, D] of prompts.
 
     Args:
-      tokens: int [B, P].
       mask: bool [B, P], False on padding, which may be on either side; or bool
         [B, P, P], the attention mask if a row holds several prompts.
     """
@@ -92,7 +91,6 @@ class EncoderDecoder(nn.Module):
     """Computes the decoder's hidden states with teacher forcing.
 
     Args:
-      encoded: [B, P, D], from `encode`.
       mask: bool [B, P], False on padding of the prompts; or bool [B, G * C, P],
         whether a completion token attends to a prompt token.
       tokens: int [B * G, C], inputs of the decoder for G completions per
@@ -121,16 +119,9 @@ class EncoderDecoder(nn.Module):
   def __call__(
     self, tokens: jax.Array, mask: jax.Array, decoder_tokens: jax.Array
   ) -> jax.Array:
-    """Computes logits with teacher forcing.
+    """Returns the logits float32 [B, C, V] that follow `decoder_tokens` [B, C].
 
-    Args:
-      tokens: int [B, P], prompts.
-      mask: bool [B, P], False on padding.
-      decoder_tokens: int [B, C], as in `decode`.
-
-    Returns:
-      float32 [B, C, V]; index i holds the logits of the token that follows
-      `decoder_tokens[:, i]`.
+    `tokens` [B, P] are the prompts and `mask` is False on their padding.
     """
     encoded = self.encode(tokens, mask)
     return self.logits(self.decode(encoded, mask, decoder_tokens))

@@ -19,29 +19,16 @@ class EncoderDecoderConfig:
   """Shape of a T5 (arXiv 1910.10683), Flan-T5 or CodeT5+ 220M / 770M model.
 
   Attributes:
-    vocab_size: V.
-    hidden_size: D, width of the residual stream.
-    num_layers: L of the encoder.
-    num_decoder_layers: L of the decoder.
-    num_heads: Q, number of heads of each attention layer.
     head_size: H; Q * H may differ from D.
-    mlp_size: F.
     is_gated: whether the MLP is gelu(x A) * (x B), as in T5 1.1 (arXiv
       2002.05202), instead of relu(x A).
-    tie_embeddings: whether the output projection is the embedding.
     scaled: whether hidden states are divided by sqrt(D) before the output
       projection, as in T5 1.0.
     num_buckets: number of buckets of relative positions; the encoder uses half
       of them for each direction.
     max_distance: distance in tokens from which all positions share the last
       bucket.
-    norm_eps: epsilon of RMSNorm (arXiv 1910.07467).
-    decoder_start_token_id: first input token of the decoder.
-    eos_token_ids: tokens that end a text.
-    pad_token_id: token for padding.
     dtype: type of the activations; norms, softmax and logits are float32.
-    remat: whether the backward pass recomputes the activations of each layer.
-    family: `model_type` of Hugging Face.
   """
 
   vocab_size: int
@@ -145,8 +132,8 @@ def from_hf(values: Mapping[str, Any]) -> EncoderDecoderConfig:
   hf_fields.expect(values, 'feed_forward_proj', *_PROJECTIONS)
   is_gated, activation = _PROJECTIONS[values.get('feed_forward_proj') or 'relu']
   hf_fields.expect(values, 'dense_act_fn', activation)
-  fields = hf_fields.required(values, _REQUIRED)
-  fields |= hf_fields.optional(values, _OPTIONAL)
+  given = {k: v for k, v in _OPTIONAL.items() if values.get(v) is not None}
+  fields = hf_fields.required(values, _REQUIRED | given)
   says_tied = values.get('tie_word_embeddings', True) is not False
   scaled = bool(values.get('scale_decoder_outputs', says_tied))
   decoder_layers = values.get('num_decoder_layers')

@@ -20,7 +20,7 @@ from promptrl_jax.models.kernels import adapted_dense, kernel_of
 
 NEG_INF = -1e30
 
-_ones = nn.initializers.ones
+_normal, _ones = nn.initializers.normal, nn.initializers.ones
 
 
 def rms_norm(x: jax.Array, scale: jax.Array, eps: float) -> jax.Array:
@@ -44,9 +44,6 @@ def attend(
     keys, values: [B, S, Q, H].
     bias: [Q, C, S], or a number.
     mask: bool [B, C, S], or [B, S] if it is the same for all queries.
-
-  Returns:
-    [B, C, Q * H].
   """
   queries, keys, values = (
     jnp.swapaxes(x, 1, 2) for x in (queries, keys, values)
@@ -109,13 +106,7 @@ class EncoderLayer(nn.Module):
   def __call__(
     self, x: jax.Array, bias: jax.Array, mask: jax.Array
   ) -> tuple[jax.Array, None]:
-    """Runs the layer; `nn.scan` needs the second result, None.
-
-    Args:
-      x: [B, P, D].
-      bias: [Q, P, P], position bias.
-      mask: as in `attend`.
-    """
+    """Runs x [B, P, D] with a position bias [Q, P, P], as in `attend`."""
     attended = attend(*self._project(x), bias, mask)
     return self._mlp(x + adapted_dense(self, attended, 'out')), None
 
@@ -159,14 +150,9 @@ class DecoderLayer(EncoderLayer):
     """Runs the layer on full sequences; the G rows of a prompt are adjacent.
 
     Args:
-      x: [B * G, C, D].
-      encoded: [B, P, D], output of the encoder.
       bias: [Q, C, C], position bias, very negative for later keys.
       mask: bool [B, P] or [B, G * C, P], mask of cross-attention.
       own_mask: bool [B * G, C] or [B * G, C, C], mask of self-attention.
-
-    Returns:
-      [B * G, C, D], and None, which `nn.scan` needs.
     """
     attended = attend(*self._project(x), bias, own_mask)
     x = x + adapted_dense(self, attended, 'out')
@@ -189,17 +175,11 @@ class DecoderLayer(EncoderLayer):
     """Runs the layer on one token per row; the G rows of a prompt are adjacent.
 
     Args:
-      x: [B * G, 1, D].
       bias: [Q, M], or [B * G, Q, M] if the cache slot differs between rows.
-      cache: self-attention cache of B * G rows with M cache slots.
-      cross: cross-attention cache of B rows.
       slot: int scalar or [B * G], the cache slot of the token.
       mask: bool [B * G, M], cache slots that may be attended to, including
         `slot`.
       prompt_mask: bool [B, cache slots of `cross`].
-
-    Returns:
-      [B * G, 1, D] and the new cache.
     """
     queries, keys, values = self._project(x)
     cache = cache.write(keys, values, slot)
@@ -212,10 +192,6 @@ class DecoderLayer(EncoderLayer):
     attended = cross.attend(jnp.swapaxes(grouped, 1, 2), prompt_mask)
     attended = jnp.swapaxes(attended, 1, 2).reshape(*x.shape[:2], -1)
     return self._mlp(x + adapted_dense(self, attended, 'cross_out')), cache
-
-
-def _normal(stddev: float) -> Callable[..., Any]:
-  return nn.initializers.normal(stddev)
 
 
 def _query_first(stddev: float) -> Callable[..., Any]:

@@ -1,9 +1,7 @@
 """Decode steps of an encoder-decoder model, one decoder layer at a time.
 
-`encode` runs the encoder once per prompt, and `start_cache` computes the
-cross-attention's keys and values once. `decode_step` then runs one token per
-row with both caches. The loop over the decoder's layers is unrolled for the
-reason given in `causal_steps`.
+The loop over the decoder's layers is unrolled for the reason given in
+`causal_steps`.
 """
 
 from __future__ import annotations
@@ -22,18 +20,12 @@ from promptrl_jax.models.encoder_decoder_layers import DecoderLayer, rms_norm
 
 
 def encode(
-  config: EncoderDecoderConfig,
-  top: Any,
-  tokens: jax.Array,
-  mask: jax.Array,
+  config: EncoderDecoderConfig, top: Any, tokens: jax.Array, mask: jax.Array
 ) -> jax.Array:
-  """Computes the encoder's hidden states [B, P, D] of prompts.
+  """Computes the encoder's hidden states [B, P, D] of prompts [B, P].
 
-  Args:
-    config: shape of the model.
-    top: variables of the model outside of the decoder's layers.
-    tokens: int [B, P], padded on either side.
-    mask: bool [B, P], False on padding, where the result is undefined.
+  They are padded on either side, where `mask` [B, P] is False and the result
+  is undefined.
   """
   model = EncoderDecoder(config)
   encoded: Any = model.apply(top, tokens, mask, method=EncoderDecoder.encode)
@@ -48,17 +40,7 @@ def decode(
   mask: jax.Array,
   tokens: jax.Array,
 ) -> Any:
-  """Computes logits with teacher forcing, with one tree per decoder layer.
-
-  Args:
-    config, top, layers: as for `decode_step`.
-    encoded: [B, P, D], from `encode`.
-    mask: bool [B, P], False on padding.
-    tokens: int [B, C], as in `EncoderDecoder.decode`.
-
-  Returns:
-    float32 [B, C, V].
-  """
+  """Computes logits float32 [B, C, V] of tokens [B, C] with teacher forcing."""
   tree, block = top['params'], DecoderLayer(config)
   bias = relative_bias.causal(
     tree['decoder_bias'], tokens.shape[1], config.max_distance
@@ -81,18 +63,10 @@ def start_cache(
   """Builds both caches before the first token.
 
   Args:
-    config: shape of the model.
-    layers: variables of each layer of the decoder.
-    encoded: [B, P, D], from `encode`.
     rows: B * G, where G rows share a prompt.
     slots: upper limit on the tokens that the decoder will read.
     width: cache slots per block of the cross-attention cache; None: as in
       `cache.layout`.
-
-  Returns:
-    The empty self-attention cache of B * G rows with at least `slots` cache
-    slots, and the filled cross-attention cache of B rows with at least P cache
-    slots; each has one `LayerCache` per decoder layer.
   """
   block = DecoderLayer(config)
   prompt_size = encoded.shape[1]
@@ -132,19 +106,10 @@ def decode_step(
   """Runs one token per row and appends it to the self-attention cache.
 
   Args:
-    config: shape of the model.
-    top: variables of the model outside of the decoder's layers.
-    layers: variables of each layer of the decoder: parameters, kernels in the
-      collection `stored` and, optionally, adapters in the collection `lora`.
     tokens: int [B * G], the last token of each row; rows i * G to i * G + G - 1
       belong to prompt i.
-    own, cross: caches from `start_cache`; `cross` never changes.
     slot: int scalar or [B * G], the position of `tokens`; 0 for
       `decoder_start_token_id`.
-    prompt_mask: bool [B, P], False on padding of the prompts.
-
-  Returns:
-    Logits [B * G, V] of the next token, and the new self-attention cache.
   """
   tree, block = top['params'], DecoderLayer(config)
   slots = own[0].num_slots

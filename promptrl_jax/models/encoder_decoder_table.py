@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator
 
 from jax.sharding import PartitionSpec as P
@@ -76,23 +75,12 @@ def _stack(side: str, config: EncoderDecoderConfig) -> Iterator[weights.Rule]:
 def _heads(
   name: str, leaf: str, part: int | None, config: EncoderDecoderConfig
 ) -> weights.Rule:
-  """Returns the rule of a projection, [Q * H, D] in the checkpoint.
-
-  The leaf is [D, Q, H], or [D, Q, parts, H] with this projection at `part`.
-  """
+  """Returns the rule of a projection [Q * H, D], part `part` of its leaf."""
   heads = (config.num_heads, config.head_size)
   return weights.Rule(
     name,
     leaf,
-    functools.partial(_split_heads, heads),
-    _join_heads,
+    lambda x: x.T.reshape(-1, *heads),
+    lambda x: x.reshape(x.shape[0], -1).T,
     () if part is None else (None, None, part),
   )
-
-
-def _split_heads(heads, x):
-  return x.T.reshape(-1, *heads)
-
-
-def _join_heads(x):
-  return x.reshape(x.shape[0], -1).T

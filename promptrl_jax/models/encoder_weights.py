@@ -107,7 +107,6 @@ def as_stored(config: EncoderConfig, tensors: weights.Tensors) -> EncoderConfig:
 
 
 def _rules(c: EncoderConfig) -> Iterator[Rule]:
-  """Yields the rules of all tensors."""
   for theirs, ours in (
     ('word_embeddings', 'embedding'),
     ('position_embeddings', 'position_embedding'),

@@ -49,16 +49,10 @@ def unpack(panels: Any) -> Any:
 
 
 def product(x: jax.Array, panels: jax.Array, threads: int = 1) -> jax.Array:
-  """Multiplies rows by a packed kernel.
+  """Multiplies rows [rows, in] by a packed kernel; float32 [rows, out].
 
-  Args:
-    x: [rows, in], in the dtype of the panels.
-    panels: kernel from `pack`.
-    threads: number of XLA's threads; more than one only if no other device of
-      this process computes at the same time.
-
-  Returns:
-    float32 [rows, out].
+  Several of XLA's threads only pay if no other device of this process computes
+  at the same time. Rows have the dtype of the panels.
   """
   name = f'few_rows_{jnp.dtype(panels.dtype).name}'
   shape = len(x), panels.shape[0] * OUTPUTS

@@ -9,14 +9,9 @@ from typing import Any
 def required(
   values: Mapping[str, Any], fields: Mapping[str, str]
 ) -> dict[str, Any]:
-  """Returns required fields under our names.
+  """Returns required fields of a `config.json` under our names.
 
-  Args:
-    values: content of a `config.json`.
-    fields: our name -> the name in `config.json`.
-
-  Raises:
-    ValueError: fields are missing or null; the text names all of them.
+  `fields` maps ours to theirs; a ValueError names all that are missing or null.
   """
   missing = [hf for hf in fields.values() if values.get(hf) is None]
   if missing:
@@ -25,24 +20,11 @@ def required(
 
 
 def field(values: Mapping[str, Any], name: str) -> Any:
-  """Returns one required field; raises as `required` does."""
   return required(values, {name: name})[name]
 
 
-def optional(
-  values: Mapping[str, Any], fields: Mapping[str, str]
-) -> dict[str, Any]:
-  """Returns fields as `required` does, but skips missing and null ones."""
-  present = {k: v for k, v in fields.items() if values.get(v) is not None}
-  return required(values, present)
-
-
 def expect(values: Mapping[str, Any], name: str, *supported: Any) -> None:
-  """Checks that a field is missing, null or one of the supported values.
-
-  Raises:
-    ValueError: the text names the field, its value and the supported values.
-  """
+  """Raises a ValueError unless a field is missing, null or supported."""
   value = values.get(name)
   if value is not None and value not in supported:
     expected = ' or '.join(map(repr, supported))

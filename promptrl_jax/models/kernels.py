@@ -24,7 +24,6 @@ class StoredKernel:
 
   Attributes:
     values: [*out, in], floating point or int8; or panels from `few_rows.pack`.
-    scale: [*out], scale of each output if `values` are int8, else None.
     threads: number of threads for a product with panels; 0: `values` are not
       panels.
   """
@@ -40,15 +39,11 @@ def store(
   """Converts a kernel to the layout of decoding.
 
   Args:
-    kernel: floating point [in, *out].
     bits: None keeps the type; 8 quantizes to int8 with one scale per output,
       the largest magnitude of its weights over 127 (arXiv 2208.07339, section
       2.1).
     threads: number of threads for `few_rows`. The kernel is packed into panels
       if this is positive and the shape allows it.
-
-  Raises:
-    ValueError: `bits` has another value.
   """
   flat = kernel.reshape(kernel.shape[0], -1)
   if threads and bits is None and few_rows.fits(flat):
@@ -73,21 +68,14 @@ def quantize(values: jax.Array) -> tuple[jax.Array, jax.Array]:
 def dense(
   x: jax.Array, kernel: jax.Array | StoredKernel, dtype: Any = None
 ) -> jax.Array:
-  """Multiplies `x` by a kernel and flattens the kernel's output axes.
+  """Multiplies `x` [..., in] by a kernel [in, *out], whose outputs it flattens.
 
   The product is two-dimensional, because with leading axes the gradient of the
   kernel ran at half the speed on CPU. If either factor has 16 bits, both are
   rounded to that type; the accumulation is float32. On CPU, decoding with
   float32 activations is twice as fast with bfloat16 kernels as with float32
-  kernels. int8 kernels are exact in bfloat16 and scaled after the product.
-
-  Args:
-    x: [..., in].
-    kernel: [in, *out].
-    dtype: type of the result; None: that of `x`.
-
-  Returns:
-    [..., out], where out is the product of the output axes.
+  kernels. int8 kernels are exact in bfloat16 and scaled after the product. The
+  result has the type `dtype`; None: that of `x`.
   """
   rows = x.reshape(-1, x.shape[-1])
   if isinstance(kernel, StoredKernel):
@@ -109,18 +97,10 @@ def _stored_product(x: jax.Array, kernel: StoredKernel) -> jax.Array:
 
 
 def product(x: jax.Array, kernel: jax.Array, contracted: int) -> jax.Array:
-  """Contracts `x` with one axis of a two-dimensional kernel.
+  """Contracts `x` [rows, in] with an axis of a kernel; float32 [rows, out].
 
   The factors are rounded as in `dense`, also in the gradient: on CPU a product
   of 16-bit factors takes about half the time of one of float32 factors.
-
-  Args:
-    x: [rows, in].
-    kernel: [in, out] or [out, in].
-    contracted: the axis of `kernel` that has length in.
-
-  Returns:
-    float32 [rows, out].
   """
   stored = jnp.bfloat16 if kernel.dtype == jnp.int8 else kernel.dtype
   narrow = min((x.dtype, jnp.dtype(stored)), key=lambda t: t.itemsize)
@@ -148,15 +128,7 @@ _product.defvjp(_product_forward, _product_backward)
 def transposed_products(
   d_out: jax.Array, x: jax.Array, kernel: jax.Array, contracted: int
 ) -> tuple[jax.Array, jax.Array]:
-  """Computes the gradients of `product` with respect to `x` and `kernel`.
-
-  Args:
-    d_out: [rows, out], gradient with respect to the product.
-    x, kernel, contracted: arguments of `product`.
-
-  Returns:
-    float32 gradients in the shapes of `x` and of `kernel`.
-  """
+  """Computes the float32 gradients of `product` for `x` and `kernel`."""
   narrow = min((x.dtype, kernel.dtype), key=lambda t: t.itemsize)
   d_out, x = d_out.astype(narrow), x.astype(narrow)
   d_x = _dot(d_out, kernel.astype(narrow), 1, 1 - contracted)
@@ -183,15 +155,8 @@ def adapted_dense(
 ) -> jax.Array:
   """Applies `dense` with a kernel of a layer and, if present, its adapter.
 
-  Args:
-    module: the layer; `lora.attach` adds adapters to it.
-    x: [..., in].
-    name: name of the kernel [in, *out].
-    interleaved: for a kernel [in, parts, out], whether the result is ordered as
-      [out, parts] instead of [parts, out].
-
-  Returns:
-    [..., out].
+  For a kernel [in, parts, out], an `interleaved` result is ordered as
+  [out, parts] instead of [parts, out]. `lora.attach` adds adapters.
   """
 
   def ordered(kernel):

@@ -2,17 +2,13 @@
 
 Adapters form their own tree beside the parameters. A layer fuses several
 projections into one leaf (queries, keys and values in `layers/qkv`), but each
-projection has its own pair of adapter matrices A [in, r] and B [r, out], as in
-the files that `peft.py` reads and writes:
+projection has its own pair of adapter matrices A [in, r] and B [r, out]:
 
   layers/qkv/q_proj/a  [L, D, r]
   layers/qkv/q_proj/b  [L, r, K, U, H]
 
-`attach` combines the pairs of a leaf into one pair [in, parts * r] and
-[parts * r, ...], whose product is the update of the whole leaf; the model then
-adds (x A) B to the projection. Functions that take parameters also take the
-result of `attach`: `apply`, sampling and scoring. `partition` extends sharding
-rules to adapters, and `merge` adds the update to the leaf.
+Functions that take parameters also take the result of `attach`, which combines
+the pairs of a leaf into one; the model then adds (x A) B to the projection.
 
   adapters = lora.init(config, params, key)
   gradients = jax.grad(
@@ -25,11 +21,12 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+from flax import traverse_util
 from jax.sharding import PartitionSpec as P
 
 from promptrl_jax.models.lora_parts import PARTS, Part, family_of
@@ -56,14 +53,10 @@ class LoraConfig:
   """Rank, scale and target projections of adapters.
 
   Attributes:
-    rank: r, number of columns of A.
-    alpha: numerator of `scale`, the factor on A B; `scale` is alpha / r.
     targets: regular expressions that are searched for in the paths of the
       family's `PARTS`. `layers/qkv` selects queries, keys and values;
       `[qv]_proj` (for T5 `/[qv]$`) selects the projections that the paper
       adapts.
-    rslora: whether `scale` is alpha / sqrt(r), which keeps the updates of high
-      ranks large enough (arXiv 2312.03732).
     family: key of `PARTS`, see `family_of`; empty until the model is known.
   """
 
@@ -112,10 +105,6 @@ def partition(rules: sharding.Rules) -> sharding.Rules:
 
   B is split like the outputs of the kernel and A like its inputs; r is too
   small to split. The rules cover adapter trees and attached adapters.
-
-  Args:
-    rules: rules of the model's leaves; those of leaves [L, in, ...] start with
-      None.
   """
   adapters = []
   for pattern, spec in rules:
@@ -131,44 +120,26 @@ def partition(rules: sharding.Rules) -> sharding.Rules:
 
 
 def shapes(config: LoraConfig, model_shapes: Any) -> Any:
-  """Returns the shapes of the adapters.
-
-  Args:
-    config: configuration of the adapters.
-    model_shapes: the model's parameters or their shapes, with `params` at the
-      top.
-
-  Returns:
-    Tree of float32 `jax.ShapeDtypeStruct` with `params` at the top, which holds
-    A [L, in, r] and B [L, r, ...] of each part.
-  """
-  tree: dict[str, Any] = {}
+  """Returns the float32 shapes of the adapters, as for `init`."""
+  leaves = {}
   for part in config.parts:
     layers, size, *out = leaf_of(model_shapes, part.leaf).shape
-    outputs = tuple(
-      len(range(n)[i]) for n, i in zip(out, _index(part, out), strict=True)
-    )
-    pair = {
-      'a': (layers, size, config.rank),
-      'b': (layers, config.rank, *outputs),
-    }
-    scope, leaf = part.leaf.split('/')
-    tree.setdefault(scope, {}).setdefault(leaf, {})[part.name] = {
-      k: jax.ShapeDtypeStruct(v, jnp.float32) for k, v in pair.items()
-    }
-  return {'params': tree}
+    index = _index(part, out)
+    outputs = [len(range(n)[i]) for n, i in zip(out, index, strict=True)]
+    for matrix, shape in (
+      ('a', (layers, size, config.rank)),
+      ('b', (layers, config.rank, *outputs)),
+    ):
+      leaf = jax.ShapeDtypeStruct(shape, jnp.float32)
+      leaves[f'{part.path}/{matrix}'] = leaf
+  return {'params': traverse_util.unflatten_dict(leaves, sep='/')}
 
 
 def init(config: LoraConfig, model_shapes: Any, key: jax.Array) -> Any:
-  """Initialises adapters that do not change the model.
+  """Initialises adapters, A [L, in, r] and B [L, r, ...] of each part.
 
-  B is zero, and A is uniform in [-1/sqrt(in), 1/sqrt(in)) as in the authors'
-  code.
-
-  Args:
-    config: configuration of the adapters.
-    model_shapes: as in `shapes`.
-    key: PRNG key, consumed.
+  B is zero, so that they do not change the model, and A is uniform in
+  [-1/sqrt(in), 1/sqrt(in)) as in the authors' code.
   """
   leaves, treedef = jax.tree.flatten_with_path(shapes(config, model_shapes))
   keys = jax.random.split(key, len(leaves))
@@ -179,59 +150,32 @@ def init(config: LoraConfig, model_shapes: Any, key: jax.Array) -> Any:
     bound = leaf.shape[1] ** -0.5
     return jax.random.uniform(key, leaf.shape, leaf.dtype, -bound, bound)
 
-  values = [
-    draw(path, leaf, k) for (path, leaf), k in zip(leaves, keys, strict=True)
-  ]
-  return jax.tree.unflatten(treedef, values)
+  pairs = zip(leaves, keys, strict=True)
+  return jax.tree.unflatten(treedef, [draw(*leaf, k) for leaf, k in pairs])
 
 
 def attach(config: LoraConfig, params: Any, adapters: Any) -> Any:
-  """Returns the model's variables with its adapters.
+  """Returns the model's variables with its adapters; nothing is copied.
 
-  To train adapters only, differentiate with respect to `adapters`.
-
-  Args:
-    config: configuration of the adapters.
-    params: variables of the model, with `params` at the top; not copied.
-    adapters: tree as from `init`.
-
-  Returns:
-    `params` with the collection `lora`, which holds A [L, in, parts * r] and
-    `scale` * B [L, parts * r, ...] for each leaf.
+  The collection `lora` holds A [L, in, parts * r] and `scale` * B
+  [L, parts * r, ...] for each leaf.
 
   Raises:
     ValueError: the adapters do not fit the config and the model.
   """
-  _check(config, params, adapters)
-  fused: dict[str, Any] = {}
-  for path in dict.fromkeys(part.leaf for part in config.parts):
-    scope, leaf = path.split('/')
-    a, b = _fuse(config, path, leaf_of(params, path).shape, adapters)
-    fused.setdefault(scope, {})[leaf] = {'a': a, 'b': b}
-  return {**params, 'lora': fused}
+  fused = {
+    path: {'a': a, 'b': b}
+    for path, a, b in _fused_pairs(config, params, adapters)
+  }
+  return {**params, 'lora': traverse_util.unflatten_dict(fused, sep='/')}
 
 
 def merge(config: LoraConfig, params: Any, adapters: Any) -> Any:
-  """Adds the adapters' updates to the model's parameters.
-
-  Args:
-    config: configuration of the adapters.
-    params: variables of the model. The sum is computed in float32 and cast to
-      the dtype of the leaf.
-    adapters: tree as from `init`.
-
-  Returns:
-    `params` of a model that computes the same without adapters.
-
-  Raises:
-    ValueError: the adapters do not fit the config and the model.
-  """
-  _check(config, params, adapters)
+  """Adds the adapters' updates in float32; raises as `attach`."""
   tree = dict(params['params'])
-  for path in dict.fromkeys(part.leaf for part in config.parts):
+  for path, a, b in _fused_pairs(config, params, adapters):
     scope, name = path.split('/')
     leaf = leaf_of(params, path)
-    a, b = _fuse(config, path, leaf.shape, adapters)
     b = b.reshape(*b.shape[:2], -1)
     # y is the axis of all outputs of the leaf.
     update = jnp.einsum('ldr,lry->ldy', a, b, precision='highest')
@@ -241,11 +185,7 @@ def merge(config: LoraConfig, params: Any, adapters: Any) -> Any:
 
 
 def leaf_of(tree: Any, path: str) -> Any:
-  """Returns the leaf at `path` below `params`.
-
-  Raises:
-    KeyError: the tree has no such leaf.
-  """
+  """Returns the leaf at `path` below `params`, or raises a KeyError."""
   node = tree['params']
   for key in path.split('/'):
     if not isinstance(node, Mapping) or key not in node:
@@ -271,24 +211,25 @@ def _check(config: LoraConfig, params: Any, adapters: Any) -> None:
       )
 
 
-def _fuse(
-  config: LoraConfig, path: str, shape: tuple[int, ...], adapters: Any
-) -> tuple[jax.Array, jax.Array]:
-  """Combines the pairs of a leaf's parts into one pair.
+def _fused_pairs(
+  config: LoraConfig, params: Any, adapters: Any
+) -> Iterator[tuple[str, jax.Array, jax.Array]]:
+  """Yields the path of each leaf, and one pair instead of those of its parts.
 
   A is the concatenation of all A. B is block-diagonal: the rows of a part hold
   its B on the part's outputs and zeros on all other outputs.
   """
-  layers, _, *out = shape
-  parts = [part for part in config.parts if part.leaf == path]
-  pairs = [leaf_of(adapters, part.path) for part in parts]
-  rows = config.rank * len(parts)
-  b = jnp.zeros((layers, rows, *out), jnp.float32)
-  for i, (part, pair) in enumerate(zip(parts, pairs, strict=True)):
-    block = slice(i * config.rank, (i + 1) * config.rank)
-    index = (_ALL, block, *_index(part, out))
-    b = b.at[index].set(config.scale * pair['b'])
-  return jnp.concatenate([pair['a'] for pair in pairs], axis=-1), b
+  _check(config, params, adapters)
+  for path in dict.fromkeys(part.leaf for part in config.parts):
+    layers, _, *out = leaf_of(params, path).shape
+    parts = [part for part in config.parts if part.leaf == path]
+    pairs = [leaf_of(adapters, part.path) for part in parts]
+    b = jnp.zeros((layers, config.rank * len(parts), *out), jnp.float32)
+    for i, (part, pair) in enumerate(zip(parts, pairs, strict=True)):
+      block = slice(i * config.rank, (i + 1) * config.rank)
+      index = (_ALL, block, *_index(part, out))
+      b = b.at[index].set(config.scale * pair['b'])
+    yield path, jnp.concatenate([pair['a'] for pair in pairs], axis=-1), b
 
 
 def _index(part: Part, out: list[int]) -> tuple[slice, ...]:

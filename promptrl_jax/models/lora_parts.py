@@ -17,11 +17,9 @@ class Part:
       `self_attn.q_proj`.
     leaf: path of the leaf [L, in, ...] that holds the projection, such as
       `layers/qkv`.
-    index: index of the projection on the axes of the leaf after [L, in].
     is_swapped: whether the checkpoint orders the first two of these axes the
       other way round. GPT-2 stores all queries first; our leaf stores query,
       key and value of a head together.
-    stack: name of the list of layers in a checkpoint.
   """
 
   module: str

@@ -59,16 +59,9 @@ def is_available() -> bool:
 def call(
   name: str, shape: Sequence[int], threads: int, *args: jax.Array
 ) -> Any:
-  """Calls a C++ function inside of a jitted one.
+  """Calls a C++ function inside of a jitted one; returns float32 of `shape`.
 
-  Args:
-    name: name of the function.
-    shape: shape of the result.
-    threads: number of XLA's threads that the function may use.
-    *args: arrays.
-
-  Returns:
-    float32 array of shape `shape`.
+  It may use `threads` of XLA's threads.
   """
   result = jax.ShapeDtypeStruct(tuple(shape), np.float32)
   function = jax.ffi.ffi_call(_target(name), result)
@@ -80,12 +73,7 @@ def _target(name: str) -> str:
 
 
 def _load() -> ctypes.CDLL:
-  """Loads the shared library, and compiles it if the cache lacks it.
-
-  Raises:
-    OSError: no compiler is installed, or the library cannot be written.
-    subprocess.SubprocessError: the compiler failed.
-  """
+  """Loads the shared library, and compiles it if the cache lacks it."""
   compiler = next(filter(None, map(shutil.which, COMPILERS)), None)
   if compiler is None:
     raise FileNotFoundError(f'none of {", ".join(COMPILERS)} is installed')
@@ -97,26 +85,13 @@ def _load() -> ctypes.CDLL:
     path = folder / f'native_{name}.so'
     if not path.exists():
       compiled = pathlib.Path(temporary) / 'compiled.so'
-      _compile(compiler, compiled)
+      command = [compiler, *_FLAGS, f'-I{jax.ffi.include_dir()}']
+      command += [*map(str, sorted(FOLDER.glob('*.cc'))), '-o', str(compiled)]
+      subprocess.run(
+        command, check=True, capture_output=True, timeout=_TIMEOUT_S
+      )
       write_atomically(path, compiled.read_bytes())
     return ctypes.CDLL(str(path))
-
-
-def _compile(compiler: str, path: pathlib.Path) -> None:
-  sources = map(str, sorted(FOLDER.glob('*.cc')))
-  subprocess.run(
-    [
-      compiler,
-      *_FLAGS,
-      f'-I{jax.ffi.include_dir()}',
-      *sources,
-      '-o',
-      str(path),
-    ],
-    check=True,
-    capture_output=True,
-    timeout=_TIMEOUT_S,
-  )
 
 
 def _processor() -> str:

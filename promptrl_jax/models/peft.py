@@ -22,6 +22,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import safetensors
+from flax import traverse_util
 from safetensors import numpy as st_numpy
 
 from promptrl_jax.files import write_atomically
@@ -70,15 +71,7 @@ _SUPPORTED: dict[str, tuple[Any, ...]] = {
 def from_peft(
   values: Mapping[str, Any], model: LanguageModelConfig
 ) -> LoraConfig:
-  """Reads an `adapter_config.json`.
-
-  Args:
-    values: content of the file.
-    model: configuration of the base model.
-
-  Raises:
-    ValueError: a field is missing or has an unsupported value.
-  """
+  """Reads an `adapter_config.json`, or raises a ValueError for a field."""
   missing = [
     f for f in ('r', 'lora_alpha', 'target_modules') if f not in values
   ]
@@ -132,14 +125,7 @@ def save(
   adapters: Any,
   model_name: str = '',
 ) -> None:
-  """Writes adapters in float32, each file atomically.
-
-  Args:
-    folder: target folder, created if needed.
-    config: configuration of the adapters.
-    adapters: tree as from `lora.init`.
-    model_name: folder or hub id of the base model.
-  """
+  """Writes adapters of a base model in float32, each file atomically."""
   folder = pathlib.Path(folder)
   folder.mkdir(parents=True, exist_ok=True)
   tensors = {}
@@ -161,14 +147,7 @@ def save(
 def load(
   folder: str | os.PathLike[str], model: LanguageModelConfig
 ) -> tuple[LoraConfig, Any]:
-  """Reads adapters that `save` or PEFT wrote.
-
-  Args:
-    folder: folder with the two files.
-    model: configuration of the base model.
-
-  Returns:
-    The configuration of the adapters, and the adapters in float32.
+  """Reads adapters in float32 that `save` or PEFT wrote.
 
   Raises:
     FileNotFoundError: a file is missing.
@@ -222,9 +201,8 @@ def _tree(
   tensors: Mapping[str, np.ndarray], config: LoraConfig, shapes: Any
 ) -> Any:
   """Returns the tensors as a tree of adapters with the given shapes."""
-  tree: dict[str, Any] = {}
+  leaves = {}
   for part in config.parts:
-    pair = {}
     for matrix in 'AB':
       shape = lora.leaf_of(shapes, part.path)[matrix.lower()].shape
       layers = []
@@ -235,10 +213,8 @@ def _tree(
           _, rank, heads, three, *rest = shape
           ours = ours.reshape(rank, three, heads, *rest).swapaxes(1, 2)
         layers.append(ours.reshape(shape[1:]))
-      pair[matrix.lower()] = jnp.asarray(np.stack(layers))
-    scope, leaf = part.leaf.split('/')
-    tree.setdefault(scope, {}).setdefault(leaf, {})[part.name] = pair
-  return {'params': tree}
+      leaves[f'{part.path}/{matrix.lower()}'] = jnp.asarray(np.stack(layers))
+  return {'params': traverse_util.unflatten_dict(leaves, sep='/')}
 
 
 def _modules(config: LoraConfig) -> list[str] | str:
@@ -264,7 +240,6 @@ def _modules(config: LoraConfig) -> list[str] | str:
 
 
 def _num_layers(model: LanguageModelConfig, part: Part) -> int:
-  """Returns the number of layers in the stack of a part."""
   if isinstance(model, EncoderDecoderConfig) and 'decoder' in part.stack:
     return model.num_decoder_layers
   return model.num_layers

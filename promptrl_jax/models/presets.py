@@ -18,19 +18,13 @@ from promptrl_jax.models.encoder_decoder_config import (
 
 @dataclasses.dataclass(frozen=True)
 class Preset:
-  """A published model.
-
-  Attributes:
-    hub_id: id of the model on the Hugging Face hub.
-    config: shape of the model.
-  """
+  """A published model."""
 
   hub_id: str
   config: LanguageModelConfig
 
 
 def _llama_7b(hub_id: str, **settings) -> Preset:
-  """Returns a preset with the shape of Llama 7B."""
   return Preset(
     hub_id,
     TransformerConfig(
@@ -47,34 +41,25 @@ def _llama_7b(hub_id: str, **settings) -> Preset:
   )
 
 
-def _codet5p(name: str, **shape) -> Preset:
-  """Returns a preset of CodeT5+ (arXiv 2305.07922)."""
+def _codet5p(name: str) -> Preset:
+  """CodeT5+ (arXiv 2305.07922)."""
+  hidden_size, layers = (768, 12) if name.startswith('220m') else (1024, 24)
   return Preset(
     f'Salesforce/codet5p-{name}',
     EncoderDecoderConfig(
-      vocab_size=32100, head_size=64, eos_token_ids=(2,), **shape
+      vocab_size=32100,
+      hidden_size=hidden_size,
+      num_layers=layers,
+      num_decoder_layers=layers,
+      num_heads=hidden_size // 64,
+      head_size=64,
+      mlp_size=4 * hidden_size,
+      eos_token_ids=(2,),
     ),
   )
 
 
-_T5_BASE = {
-  'hidden_size': 768,
-  'num_layers': 12,
-  'num_decoder_layers': 12,
-  'num_heads': 12,
-  'mlp_size': 3072,
-}
-_T5_LARGE = {
-  'hidden_size': 1024,
-  'num_layers': 24,
-  'num_decoder_layers': 24,
-  'num_heads': 16,
-  'mlp_size': 4096,
-}
-
-
 def _qwen_coder(size: str, **shape) -> Preset:
-  """Returns a preset of Qwen2.5-Coder."""
   return Preset(
     f'Qwen/Qwen2.5-Coder-{size}-Instruct',
     TransformerConfig(
@@ -95,10 +80,10 @@ PRESETS = {
   'codellama_7b_instruct': _llama_7b(
     'codellama/CodeLlama-7b-Instruct-hf', vocab_size=32016, rope_theta=1e6
   ),
-  'codet5p_220m': _codet5p('220m', **_T5_BASE),
-  'codet5p_220m_py': _codet5p('220m-py', **_T5_BASE),
-  'codet5p_770m': _codet5p('770m', **_T5_LARGE),
-  'codet5p_770m_py': _codet5p('770m-py', **_T5_LARGE),
+  'codet5p_220m': _codet5p('220m'),
+  'codet5p_220m_py': _codet5p('220m-py'),
+  'codet5p_770m': _codet5p('770m'),
+  'codet5p_770m_py': _codet5p('770m-py'),
   'llama_3_2_3b_instruct': Preset(
     'meta-llama/Llama-3.2-3B-Instruct',
     TransformerConfig(

@@ -43,9 +43,6 @@ class Family:
   """Functions that read and write the models of a family.
 
   Attributes:
-    from_hf, to_hf: convert the content of `config.json` to a config and back.
-    shapes: function from a config to a tree of `jax.ShapeDtypeStruct`.
-    table: function from a config to the table of a checkpoint's tensors.
     partition: sharding rules of the parameters and, if the family supports
       them, of adapters.
     as_stored: function from (config, tensors) to the config with those fields
@@ -90,11 +87,7 @@ FAMILIES = dict.fromkeys(causal_families.MODEL_TYPES, _CAUSAL) | {
 
 
 def family(model_type: str | None) -> Family:
-  """Returns the family of a model type.
-
-  Raises:
-    ValueError: the model type is unknown.
-  """
+  """Returns the family of a model type."""
   if model_type not in FAMILIES:
     raise ValueError(
       f'model_type={model_type!r}: expected one of {", ".join(FAMILIES)}'
@@ -103,12 +96,7 @@ def family(model_type: str | None) -> Family:
 
 
 def load_config(folder: str | os.PathLike[str]) -> Any:
-  """Reads the `config.json` of a model folder.
-
-  Raises:
-    FileNotFoundError: the folder has no such file.
-    ValueError: the file is not JSON, or the model is not supported.
-  """
+  """Reads the `config.json` of a model folder."""
   path = pathlib.Path(folder) / CONFIG
   if not path.is_file():
     raise FileNotFoundError(f'no {CONFIG} in {folder}: is this a model folder?')
@@ -150,15 +138,10 @@ def load_pretrained(
   """Loads a model and its tokenizer, each tensor directly onto its devices.
 
   Args:
-    source: a model folder, or the id of a model on the hub.
     mesh: devices for the parameters, which are split over the axes `fsdp` and
       `tensor`; None: the first device.
     dtype: type of the parameters and, on accelerators, of the activations. On
       CPU the activations are float32, which is faster there.
-    revision: branch, tag or commit on the hub.
-
-  Returns:
-    Config, parameters and tokenizer.
 
   Raises:
     FileNotFoundError: the folder or model does not exist or lacks a file.
@@ -196,12 +179,8 @@ def save_pretrained(
 ) -> None:
   """Writes a folder that `load_pretrained` and transformers can read.
 
-  Args:
-    folder: target folder, created if needed. Each file is written atomically.
-    config: configuration of the model.
-    params: parameters of the model.
-    tokenizer: tokenizer of the model.
-    dtype: type of the tensors in the file; None: that of the parameters.
+  Each file is written atomically; `dtype` is the type of the tensors in the
+  file, None that of the parameters.
   """
   save_model(folder, config, params, dtype)
   tokenizer_lib.save(folder, tokenizer)

@@ -1,8 +1,7 @@
-"""The position bias of T5, learned per head and bucket of distances.
+"""The position bias of T5 (arXiv 1910.10683, section 2.1) in buckets.
 
-Source: arXiv 1910.10683, section 2.1. The buckets are those of the reference
-implementation: half of them hold one distance each, and the size of the others
-grows logarithmically with the distance.
+Half of the buckets hold one distance each, and the size of the others grows
+logarithmically with the distance.
 """
 
 from __future__ import annotations
@@ -27,11 +26,6 @@ def buckets(
     offsets: int [...], position of the key minus position of the query.
     is_bidirectional: whether half of the buckets are for keys after the query.
       Otherwise such keys share bucket 0 and the caller masks them.
-    count: number of buckets.
-    max_distance: distance from which all offsets share the last bucket.
-
-  Returns:
-    int [...], in [0, count).
   """
   if is_bidirectional:
     count //= 2
@@ -54,16 +48,7 @@ def buckets(
 def square(
   table: jax.Array, size: int, is_bidirectional: bool, max_distance: int
 ) -> jax.Array:
-  """Returns the bias of every query and key of a sequence.
-
-  Args:
-    table: [buckets, Q].
-    size: S, length of the sequence.
-    is_bidirectional, max_distance: as in `buckets`.
-
-  Returns:
-    [Q, S, S].
-  """
+  """Returns the bias [Q, S, S] of all queries and keys; table [buckets, Q]."""
   offsets = np.arange(1 - size, size)
   by_offset = table[
     buckets(offsets, is_bidirectional, table.shape[0], max_distance)
@@ -82,17 +67,10 @@ def causal(table: jax.Array, size: int, max_distance: int) -> jax.Array:
 def row(
   table: jax.Array, slots: int, position: jax.Array, max_distance: int
 ) -> jax.Array:
-  """Returns the bias of a query for all keys of a cache.
+  """Returns the bias [..., Q, M] of a query for all keys of a cache.
 
-  Args:
-    table: [buckets, Q].
-    slots: M, number of cache slots; slot m holds the key of position m.
-    position: int [...], position of the query, at most M - 1.
-    max_distance: as in `buckets`.
-
-  Returns:
-    [..., Q, M]; values after `position` are undefined, and the caller masks
-    them.
+  `position` is int [...], at most M - 1; the caller masks what follows it. The
+  key in cache slot m has position m.
   """
   by_distance = table[
     buckets(-np.arange(slots), False, table.shape[0], max_distance)

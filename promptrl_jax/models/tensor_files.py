@@ -39,7 +39,8 @@ class Tensors:
     self.folder = pathlib.Path(folder)
     self._file_of: dict[str, Any] = {}
     for path, indexed, index in _files(self.folder):
-      file = _open(path)
+      is_safe = path.suffix == '.safetensors'
+      file = _Safetensors(path) if is_safe else TorchFile(path)
       names = file.names()
       if indexed is not None and (missing := sorted(indexed - names)):
         raise CheckpointError(
@@ -48,15 +49,12 @@ class Tensors:
       self._file_of |= dict.fromkeys(names, file)
 
   def names(self) -> set[str]:
-    """Returns the names of all tensors."""
     return set(self._file_of)
 
   def shape(self, name: str) -> tuple[int, ...]:
-    """Returns the shape of a tensor without reading its values."""
     return self._file_of[name].shape(name)
 
   def read(self, name: str) -> np.ndarray:
-    """Reads a tensor."""
     return self._file_of[name].read(name)
 
 
@@ -67,11 +65,7 @@ def has_safetensors(folder: str | os.PathLike[str]) -> bool:
 
 
 def paths(folder: str | os.PathLike[str]) -> list[pathlib.Path]:
-  """Returns the sorted files from which `Tensors` reads.
-
-  Raises:
-    FileNotFoundError, CheckpointError: as for `Tensors`.
-  """
+  """Returns the sorted files from which `Tensors` reads."""
   return [path for path, _, _ in _files(pathlib.Path(folder))]
 
 
@@ -94,11 +88,6 @@ class _Safetensors:
 
   def read(self, name: str) -> np.ndarray:
     return self._file.get_tensor(name)
-
-
-def _open(path: pathlib.Path) -> _Safetensors | TorchFile:
-  is_torch = path.suffix != '.safetensors'
-  return TorchFile(path) if is_torch else _Safetensors(path)
 
 
 def _files(

@@ -34,8 +34,6 @@ class TokenLogps(NamedTuple):
   """Statistics of tokens under the policy, float32 [R, S], in nats.
 
   Attributes:
-    logps: log-prob of each token.
-    entropies: entropy of each token's distribution.
     divergences: KL(policy || reference) of the distributions; None without a
       reference.
   """
@@ -58,8 +56,6 @@ def token_logps(
   Gradients flow into `policy` only.
 
   Args:
-    policy: distributions of the policy.
-    targets: int [R, S].
     temperature: scalar that divides the logits of policy and reference.
     chunk: number of tokens per row whose logits exist at a time; None: all S.
     reference: distributions of the KL reference at the same positions.

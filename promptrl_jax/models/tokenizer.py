@@ -29,16 +29,12 @@ class Tokenizer:
   """A tokenizer with the special tokens of its model.
 
   Attributes:
-    backend: the tokenizer of the library `tokenizers`.
     pad_id: token for padding. It may have another meaning elsewhere, since
       masks, not ids, mark padding.
-    bos_id: token that starts a text; None if the model has none.
-    eos_id: token that ends a text in training.
     eos_ids: tokens that end a completion when the model generates them,
       `eos_id` first.
     start, end: ids that the model expects before and after a text; `end` is
       empty for models that continue a text (see `pretrained.load_pretrained`).
-    chat: chat template; None if the model has none.
   """
 
   backend: tokenizers.Tokenizer
@@ -82,38 +78,20 @@ class Tokenizer:
     (ids,) = self.encode(['a'])
     return ids, len(self.decode([ids])[0])
 
-  def render(self, messages: Messages, **variables: Any) -> list[int]:
-    """Returns the ids of a conversation up to the model's next token.
-
-    Args:
-      messages: pairs of role (`system`, `user`, `assistant`) and content. For a
-        model without a chat template, the contents are joined by newlines.
-      **variables: variables of the chat template.
-
-    Raises:
-      ValueError: the chat template refuses these roles.
-    """
+  def render(self, messages: Messages) -> list[int]:
+    """Returns the ids of a conversation up to the model's next token."""
     if self.chat is None:
       text = '\n'.join(content for _, content in messages)
       return [*self.start, *self.encode([text])[0], *self.end]
     # The template itself writes the leading special token.
-    text = self.chat.text(messages, **variables)
+    text = self.chat.text(messages)
     return [*self.encode([text])[0], *self.end]
-
-  def pad_left(
-    self, rows: Sequence[Sequence[int]], length: int
-  ) -> tuple[np.ndarray, np.ndarray]:
-    """Pads rows as the function `pad_left`, with this tokenizer's `pad_id`."""
-    return pad_left(rows, length, self.pad_id)
 
 
 def pad_left(
   rows: Sequence[Sequence[int]], length: int, pad_id: int
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Left-pads rows of ids.
-
-  Returns:
-    int32 tokens [B, length], and the bool mask [B, length] of real tokens.
+  """Left-pads rows of ids to int32 [B, length], and their bool mask.
 
   Raises:
     ValueError: a row is longer than `length`.
@@ -196,10 +174,7 @@ def _log_once(message: str) -> None:
 def save(folder: str | os.PathLike[str], tokenizer: Tokenizer) -> None:
   """Writes files that `load` and transformers can read.
 
-  Args:
-    folder: existing folder.
-    tokenizer: tokenizer to save. If it has the special tokens of `train`, the
-      function writes `tokenizer.json` only.
+  A tokenizer with the special tokens of `train` needs `tokenizer.json` only.
   """
   folder = pathlib.Path(folder)
   text = tokenizer.backend.to_str(pretty=True) + '\n'
@@ -227,10 +202,6 @@ def train(texts: Iterable[str], vocab_size: int) -> Tokenizer:
 
   A model can copy a number digit by digit, even if the number was not in its
   training data.
-
-  Args:
-    texts: training texts.
-    vocab_size: V.
   """
   backend = tokenizers.Tokenizer(models.BPE())
   backend.pre_tokenizer = pre_tokenizers.Sequence(

@@ -34,11 +34,8 @@ class Files:
   """The content of a folder's tokenizer files.
 
   Attributes:
-    backend: vocabulary and rules.
-    config: content of `tokenizer_config.json`.
     special: text of each special token by its name, such as `bos_token`.
     generation: fields of `config.json`, overridden by `generation_config.json`.
-    template: Jinja source of the chat template; None if the folder has none.
   """
 
   backend: tokenizers.Tokenizer
@@ -48,11 +45,7 @@ class Files:
   template: str | None
 
   def ids(self, kind: str) -> tuple[int, ...]:
-    """Returns the ids of `bos`, `eos` or `pad`, the tokenizer's own id first.
-
-    Raises:
-      ValueError: the tokenizer lacks a token that its config names.
-    """
+    """Returns the ids of `bos`, `eos` or `pad`, the tokenizer's own first."""
     ids = []
     for name in _NAMES[kind]:
       if name in self.special:

@@ -102,11 +102,9 @@ class TorchFile:
     self._tensors = self._unpickle(pickled)
 
   def names(self) -> set[str]:
-    """Returns the names of all tensors."""
     return set(self._tensors)
 
   def shape(self, name: str) -> tuple[int, ...]:
-    """Returns the shape of a tensor."""
     return self._tensors[name].shape
 
   def read(self, name: str) -> np.ndarray:
@@ -125,7 +123,6 @@ class TorchFile:
     )
 
   def _no_archive(self, start: bytes) -> str:
-    """Explains why a file that starts with `start` cannot be read."""
     if start == _LEGACY:
       return (
         f'{self._path} was written by torch before 1.6, in another format: '

@@ -40,14 +40,7 @@ def rope_angles(
   theta: float,
   scaling: RopeScaling | None = None,
 ) -> tuple[jax.Array, jax.Array]:
-  """Returns cosine and sine [..., H/2] of the rotary embedding.
-
-  Args:
-    positions: int [...].
-    head_size: H.
-    theta: base of the frequencies (arXiv 2104.09864).
-    scaling: scaling of the frequencies to a longer context.
-  """
+  """Returns cos and sin [..., H/2] of RoPE (arXiv 2104.09864) at int [...]."""
   exponent = jnp.arange(0, head_size, 2, dtype=jnp.float32) / head_size
   frequencies = theta**-exponent
   if scaling is not None:
@@ -120,10 +113,6 @@ class Block(nn.Module):
   [D, K, U + 2, H], which holds for each key-value head its U query heads, its
   key and its value. One matrix product replaces three, and splitting over K
   keeps the query heads of a key-value head on one device.
-
-  Attributes:
-    config: shape of the model.
-    mesh: as in `Transformer`.
   """
 
   config: TransformerConfig
@@ -220,16 +209,7 @@ class Block(nn.Module):
     return sharding.pin(x + projected, self.mesh, ROWS)
 
   def __call__(self, x, rope, mask):
-    """Runs the layer on full sequences.
-
-    Args:
-      x: [B, S, D].
-      rope: cosine and sine of the positions, or None.
-      mask: as for `Transformer.__call__`.
-
-    Returns:
-      [B, S, D], and the keys and values, each [B, S, K, H].
-    """
+    """Runs the layer on x [B, S, D]; also returns its keys and values."""
     queries, keys, values = self._project(x, rope)
     attend = attention.attend_fn(self.config.attention, self.config.dtype)
     attended = attend(queries, keys, values, mask)
@@ -248,7 +228,6 @@ class Transformer(nn.Module):
   """A causal language model, from tokens to hidden states to logits.
 
   Attributes:
-    config: shape of the model.
     mesh: mesh that splits the parameters, or None. Activations are constrained
       to it: rows of tokens are split over `data` and `fsdp`, heads and hidden
       units over `tensor`.
@@ -290,15 +269,11 @@ class Transformer(nn.Module):
     return x.astype(self.config.dtype)
 
   def __call__(
-    self,
-    tokens: jax.Array,
-    positions: jax.Array,
-    mask: attention.Mask,
+    self, tokens: jax.Array, positions: jax.Array, mask: attention.Mask
   ) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
     """Runs full sequences.
 
     Args:
-      tokens: int [B, S].
       positions: int [B, S], position of each token in its own text.
       mask: bool [B, S, S], whether query i may attend to key j, as from
         `attention.causal_mask`; or an `attention.SharedPrefix`.

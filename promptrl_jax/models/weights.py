@@ -15,13 +15,14 @@ import math
 import os
 import pathlib
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
+from flax import traverse_util
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 from safetensors import numpy as st_numpy
@@ -53,10 +54,6 @@ _SHARD_BYTES = 5 * 10**9  # the default of transformers
 Convert = Callable[[Any], Any]  # reshapes and transposes jax or numpy arrays
 
 
-def _same(x: Any) -> Any:
-  return x
-
-
 def transpose(x: Any) -> Any:
   """Converts a linear kernel between [out, in] and our [in, out]."""
   return x.T
@@ -72,15 +69,14 @@ class Rule:
       a layer, the first axis of the leaf is L.
     to_ours: converts the stored tensor to its part of the leaf. It may only
       reshape and transpose, and must accept jax and numpy arrays.
-    to_theirs: inverse of `to_ours`.
     index: index of the part in the leaf (of one layer), for each axis a number,
       (start, stop), or None for the whole axis; () is the whole leaf.
   """
 
   name: str
   leaf: str
-  to_ours: Convert = _same
-  to_theirs: Convert = _same
+  to_ours: Convert = lambda x: x
+  to_theirs: Convert = lambda x: x
   index: tuple[Any, ...] = ()
 
   @property
@@ -102,7 +98,6 @@ class Table:
   """Maps all tensors of a checkpoint to a parameter tree.
 
   Attributes:
-    rules: rules for all tensors.
     prefix: prefix of all names in written files, such as `bert.`; optional in
       files that are read.
     ignored: regular expressions of names without parameters, such as masks or
@@ -115,13 +110,6 @@ class Table:
   prefix: str = ''
   ignored: tuple[str, ...] = ()
   renamed: tuple[tuple[str, str], ...] = ()
-
-  def rule_name(self, name: str) -> str:
-    """Returns the name in the rules of the tensor `name` of a file."""
-    name = name.removeprefix(self.prefix)
-    for old, new in self.renamed:
-      name = re.sub(f'{old}$', new, name)
-    return name
 
 
 def linear(name: str, leaf: str, **kwargs: Any) -> Rule:
@@ -139,8 +127,6 @@ def load_tree(
   """Loads a parameter tree.
 
   Args:
-    tensors: tensors of the checkpoint.
-    table: table of the model family.
     shapes: tree of `jax.ShapeDtypeStruct` with `params` at the top.
     dtype: type of the parameters; tensors of other types are converted on the
       device.
@@ -157,26 +143,21 @@ def load_tree(
     leaf, sharding = leaves[rule.leaf], leaf_shardings.get(rule.leaf)
     value = filled.pop(rule.leaf, None)
     if value is None:
-      value = _zeros(leaf.shape, dtype, sharding)
+      make = functools.partial(jnp.zeros, leaf.shape, jnp.dtype(dtype))
+      value = jax.jit(make, out_shardings=sharding)()
     write = _make_write_fn(rule, sharding)
     for name, layer in rule.names(leaf.shape[0]):
       tensor = _spread(tensors.read(names[name]), sharding)
       value = write(value, tensor, layer or 0)
     filled[rule.leaf] = value
-  return _nested({path: filled[path] for path in leaves})
+  ordered = {path: filled[path] for path in leaves}
+  return {'params': traverse_util.unflatten_dict(ordered, sep='/')}
 
 
 def _check_tensors(
   tensors: Tensors, table: Table, leaves: Mapping[str, Any]
 ) -> dict[str, str]:
-  """Checks names and shapes of all tensors.
-
-  Returns:
-    The name of each tensor in the files by its name in the rules.
-
-  Raises:
-    CheckpointError: a tensor is missing, unknown or of the wrong shape.
-  """
+  """Checks names and shapes; returns each tensor's name in the files."""
   present = _by_rule_name(tensors, table)
   expected = _rules_by_name(table, leaves)
   missing = sorted(expected.keys() - present.keys())
@@ -212,9 +193,6 @@ def save_tree(
   """Writes a parameter tree as safetensors, split into files with an index.
 
   Args:
-    folder: target folder, created if needed.
-    params: tree with `params` at the top.
-    table: table of the model family.
     dtype: type of the tensors in the file; None: that of the parameters.
     shard_bytes: upper limit on the bytes of tensors in one file.
   """
@@ -222,17 +200,16 @@ def save_tree(
   folder.mkdir(parents=True, exist_ok=True)
   leaves = _flat(params)
   rules = _rules_by_name(table, leaves)
-  sizes = {
-    name: _stored_bytes(rule, leaves[rule.leaf], dtype)
-    for name, (rule, _) in rules.items()
-  }
+  sizes = {}
+  for name, (rule, _) in rules.items():
+    leaf = leaves[rule.leaf]
+    itemsize = jnp.dtype(dtype or leaf.dtype).itemsize
+    sizes[name] = math.prod(_stored_shape(rule, leaf)) * itemsize
   shards = _split(sizes, shard_bytes)
   files = [WEIGHTS]
   if len(shards) > 1:
-    files = [
-      f'model-{i + 1:05}-of-{len(shards):05}.safetensors'
-      for i in range(len(shards))
-    ]
+    name_of = f'model-{{:05}}-of-{len(shards):05}.safetensors'.format
+    files = [name_of(i) for i in range(1, len(shards) + 1)]
   file_of: dict[str, str] = {}
   for file, shard in zip(files, shards, strict=True):
     tensors = {
@@ -268,7 +245,9 @@ def _by_rule_name(tensors: Tensors, table: Table) -> dict[str, str]:
   """Returns the names in the files by their names in the rules."""
   names: dict[str, str] = {}
   for stored in sorted(tensors.names()):
-    name = table.rule_name(stored)
+    name = stored.removeprefix(table.prefix)
+    for old, new in table.renamed:
+      name = re.sub(f'{old}$', new, name)
     if name in names:
       raise CheckpointError(
         f'{tensors.folder} has both {names[name]} and {stored}: expected one, '
@@ -281,11 +260,7 @@ def _by_rule_name(tensors: Tensors, table: Table) -> dict[str, str]:
 def _rules_by_name(
   table: Table, leaves: Mapping[str, Any]
 ) -> dict[str, tuple[Rule, int | None]]:
-  """Returns rule and layer of every tensor, by the tensor's name.
-
-  Raises:
-    KeyError: the rules do not cover every leaf and tensor exactly once.
-  """
+  """Returns rule and layer of every tensor, each of its own part of a leaf."""
   rules: dict[str, tuple[Rule, int | None]] = {}
   for rule in table.rules:
     if rule.leaf not in leaves:
@@ -301,18 +276,9 @@ def _rules_by_name(
 
 def _stored_shape(rule: Rule, leaf: Any) -> tuple[int, ...]:
   """Returns the shape of a rule's tensor in a checkpoint."""
-
-  def convert(x):
-    return rule.to_theirs(_part(rule, x))
-
+  convert = lambda x: rule.to_theirs(_part(rule, x))
   shape = jax.ShapeDtypeStruct(leaf.shape, jnp.float32)
   return jax.eval_shape(convert, shape).shape
-
-
-def _stored_bytes(rule: Rule, leaf: Any, dtype: Any) -> int:
-  """Returns the bytes of a rule's tensor in a file of type `dtype`."""
-  size = math.prod(_stored_shape(rule, leaf))
-  return size * jnp.dtype(dtype or leaf.dtype).itemsize
 
 
 def _part(rule: Rule, leaf: Any, layer: int = 0) -> Any:
@@ -328,13 +294,6 @@ def _stored(
   """Returns a rule's tensor as a checkpoint stores it."""
   part = np.asarray(_part(rule, leaves[rule.leaf], layer or 0))
   return np.ascontiguousarray(rule.to_theirs(part).astype(dtype or part.dtype))
-
-
-def _zeros(
-  shape: tuple[int, ...], dtype: Any, sharding: NamedSharding | None
-) -> jax.Array:
-  make = functools.partial(jnp.zeros, shape, jnp.dtype(dtype))
-  return jax.jit(make, out_shardings=sharding)()
 
 
 def _make_write_fn(
@@ -376,27 +335,7 @@ def _spread(tensor: np.ndarray, sharding: NamedSharding | None) -> Any:
 
 def _flat(tree: Any) -> dict[str, Any]:
   """Returns the leaves by their path below `params`."""
-
-  def walk(node: Any, path: str) -> Iterable[tuple[str, Any]]:
-    if isinstance(node, Mapping):
-      for key, child in node.items():
-        yield from walk(child, f'{path}/{key}' if path else key)
-    else:
-      yield path, node
-
-  return dict(walk(tree['params'], ''))
-
-
-def _nested(leaves: Mapping[str, Any]) -> Any:
-  """Returns the tree of leaves that are given by path; inverse of `_flat`."""
-  tree: dict[str, Any] = {}
-  for path, leaf in leaves.items():
-    *above, last = path.split('/')
-    node = tree
-    for key in above:
-      node = node.setdefault(key, {})
-    node[last] = leaf
-  return {'params': tree}
+  return traverse_util.flatten_dict(tree['params'], sep='/')
 
 
 def _shortened(names: list[str]) -> str:

@@ -15,10 +15,9 @@ _MIN_SECONDS = 0.5  # Programs that compile faster are not stored.
 def cache_folder() -> pathlib.Path | None:
   """Returns the folder of the compilation cache and creates it if needed.
 
-  The folder is that of the environment variable `PROMPTRL_COMPILATION_CACHE`,
-  or `~/.cache/promptrl_jax` if the variable is not set. The function returns
-  None if the variable is empty or the folder cannot be created, because a home
-  folder that is read-only must not stop a run.
+  It is that of the environment variable `PROMPTRL_COMPILATION_CACHE`, or else
+  `~/.cache/promptrl_jax`; None if the variable is empty or the folder cannot be
+  created, because a home folder that is read-only must not stop a run.
   """
   folder = os.environ.get(
     _VARIABLE, os.path.expanduser('~/.cache/promptrl_jax')

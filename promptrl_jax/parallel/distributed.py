@@ -57,9 +57,6 @@ class DistributedConfig:
   Attributes:
     coordinator: `host:port` on which process 0 listens; all processes must be
       able to reach it.
-    processes: number of processes.
-    process: index of this process, starting at 0.
-    timeout_s: how long to wait at the start for all other processes.
     heartbeat_s: a process that sends no heartbeat for this long counts as dead.
   """
 
@@ -115,17 +112,14 @@ def from_slurm(environ: Mapping[str, str] = os.environ) -> DistributedConfig:
   nodes = environ.get('SLURM_STEP_NODELIST', '')
   if not nodes:
     raise ValueError('SLURM_STEP_NODELIST is not set: expected a list of nodes')
+  # `rack2-node003` is the first node of `rack2-node[003,007],login1`.
+  first = re.sub(r'\[([^\],-]+)[^\]]*\]', r'\1', nodes).split(',')[0]
   offset = 7 * numbers['SLURM_JOB_ID'] + numbers['SLURM_STEP_ID']
   return DistributedConfig(
-    coordinator=f'{_first_node(nodes)}:{_PORTS[offset % len(_PORTS)]}',
+    coordinator=f'{first}:{_PORTS[offset % len(_PORTS)]}',
     processes=numbers['SLURM_STEP_NUM_TASKS'],
     process=numbers['SLURM_PROCID'],
   )
-
-
-def _first_node(nodes: str) -> str:
-  """Returns the first node: `rack2-node003` of `rack2-node[003,007],login1`."""
-  return re.sub(r'\[([^\],-]+)[^\]]*\]', r'\1', nodes).split(',')[0]
 
 
 def initialize(config: DistributedConfig) -> None:
@@ -203,10 +197,6 @@ def session(config: DistributedConfig | None) -> Iterator[None]:
   process leaves at once: the next collective operation of the others fails, or
   their launcher ends them. Process 0 then lives for a few more seconds, so that
   all processes can report an error that occurs on all of them.
-
-  Args:
-    config: settings of the run; None for a run of one process, where the
-      session does nothing.
   """
   if config is None:
     yield
@@ -250,16 +240,7 @@ def first_only(
 
 
 def barrier(name: str, timeout_s: float) -> None:
-  """Waits until every process has reached this barrier.
-
-  Args:
-    name: name of the barrier, used in error messages; the same on all
-      processes.
-    timeout_s: longest wait in seconds.
-
-  Raises:
-    TimeoutError: not all processes reached the barrier in time.
-  """
+  """Waits until every process has reached this barrier."""
   client: Any = global_state.client
   if client is None:
     return
@@ -279,10 +260,6 @@ def barrier(name: str, timeout_s: float) -> None:
 
 def require_same(value: str, what: str) -> None:
   """Checks that all processes hold the same text, such as their config.
-
-  Args:
-    value: the text.
-    what: name of the text in the error message.
 
   Raises:
     ValueError: the texts differ; every process raises the error.

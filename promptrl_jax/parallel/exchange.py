@@ -2,13 +2,7 @@
 
 Every process handles its own block of a global batch (`my_rows`) with its own
 models and its own execution pool. Texts stay on the process, and only arrays
-are exchanged: `global_rows` builds one sharded array from the rows of all
-processes; `gather_rows` and `to_host` copy small arrays to every process.
-
-  mine = my_rows(len(statements))
-  rewards = gather_rows(reward(statements[mine]))  # [len(statements)]
-
-In a run of one process, that process owns all rows.
+are exchanged. In a run of one process, that process owns all rows.
 """
 
 from __future__ import annotations
@@ -28,11 +22,6 @@ def my_rows(
   count: int, process: int | None = None, processes: int | None = None
 ) -> slice:
   """Returns the block of `count` rows that belongs to this process.
-
-  Args:
-    count: number of rows in the global batch.
-    process: index of the process; None: this process.
-    processes: number of processes; None: those of this run.
 
   Raises:
     ValueError: `count` is not a multiple of the number of processes.
@@ -55,10 +44,6 @@ def global_rows(tree: Any, mesh: Mesh) -> Any:
   the mesh splits rows in another way, every process gathers all rows first: a
   model that is split over hosts needs the same rows on all of them.
 
-  Args:
-    tree: arrays [N / processes, ...], the rows of `my_rows(N)`.
-    mesh: mesh of all devices.
-
   Raises:
     ValueError: N is not a multiple of the number of row shards of the mesh.
   """
@@ -69,7 +54,9 @@ def global_rows(tree: Any, mesh: Mesh) -> Any:
       f'{count} rows cannot be split over {parts} devices: choose a '
       f'multiple of {parts}'
     )
-  if _held(sharding, count) == set(range(count)[my_rows(count)]):
+  parts = sharding.addressable_devices_indices_map((count,)).values()
+  held = {row for part in parts if part for row in range(count)[part[0]]}
+  if held == set(range(count)[my_rows(count)]):
     return jax.tree.map(
       lambda x: jax.make_array_from_process_local_data(
         sharding, np.asarray(x), (count, *np.shape(x)[1:])
@@ -82,23 +69,11 @@ def global_rows(tree: Any, mesh: Mesh) -> Any:
   )
 
 
-def _held(sharding: NamedSharding, count: int) -> set[int]:
-  """Returns which of `count` rows the devices of this process hold."""
-  parts = sharding.addressable_devices_indices_map((count,)).values()
-  return {row for part in parts if part for row in range(count)[part[0]]}
-
-
 def gather_rows(tree: Any) -> Any:
-  """Copies the rows of all processes to every host.
+  """Copies the rows of all processes to every host as numpy arrays.
 
   This is meant for small arrays, such as rewards. With several processes the
   arrays pass through JAX, so 64-bit numbers become 32-bit ones.
-
-  Args:
-    tree: arrays [N / processes, ...], the rows of `my_rows(N)`.
-
-  Returns:
-    numpy arrays [N, ...].
   """
   if jax.process_count() == 1:
     return jax.tree.map(np.asarray, tree)
@@ -109,9 +84,7 @@ def gather_rows(tree: Any) -> Any:
 def place(tree: Any, shardings: Any) -> Any:
   """Puts arrays that every process holds in full onto the devices.
 
-  Args:
-    tree: arrays; they must be the same on every process, which is not checked.
-    shardings: tree of shardings, or a prefix of such a tree.
+  They must be the same on every process, which is not checked.
   """
   if jax.process_count() == 1:
     return jax.device_put(tree, shardings)
@@ -132,11 +105,6 @@ def own_copies(tree: Any, mesh: Mesh) -> Any:
 
   The process can then compute with the arrays on its own, while a computation
   with the global arrays would need all processes to join. Nothing is copied.
-
-  Args:
-    tree: arrays on `mesh.over_processes(mesh)`. Each process holds all of an
-      array, possibly split over its devices.
-    mesh: mesh of the devices of this process.
 
   Raises:
     ValueError: an array is split over processes.

@@ -32,8 +32,11 @@ def use_cpu_cores() -> None:
 
 def make_data_mesh(count: int | None = None) -> Mesh:
   """Returns a mesh of `count` devices (None: all) with the one axis `data`."""
-  devices = np.asarray(jax.devices()[:count])
-  return Mesh(devices, ('data',), axis_types=(AxisType.Auto,))
+  return _along_data(jax.devices()[:count])
+
+
+def _along_data(devices: Sequence[Any]) -> Mesh:
+  return Mesh(np.asarray(devices), ('data',), axis_types=(AxisType.Auto,))
 
 
 def make_mesh(
@@ -44,7 +47,6 @@ def make_mesh(
   Args:
     shape: number of devices along each axis. If `data` is missing, it gets all
       devices that the other axes leave over; `fsdp` and `tensor` default to 1.
-    devices: devices of the mesh; None: all devices.
 
   Raises:
     ValueError: an axis name is unknown, or the product of the sizes is not the
@@ -68,23 +70,14 @@ def make_mesh(
 
 
 def from_text(text: str) -> Mesh:
-  """Returns the mesh that a config describes, over all devices.
-
-  Args:
-    text: description as in `parse`; if empty, all devices lie along `data`.
-
-  Raises:
-    ValueError: `parse` or `make_mesh` refuses the description.
-  """
+  """Returns the mesh that `parse` reads; all devices along `data` if empty."""
   return make_mesh(parse(text)) if text else make_data_mesh()
 
 
 def of_process(text: str) -> Mesh:
   """Returns the mesh of `from_text` over the devices of this process only."""
   devices = jax.local_devices()
-  if text:
-    return make_mesh(parse(text), devices)
-  return Mesh(np.asarray(devices), ('data',), axis_types=(AxisType.Auto,))
+  return make_mesh(parse(text), devices) if text else _along_data(devices)
 
 
 def over_processes(mesh: Mesh) -> Mesh:
@@ -92,9 +85,6 @@ def over_processes(mesh: Mesh) -> Mesh:
 
   The rows of a process then lie on its own devices, and only the axis `data`
   crosses hosts.
-
-  Args:
-    mesh: mesh of the devices of this process.
 
   Raises:
     ValueError: the processes have different numbers of devices.
@@ -132,11 +122,7 @@ def num_row_shards(mesh: Mesh) -> int:
 
 
 def parse(text: str) -> dict[str, int]:
-  """Parses a description such as `data=2,tensor=4` into a dict.
-
-  Raises:
-    ValueError: the text has another form.
-  """
+  """Parses a description such as `data=2,tensor=4`, or raises a ValueError."""
   shape = {}
   for part in filter(None, text.split(',')):
     axis, _, size = part.partition('=')

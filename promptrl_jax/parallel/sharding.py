@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -23,11 +24,7 @@ def path_of(path: Sequence[Any]) -> str:
 
 
 def spec_of(path: str, rules: Rules) -> P:
-  """Returns the spec of the first rule whose expression matches all of `path`.
-
-  Raises:
-    KeyError: no rule matches.
-  """
+  """Returns the spec of the first rule that matches all of `path`."""
   for pattern, spec in rules:
     if re.fullmatch(pattern, path):
       return spec
@@ -39,12 +36,6 @@ def fit(
 ) -> NamedSharding:
   """Returns the sharding of `spec` on `mesh`, without axes the mesh lacks.
 
-  Args:
-    spec: mesh axes of each dimension of the array.
-    shape: shape of the array.
-    mesh: mesh of the sharding.
-    path: name of the array in error messages.
-
   Raises:
     ValueError: a dimension is not a multiple of the number of devices that it
       is split over.
@@ -53,9 +44,7 @@ def fit(
   for size, names in zip(shape, tuple(spec), strict=False):
     names = names if isinstance(names, tuple) else (names,)
     names = tuple(n for n in names if n in mesh.shape and mesh.shape[n] > 1)
-    count = 1
-    for name in names:
-      count *= mesh.shape[name]
+    count = math.prod(mesh.shape[name] for name in names)
     if size % count:
       raise ValueError(
         f'{path} of shape {tuple(shape)}: {size} cannot be split over the '
@@ -77,15 +66,10 @@ def shardings(shapes: Any, rules: Rules, mesh: Mesh) -> Any:
 
 
 def pin(x: Any, mesh: Mesh | None, *names: Any) -> Any:
-  """Constrains the sharding of `x` inside a jitted function.
+  """Constrains the leading axes of `x` to mesh axes inside a jitted function.
 
   Without the constraint, the compiler may move activations between devices
   where moving parameters is cheaper.
-
-  Args:
-    x: an array.
-    mesh: mesh of the computation; None: `x` is returned as it is.
-    names: mesh axes of the leading axes of `x`.
   """
   if mesh is None:
     return x

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import jax
 import numpy as np
 from jax.sharding import Mesh
 
@@ -12,14 +11,13 @@ from promptrl_jax.models.encoder_decoder_config import (
   EncoderDecoderConfig,
   LanguageModelConfig,
 )
-from promptrl_jax.models.tokenizer import pad_left
-from promptrl_jax.parallel import mesh as mesh_lib
+from promptrl_jax.sampling.batch_scorer import RowBatches
 from promptrl_jax.sampling.beam import Beams, make_beam_fn
 from promptrl_jax.sampling.prepare import DecodeParams
 from promptrl_jax.sampling.requests import EngineConfig, Sample
 
 
-class BeamSearcher:
+class BeamSearcher(RowBatches):
   """Finds the best completion of each prompt; the host side of `beam`."""
 
   def __init__(
@@ -30,33 +28,14 @@ class BeamSearcher:
     mesh: Mesh,
     shapes: EngineConfig,
   ):
-    """Builds the search; programs are compiled when they are first used.
-
-    Args:
-      config: the model.
-      beams: width and penalties.
-      params: parameters of the model, from `prepare`.
-      mesh: devices that rows are split over.
-      shapes: prompt lengths, most new tokens, and rows of a batch (slots).
-
-    Raises:
-      ValueError: the model is no encoder-decoder.
-    """
+    """Builds the search; a ValueError if the model is no encoder-decoder."""
     if not isinstance(config, EncoderDecoderConfig):
       raise ValueError(
         f'beams={beams.num_beams}: beam search needs an encoder-decoder, and '
         f'{config.family} is a causal model; expected 1 beam'
       )
-    self._params = params
-    self._shapes = shapes
-    self._split = mesh_lib.rows(mesh)
-    groups = mesh_lib.num_row_shards(mesh)
-    self._rows = shapes.slots_per_group(groups) * groups
+    super().__init__(params, mesh, shapes)
     self._search_fn = make_beam_fn(config, beams, shapes.new_tokens, mesh)
-
-  def replace_params(self, params: DecodeParams) -> None:
-    """Searches from here on with parameters of the same shapes."""
-    self._params = params
 
   def compiled_programs(self) -> int:
     """Number of programs compiled so far: at most one per prompt length."""
@@ -65,20 +44,14 @@ class BeamSearcher:
   def run(
     self, prompts: Sequence[Sequence[int]], limits: Sequence[int]
   ) -> list[Sample]:
-    """The best completion of each prompt, with log-probs at temperature 1.
-
-    Args:
-      prompts: token ids, 1 to the longest of the prompt lengths.
-      limits: most new tokens of each, 0 for an empty completion.
-    """
+    """The best completion of each prompt, with log-probs at temperature 1."""
     nothing = Sample(np.zeros(0, np.int32), np.zeros(0, np.float32), False)
     samples = [nothing] * len(prompts)
     order = sorted(
       (i for i, limit in enumerate(limits) if limit),
       key=lambda i: len(prompts[i]),
     )
-    for start in range(0, len(order), self._rows):
-      places = order[start : start + self._rows]
+    for places in self._batches(order):
       batch = self._batch(
         [prompts[i] for i in places], [limits[i] for i in places]
       )
@@ -90,11 +63,8 @@ class BeamSearcher:
     self, prompts: list[Sequence[int]], limits: list[int]
   ) -> list[Sample]:
     unused = self._rows - len(prompts)
-    length = self._shapes.padded(max(map(len, prompts)))
-    tokens, mask = pad_left([*prompts, *[()] * unused], length, 0)
     most = np.asarray([*limits, *[1] * unused], np.int32)
-    rows = jax.device_put((tokens, mask, most), self._split)
-    out, _ = jax.device_get(self._search_fn(self._params, *rows))
+    out, _ = self._call(self._search_fn, prompts, (), most)
     return [
       Sample(
         out.tokens[i][out.mask[i]], out.logps[i][out.mask[i]], bool(stopped)

@@ -1,13 +1,9 @@
-"""Scores token sequences of any length in batches of a few shapes.
-
-This is the host side of `score`: rows are padded to the lengths of an engine,
-so that a bounded number of programs is compiled, and the log-probs of a row
-depend on that row alone.
-"""
+"""Scores token sequences of any length in batches of a few shapes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import jax
 import numpy as np
@@ -25,7 +21,44 @@ from promptrl_jax.sampling.score import make_score_fn
 _LEAST_LENGTH = 8  # Of a padded text; longer ones double it.
 
 
-class BatchScorer:
+class RowBatches:
+  """Runs rows of any length in batches of a few shapes on a mesh."""
+
+  def __init__(self, params: DecodeParams, mesh: Mesh, shapes: EngineConfig):
+    self._params = params
+    self._shapes = shapes
+    self._split = mesh_lib.rows(mesh)
+    groups = mesh_lib.num_row_shards(mesh)
+    self._rows = shapes.slots_per_group(groups) * groups
+
+  def replace_params(self, params: DecodeParams) -> None:
+    """Runs from here on with parameters of the same shapes."""
+    self._params = params
+
+  def _batches(self, order: Sequence[int]) -> Iterator[Sequence[int]]:
+    for start in range(0, len(order), self._rows):
+      yield order[start : start + self._rows]
+
+  def _call(
+    self,
+    jitted_fn: Callable[..., Any],
+    prompts: Sequence[Sequence[int]],
+    unused: Sequence[int],
+    *rows: np.ndarray,
+  ) -> Any:
+    """Calls a function of parameters, prompts, their mask and further rows.
+
+    The rows without a prompt have that of `unused`.
+    """
+    length = self._shapes.padded(max(map(len, prompts)))
+    padding = [unused] * (self._rows - len(prompts))
+    placed = jax.device_put(
+      (*pad_left([*prompts, *padding], length, 0), *rows), self._split
+    )
+    return jax.device_get(jitted_fn(self._params, *placed))
+
+
+class BatchScorer(RowBatches):
   """Log-probs of completions at temperature 1 without filters."""
 
   def __init__(
@@ -35,34 +68,14 @@ class BatchScorer:
     mesh: Mesh,
     shapes: EngineConfig,
   ):
-    """Builds the scorer; programs are compiled when they are first used.
-
-    Args:
-      config: the model.
-      params: its parameters, from `prepare`.
-      mesh: devices that rows are split over.
-      shapes: a scored text may have as many tokens as a completion.
-    """
-    self._params = params
-    self._shapes = shapes
-    self._split = mesh_lib.rows(mesh)
-    groups = mesh_lib.num_row_shards(mesh)
-    self._rows = shapes.slots_per_group(groups) * groups
+    super().__init__(params, mesh, shapes)
     model = make_model(config, shapes.prompt_limit, shapes.new_tokens)
     self._score_fn = make_score_fn(model, Sampling(), mesh)
-
-  def replace_params(self, params: DecodeParams) -> None:
-    """Scores from here on with parameters of the same shapes."""
-    self._params = params
 
   def run(
     self, prompts: Sequence[Sequence[int]], texts: Sequence[Sequence[int]]
   ) -> list[np.ndarray]:
-    """Log-probs of the tokens of each text, float32 [N] each.
-
-    Args:
-      prompts: token ids, at least one each.
-      texts: token ids to score, one list per prompt.
+    """Log-probs of the tokens of each text after its prompt, float32 [N].
 
     Raises:
       ValueError: a text is empty or too long.
@@ -77,8 +90,7 @@ class BatchScorer:
     order = sorted(
       range(len(prompts)), key=lambda i: (len(texts[i]), len(prompts[i]))
     )
-    for start in range(0, len(order), self._rows):
-      places = order[start : start + self._rows]
+    for places in self._batches(order):
       rows = self._batch(
         [prompts[i] for i in places], [texts[i] for i in places]
       )
@@ -89,10 +101,6 @@ class BatchScorer:
   def _batch(
     self, prompts: list[Sequence[int]], texts: list[Sequence[int]]
   ) -> np.ndarray:
-    unused = self._rows - len(prompts)
-    length = self._shapes.padded(max(map(len, prompts)))
-    # An unused row has a prompt of one token and no text.
-    tokens, mask = pad_left([*prompts, *[(0,)] * unused], length, 0)
     width = _LEAST_LENGTH
     while width < max(map(len, texts)):
       width *= 2
@@ -102,7 +110,7 @@ class BatchScorer:
       completions[i, : len(text)] = text
       completion_mask[i, : len(text)] = True
     ones = np.ones(self._rows, np.float32)
-    rows = jax.device_put(
-      (tokens, mask, completions, completion_mask, ones), self._split
+    # An unused row has a prompt of one token and no text.
+    return self._call(
+      self._score_fn, prompts, (0,), completions, completion_mask, ones
     )
-    return np.asarray(jax.device_get(self._score_fn(self._params, *rows)))

@@ -35,7 +35,6 @@ class Beams:
   """Settings of a beam search.
 
   Attributes:
-    num_beams: K.
     length_penalty: a result's score is the sum of its log-probs divided by
       length ** length_penalty; above 0 prefers longer results.
     repetition_penalty: as in `methods.Sampling`, but on log-probs, as in
@@ -94,22 +93,20 @@ def beam_search(
   """The best completion of each prompt; pure, jitted by `make_beam_fn`.
 
   Args:
-    config: the model.
-    beams: width and penalties.
-    new_tokens: N, most tokens of any completion.
-    params: parameters of the model, from `prepare`.
-    tokens: int [B, P], prompts.
     mask: bool [B, P]; a row without any True is padding and gets no tokens.
     limits: int [B] in 1 to N, most tokens of each row.
 
   Returns:
     Completions [B, N] with log-probs at temperature 1, and their scores [B].
-
-  Raises:
-    ValueError: the vocabulary is smaller than the continuations of a step.
   """
   k = beams.num_beams
-  kept = _num_kept(config, beams)
+  # All K beams may end with each of the stop tokens, and K must go on.
+  kept = k * (1 + max(1, len(config.eos_token_ids)))
+  if kept > config.vocab_size:
+    raise ValueError(
+      f'num_beams={k} keeps {kept} continuations: expected at most vocab_size='
+      f'{config.vocab_size}'
+    )
   batch = tokens.shape[0]
   top, layers = params.top, params.layers
   encoded = encoder_decoder_steps.encode(config, top, tokens, mask)
@@ -143,27 +140,17 @@ def beam_search(
   state = _start(config, k, new_tokens, cache, is_prompt)
   results = jax.lax.while_loop(cond, body, state).results
   written = jnp.arange(new_tokens) < limits[:, None]
-  best = _to_completions(
-    config,
-    results.tokens[:, 0],
-    results.logps[:, 0],
-    written & is_prompt[:, None],
+  written &= is_prompt[:, None]
+  # Padding may be a stop token: models without a pad token use one.
+  ended = ends(config, results.tokens[:, 0]) & written
+  before = jnp.cumsum(ended, axis=-1) - ended
+  best = Completions(
+    tokens=results.tokens[:, 0],
+    logps=results.logps[:, 0],
+    mask=written & (before == 0),
+    stopped=jnp.any(ended, axis=-1),
   )
   return best, jnp.where(is_prompt, results.scores[:, 0], 0.0)
-
-
-def _num_kept(config: EncoderDecoderConfig, beams: Beams) -> int:
-  """Continuations that a step keeps of each prompt.
-
-  All K beams may end with each of the stop tokens, and K must go on.
-  """
-  kept = beams.num_beams * (1 + max(1, len(config.eos_token_ids)))
-  if kept > config.vocab_size:
-    raise ValueError(
-      f'num_beams={beams.num_beams} keeps {kept} continuations: expected at '
-      f'most vocab_size={config.vocab_size}'
-    )
-  return kept
 
 
 def _start(
@@ -173,7 +160,6 @@ def _start(
   cache: tuple[LayerCache, ...],
   is_prompt: jax.Array,
 ) -> _LoopState:
-  """The state before the first step, for rows `is_prompt` [B]."""
   batch = len(is_prompt)
   empty = _Texts(
     jnp.full((batch, k, new_tokens), config.pad_token_id, jnp.int32),
@@ -200,16 +186,7 @@ def _advance(
   over: jax.Array,
   divisor: jax.Array,
 ) -> _LoopState:
-  """Picks the next beams, and the results, among the continuations.
-
-  Args:
-    state: before the step, with the cache after it.
-    texts: the continuations of each prompt, best first.
-    parents: int [B, kept], the beams that they continue.
-    last: int32 [B, kept], their last tokens.
-    over: bool [B, kept], which of them end here.
-    divisor: scalar, length ** length_penalty of this step.
-  """
+  """Picks the next beams, and the results, among the continuations."""
   batch, k = state.filled.shape
   running = texts.scores + jnp.where(over, _NEVER, 0.0)
   scores, chosen = jax.lax.top_k(running, k)
@@ -244,11 +221,7 @@ def _advance(
 def make_beam_fn(
   config: EncoderDecoderConfig, beams: Beams, new_tokens: int, mesh: Mesh
 ) -> Callable[..., tuple[Completions, jax.Array]]:
-  """Jits `beam_search` with the rows split over the mesh.
-
-  Returns:
-    A function of (params, tokens, mask, limits); compiled once per shape.
-  """
+  """Jits `beam_search` of (params, tokens, mask, limits) over the mesh."""
   return jit_rows(
     functools.partial(beam_search, config, beams, new_tokens), mesh
   )
@@ -257,13 +230,7 @@ def make_beam_fn(
 def _read(
   config: EncoderDecoderConfig, tokens: jax.Array, step: jax.Array
 ) -> jax.Array:
-  """bool [B, K, V], the tokens that the decoder has read of each beam.
-
-  Args:
-    config: the model.
-    tokens: int [B, K, N].
-    step: scalar int, number of tokens so far.
-  """
+  """bool [B, K, V], which tokens the decoder has read of each beam."""
   first = (*tokens.shape[:2], 1)
   tokens = jnp.concatenate(
     [jnp.full(first, config.decoder_start_token_id, jnp.int32), tokens], axis=2
@@ -276,46 +243,12 @@ def _read(
   return (first_places <= step).reshape(shape)
 
 
-def _to_completions(
-  config: EncoderDecoderConfig,
-  tokens: jax.Array,
-  logps: jax.Array,
-  written: jax.Array,
-) -> Completions:
-  """Completions from sequences that may end with a stop token.
-
-  Args:
-    config: the model.
-    tokens: int32 [B, N], padding after a stop token.
-    logps: [B, N], 0 after a stop token.
-    written: bool [B, N], tokens of a row in which no stop token occurs.
-  """
-  # Padding may be a stop token: models without a pad token use one.
-  ended = ends(config, tokens) & written
-  before = jnp.cumsum(ended, axis=-1) - ended
-  return Completions(
-    tokens=tokens,
-    logps=logps,
-    mask=written & (before == 0),
-    stopped=jnp.any(ended, axis=-1),
-  )
-
-
 def _continue(
-  beams: _Texts,
-  logps: jax.Array,
-  added: jax.Array,
-  step: jax.Array,
-  kept: int,
+  beams: _Texts, logps: jax.Array, added: jax.Array, step: jax.Array, kept: int
 ) -> tuple[_Texts, jax.Array, jax.Array]:
-  """The best continuations by one token.
+  """The best `kept` continuations by the token at position `step`.
 
-  Args:
-    beams: K of each prompt.
-    logps: [B, K, V], log-probs of the next token.
-    added: [B, K, V], what the next token adds to the score.
-    step: scalar int, position of that token.
-    kept: number of continuations.
+  Its log-probs are [B, K, V], and `added` is what it adds to the score.
 
   Returns:
     The sequences, best first, the beams that they continue, and their last

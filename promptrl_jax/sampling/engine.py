@@ -33,13 +33,7 @@ from promptrl_jax.sampling.scheduler import PrefilledPrompts, Scheduler
 
 
 class Engine:
-  """Completes prompts of token ids; built by `make_engine`.
-
-  Attributes:
-    model: the model.
-    programs: its jitted programs.
-    config: shapes.
-  """
+  """Completes prompts of token ids; built by `make_engine`."""
 
   def __init__(
     self,
@@ -57,11 +51,7 @@ class Engine:
     self._split = NamedSharding(mesh, P('data'))
 
   def run(self, requests: Sequence[EngineRequest]) -> list[tuple[Sample, ...]]:
-    """Completes prompts.
-
-    Returns:
-      The samples of each request, one per `SamplingParams`, in the order of the
-      requests.
+    """Returns the samples of each request, one per `SamplingParams`.
 
     Raises:
       ValueError: a request does not fit the shapes or the vocabulary.
@@ -80,11 +70,7 @@ class Engine:
       scheduler.record(jax.device_get(completions))
 
   def replace_params(self, params: DecodeParams) -> None:
-    """Samples from here on with parameters of the same shapes.
-
-    Args:
-      params: from `prepare` on the mesh of the engine.
-    """
+    """Samples from here on with parameters of the same shapes."""
     self._params = params
 
   def compiled_programs(self) -> int:
@@ -102,8 +88,7 @@ class Engine:
       for waiting, prompts in prefilled:
         assignments = scheduler.assign(waiting)
         if assignments is not None:
-          a = assignments
-          copies = self._put(a.sources, a.targets, a.counts)
+          copies = self._put(*assignments)
           slots = self.programs.insert_fn(slots, prompts, *copies)
       prefilled[:] = [pair for pair in prefilled if any(pair[0].waiting)]
       job = scheduler.next_prefill()
@@ -136,14 +121,10 @@ def make_engine(
   """An engine whose programs are compiled when they are first used.
 
   Args:
-    config: the model.
-    method: filters of the sampled distribution.
-    params: parameters of the model, from `prepare` on the same mesh.
     mesh: with an axis `data`, over which slots are split in groups. A group is
       one device, which runs a loop of its own, or, with the axes `fsdp` and
       `tensor`, several that share the parameters and decode the same slots;
       then all groups run one loop together.
-    shapes: slots and lengths.
 
   Raises:
     ValueError: the longest prompt and completion exceed the context of the

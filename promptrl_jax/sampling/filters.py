@@ -87,11 +87,7 @@ FILTERS: dict[str, Callable[[float], Filter]] = {'epsilon': Epsilon}
 
 
 def parse(text: str) -> tuple[Filter, ...]:
-  """Filters of `FILTERS` from text such as `epsilon=3e-4`, comma-separated.
-
-  Raises:
-    ValueError: a name or a value is not known; says which are.
-  """
+  """Filters of `FILTERS` from text such as `epsilon=3e-4`, comma-separated."""
   filters = []
   for part in (p.strip() for p in text.split(',') if p.strip()):
     name, _, value = part.partition('=')

@@ -18,10 +18,6 @@ def jit_rows(run: Callable[..., Any], mesh: Mesh) -> Any:
   Where every device has all parameters, each runs a program of its own on its
   rows, and a loop ends when those are finished. Where parameters are split
   (axes `fsdp` and `tensor`), all devices run one program together.
-
-  Args:
-    run: (parameters, *rows) -> a tree of rows.
-    mesh: the devices. The rows must be a multiple of those they are split over.
   """
   if mesh_lib.splits_parameters(mesh):
     split = mesh_lib.rows(mesh)

@@ -1,8 +1,4 @@
-"""The part of a decode loop that does not depend on the model.
-
-A loop carries `Generated` beside the logits and the KV cache of its model. Its
-body calls `draw` for one token per row and then runs the model on it.
-"""
+"""The part of a decode loop that does not depend on the model."""
 
 from __future__ import annotations
 
@@ -22,8 +18,6 @@ class Completions:
     tokens: int32 [B, N], padding after the stop token, which is included.
     logps: [B, N], log-probs of `tokens` under the sampled distribution; 0 on
       padding.
-    mask: bool [B, N], True on generated tokens.
-    stopped: bool [B], whether the row ended with a stop token.
   """
 
   tokens: jax.Array
@@ -37,10 +31,8 @@ class Options:
   """Sampling options of each row.
 
   Attributes:
-    temperature: [B], 0 for greedy.
     uniforms: [N, B] in [0, 1), one number per step.
     limits: int [B], most tokens of each row; 0 for an unused row.
-    top_p: [B], nucleus mass.
   """
 
   temperature: jax.Array
@@ -54,12 +46,8 @@ class Generated:
   """The tokens of each row so far.
 
   Attributes:
-    step: scalar, number of steps so far.
     last: int32 [B], tokens of the last step; padding for a finished row.
     tokens, logps: [B, N], as in `Completions`.
-    counts: int32 [B], number of tokens of each row.
-    stopped: bool [B], which rows have ended with a stop token.
-    seen: bool [B, V], tokens that the repetition penalty applies to, or None.
   """
 
   step: jax.Array
@@ -87,14 +75,7 @@ def start(
   new_tokens: int,
   seen: jax.Array | None,
 ) -> Generated:
-  """The state before the first token.
-
-  Args:
-    config: the model.
-    rows: B.
-    new_tokens: N, most steps.
-    seen: bool [B, V], from `methods.seen`.
-  """
+  """The state of `rows` before the first of at most `new_tokens` steps."""
   shape = (rows, new_tokens)
   return Generated(
     step=jnp.int32(0),
@@ -150,17 +131,11 @@ def ends(config: LanguageModelConfig, tokens: jax.Array) -> jax.Array:
 
 
 def uniforms(seeds: jax.Array, steps: jax.Array) -> jax.Array:
-  """Uniform numbers in [0, 1), one per row and token.
+  """Uniform numbers [N, B] in [0, 1), one per row and token.
 
   They are computed before the loop, because hashing for one step costs as much
-  as hashing for a hundred.
-
-  Args:
-    seeds: uint32 [B].
-    steps: int [N, B] or [N, 1], number of earlier tokens of the row.
-
-  Returns:
-    [N, B]; entry (t, b) comes from fold_in(key(seeds[b]), steps[t, b]).
+  as hashing for a hundred. Entry (t, b) comes from fold_in(key(seeds[b]),
+  steps[t, b]), the number of earlier tokens of the row.
   """
   draw_one = lambda seed, step: jax.random.uniform(
     jax.random.fold_in(jax.random.key(seed), step)

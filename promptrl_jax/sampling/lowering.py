@@ -20,13 +20,9 @@ from promptrl_jax.sampling.requests import EngineConfig
 
 @dataclasses.dataclass(frozen=True)
 class CompiledEngine:
-  """The programs of an engine at its longest prompts.
+  """The prefill of one batch of prompts and the decode of all slots.
 
-  Attributes:
-    prefill: `programs.prefill` of one batch of prompts, a
-      `jax.stages.Compiled`.
-    decode: `programs.decode` of all slots, likewise.
-    slots: shapes and shardings of the state that `decode` updates in place.
+  `slots` has the shapes and shardings of the state that `decode` updates.
   """
 
   prefill: Any
@@ -43,12 +39,7 @@ def compile_engine(
 ) -> CompiledEngine:
   """Compiles what `make_engine` of the same arguments would run.
 
-  Args:
-    config: the model.
-    method: filters of the sampled distribution.
-    params: shapes of the parameters, from `prepare.abstract`.
-    mesh: devices of the engine.
-    shapes: slots and lengths.
+  `params` are shapes, from `prepare.abstract`.
 
   Raises:
     ValueError: the lengths exceed the context of the model.

@@ -31,7 +31,6 @@ class Sampling:
       already contains are divided by it where positive and multiplied where
       negative (CTRL, arXiv 1909.05858, as in transformers); 1 changes nothing.
       It applies to greedy rows, too.
-    filters: further filters, applied last, in this order.
   """
 
   top_k: int = 0
@@ -71,14 +70,10 @@ def log_distribution(
   """Log-probabilities of the next token after penalty, temperature and filters.
 
   Args:
-    logits: [..., V].
     temperature: [...]; at 0 the row is decoded greedily, and its log-probs are
       those at temperature 1, because a point mass has no gradient.
-    method: the filters.
     top_p: [...] in (0, 1]: keep the smallest set of most probable tokens whose
       mass reaches it; 1 keeps all. None: 1 for every row.
-    seen: bool [..., V], tokens that the repetition penalty applies to; None
-      without a penalty.
 
   Returns:
     [..., V], normalised over the tokens that are kept.
@@ -114,16 +109,10 @@ def penalise(logits: jax.Array, seen: jax.Array, penalty: float) -> jax.Array:
 def first_seen(
   tokens: jax.Array, mask: jax.Array, places: jax.Array, vocab_size: int
 ) -> jax.Array:
-  """The smallest position at which each token of the vocabulary occurs.
+  """The smallest position of each token in [B, T], int32 [B, V].
 
-  Args:
-    tokens: int [B, T].
-    mask: bool [B, T], False on padding.
-    places: int32 [T], the position of each token.
-    vocab_size: V.
-
-  Returns:
-    int32 [B, V]; the largest int32 for a token that does not occur.
+  `places` [T] are the positions; a token that does not occur has the largest
+  int32.
   """
   rows = jnp.arange(len(tokens))[:, None]
   never = jnp.iinfo(jnp.int32).max
@@ -152,15 +141,8 @@ def chosen_logps(
 ) -> jax.Array:
   """Log-probs [B, N] of `tokens` [B, N], 0 where `mask` [B, N] is False.
 
-  Args:
-    logits: [B, N, V], at the position of each token.
-    context: int [B, P] tokens that the repetition penalty starts from, and
-      their bool [B, P] mask.
-    tokens: int [B, N].
-    mask: bool [B, N], False on padding.
-    temperature: [B], as it was sampled with.
-    method: the filters that were sampled with.
-    top_p: [B], as it was sampled with; None: 1 for every row.
+  `context` holds the tokens [B, P] that the repetition penalty starts from, and
+  their mask; the other arguments are those that were sampled with.
   """
   wide = lambda x: jnp.broadcast_to(x[:, None], tokens.shape)
   before = None
@@ -193,17 +175,9 @@ def draw(
   """Draws one token per row, the most probable one where temperature is 0.
 
   It inverts the cumulative distribution in two steps, first for a block of
-  tokens and then for the token in it. That takes one uniform number per row
-  instead of one per token, and a twelfth of the time of the Gumbel trick at
-  V = 1536 on two cores.
-
-  Args:
-    uniform: [B] in [0, 1), one number per row.
-    logps: [B, V].
-    temperature: [B].
-
-  Returns:
-    int32 [B].
+  tokens and then for the token in it. That takes one number `uniform` [B] in
+  [0, 1) per row instead of one per token, and a twelfth of the time of the
+  Gumbel trick at V = 1536 on two cores.
   """
   vocab_size = logps.shape[-1]
   block = 32
@@ -221,11 +195,8 @@ def draw(
   places = jnp.arange(block)
   last = jnp.max(jnp.where(inside > 0, places, 0), axis=-1)
   sampled = chosen_block[:, 0] * block + jnp.minimum(offset, last)
-  return jnp.where(temperature > 0, sampled, _first_maximum(logps))
-
-
-def _first_maximum(x: jax.Array) -> jax.Array:
-  """argmax over the last axis by two reductions, which vectorise on CPU."""
-  peak = jnp.max(x, axis=-1, keepdims=True)
-  places = jnp.arange(x.shape[-1], dtype=jnp.int32)
-  return jnp.min(jnp.where(x == peak, places, x.shape[-1] - 1), axis=-1)
+  # argmax by two reductions, which vectorise on CPU.
+  is_peak = logps == jnp.max(logps, axis=-1, keepdims=True)
+  places = jnp.arange(vocab_size, dtype=jnp.int32)
+  best = jnp.min(jnp.where(is_peak, places, vocab_size - 1), axis=-1)
+  return jnp.where(temperature > 0, sampled, best)

@@ -1,24 +1,21 @@
 """One interface to causal and encoder-decoder models for every sampler.
 
 The engine, the scorer and the reference sampler call a `Model` and never ask
-which kind it is. A model owns the layout of its KV cache; everything else of a
-batch slot is in `InputBatch` (on the host) and in `programs.SlotState`.
+which kind it is. A model owns the layout of its KV cache, one row of blocks per
+batch slot; everything else of a slot is in `InputBatch` (on the host) and in
+`programs.SlotState`.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Protocol
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from flax import struct
 
-from promptrl_jax.models import (
-  attention,
-  causal_steps,
-  encoder_decoder_steps,
-)
+from promptrl_jax.models import attention, causal_steps, encoder_decoder_steps
 from promptrl_jax.models import cache as cache_lib
 from promptrl_jax.models.cache import LayerCache
 from promptrl_jax.models.config import TransformerConfig
@@ -39,9 +36,6 @@ class InputBatch:
     prompt_start: int32 [B], index of the first prompt token in the cache.
     prompt_lengths: int32 [B], tokens of the prompt.
     generated: int32 [B], tokens generated so far.
-    max_tokens: int32 [B], most tokens to generate.
-    temperature: [B], 0 for greedy.
-    top_p: [B], nucleus mass.
     seeds: uint32 [B]; token t of slot b uses fold_in(key(seeds[b]), t).
   """
 
@@ -54,92 +48,6 @@ class InputBatch:
   seeds: Any
 
 
-class Model(Protocol):
-  """A language model with its KV cache in blocks, one row per batch slot."""
-
-  @property
-  def config(self) -> LanguageModelConfig:
-    """Architecture, padding token and stop tokens."""
-    ...
-
-  @property
-  def new_tokens(self) -> int:
-    """N, most tokens of a completion."""
-    ...
-
-  def blocks(self, prompt: int) -> int:
-    """Number of cache blocks for prompts of up to `prompt` tokens."""
-    ...
-
-  def empty_cache(self, rows: int, blocks: int) -> Any:
-    """A zero cache; every leaf has the rows as its first axis."""
-    ...
-
-  def prefill(
-    self, params: DecodeParams, tokens: jax.Array, mask: jax.Array
-  ) -> tuple[jax.Array, Any]:
-    """Reads prompts.
-
-    Args:
-      params: parameters of the model, from `prepare`.
-      tokens: int [A, P], left-padded prompts.
-      mask: bool [A, P], False on padding.
-
-    Returns:
-      Logits [A, V] of the first new token, and a cache of A rows with only the
-      blocks that the prompts need.
-    """
-    ...
-
-  def decode_step(
-    self,
-    params: DecodeParams,
-    tokens: jax.Array,
-    batch: InputBatch,
-    generated: jax.Array,
-    cache: Any,
-  ) -> tuple[jax.Array, Any]:
-    """Reads one token per slot.
-
-    Args:
-      params: parameters of the model, from `prepare`.
-      tokens: int [B], the last token of each slot.
-      batch: the sequences in the slots.
-      generated: int [B], tokens that each slot had generated before `tokens`. A
-        finished slot writes behind its last token, where nothing attends.
-      cache: the cache of B rows.
-
-    Returns:
-      Logits [B, V] of the next token, and the updated cache.
-    """
-    ...
-
-  def completion_logits(
-    self,
-    params: DecodeParams,
-    prompt_tokens: jax.Array,
-    prompt_mask: jax.Array,
-    tokens: jax.Array,
-    mask: jax.Array,
-  ) -> jax.Array:
-    """Teacher-forced logits [B, N, V] of each completion token.
-
-    Args:
-      params: parameters of the model, from `prepare`.
-      prompt_tokens: int [B, P], left-padded.
-      prompt_mask: bool [B, P].
-      tokens: int [B, N], the completions.
-      mask: bool [B, N], False on padding of the completions.
-    """
-    ...
-
-  def context(
-    self, tokens: jax.Array, mask: jax.Array
-  ) -> tuple[jax.Array, jax.Array]:
-    """Tokens [A, any] and mask that the repetition penalty starts from."""
-    ...
-
-
 @dataclasses.dataclass(frozen=True)
 class CausalModel:
   """A decoder-only model; prompt and completion share one cache.
@@ -148,9 +56,8 @@ class CausalModel:
   the completion position P + t.
 
   Attributes:
-    config: the architecture.
+    config: architecture, padding token and stop tokens.
     width: positions of a cache block, equal for rows of all lengths.
-    new_tokens: N, most tokens of a completion.
   """
 
   config: TransformerConfig
@@ -158,9 +65,11 @@ class CausalModel:
   new_tokens: int
 
   def blocks(self, prompt: int) -> int:
+    """Number of cache blocks for prompts of up to `prompt` tokens."""
     return -(-(prompt + self.new_tokens) // self.width)
 
   def empty_cache(self, rows: int, blocks: int) -> Layers:
+    """A zero cache; every leaf has the rows as its first axis."""
     c = self.config
     none = jnp.zeros((rows, 0, c.num_kv_heads, c.head_size), c.dtype)
     layer = lambda: LayerCache.in_blocks(
@@ -171,11 +80,14 @@ class CausalModel:
   def prefill(
     self, params: DecodeParams, tokens: jax.Array, mask: jax.Array
   ) -> tuple[jax.Array, Layers]:
-    positions = jnp.maximum(jnp.cumsum(mask, axis=-1) - 1, 0)
-    visible = attention.causal_mask(mask, self.config.sliding_window)
-    logits, cached = causal_steps.prefill(
-      self.config, params.top, params.layers, tokens, positions, visible
-    )
+    """Reads left-padded prompts [A, P], where `mask` is False on padding.
+
+    Returns:
+      Logits [A, V] of the first new token, and a cache of A rows with only the
+      blocks that the prompts need.
+    """
+    x, cached = self._read(params, tokens, mask)
+    logits = causal_steps.logits(self.config, params.top, x[:, -1])
     blocks = -(-tokens.shape[1] // self.width)
     return logits, tuple(
       LayerCache.in_blocks(k, v, blocks, self.width, self.config.kv_cache)
@@ -190,6 +102,14 @@ class CausalModel:
     generated: jax.Array,
     cache: Layers,
   ) -> tuple[jax.Array, Layers]:
+    """Reads `tokens` [B], the last token of each slot.
+
+    `generated` [B] is the number of tokens of each slot before them. A finished
+    slot writes behind its last token, where nothing attends.
+
+    Returns:
+      Logits [B, V] of the next token, and the updated cache.
+    """
     positions = batch.prompt_lengths + generated
     places = jnp.arange(cache[0].num_slots)[None]
     # A finished row writes behind its last token, or waits at the end.
@@ -218,23 +138,27 @@ class CausalModel:
     tokens: jax.Array,
     mask: jax.Array,
   ) -> jax.Array:
+    """Teacher-forced logits [B, N, V] of each of the `tokens` [B, N]."""
     sequence = jnp.concatenate([prompt_tokens, tokens], axis=1)
     valid = jnp.concatenate([prompt_mask, mask], axis=1)
-    positions = jnp.maximum(jnp.cumsum(valid, axis=-1) - 1, 0)
-    visible = attention.causal_mask(valid, self.config.sliding_window)
-    return causal_steps.logits_from(
-      self.config,
-      params.top,
-      params.layers,
-      sequence[:, :-1],
-      positions[:, :-1],
-      visible[:, :-1, :-1],
-      prompt_tokens.shape[1] - 1,
+    x, _ = self._read(params, sequence[:, :-1], valid[:, :-1])
+    first = prompt_tokens.shape[1] - 1
+    return causal_steps.logits(self.config, params.top, x[:, first:])
+
+  def _read(
+    self, params: DecodeParams, tokens: jax.Array, mask: jax.Array
+  ) -> tuple[jax.Array, list[tuple[jax.Array, jax.Array]]]:
+    """Hidden states [B, S, D], and each layer's keys and values."""
+    positions = jnp.maximum(jnp.cumsum(mask, axis=-1) - 1, 0)
+    visible = attention.causal_mask(mask, self.config.sliding_window)
+    return causal_steps.read(
+      self.config, params.top, params.layers, tokens, positions, visible
     )
 
   def context(
     self, tokens: jax.Array, mask: jax.Array
   ) -> tuple[jax.Array, jax.Array]:
+    """Tokens [A, any] and mask that the repetition penalty starts from."""
     return tokens, mask
 
 
@@ -246,10 +170,10 @@ class EncoderDecoderModel:
   and position t + 1 token t of the completion. The cross-attention cache holds
   the encoded, left-padded prompt.
 
+  The methods are those of `CausalModel`.
+
   Attributes:
-    config: the architecture.
     width: positions of a block of the cross-attention cache.
-    new_tokens: N, most tokens of a completion.
   """
 
   config: EncoderDecoderConfig
@@ -328,25 +252,20 @@ class EncoderDecoderModel:
   def context(
     self, tokens: jax.Array, mask: jax.Array
   ) -> tuple[jax.Array, jax.Array]:
-    """The decoder's first token, and not the prompt.
-
-    As in transformers: the encoder's input is answered, not repeated.
-    """
+    # As in transformers: the encoder's input is answered, not repeated.
     del mask
     start = self.config.decoder_start_token_id
     first = jnp.full((len(tokens), 1), start, jnp.int32)
     return first, jnp.ones(first.shape, bool)
 
 
+Model = CausalModel | EncoderDecoderModel
+
+
 def make_model(
   config: LanguageModelConfig, prompt: int, new_tokens: int
-) -> CausalModel | EncoderDecoderModel:
-  """The `Model` of a config.
-
-  Args:
-    config: the architecture.
-    prompt: P, most tokens of a prompt.
-    new_tokens: N, most tokens of a completion.
+) -> Model:
+  """The `Model` for prompts of up to P and completions of up to N tokens.
 
   Raises:
     ValueError: P + N exceeds the context window of the model.

@@ -34,9 +34,8 @@ class DecodeParams:
   """Parameters of a causal language model or an encoder-decoder.
 
   Attributes:
-    top: the variables of everything but the layers that write: `params`,
-      `stored` with the projection on the vocabulary if it has a kernel of its
-      own, and `lora` if the encoder has adapters.
+    top: the variables of everything but the layers that write, with `stored`
+      for the projection on the vocabulary if it has a kernel of its own.
     layers: the variables of each layer that writes: `params` without its
       kernels, which are under `stored` as `StoredKernel`, and `lora` if
       attached.
@@ -59,20 +58,15 @@ def prepare(
 ) -> DecodeParams:
   """Splits the stack of layers that write and places the parts on the mesh.
 
-  Args:
-    params: tree with `params` at the top, and `lora` if adapters are attached.
-    mesh: where to decode.
-    rules: axes that leaves are split over; None: every device has all of it.
-    bits: 8 to round kernels to int8, see `kernels.store`; None to keep them.
-
-  Returns:
-    Parameters for the samplers. CPU devices share one copy in memory, so
-    that the weights of a small model stay in a cache that its cores share: two
-    of 17 MB each took 1.7 times as long to multiply 8 rows.
+  `rules` split leaves; None: every device has all of it. CPU devices then share
+  one copy in memory, so that the weights of a small model stay in a cache that
+  its cores share: two of 17 MB each took 1.7 times as long to multiply 8 rows.
+  `bits` is as for `kernels.store`.
   """
   split, placed = _split(params, mesh, rules, bits)
   if _can_share(mesh, rules):
-    return _share(split(jax.tree.map(np.asarray, params)), mesh)
+    parts = split(jax.tree.map(np.asarray, params))
+    return jax.tree.map(lambda leaf: _shared(np.asarray(leaf), mesh), parts)
   return jax.jit(split, out_shardings=placed)(params)
 
 
@@ -94,7 +88,6 @@ def abstract(
 def _split(
   params: Any, mesh: Mesh, rules: sharding.Rules | None, bits: int | None
 ) -> tuple[Callable[[Any], DecodeParams], DecodeParams]:
-  """Function that takes the stack apart, and where the parts go."""
   threads = 0
   if _can_share(mesh, rules) and native.is_available():
     threads = 1 if mesh.size > 1 else len(os.sched_getaffinity(0))
@@ -158,10 +151,6 @@ def _place(
 
 def _can_share(mesh: Mesh, rules: sharding.Rules | None) -> bool:
   return rules is None and next(iter(mesh.devices.flat)).platform == 'cpu'
-
-
-def _share(tree: Any, mesh: Mesh) -> Any:
-  return jax.tree.map(lambda leaf: _shared(np.asarray(leaf), mesh), tree)
 
 
 def _shared(leaf: np.ndarray, mesh: Mesh) -> jax.Array:

@@ -1,8 +1,7 @@
 """The jitted programs of the engine: prefill, insert, decode.
 
-Prompts are prefilled, inserted into free batch slots and decoded for some
-steps. Logits and KV caches stay on the devices between calls; which sequence a
-slot holds comes from the host with every call, as an `InputBatch`.
+Logits and KV caches stay on the devices between calls; which sequence a slot
+holds comes from the host with every call, as an `InputBatch`.
 """
 
 from __future__ import annotations
@@ -30,7 +29,6 @@ class SlotState:
 
   Attributes:
     logits: [B, V] of the next token.
-    cache: the KV cache of the model.
     seen: bool [B, V], tokens that the repetition penalty applies to, or None.
   """
 
@@ -66,17 +64,9 @@ def prefill(
   tokens: jax.Array,
   mask: jax.Array,
 ) -> SlotState:
-  """Reads prompts; `insert` then copies them into batch slots.
+  """Reads left-padded prompts [A, P]; `insert` copies them into batch slots.
 
-  Args:
-    model: the model.
-    method: filters of the sampled distribution.
-    params: parameters of the model, from `prepare`.
-    tokens: int [A, P], left-padded prompts.
-    mask: bool [A, P], False on padding.
-
-  Returns:
-    The state of A slots, with only the cache blocks that P tokens need.
+  The state of A slots has only the cache blocks that P tokens need.
   """
   logits, cache = model.prefill(params, tokens, mask)
   context = model.context(tokens, mask)
@@ -98,8 +88,6 @@ def insert(
   to a position before it is written again.
 
   Args:
-    slots: the state of B slots.
-    prompts: the state of A prompts, from `prefill`.
     sources: int [B], rows of `prompts`, repeats allowed.
     targets: int [B], rows of `slots`.
     count: int [1], how many of the sources and targets are valid.
@@ -129,19 +117,11 @@ def decode(
   """Generates up to `steps` tokens for every slot that is not free.
 
   Args:
-    model: the model; its `new_tokens` is N, the most steps.
-    method: filters of the sampled distribution.
-    params: parameters of the model, from `prepare`.
-    slots: the state of B slots.
-    batch: the sequences in the slots.
     enough_free: int [1]; returns early once so many slots are free.
-    steps: int [1], most steps of this call, at most N.
+    steps: int [1], most steps of this call, at most N of the model.
     together: whether all groups of a mesh run until each has enough free slots.
       Groups whose devices share parameters must: XLA lets them exchange data by
       collectives in which all groups take part.
-
-  Returns:
-    The updated state, and the new tokens [B, N].
   """
   rows, most = len(batch.generated), model.new_tokens
   options = loop.Options(
@@ -181,8 +161,6 @@ class Programs:
   """The functions above, jitted for the slots of a mesh.
 
   Attributes:
-    empty_fn: (blocks) -> SlotState of all slots.
-    prefill_fn: (params, tokens, mask) -> SlotState of the prompts.
     insert_fn: (slots, prompts, sources, targets, counts) -> slots, which are
       donated; sources and targets count from the first row of their group,
       counts are [groups].
@@ -204,16 +182,10 @@ class Programs:
 def make_programs(
   model: Model, method: methods.Sampling, mesh: Mesh, slots: int
 ) -> Programs:
-  """Jits the programs with slots split over the axis `data` of a mesh.
+  """Jits the programs with `slots` per group, split over `data` of a mesh.
 
   Along the other axes all devices of a group hold the same slots, and each
   holds the caches of its share of the heads.
-
-  Args:
-    model: the model.
-    method: filters of the sampled distribution.
-    mesh: see `engine.make_engine`.
-    slots: B of each group.
   """
   split, replicated = P('data'), P()
   row: Any = NamedSharding(mesh, split)
@@ -244,10 +216,6 @@ def make_programs(
     prefill_fn=jit(prefill_rows, state, replicated, split, split),
     insert_fn=jit(insert, state, *[split] * 5, donate_argnums=0),
     decode_fn=jit(
-      decode_slots,
-      (state, row),
-      replicated,
-      *[split] * 4,
-      donate_argnums=1,
+      decode_slots, (state, row), replicated, *[split] * 4, donate_argnums=1
     ),
   )

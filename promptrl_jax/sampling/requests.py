@@ -26,7 +26,6 @@ class EngineConfig:
       times as fast.
     prompt_lengths: tokens that prompts are padded to, ascending; the last one
       is the limit.
-    new_tokens: most tokens of any completion.
     steps: most decode steps between two calls of `SamplingParams.watch`;
       without a watch, decoding runs until enough slots are free.
     prefill_rows: prompts that a group prefills at once; it waits until as many
@@ -55,15 +54,12 @@ class EngineConfig:
 
   @property
   def prompt_limit(self) -> int:
-    """Most tokens of a prompt."""
     return self.prompt_lengths[-1]
 
   def padded(self, size: int) -> int:
-    """The length that a prompt of `size` tokens is padded to."""
     return next(length for length in self.prompt_lengths if length >= size)
 
   def slots_per_group(self, groups: int) -> int:
-    """Batch slots of each of `groups` groups of devices."""
     return -(-self.slots // groups)
 
   def prefill_rows_per_group(self, groups: int) -> int:
@@ -87,9 +83,6 @@ class SamplingParams:
   """Settings of one completion of a prompt.
 
   Attributes:
-    max_tokens: most new tokens.
-    temperature: 0 for greedy.
-    top_p: nucleus mass in (0, 1].
     seed: taken modulo 2**32; token t is drawn from fold_in(key(seed), t).
     watch: called with the next tokens, int32 [T], as they are generated, the
       stop token included. It ends the completion by returning how many of them
@@ -105,12 +98,9 @@ class SamplingParams:
 
 @dataclasses.dataclass(frozen=True)
 class EngineRequest:
-  """A prompt and the completions that are asked of it.
+  """A prompt of token ids, and the settings of each of its completions.
 
-  Attributes:
-    prompt: token ids, at least one.
-    samples: one entry per completion, at least one; the prompt is prefilled
-      once for all completions that a group of devices generates.
+  It is prefilled once for all that a group of devices generates.
   """
 
   prompt: Sequence[int]

@@ -1,10 +1,7 @@
 """Text to text: the sampler of a language model.
 
-  from promptrl_jax.sampling import Sampler
-  samples = Sampler.load('path/to/model').sample(['def add(a, b):'])
-
-`Sampler` joins tokenizer, engine, scorer and beam search. `llm.jax_lm.JaxLM`
-answers requests of the `Backend` protocol with it.
+from promptrl_jax.sampling import Sampler
+samples = Sampler.load('path/to/model').sample(['def add(a, b):'])
 """
 
 from __future__ import annotations
@@ -42,15 +39,7 @@ from promptrl_jax.sampling.requests import (
 
 @dataclasses.dataclass(frozen=True)
 class TextSample:
-  """A completion of a text.
-
-  Attributes:
-    text: the completion, without special tokens.
-    prompt_tokens: number of tokens of the prompt.
-    tokens: int32 [T], the stop token included.
-    logps: float32 [T], log-probs of `tokens` under the sampled distribution.
-    stopped: whether it ended with a stop token, not by its limit.
-  """
+  """A completion of a text, without special tokens; else as `Sample`."""
 
   text: str
   prompt_tokens: int
@@ -67,8 +56,6 @@ class Sampler:
 
   Attributes:
     config: the model, with all stop tokens of the tokenizer.
-    tokenizer: the tokenizer of the model.
-    shapes: batch slots and limits of lengths.
   """
 
   def __init__(
@@ -85,13 +72,9 @@ class Sampler:
     """Lays out the parameters for decoding.
 
     Args:
-      config, params, tokenizer: as `pretrained.load_pretrained` returns them.
       mesh: devices to sample on; None: all, along `data`. The devices of a mesh
         with the axis `data` alone hold a copy of the model each and work on
         slots of their own; over `fsdp` and `tensor` the parameters are split.
-      shapes: batch slots and limits of lengths.
-      method: filters of the sampled distribution.
-      bits: 8 to round kernels to int8; None to keep them.
       beams: width of the beam search that replaces greedy decoding at
         temperature 0, for an encoder-decoder; 1: greedy decoding.
 
@@ -132,18 +115,13 @@ class Sampler:
     method: Sampling = Sampling(),
     beams: int = 1,
   ) -> Sampler:
-    """Reads a model in Hugging Face's layout.
+    """Reads a model folder in Hugging Face's layout, or a model of the hub.
 
     Args:
-      source: a model folder, or an id on the hub.
       mesh: devices to sample on. If it has an axis besides `data`, each device
         reads its part of the parameters and none ever holds all of them.
       dtype: of the parameters: `float32`, `bfloat16`, or `int8` for the kernels
         (the rest in bfloat16).
-      shapes: batch slots and limits of lengths.
-      kv_cache: `plain` or, for a causal model, `int8`.
-      method: filters of the sampled distribution.
-      beams: as for `__init__`.
 
     Raises:
       FileNotFoundError: there is no such model, or it lacks a file.
@@ -151,9 +129,7 @@ class Sampler:
         the mesh does not divide.
     """
     # On a mesh of data alone, devices of a CPU are to share one copy.
-    split = None
-    if mesh is not None and mesh_lib.splits_parameters(mesh):
-      split = mesh
+    split = mesh if mesh and mesh_lib.splits_parameters(mesh) else None
     bits = 8 if dtype == 'int8' else None
     config, params, tokenizer = pretrained.load_pretrained(
       source, split, 'bfloat16' if bits else dtype
@@ -189,10 +165,6 @@ class Sampler:
     """Samples one completion of each text.
 
     Args:
-      texts: prompts; a chat model gets each as the turn of a user.
-      max_new_tokens: most tokens of a completion; None: `shapes.new_tokens`.
-      temperature: 0 for greedy decoding.
-      top_p: nucleus mass in (0, 1].
       seed: text i draws with seed + i, so that equal texts differ.
 
     Raises:
@@ -200,33 +172,30 @@ class Sampler:
     """
     most = self.shapes.new_tokens if max_new_tokens is None else max_new_tokens
     prompts = [self.tokenizer.render([('user', text)]) for text in texts]
+    seeds = range(seed, seed + len(texts))
     return self.complete(
-      prompts,
-      [
-        SamplingParams(most, temperature, top_p, seed + i)
-        for i in range(len(texts))
-      ],
+      prompts, [SamplingParams(most, temperature, top_p, s) for s in seeds]
     )
 
   def complete(
-    self,
-    prompts: Sequence[Sequence[int]],
-    params: Sequence[SamplingParams],
+    self, prompts: Sequence[Sequence[int]], params: Sequence[SamplingParams]
   ) -> list[TextSample]:
     """Completes prompts of token ids; equal prompts are prefilled once.
 
-    Args:
-      prompts: token ids.
-      params: settings of each completion. With beams, those at temperature 0
-        are searched for and not watched.
+    With beams, samples at temperature 0 are searched for and not watched.
 
     Raises:
       ValueError: a request does not fit the shapes or the vocabulary.
     """
-    greedy = [
-      i for i, p in enumerate(params) if self._searcher and p.temperature == 0
-    ]
-    samples = self._search(prompts, params, greedy)
+    samples: dict[int, Sample] = {}
+    greedy = [i for i, p in enumerate(params) if p.temperature == 0]
+    if self._searcher and greedy:
+      searched = [EngineRequest(prompts[i], [params[i]]) for i in greedy]
+      check(searched, self.config.vocab_size, self.shapes)
+      found = self._searcher.run(
+        [prompts[i] for i in greedy], [params[i].max_tokens for i in greedy]
+      )
+      samples.update(zip(greedy, found, strict=True))
     same: dict[tuple[int, ...], list[int]] = {}
     for i, prompt in enumerate(prompts):
       if i not in samples:
@@ -238,27 +207,17 @@ class Sampler:
     groups = self._engine.run(requests) if requests else []
     for places, group in zip(same.values(), groups, strict=True):
       samples.update(zip(places, group, strict=True))
-    texts = self.tokenizer.decode_after(
-      [samples[i].tokens.tolist() for i in range(len(prompts))]
-    )
+    ordered = [samples[i] for i in range(len(prompts))]
+    texts = self.tokenizer.decode_after([s.tokens.tolist() for s in ordered])
     return [
       TextSample(text, len(prompt), s.tokens, s.logps, s.stopped)
-      for text, prompt, s in zip(
-        texts, prompts, (samples[i] for i in range(len(prompts))), strict=True
-      )
+      for text, prompt, s in zip(texts, prompts, ordered, strict=True)
     ]
 
   def score(
     self, prompts: Sequence[Sequence[int]], texts: Sequence[Sequence[int]]
   ) -> list[np.ndarray]:
-    """Log-probs at temperature 1, without filters, of given token ids.
-
-    Args:
-      prompts: token ids, at least one each.
-      texts: token ids to score, one list per prompt.
-
-    Returns:
-      float32 [N] for each text.
+    """Log-probs float32 [N] of given tokens, at temperature 1 without filters.
 
     Raises:
       ValueError: a text is empty or too long.
@@ -266,11 +225,7 @@ class Sampler:
     return self._scorer.run(prompts, texts)
 
   def replace_params(self, params: prepare.DecodeParams) -> None:
-    """Samples and scores from here on with parameters of the same shapes.
-
-    Args:
-      params: from `prepare` on the mesh of this sampler.
-    """
+    """Samples and scores from here on with other parameters from `prepare`."""
     self._engine.replace_params(params)
     self._scorer.replace_params(params)
     if self._searcher:
@@ -280,19 +235,3 @@ class Sampler:
     """Number of sampling programs so far: constant after warm-up."""
     searches = self._searcher.compiled_programs() if self._searcher else 0
     return self._engine.compiled_programs() + searches
-
-  def _search(
-    self,
-    prompts: Sequence[Sequence[int]],
-    params: Sequence[SamplingParams],
-    places: list[int],
-  ) -> dict[int, Sample]:
-    """Completions by beam search of the prompts at `places`."""
-    if not places or self._searcher is None:
-      return {}
-    requests = [EngineRequest(prompts[i], [params[i]]) for i in places]
-    check(requests, self.config.vocab_size, self.shapes)
-    samples = self._searcher.run(
-      [prompts[i] for i in places], [params[i].max_tokens for i in places]
-    )
-    return dict(zip(places, samples, strict=True))

@@ -42,7 +42,6 @@ class PrefilledPrompts:
   """Prompts of one prefill, and their completions that wait for a slot.
 
   Attributes:
-    prompt_length: P, the padded length.
     waiting: a queue per group of (row of the prefill, completion).
   """
 
@@ -50,27 +49,8 @@ class PrefilledPrompts:
   waiting: list[collections.deque[tuple[int, _Sequence]]]
 
 
-@dataclasses.dataclass(frozen=True)
-class SlotAssignments:
-  """Arguments of `programs.insert` for all groups.
-
-  Attributes:
-    sources: int32 [groups * slots], rows of the prefilled prompts.
-    targets: int32 [groups * slots], slots of the group.
-    counts: int32 [groups], how many of either are valid.
-  """
-
-  sources: np.ndarray
-  targets: np.ndarray
-  counts: np.ndarray
-
-
 class Scheduler:
-  """Assigns the completions of one `Engine.run` to batch slots.
-
-  Attributes:
-    batch: the sequences in the slots of all groups, kept up to date.
-  """
+  """Assigns the completions of one `Engine.run` to batch slots."""
 
   def __init__(
     self, requests: Sequence[EngineRequest], config: EngineConfig, groups: int
@@ -113,9 +93,8 @@ class Scheduler:
   def next_decode(self) -> tuple[InputBatch, np.ndarray, np.ndarray]:
     """Arguments of the next `programs.decode`.
 
-    Returns:
-      The batch, the number of free slots that ends the call, and its most
-      steps, both int32 [groups].
+    The last two, int32 [groups], are the number of free slots that ends the
+    call, and its most steps.
     """
     config = self._config
     watched = any(s and s.params.watch for s in self._running)
@@ -171,8 +150,16 @@ class Scheduler:
         self._unassigned[group] += len(sequences)
     return prefilled, *pad_left(prompts, length, 0)
 
-  def assign(self, prefilled: PrefilledPrompts) -> SlotAssignments | None:
-    """Gives free slots to completions of prefilled prompts; None if no slot."""
+  def assign(
+    self, prefilled: PrefilledPrompts
+  ) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+    """Gives free slots to completions of prefilled prompts.
+
+    Returns:
+      Arguments of `programs.insert`, all int32: rows of the prefilled prompts
+      and slots of their group [groups * slots], and how many of either are
+      valid in each group; None without a free slot.
+    """
     sources = np.zeros((self._groups, self._slots), np.int32)
     targets = np.zeros_like(sources)
     counts = np.zeros(self._groups, np.int32)
@@ -187,7 +174,7 @@ class Scheduler:
       self._unassigned[group] -= int(counts[group])
     if not counts.any():
       return None
-    return SlotAssignments(sources.ravel(), targets.ravel(), counts)
+    return sources.ravel(), targets.ravel(), counts
 
   def record(self, completions: Completions) -> None:
     """Keeps the tokens of a decode call, and frees the slots that ended."""

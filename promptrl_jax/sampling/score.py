@@ -25,21 +25,10 @@ def score(
   temperature: jax.Array,
   top_p: jax.Array | None = None,
 ) -> jax.Array:
-  """Log-probs of `tokens` after their prompts.
+  """Log-probs [B, N] of `tokens` after their left-padded prompts [B, P].
 
-  Args:
-    model: the model.
-    method: the filters that were sampled with.
-    params: parameters of the model, from `prepare`.
-    prompt_tokens: int [B, P], left-padded.
-    prompt_mask: bool [B, P], False on padding.
-    tokens: int [B, N], completions as samplers return them.
-    mask: bool [B, N], False on padding.
-    temperature: [B], as it was sampled with.
-    top_p: [B], as it was sampled with; None: 1 for every row.
-
-  Returns:
-    [B, N], 0 where `mask` is False.
+  Masks are False on padding, where the result is 0. Temperatures and nucleus
+  masses are [B], as they were sampled with; `top_p=None`: 1 for every row.
   """
   logits = model.completion_logits(
     params, prompt_tokens, prompt_mask, tokens, mask

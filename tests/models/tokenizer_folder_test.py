@@ -169,15 +169,6 @@ def test_a_turn_of_the_assistant_is_gone_on_with(write):
   assert text.endswith('<|im_start|>assistant\ndef')
 
 
-def test_variables_reach_the_template(write):
-  template = CHATML + '{% if enable_thinking is false %}<think>{% endif %}'
-  folder = write(byte_level(), tokenizer_config=QWEN, chat_template=template)
-  tokenizer = tokenizer_lib.load(folder)
-  (thought,) = tokenizer.encode(['<think>'])
-  ids = tokenizer.render(CHAT, enable_thinking=False)
-  assert ids == tokenizer.render(CHAT) + thought
-
-
 def test_a_template_that_refuses_a_system_text_says_what_to_do(write):
   folder = write(
     sentence_piece(), tokenizer_config=LLAMA_CONFIG, chat_template=LLAMA
@@ -210,8 +201,6 @@ def test_without_a_pad_token_eos_pads_and_the_log_says_so_once(write, caplog):
   assert tokenizer.pad_id == tokenizer.eos_id == 2
   warnings = [r for r in caplog.records if 'no pad token' in r.getMessage()]
   assert len(warnings) == 1
-  _, mask = tokenizer.pad_left([[5, 2]], 3)
-  assert mask.tolist() == [[False, True, True]]
 
 
 def test_all_tokens_that_end_a_text_are_found(write):

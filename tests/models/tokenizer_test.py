@@ -22,7 +22,7 @@ def test_each_digit_is_a_token_of_its_own():
 
 
 def test_left_padding():
-  tokens, mask = TOKENIZER.pad_left([[5, 6], [], [7]], 3)
+  tokens, mask = tokenizer_lib.pad_left([[5, 6], [], [7]], 3, 0)
   assert tokens.tolist() == [[0, 5, 6], [0, 0, 0], [0, 0, 7]]
   assert mask.tolist() == [
     [False, True, True],
@@ -33,7 +33,7 @@ def test_left_padding():
 
 def test_a_row_that_is_too_long_is_refused():
   with pytest.raises(ValueError, match='more than 1'):
-    TOKENIZER.pad_left([[5, 6]], 1)
+    tokenizer_lib.pad_left([[5, 6]], 1, 0)
 
 
 def test_a_missing_file_is_named(tmp_path):

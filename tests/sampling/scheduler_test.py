@@ -48,9 +48,9 @@ def test_assigned_slots_hold_the_settings_of_their_sample():
   asked = request(3, 5, temperature=0.7, top_p=0.9, seed=2**32 + 6)
   scheduler = Scheduler([asked], CONFIG, groups=1)
   prefilled, *_ = scheduler.next_prefill()
-  assignments = scheduler.assign(prefilled)
-  assert assignments.counts.tolist() == [1]
-  slot = assignments.targets[0]
+  _, targets, counts = scheduler.assign(prefilled)
+  assert counts.tolist() == [1]
+  slot = targets[0]
   batch = scheduler.batch
   assert (batch.prompt_start[slot], batch.prompt_lengths[slot]) == (1, 3)
   assert (batch.generated[slot], batch.max_tokens[slot]) == (0, 5)
@@ -65,10 +65,10 @@ def test_samples_of_one_prompt_share_its_prefill():
   scheduler = Scheduler([request(3, 5, 5, 5)], CONFIG, groups=1)
   prefilled, _, mask = scheduler.next_prefill()
   assert mask.any(axis=1).tolist() == [True, False]
-  assignments = scheduler.assign(prefilled)
-  assert assignments.counts.tolist() == [3]
-  assert assignments.sources[:3].tolist() == [0, 0, 0]
-  assert sorted(assignments.targets[:3].tolist()) == [0, 1, 2]
+  sources, targets, counts = scheduler.assign(prefilled)
+  assert counts.tolist() == [3]
+  assert sources[:3].tolist() == [0, 0, 0]
+  assert sorted(targets[:3].tolist()) == [0, 1, 2]
 
 
 def test_no_prompt_is_prefilled_while_samples_of_an_earlier_one_wait():
@@ -78,7 +78,7 @@ def test_no_prompt_is_prefilled_while_samples_of_an_earlier_one_wait():
   scheduler.assign(prefilled)  # Four of seven have a slot.
   scheduler.record(completions([1, 5, 5, 5]))
   assert scheduler.next_prefill() is None
-  assert scheduler.assign(prefilled).counts.tolist() == [3]
+  assert scheduler.assign(prefilled)[2].tolist() == [3]
 
 
 def test_slots_end_by_limit_or_stop_token_and_results_keep_the_order():
@@ -131,9 +131,9 @@ def test_a_group_gets_the_prompts_whose_slots_are_its_own():
   prefilled, _, mask = scheduler.next_prefill()
   # Two groups of two slots, which prefill one prompt each at once.
   assert mask.any(axis=1).tolist() == [True, True]
-  assignments = scheduler.assign(prefilled)
-  assert assignments.counts.tolist() == [1, 1]
-  assert assignments.targets.reshape(2, 2)[:, 0].tolist() == [0, 0]
+  _, targets, counts = scheduler.assign(prefilled)
+  assert counts.tolist() == [1, 1]
+  assert targets.reshape(2, 2)[:, 0].tolist() == [0, 0]
   assert scheduler.batch.max_tokens.tolist() == [5, 0, 5, 0]
 
 
