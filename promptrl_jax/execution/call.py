@@ -19,8 +19,7 @@ class Call:
   while the value of `f(3) == 9` is only what the program says about itself: ask
   for `f(3)` and compare outside.
 
-  Fields of the wrong type are handled as those of a `Program` are: `malformed`
-  names the first one, and the status of the result is `refused`.
+  Fields of the wrong type are handled as those of a `Program` are.
 
   Attributes:
     code: the program, any text; may be blank.
@@ -43,19 +42,7 @@ class Call:
   malformed: str = dataclasses.field(default='', init=False)
 
   def __post_init__(self):
-    faults: list[str] = []
-    checked = {
-      'code': fields.text('code', self.code, faults),
-      'expressions': fields.encodables(
-        'expressions', 'expression', self.expressions, faults
-      ),
-      'setup': fields.encodable('setup', self.setup, faults),
-      'entry_point': fields.entry_point(self.entry_point, faults),
-      'limits': fields.limits(self.limits, faults),
-    }
-    checked['malformed'] = faults[0] if faults else ''
-    for name, value in checked.items():
-      object.__setattr__(self, name, value)
+    fields.check(self, 'expression')
 
 
 @dataclasses.dataclass(frozen=True)

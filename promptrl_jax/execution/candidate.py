@@ -56,7 +56,7 @@ def run(
     descriptor: stream socket to the judge, the only connection to the outside.
     folder: private working directory.
     sandbox: the isolation layers to enter.
-    limits: resource limits of the program.
+    limits: of the program.
     answer_bytes: largest size of an answer.
   """
   os.setsid()

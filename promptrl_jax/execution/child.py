@@ -43,7 +43,7 @@ class Session:
   Args:
     control: socket to the zygote.
     trainer: socket to the trainer, watched for its end.
-    limits: limits of the program.
+    limits: of the program.
     role: `candidate`, or `tester` for processes that run tests.
     folder: directory whose size is checked; None if the kernel bounds it.
 
@@ -129,10 +129,7 @@ class Session:
     return self.answer(request)
 
   def answer(self, message: dict[str, Any]) -> dict[str, Any]:
-    """Sends a message under the number of the last request; waits for the next.
-
-    Raises as `ask` does.
-    """
+    """Does the same under the number of the last request."""
     if self._channel is None:
       raise LostError('crash', 'its process has ended')
     self._send(self._channel, wire.pack({'n': self._number, **message}))
@@ -269,9 +266,8 @@ class _Clocks:
   def add_idle(self, not_run: float, waited: dict[str, Any]) -> None:
     """Adds time in which no thread ran or waited for a processor.
 
-    Args:
-      not_run: wall time minus processor time, in seconds.
-      waited: seconds that each thread has waited for a processor.
+    `not_run` is wall time minus processor time, `waited` how long each thread
+    has waited for a processor, all in seconds.
     """
     if self._before is not None:
       not_run_before, before = self._before
@@ -315,11 +311,9 @@ def _from_zygote(control: socket.socket) -> bytes:
 
 
 def _scheduling(pid: int) -> tuple[bool, dict[str, float | None]]:
-  """Whether a process has ended, and how long its threads waited to run.
+  """Whether a process has ended, and seconds that its threads waited to run.
 
-  Returns:
-    True if it has ended; seconds of waiting for a processor by thread, None
-    where the kernel does not count them.
+  They are None where the kernel does not count them.
   """
   try:
     with open(f'/proc/{pid}/stat', 'rb') as file:

@@ -54,14 +54,12 @@ class Layers:
 
   def describe(self) -> str:
     """One line for a log."""
-    return ', '.join(
-      [
-        f'namespaces {"+".join(self.namespaces) or "none"}',
-        f'own root {"yes" if self.root else "no"}',
-        f'Landlock {self.landlock or "no"}',
-        f'seccomp {"yes" if self.seccomp else "no"}',
-        f'user {"own" if self.user is None else self.user}',
-      ]
+    return (
+      f'namespaces {"+".join(self.namespaces) or "none"}, '
+      f'own root {"yes" if self.root else "no"}, '
+      f'Landlock {self.landlock or "no"}, '
+      f'seccomp {"yes" if self.seccomp else "no"}, '
+      f'user {"own" if self.user is None else self.user}'
     )
 
 
@@ -90,7 +88,7 @@ class Sandbox:
     self.zygote = os.getpid()
     self.highest = os.sysconf('SC_OPEN_MAX')
     kernel.forbid_privileges()
-    root = 'mount' in entered and _succeeds(
+    root = 'mount' in entered and not _fails(
       lambda: namespaces.make_root(folder)
     )
     # Paths are relative from here on: a user without privileges may be allowed
@@ -202,10 +200,6 @@ def _fails(act: Callable[[], Any]) -> bool:
   except OSError:
     return True
   return False
-
-
-def _succeeds(act: Callable[[], Any]) -> bool:
-  return not _fails(act)
 
 
 def _holds(probe: Callable[[], bool]) -> bool:

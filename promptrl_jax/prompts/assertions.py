@@ -16,7 +16,8 @@ is a filter and not a sandbox. It refuses 15 of MBPP's 2,938 tests.
 from __future__ import annotations
 
 import ast
-import warnings
+
+from promptrl_jax.prompts import parsing
 
 MAX_LENGTH = 1000  # Characters; three tests of MBPP are longer.
 MAX_COUNT = 10_000  # Largest argument of `range` and factor of `*`.
@@ -47,6 +48,12 @@ _ARGUMENT_NODES = (
 )
 
 
+_JUDGED_NODES = (
+  *(ast.List, ast.Tuple, ast.Set, ast.Dict, ast.UnaryOp, ast.BoolOp),
+  *(ast.Compare, ast.Subscript, ast.Slice),
+)
+
+
 class InvalidTestError(ValueError):
   """The text is not an acceptable test; the message says why."""
 
@@ -71,9 +78,7 @@ def normalise(source: str, entry_point: str) -> str:
       f'has {len(source)} characters; expected at most {MAX_LENGTH}'
     )
   try:
-    with warnings.catch_warnings():
-      warnings.simplefilter('ignore')  # Strange escapes are harmless.
-      body = ast.parse(source.strip()).body
+    body = parsing.parse(source.strip()).body
     if len(body) != 1 or not isinstance(body[0], ast.Assert):
       raise InvalidTestError('is not exactly one assert statement')
     _check_condition(body[0].test, entry_point)
@@ -123,17 +128,7 @@ def _check_judged(node: ast.AST, name: str) -> None:
       pass
     case ast.Dict() if None in node.keys:
       raise InvalidTestError('unpacks a dict')
-    case (
-      ast.List()
-      | ast.Tuple()
-      | ast.Set()
-      | ast.Dict()
-      | ast.UnaryOp()
-      | ast.BoolOp()
-      | ast.Compare()
-      | ast.Subscript()
-      | ast.Slice()
-    ):
+    case _ if isinstance(node, _JUDGED_NODES):
       for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.expr):
           _check_judged(child, name)

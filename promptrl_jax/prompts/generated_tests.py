@@ -9,14 +9,12 @@ them. An empty collection is no evidence about a program.
 
 from __future__ import annotations
 
-import ast
 import dataclasses
 import random
 import re
-import warnings
 from collections.abc import Iterator, Sequence
 
-from promptrl_jax.prompts import assertions
+from promptrl_jax.prompts import assertions, parsing
 from promptrl_jax.prompts.templates import Messages, TestPrompt
 
 # `- `, `3. `, `>>> `, `**Test 3:** ` and a backtick may precede an assertion.
@@ -169,19 +167,9 @@ def _whole(first: str, tick: str, rest: list[str]) -> str:
     text = f'{text}\n{line}' if line else text
     if len(text) > assertions.MAX_LENGTH:
       break
-    if _parses(text):
+    if parsing.parse_or_none(text):
       return text
   return first
-
-
-def _parses(text: str) -> bool:
-  with warnings.catch_warnings():
-    warnings.simplefilter('ignore')
-    try:
-      ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-      return False
-  return True
 
 
 def _normal_forms(tests: Sequence[str], entry_point: str) -> set[str]:

@@ -10,9 +10,9 @@ import ast
 import dataclasses
 import functools
 import re
-import warnings
 from collections.abc import Sequence
 
+from promptrl_jax.prompts import parsing
 from promptrl_jax.rewards import expressions
 from promptrl_jax.types import Task
 
@@ -75,10 +75,10 @@ def has_test_data(
 
 
 def _is_literal_call(source: str) -> bool:
-  tree = expressions.parse(source)
-  if not isinstance(tree, ast.Call) or not (tree.args or tree.keywords):
-    return False
-  return all(_is_literal(part) for part in tree.args)
+  match expressions.parse(source):
+    case ast.Call(args=args, keywords=keywords) if args or keywords:
+      return all(map(_is_literal, args))
+  return False
 
 
 def _is_literal(node: ast.expr) -> bool:
@@ -94,13 +94,8 @@ def _cases(tests: tuple[str, ...], name: str) -> tuple[_Case, ...]:
   """Arguments and value of each `assert ... name(arguments) ... == value`."""
   cases = []
   for test in tests:
-    try:
-      with warnings.catch_warnings():
-        warnings.simplefilter('ignore')
-        tree = ast.parse(test.strip())
-    except (SyntaxError, ValueError):
-      continue
-    for node in ast.walk(tree):
+    tree = parsing.parse_or_none(test.strip())
+    for node in ast.walk(tree) if tree else ():
       if isinstance(node, ast.Compare) and _is_literal(node.comparators[-1]):
         arguments = next(
           (
@@ -135,12 +130,8 @@ def _values(tree: ast.AST) -> Scalars:
 
 @functools.lru_cache(maxsize=4096)
 def _constants(source: str) -> frozenset[str]:
-  try:
-    with warnings.catch_warnings():
-      warnings.simplefilter('ignore')
-      return frozenset(_values(ast.parse(source)))
-  except (SyntaxError, ValueError):
-    return frozenset()
+  tree = parsing.parse_or_none(source)
+  return frozenset(_values(tree) if tree else ())
 
 
 def _scalars(text: str) -> list[str]:

@@ -74,8 +74,7 @@ def shaped_reward(
     share: share of tests passed by the best program after the step.
     previous_share: the same before the step.
     calls: language-model calls of the step.
-    gamma: discount of the learner, for the potential: phi = share, and 0 at
-      the end.
+    gamma: discount of the learner, for the potential: share, and 0 at the end.
     config: weights.
   """
   reward = -config.call_cost * calls
