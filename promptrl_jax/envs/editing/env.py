@@ -42,12 +42,9 @@ def make_episodes(
 def observe(episodes: Sequence[Episode], config: EditingConfig) -> np.ndarray:
   """Observations float32 [N, O] of N episodes."""
   if config.observation == 'rich':
-    return np.stack(
-      [
-        observation_lib.rich_observation(e, config.actions, config.budget)
-        for e in episodes
-      ]
-    )
+    actions, budget = config.actions, config.budget
+    rich = observation_lib.rich_observation
+    return np.stack([rich(e, actions, budget) for e in episodes])
   return np.stack(
     [
       observation_lib.legacy_observation(
@@ -82,15 +79,7 @@ class EditingEnv:
     ask: AskConfig = AskConfig(),
     gamma: float = 1.0,
   ):
-    """Puts the parts together.
-
-    Args:
-      coder, rewriter: the models.
-      pool: runs programs.
-      config: settings.
-      ask: how the models are asked.
-      gamma: discount of the learner, for potential-based shaping of rewards.
-    """
+    """Puts the parts together; `gamma` is the learner's discount."""
     self.config = config
     self._gamma = gamma
     self.episodes: list[Episode] = []
@@ -114,12 +103,11 @@ class EditingEnv:
 
     Args:
       problems: what to solve.
-      seeds: random seed of each episode. Draws depend on the seed, the problem
-        and the number of calls made, so two strategies with equal seeds meet
-        equal samples as long as they ask the same.
+      seeds: of each episode. Draws depend on the seed, the problem and the
+        number of calls made, so two strategies with equal seeds meet equal
+        samples as long as they ask the same.
       budgets: calls of each episode, `config.budget` by default.
-      positions: (index, size) of each problem in its data set, a legacy
-        feature.
+      positions: (index, size) of each problem in its data set.
 
     Returns:
       Observations float32 [N, O] and action masks bool [N, A].
@@ -158,10 +146,8 @@ class EditingEnv:
     return *self._look(), rewards
 
   def _look(self) -> tuple[np.ndarray, np.ndarray]:
-    return (
-      observe(self.episodes, self.config),
-      masks(self.episodes, self.config),
-    )
+    episodes, config = self.episodes, self.config
+    return observe(episodes, config), masks(episodes, config)
 
 
 def sorted_trace(episodes: Sequence[Any]) -> list[dict[str, Any]]:

@@ -101,8 +101,7 @@ class Answered:
   Attributes:
     rewarded: row -> future of its outcome and reward.
     replies: row -> reply.
-    prompt_tokens, completion_tokens: of the model.
-    seconds: time that the model took.
+    prompt_tokens, completion_tokens, seconds: of the model.
     span: time until the last reward.
   """
 
@@ -128,9 +127,8 @@ class PendingRewards:
 
     Args:
       unfinished: the result without rewards.
-      answered: the replies; done unless the model is asked in the background.
-      timeout_s: see `RewritingConfig`.
-      background: whether the time of the model overlaps with the caller's work.
+      answered: done unless the model is asked in the background.
+      timeout_s, background: see `RewritingConfig`.
     """
     self._unfinished = unfinished
     self._answered = answered
