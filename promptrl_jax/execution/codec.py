@@ -54,10 +54,8 @@ class Drained(Iterator):
 def encode(value: Any) -> Any:
   """Turns plain data into values that JSON can represent.
 
-  Args:
-    value: None, bool, int, float, complex, str, bytes, bytearray, list, tuple,
-      set, frozenset, dict, deque, range, Decimal, Fraction, date, datetime,
-      timedelta, dict views and iterators (which are used up), nested at will.
+  Besides the built-in types these are deque, Decimal, Fraction, date, datetime,
+  timedelta, dict views and iterators (which are used up), nested at will.
 
   Raises:
     NotPlainError: the value contains another type, or is too large.

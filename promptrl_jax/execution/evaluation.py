@@ -1,9 +1,7 @@
 """Loads a program and asks it for values, on behalf of the judge.
 
-The value of an expression reaches the judge as the values of tests do: the
-program's process encodes it as plain data, the judge decodes it into fresh
-built-in objects (`codec.py`) and takes their `repr`. No `__repr__` or `repr` of
-the program is involved.
+The judge decodes a value into fresh built-in objects (`codec.py`) and takes
+their `repr`. No `__repr__` or `repr` of the program is involved.
 """
 
 from __future__ import annotations

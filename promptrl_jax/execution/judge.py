@@ -2,7 +2,6 @@
 
 It never runs, unpickles or evaluates anything of a program's: it receives plain
 values (`codec.py`) and runs the rest of each test on them (`conversation.py`).
-Where only values are wanted, it passes them on (`evaluation.py`).
 """
 
 from __future__ import annotations
@@ -28,14 +27,8 @@ _MAX_TIMEOUTS = 2
 def serve(trainer: socket.socket, control: socket.socket, folder: str) -> None:
   """Answers requests, one at a time, until the trainer hangs up.
 
-  A request has the fields of a `Program` or of a `Call`. The answer to a
-  program has `status`, `message`, `tests` (verdicts), `cpu_s` and `wall_s`; the
-  answer to a call has `expressions` instead of `tests`, and `output`.
-
-  Args:
-    trainer: stream socket.
-    control: sequenced-packet socket to the zygote.
-    folder: where programs write if they have no root of their own.
+  A request has the fields of a `Program` or of a `Call`, an answer those of the
+  result. Programs without a root of their own write into `folder`.
   """
   try:
     layers = child_lib.layers_of(control)

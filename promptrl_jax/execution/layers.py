@@ -26,13 +26,12 @@ class Layers:
   """The isolation layers of a worker's candidates.
 
   Attributes:
-    namespaces: the namespaces that the worker does not share with the machine:
-      some of user, mount, network, ipc, uts and pid.
+    namespaces: those that the worker does not share with the machine: some of
+      user, mount, network, ipc, uts and pid.
     root: whether candidates see a separate, read-only root directory.
     landlock: version of the Landlock interface in use, 0 for none.
     seccomp: whether system calls are restricted to a list.
-    user: unprivileged user id that candidates run as; None for the user of the
-      pool.
+    user: unprivileged id that candidates run as; None for the pool's own.
   """
 
   namespaces: tuple[str, ...] = ()
@@ -80,10 +79,8 @@ class Sandbox:
   def __init__(self, folder: str, entered: tuple[str, ...], number: int):
     """Prepares the layers and changes to the directory for candidates.
 
-    Args:
-      folder: an empty directory of this worker.
-      entered: namespaces that this process has entered.
-      number: differs between the workers of a machine.
+    `folder` is an empty directory of this worker, `entered` names the
+    namespaces of this process, and `number` differs between workers.
     """
     self.zygote = os.getpid()
     self.highest = os.sysconf('SC_OPEN_MAX')

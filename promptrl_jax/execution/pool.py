@@ -1,7 +1,5 @@
 """The trainer's end: sends programs to worker processes, collects the results.
 
-  trainer --exec--> judge --exec--> zygote --fork--> one candidate per program
-
 Nothing is ever forked from the trainer, in which JAX has threads. A worker ends
 with the trainer, however the trainer ends, and ends everything it started.
 """

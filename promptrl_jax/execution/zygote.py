@@ -162,11 +162,8 @@ def kill_children(is_first: bool) -> None:
   """Kills and reaps every child, and the orphans that each one leaves.
 
   This process adopts orphans, so a process that left the candidate's session
-  becomes its child once the parent has been killed.
-
-  Args:
-    is_first: whether this is the first process of its namespace, so that all
-      other processes there can be killed at once.
+  becomes its child once the parent has been killed. The first process of a
+  namespace can kill all others there at once.
   """
   if is_first:
     with contextlib.suppress(ProcessLookupError):

@@ -43,9 +43,7 @@ _CODE_LINE = re.compile(
 def protected_spans(text: str, names: Sequence[str] = ()) -> list[Span]:
   """Returns half-open character ranges that an edit must not touch, sorted.
 
-  Args:
-    text: a prompt: prose with code in it, or Python with prose in it.
-    names: words or terms to protect wherever they occur, in exactly this case.
+  Names are protected wherever they occur, in exactly this case.
   """
   spans: list[Span] = []
   start = 0

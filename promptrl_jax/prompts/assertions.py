@@ -62,12 +62,8 @@ def normalise(source: str, entry_point: str) -> str:
   """Returns the normal form of an assertion, equal for equal syntax trees.
 
   It has no redundant spaces, brackets and comments, one style of quotes, and no
-  message after the comma.
-
-  Args:
-    source: text of the model.
-    entry_point: the function under test. Each condition of the assertion (there
-      are several with `and`, `or`) must call it by its name.
+  message after the comma. Each condition of the assertion (there are several
+  with `and`, `or`) must call `entry_point` by its name.
 
   Raises:
     InvalidTestError: the text does not parse, is not one `assert`, does not
@@ -141,8 +137,7 @@ def _check_judged(node: ast.AST, name: str) -> None:
 def _check_builtin_call(node: ast.Call, name: str) -> None:
   if any(keyword.arg is None for keyword in node.keywords):
     raise InvalidTestError('unpacks a dict')
-  _check_judged(node.func, name)
-  for part in (*node.args, *(k.value for k in node.keywords)):
+  for part in (node.func, *node.args, *(k.value for k in node.keywords)):
     _check_judged(part, name)
   # `round(5, -10**9)` computes 10 to that power.
   first = {'range': 0, 'round': 1}.get(ast.unparse(node.func))

@@ -84,8 +84,10 @@ def write_request(prompt: TestPrompt) -> Messages:
   turns = [('system', _SYSTEM)]
   for example, tests in EXAMPLES:
     answer = '\n'.join(tests)
-    turns.append(('user', _question(example)))
-    turns.append(('assistant', f'```python\n{answer}\n```'))
+    turns += [
+      ('user', _question(example)),
+      ('assistant', f'```python\n{answer}\n```'),
+    ]
   return (*turns, ('user', _question(prompt)))
 
 

@@ -1,8 +1,8 @@
 """Reads, validates and repairs a one-sentence rewrite of a task.
 
-The rewriter is asked to answer with `PREFIX` and one sentence. The sentence is
-extracted and validated, and replaced by a template if it is not usable, so that
-a failed rewrite costs a model call and never leads to a broken prompt.
+The rewriter is asked to answer with `PREFIX` and one sentence. A template
+replaces one that is not usable, so that a failed rewrite costs a model call and
+never leads to a broken prompt.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Rewards from functions that may raise, or never return.
 
-A reward function of a user runs in a thread of its own. What it raises, and
-that it does not come back, is told apart from a reward of zero: the sample is
-dropped and the reason is kept.
+Both are told apart from a reward of zero: the sample is dropped and the reason
+is kept.
 """
 
 from __future__ import annotations

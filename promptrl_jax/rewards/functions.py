@@ -1,8 +1,7 @@
 """The built-in rewards of a rewrite; `registry.py` names them.
 
-Each is a function `(task, text, outcome) -> float`: the task that was
-rewritten, the rewrite, and the outcome of the reply that it led to. Further
-arguments are keyword-only, with a default.
+Each takes the task that was rewritten, the rewrite, and the outcome of the
+reply that it led to.
 """
 
 from __future__ import annotations
@@ -69,11 +68,7 @@ def perplexity_f1(task: Task, text: str, outcome: Outcome) -> float:
 
 
 def words_checker(task: Task) -> Answers | Examples:
-  """Returns the checker of a task that is answered in words.
-
-  Raises:
-    ValueError: the task is answered by a program.
-  """
+  """Returns the checker of a task; raises ValueError if it runs programs."""
   if isinstance(task.checker, UnitTests):
     raise ValueError(
       f'task {task.task_id} is checked by unit tests and has no right answers: '

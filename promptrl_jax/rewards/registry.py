@@ -28,7 +28,7 @@ class Reward:
     uses_reply: whether the model's reply is needed.
     uses_label_logps: whether log-probs of the right answers are needed, which
       only a model in this process gives.
-    metric: the metric that it computes, one of `rewards.text.METRICS`; ''.
+    metric: which of `rewards.text.METRICS` it computes, if any.
   """
 
   fn: Callable[..., float]

@@ -1,7 +1,4 @@
-"""Step rewards of the controller, functions of the progress of an episode.
-
-A `RewardFn` (`registry.py`) rewards a rewrite; a step reward rewards an action.
-"""
+"""Step rewards of the controller, functions of the progress of an episode."""
 
 from __future__ import annotations
 

@@ -135,10 +135,7 @@ class RewritingEnv:
     return [self.prompt(task, fits) for task in tasks]
 
   def statement(self, task: Task, rewrite: str) -> str:
-    """Returns the statement that a completion of the rewriter makes.
-
-    A completion that is not usable leaves the statement as it is.
-    """
+    """Returns the statement of a rewrite; the old one if it is not usable."""
     return self._form(task).statement(task, rewrite)
 
   def requests(
