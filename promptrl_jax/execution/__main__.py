@@ -32,7 +32,6 @@ _MAX_MIB = jsonl.MAX_LINE // 2**20
 
 _BROKEN_PIPE = 128 + signal.SIGPIPE
 _INTERRUPTED = 128 + signal.SIGINT
-
 _EPILOG = f"""
 fields of a program:
   code         text of the program (required)

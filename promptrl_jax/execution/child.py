@@ -10,7 +10,7 @@ import struct
 import time
 from typing import Any
 
-from promptrl_jax.execution import codec, scratch, wire
+from promptrl_jax.execution import codec, kernel, scratch, wire
 from promptrl_jax.execution import limits as limits_lib
 
 _CHECK_S = 0.02  # Interval between two checks of the clocks.
@@ -94,13 +94,16 @@ class Session:
       return 0, 0.0
     try:
       self._control.send(wire.dump({'end': self._role}))
-      status, cpu_s = wire.load(_from_zygote(self._control))
+      reply = self._control.recv(256)
+      if not reply:
+        raise ConnectionError('the zygote closed its socket')
     except OSError as error:
       raise WorkerError('the zygote is gone') from error
     finally:
       # Not earlier: closing first would wake up a sleeping candidate.
       self._channel.close()
       self._channel = None
+    status, cpu_s = wire.load(reply)
     self.cpu_s += cpu_s
     return status, cpu_s
 
@@ -233,12 +236,7 @@ class Session:
 
   def _cpu(self) -> float:
     """Processor seconds of the current candidate."""
-    if self._channel is None:
-      return 0.0
-    try:  # The clock of another process, see clock_getcpuclockid(3).
-      return time.clock_gettime((~self._pid << 3) | 2)
-    except OSError:
-      return 0.0
+    return 0.0 if self._channel is None else kernel.cpu_s(self._pid)
 
   def _died(self) -> LostError:
     status, cpu_s = self.end()
@@ -301,13 +299,6 @@ def _greeting(channel: socket.socket) -> int:
   if hello != wire.HELLO or not ancillary:
     raise WorkerError('a candidate could not be confined')
   return _CREDENTIALS.unpack(ancillary[0][2])[0]
-
-
-def _from_zygote(control: socket.socket) -> bytes:
-  message = control.recv(256)
-  if not message:
-    raise ConnectionError('the zygote closed its socket')
-  return message
 
 
 def _scheduling(pid: int) -> tuple[bool, dict[str, float | None]]:

@@ -19,11 +19,7 @@ _MAX_VALUE = 50
 
 
 class Verdict(BaseException):
-  """Ends a test with its verdict; no `except Exception` can catch it.
-
-  Attributes:
-    verdict: status, class of the exception, message.
-  """
+  """Ends a test with its verdict; no `except Exception` can catch it."""
 
   def __init__(self, status: str, message: str, error_type: str = ''):
     self.verdict = (status, error_type, bounded(message))
@@ -244,7 +240,7 @@ def plain_value(answer: dict[str, Any], asking: str) -> Any:
   """Decodes the value that a program returned.
 
   Raises:
-    Verdict: the value is not plain data.
+    Verdict: it is not plain data.
     LostError: no candidate writes such an answer.
   """
   if 'not_plain' in answer:

@@ -16,8 +16,8 @@ import threading
 import time
 from typing import Any
 
+from promptrl_jax.execution import kernel, wire
 from promptrl_jax.execution import scratch as scratch_lib
-from promptrl_jax.execution import wire
 from promptrl_jax.execution.call import Call, CallResult, ExpressionResult
 from promptrl_jax.execution.layers import Layers
 from promptrl_jax.execution.limits import Limits
@@ -180,13 +180,13 @@ class WorkerProcess:
 
   def _receive(self, timeout_s: float) -> Any:
     deadline = time.monotonic() + timeout_s
-    cpu_s = self._cpu_s()
+    cpu_s = kernel.cpu_s(self._process.pid)
     poller = select.poll()
     poller.register(self._channel, select.POLLIN)
     while not poller.poll(100):
       if self._closed.is_set():
         raise LostError('the pool was closed')
-      if self._cpu_s() - cpu_s > _JUDGE_CPU_S:
+      if kernel.cpu_s(self._process.pid) - cpu_s > _JUDGE_CPU_S:
         self._process.kill()
         raise LostError('the judge is stuck, probably in a comparison')
       if time.monotonic() > deadline:
@@ -196,9 +196,3 @@ class WorkerProcess:
       return wire.receive(self._channel)
     except (EOFError, OSError):
       raise LostError('the worker ended') from None
-
-  def _cpu_s(self) -> float:
-    try:  # The clock of another process, see clock_getcpuclockid(3).
-      return time.clock_gettime((~self._process.pid << 3) | 2)
-    except OSError:
-      return 0.0

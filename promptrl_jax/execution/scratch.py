@@ -67,7 +67,9 @@ def remove(folder: str) -> None:
   if folder in _LOCKS:
     os.close(_LOCKS.pop(folder))
   with contextlib.suppress(OSError):
-    if not _is_removed(folder):
+    try:
+      os.rmdir(folder)
+    except OSError:
       _empty(folder)
       os.rmdir(folder)
 
@@ -143,14 +145,6 @@ def _sizes(folder: str) -> Iterator[int]:
         yield entry.stat(follow_symlinks=False).st_blocks * 512
         if _is_directory(entry):
           folders.append(entry.path)
-
-
-def _is_removed(folder: str) -> bool:
-  try:
-    os.rmdir(folder)
-  except OSError:
-    return False
-  return True
 
 
 def _is_directory(entry: os.DirEntry[str]) -> bool:

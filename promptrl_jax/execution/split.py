@@ -73,12 +73,9 @@ class Step:
 class Plan:
   """A test after splitting.
 
-  Attributes:
-    steps: statements, in order.
-    calls: call `i` is the one that `_value_(i, names)` and `_stub_(i)` in
-      `Step.local` request.
-    checks: source of assertion `i`, for which `_check_(i, value)` or
-      `_equal_(i, left, right)` stands in `Step.local`.
+  In `Step.local`, `_value_(i, names)` and `_stub_(i)` request call `i`, and
+  `_check_(i, value)` or `_equal_(i, left, right)` stands for the assertion
+  whose source is check `i`.
   """
 
   steps: tuple[Step, ...]

@@ -1,10 +1,9 @@
 """Lexical mutation: replaces some words of a prompt by synonyms.
 
-The mutation action of PROMIS, after EPiC (arXiv 2408.11198): each noun, verb,
-adjective or adverb that has synonyms is replaced with a probability. Unlike in
-EPiC, white space, examples and inflection survive, every word that is not
-replaced stays as it is, and both the similarity threshold and the cap on
-candidates have an effect.
+The mutation action of PROMIS, after EPiC (arXiv 2408.11198). Unlike in EPiC,
+white space, examples and inflection survive, every word that is not replaced
+stays as it is, and both the similarity threshold and the cap on candidates have
+an effect.
 """
 
 from __future__ import annotations

@@ -7,10 +7,10 @@ under test are accepted, everything else is refused:
                 ^^^^^^^^^^^^^   the call: evaluated where the program runs
          ^^^^^^^             ^^^^^^^^^^^^^^^^^   the rest: where it is judged
 
-Programs run under limits, so arguments may be any expression of plain data. The
-rest runs in the judging process and must need little time and memory for any
-value of the call: no loops, no methods, no arithmetic with large results. This
-is a filter and not a sandbox. It refuses 15 of MBPP's 2,938 tests.
+Arguments may be any expression of plain data. The rest must need little time
+and memory for any value of the call: no loops, no methods, no arithmetic with
+large results. This is a filter and not a sandbox. It refuses 15 of MBPP's 2,938
+tests.
 """
 
 from __future__ import annotations
@@ -118,10 +118,10 @@ def _check_judged(node: ast.AST, name: str) -> None:
       _check_arithmetic(node, name)
     case ast.Attribute(value=ast.Name(id='math'), attr=attr) if attr in _MATH:
       pass
-    case ast.Name(id=used):
-      _check_name(used, BUILTINS - {name})
     case ast.Constant():
       pass
+    case ast.Name(id=used):
+      _check_name(used, BUILTINS - {name})
     case ast.Dict() if None in node.keys:
       raise InvalidTestError('unpacks a dict')
     case _ if isinstance(node, _JUDGED_NODES):

@@ -116,7 +116,7 @@ def collect(
     cap: maximum number of tests to keep.
     known: tests that count as duplicates, such as the visible ones.
     seed: draws which tests are kept if there are more than `cap`; None keeps
-      the first. The same reply and seed give the same tests.
+      the first.
     cut: the reply ended at the token limit. Its last assertion is refused,
       because it may be incomplete and still parse.
 
@@ -151,9 +151,8 @@ def collect(
 def read_assertions(reply: str) -> Iterator[str]:
   """Yields the text of each assertion in a reply, valid or not.
 
-  An assertion begins a line, possibly after bullets, numbers, a label or `>>>`,
-  inside or outside of code fences. It ends with the first line where it parses,
-  at most 20 lines later.
+  An assertion begins a line, inside or outside of code fences. It ends with the
+  first line where it parses, at most 20 lines later.
   """
   lines = reply.splitlines()
   for i, line in enumerate(lines):

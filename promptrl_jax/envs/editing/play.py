@@ -15,7 +15,7 @@ from collections.abc import Generator
 from typing import Any
 
 from promptrl_jax.envs.editing.config import EditingConfig
-from promptrl_jax.execution.program import ProgramResult
+from promptrl_jax.execution.program import ProgramResult, TestResult
 from promptrl_jax.llm.ask import Ask, Execute, Play, Tools
 from promptrl_jax.llm.backend import Completion
 from promptrl_jax.operators import (
@@ -99,13 +99,14 @@ def _take(episode: Episode, code: str, verdict: ProgramResult) -> bool:
   passes = [test.status == 'passed' for test in verdict.tests]
   share = sum(passes) / len(passes) if passes else 0.0
   failures = [test for test in visible if test.status != 'passed']
+  first = failures[0] if failures else TestResult('passed')
   if not count:
     episode.status = 'unknown'
   elif verdict.status in ('syntax_error', 'no_code'):
     episode.status = verdict.status
   else:
-    episode.status = failures[0].status if failures else 'passed'
-  episode.error_type = failures[0].error_type if failures else ''
+    episode.status = first.status
+  episode.error_type = first.error_type
   episode.visible = tuple(passes[:count])
   episode.feedback = feedback_lib.feedback_text(visible)
   episode.feedbacks.append(episode.feedback)
