@@ -5,10 +5,10 @@
         ──> Execute       ──one call──┤
         ──> Decide        ──one call──┘
 
-A round serves one kind of request for all plays that wait for it. Models are
-served in the order of `backends` and the pool after them, so that plays that
-ask one model more than others catch up before the next one is called: a step
-of N episodes costs at most one call of each model and one of the pool.
+Models are served in the order of `backends` and the pool after them, so that
+plays that ask one model more than others catch up before the next one is
+called: a step of N episodes costs at most one call of each model and one of the
+pool.
 """
 
 from __future__ import annotations
@@ -57,10 +57,9 @@ class ActivePlay:
 
 
 class Runner:
-  """Serves the requests of plays.
+  """Serves the requests of plays, those of the first backend first.
 
   Attributes:
-    backends: the model of each role, in the order in which they are served.
     ledger: calls, tokens and seconds of each role.
     execute_seconds: wall time spent in the pool.
   """

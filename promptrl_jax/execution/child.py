@@ -41,8 +41,7 @@ class Session:
   sends anything else (early, twice, malformed, too long) is ended.
 
   Args:
-    control: socket to the zygote.
-    trainer: socket to the trainer, watched for its end.
+    control, trainer: sockets; the trainer's is watched for its end.
     limits: of the program.
     role: `candidate`, or `tester` for processes that run tests.
     folder: directory whose size is checked; None if the kernel bounds it.

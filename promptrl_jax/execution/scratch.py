@@ -114,11 +114,7 @@ def _is_own(path: str) -> bool:
 
 
 def is_small(folder: str) -> bool:
-  """Whether a program has left room for others.
-
-  A directory that cannot be read counts as too large: no honest program hides
-  its files.
-  """
+  """Whether a program has left room for others; False if it hides its files."""
   total = 0
   try:
     for count, size in enumerate(_sizes(folder), 1):

@@ -1,8 +1,7 @@
 """The zygote: the process that forks one candidate after the other.
 
 It is started with exec, so neither the zygote nor its forks have ever held a
-test. It enters the namespaces of its worker as their first process and sends
-the layers that it has to the judge. After that, zygote and judge take turns:
+test. It sends the layers that it has to the judge. After that, both take turns:
 
   judge:  {'start': role, 'limits'}, with the new process's end of a socket pair
   judge:  {'end': role}, when it is done with that process

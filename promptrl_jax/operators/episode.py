@@ -27,8 +27,8 @@ class Episode(Attempt):
     best_code: the program that would be submitted now.
     best_visible: share of visible tests that it passes; -1 before the first.
     best_share: share of reward tests that it passes (visible outside train).
-    steps: steps so far.
-    reward: reward of the last step.
+    steps: so far.
+    reward: of the last step.
     rewrites, mutations: edits of each kind that the statement holds.
     last_action: name, empty before the first.
     repeats: how often the last program had been seen before.

@@ -41,13 +41,7 @@ class CoderPrompt:
 
 @dataclasses.dataclass(frozen=True)
 class RewritePrompt:
-  """A request for a clearer statement.
-
-  Attributes:
-    statement: the task in words, as edited so far.
-    function_name: the function that the statement is about.
-    feedback: the verdicts on the last program, or empty.
-  """
+  """A request for a clearer statement; see `CoderPrompt`."""
 
   statement: str
   function_name: str

@@ -41,11 +41,11 @@ class Outcome:
     score: in [0, 1], the share of tests that pass or the mean of the metric
       over examples; None if the system failed.
     scores: of each test or example; empty if the system failed.
-    reply: the reply that was checked.
-    tests: results of the unit tests, in order; else empty.
+    reply: what was checked.
+    tests: results of the unit tests, in order.
     message: the reason, where it concerns the reply as a whole.
     label_logps: log-probs of the tokens [N] of the first right answer of each
-      example, where a reward asks for them; else empty.
+      example, where a reward asks for them.
   """
 
   status: str

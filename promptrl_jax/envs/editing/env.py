@@ -65,7 +65,6 @@ class EditingEnv:
   """N episodes that step together.
 
   Attributes:
-    config: the settings.
     episodes: their state, in row order; done rows stay and are not stepped.
     runner: serves models and pool; holds the ledger.
   """
@@ -127,13 +126,9 @@ class EditingEnv:
   ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Applies one operator to each open row; the others are left alone.
 
-    Args:
-      chosen: name of an operator per row. One that is not available is taken as
-        `keep`.
-
-    Returns:
-      Observations [N, O], action masks [N, A] and rewards float32 [N]; how
-      episodes ended stands in `episodes`.
+    An operator that is not available is taken as `keep`. Returns observations
+    [N, O], action masks [N, A] and rewards float32 [N]; how episodes ended
+    stands in `episodes`.
     """
     open_rows = [i for i, e in enumerate(self.episodes) if not e.done]
     for i in open_rows:

@@ -72,10 +72,11 @@ def rich_observation(
   visible = np.zeros(MOST_VISIBLE, np.float32)
   for i, passed in enumerate(episode.visible[:MOST_VISIBLE]):
     visible[i] = 1.0 if passed else -1.0
+  error = episode.error_type
   return np.concatenate(
     [
       _one_hot(episode.status, STATUSES),
-      _one_hot(_error_class(episode), ERRORS),
+      _one_hot(error if error in ('', *ERRORS) else 'other', ERRORS),
       visible,
       _one_hot(episode.last_action, ('', *actions)),
       _counters(episode, budget),
@@ -89,12 +90,6 @@ def rich_observation(
 
 def _one_hot(value: str, names: Sequence[str]) -> np.ndarray:
   return np.array([value == name for name in names], np.float32)
-
-
-def _error_class(episode: Episode) -> str:
-  if not episode.error_type:
-    return ''
-  return episode.error_type if episode.error_type in ERRORS else 'other'
 
 
 def _counters(episode: Episode, budget: int) -> np.ndarray:

@@ -197,8 +197,8 @@ class RewritingEnv:
     """Asks the model and queues the checks of its replies.
 
     Args:
-      tasks: the task of each row; of the training split, because the hidden
-        part of its checker is used for reward.
+      tasks: of the training split, because the hidden part of the checker is
+        used for reward.
       rewrites: the rewriter's completion for each row.
       seed: of the batch; the sampler seed of the model and the examples of an
         instruction depend on it and on the task.
