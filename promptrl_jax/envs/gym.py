@@ -19,10 +19,9 @@ from promptrl_jax.types import Problem
 class PromptEdit(gymnasium.Env):
   """One problem at a time; each reset goes on to the next problem.
 
-  `info` names the operator that was applied and gives the mask of those that
-  are available; one that is not available is taken as `keep`. `terminated` says
-  that the problem was solved or submitted, `truncated` that budget or steps
-  ran out.
+  `info` has the mask of the available operators; another one is taken as
+  `keep`. `terminated` says that the problem was solved or submitted,
+  `truncated` that budget or steps ran out.
   """
 
   metadata = {'render_modes': []}  # noqa: RUF012 (Gymnasium's own form)

@@ -5,10 +5,10 @@
         ──> Execute       ──one call──┤
         ──> Decide        ──one call──┘
 
-A round serves one kind of request for all plays that wait for it. Models are
-served in the order of `backends` and the pool after them, so that plays that
-ask one model more than others catch up before the next one is called: a step
-of N episodes costs at most one call of each model and one of the pool.
+Models are served in the order of `backends` and the pool after them, so that
+plays that ask one model more than others catch up before the next one is
+called: a step of N episodes costs at most one call of each model and one of the
+pool.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class ActivePlay:
     play: the strategy's generator.
     waiting: the request that it waits for an answer to; None once it ended.
     submission: the program that it handed in.
-    requests: requests so far.
+    requests: so far.
   """
 
   attempt: Attempt
@@ -57,10 +57,9 @@ class ActivePlay:
 
 
 class Runner:
-  """Serves the requests of plays.
+  """Serves the requests of plays, those of the first backend first.
 
   Attributes:
-    backends: the model of each role, in the order in which they are served.
     ledger: calls, tokens and seconds of each role.
     execute_seconds: wall time spent in the pool.
   """
@@ -74,11 +73,8 @@ class Runner:
   ):
     """Puts the parts together.
 
-    Args:
-      backends: the model of each role.
-      pool: runs programs.
-      strict: let what a play raises pass on up. Otherwise the play ends with an
-        error in its attempt, and the others go on.
+    Where it is `strict`, what a play raises passes on up. Otherwise the play
+    ends with an error in its attempt, and the others go on.
     """
     self.backends = backends
     self.ledger = Ledger()  # a cap per attempt is checked here, call by call
@@ -115,15 +111,11 @@ class Runner:
 
   def _serve_policies(self, waiting: Sequence[ActivePlay]) -> bool:
     """Lets one policy choose for all rows that carry it."""
-    deciding = [
-      active
-      for active in waiting
-      if isinstance(active.waiting, Decide)
-      and active.waiting.policy is not None
-    ]
-    if not deciding:
+    deciding = [a for a in waiting if isinstance(a.waiting, Decide)]
+    policies = [a.waiting.policy for a in deciding]
+    policy = next((p for p in policies if p is not None), None)
+    if policy is None:
       return False
-    policy = deciding[0].waiting.policy
     rows = [active for active in deciding if active.waiting.policy is policy]
     names = policy([active.waiting.episode for active in rows])
     for active, name in zip(rows, names, strict=True):
@@ -157,20 +149,17 @@ class Runner:
   def _execute(self, rows: Sequence[ActivePlay]) -> None:
     started = time.perf_counter()
     results = self._pool.run(
-      [
-        to_program(active.attempt.problem, active.waiting.code)
-        for active in rows
-      ]
+      [to_program(a.attempt.problem, a.waiting.code) for a in rows]
     )
     self.execute_seconds += time.perf_counter() - started
     for active, result in zip(rows, results, strict=True):
       if result.status == 'infra_error':
         active.attempt.lost = True
         self._end(active)
-        continue
-      active.attempt.attempts += 1
-      active.attempt.record(active.waiting.code, result)
-      self.answer(active, result)
+      else:
+        active.attempt.attempts += 1
+        active.attempt.record(active.waiting.code, result)
+        self.answer(active, result)
 
   def _advance(self, active: ActivePlay, go_on: Callable[[Play], Any]) -> None:
     """Lets a play go on to its next request, or to its end."""

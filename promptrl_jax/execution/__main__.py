@@ -1,11 +1,8 @@
 """Runs programs from standard input: a JSON object per line, in and out.
 
-  python -m promptrl_jax.execution --workers 2 < programs.jsonl > results.jsonl
-
 A thread reads and submits lines, at most `_AHEAD` lines per worker ahead of the
-next result to write. The main thread writes each result as soon as that result
-and all earlier ones are done. So neither side waits for the last line of the
-other, and memory does not grow with the input.
+next result to write. So neither side waits for the last line of the other, and
+memory does not grow with the input.
 """
 
 from __future__ import annotations
@@ -21,7 +18,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future
-from typing import Any, BinaryIO, TextIO
+from typing import Any, BinaryIO
 
 from promptrl_jax.execution import jsonl, process
 from promptrl_jax.execution.call import Call
@@ -35,7 +32,6 @@ _MAX_MIB = jsonl.MAX_LINE // 2**20
 
 _BROKEN_PIPE = 128 + signal.SIGPIPE
 _INTERRUPTED = 128 + signal.SIGINT
-
 _EPILOG = f"""
 fields of a program:
   code         text of the program (required)
@@ -177,7 +173,9 @@ def _judge_lines(args: argparse.Namespace) -> int:
       source = io.BufferedReader(io.FileIO(0, closefd=False))
       workers = args.workers or len(os.sched_getaffinity(0))
       try:
-        _write_all(_read_ahead(pool, source, limits, workers), sys.stdout)
+        for number, name, future in _read_ahead(pool, source, limits, workers):
+          sys.stdout.write(jsonl.line(number, name, future.result()))
+          sys.stdout.flush()
       except KeyboardInterrupt:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Let the workers end.
         return _INTERRUPTED
@@ -189,12 +187,6 @@ def _judge_lines(args: argparse.Namespace) -> int:
     print(f'promptrl_jax.execution: {error}', file=sys.stderr)
     return 1
   return 0
-
-
-def _write_all(answers: Iterator[_Answer], file: TextIO) -> None:
-  for number, name, future in answers:
-    file.write(jsonl.line(number, name, future.result()))
-    file.flush()
 
 
 def _read_ahead(

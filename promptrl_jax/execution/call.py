@@ -19,8 +19,7 @@ class Call:
   while the value of `f(3) == 9` is only what the program says about itself: ask
   for `f(3)` and compare outside.
 
-  Fields of the wrong type are handled as those of a `Program` are: `malformed`
-  names the first one, and the status of the result is `refused`.
+  Fields of the wrong type are handled as those of a `Program` are.
 
   Attributes:
     code: the program, any text; may be blank.
@@ -30,9 +29,7 @@ class Call:
     setup: statements that run after the program and before the expressions.
     entry_point: name that the program or its setup has to define; a builtin of
       that name does not count. Without it every expression has a `NameError`.
-    limits: replaces the limits of the pool. `cpu_s` holds for loading and for
-      each expression, as it does for each test.
-    malformed: the first thing that is wrong with the fields, '' if nothing is.
+    limits, malformed: as of a `Program`.
   """
 
   code: str
@@ -43,19 +40,7 @@ class Call:
   malformed: str = dataclasses.field(default='', init=False)
 
   def __post_init__(self):
-    faults: list[str] = []
-    checked = {
-      'code': fields.text('code', self.code, faults),
-      'expressions': fields.encodables(
-        'expressions', 'expression', self.expressions, faults
-      ),
-      'setup': fields.encodable('setup', self.setup, faults),
-      'entry_point': fields.entry_point(self.entry_point, faults),
-      'limits': fields.limits(self.limits, faults),
-    }
-    checked['malformed'] = faults[0] if faults else ''
-    for name, value in checked.items():
-      object.__setattr__(self, name, value)
+    fields.check(self, 'expression')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,19 +52,15 @@ class ExpressionResult:
       `ok`       there is a value;
       `error`    the program or the expression raised an exception, or the
                  expression does not compile;
-      `timeout`  the time limit was reached, or the program sat idle;
-      `memory`   the memory limit was reached;
-      `crash`    the program's process ended or broke the protocol;
       `invalid`  the value is not plain data (see `codec.encode`), or too large;
-      `not_run`  never started.
+      `timeout`, `memory`, `crash`, `not_run`  as of a `TestResult`.
     value: with `ok`, the `repr` of the value as plain data: a subclass counts
       as its built-in base type, and an iterator or a view of a dict reads
-      `an iterator over [...]`. At most `MAX_VALUE` characters. None otherwise.
-    value_is_cut: whether `value` is only the beginning.
-    output: text that was written to `sys.stdout` meanwhile, at most
-      `MAX_OUTPUT` bytes; fewer where `Limits.answer_kb` is below 80. Empty if
-      the process ended.
-    output_is_cut: whether `output` is only the beginning.
+      `an iterator over [...]`. At most 10,000 characters. None otherwise.
+    value_is_cut, output_is_cut: whether there is only the beginning.
+    output: text that was written to `sys.stdout` meanwhile, at most 10,000
+      bytes; fewer where `Limits.answer_kb` is below 80. Empty if the process
+      ended.
     error_type: name of the exception's class, with `error` and `memory`.
     message: text of the exception, or the reason for the status. At most 200
       characters, untrusted.
@@ -100,20 +81,13 @@ class CallResult:
 
   Attributes:
     status: `ok` if every expression has a value, otherwise the first other
-      status in their order; or
-      `syntax_error`  the program does not compile (expressions: `error`);
-      `refused`       the call is malformed or has no expressions; `message`
-                      says what was expected;
-      `infra_error`   the pool failed twice: says nothing about the program, and
-                      there is no value.
+      status in their order; or `syntax_error`, `refused` or `infra_error`, as
+      of a `ProgramResult`.
     expressions: one result per expression, in order; none if `expressions` was
       malformed.
-    output: what loading (the program and its setup) wrote to `sys.stdout`,
+    output, output_is_cut: what loading (the program and its setup) wrote,
       bounded as the output of an expression is.
-    output_is_cut: whether `output` is only the beginning.
-    cpu_s: processor seconds of the program's processes.
-    wall_s: seconds from start to end.
-    message: the reason, where it concerns the call as a whole.
+    cpu_s, wall_s, message: as of a `ProgramResult`.
   """
 
   status: str

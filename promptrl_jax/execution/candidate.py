@@ -1,9 +1,9 @@
 """The process of one program: loads it and calls it, one request at a time.
 
-It is forked from the zygote, holds no test and no expected value, and receives
-a call only after the answer to the one before has been read. It answers with
-values and never with verdicts, so whatever the program does to this code, it
-can only change the values that it returns itself.
+It holds no test and no expected value, and receives a call only after the
+answer to the one before has been read. It answers with values and never with
+verdicts, so whatever the program does to this code, it can only change the
+values that it returns itself.
 
 Requests, with their number `n`:
 
@@ -51,13 +51,8 @@ def run(
 ) -> NoReturn:
   """Confines this freshly forked process and serves; never returns.
 
-  Args:
-    role: `candidate`, or `tester` for the process of a test (`tester.py`).
-    descriptor: stream socket to the judge, the only connection to the outside.
-    folder: private working directory.
-    sandbox: the isolation layers to enter.
-    limits: resource limits of the program.
-    answer_bytes: largest size of an answer.
+  The stream socket `descriptor` to the judge is the only connection to the
+  outside; the role `tester` is that of the process of a test (`tester.py`).
   """
   os.setsid()
   os.chdir(folder)

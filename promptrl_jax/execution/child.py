@@ -10,7 +10,7 @@ import struct
 import time
 from typing import Any
 
-from promptrl_jax.execution import codec, scratch, wire
+from promptrl_jax.execution import codec, kernel, scratch, wire
 from promptrl_jax.execution import limits as limits_lib
 
 _CHECK_S = 0.02  # Interval between two checks of the clocks.
@@ -41,9 +41,8 @@ class Session:
   sends anything else (early, twice, malformed, too long) is ended.
 
   Args:
-    control: socket to the zygote.
-    trainer: socket to the trainer, watched for its end.
-    limits: limits of the program.
+    control, trainer: sockets; the trainer's is watched for its end.
+    limits: of the program.
     role: `candidate`, or `tester` for processes that run tests.
     folder: directory whose size is checked; None if the kernel bounds it.
 
@@ -94,13 +93,16 @@ class Session:
       return 0, 0.0
     try:
       self._control.send(wire.dump({'end': self._role}))
-      status, cpu_s = wire.load(_from_zygote(self._control))
+      reply = self._control.recv(256)
+      if not reply:
+        raise ConnectionError('the zygote closed its socket')
     except OSError as error:
       raise WorkerError('the zygote is gone') from error
     finally:
       # Not earlier: closing first would wake up a sleeping candidate.
       self._channel.close()
       self._channel = None
+    status, cpu_s = wire.load(reply)
     self.cpu_s += cpu_s
     return status, cpu_s
 
@@ -129,10 +131,7 @@ class Session:
     return self.answer(request)
 
   def answer(self, message: dict[str, Any]) -> dict[str, Any]:
-    """Sends a message under the number of the last request; waits for the next.
-
-    Raises as `ask` does.
-    """
+    """Does the same under the number of the last request."""
     if self._channel is None:
       raise LostError('crash', 'its process has ended')
     self._send(self._channel, wire.pack({'n': self._number, **message}))
@@ -236,12 +235,7 @@ class Session:
 
   def _cpu(self) -> float:
     """Processor seconds of the current candidate."""
-    if self._channel is None:
-      return 0.0
-    try:  # The clock of another process, see clock_getcpuclockid(3).
-      return time.clock_gettime((~self._pid << 3) | 2)
-    except OSError:
-      return 0.0
+    return 0.0 if self._channel is None else kernel.cpu_s(self._pid)
 
   def _died(self) -> LostError:
     status, cpu_s = self.end()
@@ -269,9 +263,8 @@ class _Clocks:
   def add_idle(self, not_run: float, waited: dict[str, Any]) -> None:
     """Adds time in which no thread ran or waited for a processor.
 
-    Args:
-      not_run: wall time minus processor time, in seconds.
-      waited: seconds that each thread has waited for a processor.
+    `not_run` is wall time minus processor time, `waited` how long each thread
+    has waited for a processor, all in seconds.
     """
     if self._before is not None:
       not_run_before, before = self._before
@@ -307,19 +300,10 @@ def _greeting(channel: socket.socket) -> int:
   return _CREDENTIALS.unpack(ancillary[0][2])[0]
 
 
-def _from_zygote(control: socket.socket) -> bytes:
-  message = control.recv(256)
-  if not message:
-    raise ConnectionError('the zygote closed its socket')
-  return message
-
-
 def _scheduling(pid: int) -> tuple[bool, dict[str, float | None]]:
-  """Whether a process has ended, and how long its threads waited to run.
+  """Whether a process has ended, and seconds that its threads waited to run.
 
-  Returns:
-    True if it has ended; seconds of waiting for a processor by thread, None
-    where the kernel does not count them.
+  They are None where the kernel does not count them.
   """
   try:
     with open(f'/proc/{pid}/stat', 'rb') as file:

@@ -4,8 +4,7 @@
 in the judge and trusts nothing: it uses no pickle and no eval, bounds size,
 depth and count, and produces built-in types only. A JSON array is a list; an
 object has exactly one key, which names the type of its value. An instance of a
-subclass is encoded as its base type: a `Counter` as a dict, a named tuple as a
-tuple.
+subclass is encoded as its base type.
 """
 
 from __future__ import annotations
@@ -54,10 +53,8 @@ class Drained(Iterator):
 def encode(value: Any) -> Any:
   """Turns plain data into values that JSON can represent.
 
-  Args:
-    value: None, bool, int, float, complex, str, bytes, bytearray, list, tuple,
-      set, frozenset, dict, deque, range, Decimal, Fraction, date, datetime,
-      timedelta, dict views and iterators (which are used up), nested at will.
+  Besides the built-in types these are deque, Decimal, Fraction, date, datetime,
+  timedelta, dict views and iterators (which are used up), nested at will.
 
   Raises:
     NotPlainError: the value contains another type, or is too large.
@@ -85,7 +82,8 @@ class _Encoder:
         return number
       return {'int': hex(number)}
     if isinstance(value, float):
-      return _encode_float(float.__float__(value))
+      number = float.__float__(value)
+      return number if math.isfinite(number) else {'float': repr(number)}
     if isinstance(value, str):
       return str.__str__(value)
     if isinstance(value, list):
@@ -120,7 +118,9 @@ class _Encoder:
         raise NotPlainError(f'a Decimal beyond 1e{_MAX_EXPONENT}')
       return {kind.__name__: str(value)}
     if kind in _AS_NUMBERS:
-      if kind is fractions.Fraction and _is_huge_fraction(value):
+      if kind is fractions.Fraction and _are_huge(
+        value.numerator, value.denominator
+      ):
         raise NotPlainError('a Fraction of huge numbers')
       return {kind.__name__: self._all(_AS_NUMBERS[kind](value), depth)}
     if isinstance(value, (Iterator, *_VIEWS)):
@@ -145,16 +145,11 @@ _AS_NUMBERS = {
 }
 
 
-def _encode_float(number: float) -> Any:
-  return number if math.isfinite(number) else {'float': repr(number)}
-
-
 def _is_huge_decimal(number: decimal.Decimal) -> bool:
   return number.is_finite() and abs(number.adjusted()) > _MAX_EXPONENT
 
 
-def _is_huge_fraction(number: fractions.Fraction) -> bool:
-  parts = (number.numerator, number.denominator)
+def _are_huge(*parts: int) -> bool:
   return max(part.bit_length() for part in parts) > _MAX_BITS
 
 
@@ -219,8 +214,7 @@ class _Decoder:
       return self._all(encoded, depth)
     ((tag, body),) = encoded.items()
     if tag == 'dict':
-      items = _at_most(MAX_KEYS, body)
-      pairs = [self._pair(item, depth) for item in items]
+      pairs = [self._all(item, depth) for item in _at_most(MAX_KEYS, body)]
       _check_hashes([key for key, _ in pairs])
       return dict(pairs)
     if tag in ('set', 'frozenset'):
@@ -234,10 +228,6 @@ class _Decoder:
     if tag in _COMPOUND:
       return _COMPOUND[tag](*self._all(body, depth))
     raise MalformedError(f'unknown tag {tag!r}'[:200])
-
-  def _pair(self, item: Any, depth: int) -> tuple[Any, Any]:
-    key, value = self._all(item, depth)
-    return key, value
 
   def _all(self, body: Any, depth: int) -> list[Any]:
     if not isinstance(body, list):
@@ -278,7 +268,7 @@ def _fraction(numerator: int, denominator: int) -> fractions.Fraction:
   # A text would be dangerous, even one as short as '1e999999999'.
   if not isinstance(numerator, int) or not isinstance(denominator, int):
     raise MalformedError('a Fraction of something else than integers')
-  if max(numerator.bit_length(), denominator.bit_length()) > _MAX_BITS:
+  if _are_huge(numerator, denominator):
     raise MalformedError('a Fraction of huge numbers')
   return fractions.Fraction(numerator, denominator)
 
@@ -290,11 +280,7 @@ def _range(start: int, stop: int, step: int) -> range:
   return values
 
 
-_SEQUENCES = {
-  'tuple': tuple,
-  'deque': collections.deque,
-  'iterator': Drained,
-}
+_SEQUENCES = {'tuple': tuple, 'deque': collections.deque, 'iterator': Drained}
 _SCALARS = {
   'int': lambda text: int(text, 16),
   'float': _float,

@@ -11,14 +11,7 @@ from promptrl_jax.execution.pool import ExecutionPool
 
 @dataclasses.dataclass(frozen=True)
 class PoolConfig:
-  """How programs are run.
-
-  Attributes:
-    workers: programs that run at the same time.
-    limits: of one program.
-    allow_weak: run even where programs cannot be confined.
-    import_header: standard imports stand before every program.
-  """
+  """How programs are run; see `ExecutionPool` and `ImportHeaderPool`."""
 
   workers: int = 2
   limits: Limits = Limits()

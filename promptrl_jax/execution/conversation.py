@@ -6,7 +6,6 @@ into a test, are methods here.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from typing import Any, NoReturn
 
@@ -15,16 +14,12 @@ from promptrl_jax.execution import codec, split, syntax
 from promptrl_jax.execution import names as names_lib
 
 _MAX_MESSAGE = 200
-_MAX_CALL = 80
+MAX_CALL = 80
 _MAX_VALUE = 50
 
 
 class Verdict(BaseException):
-  """Ends a test with its verdict; no `except Exception` can catch it.
-
-  Attributes:
-    verdict: status, class of the exception, message.
-  """
+  """Ends a test with its verdict; no `except Exception` can catch it."""
 
   def __init__(self, status: str, message: str, error_type: str = ''):
     self.verdict = (status, error_type, bounded(message))
@@ -59,16 +54,13 @@ class Conversation:
       if step.remote is not None:
         self.asking = step.remote
         bound = {name: scope[name] for name in step.names if name in scope}
-        bound |= self._items(step, scope)
+        bound |= {n: self._run_local(code, scope) for n, code in step.items}
         request = {'run': step.remote, 'names': _encode_all(bound)}
         answer_to(self._session, request)
       if step.local is not None:
         self._run_local(step.local, scope)
     if not self._checked or not self._asked:
       raise Verdict('invalid', 'no assertion on the program was reached')
-
-  def _items(self, step: split.Step, scope: dict[str, Any]) -> dict[str, Any]:
-    return {name: self._run_local(code, scope) for name, code in step.items}
 
   def _run_local(self, code: Any, scope: dict[str, Any]) -> Any:
     try:
@@ -105,7 +97,7 @@ class Conversation:
     return ask
 
   def _decoded(self, source: str, root: str, request: dict[str, Any]) -> Any:
-    self.asking = bounded(source, _MAX_CALL)
+    self.asking = bounded(source, MAX_CALL)
     answer = answer_to(self._session, {**request, 'root': root})
     self._asked += 1
     value = plain_value(answer, self.asking)
@@ -116,7 +108,7 @@ class Conversation:
 
   def _check(self, index: int, value: Any) -> None:
     if not value:
-      source = bounded(self._plan.checks[index], _MAX_CALL)
+      source = bounded(self._plan.checks[index], MAX_CALL)
       self._fail(f'{source} does not hold{self._what_returned()}')
     self._holds()
 
@@ -130,7 +122,7 @@ class Conversation:
           self._fail(
             f'{call} returned {_shown(side)}, expected {_shown(other)}'
           )
-    source = bounded(self._plan.checks[index], _MAX_CALL)
+    source = bounded(self._plan.checks[index], MAX_CALL)
     self._fail(f'{source} does not hold: {_shown(left)} != {_shown(right)}')
 
   def _holds(self) -> None:
@@ -149,17 +141,10 @@ class Conversation:
     return f'; {call} returned {_shown(value)}'
 
 
-@dataclasses.dataclass(frozen=True)
-class Whole:
-  """A test that runs in a separate process (`tester.py`)."""
-
-  source: str
-  setup: str
-  entry_point: str
-
-
 class Relay:
-  """One test in a tester process, whose calls the judge passes to the program.
+  """One test in a tester process (`tester.py`).
+
+  The judge passes its calls to the program.
 
   Attributes:
     asking: source of the latest request to the program, for messages.
@@ -167,22 +152,20 @@ class Relay:
 
   def __init__(
     self,
-    test: Whole,
+    test: str,
+    setup: str,
+    entry_point: str,
     session: child_lib.Session,
     tester: child_lib.Session,
   ):
-    self._test = test
+    self._test = {'test': test, 'setup': setup, 'entry_point': entry_point}
     self._session = session
     self._tester = tester
     self.asking = 'the test'
 
   def run(self) -> None:
     """Returns if the test passes, and raises the verdict otherwise."""
-    request = {
-      'test': syntax.dedented(self._test.source),
-      'setup': self._test.setup,
-      'entry_point': self._test.entry_point,
-    }
+    request = {**self._test, 'test': syntax.dedented(self._test['test'])}
     try:
       self._tester.begin()
       message = self._of_tester(self._tester.ask, request)
@@ -191,10 +174,13 @@ class Relay:
         message = self._of_tester(self._tester.answer, reply)
     finally:
       self._tester.end()  # No test may change the process of the next one.
-    status, error_type, text = _three_texts(message.get('ended'))
+    ended = message.get('ended')
+    if not isinstance(ended, list) or len(ended) != 3:
+      raise Verdict('invalid', 'the test: malformed end')
+    status, error_type, text = (str(part)[:_MAX_MESSAGE] for part in ended)
     if status != 'passed':
       known = status if status in ('failed', 'error') else 'invalid'
-      raise Verdict(known, text, bounded(error_type, _MAX_CALL))
+      raise Verdict(known, text, bounded(error_type, MAX_CALL))
 
   def _of_tester(self, ask: Any, message: dict[str, Any]) -> dict[str, Any]:
     try:
@@ -204,13 +190,12 @@ class Relay:
       raise Verdict(status, f'the test: {error}') from None
 
   def _call(self, call: Any) -> dict[str, Any]:
-    name = self._test.entry_point
-    if not isinstance(call, list) or len(call) != 2:
-      raise Verdict('invalid', 'the test: malformed call')
-    args, kwargs = call
-    if not isinstance(args, list) or not isinstance(kwargs, dict):
-      raise Verdict('invalid', 'the test: malformed call')
-    self.asking = bounded(f'{name}({json.dumps(args)[1:-1]})', _MAX_CALL)
+    match call:
+      case [list() as args, dict() as kwargs]:
+        name = self._test['entry_point']
+      case _:
+        raise Verdict('invalid', 'the test: malformed call')
+    self.asking = bounded(f'{name}({json.dumps(args)[1:-1]})', MAX_CALL)
     request = {'call': name, 'root': name, 'args': args, 'kwargs': kwargs}
     try:
       answer = answer_to(self._session, request)
@@ -221,13 +206,6 @@ class Relay:
       return {'raised': [error_type, text]}
     plain_value(answer, self.asking)
     return {'value': answer['value']}
-
-
-def _three_texts(value: Any) -> tuple[str, str, str]:
-  if not isinstance(value, list) or len(value) != 3:
-    raise Verdict('invalid', 'the test: malformed end')
-  status, error_type, text = (str(part)[:_MAX_MESSAGE] for part in value)
-  return status, error_type, text
 
 
 def answer_to(session: child_lib.Session, request: dict[str, Any]) -> Any:
@@ -255,14 +233,14 @@ def check_answer(answer: dict[str, Any], request: dict[str, Any]) -> None:
   ):
     raise child_lib.LostError('crash', 'malformed answer')
   message = f'in the setup: {text}' if where == 'setup' else text
-  raise Verdict(status, message, bounded(error_type, _MAX_CALL))
+  raise Verdict(status, message, bounded(error_type, MAX_CALL))
 
 
 def plain_value(answer: dict[str, Any], asking: str) -> Any:
   """Decodes the value that a program returned.
 
   Raises:
-    Verdict: the value is not plain data.
+    Verdict: it is not plain data.
     LostError: no candidate writes such an answer.
   """
   if 'not_plain' in answer:

@@ -1,9 +1,7 @@
 """Loads a program and asks it for values, on behalf of the judge.
 
-The value of an expression reaches the judge as the values of tests do: the
-program's process encodes it as plain data, the judge decodes it into fresh
-built-in objects (`codec.py`) and takes their `repr`. No `__repr__` or `repr` of
-the program is involved.
+The judge decodes a value into fresh built-in objects (`codec.py`) and takes
+their `repr`. No `__repr__` or `repr` of the program is involved.
 """
 
 from __future__ import annotations
@@ -15,7 +13,6 @@ from promptrl_jax.execution import conversation
 from promptrl_jax.execution import output as output_lib
 
 MAX_VALUE = 10_000  # Characters.
-_MAX_SOURCE = 80
 _BYTES_PER_BYTE = 8  # Of a message per byte of output: JSON may escape it.
 
 
@@ -24,17 +21,17 @@ class Load:
 
   Attributes:
     count: number of attempts to load the program.
-    output: standard output of the first attempt, and whether it is cut.
+    output: fields of a `CallResult`, from the first attempt.
   """
 
   def __init__(self, request: dict[str, Any], session: child_lib.Session):
     self._request = request
     self._session = session
     self.count = 0
-    self.output = ('', False)
+    self.output: dict[str, Any] = {}
 
   def run(self) -> None:
-    """Returns once the program is loaded.
+    """Loads the program.
 
     Raises:
       Verdict: it cannot be loaded.
@@ -60,10 +57,7 @@ class Evaluation:
 
   Attributes:
     asking: its source, shortened for messages.
-    value: `repr` of its value; None before there is one.
-    value_is_cut: whether `value` is only the beginning.
-    output: what was written to standard output meanwhile, and whether it is
-      cut.
+    result: its value and output, as fields of an `ExpressionResult`.
   """
 
   def __init__(
@@ -71,10 +65,8 @@ class Evaluation:
   ):
     self._request = {'evaluate': source, 'root': entry_point}
     self._session = session
-    self.asking = conversation.bounded(source, _MAX_SOURCE)
-    self.value: str | None = None
-    self.value_is_cut = False
-    self.output = ('', False)
+    self.asking = conversation.bounded(source, conversation.MAX_CALL)
+    self.result: dict[str, Any] = {}
 
   def run(self) -> None:
     """Returns once there is a value.
@@ -84,7 +76,7 @@ class Evaluation:
       LostError: the program's process cannot be asked any more.
     """
     answer = self._session.ask(self._request)
-    self.output = _output_of(answer)
+    self.result = _output_of(answer)
     conversation.check_answer(answer, self._request)
     value = conversation.plain_value(answer, self.asking)
     try:
@@ -92,8 +84,8 @@ class Evaluation:
     except ValueError:  # The decimal digits would take quadratic time.
       message = f'{self.asking} returned an int of too many digits'
       raise conversation.Verdict('invalid', message) from None
-    self.value_is_cut = len(text) > MAX_VALUE
-    self.value = text[:MAX_VALUE]
+    self.result['value'] = text[:MAX_VALUE]
+    self.result['value_is_cut'] = len(text) > MAX_VALUE
 
 
 def output_bytes(answer_bytes: int) -> int:
@@ -101,10 +93,11 @@ def output_bytes(answer_bytes: int) -> int:
   return min(output_lib.MAX_BYTES, answer_bytes // _BYTES_PER_BYTE)
 
 
-def _output_of(answer: dict[str, Any]) -> tuple[str, bool]:
+def _output_of(answer: dict[str, Any]) -> dict[str, Any]:
   text = answer.get('output', '')
   if not isinstance(text, str):
     raise child_lib.LostError('crash', 'malformed answer (output)')
   data = text.encode('utf-8', 'replace')
   is_cut = bool(answer.get('output_is_cut')) or len(data) > output_lib.MAX_BYTES
-  return data[: output_lib.MAX_BYTES].decode('utf-8', 'ignore'), is_cut
+  output = data[: output_lib.MAX_BYTES].decode('utf-8', 'ignore')
+  return {'output': output, 'output_is_cut': is_cut}

@@ -1,9 +1,4 @@
-"""Checks on the fields of a job, which may come from a file or from a model.
-
-A check never raises. It returns a value that can be hashed and sent, and
-appends a message to `faults` if the value that it was given is not what the
-field must hold.
-"""
+"""Checks on the fields of a job, which may come from a file or from a model."""
 
 from __future__ import annotations
 
@@ -13,17 +8,43 @@ from typing import Any
 from promptrl_jax.execution.limits import Limits
 
 
-def text(name: str, value: Any, faults: list[str]) -> str:
+def check(job: Any, item: str) -> None:
+  """Replaces wrong fields of a frozen job by empty values; never raises.
+
+  Afterwards every field can be hashed and sent, and `malformed` names the first
+  fault, '' if there is none.
+
+  Args:
+    job: a `Program` or a `Call`.
+    item: one element of its sequence of texts, `test` or `expression`.
+  """
+  faults: list[str] = []
+  checked: dict[str, Any] = {
+    'code': _text('code', job.code, faults),
+    f'{item}s': _encodables(item, getattr(job, f'{item}s'), faults),
+    'setup': _encodable('setup', job.setup, faults),
+  }
+  if job.entry_point is not None:
+    checked['entry_point'] = _encodable('entry_point', job.entry_point, faults)
+  if not isinstance(job.limits, Limits | None):
+    faults.append(f'limits must be Limits or None, got {_kind(job.limits)}')
+    checked['limits'] = None
+  checked['malformed'] = faults[0] if faults else ''
+  for name, value in checked.items():
+    object.__setattr__(job, name, value)
+
+
+def _text(name: str, value: Any, faults: list[str]) -> str:
   """Any string, including one that UTF-8 cannot encode."""
   if isinstance(value, str):
     return str.__str__(value)  # A subclass may hash and compare as it likes.
-  faults.append(f'{name} must be a str, got {kind(value)}')
+  faults.append(f'{name} must be a str, got {_kind(value)}')
   return ''
 
 
-def encodable(name: str, value: Any, faults: list[str]) -> str:
+def _encodable(name: str, value: Any, faults: list[str]) -> str:
   """Trusted text: a lone surrogate in it is a broken job, not a bad program."""
-  checked = text(name, value, faults)
+  checked = _text(name, value, faults)
   try:
     checked.encode()
     return checked
@@ -32,42 +53,19 @@ def encodable(name: str, value: Any, faults: list[str]) -> str:
     return ''
 
 
-def encodables(
-  name: str, item: str, values: Any, faults: list[str]
-) -> tuple[str, ...]:
-  """A sequence of trusted texts; empty if any of them is wrong.
-
-  Args:
-    name: the field, for messages.
-    item: how a message calls one element of it.
-    values: the value of the field.
-    faults: receives the messages.
-  """
+def _encodables(item: str, values: Any, faults: list[str]) -> tuple[str, ...]:
+  """A sequence of trusted texts; empty if any of them is wrong."""
   if isinstance(values, str) or not isinstance(values, Sequence):
-    faults.append(f'{name} must be a sequence of str, got {kind(values)}')
+    faults.append(f'{item}s must be a sequence of str, got {_kind(values)}')
     return ()
   checked: list[str] = []
   before = len(faults)
   for number, value in enumerate(values, 1):
-    checked.append(encodable(f'{item} {number}', value, faults))
+    checked.append(_encodable(f'{item} {number}', value, faults))
     if len(faults) > before:
       return ()
   return tuple(checked)
 
 
-def entry_point(value: Any, faults: list[str]) -> str | None:
-  """The name of a function, or None."""
-  return None if value is None else encodable('entry_point', value, faults)
-
-
-def limits(value: Any, faults: list[str]) -> Limits | None:
-  """Limits, or None for those of the pool."""
-  if isinstance(value, Limits | None):
-    return value
-  faults.append(f'limits must be Limits or None, got {kind(value)}')
-  return None
-
-
-def kind(value: Any) -> str:
-  """Name of a value's type, for messages."""
+def _kind(value: Any) -> str:
   return type(value).__name__[:80]

@@ -47,7 +47,7 @@ def with_import_header(code: str) -> str:
 
 
 class ImportHeaderPool:
-  """Wraps a pool; every program is run with the header of standard imports.
+  """An `ExecutionPool` that puts the header before every program.
 
   Results with and without the header are not comparable, so a report has to say
   which of the two it used.
@@ -57,19 +57,15 @@ class ImportHeaderPool:
     self._pool = pool
 
   def run(self, programs: Sequence[Program]) -> list[ProgramResult]:
-    """Results in the order of the programs."""
     return self._pool.run(_with_header(programs))
 
   def submit(self, programs: Sequence[Program]) -> list[Future[ProgramResult]]:
-    """Futures of results, as `ExecutionPool.submit` returns them."""
     return self._pool.submit(_with_header(programs))
 
   def evaluate(self, calls: Sequence[Call]) -> list[CallResult]:
-    """Results in the order of the calls."""
     return self._pool.evaluate(_with_header(calls))
 
   def submit_calls(self, calls: Sequence[Call]) -> list[Future[CallResult]]:
-    """Futures of results, as `ExecutionPool.submit_calls` returns them."""
     return self._pool.submit_calls(_with_header(calls))
 
 

@@ -35,15 +35,10 @@ def lines(source: BinaryIO) -> Iterator[tuple[int, bytes | None]]:
 def parse(
   line: bytes | None, limits: Limits
 ) -> tuple[Any, Program | Call | str]:
-  """Reads one line; never raises.
+  """Reads one line, None for one that is too long; never raises.
 
-  Args:
-    line: a JSON object; None for a line that is too long.
-    limits: of a program that brings its own `cpu_s`, which replaces theirs.
-
-  Returns:
-    The id (None without one), and the program, the call (if the line has
-    `expressions`), or what is wrong with the line.
+  Returns the id (None without one), and the program, the call, or what is wrong
+  with the line. A `cpu_s` of its own replaces that of `limits`.
   """
   if line is None:
     return None, f'longer than {MAX_LINE // 2**20} MiB'
@@ -64,11 +59,7 @@ def parse(
 
 
 def _job(row: dict[str, Any], limits: Limits) -> Program | Call:
-  """The program or call of a row.
-
-  Raises:
-    ValueError: a field is missing or wrong.
-  """
+  """The program or call of a row; raises ValueError for wrong fields."""
   evaluates = 'expressions' in row
   for field in ('code', 'expressions' if evaluates else 'tests'):
     if field not in row:
@@ -103,13 +94,7 @@ def with_cpu_s(limits: Limits, cpu_s: float) -> Limits:
 
 
 def line(number: int, name: Any, result: ProgramResult | CallResult) -> str:
-  """Formats one result as a line.
-
-  Args:
-    number: number of the input line, which a refusal quotes in its message.
-    name: id of the program or call.
-    result: result of the program or call.
-  """
+  """Formats one result; a refusal quotes the `number` of the input line."""
   row = {'id': name, **dataclasses.asdict(result)}
   row['cpu_s'] = round(result.cpu_s, 6)
   row['wall_s'] = round(result.wall_s, 6)

@@ -2,7 +2,6 @@
 
 It never runs, unpickles or evaluates anything of a program's: it receives plain
 values (`codec.py`) and runs the rest of each test on them (`conversation.py`).
-Where only values are wanted, it passes them on (`evaluation.py`).
 """
 
 from __future__ import annotations
@@ -28,14 +27,8 @@ _MAX_TIMEOUTS = 2
 def serve(trainer: socket.socket, control: socket.socket, folder: str) -> None:
   """Answers requests, one at a time, until the trainer hangs up.
 
-  A request has the fields of a `Program` or of a `Call`. The answer to a
-  program has `status`, `message`, `tests` (verdicts), `cpu_s` and `wall_s`; the
-  answer to a call has `expressions` instead of `tests`, and `output`.
-
-  Args:
-    trainer: stream socket.
-    control: sequenced-packet socket to the zygote.
-    folder: where programs write if they have no root of their own.
+  A request has the fields of a `Program` or of a `Call`, an answer those of the
+  result. Programs without a root of their own write into `folder`.
   """
   try:
     layers = child_lib.layers_of(control)
@@ -69,10 +62,10 @@ def _judge(
   tester: child_lib.Session,
 ) -> dict[str, Any]:
   request = {'code': program['code'], 'setup': program['setup']}
-  load = evaluation.Load(request, session)
   tests = [
     _planned(test, program, session, tester) for test in program['tests']
   ]
+  load = evaluation.Load(request, session)
   status, message, verdicts = _run_all(load, tests, session)
   return {
     'status': status or _first_other(verdicts),
@@ -100,16 +93,13 @@ def _evaluate(
   return {
     'status': _ok_if_passed(status or _first_other(verdicts)),
     'message': message,
-    'output': load.output,
+    **load.output,
     'expressions': [
       {
         'status': _ok_if_passed(verdict),
-        'value': asked.value,
-        'value_is_cut': asked.value_is_cut,
-        'output': asked.output[0],
-        'output_is_cut': asked.output[1],
         'error_type': error_type,
         'message': text,
+        **asked.result,
       }
       for asked, (verdict, error_type, text) in zip(
         evaluations, verdicts, strict=True
@@ -125,15 +115,8 @@ def _run_all(
 ) -> tuple[str, str, list[Verdict]]:
   """Asks one question after the other; loads the program where it has to.
 
-  Args:
-    load: of the program.
-    questions: tests or expressions; a verdict stands for one that cannot be
-      asked.
-    session: of the program.
-
-  Returns:
-    The status and message of the program as a whole, '' if there are none, and
-    the verdict on each question.
+  A verdict stands for a question that cannot be asked. Returns the status and
+  message of the program as a whole, '' if there are none, and all verdicts.
   """
   verdicts: list[Verdict] = []
   timeouts = 0
@@ -168,15 +151,14 @@ def _planned(
   tester: child_lib.Session,
 ) -> _Question | Verdict:
   """A test that is ready to run; a verdict if it cannot be judged."""
-  entry_point = program['entry_point']
-  whole = conversation.Whole(test, program['setup'], entry_point or '')
-  relay = conversation.Relay(whole, session, tester)
+  setup, entry_point = program['setup'], program['entry_point']
+  relay = conversation.Relay(test, setup, entry_point or '', session, tester)
   try:
     if program['isolate_tests']:
       if not entry_point:
         raise split.CannotSplitError('an isolated test needs an entry_point')
       return relay
-    plan = split.split(test, program['setup'], entry_point)
+    plan = split.split(test, setup, entry_point)
     return conversation.Conversation(plan, session)
   except split.CannotSplitError as error:
     if isinstance(error, split.NeedsTesterError) and entry_point:
@@ -200,10 +182,8 @@ def _ask(question: _Question, session: child_lib.Session) -> Verdict:
 
 
 def _first_other(verdicts: list[Verdict]) -> str:
-  for status, _, _ in verdicts:
-    if status != 'passed':
-      return status
-  return 'passed'
+  statuses = (status for status, _, _ in verdicts)
+  return next((s for s in statuses if s != 'passed'), 'passed')
 
 
 def _ok_if_passed(status: str) -> str:

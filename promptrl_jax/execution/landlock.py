@@ -50,9 +50,6 @@ def make_ruleset(readable: Iterable[str], writable: Iterable[str]) -> int:
     readable: files and directories to read, with everything below them.
     writable: directories in which everything is allowed; devices to write.
 
-  Returns:
-    A file descriptor for `enter`.
-
   Raises:
     OSError: the kernel has no Landlock.
   """

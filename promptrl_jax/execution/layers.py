@@ -26,13 +26,12 @@ class Layers:
   """The isolation layers of a worker's candidates.
 
   Attributes:
-    namespaces: the namespaces that the worker does not share with the machine:
-      some of user, mount, network, ipc, uts and pid.
+    namespaces: those that the worker does not share with the machine: some of
+      user, mount, network, ipc, uts and pid.
     root: whether candidates see a separate, read-only root directory.
     landlock: version of the Landlock interface in use, 0 for none.
     seccomp: whether system calls are restricted to a list.
-    user: unprivileged user id that candidates run as; None for the user of the
-      pool.
+    user: unprivileged id that candidates run as; None for the pool's own.
   """
 
   namespaces: tuple[str, ...] = ()
@@ -54,14 +53,12 @@ class Layers:
 
   def describe(self) -> str:
     """One line for a log."""
-    return ', '.join(
-      [
-        f'namespaces {"+".join(self.namespaces) or "none"}',
-        f'own root {"yes" if self.root else "no"}',
-        f'Landlock {self.landlock or "no"}',
-        f'seccomp {"yes" if self.seccomp else "no"}',
-        f'user {"own" if self.user is None else self.user}',
-      ]
+    return (
+      f'namespaces {"+".join(self.namespaces) or "none"}, '
+      f'own root {"yes" if self.root else "no"}, '
+      f'Landlock {self.landlock or "no"}, '
+      f'seccomp {"yes" if self.seccomp else "no"}, '
+      f'user {"own" if self.user is None else self.user}'
     )
 
 
@@ -82,15 +79,13 @@ class Sandbox:
   def __init__(self, folder: str, entered: tuple[str, ...], number: int):
     """Prepares the layers and changes to the directory for candidates.
 
-    Args:
-      folder: an empty directory of this worker.
-      entered: namespaces that this process has entered.
-      number: differs between the workers of a machine.
+    `folder` is an empty directory of this worker, `entered` names the
+    namespaces of this process, and `number` differs between workers.
     """
     self.zygote = os.getpid()
     self.highest = os.sysconf('SC_OPEN_MAX')
     kernel.forbid_privileges()
-    root = 'mount' in entered and _succeeds(
+    root = 'mount' in entered and not _fails(
       lambda: namespaces.make_root(folder)
     )
     # Paths are relative from here on: a user without privileges may be allowed
@@ -202,10 +197,6 @@ def _fails(act: Callable[[], Any]) -> bool:
   except OSError:
     return True
   return False
-
-
-def _succeeds(act: Callable[[], Any]) -> bool:
-  return not _fails(act)
 
 
 def _holds(probe: Callable[[], bool]) -> bool:

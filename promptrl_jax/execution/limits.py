@@ -33,7 +33,7 @@ class Limits:
     wall_s: seconds of one test; a last resort where the other two do not apply.
     memory_mb: address space, in MiB.
     file_mb: size of a file that the program writes, in MiB.
-    open_files: open file descriptors.
+    open_files: descriptors.
     processes: threads. Where the kernel counts them, it includes those of other
       processes of the user that have started since the worker did.
     answer_kb: size of the encoded value of one call, in KiB.
@@ -65,12 +65,9 @@ class Limits:
 
 def apply_common() -> None:
   """Sets, in the zygote, the limits that are the same for all programs."""
-  for name in (
-    resource.RLIMIT_CORE,
-    resource.RLIMIT_MEMLOCK,
-    resource.RLIMIT_MSGQUEUE,
-  ):
-    set_limit(name, 0, 0)
+  set_limit(resource.RLIMIT_CORE, 0, 0)
+  set_limit(resource.RLIMIT_MEMLOCK, 0, 0)
+  set_limit(resource.RLIMIT_MSGQUEUE, 0, 0)
 
 
 Prepared = tuple[tuple[int, tuple[int, int]], ...]
@@ -79,9 +76,7 @@ Prepared = tuple[tuple[int, tuple[int, int]], ...]
 def prepare(limits: Limits, processes: int | None) -> Prepared:
   """Computes the limits that `apply` sets, before the fork.
 
-  Args:
-    limits: limits of the program.
-    processes: tasks that the user has already; None sets no limit on tasks.
+  `processes` are tasks that the user has already; None sets no limit on tasks.
   """
   cpu_s = math.ceil(2 * limits.cpu_s) + 1  # The judge's clocks come first.
   memory = limits.memory_mb * 2**20

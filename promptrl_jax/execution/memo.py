@@ -29,32 +29,26 @@ class MemoPool:
 
   def run(self, programs: Sequence[Program]) -> list[ProgramResult]:
     """Results in the order of the programs."""
-    return _remembered(self._verdicts, self._pool.run, programs, _is_stable)
+    return _remembered(self._verdicts, self._pool.run, programs)
 
   def evaluate(self, calls: Sequence[Call]) -> list[CallResult]:
     """Results in the order of the calls."""
-    return _remembered(
-      self._values, self._pool.evaluate, calls, _is_stable_call
-    )
+    return _remembered(self._values, self._pool.evaluate, calls)
 
 
 def _remembered(
   kept: dict[_J, _R],
   act: Callable[[Sequence[_J]], list[_R]],
   jobs: Sequence[_J],
-  is_stable: Callable[[_R], bool],
 ) -> list[_R]:
   missing = [job for job in dict.fromkeys(jobs) if job not in kept]
   fresh = dict(zip(missing, act(missing), strict=True))
-  kept |= {job: result for job, result in fresh.items() if is_stable(result)}
+  kept |= {job: result for job, result in fresh.items() if _is_stable(result)}
   return [fresh[job] if job in fresh else kept[job] for job in jobs]
 
 
-def _is_stable(result: ProgramResult) -> bool:
-  statuses = {result.status, *(test.status for test in result.tests)}
-  return statuses.isdisjoint(_NOT_KEPT)
-
-
-def _is_stable_call(result: CallResult) -> bool:
-  statuses = {result.status, *(e.status for e in result.expressions)}
+def _is_stable(result: ProgramResult | CallResult) -> bool:
+  of_call = isinstance(result, CallResult)
+  parts = result.expressions if of_call else result.tests
+  statuses = {result.status, *(part.status for part in parts)}
   return statuses.isdisjoint(_NOT_KEPT)

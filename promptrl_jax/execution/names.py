@@ -28,24 +28,9 @@ PRELOADED = tuple(sorted(MODULES | _PRELOADED_ONLY))
 _OF_SYS = ('byteorder', 'float_info', 'getsizeof', 'maxsize', 'maxunicode')
 _NOT_OFFERED = frozenset(
   [
-    'breakpoint',
-    'compile',
-    'copyright',
-    'credits',
-    'delattr',
-    'eval',
-    'exec',
-    'exit',
-    'getattr',
-    'globals',
-    'help',
-    'input',
-    'license',
-    'locals',
-    'open',
-    'quit',
-    'setattr',
-    'vars',
+    *('breakpoint', 'compile', 'copyright', 'credits', 'delattr', 'eval'),
+    *('exec', 'exit', 'getattr', 'globals', 'help', 'input', 'license'),
+    *('locals', 'open', 'quit', 'setattr', 'vars'),
   ]
 )
 

@@ -69,8 +69,7 @@ def enter() -> tuple[str, ...]:
 def make_root(folder: str) -> None:
   """Makes `folder` the root: read-only, with the interpreter and `/tmp`.
 
-  Args:
-    folder: an empty directory; only this namespace sees what is mounted there.
+  It is empty before; only this namespace sees what is mounted there.
 
   Raises:
     OSError: this machine does not allow it; then nothing has changed.
@@ -92,9 +91,7 @@ def make_root(folder: str) -> None:
 
 
 def _fill_root(folder: str) -> None:
-  for path in readable():
-    _bind(path, folder + path)
-  for path in DEVICES:
+  for path in (*readable(), *DEVICES):
     _bind(path, folder + path)
   temporary = folder + TEMPORARY
   os.mkdir(temporary)
@@ -109,8 +106,8 @@ def _fill_root(folder: str) -> None:
 
 def readable() -> list[str]:
   """Directories that an interpreter has to read: its own and libraries."""
-  wanted = ['/usr', '/lib', '/lib32', '/lib64', sys.base_prefix]
-  wanted.append(sys.base_exec_prefix)
+  wanted = ['/usr', '/lib', '/lib32', '/lib64']
+  wanted += [sys.base_prefix, sys.base_exec_prefix]
   wanted += os.environ.get('LD_LIBRARY_PATH', '').split(':')
   kept: list[str] = []
   for path in wanted:

@@ -1,7 +1,5 @@
 """The trainer's end: sends programs to worker processes, collects the results.
 
-  trainer --exec--> judge --exec--> zygote --fork--> one candidate per program
-
 Nothing is ever forked from the trainer, in which JAX has threads. A worker ends
 with the trainer, however the trainer ends, and ends everything it started.
 """
@@ -32,10 +30,8 @@ _R = TypeVar('_R', ProgramResult, CallResult)
 class ExecutionPool:
   """Runs programs in `workers` worker processes.
 
-  `run` judges programs by their tests; `evaluate` gives the values of
-  expressions and what was printed. Workers start with the first program. Use
-  the pool as a context manager, or call `close`. Several threads may use it at
-  the same time.
+  Workers start with the first program. Use the pool as a context manager, or
+  call `close`. Several threads may use it at the same time.
 
   Args:
     workers: processes that run programs at the same time; None for one per
@@ -81,12 +77,7 @@ class ExecutionPool:
     return self._layers
 
   def run(self, programs: Iterable[Program]) -> list[ProgramResult]:
-    """Runs programs against their tests; blocks until all are judged.
-
-    Equal programs in a batch are run once.
-
-    Returns:
-      One result per program, in order.
+    """Runs programs against their tests; one result per program, in order.
 
     Raises:
       RuntimeError: the pool is or gets closed, or no worker can be started.
@@ -100,26 +91,19 @@ class ExecutionPool:
     run unless all futures that wait for it are cancelled before it starts.
 
     Returns:
-      One future per program, in order. A future is done as soon as its result
-      exists, so `concurrent.futures.as_completed` yields results as they
-      arrive. Every program gets a result, however malformed it is; a future
-      raises RuntimeError if the pool was closed before the program ran, or if
-      no worker can be started. Callbacks run in a thread of the pool and must
-      not close it.
+      One future per program, in order. Every program gets a result, however
+      malformed it is; a future raises RuntimeError if the pool was closed
+      before the program ran, or if no worker can be started. Callbacks run in a
+      thread of the pool and must not close it.
 
     Raises:
       RuntimeError: the pool is closed.
     """
-    return self._queue(programs, _without_running, _judge)
+    judge = process.WorkerProcess.judge
+    return self._queue(programs, _without_running, judge)
 
   def evaluate(self, calls: Iterable[Call]) -> list[CallResult]:
-    """Evaluates expressions after programs; blocks until all have ended.
-
-    Programs are confined and limited as by `run`. Equal calls in a batch are
-    evaluated once.
-
-    Returns:
-      One result per call, in order.
+    """Evaluates expressions after programs; one result per call, in order.
 
     Raises:
       RuntimeError: the pool is or gets closed, or no worker can be started.
@@ -128,7 +112,8 @@ class ExecutionPool:
 
   def submit_calls(self, calls: Iterable[Call]) -> list[Future[CallResult]]:
     """Queues calls and returns at once, as `submit` does for programs."""
-    return self._queue(calls, _without_evaluating, _evaluate)
+    evaluate = process.WorkerProcess.evaluate
+    return self._queue(calls, _without_evaluating, evaluate)
 
   def _queue(
     self,
@@ -136,13 +121,7 @@ class ExecutionPool:
     shortcut: Callable[[_J], _R | None],
     act: Callable[[process.WorkerProcess, _J, Limits], _R],
   ) -> list[Future[_R]]:
-    """Queues jobs of one kind; see `submit`.
-
-    Args:
-      jobs: programs or calls.
-      shortcut: result of a job that needs no worker; None for all others.
-      act: has a worker process do one job.
-    """
+    """Queues jobs; `shortcut` has the result of one that needs no worker."""
     futures: list[Future[_R]] = []
     waiting: dict[_J, list[Future[_R]]] = {}
     for job in jobs:
@@ -232,10 +211,7 @@ class TooWeakError(RuntimeError):
 class _WorkerHandle:
   """Owns one worker: starts it when it is needed, replaces it when it is lost.
 
-  Args:
-    folder: scratch directory of the pool.
-    closed: set once the pool is closed.
-    check: raises `TooWeakError` if the layers of a new worker do not suffice.
+  `check` raises `TooWeakError` if the layers of a new worker do not suffice.
   """
 
   def __init__(
@@ -306,33 +282,20 @@ def _results(futures: Sequence[Future[_R]]) -> list[_R]:
     raise
 
 
-def _judge(
-  worker: process.WorkerProcess, program: Program, limits: Limits
-) -> ProgramResult:
-  return worker.judge(program, limits)
-
-
-def _evaluate(
-  worker: process.WorkerProcess, call: Call, limits: Limits
-) -> CallResult:
-  return worker.evaluate(call, limits)
-
-
 def _without_running(program: Any) -> ProgramResult | None:
   if not isinstance(program, Program):
     message = f'expected a Program, got {type(program).__name__}'
     return ProgramResult('refused', None, (), message=message)
-  tests = tuple(TestResult('not_run') for _ in program.tests)
-  if program.malformed:
-    return ProgramResult('refused', None, tests, message=program.malformed)
-  if not tests:
+  message = program.malformed
+  if not message and not program.tests:
     message = (
       'there are no tests, so there is nothing to judge by; '
       'ExecutionPool.evaluate gives values and output without tests'
     )
-    return ProgramResult('refused', None, (), message=message)
+  if message:
+    return ProgramResult('refused', None, _not_run(program), message=message)
   if not program.code.strip():
-    return ProgramResult('no_code', 0.0, tests)
+    return ProgramResult('no_code', 0.0, _not_run(program))
   return None
 
 
@@ -340,12 +303,11 @@ def _without_evaluating(call: Any) -> CallResult | None:
   if not isinstance(call, Call):
     message = f'expected a Call, got {type(call).__name__}'
     return CallResult('refused', (), message=message)
-  expressions = tuple(ExpressionResult('not_run') for _ in call.expressions)
   message = call.malformed
-  if not message and not expressions:
+  if not message and not call.expressions:
     message = 'there are no expressions; expected at least one to evaluate'
   if message:
-    return CallResult('refused', expressions, message=message)
+    return CallResult('refused', _not_run(call), message=message)
   return None
 
 
@@ -353,7 +315,11 @@ def _infra_error(
   job: Program | Call, message: str
 ) -> ProgramResult | CallResult:
   if isinstance(job, Call):
-    expressions = tuple(ExpressionResult('not_run') for _ in job.expressions)
-    return CallResult('infra_error', expressions, message=message)
-  tests = tuple(TestResult('not_run') for _ in job.tests)
-  return ProgramResult('infra_error', None, tests, message=message)
+    return CallResult('infra_error', _not_run(job), message=message)
+  return ProgramResult('infra_error', None, _not_run(job), message=message)
+
+
+def _not_run(job: Program | Call) -> tuple[Any, ...]:
+  if isinstance(job, Call):
+    return tuple(ExpressionResult('not_run') for _ in job.expressions)
+  return tuple(TestResult('not_run') for _ in job.tests)

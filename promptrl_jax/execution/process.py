@@ -16,8 +16,8 @@ import threading
 import time
 from typing import Any
 
+from promptrl_jax.execution import kernel, wire
 from promptrl_jax.execution import scratch as scratch_lib
-from promptrl_jax.execution import wire
 from promptrl_jax.execution.call import Call, CallResult, ExpressionResult
 from promptrl_jax.execution.layers import Layers
 from promptrl_jax.execution.limits import Limits
@@ -63,9 +63,6 @@ def probe() -> Layers:
 
 class WorkerProcess:
   """A worker process; it dies with the thread that creates this object.
-
-  Attributes:
-    layers: isolation layers of its candidates.
 
   Args:
     scratch: directory for its programs.
@@ -121,25 +118,15 @@ class WorkerProcess:
     Raises:
       LostError: the worker did not get to a verdict; `stop` it.
     """
-    request = {
-      'code': program.code,
-      'tests': program.tests,
-      'setup': program.setup,
-      'entry_point': program.entry_point,
-      'isolate_tests': bool(program.isolate_tests),
-      'limits': vars(limits),
-    }
-    reply = self._ask(request, limits)
-    tests = tuple(TestResult(*verdict) for verdict in reply['tests'])
-    passed = sum(test.status == 'passed' for test in tests)
-    return ProgramResult(
-      status=reply['status'],
-      score=passed / len(tests),
-      tests=tests,
-      cpu_s=reply['cpu_s'],
-      wall_s=reply['wall_s'],
-      message=reply['message'],
+    reply = self._ask(
+      program,
+      limits,
+      tests=program.tests,
+      isolate_tests=bool(program.isolate_tests),
     )
+    tests = tuple(TestResult(*verdict) for verdict in reply.pop('tests'))
+    passed = sum(test.status == 'passed' for test in tests)
+    return ProgramResult(score=passed / len(tests), tests=tests, **reply)
 
   def evaluate(self, call: Call, limits: Limits) -> CallResult:
     """Evaluates the expressions of one call.
@@ -147,24 +134,9 @@ class WorkerProcess:
     Raises:
       LostError: the worker did not get to an end; `stop` it.
     """
-    request = {
-      'code': call.code,
-      'expressions': call.expressions,
-      'setup': call.setup,
-      'entry_point': call.entry_point,
-      'limits': vars(limits),
-    }
-    reply = self._ask(request, limits)
-    output, output_is_cut = reply['output']
-    return CallResult(
-      status=reply['status'],
-      expressions=tuple(ExpressionResult(**e) for e in reply['expressions']),
-      output=output,
-      output_is_cut=output_is_cut,
-      cpu_s=reply['cpu_s'],
-      wall_s=reply['wall_s'],
-      message=reply['message'],
-    )
+    reply = self._ask(call, limits, expressions=call.expressions)
+    values = tuple(ExpressionResult(**e) for e in reply.pop('expressions'))
+    return CallResult(expressions=values, **reply)
 
   def stop(self) -> None:
     """Ends the worker and everything it started."""
@@ -191,22 +163,30 @@ class WorkerProcess:
       return True
     return True
 
-  def _ask(self, request: dict[str, Any], limits: Limits) -> dict[str, Any]:
+  def _ask(
+    self, job: Program | Call, limits: Limits, **questions: Any
+  ) -> dict[str, Any]:
+    request = {
+      'code': job.code,
+      'setup': job.setup,
+      'entry_point': job.entry_point,
+      'limits': vars(limits),
+    }
     try:
-      wire.send(self._channel, request)
+      wire.send(self._channel, request | questions)
     except OSError as error:
       raise LostError(f'the worker is gone: {error}') from None
     return self._receive(2 * limits.wall_s + 30.0)
 
   def _receive(self, timeout_s: float) -> Any:
     deadline = time.monotonic() + timeout_s
-    cpu_s = self._cpu_s()
+    cpu_s = kernel.cpu_s(self._process.pid)
     poller = select.poll()
     poller.register(self._channel, select.POLLIN)
     while not poller.poll(100):
       if self._closed.is_set():
         raise LostError('the pool was closed')
-      if self._cpu_s() - cpu_s > _JUDGE_CPU_S:
+      if kernel.cpu_s(self._process.pid) - cpu_s > _JUDGE_CPU_S:
         self._process.kill()
         raise LostError('the judge is stuck, probably in a comparison')
       if time.monotonic() > deadline:
@@ -216,9 +196,3 @@ class WorkerProcess:
       return wire.receive(self._channel)
     except (EOFError, OSError):
       raise LostError('the worker ended') from None
-
-  def _cpu_s(self) -> float:
-    try:  # The clock of another process, see clock_getcpuclockid(3).
-      return time.clock_gettime((~self._process.pid << 3) | 2)
-    except OSError:
-      return 0.0

@@ -13,11 +13,9 @@ from promptrl_jax.execution.limits import Limits
 class Program:
   """One program to run against its tests.
 
-  Fields may hold anything, because jobs come from files and from models. If a
-  field has the wrong type, `malformed` says so, the field is replaced by an
-  empty value, and the verdict is `refused`. So every program can be hashed and
-  sent. A program without tests is refused too: `ExecutionPool.evaluate` runs
-  programs that have none.
+  Fields may hold anything, because jobs come from files and from models. A
+  field of the wrong type is replaced by an empty value, `malformed` says so,
+  and the verdict is `refused`, as it is for a program without tests.
 
   Attributes:
     code: the untrusted program, any text.
@@ -47,17 +45,7 @@ class Program:
   malformed: str = dataclasses.field(default='', init=False)
 
   def __post_init__(self):
-    faults: list[str] = []
-    checked = {
-      'code': fields.text('code', self.code, faults),
-      'tests': fields.encodables('tests', 'test', self.tests, faults),
-      'setup': fields.encodable('setup', self.setup, faults),
-      'entry_point': fields.entry_point(self.entry_point, faults),
-      'limits': fields.limits(self.limits, faults),
-    }
-    checked['malformed'] = faults[0] if faults else ''
-    for name, value in checked.items():
-      object.__setattr__(self, name, value)
+    fields.check(self, 'test')
 
 
 @dataclasses.dataclass(frozen=True)

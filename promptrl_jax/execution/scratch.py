@@ -67,7 +67,9 @@ def remove(folder: str) -> None:
   if folder in _LOCKS:
     os.close(_LOCKS.pop(folder))
   with contextlib.suppress(OSError):
-    if not _is_removed(folder):
+    try:
+      os.rmdir(folder)
+    except OSError:
       _empty(folder)
       os.rmdir(folder)
 
@@ -112,11 +114,7 @@ def _is_own(path: str) -> bool:
 
 
 def is_small(folder: str) -> bool:
-  """Whether a program has left room for others.
-
-  A directory that cannot be read counts as too large: no honest program hides
-  its files.
-  """
+  """Whether a program has left room for others; False if it hides its files."""
   total = 0
   try:
     for count, size in enumerate(_sizes(folder), 1):
@@ -143,14 +141,6 @@ def _sizes(folder: str) -> Iterator[int]:
         yield entry.stat(follow_symlinks=False).st_blocks * 512
         if _is_directory(entry):
           folders.append(entry.path)
-
-
-def _is_removed(folder: str) -> bool:
-  try:
-    os.rmdir(folder)
-  except OSError:
-    return False
-  return True
 
 
 def _is_directory(entry: os.DirEntry[str]) -> bool:

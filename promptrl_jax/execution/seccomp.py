@@ -140,10 +140,7 @@ def enter_zygote() -> None:
 
 
 def enter_candidate(pid: int) -> None:
-  """Forbids this process the calls that only a zygote may make.
-
-  Args:
-    pid: id of this process, the only one that it may signal.
+  """Forbids this process `pid` the calls that only a zygote may make.
 
   Raises:
     OSError: the machine is not known, or the kernel refuses the filter.
@@ -207,11 +204,8 @@ def of_zygote(machine: str) -> list[Instruction]:
 def of_candidate(machine: str, pid: int) -> list[Instruction]:
   """The filter that a candidate enters in addition to that of its zygote.
 
-  Only the filter of the zygote checks the architecture.
-
-  Args:
-    machine: architecture of the system calls.
-    pid: id of the only process that may be signalled.
+  Only the filter of the zygote checks the architecture. `pid` is the only
+  process that may be signalled.
 
   Raises:
     OSError: the numbers of this machine's calls are not known.

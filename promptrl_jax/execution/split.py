@@ -45,9 +45,7 @@ class NeedsTesterError(CannotSplitError):
 class RemoteCall:
   """An expression that the program's process evaluates.
 
-  Attributes:
-    source: Python source of the expression.
-    root: the name that it starts from, which the program must have defined.
+  It starts from the name `root`, which the program must have defined.
   """
 
   source: str
@@ -75,12 +73,9 @@ class Step:
 class Plan:
   """A test after splitting.
 
-  Attributes:
-    steps: statements, in order.
-    calls: call `i` is the one that `_value_(i, names)` and `_stub_(i)` in
-      `Step.local` request.
-    checks: source of assertion `i`, for which `_check_(i, value)` or
-      `_equal_(i, left, right)` stands in `Step.local`.
+  In `Step.local`, `_value_(i, names)` and `_stub_(i)` request call `i`, and
+  `_check_(i, value)` or `_equal_(i, left, right)` stands for the assertion
+  whose source is check `i`.
   """
 
   steps: tuple[Step, ...]
@@ -90,12 +85,7 @@ class Plan:
 
 @functools.lru_cache(maxsize=4096)
 def split(test: str, setup: str = '', entry_point: str | None = None) -> Plan:
-  """Splits one test.
-
-  Args:
-    test: statements with at least one `assert`.
-    setup: statements that have run in the program's process before.
-    entry_point: function under test; see `Program`.
+  """Splits one test; see `Program` for the arguments.
 
   Raises:
     CannotSplitError: the test does not parse, has no assertion, calls no
@@ -180,9 +170,9 @@ class _Splitter(syntax.Rewriter):
     if not any(step.remote and step.local for step in steps):
       return steps
     own = [
-      place
-      for place, statement in enumerate(body)
-      if steps[place].local is not None
+      i
+      for i, statement in enumerate(body)
+      if steps[i].local
       and not isinstance(statement, ast.Import | ast.ImportFrom)
     ]
     sources = [call.source for call in self._calls]
@@ -404,16 +394,12 @@ class _Splitter(syntax.Rewriter):
       used = (used & syntax.loaded(node)) - syntax.stored(node)
     source = ast.unparse(node) if taken else self._text(node)
     self._calls.append(RemoteCall(source, root))
-    keys: list[ast.expr | None] = [
-      ast.Constant(n, **syntax.PLACE) for n in sorted(used)
-    ]
-    values: list[ast.expr] = [
-      ast.Name(n, ast.Load(), **syntax.PLACE) for n in sorted(used)
-    ]
-    keys += [ast.Constant(name, **syntax.PLACE) for name in taken]
-    values += taken.values()
+    bound = {n: ast.Name(n, ast.Load(), **syntax.PLACE) for n in sorted(used)}
+    bound |= taken
+    keys = [ast.Constant(name, **syntax.PLACE) for name in bound]
+    names = ast.Dict(list(keys), list(bound.values()), **syntax.PLACE)
     index = ast.Constant(len(self._calls) - 1, **syntax.PLACE)
-    return _call('_value_', index, ast.Dict(keys, values, **syntax.PLACE))
+    return _call('_value_', index, names)
 
   def _stub(self, node: ast.expr) -> ast.expr | None:
     if not isinstance(node, ast.Name) or not self._is_programs(node.id):

@@ -83,13 +83,9 @@ def is_foreign_import(statement: ast.stmt) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class Facts:
-  """Properties of a node and of all nodes below it.
+  """Names in a node and all nodes below it, and the types of the nodes.
 
-  Attributes:
-    stored: names that are bound, and those whose items or attributes are set.
-    loaded: names that are read.
-    called: names that are called.
-    kinds: types of the nodes.
+  Names whose items or attributes are set count as stored.
   """
 
   stored: set[str]

@@ -1,8 +1,7 @@
 """The tester: the process of tests that the judge must not run itself.
 
-Some tests cannot be split into calls of the program and the rest (for example
-a checker that takes the function as an argument), and some cannot be trusted
-because a model wrote them. They run here, in a process that is forked and
+Some tests cannot be split (for example a checker that takes the function as an
+argument), and some cannot be trusted because a model wrote them. They run here,
 confined like a candidate but separate from it. A stub replaces the program's
 function: it sends each call to the judge, which asks the candidate and returns
 a plain value.

@@ -1,8 +1,7 @@
 """The zygote: the process that forks one candidate after the other.
 
 It is started with exec, so neither the zygote nor its forks have ever held a
-test. It enters the namespaces of its worker as their first process and sends
-the layers that it has to the judge. After that, zygote and judge take turns:
+test. It sends the layers that it has to the judge. After that, both take turns:
 
   judge:  {'start': role, 'limits'}, with the new process's end of a socket pair
   judge:  {'end': role}, when it is done with that process
@@ -162,11 +161,8 @@ def kill_children(is_first: bool) -> None:
   """Kills and reaps every child, and the orphans that each one leaves.
 
   This process adopts orphans, so a process that left the candidate's session
-  becomes its child once the parent has been killed.
-
-  Args:
-    is_first: whether this is the first process of its namespace, so that all
-      other processes there can be killed at once.
+  becomes its child once the parent has been killed. The first process of a
+  namespace can kill all others there at once.
   """
   if is_first:
     with contextlib.suppress(ProcessLookupError):

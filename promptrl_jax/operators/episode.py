@@ -21,14 +21,14 @@ class Episode(Attempt):
     code: the last program, empty before the first.
     feedback: what the visible tests said about it.
     feedbacks: the feedback of every program so far.
-    status: result of the last program on the visible tests; `start` before it.
+    status: of the last program on the visible tests; `start` before it.
     error_type: exception class of its first failure, or empty.
     visible: pass or fail of each visible test, of the last program.
     best_code: the program that would be submitted now.
     best_visible: share of visible tests that it passes; -1 before the first.
     best_share: share of reward tests that it passes (visible outside train).
-    steps: steps so far.
-    reward: reward of the last step.
+    steps: so far.
+    reward: of the last step.
     rewrites, mutations: edits of each kind that the statement holds.
     last_action: name, empty before the first.
     repeats: how often the last program had been seen before.
@@ -104,9 +104,7 @@ class Episode(Attempt):
 class Decide:
   """A choice of the next operator; answered by its name.
 
-  Attributes:
-    episode: the row that is to be continued.
-    policy: answers for all rows that carry it; None leaves it to the caller.
+  A policy answers for all rows that carry it; None leaves it to the caller.
   """
 
   episode: Episode

@@ -38,6 +38,7 @@ _IRREGULAR_PLURALS = {
   'series': 'series',
   'vertex': 'vertices',
 }
+_Y = re.compile(r'[^aeiou]y\Z')
 # Two or more syllables with the stress on the last one.
 _DOUBLED = frozenset(
   {'begin', 'commit', 'equip', 'input', 'occur', 'omit', 'output', 'permit'}
@@ -47,19 +48,15 @@ _SHORT_SYLLABLE = re.compile(r'(?:[^aeiou]|qu)*[aeiou][^aeiouwxy]')
 
 
 def inflect(lemma: str, reading: str, form: str) -> str:
-  """Returns one form of a base word.
-
-  Args:
-    lemma: base form, lower case.
-    reading: `noun`, `verb`, `adj` or `adv`.
-    form: ``, `s`, `ing`, `ed` or `en`.
-  """
+  """Returns one form of a base word in lower case."""
   if not form:
     return lemma
   if form == 's':
     if reading == 'noun' and lemma in _IRREGULAR_PLURALS:
       return _IRREGULAR_PLURALS[lemma]
-    return _with_s(lemma)
+    if lemma.endswith(('s', 'x', 'z', 'ch', 'sh')):
+      return lemma + 'es'
+    return f'{lemma[:-1]}ies' if _Y.search(lemma) else f'{lemma}s'
   if form == 'ing':
     if lemma.endswith('ie'):
       return lemma[:-2] + 'ying'
@@ -71,7 +68,7 @@ def inflect(lemma: str, reading: str, form: str) -> str:
       return _IRREGULAR_VERBS[lemma][form == 'en']
     if lemma.endswith('e'):
       return lemma + 'd'
-    if re.search(r'[^aeiou]y\Z', lemma):
+    if _Y.search(lemma):
       return lemma[:-1] + 'ied'
     return _doubled(lemma) + 'ed'
   raise ValueError(f'form is {form!r}; expected one of "", s, ing, ed, en')
@@ -108,14 +105,6 @@ def _base_forms(word: str, reading: str) -> list[str]:
   else:
     guesses += [k for k, v in _IRREGULAR_VERBS.items() if word in v]
   return list(dict.fromkeys(guesses))
-
-
-def _with_s(lemma: str) -> str:
-  if lemma.endswith(('s', 'x', 'z', 'ch', 'sh')):
-    return lemma + 'es'
-  if re.search(r'[^aeiou]y\Z', lemma):
-    return lemma[:-1] + 'ies'
-  return lemma + 's'
 
 
 def _doubled(lemma: str) -> str:

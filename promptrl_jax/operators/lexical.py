@@ -1,10 +1,9 @@
 """Lexical mutation: replaces some words of a prompt by synonyms.
 
-The mutation action of PROMIS, after EPiC (arXiv 2408.11198): each noun, verb,
-adjective or adverb that has synonyms is replaced with a probability. Unlike in
-EPiC, white space, examples and inflection survive, every word that is not
-replaced stays as it is, and both the similarity threshold and the cap on
-candidates have an effect.
+The mutation action of PROMIS, after EPiC (arXiv 2408.11198). Unlike in EPiC,
+white space, examples and inflection survive, every word that is not replaced
+stays as it is, and both the similarity threshold and the cap on candidates have
+an effect.
 """
 
 from __future__ import annotations
@@ -89,11 +88,9 @@ class LexicalConfig:
 
 @dataclasses.dataclass(frozen=True)
 class Replaceable:
-  """A word that may be replaced.
+  """A word that may be replaced: its half-open range in the text.
 
-  Attributes:
-    start, end: half-open character range of the word in the text.
-    options: replacements in the word's form and case, closest first.
+  The options are in the word's form and case, closest first.
   """
 
   start: int
@@ -102,12 +99,7 @@ class Replaceable:
 
 
 def load_lexicon(config: LexicalConfig) -> lexicon_lib.Lexicon:
-  """Loads the synonyms that a config asks for; a second call is free.
-
-  Raises:
-    ValueError: the WordNet database is missing or malformed.
-    FileNotFoundError: there is no such encoder.
-  """
+  """Loads the synonyms that a config asks for; a second call is free."""
   if config.synonyms == 'wordnet':
     return wordnet.load(config.wordnet_path, config.embedding)
   return lexicon_lib.load_embedded()
@@ -120,14 +112,10 @@ def mutate(
   protected: Sequence[str] = (),
   lexicon: lexicon_lib.Lexicon | None = None,
 ) -> str:
-  """Replaces words of a text by synonyms.
+  """Replaces words of a text by synonyms; keeps the rest byte for byte.
 
-  Args:
-    text: a prompt; everything but replaced words is kept byte for byte.
-    rng: random generator; its state advances.
-    config: settings of the mutation.
-    protected: names that are never replaced, such as the entry point.
-    lexicon: source of synonyms; that of the config if `None`.
+  Names that are `protected`, such as the entry point, are never replaced. The
+  synonyms are those of the config unless there is a `lexicon`.
   """
   pieces, position = [], 0
   for word in replaceable_words(text, config, protected, lexicon):
@@ -165,7 +153,7 @@ def replaceable_words(
       following = words[i + 1][0].lower()
     options = _options(word[0], previous, following, config, lexicon)
     if options:
-      replaceable.append(Replaceable(word.start(), word.end(), options))
+      replaceable.append(Replaceable(*word.span(), options))
   return replaceable
 
 
@@ -177,12 +165,12 @@ def _is_common_word(text: str, word: re.Match[str]) -> bool:
   if not (token.islower() or token.istitle() or token.isupper()):
     return False
   before = text[word.start() - 1 : word.start()] if word.start() else ''
+  if before in _BEFORE:
+    return False
   after = text[word.end() : word.end() + 1]
+  then = text[word.end() + 1 : word.end() + 2]
   # A full stop or colon joins only what follows at once: `math.sqrt`, `a:b`.
-  joined = after in '.:' and text[word.end() + 1 : word.end() + 2].isalnum()
-  return (
-    before not in _BEFORE and after not in _AFTER and not (after and joined)
-  )
+  return after not in _AFTER and not (after in {'.', ':'} and then.isalnum())
 
 
 def _touches(spans: Sequence[spans_lib.Span], word: re.Match[str]) -> bool:
@@ -250,9 +238,8 @@ def _options(
 def _reading(forms: dict[str, str], previous: str, following: str) -> str:
   """Returns the part of speech in the clause, empty if none is plausible.
 
-  Args:
-    forms: part of speech -> form of the word, for each it may be.
-    previous, following: neighbouring words, empty at the ends of the clause.
+  `forms` maps each that the word may be to its form; neighbours are empty at
+  the ends of the clause.
   """
   opens_phrase = following in lexicon_lib.DETERMINERS
   after_noun_cue = (

@@ -53,11 +53,8 @@ class Lexicon(Protocol):
   ) -> Mapping[str, float]:
     """Returns other base forms and their similarity in [0, 1].
 
-    Args:
-      lemma: base form.
-      reading: part of speech, one of `READINGS`.
-      previous, following: neighbours in lower case, empty if there is none in
-        the clause; they choose between senses.
+    Neighbours choose between senses; they are in lower case, empty if there is
+    none in the clause.
     """
     ...
 

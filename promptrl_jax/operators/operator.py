@@ -17,9 +17,8 @@ from promptrl_jax.registry import Registry
 class Question:
   """What an operator has the coder asked.
 
-  Attributes:
-    prompt: the request for a program.
-    resample: draw a new sample although the prompt may not have been asked yet.
+  `resample` draws a new sample although the prompt may be asked for the first
+  time.
   """
 
   prompt: templates.CoderPrompt

@@ -1,9 +1,8 @@
 """Finds the parts of a prompt that are not prose and must not be edited.
 
-These are code, examples, quotations and names. In a text that is Python, such
-as a signature with its docstring, everything outside docstrings is code. In
-other text, code is recognised by its markers and, where it is indented, by
-whether it parses.
+In a text that is Python, such as a signature with its docstring, everything
+outside docstrings is code. In other text, code is recognised by its markers
+and, where it is indented, by whether it parses.
 """
 
 from __future__ import annotations
@@ -11,8 +10,10 @@ from __future__ import annotations
 import ast
 import itertools
 import re
-import warnings
 from collections.abc import Iterator, Sequence
+from typing import Any
+
+from promptrl_jax.prompts import parsing
 
 Span = tuple[int, int]
 
@@ -42,9 +43,7 @@ _CODE_LINE = re.compile(
 def protected_spans(text: str, names: Sequence[str] = ()) -> list[Span]:
   """Returns half-open character ranges that an edit must not touch, sorted.
 
-  Args:
-    text: a prompt: prose with code in it, or Python with prose in it.
-    names: words or terms to protect wherever they occur, in exactly this case.
+  Names are protected wherever they occur, in exactly this case.
   """
   spans: list[Span] = []
   start = 0
@@ -88,29 +87,17 @@ def _code_lines(text: str) -> Iterator[Span]:
     if (
       after_doctest
       or _CODE_LINE.match(stripped)
-      or (indented and _parses(stripped))
+      or (indented and stripped and parsing.parse_or_none(stripped))
     ):
       yield position, position + len(line)
     position += len(line) + 1
 
 
-def _parses(line: str) -> bool:
-  return bool(line) and _parse(line) is not None
-
-
-def _parse(text: str) -> ast.Module | None:
-  with warnings.catch_warnings():
-    warnings.simplefilter('ignore')
-    try:
-      return ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-      return None
-
-
 def _docstrings(text: str) -> list[Span]:
   """Returns spans inside docstrings; empty if the text is not Python."""
   # A lone carriage return ends a line for Python but not for `split`.
-  tree = None if re.search(r'\r(?!\n)', text) else _parse(text)
+  lone = re.search(r'\r(?!\n)', text)
+  tree = None if lone else parsing.parse_or_none(text)
   definitions = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
   if tree is None or not any(isinstance(n, definitions) for n in tree.body):
     return []
@@ -126,8 +113,7 @@ def _docstrings(text: str) -> list[Span]:
     if not isinstance(node, (ast.Module, *definitions)):
       continue
     if ast.get_docstring(node, clean=False):
-      literal = node.body[0]
-      assert literal.end_lineno and literal.end_col_offset is not None
+      literal: Any = node.body[0]
       start = offset(literal.lineno, literal.col_offset)
       end = offset(literal.end_lineno, literal.end_col_offset)
       quotes = _QUOTES.match(text, start)

@@ -1,10 +1,7 @@
 """Synonyms from a WordNet database on disk, ranked by an embedding.
 
-The database is a folder in Princeton's format (wndb(5WN)): `index.POS` maps a
-base form to its synsets, most frequent sense first, and `data.POS` lists the
-words of a synset. It is read as Debian's package `wordnet-base` installs it in
-/usr/share/wordnet, as Princeton publishes it (`dict/`) and as NLTK keeps it
-(`nltk_data/corpora/wordnet`).
+The database is a folder in Princeton's format (wndb(5WN)), as it is published
+(`dict/`), in Debian's `wordnet-base` and in NLTK (`nltk_data/corpora/wordnet`).
 
 As in EPiC (arXiv 2408.11198), synonyms are taken over all senses of a word and
 the closest ones by embedding are kept.
@@ -44,10 +41,7 @@ class Database:
   """Reads synsets of single words from a WordNet folder."""
 
   def __init__(self, folder: str = ''):
-    """Reads the indices.
-
-    Args:
-      folder: holds index.* and data.*; empty for `DEFAULT_FOLDER`.
+    """Reads the indices; an empty name stands for `DEFAULT_FOLDER`.
 
     Raises:
       ValueError: a file is missing or not in WordNet's format.
@@ -56,12 +50,7 @@ class Database:
     self._offsets = {r: self._read_index(r) for r in lexicon.READINGS}
 
   def synsets(self, lemma: str, reading: str) -> list[tuple[str, ...]]:
-    """Returns the words of each sense, the most frequent sense first.
-
-    Args:
-      lemma: base form, lower case.
-      reading: one of `lexicon.READINGS`.
-    """
+    """Returns the words of each sense, the most frequent sense first."""
     offsets = self._offsets[reading].get(lemma, ())
     if not offsets:
       return []
@@ -129,13 +118,11 @@ class WordNetLexicon:
   """
 
   def __init__(self, database: Database, embed_fn: EmbedFn | None = None):
-    """Combines a database and an embedding.
+    """Combines a database and an embedding, n words -> [n, D].
 
-    Args:
-      database: the synsets.
-      embed_fn: n words -> [n, D]; similarity is (1 + cosine) / 2. Without one,
-        WordNet's own order counts: a synonym in the most frequent sense has
-        0.9, in the second 0.8, and so on down to 0.1.
+    Similarity is (1 + cosine) / 2. Without an embedding, WordNet's own order
+    counts: a synonym in the most frequent sense has 0.9, in the second 0.8, and
+    so on down to 0.1.
     """
     embedded = lexicon.load_embedded()
     self.stop = embedded.stop | _CLOSED_CLASSES
@@ -192,10 +179,7 @@ def _regular_forms(lemma: str, reading: str) -> Sequence[str]:
 def load(folder: str = '', embedding: str = '') -> WordNetLexicon:
   """Loads WordNet and, if one is named, the embedding that ranks its words.
 
-  Args:
-    folder: of the database; empty for `DEFAULT_FOLDER`.
-    embedding: a sentence encoder, as `models.embed.load_embed_fn` takes it;
-      empty for none.
+  It is named as `models.embed.load_embed_fn` takes it.
 
   Raises:
     ValueError: the database is missing or malformed.

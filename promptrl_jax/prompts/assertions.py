@@ -7,16 +7,17 @@ under test are accepted, everything else is refused:
                 ^^^^^^^^^^^^^   the call: evaluated where the program runs
          ^^^^^^^             ^^^^^^^^^^^^^^^^^   the rest: where it is judged
 
-Programs run under limits, so arguments may be any expression of plain data. The
-rest runs in the judging process and must need little time and memory for any
-value of the call: no loops, no methods, no arithmetic with large results. This
-is a filter and not a sandbox. It refuses 15 of MBPP's 2,938 tests.
+Arguments may be any expression of plain data. The rest must need little time
+and memory for any value of the call: no loops, no methods, no arithmetic with
+large results. This is a filter and not a sandbox. It refuses 15 of MBPP's 2,938
+tests.
 """
 
 from __future__ import annotations
 
 import ast
-import warnings
+
+from promptrl_jax.prompts import parsing
 
 MAX_LENGTH = 1000  # Characters; three tests of MBPP are longer.
 MAX_COUNT = 10_000  # Largest argument of `range` and factor of `*`.
@@ -47,6 +48,12 @@ _ARGUMENT_NODES = (
 )
 
 
+_JUDGED_NODES = (
+  *(ast.List, ast.Tuple, ast.Set, ast.Dict, ast.UnaryOp, ast.BoolOp),
+  *(ast.Compare, ast.Subscript, ast.Slice),
+)
+
+
 class InvalidTestError(ValueError):
   """The text is not an acceptable test; the message says why."""
 
@@ -55,12 +62,8 @@ def normalise(source: str, entry_point: str) -> str:
   """Returns the normal form of an assertion, equal for equal syntax trees.
 
   It has no redundant spaces, brackets and comments, one style of quotes, and no
-  message after the comma.
-
-  Args:
-    source: text of the model.
-    entry_point: the function under test. Each condition of the assertion (there
-      are several with `and`, `or`) must call it by its name.
+  message after the comma. Each condition of the assertion (there are several
+  with `and`, `or`) must call `entry_point` by its name.
 
   Raises:
     InvalidTestError: the text does not parse, is not one `assert`, does not
@@ -71,9 +74,7 @@ def normalise(source: str, entry_point: str) -> str:
       f'has {len(source)} characters; expected at most {MAX_LENGTH}'
     )
   try:
-    with warnings.catch_warnings():
-      warnings.simplefilter('ignore')  # Strange escapes are harmless.
-      body = ast.parse(source.strip()).body
+    body = parsing.parse(source.strip()).body
     if len(body) != 1 or not isinstance(body[0], ast.Assert):
       raise InvalidTestError('is not exactly one assert statement')
     _check_condition(body[0].test, entry_point)
@@ -117,23 +118,13 @@ def _check_judged(node: ast.AST, name: str) -> None:
       _check_arithmetic(node, name)
     case ast.Attribute(value=ast.Name(id='math'), attr=attr) if attr in _MATH:
       pass
-    case ast.Name(id=used):
-      _check_name(used, BUILTINS - {name})
     case ast.Constant():
       pass
+    case ast.Name(id=used):
+      _check_name(used, BUILTINS - {name})
     case ast.Dict() if None in node.keys:
       raise InvalidTestError('unpacks a dict')
-    case (
-      ast.List()
-      | ast.Tuple()
-      | ast.Set()
-      | ast.Dict()
-      | ast.UnaryOp()
-      | ast.BoolOp()
-      | ast.Compare()
-      | ast.Subscript()
-      | ast.Slice()
-    ):
+    case _ if isinstance(node, _JUDGED_NODES):
       for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.expr):
           _check_judged(child, name)
@@ -146,8 +137,7 @@ def _check_judged(node: ast.AST, name: str) -> None:
 def _check_builtin_call(node: ast.Call, name: str) -> None:
   if any(keyword.arg is None for keyword in node.keywords):
     raise InvalidTestError('unpacks a dict')
-  _check_judged(node.func, name)
-  for part in (*node.args, *(k.value for k in node.keywords)):
+  for part in (node.func, *node.args, *(k.value for k in node.keywords)):
     _check_judged(part, name)
   # `round(5, -10**9)` computes 10 to that power.
   first = {'range': 0, 'round': 1}.get(ast.unparse(node.func))

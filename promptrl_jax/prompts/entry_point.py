@@ -17,9 +17,6 @@ def entry_point(tests: Sequence[str]) -> str:
   one that most tests call is returned, and of these the first. If the tests
   call builtins only, it is one of them: MBPP 126 tests a function named `sum`.
 
-  Args:
-    tests: Python statements, at least one `assert` in each.
-
   Raises:
     ValueError: a test does not parse, or no test calls a function by name.
   """

@@ -1,10 +1,9 @@
 """Finds the program in a model's reply.
 
 Models wrap code in fences, tags and prose, forget to close them, or continue
-with prose after the last line. Every place where code may be is tried, the most
-clearly marked first, and the Python compiler decides which lines are code. Text
-is cut only between lines or at a marker; of the code itself, only common
-indentation is removed.
+with prose after the last line. The Python compiler decides which lines are
+code. Text is cut only between lines or at a marker; of the code itself, only
+common indentation is removed.
 """
 
 from __future__ import annotations
@@ -14,6 +13,8 @@ import re
 import textwrap
 import warnings
 from collections.abc import Iterator
+
+from promptrl_jax.prompts import parsing
 
 _FENCE = re.compile(r'(?P<fence>`{3,}|~{3,})[ \t]*(?P<tag>[\w.+-]*)[ \t\r]*\n')
 _TAGS = (('[PYTHON]', '[/PYTHON]'), ('[BEGIN]', '[DONE]'))
@@ -36,16 +37,9 @@ def extract_code(text: str, entry_point: str | None = None) -> str:
   Places are tried in this order: text up to the end of a block that the prompt
   opened, fences tagged as Python, `[PYTHON]` tags, other fences, the raw text.
   In each, the longest run of lines from the first line of code that compiles is
-  a candidate.
-
-  Args:
-    text: the answer.
-    entry_point: name that the program should define; the first place that
-      defines it wins over earlier ones that do not.
-
-  Returns:
-    Source that compiles, byte for byte as written, without blank lines around
-    it; empty if no place holds a function.
+  a candidate; the first that defines `entry_point` wins over earlier ones that
+  do not. The source compiles and is as it was written, without blank lines
+  around it; it is empty if no place holds a function.
   """
   fallback = ''
   cuts = iter(range(_MAX_CUTS))
@@ -141,7 +135,7 @@ def _longest_program(lines: list[str], cuts: Iterator[int]) -> str:
 
 def _without_trailing_words(code: str) -> str:
   """Cuts words after the program that happen to parse, as `Explanation`."""
-  end = len(body := _parse(code).body)
+  end = len(body := parsing.parse(code).body)
   while end and isinstance(statement := body[end - 1], ast.Expr):
     if not isinstance(statement.value, (ast.Name, ast.List, ast.Tuple)):
       break
@@ -154,7 +148,7 @@ def _without_trailing_words(code: str) -> str:
 
 def _definitions(code: str) -> tuple[set[str], bool]:
   """Names bound at top level, and whether the code defines a function."""
-  tree = _parse(code)
+  tree = parsing.parse(code)
   names: set[str] = set()
   named_lambda = False
   for node in tree.body:
@@ -166,12 +160,6 @@ def _definitions(code: str) -> tuple[set[str], bool]:
   functions = (ast.FunctionDef, ast.AsyncFunctionDef)
   has_def = any(isinstance(n, functions) for n in ast.walk(tree))
   return names, has_def or named_lambda
-
-
-def _parse(code: str) -> ast.Module:
-  with warnings.catch_warnings():
-    warnings.simplefilter('ignore')  # Strange escapes are the model's affair.
-    return ast.parse(code)
 
 
 def _compile_error(code: str) -> Exception | None:

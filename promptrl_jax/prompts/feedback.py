@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Protocol
 
-NO_FUNCTION = 'No function was found in the answer.'
+from promptrl_jax.execution.program import TestResult
+
 CUT_MARKER = ' [...]'
 _MASK_LABEL = 'TEST_PASS_MASK'
 _MESSAGE_LIMIT = 200
@@ -21,26 +21,7 @@ _CODE = re.compile(
 )
 
 
-class Verdict(Protocol):
-  """The fields of a test verdict that feedback uses."""
-
-  @property
-  def status(self) -> str:
-    """`passed`, or the reason why not: `failed`, `error`, `timeout`, ..."""
-    ...
-
-  @property
-  def error_type(self) -> str | None:
-    """Name of the exception, if one was raised."""
-    ...
-
-  @property
-  def message(self) -> str:
-    """The call with its expected and actual value, or the exception's text."""
-    ...
-
-
-def feedback_text(verdicts: Sequence[Verdict]) -> str:
+def feedback_text(verdicts: Sequence[TestResult]) -> str:
   """Returns a pass mask, then one line for each test that did not pass.
 
   A wrong value is reported by its message alone, everything else also by the
@@ -54,15 +35,10 @@ def feedback_text(verdicts: Sequence[Verdict]) -> str:
 
 
 def summarize_feedback(text: str, limit: int = 500) -> str:
-  """Returns feedback without code, cut to a length.
+  """Returns feedback without code and blank lines, cut to `limit` characters.
 
-  Args:
-    text: feedback, or a text that a model wrote about it.
-    limit: maximum number of characters to keep.
-
-  Returns:
-    The text without fenced and tagged code (to the end, if never closed) and
-    without blank lines; if it was cut, `CUT_MARKER` stands after the limit.
+  Fenced and tagged code that is never closed reaches to the end; `CUT_MARKER`
+  stands after the limit.
   """
   if limit < 1:
     raise ValueError(f'limit is {limit}; expected at least 1 character')
@@ -73,7 +49,7 @@ def summarize_feedback(text: str, limit: int = 500) -> str:
   return text[:limit].rstrip() + CUT_MARKER
 
 
-def _failure_line(verdict: Verdict) -> str:
+def _failure_line(verdict: TestResult) -> str:
   message = ' '.join(verdict.message.split())
   if len(message) > _MESSAGE_LIMIT:
     message = message[:_MESSAGE_LIMIT].rstrip() + CUT_MARKER

@@ -9,14 +9,12 @@ them. An empty collection is no evidence about a program.
 
 from __future__ import annotations
 
-import ast
 import dataclasses
 import random
 import re
-import warnings
 from collections.abc import Iterator, Sequence
 
-from promptrl_jax.prompts import assertions
+from promptrl_jax.prompts import assertions, parsing
 from promptrl_jax.prompts.templates import Messages, TestPrompt
 
 # `- `, `3. `, `>>> `, `**Test 3:** ` and a backtick may precede an assertion.
@@ -86,8 +84,10 @@ def write_request(prompt: TestPrompt) -> Messages:
   turns = [('system', _SYSTEM)]
   for example, tests in EXAMPLES:
     answer = '\n'.join(tests)
-    turns.append(('user', _question(example)))
-    turns.append(('assistant', f'```python\n{answer}\n```'))
+    turns += [
+      ('user', _question(example)),
+      ('assistant', f'```python\n{answer}\n```'),
+    ]
   return (*turns, ('user', _question(prompt)))
 
 
@@ -116,7 +116,7 @@ def collect(
     cap: maximum number of tests to keep.
     known: tests that count as duplicates, such as the visible ones.
     seed: draws which tests are kept if there are more than `cap`; None keeps
-      the first. The same reply and seed give the same tests.
+      the first.
     cut: the reply ended at the token limit. Its last assertion is refused,
       because it may be incomplete and still parse.
 
@@ -151,9 +151,8 @@ def collect(
 def read_assertions(reply: str) -> Iterator[str]:
   """Yields the text of each assertion in a reply, valid or not.
 
-  An assertion begins a line, possibly after bullets, numbers, a label or `>>>`,
-  inside or outside of code fences. It ends with the first line where it parses,
-  at most 20 lines later.
+  An assertion begins a line, inside or outside of code fences. It ends with the
+  first line where it parses, at most 20 lines later.
   """
   lines = reply.splitlines()
   for i, line in enumerate(lines):
@@ -169,19 +168,9 @@ def _whole(first: str, tick: str, rest: list[str]) -> str:
     text = f'{text}\n{line}' if line else text
     if len(text) > assertions.MAX_LENGTH:
       break
-    if _parses(text):
+    if parsing.parse_or_none(text):
       return text
   return first
-
-
-def _parses(text: str) -> bool:
-  with warnings.catch_warnings():
-    warnings.simplefilter('ignore')
-    try:
-      ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-      return False
-  return True
 
 
 def _normal_forms(tests: Sequence[str], entry_point: str) -> set[str]:

@@ -1,8 +1,7 @@
 """Meta prompts: requests to rewrite an instruction, and reading the reply.
 
-A meta prompt is a text that contains `{instruction}` once. Two generic families
-follow PRewrite (arXiv 2401.08189), `MINICODE` is the format that the embedded
-rewriter was trained on, and a custom text may be given.
+The generic families follow PRewrite (arXiv 2401.08189), `MINICODE` is the
+format that the embedded rewriter was trained on.
 """
 
 from __future__ import annotations

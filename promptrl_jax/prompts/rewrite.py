@@ -1,8 +1,8 @@
 """Reads, validates and repairs a one-sentence rewrite of a task.
 
-The rewriter is asked to answer with `PREFIX` and one sentence. The sentence is
-extracted and validated, and replaced by a template if it is not usable, so that
-a failed rewrite costs a model call and never leads to a broken prompt.
+The rewriter is asked to answer with `PREFIX` and one sentence. A template
+replaces one that is not usable, so that a failed rewrite costs a model call and
+never leads to a broken prompt.
 """
 
 from __future__ import annotations
@@ -10,8 +10,6 @@ from __future__ import annotations
 import re
 
 PREFIX = 'Rewritten task:'
-_PHRASE = 'Python function'
-
 # A full stop inside `e.g.`, `i.e.`, `etc.`, `vs.`, `2.5` or `a.b` ends nothing.
 _SENTENCE_END = re.compile(
   r'(?<!\be\.g)(?<!\bi\.e)(?<!\betc)(?<!\bvs)[.!?]+(?=\s|\Z)', re.IGNORECASE
@@ -30,14 +28,14 @@ _CODE_MARKERS = (
 )
 
 
-def extract_rewrite(text: str, prefix: str = PREFIX) -> str:
+def extract_rewrite(text: str) -> str:
   """Returns the rewritten sentence of a reply, without its prefix.
 
   This is the first sentence of the first non-blank line between the first
   prefix (in any case) and a second one, with single spaces. A reply without a
   prefix is returned whole, with single spaces; `validate_rewrite` refuses it.
   """
-  parts = _split(text, prefix)
+  parts = _split(text)
   if len(parts) == 1:
     return _squeeze(text)
   lines = parts[1].strip().split('\n')
@@ -45,22 +43,15 @@ def extract_rewrite(text: str, prefix: str = PREFIX) -> str:
   return _squeeze(lines[0][: sentence_end.end() if sentence_end else None])
 
 
-def validate_rewrite(
-  text: str, function_name: str, prefix: str = PREFIX, promis: bool = False
-) -> list[str]:
+def validate_rewrite(text: str, function_name: str) -> list[str]:
   """Returns the reasons why a reply cannot be used, empty if it can.
 
-  Args:
-    text: the reply, prefix included.
-    function_name: must occur in the rewrite as a separate word.
-    prefix: must occur once; an empty prefix is not checked.
-    promis: also require the words "Python function", as PROMIS does.
+  The prefix must occur once, the function's name as a separate word.
   """
   errors = []
-  parts = _split(text, prefix)
-  body = parts[-1] if len(parts) == 1 else prefix.join(parts[1:])
-  body = body.strip()
-  if prefix and len(parts) == 1:
+  parts = _split(text)
+  body = (text if len(parts) == 1 else PREFIX.join(parts[1:])).strip()
+  if len(parts) == 1:
     errors.append('prefix missing')
   elif len(parts) > 2:
     errors.append(f'prefix occurs {len(parts) - 1} times')
@@ -74,41 +65,39 @@ def validate_rewrite(
   )
   if not re.search(rf'(?<!\w){re.escape(function_name)}(?!\w)', body):
     errors.append(f'function name {function_name} missing')
-  if promis and _PHRASE.lower() not in body.lower():
-    errors.append(f'words "{_PHRASE}" missing')
   return errors
 
 
-def repair_rewrite(function_name: str, task: str, prefix: str = PREFIX) -> str:
+def repair_rewrite(function_name: str, task: str) -> str:
   """Returns a rewrite from a template, prefix included, that is valid.
 
   The words of the task are kept. Fences, tags, keywords of code, semicolons and
   braces are removed, and ends of sentences become commas. Repairing a repaired
   task changes nothing.
   """
-  opening = f'Write a {_PHRASE} named {function_name} for the following task:'
+  opening = (
+    f'Write a Python function named {function_name} for the following task:'
+  )
   words, before = task.strip().removeprefix(opening), None
   # Again until nothing changes: what is taken out may have split something
   # else in two, as in `#includeRewritten task:` or `Rewritten ```task:`.
   while words != before:
-    words, before = _take_out_errors(words, prefix), words
+    words, before = _take_out_errors(words), words
   words = words.strip(' ,.!?') or 'solve the task'
-  return f'{prefix} {opening} {words}.'.strip()
+  return f'{PREFIX} {opening} {words}.'
 
 
-def _take_out_errors(words: str, prefix: str) -> str:
+def _take_out_errors(words: str) -> str:
   """One pass of `repair_rewrite`; it never makes the text longer."""
   words = re.sub(r'```\w*|~~~\w*|\[/?PYTHON\]', ' ', words, flags=re.IGNORECASE)
   words = words.translate(str.maketrans({';': ',', '{': '(', '}': ')'}))
   words = re.sub(r'\b(?:def|class|import)\b|#\s*include\b', ' ', words)
   words = _SENTENCE_END.sub(',', _squeeze(words))
-  return _squeeze(' '.join(_split(words, prefix)))
+  return _squeeze(' '.join(_split(words)))
 
 
-def _split(text: str, prefix: str) -> list[str]:
-  if not prefix:
-    return [text]
-  return re.split(re.escape(prefix), text, flags=re.IGNORECASE)
+def _split(text: str) -> list[str]:
+  return re.split(re.escape(PREFIX), text, flags=re.IGNORECASE)
 
 
 def _squeeze(text: str) -> str:

@@ -1,9 +1,8 @@
 """Requests for programs and rewrites, and their two message formats.
 
-`CoderPrompt` and `RewritePrompt` hold the content of a request. A `Template`
-turns them into messages and reads the reply: `PLAIN` is the format of the
-embedded models, which complete text, `CHAT` that of instruction-tuned models.
-`TestPrompt` is for instruction-tuned models only, see `generated_tests.py`.
+`PLAIN` is the format of the embedded models, which complete text, `CHAT` that
+of instruction-tuned models. `TestPrompt` is for those alone, see
+`generated_tests.py`.
 """
 
 from __future__ import annotations
@@ -42,13 +41,7 @@ class CoderPrompt:
 
 @dataclasses.dataclass(frozen=True)
 class RewritePrompt:
-  """A request for a clearer statement.
-
-  Attributes:
-    statement: the task in words, as edited so far.
-    function_name: the function that the statement is about.
-    feedback: the verdicts on the last program, or empty.
-  """
+  """A request for a clearer statement; see `CoderPrompt`."""
 
   statement: str
   function_name: str
@@ -60,8 +53,7 @@ class TestPrompt:
   """A request for tests.
 
   Attributes:
-    statement: the task in words.
-    signature: first line of the function under test, `def f(a):`.
+    statement, signature: as of a `CoderPrompt`.
     tests: visible assertions, to show what arguments look like, or empty.
     count: number of assertions to ask for.
   """
@@ -86,13 +78,8 @@ class PromptTooLongError(ValueError):
 class Template:
   """A message format for requests, with the parsers of its replies.
 
-  Attributes:
-    name: `plain` or `chat`.
-    coder: `CoderPrompt` -> messages.
-    program: (prompt, reply) -> program, empty if the reply holds none.
-    rewriter: `RewritePrompt` -> messages.
-    rewritten: (prompt, reply) -> statement; the old one if the reply is not
-      usable, so that a failed rewrite never loses the task.
+  `program` is empty if the reply holds none. `rewritten` is the old statement
+  if the reply is not usable, so that a failed rewrite never loses the task.
   """
 
   name: str
@@ -110,13 +97,8 @@ def fit(
   """Writes messages that fit into the model's context.
 
   Whole words are dropped from the left of the statement until the prompt fits;
-  signature, tests, feedback and instructions are never cut.
-
-  Args:
-    write: `coder` or `rewriter` of a template, or
-      `generated_tests.write_request`.
-    prompt: the content of the request.
-    fits: whether messages fit into the context.
+  signature, tests, feedback and instructions are never cut. `write` is `coder`
+  or `rewriter` of a template, or `generated_tests.write_request`.
 
   Raises:
     PromptTooLongError: the messages do not fit even without the statement.

@@ -1,9 +1,5 @@
 """Agreement among programs, with model-written tests or without any tests.
 
-  codes, tests --agreement_matrix: one call of the pool--> passed, judged
-  passed, judged --statuses, consensus_sets, rank, vote--> choices
-  codes, expressions --value_groups: one call of the pool--> groups of programs
-
 Model-written tests may be wrong, so a verdict on them is evidence and no proof.
 Where there are no tests, programs that compute equal values on the same inputs
 are evidence for one another. The functions below `agreement_matrix` take
@@ -81,21 +77,10 @@ def agreement_matrix(
 
   A program has one budget of time for all its tests (see `Limits`): what it
   leaves unrun is not passed. The same holds for tests that cannot be judged.
-
-  Args:
-    pool: where programs run.
-    codes: programs, duplicates included.
-    tests: assertions in normal form, without duplicates.
-    setup, entry_point, limits: as in `Program`, the same for all.
+  Tests are in normal form, without duplicates; each sample of a program counts.
   """
-  results = pool.run(
-    [
-      to_program(
-        code, tests, setup=setup, entry_point=entry_point, limits=limits
-      )
-      for code in codes
-    ]
-  )
+  same = {'entry_point': entry_point, 'setup': setup, 'limits': limits}
+  results = pool.run([to_program(code, tests, **same) for code in codes])
   passed = [[test.status == 'passed' for test in r.tests] for r in results]
   judged = [result.status != 'infra_error' for result in results]
   return AgreementMatrix(
@@ -124,7 +109,7 @@ def value_groups(
     codes: programs, duplicates included: each sample counts.
     expressions: calls on inputs of interest, such as `f([1, 2])`. Two values
       are equal if their texts are, so `1` and `1.0` differ.
-    entry_point, setup, limits: as in `Call`, the same for all.
+    entry_point, setup, limits: as in `Call`.
 
   Returns:
     Indices of the programs of each group, ascending, in the order of size;
@@ -136,12 +121,9 @@ def value_groups(
   """
   if not expressions:
     raise ValueError('expressions is empty: programs agree on inputs')
-  results = pool.evaluate(
-    [
-      Call(code, tuple(expressions), setup, entry_point, limits)
-      for code in codes
-    ]
-  )
+  same = {'entry_point': entry_point, 'setup': setup, 'limits': limits}
+  calls = [Call(code, tuple(expressions), **same) for code in codes]
+  results = pool.evaluate(calls)
   groups: dict[tuple[str | None, ...], list[int]] = {}
   for program, result in enumerate(results):
     if result.ok and not any(e.value_is_cut for e in result.expressions):
@@ -205,16 +187,10 @@ def rank(passed: np.ndarray, judged: np.ndarray) -> np.ndarray:
 def vote(
   passed: np.ndarray, judged: np.ndarray, at_least: float = 0.5
 ) -> np.ndarray:
-  """Which tests enough programs pass.
+  """Which tests enough programs pass, bool [tests].
 
-  Args:
-    at_least: share of the programs with a verdict, in (0, 1].
-
-  Returns:
-    bool [tests]; all False if no program has a verdict.
-
-  Raises:
-    ValueError: `at_least` is out of range.
+  `at_least` is a share of the programs with a verdict, in (0, 1]; without any,
+  all are False.
   """
   _check(passed, judged)
   if not 0 < at_least <= 1:

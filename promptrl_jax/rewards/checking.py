@@ -1,8 +1,5 @@
 """Checks replies to tasks: programs by unit tests, words by a metric.
 
-  (checker, reply) pairs --submit--> futures of outcomes
-
-Programs of all pairs go to the pool in one call; metrics are computed at once.
 A reply is a program for `UnitTests`, a text for `Answers`, and one text for
 each example for `Examples`. A failure of the system is an outcome without a
 score, never a score of 0.
@@ -19,6 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from promptrl_jax.execution import Program, ProgramResult, TestResult
+from promptrl_jax.rewards import deadline
 from promptrl_jax.rewards import text as text_lib
 from promptrl_jax.types import Answers, Checker, Examples, UnitTests
 
@@ -43,11 +41,11 @@ class Outcome:
     score: in [0, 1], the share of tests that pass or the mean of the metric
       over examples; None if the system failed.
     scores: of each test or example; empty if the system failed.
-    reply: the reply that was checked.
-    tests: results of the unit tests, in order; else empty.
+    reply: what was checked.
+    tests: results of the unit tests, in order.
     message: the reason, where it concerns the reply as a whole.
     label_logps: log-probs of the tokens [N] of the first right answer of each
-      example, where a reward asks for them; else empty.
+      example, where a reward asks for them.
   """
 
   status: str
@@ -66,14 +64,9 @@ class Outcome:
 def submit(
   pairs: Sequence[tuple[Checker, Reply]], pool: Pool | None = None
 ) -> list[Future[Outcome]]:
-  """Checks replies.
+  """Checks replies; returns a future for each pair, in order.
 
-  Args:
-    pairs: checkers and the replies to them.
-    pool: runs programs; needed only if there are any.
-
-  Returns:
-    A future for each pair, in order.
+  Programs go to the pool in one call; metrics are computed at once.
 
   Raises:
     ValueError: a checker has nothing to check by, a reply has another number of
@@ -129,12 +122,7 @@ def program_outcome(result: ProgramResult, reply: Reply = '') -> Outcome:
 
 
 def check_words(checker: Answers | Examples, reply: Reply) -> Outcome:
-  """Scores a reply in words.
-
-  Raises:
-    ValueError: the checker has no right answer, or the reply has another number
-      of texts than the checker has examples.
-  """
+  """Scores a reply in words; raises ValueError as `submit` does."""
   outputs = right_answers(checker)
   texts = (reply,) if isinstance(reply, str) else tuple(reply)
   if not outputs or not all(outputs):
@@ -154,11 +142,15 @@ def check_words(checker: Answers | Examples, reply: Reply) -> Outcome:
   return words_outcome(scores, reply)
 
 
-def words_outcome(scores: Sequence[float], reply: Reply) -> Outcome:
+def words_outcome(
+  scores: Sequence[float],
+  reply: Reply,
+  label_logps: tuple[np.ndarray, ...] = (),
+) -> Outcome:
   """Returns the outcome with these scores of each example."""
   score = float(np.mean(scores))
   status = 'passed' if score == 1 else 'failed'
-  return Outcome(status, score, tuple(scores), reply)
+  return Outcome(status, score, tuple(scores), reply, label_logps=label_logps)
 
 
 def label_outcome(label_logps: Sequence[np.ndarray]) -> Outcome:
@@ -167,9 +159,7 @@ def label_outcome(label_logps: Sequence[np.ndarray]) -> Outcome:
   The score of an example is the geometric mean of its token probabilities.
   """
   scores = [float(np.exp(np.mean(row))) for row in label_logps]
-  return dataclasses.replace(
-    words_outcome(scores, ()), label_logps=tuple(label_logps)
-  )
+  return words_outcome(scores, (), tuple(label_logps))
 
 
 def right_answers(checker: Answers | Examples) -> list[tuple[str, ...]]:
@@ -180,15 +170,9 @@ def right_answers(checker: Answers | Examples) -> list[tuple[str, ...]]:
 
 
 def _map(future: Future, fn: Callable[[Any], Outcome]) -> Future[Outcome]:
-  """A future of `fn` of the result; `fn` is quick and does not raise."""
+  """A future of `fn` of the result; `fn` is quick."""
   mapped: Future[Outcome] = Future()
-
-  def settle(done: Future) -> None:
-    error = done.exception()
-    if error is None:
-      mapped.set_result(fn(done.result()))
-    else:
-      mapped.set_exception(error)
-
-  future.add_done_callback(settle)
+  future.add_done_callback(
+    lambda done: deadline.settle(mapped, lambda: fn(done.result()))
+  )
   return mapped

@@ -7,9 +7,9 @@ import builtins
 import functools
 import keyword
 import re
-import warnings
 from collections.abc import Iterator
 
+from promptrl_jax.prompts import parsing
 from promptrl_jax.rewards import expressions
 from promptrl_jax.types import Task
 
@@ -45,7 +45,10 @@ def has_code(text: str, task: Task) -> bool:
   """
   return (
     bool(_SYNTAX.search(text))
-    or any(_is_header(match.group()) for match in _HEADER.finditer(text))
+    or any(  # The first line of a loop or a condition: `for x in nums:`.
+      parsing.parse_or_none(f'{match.group()} pass')
+      for match in _HEADER.finditer(text)
+    )
     or _returns_code(text, task.statement)
     or any(_is_code(part) for part in _expressions(text))
     or not _runs(text).isdisjoint(
@@ -60,8 +63,7 @@ def _is_code(source: str) -> bool:
   if tree is None:
     return False
   nodes = list(ast.walk(tree))
-  loops = (ast.comprehension, ast.Lambda)
-  if any(isinstance(node, loops) for node in nodes):
+  if any(isinstance(n, ast.comprehension | ast.Lambda) for n in nodes):
     return True
   calls = sum(isinstance(node, ast.Call) for node in nodes)
   steps = (ast.Subscript, ast.Attribute, ast.BinOp, ast.IfExp)
@@ -75,17 +77,6 @@ def _expressions(text: str) -> Iterator[str]:
     yield expressions.bracketed(text, match.end() - 1, match.start())
   for match in re.finditer(r'[(\[{]', text):
     yield expressions.bracketed(text, match.start(), match.start())
-
-
-def _is_header(source: str) -> bool:
-  """The first line of a loop or a condition: `for x in nums:`."""
-  try:
-    with warnings.catch_warnings():
-      warnings.simplefilter('ignore')
-      ast.parse(f'{source} pass')
-  except (SyntaxError, ValueError, RecursionError, MemoryError):
-    return False
-  return True
 
 
 def _returns_code(text: str, statement: str) -> bool:

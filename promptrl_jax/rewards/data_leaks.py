@@ -1,7 +1,7 @@
 """Finds tests, and what they pass and expect, in a rewrite.
 
-What the statement says already is no leak, nor is a value that the reference
-has as a constant: "return 'odd'" belongs to the task.
+What the statement says already is no leak, nor is a constant of the reference:
+"return 'odd'" belongs to the task.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ import ast
 import dataclasses
 import functools
 import re
-import warnings
 from collections.abc import Sequence
 
+from promptrl_jax.prompts import parsing
 from promptrl_jax.rewards import expressions
 from promptrl_jax.types import Task
 
@@ -60,9 +60,8 @@ def has_test_data(
   }
   for case in _cases(task.tests, task.entry_point):
     for data in (case.arguments, case.expected):
-      if given.issuperset(data) or not _is_telling(data):
-        continue
-      if _occurs(data, found, text):
+      known = given.issuperset(data)
+      if not known and _is_telling(data) and _occurs(data, found, text):
         return True
     if given.issuperset(case.expected):
       continue
@@ -75,10 +74,10 @@ def has_test_data(
 
 
 def _is_literal_call(source: str) -> bool:
-  tree = expressions.parse(source)
-  if not isinstance(tree, ast.Call) or not (tree.args or tree.keywords):
-    return False
-  return all(_is_literal(part) for part in tree.args)
+  match expressions.parse(source):
+    case ast.Call(args=args, keywords=keywords) if args or keywords:
+      return all(map(_is_literal, args))
+  return False
 
 
 def _is_literal(node: ast.expr) -> bool:
@@ -94,26 +93,21 @@ def _cases(tests: tuple[str, ...], name: str) -> tuple[_Case, ...]:
   """Arguments and value of each `assert ... name(arguments) ... == value`."""
   cases = []
   for test in tests:
-    try:
-      with warnings.catch_warnings():
-        warnings.simplefilter('ignore')
-        tree = ast.parse(test.strip())
-    except (SyntaxError, ValueError):
-      continue
-    for node in ast.walk(tree):
+    tree = parsing.parse_or_none(test.strip())
+    for node in ast.walk(tree) if tree else ():
       if isinstance(node, ast.Compare) and _is_literal(node.comparators[-1]):
-        arguments = next(
-          (
-            _values(ast.Tuple(call.args))
-            for call in ast.walk(node.left)
-            if isinstance(call, ast.Call)
-            and isinstance(call.func, ast.Name)
-            and call.func.id == name
-          ),
-          (),
-        )
-        cases.append(_Case(arguments, _values(node.comparators[-1])))
+        expected = _values(node.comparators[-1])
+        cases.append(_Case(_arguments(node.left, name), expected))
   return tuple(cases)
+
+
+def _arguments(node: ast.expr, name: str) -> Scalars:
+  """Scalars that the outermost call of a function passes."""
+  for call in ast.walk(node):
+    match call:
+      case ast.Call(func=ast.Name(id=called), args=args) if called == name:
+        return _values(ast.Tuple(args))
+  return ()
 
 
 def _values(tree: ast.AST) -> Scalars:
@@ -135,12 +129,8 @@ def _values(tree: ast.AST) -> Scalars:
 
 @functools.lru_cache(maxsize=4096)
 def _constants(source: str) -> frozenset[str]:
-  try:
-    with warnings.catch_warnings():
-      warnings.simplefilter('ignore')
-      return frozenset(_values(ast.parse(source)))
-  except (SyntaxError, ValueError):
-    return frozenset()
+  tree = parsing.parse_or_none(source)
+  return frozenset(_values(tree) if tree else ())
 
 
 def _scalars(text: str) -> list[str]:

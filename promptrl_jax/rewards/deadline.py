@@ -1,8 +1,7 @@
 """Rewards from functions that may raise, or never return.
 
-A reward function of a user runs in a thread of its own. What it raises, and
-that it does not come back, is told apart from a reward of zero: the sample is
-dropped and the reason is kept.
+Both are told apart from a reward of zero: the sample is dropped and the reason
+is kept.
 """
 
 from __future__ import annotations
@@ -55,17 +54,6 @@ def begin(fn: Callable[[], Any]) -> Future:
   return future
 
 
-def result(future: Future, timeout_s: float) -> Any:
-  """Its result, if that comes in time.
-
-  Raises:
-    HungError: it does not.
-  """
-  if not concurrent.futures.wait([future], timeout_s).done:
-    raise HungError(f'no result for {timeout_s:g} s')
-  return future.result()
-
-
 def settled(value: Any) -> Future:
   """Returns a future that is done."""
   future: Future = Future()
@@ -96,10 +84,7 @@ def each(
     fn: items -> a result for each, in order.
     items: arguments; no call is made for none.
     timeout_s: seconds.
-    fatal: an exception that is raised again at once.
-
-  Returns:
-    A result for each item, or the exception that says why there is none.
+    fatal: raised again at once; another exception stands for a missing result.
   """
   if not items:
     return []
@@ -128,8 +113,10 @@ def each(
 def _results(
   future: Future, limit: float, fatal: type[BaseException]
 ) -> list[Any] | Exception:
+  if not concurrent.futures.wait([future], limit).done:
+    return HungError(f'no result for {limit:g} s')
   try:
-    return list(result(future, limit))
+    return list(future.result())
   except fatal:
     raise
   except Exception as error:
@@ -148,27 +135,22 @@ def then(before: Future, fn: Callable[[Any], Any]) -> Future:
 
 
 def _start(future: Future, fn: Callable[[], Any]) -> None:
-  """Settles `future` by `fn()`, in a daemon thread."""
+  threading.Thread(target=settle, args=(future, fn), daemon=True).start()
 
-  def run() -> None:
-    try:
-      future.set_result(fn())
-    except BaseException as error:  # Raised again where it is read.
-      future.set_exception(error)
 
-  threading.Thread(target=run, daemon=True).start()
+def settle(future: Future, fn: Callable[[], Any]) -> None:
+  """Gives a future the result of `fn()`, or what that raises."""
+  try:
+    future.set_result(fn())
+  except BaseException as error:  # Raised again where it is read.
+    future.set_exception(error)
 
 
 def gather(futures: Sequence[Future], timeout_s: float) -> list[Settled]:
   """Waits for all futures, but not for those that hang.
 
-  Args:
-    futures: what to wait for.
-    timeout_s: seconds without any of them getting done after which the others
-      are given up. A limit on the whole would drop samples of a busy machine.
-
-  Returns:
-    One of `Settled` per future, in order.
+  Once none of them got done for `timeout_s` seconds, the others are given up. A
+  limit on the whole would drop samples of a busy machine.
   """
   waiting = set(futures)
   while waiting:

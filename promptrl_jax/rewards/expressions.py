@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-import warnings
+
+from promptrl_jax.prompts import parsing
 
 LONGEST = 200  # characters of an expression
 _OPEN = {'(': ')', '[': ']', '{': '}'}
@@ -11,12 +12,8 @@ _OPEN = {'(': ')', '[': ']', '{': '}'}
 
 def parse(source: str) -> ast.expr | None:
   """The expression that `source` is, or None if it is none."""
-  try:
-    with warnings.catch_warnings():
-      warnings.simplefilter('ignore')
-      return ast.parse(source.strip(), mode='eval').body
-  except (SyntaxError, ValueError, RecursionError, MemoryError):
-    return None
+  tree = parsing.parse_or_none(source.strip(), 'eval')
+  return tree and tree.body
 
 
 def bracketed(text: str, opening: int, start: int) -> str:

@@ -1,8 +1,7 @@
 """The built-in rewards of a rewrite; `registry.py` names them.
 
-Each is a function `(task, text, outcome) -> float`: the task that was
-rewritten, the rewrite, and the outcome of the reply that it led to. Further
-arguments are keyword-only, with a default.
+Each takes the task that was rewritten, the rewrite, and the outcome of the
+reply that it led to.
 """
 
 from __future__ import annotations
@@ -33,12 +32,6 @@ def solved(
   """A bonus if the reply is right, and the weighted score, minus a word cost.
 
   The reward is at least 0, so that a flagged rewrite is never the better one.
-
-  Args:
-    task, text, outcome: as for every reward.
-    solved_bonus: reward if the reply passes.
-    share_weight: weight of the score.
-    word_cost: subtracted for each word of the rewrite.
   """
   del task
   value = solved_bonus * outcome.passed
@@ -46,24 +39,19 @@ def solved(
   return max(0.0, value - word_cost * len(text.split()))
 
 
-def em(task: Task, text: str, outcome: Outcome) -> float:
-  """Mean exact match of the answers."""
-  return _metric('em', task, outcome)
-
-
-def f1(task: Task, text: str, outcome: Outcome) -> float:
-  """Mean F1 of the words of the answers."""
-  return _metric('f1', task, outcome)
-
-
-def accuracy(task: Task, text: str, outcome: Outcome) -> float:
-  """Share of answers that name the right label and no other."""
-  return _metric('accuracy', task, outcome)
-
-
-def numeric(task: Task, text: str, outcome: Outcome) -> float:
-  """Share of answers that result in the right number."""
-  return _metric('numeric', task, outcome)
+def mean_metric(name: str, task: Task, text: str, outcome: Outcome) -> float:
+  """Mean over the answers of one of `rewards.text.METRICS`."""
+  del text
+  checker = words_checker(task)
+  reply = outcome.reply
+  texts = (reply,) if isinstance(reply, str) else reply
+  values = [
+    text_lib.METRICS[name](answer, outputs, checker.labels)
+    for answer, outputs in zip(
+      texts, checking.right_answers(checker), strict=True
+    )
+  ]
+  return float(np.mean(values))
 
 
 def perplexity(task: Task, text: str, outcome: Outcome) -> float:
@@ -75,31 +63,15 @@ def perplexity(task: Task, text: str, outcome: Outcome) -> float:
 
 def perplexity_f1(task: Task, text: str, outcome: Outcome) -> float:
   """The sum of both, PRewrite's best reward for question answering."""
-  return perplexity(task, text, outcome) + f1(task, text, outcome)
+  f1 = mean_metric('f1', task, text, outcome)
+  return perplexity(task, text, outcome) + f1
 
 
 def words_checker(task: Task) -> Answers | Examples:
-  """Returns the checker of a task that is answered in words.
-
-  Raises:
-    ValueError: the task is answered by a program.
-  """
+  """Returns the checker of a task; raises ValueError if it runs programs."""
   if isinstance(task.checker, UnitTests):
     raise ValueError(
       f'task {task.task_id} is checked by unit tests and has no right answers: '
       'choose the reward solved or score'
     )
   return task.checker
-
-
-def _metric(name: str, task: Task, outcome: Outcome) -> float:
-  checker = words_checker(task)
-  reply = outcome.reply
-  texts = (reply,) if isinstance(reply, str) else reply
-  values = [
-    text_lib.METRICS[name](text, outputs, checker.labels)
-    for text, outputs in zip(
-      texts, checking.right_answers(checker), strict=True
-    )
-  ]
-  return float(np.mean(values))

@@ -2,8 +2,8 @@
 
 A rewriter that is rewarded by tests can earn the reward without saying what the
 program should do: it may write the program itself, repeat the tests, or name
-what they pass and expect. `flag` names the first thing that is wrong with a
-rewrite; a flagged rewrite is worth nothing, whatever the tests say.
+what they pass and expect. A flagged rewrite is worth nothing, whatever the
+tests say.
 
   empty           too few words to be a task
   overlong        longer than a statement need be, or cut off by the limit
@@ -21,15 +21,6 @@ from collections.abc import Sequence
 
 from promptrl_jax.rewards import code_leaks, data_leaks
 from promptrl_jax.types import Task
-
-FLAGS = (
-  'empty',
-  'overlong',
-  'repetition',
-  'assertion',
-  'code',
-  'test_data',
-)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,6 +58,8 @@ class GuardsConfig:
       )
 
 
+FLAGS = ('empty', 'overlong', 'repetition', 'assertion', 'code', 'test_data')
+
 # One to six characters, six times over: "=>=>=>=>=>=>". Not blanks, nor the
 # line that marks a gap.
 _STUTTER = re.compile(r'([^\s_.]{1,6}?)\1{5,}')
@@ -82,12 +75,7 @@ def flag(
 ) -> str:
   """The first of `FLAGS` that applies, or '' if none does.
 
-  Args:
-    rewrite: what the rewriter wrote.
-    task: the task with its tests and, for the check of copied code, reference.
-    visible_tests: assertions that a solver may read: their values are no
-      secret.
-    config: bounds.
+  A solver may read the `visible_tests`: their values are no secret.
   """
   checks = {
     'empty': lambda: not _has_words(rewrite, config),

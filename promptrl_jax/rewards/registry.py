@@ -1,7 +1,4 @@
-"""The table of rewards by name; a new one is a function and one line here.
-
-Code outside of the package calls `register` instead of adding a line.
-"""
+"""The table of rewards by name; code outside of the package adds to it too."""
 
 from __future__ import annotations
 
@@ -27,11 +24,11 @@ class Reward:
   """A reward and what it needs of the frozen model.
 
   Attributes:
-    fn: a `RewardFn`, perhaps with keyword-only options.
+    fn: `(task, text, outcome, *, option=default, ...) -> float`.
     uses_reply: whether the model's reply is needed.
     uses_label_logps: whether log-probs of the right answers are needed, which
       only a model in this process gives.
-    metric: the metric that it computes, one of `rewards.text.METRICS`; ''.
+    metric: which of `rewards.text.METRICS` it computes, if any.
   """
 
   fn: Callable[..., float]
@@ -74,12 +71,7 @@ def register(
   uses_label_logps: bool = False,
   metric: str = '',
 ) -> None:
-  """Adds a reward to the table.
-
-  Args:
-    name: what a config calls it.
-    fn: `(task, text, outcome, *, option=default, ...) -> float`.
-    uses_reply, uses_label_logps, metric: see `Reward`.
+  """Adds a reward to the table; see `Reward` for the arguments.
 
   Raises:
     ValueError: the name is taken, or the function has another signature.
@@ -116,10 +108,9 @@ def check_task(name: str, task: Task) -> None:
 
 register('solved', functions.solved)
 register('score', functions.score)
-register('em', functions.em, metric='em')
-register('f1', functions.f1, metric='f1')
-register('accuracy', functions.accuracy, metric='accuracy')
-register('numeric', functions.numeric, metric='numeric')
+for _name in text_lib.METRICS:
+  _fn = functools.partial(functions.mean_metric, _name)
+  register(_name, _fn, metric=_name)
 register(
   'perplexity', functions.perplexity, uses_reply=False, uses_label_logps=True
 )

@@ -21,8 +21,7 @@ def similarity_rewards(
   Args:
     embed_fn: n texts -> [n, D], such as `models.embed.make_embed_fn` builds;
       the vectors need not be normalised.
-    texts: what is rated.
-    references: what each of them should be like, as many.
+    texts, references: what is rated, and what each should be like.
 
   Returns:
     float64 [n], from 0 (opposite) by 0.5 (orthogonal) to 1 (same direction).

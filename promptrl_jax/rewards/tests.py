@@ -1,7 +1,4 @@
-"""Step rewards of the controller, functions of the progress of an episode.
-
-A `RewardFn` (`registry.py`) rewards a rewrite; a step reward rewards an action.
-"""
+"""Step rewards of the controller, functions of the progress of an episode."""
 
 from __future__ import annotations
 
@@ -74,8 +71,7 @@ def shaped_reward(
     share: share of tests passed by the best program after the step.
     previous_share: the same before the step.
     calls: language-model calls of the step.
-    gamma: discount of the learner, for the potential: phi = share, and 0 at
-      the end.
+    gamma: discount of the learner, for the potential: share, and 0 at the end.
     config: weights.
   """
   reward = -config.call_cost * calls

@@ -1,8 +1,4 @@
-"""Metrics of an answer in words, given the answers that are right.
-
-`METRICS` names those that read the text of an answer. The others read the
-log-probs of a right answer.
-"""
+"""Metrics of an answer in words, given the answers that are right."""
 
 from __future__ import annotations
 
@@ -39,9 +35,8 @@ def exact_match(answer: str, outputs: Sequence[str]) -> float:
 def token_f1(answer: str, outputs: Sequence[str]) -> float:
   """F1 of the words of the answer and of the best right one.
 
-  `2 p r / (p + r)` over multisets of normalised words (Rajpurkar et al. 2016,
-  arXiv 1606.05250, without its removal of articles and punctuation); 1 if both
-  are empty, 0 if one is.
+  Over multisets of normalised words (Rajpurkar et al. 2016, arXiv 1606.05250,
+  without its removal of articles and punctuation); 1 if both are empty.
   """
   return max(_f1(normalise(answer), normalise(o)) for o in outputs)
 
@@ -109,34 +104,19 @@ def numeric(answer: str, outputs: Sequence[str]) -> float:
   return float(found is not None and found in map(find_number, outputs))
 
 
-def log_prob(logps: np.ndarray) -> float:
-  """Log-probability of a label: the sum over its tokens [N]."""
-  return float(np.sum(_checked(logps)))
-
-
-def perplexity(logps: np.ndarray) -> float:
-  """`exp(-mean log p)` over the tokens [N] of a label; at least 1."""
-  return float(np.exp(-np.mean(_checked(logps))))
-
-
 def perplexity_reward(logps: np.ndarray) -> float:
-  """Minus the logarithm of the perplexity: the higher the better, at most 0.
+  """Minus the log-perplexity of a label, from its tokens' log-probs [N].
 
-  The reward "perplexity" of PRewrite (arXiv 2401.08189), in
-  logarithms: the perplexity itself has no bound, and one bad label would hide
-  all the others.
+  The reward "perplexity" of PRewrite (arXiv 2401.08189), in logarithms: the
+  perplexity itself has no bound, and one bad label would hide all the others.
   """
-  return float(np.mean(_checked(logps)))
-
-
-def _checked(logps: np.ndarray) -> np.ndarray:
   logps = np.asarray(logps, np.float64)
   if logps.ndim != 1 or not logps.size or not np.isfinite(logps).all():
     raise ValueError(
       f'log-probs of a label have shape {logps.shape}: expected one or more '
       'finite numbers, one per token'
     )
-  return logps
+  return float(np.mean(logps))
 
 
 def _without_labels(function: Callable[[str, Sequence[str]], float]) -> TextFn:
@@ -153,14 +133,9 @@ METRICS: dict[str, TextFn] = {
 
 
 def check_metric(name: str, labels: Sequence[str]) -> None:
-  """Raises if a metric is unknown or does not suit a task.
+  """Raises ValueError if a metric is unknown or does not suit a task.
 
-  Args:
-    name: of the metric.
-    labels: all labels of the task; none if it is no classification task.
-
-  Raises:
-    ValueError: unknown metric, or `accuracy` where there are no labels.
+  Only a classification task has `labels`, which `accuracy` needs.
   """
   if name not in METRICS:
     raise ValueError(f'metric {name!r}: expected one of {", ".join(METRICS)}')

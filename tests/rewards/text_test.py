@@ -106,11 +106,9 @@ def test_a_whole_number_is_read_with_and_without_commas(number):
   assert text.find_number(f'It is {number:,}.') == number
 
 
-def test_log_prob_of_a_label_is_the_sum_over_its_tokens():
+def test_the_perplexity_of_a_label_is_a_mean_over_its_tokens():
   logps = np.log([0.5, 0.25])
-  assert text.log_prob(logps) == pytest.approx(np.log(0.125))
   # Geometric mean of 1/2 and 1/4 is 1 / sqrt(8).
-  assert text.perplexity(logps) == pytest.approx(8**0.5)
   assert text.perplexity_reward(logps) == pytest.approx(-np.log(8) / 2)
 
 

@@ -23,8 +23,8 @@ class EditingConfig:
     observation: `rich`, or `legacy` (the ten features of PROMIS).
     accumulate: edits build on one another; False starts each from the original
       statement, as PROMIS does.
-    lexical: settings of the synonym mutation.
-    step_reward: settings of the reward.
+    lexical: of the synonym mutation.
+    step_reward: of the reward.
   """
 
   actions: tuple[str, ...] = operators.DEFAULT

@@ -42,12 +42,9 @@ def make_episodes(
 def observe(episodes: Sequence[Episode], config: EditingConfig) -> np.ndarray:
   """Observations float32 [N, O] of N episodes."""
   if config.observation == 'rich':
-    return np.stack(
-      [
-        observation_lib.rich_observation(e, config.actions, config.budget)
-        for e in episodes
-      ]
-    )
+    actions, budget = config.actions, config.budget
+    rich = observation_lib.rich_observation
+    return np.stack([rich(e, actions, budget) for e in episodes])
   return np.stack(
     [
       observation_lib.legacy_observation(
@@ -68,7 +65,6 @@ class EditingEnv:
   """N episodes that step together.
 
   Attributes:
-    config: the settings.
     episodes: their state, in row order; done rows stay and are not stepped.
     runner: serves models and pool; holds the ledger.
   """
@@ -82,15 +78,7 @@ class EditingEnv:
     ask: AskConfig = AskConfig(),
     gamma: float = 1.0,
   ):
-    """Puts the parts together.
-
-    Args:
-      coder, rewriter: the models.
-      pool: runs programs.
-      config: settings.
-      ask: how the models are asked.
-      gamma: discount of the learner, for potential-based shaping of rewards.
-    """
+    """Puts the parts together; `gamma` is the learner's discount."""
     self.config = config
     self._gamma = gamma
     self.episodes: list[Episode] = []
@@ -114,12 +102,11 @@ class EditingEnv:
 
     Args:
       problems: what to solve.
-      seeds: random seed of each episode. Draws depend on the seed, the problem
-        and the number of calls made, so two strategies with equal seeds meet
-        equal samples as long as they ask the same.
+      seeds: of each episode. Draws depend on the seed, the problem and the
+        number of calls made, so two strategies with equal seeds meet equal
+        samples as long as they ask the same.
       budgets: calls of each episode, `config.budget` by default.
-      positions: (index, size) of each problem in its data set, a legacy
-        feature.
+      positions: (index, size) of each problem in its data set.
 
     Returns:
       Observations float32 [N, O] and action masks bool [N, A].
@@ -139,13 +126,9 @@ class EditingEnv:
   ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Applies one operator to each open row; the others are left alone.
 
-    Args:
-      chosen: name of an operator per row. One that is not available is taken as
-        `keep`.
-
-    Returns:
-      Observations [N, O], action masks [N, A] and rewards float32 [N]; how
-      episodes ended stands in `episodes`.
+    An operator that is not available is taken as `keep`. Returns observations
+    [N, O], action masks [N, A] and rewards float32 [N]; how episodes ended
+    stands in `episodes`.
     """
     open_rows = [i for i, e in enumerate(self.episodes) if not e.done]
     for i in open_rows:
@@ -158,10 +141,8 @@ class EditingEnv:
     return *self._look(), rewards
 
   def _look(self) -> tuple[np.ndarray, np.ndarray]:
-    return (
-      observe(self.episodes, self.config),
-      masks(self.episodes, self.config),
-    )
+    episodes, config = self.episodes, self.config
+    return observe(episodes, config), masks(episodes, config)
 
 
 def sorted_trace(episodes: Sequence[Any]) -> list[dict[str, Any]]:

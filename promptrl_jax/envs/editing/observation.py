@@ -1,10 +1,4 @@
-"""Observations of the controller: an episode as a vector of fixed length.
-
-`legacy_observation` has the ten features of PROMIS; `rich_observation`, the
-default, has those that its paper describes as well: test results, the class of
-the error, the budget, the last operator, and embeddings of the prompt and of
-the feedback.
-"""
+"""Observations of the controller: an episode as a vector of fixed length."""
 
 from __future__ import annotations
 
@@ -23,17 +17,8 @@ FEEDBACK_SIZE = 32  # features of the embedded feedback
 MOST_VISIBLE = 4  # visible tests with a feature of their own
 
 STATUSES = (
-  'start',
-  'passed',
-  'failed',
-  'error',
-  'timeout',
-  'memory',
-  'crash',
-  'invalid',
-  'syntax_error',
-  'no_code',
-  'unknown',
+  *('start', 'passed', 'failed', 'error', 'timeout', 'memory', 'crash'),
+  *('invalid', 'syntax_error', 'no_code', 'unknown'),
 )
 # Exceptions that tell edits apart; every other one shares the last place.
 ERRORS = ('NameError', 'TypeError', 'IndexError', 'ValueError', 'other')
@@ -44,12 +29,8 @@ def legacy_observation(
 ) -> np.ndarray:
   """The ten features of PROMIS, float32 [10].
 
-  Args:
-    prompt: the original statement; if it is blank all features are 0.
-    feedbacks: feedback texts so far.
-    step: steps taken in the episode.
-    index: place of the problem in the data set.
-    size: problems in the data set.
+  All are 0 if `prompt`, the original statement, is blank; `index` is the place
+  of the problem in its data set of `size`.
   """
   if not prompt.strip():
     return np.zeros(LEGACY_SIZE, np.float32)
@@ -86,18 +67,16 @@ def rich_observation(
 ) -> np.ndarray:
   """Features of the episode, float32 [rich_size(len(actions))].
 
-  Args:
-    episode: its state.
-    actions: names of the operators that may be chosen.
-    budget: most model calls of any episode; counts are divided by it.
+  Counts are divided by `budget`, the most model calls of any episode.
   """
   visible = np.zeros(MOST_VISIBLE, np.float32)
   for i, passed in enumerate(episode.visible[:MOST_VISIBLE]):
     visible[i] = 1.0 if passed else -1.0
+  error = episode.error_type
   return np.concatenate(
     [
       _one_hot(episode.status, STATUSES),
-      _one_hot(_error_class(episode), ERRORS),
+      _one_hot(error if error in ('', *ERRORS) else 'other', ERRORS),
       visible,
       _one_hot(episode.last_action, ('', *actions)),
       _counters(episode, budget),
@@ -111,12 +90,6 @@ def rich_observation(
 
 def _one_hot(value: str, names: Sequence[str]) -> np.ndarray:
   return np.array([value == name for name in names], np.float32)
-
-
-def _error_class(episode: Episode) -> str:
-  if not episode.error_type:
-    return ''
-  return episode.error_type if episode.error_type in ERRORS else 'other'
 
 
 def _counters(episode: Episode, budget: int) -> np.ndarray:

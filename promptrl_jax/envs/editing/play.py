@@ -15,7 +15,7 @@ from collections.abc import Generator
 from typing import Any
 
 from promptrl_jax.envs.editing.config import EditingConfig
-from promptrl_jax.execution.program import ProgramResult
+from promptrl_jax.execution.program import ProgramResult, TestResult
 from promptrl_jax.llm.ask import Ask, Execute, Play, Tools
 from promptrl_jax.llm.backend import Completion
 from promptrl_jax.operators import (
@@ -38,14 +38,10 @@ def edit(
   policy: Any = None,
   gamma: float = 1.0,
 ) -> Play:
-  """Plays one episode; returns the program that is submitted.
+  """Plays one episode, in place; returns the program that is submitted.
 
-  Args:
-    episode: at its start; changed in place.
-    tools: builds requests.
-    config: settings.
-    policy: chooses operators, see `Decide`.
-    gamma: discount of the learner, for potential-based shaping of rewards.
+  `policy` chooses operators, see `Decide`; `gamma` is the learner's discount,
+  for potential-based shaping of rewards.
   """
   tools = dataclasses.replace(tools, options={'lexical': config.lexical})
   while not episode.done:
@@ -68,7 +64,20 @@ def edit(
     episode.terminated = episode.terminated or question is None
     episode.last_action = operator.name
     episode.steps += 1
-    _finish(episode, config, gamma, operator.calls, passed, share)
+    if not episode.terminated:
+      spent = episode.budget_left < 1
+      episode.truncated = spent or episode.steps >= config.max_steps
+    if config.step_reward.kind == 'legacy':
+      episode.reward = rewards.legacy_reward(passed, config.step_reward)
+    else:
+      episode.reward = rewards.shaped_reward(
+        done=episode.done,
+        share=episode.best_share,
+        previous_share=share,
+        calls=operator.calls,
+        gamma=gamma,
+        config=config.step_reward,
+      )
     episode.trace.append(_trace_row(episode, operator, prompt))
   return episode.best_code
 
@@ -90,13 +99,14 @@ def _take(episode: Episode, code: str, verdict: ProgramResult) -> bool:
   passes = [test.status == 'passed' for test in verdict.tests]
   share = sum(passes) / len(passes) if passes else 0.0
   failures = [test for test in visible if test.status != 'passed']
+  first = failures[0] if failures else TestResult('passed')
   if not count:
     episode.status = 'unknown'
   elif verdict.status in ('syntax_error', 'no_code'):
     episode.status = verdict.status
   else:
-    episode.status = failures[0].status if failures else 'passed'
-  episode.error_type = failures[0].error_type if failures else ''
+    episode.status = first.status
+  episode.error_type = first.error_type
   episode.visible = tuple(passes[:count])
   episode.feedback = feedback_lib.feedback_text(visible)
   episode.feedbacks.append(episode.feedback)
@@ -110,31 +120,6 @@ def _take(episode: Episode, code: str, verdict: ProgramResult) -> bool:
   # With nothing to see, stopping is up to the policy.
   episode.terminated = bool(count) and not failures
   return bool(passes) and all(passes)
-
-
-def _finish(
-  episode: Episode,
-  config: EditingConfig,
-  gamma: float,
-  calls: int,
-  passed: bool,
-  previous_share: float,
-) -> None:
-  """Ends the step: whether the episode is cut off, and the reward."""
-  if not episode.terminated:
-    spent = episode.budget_left < 1
-    episode.truncated = spent or episode.steps >= config.max_steps
-  if config.step_reward.kind == 'legacy':
-    episode.reward = rewards.legacy_reward(passed, config.step_reward)
-    return
-  episode.reward = rewards.shaped_reward(
-    done=episode.done,
-    share=episode.best_share,
-    previous_share=previous_share,
-    calls=calls,
-    gamma=gamma,
-    config=config.step_reward,
-  )
 
 
 def _trace_row(

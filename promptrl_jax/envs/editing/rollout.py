@@ -18,8 +18,7 @@ class Decision:
 
   Attributes:
     actions: int [N], indices into the environment's actions.
-    logps: [N], their log-probabilities; zeros if the policy has none.
-    values: [N], values of the observations; zeros if the policy has none.
+    logps, values: [N], of actions and observations; zeros if there are none.
   """
 
   actions: np.ndarray
@@ -27,6 +26,7 @@ class Decision:
   values: np.ndarray
 
 
+_FLAGS = ('terminated', 'truncated', 'mask')
 # (observations [N, O], action masks [N, A], step) -> Decision
 Policy = Callable[[np.ndarray, np.ndarray, int], Decision]
 
@@ -74,17 +74,14 @@ def collect(
   count, horizon = len(problems), env.config.max_steps
   observations, masks = env.reset(problems, seeds, budgets, positions)
   names = env.config.actions
+  size = horizon, count
+  floats = ('logps', 'values', 'next_values', 'rewards')
   out = Trajectories(
     observations=np.zeros((horizon, *observations.shape), np.float32),
     action_masks=np.ones((horizon, *masks.shape), bool),
-    actions=np.zeros((horizon, count), np.int32),
-    logps=np.zeros((horizon, count), np.float32),
-    values=np.zeros((horizon, count), np.float32),
-    next_values=np.zeros((horizon, count), np.float32),
-    rewards=np.zeros((horizon, count), np.float32),
-    terminated=np.zeros((horizon, count), bool),
-    truncated=np.zeros((horizon, count), bool),
-    mask=np.zeros((horizon, count), bool),
+    actions=np.zeros(size, np.int32),
+    **{name: np.zeros(size, np.float32) for name in floats},
+    **{name: np.zeros(size, bool) for name in _FLAGS},
   )
   for step in range(horizon):
     open_rows = np.array([not e.done for e in env.episodes])

@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 import zlib
 from collections.abc import Sequence
+from typing import Any
 
 from promptrl_jax.envs.rewriting.config import RewritingConfig
 from promptrl_jax.envs.rewriting.result import UNUSABLE
-from promptrl_jax.llm.ask import AskConfig
-from promptrl_jax.llm.backend import Backend, Completion, Message, Request
+from promptrl_jax.llm.ask import AskConfig, fitted_request
+from promptrl_jax.llm.backend import Backend, Completion, Request
 from promptrl_jax.prompts import templates
 from promptrl_jax.rewards import guards
 from promptrl_jax.tasks import splits
@@ -18,9 +19,17 @@ from promptrl_jax.types import Task
 _LOG = logging.getLogger(__name__)
 
 
-def model_seed(seed: int, task_id: str) -> int:
-  """Returns the sampler seed of all rows of a task in one batch."""
-  return zlib.crc32(f'{seed}/{task_id}'.encode())
+def sampling(ask: AskConfig, task: Task, seed: int) -> dict[str, Any]:
+  """Returns how the frozen model samples all rows of a task in one batch."""
+  own_seed = zlib.crc32(f'{seed}/{task.task_id}'.encode())
+  return {
+    'temperature': ask.first_temperature,
+    'top_p': ask.top_p,
+    # Greedy requests that are equal are to compare equal.
+    'seed': own_seed if ask.first_temperature else 0,
+    'max_tokens': ask.max_tokens,
+    'stop': ask.stop,
+  }
 
 
 class CodeForm:
@@ -77,27 +86,11 @@ class CodeForm:
 
     None if the context cannot take it, which is a failure of the rewrite.
     """
-    prompt, ask = self._coder_prompt(task, statement), self._ask
-
-    def build(messages: templates.Messages) -> Request:
-      return Request(
-        tuple(Message(role, content) for role, content in messages),
-        temperature=ask.first_temperature,
-        top_p=ask.top_p,
-        # Greedy requests that are equal are to compare equal.
-        seed=model_seed(seed, task.task_id) if ask.first_temperature else 0,
-        max_tokens=ask.max_tokens,
-        stop=ask.stop,
-      )
-
+    prompt = self._coder_prompt(task, statement)
+    settings = sampling(self._ask, task, seed)
+    write = self._template.coder
     try:
-      return (
-        build(
-          templates.fit(
-            self._template.coder, prompt, lambda m: self._model.fits(build(m))
-          )
-        ),
-      )
+      return (fitted_request(self._model, write, prompt, **settings),)
     except templates.PromptTooLongError as error:
       _LOG.warning('%s: %s', task.task_id, error)
       return ()

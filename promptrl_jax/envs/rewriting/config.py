@@ -58,9 +58,6 @@ class RewritingConfig:
       )
     if not self.timeout_s > 0:
       raise ValueError(f'timeout_s={self.timeout_s}: expected more than 0')
-    self._check_reward()
-
-  def _check_reward(self) -> None:
     make_reward_fn(self)  # Refuses unknown names and options.
     if self.reward != 'solved':
       defaults = {f.name: f.default for f in dataclasses.fields(self)}

@@ -3,14 +3,10 @@
   task --prompts--> (rewriter) --rewrite--> guards --> frozen model --reply-->
     checker (unit tests or a metric) --outcome--> reward
 
-Rows are independent: a group of rewrites of one task is so many rows of that
-task. Rows of one task share the sampler seed of the model and the examples that
-it is asked, so that their rewards differ by the rewrite alone (common random
+Rows of one task share the sampler seed of the model and the examples that it is
+asked, so that their rewards differ by the rewrite alone (common random
 numbers). `submit` leaves checks and rewards to other threads and processes, so
 that a caller may sample the next batch while this one runs.
-
-Evaluation asks through the same functions: `prompt`, `statement`, `requests`
-and `ask`.
 """
 
 from __future__ import annotations
@@ -54,7 +50,7 @@ class _Question:
   """
 
   requests: tuple[Request, ...]
-  labels: tuple[str, ...] = ()
+  labels: tuple[str, ...]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -62,14 +58,14 @@ class Answer:
   """The model's answer to a question.
 
   Attributes:
-    requests: one for a program or an answer, one per example otherwise.
+    requests: as in the question.
     completions: one per request, or none if they are not needed.
     label_logps: log-probs of right answers, one row per request, or none.
   """
 
   requests: tuple[Request, ...]
   completions: tuple[Completion, ...]
-  label_logps: tuple[np.ndarray, ...] = ()
+  label_logps: tuple[np.ndarray, ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,14 +80,7 @@ class _Row:
 
 
 class RewritingEnv:
-  """Rewards rewrites by the replies of a frozen model; a `RewriteEnv`.
-
-  Attributes:
-    config: the settings.
-    ask_config: how the model and the rewriter are asked.
-    protocol: the tests that the model is shown.
-    reward_fn: the reward of a row.
-  """
+  """Rewards rewrites by the replies of a frozen model; a `RewriteEnv`."""
 
   def __init__(
     self,
@@ -109,8 +98,7 @@ class RewritingEnv:
       model: the frozen model that replies to rewrites.
       pool: runs its programs; None if no task is checked by unit tests.
       config: settings.
-      ask: how the model is asked; all first times, so that `first_temperature`
-        is that of every request.
+      ask: how the model is asked, each request at `first_temperature`.
       protocol: the tests that the model is shown; all are run.
       reward_fn: instead of that of `config`. A row for which it raises, hangs
         or gives no finite number is dropped.
@@ -134,8 +122,6 @@ class RewritingEnv:
     # The model is asked by one thread at a time, except for threads that hang.
     self._turn = threading.Lock()
 
-  # --- Asking -----------------------------------------------------------------
-
   def prompt(
     self, task: Task, fits: templates.FitsFn = lambda _: True
   ) -> templates.Messages:
@@ -145,21 +131,11 @@ class RewritingEnv:
   def prompts(
     self, tasks: Sequence[Task], fits: templates.FitsFn = lambda _: True
   ) -> list[templates.Messages]:
-    """Returns the rewriter's messages, one conversation per task.
-
-    `Tokenizer.render` makes token ids of them.
-
-    Args:
-      tasks: the tasks to rewrite.
-      fits: whether the rewriter takes these messages; see `templates.fit`.
-    """
+    """Returns the rewriter's messages, one conversation per task."""
     return [self.prompt(task, fits) for task in tasks]
 
   def statement(self, task: Task, rewrite: str) -> str:
-    """Returns the statement that a completion of the rewriter makes.
-
-    A completion that is not usable leaves the statement as it is.
-    """
+    """Returns the statement of a rewrite; the old one if it is not usable."""
     return self._form(task).statement(task, rewrite)
 
   def requests(
@@ -185,11 +161,7 @@ class RewritingEnv:
     """Asks the model about statements and checks its replies, for evaluation.
 
     All requests go to the model in one call, all programs to the pool in one.
-
-    Args:
-      tasks: the task of each row, of any split.
-      statements: of each row.
-      checkers: of each row; None takes the whole checker of its task.
+    Tasks are of any split; without `checkers`, those of the tasks count.
 
     Raises:
       BackendError: the model cannot be reached.
@@ -204,8 +176,6 @@ class RewritingEnv:
     ]
     answers = self._complete([row.question for row in rows])
     return answers, [f.result() for f in self._check(rows, answers)]
-
-  # --- Rewards ----------------------------------------------------------------
 
   def rewards(
     self,
@@ -227,8 +197,8 @@ class RewritingEnv:
     """Asks the model and queues the checks of its replies.
 
     Args:
-      tasks: the task of each row; of the training split, because the hidden
-        part of its checker is used for reward.
+      tasks: of the training split, because the hidden part of the checker is
+        used for reward.
       rewrites: the rewriter's completion for each row.
       seed: of the batch; the sampler seed of the model and the examples of an
         instruction depend on it and on the task.
@@ -275,8 +245,6 @@ class RewritingEnv:
       unfinished, answered, self.config.timeout_s, background
     )
 
-  # --- Steps ------------------------------------------------------------------
-
   def _form(self, task: Task) -> CodeForm | WordsForm:
     return self._code if isinstance(task.checker, UnitTests) else self._words
 
@@ -322,14 +290,13 @@ class RewritingEnv:
         answers = self._complete(questions)
     seconds = time.perf_counter() - started
     by_question = dict(zip(questions, answers, strict=True))
-    futures: dict[int, Future] = {}
-    answered: dict[int, Answer] = {}
-    for i, row in rows.items():
-      answer = by_question[row.question]
-      if isinstance(answer, Answer):
-        answered[i] = answer
-      else:
-        futures[i] = deadline.failed(answer)
+    of_row = {i: by_question[row.question] for i, row in rows.items()}
+    answered = {i: a for i, a in of_row.items() if isinstance(a, Answer)}
+    futures: dict[int, Future] = {
+      i: deadline.failed(answer)
+      for i, answer in of_row.items()
+      if not isinstance(answer, Answer)
+    }
     outcomes = self._check([rows[i] for i in answered], [*answered.values()])
     for i, outcome in zip(answered, outcomes, strict=True):
       judge = functools.partial(self._judge, rows[i])
@@ -358,7 +325,7 @@ class RewritingEnv:
       logps = as_scorer(self._model).score(
         requests, labels, self.config.label_prefix
       )
-    rows = iter(logps)
+    rows = iter(logps)  # One for each label, question by question.
     return [
       Answer(
         q.requests,

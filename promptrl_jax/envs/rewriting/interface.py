@@ -47,7 +47,7 @@ class Pending(Protocol):
   """Rewards that are being computed."""
 
   def result(self) -> Rewarded:
-    """Waits for the rewards; a second call returns the same object."""
+    """Waits for the rewards."""
     ...
 
 
@@ -65,12 +65,5 @@ class RewriteEnv(Protocol[TaskT]):
     seed: int,
     finished: Sequence[bool],
   ) -> Pending:
-    """Begins to reward rows.
-
-    Args:
-      tasks: the task of each row.
-      rewrites: the rewriter's completion for each row.
-      seed: of the batch; rows of one task share their random numbers.
-      finished: False for a completion that the length limit cut off.
-    """
+    """Begins to reward rows; see `RewritingEnv.submit`."""
     ...

@@ -19,10 +19,8 @@ _LOG = logging.getLogger(__name__)
 # The template cannot use the rewrite: the model would get the old statement,
 # and the rewriter a reward for words that nobody read.
 UNUSABLE = 'unusable'
-# The rewrite tells the right answer of an example.
-ANSWER = 'answer'
-# The model has no room for the rewrite with an example.
-NO_ROOM = 'no_room'
+ANSWER = 'answer'  # The rewrite tells the right answer of an example.
+NO_ROOM = 'no_room'  # The model has no room for it with an example.
 FLAGS = (*guards.FLAGS, UNUSABLE, ANSWER, NO_ROOM)
 
 
@@ -39,8 +37,7 @@ class RewriteResult:
       rewrite's own.
     outcomes: of checking the replies; None where there was no reply.
     statements: the statement that the model read, '' if flagged.
-    replies: what the model replied: a program, an answer, or the answers to all
-      examples; '' if flagged or none.
+    replies: what the model replied, '' if flagged or none.
     calls: requests to the model, one for each row or example that was not
       flagged; equal requests count each.
     prompt_tokens, completion_tokens: of the model; 0 while a background request
@@ -101,8 +98,7 @@ class Answered:
   Attributes:
     rewarded: row -> future of its outcome and reward.
     replies: row -> reply.
-    prompt_tokens, completion_tokens: of the model.
-    seconds: time that the model took.
+    prompt_tokens, completion_tokens, seconds: of the model.
     span: time until the last reward.
   """
 
@@ -128,9 +124,8 @@ class PendingRewards:
 
     Args:
       unfinished: the result without rewards.
-      answered: the replies; done unless the model is asked in the background.
-      timeout_s: see `RewritingConfig`.
-      background: whether the time of the model overlaps with the caller's work.
+      answered: done unless the model is asked in the background.
+      timeout_s, background: see `RewritingConfig`.
     """
     self._unfinished = unfinished
     self._answered = answered

@@ -1,6 +1,5 @@
 """How questions and instructions are written down and read back.
 
-A question is asked as it stands, an instruction once for each of its examples.
 The rewriter reads the question or instruction in a meta prompt and nothing
 else (PRewrite, Kong et al. 2024, arXiv 2401.08189, section 3).
 """
@@ -9,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from promptrl_jax.envs.rewriting.code import model_seed
+from promptrl_jax.envs.rewriting.code import sampling
 from promptrl_jax.envs.rewriting.config import RewritingConfig
 from promptrl_jax.envs.rewriting.result import ANSWER, NO_ROOM
 from promptrl_jax.llm.ask import AskConfig
@@ -62,10 +61,7 @@ class WordsForm:
   ) -> tuple[str, str]:
     """Returns why the rewrite is flagged, or '', and the statement it makes.
 
-    Args:
-      task: with all its examples.
-      drawn: with those that the rewrite would be asked with.
-      rewrite, finished: completion of the rewriter, and whether it ended.
+    `task` has all its examples, `drawn` those that the model would be asked.
     """
     text = meta_lib.read(rewrite)
     if not text:
@@ -86,24 +82,14 @@ class WordsForm:
     self, task: Task, statement: str, seed: int = 0
   ) -> tuple[Request, ...]:
     """Returns the request for each example, or the one of a question."""
-    ask, checker = self._ask, task.checker
-    prompts = [statement]
+    checker, prompts = task.checker, [statement]
     if isinstance(checker, Examples):
       prompts = [
         instructions.prompt(checker, statement, example)
         for example in checker.examples
       ]
-    return tuple(
-      Request(
-        (Message('user', prompt),),
-        temperature=ask.first_temperature,
-        top_p=ask.top_p,
-        seed=model_seed(seed, task.task_id) if ask.first_temperature else 0,
-        max_tokens=ask.max_tokens,
-        stop=ask.stop,
-      )
-      for prompt in prompts
-    )
+    settings = sampling(self._ask, task, seed)
+    return tuple(Request((Message('user', p),), **settings) for p in prompts)
 
   def reply(
     self, task: Task, statement: str, completions: Sequence[Completion]
