@@ -159,6 +159,33 @@ class AskConfig:
       )
 
 
+def fitted_request(
+  backend: Backend,
+  write: Callable[[Any], templates.Messages],
+  prompt: Prompt,
+  **sampling: Any,
+) -> Request:
+  """Returns a request that the model's context takes; see `templates.fit`.
+
+  Args:
+    backend: decides what fits.
+    write: turns the prompt into messages.
+    prompt: what to ask.
+    **sampling: fields of `Request`.
+
+  Raises:
+    PromptTooLongError: nothing that may be cut is left.
+  """
+
+  def build(messages: templates.Messages) -> Request:
+    return Request(
+      tuple(Message(role, content) for role, content in messages), **sampling
+    )
+
+  fits = lambda messages: backend.fits(build(messages))
+  return build(templates.fit(write, prompt, fits))
+
+
 @dataclasses.dataclass(frozen=True)
 class Tools:
   """Builds the requests of strategies and operators."""
@@ -182,20 +209,15 @@ class Tools:
     """
     config, is_coder = self.config, role == CODER
 
-    def build(messages: templates.Messages) -> Request:
-      return Request(
-        tuple(Message(role, content) for role, content in messages),
+    is_program = isinstance(prompt, templates.CoderPrompt)
+    try:
+      request = fitted_request(
+        self.backends[role],
+        self.template.coder if is_program else self.template.rewriter,
+        prompt,
         max_tokens=config.max_tokens if is_coder else config.rewrite_max_tokens,
         stop=config.stop if is_coder else (),
       )
-
-    fits = self.backends[role].fits
-    is_program = isinstance(prompt, templates.CoderPrompt)
-    write: Callable[[Any], templates.Messages] = (
-      self.template.coder if is_program else self.template.rewriter
-    )
-    try:
-      request = build(templates.fit(write, prompt, lambda m: fits(build(m))))
     except templates.PromptTooLongError as error:
       _LOG.warning('%s: %s', attempt.problem.task_id, error)
       return None
