@@ -190,10 +190,10 @@ MODULUS = 2**61 - 1  # Python takes hashes of numbers modulo this prime.
   ],
 )
 def test_what_takes_long_to_decode_is_malformed(encoded):
-  start = time.process_time()
+  start = time.thread_time()
   with pytest.raises(codec.MalformedError):
     codec.decode(encoded)
-  assert time.process_time() - start < 0.5
+  assert time.thread_time() - start < 0.5
 
 
 def test_honest_keys_collide_a_little():

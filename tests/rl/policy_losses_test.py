@@ -271,8 +271,9 @@ def test_padding_reaches_neither_losses_nor_gradients(name):
   (loss, metrics), gradient = graded(*batch, weights)
   dirty = [jnp.where(MASK, x, jnp.nan) for x in (*batch, weights)]
   (value, sums), slope = jax.jit(graded)(*dirty)
-  np.testing.assert_allclose(value, loss, rtol=1e-5)
-  np.testing.assert_allclose(slope, gradient, rtol=1e-5, atol=1e-7)
+  # Compiled as a whole, sums are taken in another order.
+  np.testing.assert_allclose(value, loss, rtol=3e-5)
+  np.testing.assert_allclose(slope, gradient, rtol=3e-5, atol=1e-7)
   for key in metrics:
     np.testing.assert_allclose(sums[key], metrics[key], rtol=1e-4, err_msg=key)
 

@@ -71,8 +71,9 @@ with distributed.session(config):
     lambda s: split if s.ndim == 2 else whole,
     jax.eval_shape(
       lambda: state_lib.initial_state(init, optimizer, jax.random.key(0))))
-  state = state_lib.create_train_state(
-    init, optimizer, jax.random.key(0), out_shardings=where)
+  state = jax.jit(
+    lambda: state_lib.initial_state(init, optimizer, jax.random.key(0)),
+    out_shardings=where)()
   settings = RunConfig(iterations=5, validate_every=4, checkpoint_every=1)
   with Run(pathlib.Path(folder), state, settings, name='test') as run:
     start = int(run.state.step)
