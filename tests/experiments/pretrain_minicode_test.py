@@ -10,7 +10,9 @@ from promptrl_jax.tasks.minicode import suite
 from tests.experiments import commands
 
 
-@pytest.mark.parametrize('role', ['coder', 'rewriter'])
+@pytest.mark.parametrize(
+  'role', ['coder', pytest.param('rewriter', marks=pytest.mark.slow)]
+)
 def test_three_steps_make_a_model_that_loads(tmp_path, role):
   result = commands.run(
     'experiments.pretrain_minicode',
