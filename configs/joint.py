@@ -16,14 +16,11 @@ from collections.abc import Mapping
 
 import ml_collections
 
+from configs.job import Job, check_argument
 from promptrl_jax import settings
 from promptrl_jax.envs.editing.config import EditingConfig
 from promptrl_jax.envs.rewriting.config import RewritingConfig
 from promptrl_jax.evaluation.statistics import RESAMPLES
-from promptrl_jax.execution.config import PoolConfig
-from promptrl_jax.llm.ask import AskConfig
-from promptrl_jax.llm.load import BackendConfig
-from promptrl_jax.tasks.task_set import DataConfig
 from promptrl_jax.training.controller.config import ControllerConfig, PPOConfig
 from promptrl_jax.training.optim import OptimizerConfig
 from promptrl_jax.training.rewriter.config import TrainConfig
@@ -53,18 +50,14 @@ class EvalConfig:
 
 
 @dataclasses.dataclass(frozen=True)
-class Config:
-  """Settings of the job; each section is documented at its class.
+class Config(Job):
+  """Settings of the job, in addition to those of `Job`.
 
   Attributes:
     calls: of the coder, in the training of each arm.
     calls_per_leg: between two rows of metrics.
     arms: iterations of the controller and of the rewriter in one turn.
-    seed: of the first run.
     seeds: runs of each arm.
-    mesh: devices by axis; empty: all along data.
-    plugins: modules that register operators, task sets, rewards, ...
-    rewriter: where training starts.
     validate_every, checkpoint_every: legs.
     validate_limit: first N validation problems; 0 for all.
   """
@@ -74,15 +67,7 @@ class Config:
   arms: Mapping[str, tuple[int, int]] = dataclasses.field(
     default_factory=lambda: dict(_ARMS)
   )
-  seed: int = 0
   seeds: int = 1
-  mesh: str = ''
-  plugins: tuple[str, ...] = ()
-  data: DataConfig = DataConfig()
-  coder: BackendConfig = BackendConfig(model='minicode_coder')
-  rewriter: BackendConfig = BackendConfig(model='minicode_rewriter')
-  pool: PoolConfig = PoolConfig()
-  ask: AskConfig = AskConfig()
   editing: EditingConfig = EditingConfig()
   ppo: PPOConfig = _PPO
   # Small iterations: the one that ends an arm passes its calls by less.
@@ -98,10 +83,7 @@ class Config:
 
 
 def get_config(arg: str = 'minicode') -> ml_collections.ConfigDict:
-  if arg not in _ARGUMENTS:
-    raise ValueError(
-      f'config argument {arg!r}: expected one of {", ".join(_ARGUMENTS)}'
-    )
+  check_argument(arg, _ARGUMENTS)
   c = settings.to_config_dict(Config())
   if arg == 'smoke':
     c.data.train_limit, c.data.validation_limit, c.data.test_limit = 32, 8, 16

@@ -19,13 +19,10 @@ import dataclasses
 
 import ml_collections
 
+from configs.job import Job, check_argument
 from promptrl_jax import settings
 from promptrl_jax.envs.rewriting.config import RewritingConfig
 from promptrl_jax.evaluation.statistics import RESAMPLES
-from promptrl_jax.execution.config import PoolConfig
-from promptrl_jax.llm.ask import AskConfig
-from promptrl_jax.llm.load import BackendConfig
-from promptrl_jax.tasks.task_set import DataConfig
 from promptrl_jax.training.rewriter.algorithms import ALGORITHMS
 from promptrl_jax.training.rewriter.config import TrainConfig
 
@@ -52,33 +49,21 @@ class EvalConfig:
 
 
 @dataclasses.dataclass(frozen=True)
-class Config:
-  """Settings of the job; each section is documented at its class.
+class Config(Job):
+  """Settings of the job, in addition to those of `Job`.
 
   Attributes:
     algorithms: keys of `ALGORITHMS`.
     switches: updates from which on another of `ALGORITHMS` takes over:
       `((30, 'pairs'),)`.
-    seed: of the first run.
     seeds: runs of each algorithm.
-    mesh: a process' devices by axis; empty: all along data.
-    plugins: modules that register task sets, rewards, losses, ...
-    rewriter: where training starts.
     validate_every, checkpoint_every: updates.
     validate_limit: first N validation problems; 0 for all.
   """
 
   algorithms: tuple[str, ...] = ('grpo',)
   switches: tuple[tuple[int, str], ...] = ()
-  seed: int = 0
   seeds: int = 1
-  mesh: str = ''
-  plugins: tuple[str, ...] = ()
-  data: DataConfig = DataConfig()
-  coder: BackendConfig = BackendConfig(model='minicode_coder')
-  rewriter: BackendConfig = BackendConfig(model='minicode_rewriter')
-  pool: PoolConfig = PoolConfig()
-  ask: AskConfig = AskConfig()
   rewriting: RewritingConfig = RewritingConfig()
   train: TrainConfig = TrainConfig()
   validate_every: int = 10
@@ -88,10 +73,7 @@ class Config:
 
 
 def get_config(arg: str = 'minicode') -> ml_collections.ConfigDict:
-  if arg not in _ARGUMENTS:
-    raise ValueError(
-      f'config argument {arg!r}: expected one of {", ".join(_ARGUMENTS)}'
-    )
+  check_argument(arg, _ARGUMENTS)
   c = settings.to_config_dict(Config())
   if arg == 'algorithms':
     c.algorithms = ('grpo', 'ppo', 'reinforce')

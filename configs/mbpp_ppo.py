@@ -19,13 +19,10 @@ import dataclasses
 
 import ml_collections
 
+from configs.job import Job, check_argument
 from promptrl_jax import operators, settings
 from promptrl_jax.envs.editing.config import EditingConfig
 from promptrl_jax.evaluation.statistics import RESAMPLES
-from promptrl_jax.execution.config import PoolConfig
-from promptrl_jax.llm.ask import AskConfig
-from promptrl_jax.llm.load import BackendConfig
-from promptrl_jax.tasks.task_set import DataConfig
 from promptrl_jax.training.controller.config import (
   PROMIS,
   BanditConfig,
@@ -56,27 +53,15 @@ class EvalConfig:
 
 
 @dataclasses.dataclass(frozen=True)
-class Config:
-  """Settings of the main job; each section is documented at its class.
+class Config(Job):
+  """Settings of the main job, in addition to those of `Job`.
 
   Attributes:
-    seed: of the first controller.
     seeds: controllers that are trained, and averaged in the report.
-    mesh: devices by axis, for models that one device cannot hold: `tensor=2`,
-      or `data=2,fsdp=2,tensor=2`. Empty: each device holds a copy.
-    plugins: modules that register operators, strategies, task sets, ...
     validate_every, checkpoint_every: iterations.
   """
 
-  seed: int = 0
   seeds: int = 1
-  mesh: str = ''
-  plugins: tuple[str, ...] = ()
-  data: DataConfig = DataConfig()
-  coder: BackendConfig = BackendConfig(model='minicode_coder')
-  rewriter: BackendConfig = BackendConfig(model='minicode_rewriter')
-  pool: PoolConfig = PoolConfig()
-  ask: AskConfig = AskConfig()
   editing: EditingConfig = EditingConfig()
   ppo: PPOConfig = PPOConfig()
   controller: ControllerConfig = ControllerConfig()
@@ -87,10 +72,7 @@ class Config:
 
 
 def get_config(arg: str = 'minicode') -> ml_collections.ConfigDict:
-  if arg not in _ARGUMENTS:
-    raise ValueError(
-      f'config argument {arg!r}: expected one of {", ".join(_ARGUMENTS)}'
-    )
+  check_argument(arg, _ARGUMENTS)
   c = settings.to_config_dict(Config())
   if arg == 'smoke':
     c.data.train_limit, c.data.validation_limit, c.data.test_limit = 32, 16, 24

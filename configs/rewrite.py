@@ -26,6 +26,7 @@ import dataclasses
 
 import ml_collections
 
+from configs.job import check_argument
 from promptrl_jax import settings
 from promptrl_jax.envs.rewriting.config import RewritingConfig
 from promptrl_jax.evaluation.statistics import RESAMPLES
@@ -112,10 +113,7 @@ def get_config(arg: str = 'minicode') -> ml_collections.ConfigDict:
 
 def adapt(c: ml_collections.ConfigDict, arg: str) -> None:
   """Sets tasks and models; what they are is the same for `prewrite`."""
-  if arg not in ARGUMENTS:
-    raise ValueError(
-      f'config argument {arg!r}: expected one of {", ".join(ARGUMENTS)}'
-    )
+  check_argument(arg, ARGUMENTS)
   name = c.data.name = ARGUMENTS[arg]
   # What this set alone has, documented at its class of options.
   options = settings.to_mapping(TASK_SETS[name].options()) if name else {}

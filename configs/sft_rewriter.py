@@ -17,13 +17,10 @@ import dataclasses
 
 import ml_collections
 
+from configs.job import Job, check_argument
 from configs.mbpp_grpo import EvalConfig
 from promptrl_jax import settings
 from promptrl_jax.envs.editing.config import EditingConfig
-from promptrl_jax.execution.config import PoolConfig
-from promptrl_jax.llm.ask import AskConfig
-from promptrl_jax.llm.load import BackendConfig
-from promptrl_jax.tasks.task_set import DataConfig
 from promptrl_jax.training.supervised.config import SupervisedConfig
 
 _ARGUMENTS = ('minicode', 'smoke')
@@ -81,28 +78,16 @@ class PracticeConfig:
 
 
 @dataclasses.dataclass(frozen=True)
-class Config:
-  """Settings of the job; each section is documented at its class.
+class Config(Job):
+  """Settings of the job, in addition to those of `Job`.
 
   Attributes:
-    seed: of all draws.
-    mesh: devices by axis; empty: all along data.
-    plugins: modules that register task sets, operators, ...
     traces: `trace.jsonl` of other runs; empty: one is collected.
-    rewriter: where training starts.
     editing: how traces are collected.
     validate_every, checkpoint_every: steps.
   """
 
-  seed: int = 0
-  mesh: str = ''
-  plugins: tuple[str, ...] = ()
-  data: DataConfig = DataConfig()
   traces: tuple[str, ...] = ()
-  coder: BackendConfig = BackendConfig(model='minicode_coder')
-  rewriter: BackendConfig = BackendConfig(model='minicode_rewriter')
-  pool: PoolConfig = PoolConfig()
-  ask: AskConfig = AskConfig()
   editing: EditingConfig = EditingConfig(budget=6)
   collect: CollectConfig = CollectConfig()
   edits: EditsConfig = EditsConfig()
@@ -126,10 +111,7 @@ class Config:
 
 
 def get_config(arg: str = 'minicode') -> ml_collections.ConfigDict:
-  if arg not in _ARGUMENTS:
-    raise ValueError(
-      f'config argument {arg!r}: expected one of {", ".join(_ARGUMENTS)}'
-    )
+  check_argument(arg, _ARGUMENTS)
   c = settings.to_config_dict(Config())
   if arg == 'smoke':
     c.data.train_limit, c.data.validation_limit = 64, 16

@@ -161,9 +161,7 @@ class Judge:
     self._policy.replace_params(learner.decode_params(state))
     own, passed = tasks[jax.process_index() :: jax.process_count()], []
     if own:
-      passed = rewriter.play(self._env, {'policy': [self._policy]}, own)[
-        -1
-      ].passed
+      passed = rewriter.run(self._env, self._policy, own).passed
     counts = np.asarray([[np.sum(passed), np.size(passed)]], int)
     solved, count = exchange.gather_rows(counts).sum(axis=0)
     return float(solved / count)

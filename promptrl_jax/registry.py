@@ -8,6 +8,7 @@ table is made; `register` adds one from outside, in a module that
 from __future__ import annotations
 
 import importlib
+import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Generic, TypeVar
 
@@ -68,6 +69,16 @@ class Registry(Mapping[str, Plugin], Generic[Plugin]):
 
   def __len__(self) -> int:
     return len(self._plugins)
+
+
+def check_call(label: str, function: Callable, *arguments: str) -> None:
+  """Raises TypeError if a plug-in does not take these arguments by position."""
+  try:
+    inspect.signature(function).bind(*arguments)
+  except TypeError as error:
+    raise TypeError(
+      f'{label} must take ({", ".join(arguments)}): {error}'
+    ) from None
 
 
 def import_plugins(modules: Iterable[str]) -> None:

@@ -55,23 +55,28 @@ def play(
   for name, models in rewriters.items():
     if not models:
       raise ValueError(f'rewriter {name!r} has no model: give one per seed')
-  original = [Rewrite(None, None, task.statement) for task in tasks]
-  rewrites = {DIRECT: [original]} | {
-    name: [prewrite.rewrite_greedily(model, env, tasks) for model in models]
-    for name, models in rewriters.items()
-  }
+  entrants = {DIRECT: [None], **rewriters}
   return [
     to_cell(
-      name, BUDGET, env.protocol, tasks, [_run(env, tasks, r) for r in runs]
+      name, BUDGET, env.protocol, tasks, [run(env, m, tasks) for m in models]
     )
-    for name, runs in rewrites.items()
+    for name, models in entrants.items()
   ]
 
 
-def _run(
-  env: RewritingEnv, tasks: Sequence[Task], rewrites: Sequence[Rewrite]
+def run(
+  env: RewritingEnv, rewriter: Backend | None, tasks: Sequence[Task]
 ) -> Run:
-  """Asks with the rewritten statements, and scores by hidden checkers."""
+  """Asks with rewritten statements, or without a rewriter with the originals.
+
+  Replies are scored by the hidden checkers.
+
+  Raises:
+    SystemFailure: a reply got no verdict.
+  """
+  rewrites = [Rewrite(None, None, task.statement) for task in tasks]
+  if rewriter is not None:
+    rewrites = prewrite.rewrite_greedily(rewriter, env, tasks)
   answers, outcomes = env.ask(
     tasks,
     [rewrite.statement for rewrite in rewrites],

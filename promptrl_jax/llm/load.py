@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import inspect
 import json
 import pathlib
 from collections.abc import Callable, Mapping
@@ -16,7 +15,7 @@ from promptrl_jax.llm.http import HttpBackend, HttpConfig
 from promptrl_jax.llm.jax_lm import JaxLM
 from promptrl_jax.models import presets, pretrained
 from promptrl_jax.parallel import mesh as mesh_lib
-from promptrl_jax.registry import Registry
+from promptrl_jax.registry import Registry, check_call
 from promptrl_jax.sampling import filters as filters_lib
 from promptrl_jax.sampling.methods import Sampling
 from promptrl_jax.sampling.requests import EngineConfig, prompt_lengths_up_to
@@ -129,12 +128,7 @@ def _load_http(config: BackendConfig, mesh: Mesh | None) -> Backend:
 
 
 def _check(name: str, load_fn: LoadFn) -> None:
-  try:
-    inspect.signature(load_fn).bind('config', 'mesh')
-  except TypeError as error:
-    raise TypeError(
-      f'backend {name!r} must take (config, mesh): {error}'
-    ) from None
+  check_call(f'backend {name!r}', load_fn, 'config', 'mesh')
 
 
 BACKENDS: Registry[LoadFn] = Registry('backend', _check)

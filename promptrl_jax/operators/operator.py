@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import inspect
 from collections.abc import Callable, Generator
 from typing import Any
 
 from promptrl_jax.llm.ask import Tools
 from promptrl_jax.operators.episode import Episode
 from promptrl_jax.prompts import templates
-from promptrl_jax.registry import Registry
+from promptrl_jax.registry import Registry, check_call
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,12 +76,7 @@ def _check_arguments(
       f'operator {name!r}: {field}={function!r}, expected a function of '
       f'({", ".join(expected)})'
     )
-  try:
-    inspect.signature(function).bind(*expected)
-  except TypeError as error:
-    raise TypeError(
-      f'operator {name!r}: {field} must take ({", ".join(expected)}): {error}'
-    ) from None
+  check_call(f'operator {name!r}: {field}', function, *expected)
 
 
 def _check(name: str, operator: Any) -> None:

@@ -32,7 +32,7 @@ from promptrl_jax.envs.editing.play import edit
 from promptrl_jax.envs.editing.rollout import Policy
 from promptrl_jax.llm.ask import Attempt, Play, Tools
 from promptrl_jax.operators import Episode
-from promptrl_jax.registry import Registry
+from promptrl_jax.registry import Registry, check_call
 from promptrl_jax.types import Problem
 
 Plays = list[tuple[Attempt, Play]]
@@ -115,12 +115,7 @@ def _check(name: str, play_fn: Any) -> None:
       f'strategy {name!r}: expected a generator function of (attempt, tools) '
       f'that yields requests and returns a program, got {play_fn!r}'
     )
-  try:
-    inspect.signature(play_fn).bind('attempt', 'tools')
-  except TypeError as error:
-    raise TypeError(
-      f'strategy {name!r} must take (attempt, tools): {error}'
-    ) from None
+  check_call(f'strategy {name!r}', play_fn, 'attempt', 'tools')
 
 
 STRATEGIES: Registry[PlayFn] = Registry('strategy', _check)

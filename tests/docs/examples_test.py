@@ -86,11 +86,10 @@ def test_a_rewriter_is_trained_with_a_reward_of_ones_own(tmp_path):
   assert (tmp_path / 'model' / 'model.safetensors').is_file()
 
 
-def test_the_program_of_the_readme_runs(tmp_path):
-  page = (ROOT / 'README.md').read_text(encoding='utf-8')
-  (program,) = re.findall(r'```python\n(.*?)```', page, flags=re.DOTALL)
-  script = tmp_path / 'readme.py'
-  script.write_text(program)
+def run_script(folder, text):
+  """Runs a program as a file of its own; returns what it prints."""
+  script = folder / 'script.py'
+  script.write_text(text)
   result = subprocess.run(
     [sys.executable, str(script)],
     cwd=ROOT,
@@ -100,7 +99,14 @@ def test_the_program_of_the_readme_runs(tmp_path):
     timeout=300,
   )
   assert result.returncode == 0, result.stderr[-3000:]
-  assert re.match(r'\d+% solved in \d\.\d calls', result.stdout)
+  return result.stdout
+
+
+def test_the_program_of_the_readme_runs(tmp_path):
+  page = (ROOT / 'README.md').read_text(encoding='utf-8')
+  (program,) = re.findall(r'```python\n(.*?)```', page, flags=re.DOTALL)
+  printed = run_script(tmp_path, program)
+  assert re.match(r'\d+% solved in \d\.\d calls', printed)
 
 
 def test_the_recipes_of_the_page_on_extending_run(tmp_path):
@@ -123,15 +129,5 @@ assert backend.name == 'echo'
 (task,) = load_tasks(DataConfig(name='capitals'), only=('train',))['train']
 print(task.statement)
 """
-  script = tmp_path / 'recipes.py'
-  script.write_text('\n'.join([*recipes, check]))
-  result = subprocess.run(
-    [sys.executable, str(script)],
-    cwd=ROOT,
-    env=os.environ | {'PYTHONPATH': str(ROOT)},
-    capture_output=True,
-    text=True,
-    timeout=300,
-  )
-  assert result.returncode == 0, result.stderr[-3000:]
-  assert result.stdout == 'Capital of Peru?\n'
+  printed = run_script(tmp_path, '\n'.join([*recipes, check]))
+  assert printed == 'Capital of Peru?\n'

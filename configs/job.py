@@ -1,0 +1,42 @@
+"""What the settings of several jobs share."""
+
+import dataclasses
+from collections.abc import Iterable
+
+from promptrl_jax.execution.config import PoolConfig
+from promptrl_jax.llm.ask import AskConfig
+from promptrl_jax.llm.load import BackendConfig
+from promptrl_jax.tasks.task_set import DataConfig
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+  """Settings of a job that has programs written for tasks.
+
+  Each section is documented at its class.
+
+  Attributes:
+    seed: of the first run.
+    mesh: devices by axis, for models that one device cannot hold: `tensor=2`,
+      or `data=2,fsdp=2,tensor=2`. Empty: all along data, a copy on each.
+    plugins: modules that register operators, strategies, task sets, rewards,
+      ...
+    rewriter: rewrites statements; where training starts, if it is trained.
+  """
+
+  seed: int = 0
+  mesh: str = ''
+  plugins: tuple[str, ...] = ()
+  data: DataConfig = DataConfig()
+  coder: BackendConfig = BackendConfig(model='minicode_coder')
+  rewriter: BackendConfig = BackendConfig(model='minicode_rewriter')
+  pool: PoolConfig = PoolConfig()
+  ask: AskConfig = AskConfig()
+
+
+def check_argument(argument: str, known: Iterable[str]) -> None:
+  """Raises ValueError for an argument that a config file does not know."""
+  if argument not in known:
+    raise ValueError(
+      f'config argument {argument!r}: expected one of {", ".join(known)}'
+    )
