@@ -105,6 +105,8 @@ def test_all_are_compared_on_the_same_problems_with_two_calls(whole):
   assert {cell.budget for cell in found} == {2}
 
 
+# The same `Run` is killed by tests of mbpp_ppo and of two processes every time.
+@pytest.mark.slow
 def test_kill_and_resume_equals_the_uninterrupted_run(whole, tmp_path):
   path = tmp_path / 'ppo' / 'seed_0' / 'metrics.jsonl'
   commands.kill_when(lambda: commands.has_rows(path, 2), *command(tmp_path))

@@ -188,7 +188,7 @@ def test_the_rewriter_is_given_no_input(whole):
     assert not re.search(rf'\b({words})\b', given)
 
 
-# The same `Run` is killed in tests of mbpp_ppo and mbpp_grpo every time.
+# The same `Run` is killed by tests of mbpp_ppo and of two processes every time.
 @pytest.mark.slow
 def test_kill_and_resume_equals_the_uninterrupted_run(
   inputs, server, whole, tmp_path

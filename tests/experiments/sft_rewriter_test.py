@@ -166,7 +166,7 @@ def test_results_are_of_three_strategies_on_the_same_problems(whole):
   )
 
 
-# The same `Run` is killed in tests of mbpp_ppo and mbpp_grpo every time.
+# The same `Run` is killed by tests of mbpp_ppo and of two processes every time.
 @pytest.mark.slow
 def test_kill_and_resume_equals_the_uninterrupted_run(inputs, whole, tmp_path):
   path = tmp_path / 'metrics.jsonl'

@@ -52,7 +52,7 @@ def test_log_probs_are_those_of_peft(name, combine):
   config, params, settings, adapters = load(name)
   expected = np.load(golden.FOLDER / name / 'expected.npz')['log_probs']
   actual = found_log_probs(config, combine(settings, params, adapters))
-  assert np.abs(actual - expected).max() <= 1e-4
+  np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-4)
   assert np.abs(found_log_probs(config, params) - expected).max() > 0.5
 
 

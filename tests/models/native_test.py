@@ -66,7 +66,9 @@ def test_large_scores_do_not_overflow_and_nan_propagates():
     ({}, True),
     ({'PROMPTRL_NATIVE': '0'}, False),
     ({'PATH': ''}, False),  # no compiler
-    ({'PROMPTRL_COMPILATION_CACHE': ''}, True),
+    pytest.param(
+      {'PROMPTRL_COMPILATION_CACHE': ''}, True, marks=pytest.mark.slow
+    ),
   ],
 )
 @pytest.mark.usefixtures('compiler')

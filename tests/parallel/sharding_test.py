@@ -123,7 +123,8 @@ for name, (config, params, log_probs, inputs) in models.items():
     leaf: [x.addressable_shards[0].data.size / x.size for x in pair.values()]
     for leaf, pair in tree[stack].items() if leaf in ('qkv', 'gate_up', 'down')}
   results[name] = {
-    'differences': [float(np.abs(values[0] - v).max()) for v in values[1:]],
+    'differences': [float(np.abs(values[0] - v).max() / np.abs(v).max())
+                    for v in values[1:]],
     'effect': float(np.abs(
       values[0] - np.asarray(log_probs(config, params, *inputs))).max()),
     'shares': shares(together['lora']),
@@ -132,7 +133,7 @@ print(json.dumps(results))
 """
 
 
-EVERY_FAMILY = """
+FAMILIES = """
 import json, pathlib, sys
 import jax
 jax.config.update('jax_num_cpu_devices', 8)
@@ -142,12 +143,10 @@ from promptrl_jax.parallel import mesh as mesh_lib
 from tests.golden import causal, encoder_decoder
 from tests.models import causal_families_test, encoder_decoder_test
 
-# Every kind of leaf: biases, norms of heads, learned positions, gates.
-names = ('llama_biases', 'mistral', 'qwen3', 'gpt2')
-folders = [causal.FOLDER / name for name in names]
-folders += [encoder_decoder.FOLDER / name for name in encoder_decoder.CASES]
 results = {}
-for folder in folders:
+for name in sys.argv[2:]:
+  is_t5 = name in encoder_decoder.CASES
+  folder = (encoder_decoder if is_t5 else causal).FOLDER / name
   config = pretrained.load_config(folder)
   # T5's have three heads.
   shape = {'fsdp': 4} if config.family == 't5' else {'fsdp': 2, 'tensor': 2}
@@ -174,9 +173,19 @@ print(json.dumps(results))
 """
 
 
-def test_a_mesh_holds_every_family_and_saves_what_one_device_saves(tmp_path):
-  results = scripts.found(EVERY_FAMILY, tmp_path)
-  assert len(results) == 6
+@pytest.mark.parametrize(
+  'names',
+  [
+    ('qwen3', 'flan_t5'),  # norms of heads; gates
+    # Biases, a window, learned positions.
+    pytest.param(
+      ('llama_biases', 'mistral', 'gpt2', 'codet5p'), marks=pytest.mark.slow
+    ),
+  ],
+)
+def test_a_mesh_holds_a_family_and_saves_what_one_device_saves(names, tmp_path):
+  results = scripts.found(FAMILIES, tmp_path, *names)
+  assert results.keys() == set(names)
   for name, model in results.items():
     assert model['difference'] < 1e-4, name
     assert model['same_files'], name
@@ -193,7 +202,7 @@ def test_attached_adapters_lie_beside_their_leaf_and_change_nothing(
   name, adapted
 ):
   results = adapted[name]
-  assert max(results['differences']) < 1e-4
+  assert max(results['differences']) < 2e-5
   assert results['effect'] > 0.1
   # A by fsdp and B by tensor, or the other way round.
   assert results['shares'].keys() == {'qkv', 'gate_up', 'down'}

@@ -97,7 +97,8 @@ def teach(model: Any, start: Any, tokenizer: Any, lr: float = 5e-3) -> Any:
     advantages=rows.mask.astype(np.float32),
     sampler_logps=np.zeros(rows.mask.shape, np.float32),
   )
-  optimizer = optax.adam(lr)
+  # Without the clipping, rounding decides whether a loss leaps up on its way.
+  optimizer = optax.chain(optax.clip_by_global_norm(1.0), optax.adam(lr))
   state = create_train_state(lambda key: start, optimizer, jax.random.key(0))
   # With an advantage of 1, REINFORCE is maximum likelihood.
   update_fn = update.make_update_fn(
