@@ -131,7 +131,7 @@ def test_metrics_say_whose_they_are(whole):
   }
 
 
-# The same `Run` is killed in tests of mbpp_ppo and mbpp_grpo every time.
+# The same `Run` is killed by tests of mbpp_ppo and of two processes every time.
 @pytest.mark.slow
 def test_kill_and_resume_equals_the_uninterrupted_run(whole, tmp_path):
   reference, _ = whole
