@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import importlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -27,7 +28,8 @@ class ChatTemplate:
 
   @functools.cached_property
   def _renderer(self) -> Any:
-    import transformers  # Takes seconds, and only chat models need it.
+    # Takes seconds, and a type checker would read all of its models.
+    transformers = importlib.import_module('transformers')
 
     empty = tokenizers.Tokenizer(tokenizers.models.BPE())
     return transformers.PreTrainedTokenizerFast(

@@ -8,6 +8,7 @@ template.
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import json
 import pathlib
 from collections.abc import Mapping
@@ -135,7 +136,8 @@ def _backend(folder: pathlib.Path) -> tokenizers.Tokenizer:
     [*folder.glob('*.model')]
   ):
     raise FileNotFoundError(f'no tokenizer at {folder}: it lacks {TOKENIZER}')
-  import transformers  # Takes seconds.
+  # Takes seconds, and a type checker would read all of its models.
+  transformers = importlib.import_module('transformers')
 
   try:
     converted = transformers.AutoTokenizer.from_pretrained(
