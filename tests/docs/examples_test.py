@@ -8,17 +8,13 @@ import sys
 
 import pytest
 
+from tests.experiments import commands
+
 ROOT = pathlib.Path(__file__).parents[2]
 
 
 def run(name, *arguments):
-  result = subprocess.run(
-    [sys.executable, '-m', f'docs.examples.{name}', *map(str, arguments)],
-    cwd=ROOT,
-    capture_output=True,
-    text=True,
-    timeout=300,
-  )
+  result = commands.run(f'docs.examples.{name}', *arguments)
   assert result.returncode == 0, result.stderr[-3000:]
   return result.stdout.splitlines()
 

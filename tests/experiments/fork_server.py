@@ -12,6 +12,7 @@ process id and, once it has ended, the wait status. One command runs at a time.
 
 from __future__ import annotations
 
+import gc
 import importlib
 import importlib.util
 import json
@@ -29,6 +30,7 @@ import promptrl_jax
 def main() -> None:
   """Serves commands until standard input is closed."""
   _preload()
+  gc.freeze()  # What children share stays in pages that are shared.
   for line in sys.stdin:
     pid = os.fork()
     if pid == 0:

@@ -12,9 +12,9 @@ ARMS = ('both', 'controller', 'rewriter')
 SMALL = (
   '--config=configs/joint.py:smoke',
   '--config.data.train_limit=8',
-  '--config.data.validation_limit=4',
-  '--config.data.test_limit=6',
-  '--config.calls=24',
+  '--config.data.validation_limit=2',
+  '--config.data.test_limit=4',
+  '--config.calls=12',
   '--config.calls_per_leg=6',
   '--config.controller.episodes=4',
   '--config.train.rollout.prompts=2',
@@ -79,7 +79,7 @@ def test_every_arm_stops_at_the_same_coder_calls(whole):
   for arm in ARMS:
     (cost,) = training[arm]
     # Less than an iteration too many: 4 episodes of at most 8 calls.
-    assert 24 <= cost['coder calls'] < 24 + 32
+    assert 12 <= cost['coder calls'] < 12 + 32
     last = rows(workdir, arm)[-1]
     assert last['budget/coder_calls'] == cost['coder calls']
     assert last['budget/rewriter_calls'] == cost['rewriter calls']

@@ -51,7 +51,7 @@ def server():
   server = http.server.ThreadingHTTPServer(('127.0.0.1', 0), Stub)
   server.broken = False
   server.forgets_imports = False
-  thread = threading.Thread(target=server.serve_forever)
+  thread = threading.Thread(target=server.serve_forever, args=(0.01,))
   thread.start()
   yield server
   server.shutdown()
@@ -114,6 +114,7 @@ def test_it_walks_mbpp_with_a_model_behind_http(tmp_path, server):
   assert cells['direct']['pass']['mean'] == pytest.approx(2 / 3)
 
 
+@pytest.mark.slow
 def test_the_import_header_is_an_option_that_the_report_names(tmp_path, server):
   server.forgets_imports = True
   result = run(tmp_path, server, '--config.pool.import_header')

@@ -152,6 +152,8 @@ def test_kill_and_resume_equals_the_uninterrupted_run(whole, tmp_path):
   assert (tmp_path / results).read_text() == (reference / results).read_text()
 
 
+# The run that is killed and resumed evaluates anew, too.
+@pytest.mark.slow
 def test_evaluation_alone_gives_the_same_numbers(whole):
   workdir, _ = whole
   before = (workdir / 'results.csv').read_text()

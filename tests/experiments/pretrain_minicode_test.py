@@ -11,16 +11,17 @@ from tests.experiments import commands
 
 
 @pytest.mark.parametrize(
-  'role', ['coder', pytest.param('rewriter', marks=pytest.mark.slow)]
+  ('role', 'attempts'),
+  [('coder', 0), pytest.param('rewriter', 1, marks=pytest.mark.slow)],
 )
-def test_three_steps_make_a_model_that_loads(tmp_path, role):
+def test_three_steps_make_a_model_that_loads(tmp_path, role, attempts):
   result = commands.run(
     'experiments.pretrain_minicode',
     f'--config=configs/pretrain_minicode.py:{role}_smoke',
     f'--workdir={tmp_path}',
     '--config.supervised.steps=3',
     '--config.supervised.rows=4',
-    '--config.corpus.attempts=1',
+    f'--config.corpus.attempts={attempts}',
     '--config.supervised.warmup=1',
   )
   assert result.returncode == 0, result.stderr[-3000:]

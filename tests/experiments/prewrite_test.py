@@ -50,7 +50,7 @@ class TaskModel(http.server.BaseHTTPRequestHandler):
 def server():
   server = http.server.ThreadingHTTPServer(('127.0.0.1', 0), TaskModel)
   server.bodies = []
-  thread = threading.Thread(target=server.serve_forever)
+  thread = threading.Thread(target=server.serve_forever, args=(0.01,))
   thread.start()
   yield server
   server.shutdown()
@@ -207,6 +207,7 @@ def test_kill_and_resume_equals_the_uninterrupted_run(
   assert (tmp_path / name).read_bytes() == (whole[0] / name).read_bytes()
 
 
+@pytest.mark.slow
 def test_a_training_that_no_longer_helps_is_stopped_for_good(
   inputs, server, tmp_path
 ):

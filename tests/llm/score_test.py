@@ -83,12 +83,6 @@ def test_a_score_does_not_depend_on_its_neighbours(model):
     )
 
 
-def test_the_greedy_answer_is_the_most_probable_of_its_length(model):
-  [answer] = model.complete([ask('add')])
-  other = model.score([ask('add')] * 2, [answer.text, 'zq' + answer.text])
-  assert other[0].mean() > other[1].mean()
-
-
 @pytest.mark.parametrize('text', ['', 'word ' * 40])
 def test_a_text_without_tokens_or_beyond_the_limit_is_refused(model, text):
   with pytest.raises(ValueError, match='expected 1 to 16'):

@@ -63,7 +63,7 @@ def test_large_scores_do_not_overflow_and_nan_propagates():
 @pytest.mark.parametrize(
   ('environment', 'is_available'),
   [
-    ({}, True),
+    pytest.param({}, True, marks=pytest.mark.slow),
     ({'PROMPTRL_NATIVE': '0'}, False),
     ({'PATH': ''}, False),  # no compiler
     pytest.param(

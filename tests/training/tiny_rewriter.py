@@ -83,7 +83,7 @@ def taught() -> Any:
   return teach(tiny.CONFIG, start, tiny.tokenizer())
 
 
-def teach(model: Any, start: Any, tokenizer: Any, lr: float = 5e-3) -> Any:
+def teach(model: Any, start: Any, tokenizer: Any, steps: int = 120) -> Any:
   """`taught`, of any model; takes the arrays of `start`."""
   prompts = [tokenizer.render(m) for m in make_env(None).prompts(TASKS)]
   texts = [
@@ -98,13 +98,13 @@ def teach(model: Any, start: Any, tokenizer: Any, lr: float = 5e-3) -> Any:
     sampler_logps=np.zeros(rows.mask.shape, np.float32),
   )
   # Without the clipping, rounding decides whether a loss leaps up on its way.
-  optimizer = optax.chain(optax.clip_by_global_norm(1.0), optax.adam(lr))
+  optimizer = optax.chain(optax.clip_by_global_norm(1.0), optax.adam(1e-2))
   state = create_train_state(lambda key: start, optimizer, jax.random.key(0))
   # With an advantage of 1, REINFORCE is maximum likelihood.
   update_fn = update.make_update_fn(
     policy.PolicyConfig(model), optimizer, LossConfig(kind='reinforce')
   )
-  for _ in range(250):
+  for _ in range(steps):
     state, metrics = update_fn(state, {}, batch, 0.0)
   # Two equally likely wordings leave ln 2 per text.
   loss = float(metrics['train/policy_loss'] * metrics['train/tokens'])

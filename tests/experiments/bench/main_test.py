@@ -1,23 +1,14 @@
 """The benchmark prints a JSON line per part, and training compiles once."""
 
 import json
-import pathlib
-import subprocess
-import sys
 
 import pytest
 
-ROOT = pathlib.Path(__file__).parents[3]
+from tests.experiments import commands
 
 
 def run(*flags):
-  return subprocess.run(
-    [sys.executable, '-m', 'experiments.bench', *flags],
-    cwd=ROOT,
-    capture_output=True,
-    text=True,
-    timeout=600,
-  )
+  return commands.run('experiments.bench', *flags)
 
 
 def lines(*flags):

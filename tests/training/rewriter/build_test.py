@@ -76,10 +76,11 @@ def test_the_update_may_have_layer_after_layer(tmp_path):
 
 
 def test_adapters_are_merged_and_kept_beside_the_model(tmp_path):
-  learner = tiny_rewriter.make(
+  learner = tiny_rewriter.make_learner(
+    build.Start('tiny', tiny.CONFIG, dict(tiny.params()), tiny.tokenizer()),
     tiny_rewriter.make_config(
       parameters='lora', reference={'kind': 'adapter_off'}
-    )
+    ),
   )
   state = tiny_rewriter.initial(learner)
   adapters = jax.tree.map(

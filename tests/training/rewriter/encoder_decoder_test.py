@@ -68,15 +68,19 @@ TOKENIZER = dataclasses.replace(tiny.tokenizer(), end=(1,))
 @functools.cache
 def taught():
   start = jax.tree.map(jnp.copy, dict(tiny_encoder_decoder.params(CONFIG)))
-  return tiny_rewriter.teach(CONFIG, start, TOKENIZER, lr=1e-2)
+  return tiny_rewriter.teach(CONFIG, start, TOKENIZER, steps=150)
 
 
 @pytest.mark.parametrize(
   ('name', 'sections'),
   [
     ('grpo', {'loss': {'kl_estimator': 'exact'}}),
-    ('ppo', {}),
-    ('grpo', {'parameters': 'lora', 'reference': {'kind': 'adapter_off'}}),
+    pytest.param('ppo', {}, marks=pytest.mark.slow),
+    pytest.param(
+      'grpo',
+      {'parameters': 'lora', 'reference': {'kind': 'adapter_off'}},
+      marks=pytest.mark.slow,
+    ),
   ],
   ids=['grpo', 'ppo', 'lora'],
 )
