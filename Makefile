@@ -43,7 +43,7 @@ test: setup
 	$(FAST) $(PYTEST) -m 'not slow' --durations=20
 
 test-slow: setup
-	$(PYTEST) -m slow --durations=20
+	$(FAST) $(PYTEST) -m slow --durations=20
 
 coverage: export PYTHONPATH := $(CURDIR)
 coverage: setup

@@ -7,7 +7,8 @@ import pytest
 from tests import scripts
 
 SCRIPT = """
-import json, sys, threading, time
+import json, os, sys, threading, time
+os.environ.pop('XLA_FLAGS', None)  # They trade memory for quick compilation.
 import jax
 jax.config.update('jax_num_cpu_devices', 8)
 import jax.numpy as jnp
@@ -27,7 +28,6 @@ if sys.argv[2] == 'write':
   weights.save_tree(folder, params, table, shard_bytes=10**8)
   sys.exit()
 if sys.argv[2] == 'convert':
-  import os
   import torch
   tensors = weights.Tensors(folder)
   names = tensors.names()
