@@ -250,8 +250,11 @@ def announce(config, tasks, coder, rewriter):
   least = statistics.minimum_detectable_difference(
     len(tasks['test']), _DISCORDANT
   )
+  found = f'differences of {100 * least:.1f} points or more'
+  if least > 1:
+    found = f'no difference: {len(tasks["test"])} test problems are too few'
   print(
-    f'one run can tell differences of {100 * least:.1f} points or more '
+    f'one run can tell {found} '
     f'(paired, if {_DISCORDANT:.0%} of problems are solved by one side only)'
   )
 

@@ -3,10 +3,13 @@
 import pytest
 
 from promptrl_jax import operators
+from promptrl_jax.envs.editing import play as editing
 from promptrl_jax.envs.editing.config import EditingConfig
 from promptrl_jax.evaluation import play
+from promptrl_jax.llm import ask
 from promptrl_jax.operators import OPERATORS, Operator, Question
 from promptrl_jax.operators.operator import OPERATORS as TABLE
+from promptrl_jax.prompts import templates
 from promptrl_jax.types import Problem, UnitTests
 
 PROBLEM = Problem(
@@ -55,6 +58,21 @@ def test_one_name_stands_for_one_operator(shouting):
 def test_a_field_that_cannot_work_is_refused(fields, message):
   with pytest.raises((TypeError, ValueError), match=message):
     Operator('shout', **fields)
+
+
+def test_what_returns_no_question_is_told_by_name():
+  prompt = lambda episode, tools: episode.prompt()
+  operators.register(Operator('shout', calls=1, apply=prompt))
+  config = EditingConfig(actions=('keep', 'shout'))
+  episode = operators.Episode(PROBLEM, budget=4)
+  tools = ask.Tools(templates.PLAIN, {}, ask.AskConfig())
+  steps = editing.edit(episode, tools, config)
+  try:
+    next(steps)
+    with pytest.raises(TypeError, match="'shout' returned CoderPrompt: expect"):
+      steps.send('shout')
+  finally:
+    TABLE._plugins.pop('shout')
 
 
 def test_missing_and_extra_fields_are_refused():

@@ -89,6 +89,11 @@ def _apply(
   question = operator.apply(episode, tools)
   if isinstance(question, Generator):
     question = yield from question
+  if question is not None and not isinstance(question, Question):
+    raise TypeError(
+      f'operator {operator.name!r} returned {type(question).__name__}: '
+      'expected a Question, or None to end the episode'
+    )
   return question
 
 

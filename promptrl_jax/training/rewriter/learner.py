@@ -15,6 +15,7 @@ own tasks; `update` exchanges arrays, and all of them update on one mesh.
 from __future__ import annotations
 
 import dataclasses
+import logging
 import pathlib
 import time
 from collections.abc import Sequence
@@ -52,6 +53,8 @@ from promptrl_jax.training.rewriter.policy import (
 from promptrl_jax.training.rewriter.rollout import Rollout
 from promptrl_jax.training.rewriter.update import ScoreFn, UpdateBatch, UpdateFn
 from promptrl_jax.training.state import Row, TrainState
+
+_LOG = logging.getLogger(__name__)
 
 
 @flax.struct.dataclass
@@ -186,6 +189,10 @@ class RewriterLearner:
       np.asarray([[len(rollout.completions), len(own_rows.tokens)]])
     ).max(axis=0)
     if not completions:
+      _LOG.warning(
+        'update %d learned nothing: rewards differ in none of its groups',
+        int(state.step),
+      )
       train = dataclasses.replace(state.train, step=state.step + 1)
       row = {'time/score': 0.0, 'time/update': 0.0}
       state = dataclasses.replace(state, train=train)

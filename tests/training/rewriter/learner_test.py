@@ -169,6 +169,17 @@ def test_what_raises_or_hangs_is_dropped_and_counted(pool):
   assert row['time/wait_for_verdicts'] >= 5
 
 
+def test_an_update_whose_groups_are_uniform_says_that_it_learned_nothing(
+  pool, caplog
+):
+  env = tiny_rewriter.make_env(pool, reward_fn=lambda *_: 1.0)
+  learner = learner_of('grpo')
+  state, (row,) = tiny_rewriter.train(learner, env, 1)
+  assert 'update 0 learned nothing' in caplog.text
+  assert 'train/loss' not in row and row['rollout/groups'] == 0
+  assert equal(parameters(learner.initial), parameters(state))
+
+
 def test_a_run_in_which_no_program_gets_a_reward_ends(pool):
   env = tiny_rewriter.make_env(pool, reward_fn=lambda *_: math.inf)
   with pytest.raises(RuntimeError, match=r'none of .* the reward is inf'):
