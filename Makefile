@@ -50,7 +50,7 @@ coverage: setup
 	$(BIN)/coverage erase
 	rm -f .coverage_workers
 	$(FAST) $(BIN)/coverage run -m pytest -q -m 'not slow' \
-	  $(ROOMS:%=tests/%) tests/experiments/mbpp_ppo_test.py
+	  $(ROOMS:%=tests/%) tests/envs tests/experiments/mbpp_ppo_test.py
 	$(BIN)/python -m tests.coverage_workers
 	$(BIN)/coverage combine -q
 	for room in $(ROOMS); do $(BIN)/coverage report --format=markdown \
