@@ -77,7 +77,7 @@ def test_the_update_may_have_layer_after_layer(tmp_path):
 
 def test_adapters_are_merged_and_kept_beside_the_model(tmp_path):
   learner = tiny_rewriter.make_learner(
-    build.Start('tiny', tiny.CONFIG, dict(tiny.params()), tiny.tokenizer()),
+    tiny_rewriter.start_of(tiny.CONFIG, dict(tiny.params()), tiny.tokenizer()),
     tiny_rewriter.make_config(
       parameters='lora', reference={'kind': 'adapter_off'}
     ),
