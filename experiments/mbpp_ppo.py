@@ -173,28 +173,12 @@ def run(config, workdir, mode, controllers_of=None, chosen=Selection()):
   announce(config, tasks, coder, rewriter)
   with session.open_pool(config.pool) as pool:
     # --- Training -------------------------------------------------------------
-    problems = [
-      splits.reveal_for_training(task, config.data.protocol)
-      for task in tasks['train']
-    ]
     learned = {}
     for seed in range(config.seed, config.seed + config.seeds):
-      env = EditingEnv(
-        coder, rewriter, pool, config.editing, config.ask, config.ppo.gamma
-      )
-      line_up = LineUp({REWRITER: rewriter, CODER: coder}, pool, config.ask)
-      learner = make_learner(
-        config.controller, config.ppo, config.editing, seed
-      )
       folder = trained_in / f'seed_{seed}'
-      if mode == 'train':
-        train(config, learner, env, line_up, problems, tasks, seed, folder)
-      learned[seed] = {
-        'ppo': restore(
-          learner, config.editing, seed, folder, chosen.checkpoint
-        ),
-        'bandit': train_bandit(config, env, problems, seed, folder),
-      }
+      learned[seed] = learn(
+        config, coder, rewriter, pool, tasks, seed, folder, mode, chosen
+      )
 
     # --- Evaluation -----------------------------------------------------------
     started = time.perf_counter()
@@ -257,6 +241,25 @@ def announce(config, tasks, coder, rewriter):
     f'one run can tell {found} '
     f'(paired, if {_DISCORDANT:.0%} of problems are solved by one side only)'
   )
+
+
+def learn(config, coder, rewriter, pool, tasks, seed, folder, mode, chosen):
+  """Policies of one seed, trained or read, with the calls of their training."""
+  env = EditingEnv(
+    coder, rewriter, pool, config.editing, config.ask, config.ppo.gamma
+  )
+  problems = [
+    splits.reveal_for_training(task, config.data.protocol)
+    for task in tasks['train']
+  ]
+  learner = make_learner(config.controller, config.ppo, config.editing, seed)
+  if mode == 'train':
+    line_up = LineUp({REWRITER: rewriter, CODER: coder}, pool, config.ask)
+    train(config, learner, env, line_up, problems, tasks, seed, folder)
+  return {
+    'ppo': restore(learner, config.editing, seed, folder, chosen.checkpoint),
+    'bandit': train_bandit(config, env, problems, seed, folder),
+  }
 
 
 def train(config, learner, env, line_up, problems, tasks, seed, folder):

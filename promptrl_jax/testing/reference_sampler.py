@@ -56,10 +56,10 @@ def generate(
   Returns:
     Completions of shape [B, N].
   """
-  rows, length = tokens.shape
-  sizes = jnp.sum(mask, axis=-1)
+  rows = len(tokens)
   if top_p is None:
     top_p = jnp.ones(rows)
+  sizes = jnp.sum(mask, axis=-1)
   batch = InputBatch(
     prompt_start=jnp.argmax(mask, axis=-1),
     prompt_lengths=sizes,
@@ -69,20 +69,9 @@ def generate(
     top_p=top_p,
     seeds=seeds,
   )
-  everyone = jnp.arange(rows)
-  slots = programs.insert(
-    programs.empty_slots(model, method, rows, model.blocks(length)),
-    programs.prefill(model, method, params, tokens, mask),
-    everyone,
-    everyone,
-    jnp.full(1, rows),
-  )
-  options = loop.Options(
-    temperature,
-    loop.uniforms(seeds, jnp.arange(model.new_tokens)[:, None]),
-    batch.max_tokens,
-    top_p,
-  )
+  slots = _prefilled(model, method, params, tokens, mask)
+  draws = loop.uniforms(seeds, jnp.arange(model.new_tokens)[:, None])
+  options = loop.Options(temperature, draws, batch.max_tokens, top_p)
 
   def cond(state: _LoopState) -> jax.Array:
     steps_left = state.generated.step < model.new_tokens
@@ -102,6 +91,25 @@ def generate(
   state = _LoopState(start, slots.logits, slots.cache)
   state = jax.lax.while_loop(cond, body, state)
   return state.generated.completions()
+
+
+def _prefilled(
+  model: Model,
+  method: methods.Sampling,
+  params: DecodeParams,
+  tokens: jax.Array,
+  mask: jax.Array,
+) -> programs.SlotState:
+  """Returns one slot per prompt, all of them filled."""
+  rows, length = tokens.shape
+  everyone = jnp.arange(rows)
+  return programs.insert(
+    programs.empty_slots(model, method, rows, model.blocks(length)),
+    programs.prefill(model, method, params, tokens, mask),
+    everyone,
+    everyone,
+    jnp.full(1, rows),
+  )
 
 
 def make_generate_fn(

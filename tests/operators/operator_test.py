@@ -23,13 +23,14 @@ def shout(episode, tools):
 
 
 @pytest.fixture
-def shouting():
-  operator = operators.register(Operator('shout', calls=1, apply=shout))
-  yield operator
+def register():
+  """Registers an operator `shout` until the test ends."""
+  yield lambda apply: operators.register(Operator('shout', 1, apply))
   TABLE._plugins.pop('shout')
 
 
-def test_masks_rivals_and_the_config_follow_from_the_table(shouting):
+def test_masks_rivals_and_the_config_follow_from_the_table(register):
+  shouting = register(shout)
   config = EditingConfig(actions=('keep', 'shout'))
   assert set(play.rivals(config)) == {'direct', 'shout', 'random'}
   episode = operators.Episode(PROBLEM, budget=1)
@@ -38,7 +39,8 @@ def test_masks_rivals_and_the_config_follow_from_the_table(shouting):
   assert not shouting.is_open(episode)
 
 
-def test_one_name_stands_for_one_operator(shouting):
+def test_one_name_stands_for_one_operator(register):
+  register(shout)
   with pytest.raises(ValueError, match='registered already'):
     operators.register(Operator('shout', calls=1, apply=shout))
 
@@ -60,19 +62,15 @@ def test_a_field_that_cannot_work_is_refused(fields, message):
     Operator('shout', **fields)
 
 
-def test_what_returns_no_question_is_told_by_name():
-  prompt = lambda episode, tools: episode.prompt()
-  operators.register(Operator('shout', calls=1, apply=prompt))
+def test_what_returns_no_question_is_told_by_name(register):
+  register(lambda episode, tools: episode.prompt())
   config = EditingConfig(actions=('keep', 'shout'))
   episode = operators.Episode(PROBLEM, budget=4)
   tools = ask.Tools(templates.PLAIN, {}, ask.AskConfig())
   steps = editing.edit(episode, tools, config)
-  try:
-    next(steps)
-    with pytest.raises(TypeError, match="'shout' returned CoderPrompt: expect"):
-      steps.send('shout')
-  finally:
-    TABLE._plugins.pop('shout')
+  next(steps)
+  with pytest.raises(TypeError, match="'shout' returned CoderPrompt: expect"):
+    steps.send('shout')
 
 
 def test_missing_and_extra_fields_are_refused():

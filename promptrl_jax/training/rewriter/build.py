@@ -159,7 +159,7 @@ def make_learner(
   own_mesh, mesh = mesh, mesh_lib.over_processes(mesh)
   config = config.shaped(mesh_lib.num_row_shards(mesh), jax.process_count())
   model = _with_special_tokens(start)
-  engine_config = _engine_config(config, prompt_lengths, slots)
+  shapes = _engine_config(config, prompt_lengths, slots)
   policy = _policy_config(model, config, mesh)
   params = _initial_params(start, config, policy, seed)
   shardings = policy_lib.param_shardings(params, model.family, mesh)
@@ -176,20 +176,8 @@ def make_learner(
   variables = policy_lib.cast(
     policy_lib.variables(policy, params), config.dtype
   )
-  engine = make_engine(
-    model,
-    Sampling(),
-    prepared(variables, model, own_mesh),
-    own_mesh,
-    engine_config,
-  )
+  decode_params = prepared(variables, model, own_mesh)
   score, score_reference = _score_fns(config, policy, reference_policy)
-  updates = tuple(
-    update.make_update_fn(
-      policy, optimizer, phase.loss, train_shardings, reference_policy
-    )
-    for phase in config.phases
-  )
   return RewriterLearner(
     name=start.name,
     model=start.config,
@@ -200,12 +188,17 @@ def make_learner(
     fixed=fixed,
     reference_policy=reference_policy,
     reference_fixed=reference_fixed,
-    engine=engine,
+    engine=make_engine(model, Sampling(), decode_params, own_mesh, shapes),
     mesh=mesh,
     own_mesh=own_mesh,
     score=score,
     score_reference=score_reference,
-    updates=updates,
+    updates=tuple(
+      update.make_update_fn(
+        policy, optimizer, phase.loss, train_shardings, reference_policy
+      )
+      for phase in config.phases
+    ),
   )
 
 

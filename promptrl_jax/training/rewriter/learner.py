@@ -189,14 +189,7 @@ class RewriterLearner:
       np.asarray([[len(rollout.completions), len(own_rows.tokens)]])
     ).max(axis=0)
     if not completions:
-      _LOG.warning(
-        'update %d learned nothing: rewards differ in none of its groups',
-        int(state.step),
-      )
-      train = dataclasses.replace(state.train, step=state.step + 1)
-      row = {'time/score': 0.0, 'time/update': 0.0}
-      state = dataclasses.replace(state, train=train)
-      return state, row | {'train/phase': float(phase)}
+      return _skipped(state, phase)
     batch, sampler_logps = _gathered(config, rollout, rewards, completions)
     first = jax.process_index() * (len(batch.rewards) // jax.process_count())
     own_rows = packing.part_of(own_rows, num_rows, first)
@@ -333,6 +326,17 @@ class RewriterLearner:
       folder / 'model', self.model, model, self.tokenizer, 'float32'
     )
     return folder / 'model'
+
+
+def _skipped(state: RewriterState, phase: int) -> tuple[RewriterState, Row]:
+  """Returns what an update without any completion to learn from returns."""
+  _LOG.warning(
+    'update %d learned nothing: rewards differ in none of its groups',
+    int(state.step),
+  )
+  train = dataclasses.replace(state.train, step=state.step + 1)
+  row = {'train/phase': float(phase), 'time/score': 0.0, 'time/update': 0.0}
+  return dataclasses.replace(state, train=train), row
 
 
 def prepared(
