@@ -9,7 +9,9 @@ in nats. Which one to choose:
   k2  biased, never negative. As a loss, its on-policy gradient is that of the
       divergence, the same as that of k1 as a reward.
   k3  unbiased, never negative, low variance: the estimate to monitor, and the
-      loss term of GRPO.
+      loss term of GRPO. As a loss, its on-policy gradient is that of
+      KL(reference || policy), the other direction: it holds on to what the
+      reference finds probable.
 
 The exact divergence sums over the vocabulary (`exact_kl`). Its only variance is
 that of the sampled texts, and it needs the logits of both models. As a loss its

@@ -200,6 +200,24 @@ def test_the_exact_divergence_is_masked_and_capped_like_an_estimate():
     total(None)
 
 
+def test_k3_as_a_loss_has_the_gradient_of_the_other_direction():
+  logits = jnp.array([0.3, -1.0, 0.8, 0.1])
+  reference = jax.nn.log_softmax(jnp.array([-0.5, 0.6, 0.2, 1.0]))
+
+  def expected(logits):  # over the vocabulary, drawn from the policy
+    logps = jax.nn.log_softmax(logits)
+    drawn = jax.lax.stop_gradient(jnp.exp(logps))
+    return jnp.sum(drawn * kl.token_kl(logps, reference, kind='k3'))
+
+  def other_direction(logits):
+    logps = jax.nn.log_softmax(logits)
+    return jnp.sum(jnp.exp(reference) * (reference - logps))
+
+  np.testing.assert_allclose(
+    jax.grad(expected)(logits), jax.grad(other_direction)(logits), atol=1e-6
+  )
+
+
 def test_bad_settings_are_refused():
   x = jnp.zeros(2)
   with pytest.raises(ValueError, match="kind='k4': expected one of k1, k2, k3"):
