@@ -237,6 +237,10 @@ class Tools:
     )
     return (yield Ask(role, request))
 
+  def count_tokens(self, text: str) -> int:
+    """Tokens of a text as the coder counts them."""
+    return self.backends[CODER].count_tokens(text)
+
   def write_program(
     self,
     attempt: Attempt,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 from typing import Any
 
@@ -34,6 +35,12 @@ class Episode(Attempt):
     repeats: how often the last program had been seen before.
     programs: all programs so far.
     history: (statement, rewrites, mutations) before each edit, oldest first.
+    uses: how often each operator was applied.
+    edited_by: operator that made the statement, empty if nobody changed it.
+    tokens: of the statement, as the coder counts them.
+    asked_statements: statements that the coder was asked greedily; it is
+      sampled the next time.
+    repaired: programs whose repair it was asked greedily.
     terminated, truncated: how the episode ended, if it did.
   """
 
@@ -56,6 +63,13 @@ class Episode(Attempt):
   repeats: int = 0
   programs: list[str] = dataclasses.field(default_factory=list)
   history: list[tuple[str, int, int]] = dataclasses.field(default_factory=list)
+  uses: collections.Counter[str] = dataclasses.field(
+    default_factory=collections.Counter
+  )
+  edited_by: str = ''
+  tokens: int = 0
+  asked_statements: set[str] = dataclasses.field(default_factory=set)
+  repaired: set[tuple[str, str]] = dataclasses.field(default_factory=set)
   terminated: bool = False
   truncated: bool = False
 

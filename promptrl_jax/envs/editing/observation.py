@@ -54,12 +54,13 @@ def legacy_observation(
 
 def rich_size(num_actions: int) -> int:
   """Length of `rich_observation`."""
-  one_hot = len(STATUSES) + len(ERRORS) + MOST_VISIBLE + (num_actions + 1)
+  by_action = 3 * num_actions + 2  # the last one, the one that edited, all uses
+  one_hot = len(STATUSES) + len(ERRORS) + MOST_VISIBLE + by_action
   return one_hot + _COUNTERS + _PROMPT_FEATURES + PROMPT_SIZE + FEEDBACK_SIZE
 
 
-_COUNTERS = 11
-_PROMPT_FEATURES = 6
+_COUNTERS = 13
+_PROMPT_FEATURES = 7
 
 
 def rich_observation(
@@ -79,8 +80,10 @@ def rich_observation(
       _one_hot(error if error in ('', *ERRORS) else 'other', ERRORS),
       visible,
       _one_hot(episode.last_action, ('', *actions)),
+      _one_hot(episode.edited_by, ('', *actions)),
+      np.array([episode.uses[name] / 4 for name in actions], np.float32),
       _counters(episode, budget),
-      _prompt_features(episode.statement),
+      _prompt_features(episode.statement, episode.tokens),
       embed(episode.statement),
       embed(episode.feedback, FEEDBACK_SIZE),
     ],
@@ -106,12 +109,15 @@ def _counters(episode: Episode, budget: int) -> np.ndarray:
       episode.mutations / 4,
       min(episode.repeats, 4) / 4,
       len(set(episode.programs)) / budget,
+      # Whether asking, or asking for a repair, would be greedy.
+      episode.statement not in episode.asked_statements,
+      (episode.statement, episode.code) not in episode.repaired,
     ],
     np.float32,
   )
 
 
-def _prompt_features(statement: str) -> np.ndarray:
+def _prompt_features(statement: str, tokens: int) -> np.ndarray:
   words = statement.split()
   return np.array(
     [
@@ -121,6 +127,8 @@ def _prompt_features(statement: str) -> np.ndarray:
       sum(word[0].isdigit() for word in words) / 3,
       statement.count('"') / 4,
       sum(map(len, words)) / max(1, len(words)) / 8,
+      # Words that the model's tokenizer cuts into pieces are rare ones.
+      tokens / max(1, len(words)) - 1,
     ],
     np.float32,
   )

@@ -44,6 +44,7 @@ def edit(
   for potential-based shaping of rewards.
   """
   tools = dataclasses.replace(tools, options={'lexical': config.lexical})
+  episode.tokens = tools.count_tokens(episode.statement)
   while not episode.done:
     name = yield Decide(episode, policy)
     operator = OPERATORS[name]
@@ -51,7 +52,9 @@ def edit(
       operator = OPERATORS[FALLBACK]
     if not config.accumulate:
       episode.undo_all()
+    statement = episode.statement
     question = yield from _apply(operator, episode, tools)
+    _note(episode, operator, statement, question, tools)
     share, code = episode.best_share, ''
     if question is None:
       passed, prompt = share == 1.0, None
@@ -95,6 +98,26 @@ def _apply(
       'expected a Question, or None to end the episode'
     )
   return question
+
+
+def _note(
+  episode: Episode,
+  operator: Operator,
+  before: str,
+  question: Question | None,
+  tools: Tools,
+) -> None:
+  """Notes what the next observation shows of an operator's use."""
+  episode.uses[operator.name] += 1
+  if episode.statement != before:
+    episode.edited_by = operator.name if episode.edited else ''
+    episode.tokens = tools.count_tokens(episode.statement)
+  if question is None or question.resample:
+    return
+  if question.prompt.attempt:
+    episode.repaired.add((question.prompt.statement, question.prompt.attempt))
+  else:
+    episode.asked_statements.add(question.prompt.statement)
 
 
 def _take(episode: Episode, code: str, verdict: ProgramResult) -> bool:

@@ -61,3 +61,35 @@ def test_embedding_has_mean_square_one_and_tells_texts_apart():
   assert abs(np.mean(a**2) - 1) < 1e-5
   assert not np.array_equal(a, b)
   assert not observation.embed('').any()
+
+
+def test_whether_a_prompt_was_asked_greedily_is_seen(make_env, problems):
+  # After either pair of steps `keep` would go out at another temperature.
+  seen = []
+  for actions in (('resample', 'resample'), ('keep', 'resample')):
+    env = make_env()
+    env.reset(problems[:1], [0])
+    for action in actions:
+      features = env.step([action])[0]
+    seen.append(features[0])
+  assert not np.array_equal(*seen)
+  for episode, fresh in (((), True), (('Raise it by 0, number.',), False)):
+    start = Episode(problems[0], budget=4)
+    start.asked_statements.update(episode)
+    features = observation.rich_observation(start, ('keep',), 4)
+    other = observation.rich_observation(
+      Episode(problems[0], budget=4), ('keep',), 4
+    )
+    assert np.array_equal(features, other) == fresh
+
+
+def test_which_edit_stands_is_seen(make_env, problems):
+  env = make_env()
+  env.reset(problems[3:4], [0])
+  (episode,) = env.episodes
+  made = []
+  for action in ('semantic', 'reset_prompt', 'lexical', 'resample'):
+    env.step([action])
+    made.append(episode.edited_by)
+  assert made[:2] == ['semantic', ''] and made[3] == made[2]
+  assert episode.uses['semantic'] == 1 and episode.tokens > 0
