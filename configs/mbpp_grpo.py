@@ -26,7 +26,7 @@ from promptrl_jax.evaluation.statistics import RESAMPLES
 from promptrl_jax.training.rewriter.algorithms import ALGORITHMS
 from promptrl_jax.training.rewriter.config import TrainConfig
 
-_ARGUMENTS = ('smoke', 'minicode', 'algorithms', 'mbpp')
+_ARGUMENTS = ('smoke', 'minicode', 'minicode2', 'algorithms', 'mbpp')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,6 +57,8 @@ class Config(Job):
     switches: updates from which on another of `ALGORITHMS` takes over:
       `((30, 'pairs'),)`.
     seeds: runs of each algorithm.
+    only_failed: train and compare on the statements that the coder fails as
+      they are, which the rewriter is shown the feedback of.
     validate_every, checkpoint_every: updates.
     validate_limit: first N validation problems; 0 for all.
   """
@@ -64,6 +66,7 @@ class Config(Job):
   algorithms: tuple[str, ...] = ('grpo',)
   switches: tuple[tuple[int, str], ...] = ()
   seeds: int = 1
+  only_failed: bool = False
   rewriting: RewritingConfig = RewritingConfig()
   train: TrainConfig = TrainConfig()
   validate_every: int = 10
@@ -84,6 +87,11 @@ def get_config(arg: str = 'minicode') -> ml_collections.ConfigDict:
     c.train.rows_per_piece = 1
     c.validate_every = c.checkpoint_every = 1
     c.eval.resamples = 1000
+  if arg == 'minicode2':
+    c.data.name = 'minicode2'
+    c.coder.model, c.rewriter.model = 'minicode2_coder', 'minicode2_rewriter'
+    c.ask.max_tokens = c.coder.new_tokens = 96
+    c.only_failed = True
   if arg == 'mbpp':
     c.data.name = 'mbpp'
     c.pool.limits.cpu_s = 5.0

@@ -24,6 +24,7 @@ from ml_collections import config_flags
 from configs.mbpp_grpo import Config
 from experiments import session
 from promptrl_jax.envs.rewriting.env import RewritingEnv
+from promptrl_jax.envs.rewriting.failed import failed_tasks
 from promptrl_jax.evaluation import cells, output, report, rewriter
 from promptrl_jax.llm import load
 from promptrl_jax.llm.cache import CachedBackend
@@ -83,6 +84,10 @@ def run(config, workdir):
       protocol=config.data.protocol,
     )
     judge = Judge(config, env, start, mesh)
+    if config.only_failed:
+      tasks = {name: failed_tasks(env, part) for name, part in tasks.items()}
+      counts = ', '.join(f'{name} {len(part)}' for name, part in tasks.items())
+      print(f'tasks that fail as they are worded: {counts}')
     seeds = range(config.seed, config.seed + config.seeds)
     trained = {}
     for name, learner_config in settings.items():

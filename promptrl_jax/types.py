@@ -144,6 +144,8 @@ class Task(_UnitTestFields):
     register: wording of the statement (minicode only), else empty.
     canonical: the canonical statement (minicode only), else empty.
     family: problem family (minicode only), else empty.
+    feedback: what the visible tests said of a failed program, where the task is
+      to be rewritten after a failure, else empty.
   """
 
   task_id: str
@@ -154,6 +156,7 @@ class Task(_UnitTestFields):
   register: str = ''
   canonical: str = ''
   family: str = ''
+  feedback: str = ''
 
   @property
   def tests(self) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from promptrl_jax.envs.rewriting.config import RewritingConfig
 from promptrl_jax.envs.rewriting.result import UNUSABLE
 from promptrl_jax.llm.ask import AskConfig, fitted_request
 from promptrl_jax.llm.backend import Backend, Completion, Request
+from promptrl_jax.prompts import feedback as feedback_lib
 from promptrl_jax.prompts import templates
 from promptrl_jax.rewards import guards
 from promptrl_jax.tasks import splits
@@ -110,4 +111,5 @@ class CodeForm:
 
 
 def _rewrite_prompt(task: Task) -> templates.RewritePrompt:
-  return templates.RewritePrompt(task.statement, task.entry_point)
+  feedback = feedback_lib.summarize_feedback(task.feedback)
+  return templates.RewritePrompt(task.statement, task.entry_point, feedback)

@@ -12,6 +12,7 @@ from promptrl_jax.envs.editing.config import EditingConfig
 from promptrl_jax.envs.editing.env import EditingEnv
 from promptrl_jax.envs.rewriting.config import RewritingConfig
 from promptrl_jax.envs.rewriting.env import RewritingEnv
+from promptrl_jax.envs.rewriting.failed import failed_tasks
 from promptrl_jax.envs.rewriting.result import FLAGS
 from promptrl_jax.execution import ExecutionPool
 from promptrl_jax.execution.program import ProgramResult
@@ -365,3 +366,33 @@ def test_problems_hold_no_reward_test_of_other_splits():
   assert 'reward' in {f.name for f in dataclasses.fields(Problem)}
   assert splits.reveal(TASKS[0], 'visible1').reward is None
   assert not splits.reveal(TASKS[0], 'visible1').reward_tests
+
+
+def test_failed_tasks_are_those_that_fail_as_they_are_worded(pool):
+  env, backend = make(pool)
+  worded = [
+    dataclasses.replace(task, statement=statement)
+    for task, statement in zip(
+      TASKS,
+      (GOOD.format(0), VAGUE, GOOD.format(9), GOOD.format(3)),
+      strict=True,
+    )
+  ]
+  failed = failed_tasks(env, worded)
+  assert [task.task_id for task in failed] == ['tiny/train/1', 'tiny/train/2']
+  assert 'NameError' in failed[0].feedback
+  # One test is visible: nothing is said of the others.
+  assert failed[1].feedback.startswith('TEST_PASS_MASK: (False,)\n')
+  assert len(backend.batches) == 1
+
+
+def test_the_rewriter_is_shown_what_failed(pool):
+  env, _ = make(pool)
+  (failed,) = failed_tasks(
+    env, [dataclasses.replace(TASKS[1], statement=VAGUE)]
+  )
+  asked = env.prompt(failed)[0][1]
+  assert 'NameError' in asked
+  assert 'NameError' not in env.prompt(TASKS[1])[0][1]
+  result = env.rewards([failed] * 2, [GOOD.format(1), VAGUE], seed=0)
+  np.testing.assert_array_equal(result.rewards, [1.0, 0.0])
