@@ -24,6 +24,7 @@ from promptrl_jax.tasks import (
   splits,
 )
 from promptrl_jax.tasks.minicode import instruct, practice, suite
+from promptrl_jax.tasks.minicode2 import suite as suite2
 from promptrl_jax.tasks.task_set import DataConfig, TaskSet
 from promptrl_jax.types import Examples, Task
 
@@ -50,6 +51,11 @@ _BUILT_IN = {
     digest=lambda config: suite.digest(),
     statements_identify=suite.STATEMENTS_IDENTIFY_TASKS,
     practice=practice.values_of,
+  ),
+  'minicode2': TaskSet(
+    load=lambda split, config: suite2.load(split),
+    digest=lambda config: suite2.digest(),
+    statements_identify=suite2.STATEMENTS_IDENTIFY_TASKS,
   ),
   'mbpp': TaskSet(
     load=lambda split, config: mbpp.load(split, config.path or None),
