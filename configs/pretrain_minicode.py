@@ -1,4 +1,4 @@
-"""Trains the embedded models from scratch on minicode's train split.
+"""Trains the embedded models from scratch on minicode's split `pretrain`.
 
   python -m experiments.pretrain_minicode \
     --config=configs/pretrain_minicode.py:coder --workdir=runs/coder
@@ -15,31 +15,18 @@ from promptrl_jax.models.config import TransformerConfig
 from promptrl_jax.training.supervised.config import SupervisedConfig
 from promptrl_jax.training.supervised.corpus import CorpusConfig
 
-# Each full recipe must fit in an hour on two cores.
-_STEPS = {'coder': 900, 'rewriter': 700}
-# The coder mostly sees canonical statements; the rewriter sees every register.
+# Each full recipe must fit in 150 minutes on two cores.
+_STEPS = {'coder': 700, 'rewriter': 350}
 _CORPORA = {
   'coder': CorpusConfig(
-    registers={
-      'canonical': 0.91,
-      'paraphrased': 0.03,
-      'terse': 0.03,
-      'noisy': 0.03,
-    },
-    repair=0.2,
-    attempts=8,
+    stories=0.08,
+    synonyms=0.25,
+    exact=0.4,
+    first_reading=1.3,
+    repair=0.25,
+    forms=0.6,
   ),
-  'rewriter': CorpusConfig(
-    registers={
-      'canonical': 0.1,
-      'paraphrased': 0.3,
-      'terse': 0.3,
-      'noisy': 0.3,
-    },
-    feedback=0.55,
-    wrong_detail=0.25,
-    attempts=8,
-  ),
+  'rewriter': CorpusConfig(stories=0.8, feedback=0.5, forms=0.6),
 }
 
 
@@ -58,20 +45,20 @@ class Config:
   role: str = 'coder'
   seed: int = 0
   transformer: TransformerConfig = TransformerConfig(
-    vocab_size=1536,
-    hidden_size=192,
+    vocab_size=1024,
+    hidden_size=224,
     num_layers=4,
-    num_heads=6,
-    num_kv_heads=2,
+    num_heads=7,
+    num_kv_heads=1,
     head_size=32,
-    mlp_size=512,
+    mlp_size=608,
     max_positions=512,
   )
   corpus: CorpusConfig = _CORPORA['coder']
   supervised: SupervisedConfig = SupervisedConfig(
     steps=_STEPS['coder'],
-    rows=40,
-    row_length=192,
+    rows=30,
+    row_length=256,
     lr=3e-3,
     muon_lr=1e-2,
     warmup=50,
@@ -92,6 +79,6 @@ def get_config(arg: str = 'coder') -> ml_collections.ConfigDict:
   c = settings.to_config_dict(Config(role=role, corpus=_CORPORA[role]))
   c.supervised.steps = _STEPS[role]
   if size:
-    c.corpus.attempts = 2
+    c.corpus.attempts = 60
     c.supervised.steps, c.supervised.warmup = 20, 5
   return c

@@ -26,7 +26,7 @@ from promptrl_jax.execution import ExecutionPool
 from promptrl_jax.models import pretrained, tokenizer
 from promptrl_jax.parallel import compilation
 from promptrl_jax.parallel import mesh as mesh_lib
-from promptrl_jax.tasks.minicode import suite
+from promptrl_jax.tasks.minicode2 import generate, suite
 from promptrl_jax.tools import command
 from promptrl_jax.training import run as run_lib
 from promptrl_jax.training import workdir as workdir_lib
@@ -42,10 +42,10 @@ flags.mark_flags_as_required(['config', 'workdir'])
 _TOKENIZER_PAIRS = 4000
 
 
-def _pairs(items, draw, config, seed):
+def _pairs(source, draw, seed):
   """An endless stream of pairs, the same for the same seed."""
   rng = random.Random(seed)
-  return (draw(rng.choice(items), config, rng) for _ in itertools.count())
+  return (draw(source, rng) for _ in itertools.count())
 
 
 def main(argv):
@@ -62,17 +62,16 @@ def run(config, workdir):
   compilation.use_cache()
   started = time.perf_counter()
 
-  # --- Data: train split only -------------------------------------------------
-  items = corpus.train_problems(suite.rows())
+  # --- Data: templates of the pretrain split only -----------------------------
+  known = generate.templates()['pretrain']
   with ExecutionPool() as pool:
-    items = corpus.with_attempts(
-      items, config.corpus.attempts, pool, random.Random(config.seed)
+    attempts = corpus.draw_attempts(
+      known, config.corpus, pool, random.Random(config.seed)
     )
-  encoder = train_tokenizer(items, config)
+  source = corpus.Source(known, attempts, config.corpus)
+  encoder = train_tokenizer(source, config)
   draw = corpus.PAIR_FNS[config.role]
-  pairs_of = lambda step: _pairs(
-    items, draw, config.corpus, f'{config.seed}/{step}'
-  )
+  pairs_of = lambda step: _pairs(source, draw, f'{config.seed}/{step}')
 
   # --- Training ---------------------------------------------------------------
   model_config = dataclasses.replace(
@@ -103,13 +102,13 @@ def run(config, workdir):
 # --- Stages -------------------------------------------------------------------
 
 
-def train_tokenizer(items, config):
+def train_tokenizer(source, config):
   """A tokenizer of the pairs of both roles."""
   texts = [
     text
     for draw in corpus.PAIR_FNS.values()
     for pair in itertools.islice(
-      _pairs(items, draw, config.corpus, 'tokenizer'), _TOKENIZER_PAIRS
+      _pairs(source, draw, 'tokenizer'), _TOKENIZER_PAIRS
     )
     for text in pair
   ]

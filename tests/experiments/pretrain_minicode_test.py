@@ -6,7 +6,7 @@ import pytest
 
 from promptrl_jax.llm.load import ASSETS
 from promptrl_jax.models import pretrained
-from promptrl_jax.tasks.minicode import suite
+from promptrl_jax.tasks.minicode2 import suite
 from tests.experiments import commands
 
 

@@ -1,9 +1,10 @@
-"""Text pairs that the embedded models learn from; minicode's train split only.
+"""Text pairs that the embedded models learn from, of the split `pretrain`.
 
-A draw is a problem of the train split with a fresh name, wording and first
-assertion. The coder sees mostly canonical statements: as with any model that
-was tuned on one way of asking, other wordings are harder for it, which is what
-makes prompts worth editing. The rewriter sees every register.
+A draw is a template with fresh parameters, name and test. The coder sees plain
+statements in common words: as with any model that was tuned on one way of
+asking, stories and rare words are harder for it, and nothing but a failed test
+tells it that a result is wanted in another form. The rewriter turns stories
+into plain statements, and loose words into those of their first reading.
 """
 
 from __future__ import annotations
@@ -11,14 +12,15 @@ from __future__ import annotations
 import dataclasses
 import random
 import re
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from promptrl_jax.execution import ExecutionPool, Program
+from promptrl_jax.operators import lexical
 from promptrl_jax.prompts import feedback as feedback_lib
 from promptrl_jax.prompts import templates
-from promptrl_jax.tasks.minicode import generate, registers
-from promptrl_jax.tasks.minicode.family import Family, Params, fill
+from promptrl_jax.tasks.minicode2 import generate, wording
+from promptrl_jax.tasks.minicode2.generate import Problem
+from promptrl_jax.tasks.minicode2.grammar import Template
 
 Pair = tuple[str, str]  # prompt, completion
 
@@ -28,55 +30,56 @@ class CorpusConfig:
   """Shares of the draws.
 
   Attributes:
-    registers: weight of each register of the statement.
-    repair: share of coder draws that show a wrong program and its feedback.
-    feedback: share of rewriter draws that carry feedback on a wrong program.
-    wrong_detail: share of the rewriter's draws with feedback whose statement
-      is that of a sibling problem, so that only the feedback tells.
-    attempts: wrong programs per problem that are drawn and run in advance.
+    stories: share of statements that tell a story.
+    synonyms: share of plain statements whose words are replaced by synonyms.
+    exact: share of loose statements whose words leave one reading.
+    first_reading: weight of the first reading of loose words; that of the
+      others is 1.
+    repair: share of the coder's draws that show a wrong program and its
+      feedback.
+    forms: share of these whose program is right but for the form of its result.
+    feedback: share of the rewriter's draws that carry feedback.
+    attempts: wrong programs that are drawn and run in advance.
   """
 
-  registers: Mapping[str, float]
+  stories: float = 0.0
+  synonyms: float = 0.0
+  exact: float = 0.0
+  first_reading: float = 1.0
   repair: float = 0.0
+  forms: float = 0.5
   feedback: float = 0.0
-  wrong_detail: float = 0.0
-  attempts: int = 6
+  attempts: int = 4000
 
 
 @dataclasses.dataclass(frozen=True)
 class Attempt:
-  """A wrong program, the assertion that it failed, and the feedback."""
+  """A wrong program for a problem, and the feedback on it."""
 
+  problem: Problem
   name: str
-  assertion: str
+  test: str
   program: str
   feedback: str
-  sibling: Params | None
 
 
-@dataclasses.dataclass(frozen=True)
-class _Item:
-  """A problem of the train split."""
-
-  family: Family
-  params: Params
-  attempts: tuple[Attempt, ...] = ()
-
-
-def train_problems(rows: Sequence[Mapping[str, Any]]) -> list[_Item]:
-  """The problems of the train split, from rows of the suite."""
-  return [
-    _Item(generate.FAMILIES[row['family']], row['params'])
-    for row in rows
-    if row['split'] == 'train'
-  ]
+def draw_problem(
+  known: Sequence[Template], config: CorpusConfig, rng: random.Random
+) -> Problem:
+  """Draws a problem whose parameters are not reserved."""
+  while True:
+    template = rng.choice(known)
+    if template.is_loose:
+      count = max(len(f.codes) for f in template.filters)
+      weights = [config.first_reading] + [1.0] * (count - 1)
+      (reading,) = rng.choices(range(count), weights)
+      template = dataclasses.replace(template, reading=reading)
+    params = generate.draw_params(template, rng, reserved=False)
+    if params is not None:
+      return Problem(template, params)
 
 
-def _first_assertion(item: _Item, name: str, rng: random.Random) -> str:
-  family, params = item.family, item.params
-  args = generate.telling_arguments(family, params, name, rng)
-  value = generate.reference(family, params)(*args)
-  return generate.assertion(name, args, value)
+# --- Wrong programs -----------------------------------------------------------
 
 
 def _drop_mark(code: str, rng: random.Random) -> str:
@@ -100,110 +103,74 @@ def _misname(code: str, rng: random.Random) -> str:
   return code[: use.start()] + other + code[use.end() :]
 
 
-_KEYWORDS = {
-  *('def', 'return', 'for', 'in', 'if', 'else', 'elif', 'while', 'and', 'or'),
-  *('not', 'is', 'lambda', 'import', 'from', 'as', 'None', 'True', 'False'),
-  *('break', 'continue'),
-}
-_NAMES = ('nums', 'text', 'items', 'data', 'res', 'x', 'words', 'n')
-_SWAPS = (
-  (' + ', ' - '),
-  (' - ', ' + '),
-  (' * ', ' + '),
-  (' > ', ' < '),
-  (' < ', ' > '),
-  (' >= ', ' > '),
-  (' <= ', ' < '),
-  (' == ', ' != '),
-  (' // ', ' / '),
-  (' % ', ' // '),
-  ('max(', 'min('),
-  ('min(', 'max('),
-  (' and ', ' or '),
-  ('sorted(', 'list('),
-  ('sum(', 'len('),
-  (' not in ', ' in '),
-  ('append(', 'add('),
-  ('range(', 'range(1, '),
-  ('total = 0', 'total = 1'),
-)
-
-
-def _misuse(code: str, rng: random.Random) -> str:
-  """Swaps one operator or function, or changes one number."""
-  start = code.index('\n')
-  head, body = code[:start], code[start:]
-  swaps = [s for s in _SWAPS if s[0] in body]
-  numbers = list(re.finditer(r'\b\d+\b', body))
-  if numbers and (not swaps or rng.random() < 0.4):
-    m = rng.choice(numbers)
-    changed = str(max(0, int(m.group()) + rng.choice((-2, -1, 1, 2, 3))))
-    return head + body[: m.start()] + changed + body[m.end() :]
-  return head + body.replace(*rng.choice(swaps), 1) if swaps else code
+_KEYWORDS = {'def', 'return', 'for', 'in', 'if', 'and', 'not', 'True', 'False'}
+_NAMES = ('nums', 'text', 'kept', 'values', 'words', 'x', 'n')
 
 
 def _wrong_program(
-  item: _Item, name: str, rng: random.Random
-) -> tuple[str, Params | None]:
-  """A program that is probably wrong, and the sibling it solves, if any."""
-  right = fill(item.family.code, item.params, f=name)
-  siblings = [p for p in item.family.grid() if p != item.params]
-  if siblings and rng.random() < 0.55:
-    sibling = rng.choice(siblings)
-    return fill(item.family.code, sibling, f=name), sibling
-  damage: Callable[..., str] = rng.choice(
-    (_drop_mark, _misname, _misuse, _misuse)
-  )
-  return damage(right, rng), None
+  problem: Problem, name: str, config: CorpusConfig, rng: random.Random
+) -> tuple[Problem, str]:
+  """A problem and a program that is wrong for it."""
+  right = problem.program(name)
+  if rng.random() < config.forms:
+    form = generate.draw_form(problem.template, rng)
+    return dataclasses.replace(problem, form=form), right
+  damage: Callable[..., str] = rng.choice((_drop_mark, _misname))
+  return problem, damage(right, rng)
 
 
-def with_attempts(
-  items: Sequence[_Item], per_item: int, pool: ExecutionPool, rng: random.Random
-) -> list[_Item]:
-  """Makes wrong programs of every problem, runs them, keeps those that fail."""
-  drafts: list[tuple[int, str, str, str, Params | None]] = []
-  for index, item in enumerate(items):
-    for _ in range(per_item):
-      name = generate.draw_name(item.family, item.params, rng)
-      program, sibling = _wrong_program(item, name, rng)
-      test = _first_assertion(item, name, rng)
-      drafts.append((index, name, test, program, sibling))
+def draw_attempts(
+  known: Sequence[Template],
+  config: CorpusConfig,
+  pool: ExecutionPool,
+  rng: random.Random,
+) -> list[Attempt]:
+  """Draws wrong programs, runs them, keeps those that fail."""
+  drafts = []
+  while len(drafts) < config.attempts:
+    problem = draw_problem(known, config, rng)
+    if problem.template.is_loose:
+      continue  # a failed test does not say which reading is meant
+    name = generate.draw_name(problem.template, rng)
+    problem, program = _wrong_program(problem, name, config, rng)
+    try:
+      test = generate.draw_test(problem, name, rng)
+    except ValueError:
+      continue
+    drafts.append((problem, name, test, program))
   results = pool.run([Program(code=d[3], tests=(d[2],)) for d in drafts])
-  attempts: list[list[Attempt]] = [[] for _ in items]
-  for (index, name, test, program, sibling), result in zip(
-    drafts, results, strict=True
-  ):
-    if result.score != 0.0:
-      continue  # right by chance, or not judged
-    said = feedback_lib.feedback_text(result.tests)
-    attempts[index].append(Attempt(name, test, program, said, sibling))
   return [
-    dataclasses.replace(item, attempts=tuple(wrong))
-    for item, wrong in zip(items, attempts, strict=True)
+    Attempt(*draft, feedback=feedback_lib.feedback_text(result.tests))
+    for draft, result in zip(drafts, results, strict=True)
+    if result.score == 0.0
   ]
 
 
-def _draw_register(config: CorpusConfig, rng: random.Random) -> str:
-  names = list(config.registers)
-  return rng.choices(names, [config.registers[n] for n in names])[0]
+# --- Pairs --------------------------------------------------------------------
 
 
-def coder_pair(item: _Item, config: CorpusConfig, rng: random.Random) -> Pair:
+@dataclasses.dataclass(frozen=True)
+class Source:
+  """What pairs are drawn from."""
+
+  known: Sequence[Template]
+  attempts: Sequence[Attempt]
+  config: CorpusConfig
+
+
+def coder_pair(source: Source, rng: random.Random) -> Pair:
   """A coder prompt and the program, from the signature's end on."""
-  family, params = item.family, item.params
-  register = _draw_register(config, rng)
+  config = source.config
   attempt = None
-  if item.attempts and rng.random() < config.repair:
-    attempt = rng.choice(item.attempts)
-  if attempt is None:
-    name = generate.draw_name(family, params, rng)
-    test = _first_assertion(item, name, rng)
+  if source.attempts and rng.random() < config.repair:
+    attempt = rng.choice(source.attempts)
+    problem, name, test = attempt.problem, attempt.name, attempt.test
   else:
-    name, test = attempt.name, attempt.assertion
-  program = fill(family.code, params, f=name).rstrip()
+    problem, name, test = _fresh(source, rng)
+  program = problem.program(name).rstrip()
   signature = program.split('\n', 1)[0]
   prompt = templates.CoderPrompt(
-    statement=registers.render(family, params, register, rng),
+    statement=_coder_statement(problem, config, rng),
     signature=signature,
     tests=(test,),
     attempt=attempt.program if attempt else '',
@@ -213,24 +180,46 @@ def coder_pair(item: _Item, config: CorpusConfig, rng: random.Random) -> Pair:
   return text, program[len(signature) :]
 
 
-def rewriter_pair(
-  item: _Item, config: CorpusConfig, rng: random.Random
-) -> Pair:
-  """A rewriter prompt and the canonical statement."""
-  family, params = item.family, item.params
-  shown, feedback = params, ''
-  name = generate.draw_name(family, params, rng)
-  if item.attempts and rng.random() < config.feedback:
-    attempt = rng.choice(item.attempts)
-    name, feedback = attempt.name, attempt.feedback
-    if attempt.sibling and rng.random() < config.wrong_detail:
-      shown = attempt.sibling
-  register = 'canonical' if shown != params else _draw_register(config, rng)
+def rewriter_pair(source: Source, rng: random.Random) -> Pair:
+  """A rewriter prompt and the plain statement."""
+  config, feedback = source.config, ''
+  if source.attempts and rng.random() < config.feedback:
+    attempt = rng.choice(source.attempts)
+    problem, name, feedback = attempt.problem, attempt.name, attempt.feedback
+  else:
+    problem, name, _ = _fresh(source, rng)
+  template, params = problem.template, problem.params
+  style = 'story' if rng.random() < config.stories else 'plain'
   prompt = templates.RewritePrompt(
-    registers.render(family, shown, register, rng), name, feedback
+    wording.render(template, params, style, rng), name, feedback
   )
   ((_, text),) = templates.PLAIN.rewriter(prompt)
-  return text, ' ' + fill(family.canonical, params)
+  return text, ' ' + template.statement(params, exact=True)
 
 
 PAIR_FNS = {'coder': coder_pair, 'rewriter': rewriter_pair}
+
+
+def _fresh(source: Source, rng: random.Random) -> tuple[Problem, str, str]:
+  """A problem with a name and a test."""
+  while True:
+    problem = draw_problem(source.known, source.config, rng)
+    name = generate.draw_name(problem.template, rng)
+    try:
+      return problem, name, generate.draw_test(problem, name, rng)
+    except ValueError:
+      continue  # of these parameters no argument was found
+
+
+def _coder_statement(
+  problem: Problem, config: CorpusConfig, rng: random.Random
+) -> str:
+  template, params = problem.template, problem.params
+  if rng.random() < config.stories:
+    return wording.story(template, params, rng)
+  is_first = template.is_loose and template.reading == 0
+  exact = is_first and rng.random() < config.exact
+  text = template.statement(params, exact=exact)
+  if rng.random() < config.synonyms:
+    text = lexical.mutate(text, rng, lexical.LexicalConfig(probability=0.3))
+  return text
