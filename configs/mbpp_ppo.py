@@ -22,15 +22,17 @@ import ml_collections
 from configs.job import Job, check_argument
 from promptrl_jax import operators, settings
 from promptrl_jax.envs.editing.config import EditingConfig
+from promptrl_jax.evaluation.open_loop import SearchConfig
 from promptrl_jax.evaluation.statistics import RESAMPLES
 from promptrl_jax.training.controller.config import (
   PROMIS,
   BanditConfig,
+  CloneConfig,
   ControllerConfig,
   PPOConfig,
 )
 
-_ARGUMENTS = ('smoke', 'minicode', 'mbpp', 'promis')
+_ARGUMENTS = ('smoke', 'minicode', 'minicode2', 'mbpp', 'promis')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,6 +44,7 @@ class EvalConfig:
     strategies: registered strategies that are played, too.
     oracle: also the parity table, best of at most 10 tries.
     oracle_limit: first N test problems of that table; 0 for all.
+    shuffled: also train and play a controller whose rewards are shuffled.
     resamples: of the bootstrap.
   """
 
@@ -49,6 +52,7 @@ class EvalConfig:
   strategies: tuple[str, ...] = ()
   oracle: bool = True
   oracle_limit: int = 100
+  shuffled: bool = False
   resamples: int = RESAMPLES
 
 
@@ -58,6 +62,9 @@ class Config(Job):
 
   Attributes:
     seeds: controllers that are trained, and averaged in the report.
+    search: of what is chosen on validation.
+    cache: file of completions that runs share; empty keeps them in memory.
+    clone: of the start from the best lists, with `controller.clone`.
     validate_every, checkpoint_every: iterations.
   """
 
@@ -66,6 +73,9 @@ class Config(Job):
   ppo: PPOConfig = PPOConfig()
   controller: ControllerConfig = ControllerConfig()
   bandit: BanditConfig = BanditConfig()
+  cache: str = ''
+  search: SearchConfig = SearchConfig()
+  clone: CloneConfig = CloneConfig()
   validate_every: int = 10
   checkpoint_every: int = 5
   eval: EvalConfig = EvalConfig()
@@ -77,11 +87,22 @@ def get_config(arg: str = 'minicode') -> ml_collections.ConfigDict:
   if arg == 'smoke':
     c.data.train_limit, c.data.validation_limit, c.data.test_limit = 32, 16, 24
     c.controller.iterations, c.controller.episodes = 2, 16
-    c.bandit.iterations = 1
     c.validate_every = c.checkpoint_every = 1
     c.eval.budgets = (1, 4)
     c.eval.oracle = False
     c.eval.resamples = 1000
+    c.search.beam = c.search.seeds = 1
+    c.search.temperatures = (0.8,)
+  if arg == 'minicode2':
+    c.data.name = 'minicode2'
+    c.coder.model, c.rewriter.model = 'minicode2_coder', 'minicode2_rewriter'
+    c.ask.max_tokens = c.coder.new_tokens = 96
+    c.editing.budget = c.editing.max_steps = 16
+    c.controller.budgets = (1, 2, 4, 8, 16, 16)
+    c.controller.worlds = 4
+    c.controller.iterations, c.controller.episodes = 120, 512
+    c.eval.budgets = (1, 2, 4, 8, 16)
+    c.eval.oracle = False
   if arg == 'mbpp':
     c.data.name = 'mbpp'
     c.pool.limits.cpu_s = 5.0

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import json
 import pathlib
 import time
 
@@ -30,12 +31,12 @@ from ml_collections import config_flags
 from configs.mbpp_ppo import Config
 from experiments import session
 from promptrl_jax.envs.editing.env import EditingEnv
-from promptrl_jax.evaluation import output, statistics
+from promptrl_jax.evaluation import open_loop, output, statistics
 from promptrl_jax.evaluation.play import Entrant, LineUp, Plan, rivals
 from promptrl_jax.execution.memo import MemoPool
 from promptrl_jax.files import write_atomically
 from promptrl_jax.llm.ask import CODER, REWRITER
-from promptrl_jax.llm.cache import CachedBackend
+from promptrl_jax.llm.cache import IN_MEMORY, CachedBackend
 from promptrl_jax.llm.load import load_backend
 from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.rl import bandits
@@ -49,7 +50,7 @@ from promptrl_jax.tasks import load, splits
 from promptrl_jax.tools import command, compare_models
 from promptrl_jax.training import run as run_lib
 from promptrl_jax.training import workdir as workdir_lib
-from promptrl_jax.training.controller import bandit
+from promptrl_jax.training.controller import bandit, cloning
 from promptrl_jax.training.controller.learner import make_learner
 
 _CONFIG = config_flags.DEFINE_config_file(
@@ -172,25 +173,34 @@ def run(config, workdir, mode, controllers_of=None, chosen=Selection()):
   models = prepare(config, workdir, controllers_of, coder, rewriter)
   announce(config, tasks, coder, rewriter)
   with session.open_pool(config.pool) as pool:
+    line_up = LineUp(
+      {
+        role: CachedBackend(model, config.cache or IN_MEMORY, settings.identity)
+        for role, model, settings in (
+          (REWRITER, rewriter, config.rewriter),
+          (CODER, coder, config.coder),
+        )
+      },
+      MemoPool(pool),
+      config.ask,
+    )
+    # --- Lists and temperatures, chosen on validation -------------------------
+    searched = search(config, line_up, tasks['validation'], workdir)
+
     # --- Training -------------------------------------------------------------
     learned = {}
     for seed in range(config.seed, config.seed + config.seeds):
       folder = trained_in / f'seed_{seed}'
       learned[seed] = learn(
-        config, coder, rewriter, pool, tasks, seed, folder, mode, chosen
+        config, line_up, pool, tasks, searched, seed, folder, mode, chosen
       )
 
     # --- Evaluation -----------------------------------------------------------
     started = time.perf_counter()
     results = chosen.folder(workdir)
     results.mkdir(parents=True, exist_ok=True)
-    line_up = LineUp(
-      {REWRITER: CachedBackend(rewriter), CODER: CachedBackend(coder)},
-      MemoPool(pool),
-      config.ask,
-    )
     cells = evaluate(
-      config, line_up, played, tasks['validation'], learned, results
+      config, line_up, played, tasks['validation'], searched, learned, results
     )
     seconds = time.perf_counter() - started
 
@@ -198,7 +208,7 @@ def run(config, workdir, mode, controllers_of=None, chosen=Selection()):
   table = output.write(
     results,
     cells,
-    make_header(config, models, chosen),
+    make_header(config, models, chosen) | searched.facts(),
     subject='ppo',
     resamples=config.eval.resamples,
   )
@@ -243,23 +253,81 @@ def announce(config, tasks, coder, rewriter):
   )
 
 
-def learn(config, coder, rewriter, pool, tasks, seed, folder, mode, chosen):
+def search(config, line_up, validation, workdir):
+  """What is chosen on validation, searched once and kept in `searched.json`."""
+  path = workdir / 'searched.json'
+  if not path.exists():
+    found = open_loop.search(
+      line_up,
+      validation,
+      config.editing,
+      config.ask,
+      config.search,
+      protocol=config.data.protocol,
+      budgets=config.eval.budgets,
+      progress=lambda calls: tqdm.tqdm(calls, desc='search', unit='call'),
+    )
+    content = json.dumps(dataclasses.asdict(found), indent=2)
+    write_atomically(path, f'{content}\n'.encode())
+  return open_loop.Found.from_json(json.loads(path.read_text()))
+
+
+def learn(config, line_up, pool, tasks, searched, seed, folder, mode, chosen):
   """Policies of one seed, trained or read, with the calls of their training."""
+  models = line_up.backends
+  if not config.controller.worlds:  # nothing would be asked for twice
+    models = {role: cached.backend for role, cached in models.items()}
   env = EditingEnv(
-    coder, rewriter, pool, config.editing, config.ask, config.ppo.gamma
+    models[CODER],
+    models[REWRITER],
+    MemoPool(pool) if config.controller.worlds else pool,
+    config.editing,
+    config.ask,
+    config.ppo.gamma,
   )
   problems = [
     splits.reveal_for_training(task, config.data.protocol)
     for task in tasks['train']
   ]
-  learner = make_learner(config.controller, config.ppo, config.editing, seed)
-  if mode == 'train':
-    line_up = LineUp({REWRITER: rewriter, CODER: coder}, pool, config.ask)
-    train(config, learner, env, line_up, problems, tasks, seed, folder)
-  return {
-    'ppo': restore(learner, config.editing, seed, folder, chosen.checkpoint),
-    'bandit': train_bandit(config, env, problems, seed, folder),
-  }
+  learned = {}
+  for name, settings in variants(config).items():
+    learner = make_learner(settings, config.ppo, config.editing, seed)
+    place = folder if name == 'ppo' else folder / name
+    if mode == 'train':
+      if config.controller.clone:
+        learner = cloned(config, learner, env, problems, searched, seed)
+      train(config, learner, env, line_up, problems, tasks, seed, place)
+    learned[name] = restore(
+      learner, config.editing, seed, place, chosen.checkpoint
+    )
+  _, calls = learned['ppo']
+  for name, monte_carlo in (('bandit', False), ('bandit_mc', True)):
+    learned[name] = train_bandit(
+      config, env, problems, seed, folder / f'{name}.npz', calls, monte_carlo
+    )
+  return learned
+
+
+def variants(config):
+  """Settings of the controllers that are trained, by name."""
+  named = {'ppo': config.controller}
+  if config.eval.shuffled:
+    named['ppo_shuffled'] = dataclasses.replace(
+      config.controller, shuffle_rewards=True
+    )
+  return named
+
+
+def cloned(config, learner, env, problems, searched, seed):
+  """The learner, starting from the best list of each budget."""
+  played, _ = cloning.demonstrate(
+    env, problems, searched.best, config.clone, seed
+  )
+  params = cloning.clone(
+    learner.network, learner.initial.params, played, config.clone
+  )
+  initial = dataclasses.replace(learner.initial, params=params)
+  return dataclasses.replace(learner, initial=initial)
 
 
 def train(config, learner, env, line_up, problems, tasks, seed, folder):
@@ -282,17 +350,20 @@ def train(config, learner, env, line_up, problems, tasks, seed, folder):
 
 
 def validate(config, env, line_up, tasks, learner, state, seed):
-  """pass@1 of the greedy policy on the validation split."""
+  """pass@1 of the greedy policy on validation, mean over all budgets."""
   policy = policies.controller(learner.act_greedy, state.params, seed)
   strategy = OverOperators(policy, env.config)
-  result = line_up.run(
-    Entrant(lambda seed: strategy),
-    tasks['validation'],
-    protocol=config.data.protocol,
-    budget=config.editing.budget,
-    seed=seed,
-  )
-  return float(result.passed.mean())
+  results = [
+    line_up.run(
+      Entrant(lambda seed: strategy),
+      tasks['validation'],
+      protocol=config.data.protocol,
+      budget=budget,
+      seed=seed,
+    )
+    for budget in config.eval.budgets
+  ]
+  return float(np.mean([result.passed.mean() for result in results]))
 
 
 def restore(learner, editing, seed, folder, which):
@@ -303,19 +374,20 @@ def restore(learner, editing, seed, folder, which):
   return OverOperators(policy, editing), totals.calls
 
 
-def train_bandit(config, env, problems, seed, folder):
-  """The contextual bandit, trained once, and the calls of its training."""
-  path = folder / 'bandit.npz'
+def train_bandit(config, env, problems, seed, path, calls, monte_carlo):
+  """A contextual bandit, trained once, and the calls of its training."""
   if not path.exists():
-    statistics, calls = bandit.train(
+    statistics, paid = bandit.train(
       env,
       problems,
       config.controller,
       config.bandit,
       seed,
+      calls=calls,
+      monte_carlo=monte_carlo,
     )
     content = io.BytesIO()
-    np.savez(content, *statistics, calls=calls)
+    np.savez(content, *statistics, calls=paid)
     write_atomically(path, content.getvalue())
   with np.load(path) as saved:
     statistics = bandits.LinearBandit(saved['arr_0'], saved['arr_1'])
@@ -323,14 +395,15 @@ def train_bandit(config, env, problems, seed, folder):
     return OverOperators(policy, env.config), int(saved['calls'])
 
 
-def evaluate(config, line_up, played, validation, learned, workdir):
+def evaluate(config, line_up, played, validation, searched, learned, workdir):
   """Plays the whole line-up; returns cells by protocol."""
   seeds = list(range(config.seed, config.seed + config.seeds))
   entrants = rivals(config.editing)
+  entrants |= searched.entrants(config.editing, config.ask)
   for name in config.eval.strategies:
     strategy = TextStrategy(STRATEGIES[name])
     entrants[name] = Entrant(lambda seed, strategy=strategy: strategy)
-  for name in ('bandit', 'ppo'):
+  for name in learned[seeds[0]]:
     trained, calls = zip(*(learned[seed][name] for seed in seeds), strict=True)
     by_seed = dict(zip(seeds, trained, strict=True))
     entrants[name] = Entrant(

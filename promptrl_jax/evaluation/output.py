@@ -15,7 +15,11 @@ from promptrl_jax.evaluation.cells import Cell, Detail, write_csv
 from promptrl_jax.files import write_atomically
 
 # Comparisons that were planned; the tables show the other strategies too.
-_PLANNED = ('direct', 'random', 'best_of_b', 'best_fixed', 'bandit')
+_PLANNED = (
+  *('best_open_loop', 'single_list', 'hand_rule', 'greedy_first', 'best_of_b'),
+  *('greedy_first_tuned', 'best_of_b_tuned', 'best_fixed', 'bandit'),
+  *('ppo_shuffled', 'random', 'direct'),
+)
 
 
 def read_jsonl(path: pathlib.Path) -> Iterator[dict[str, Any]]:

@@ -58,6 +58,7 @@ class Entrant:
     models: seed -> models, by role, that replace those of the line-up.
     fixed: always the same operator, so that it may become `best_fixed`.
     single: one greedy call, whatever the budget, and no use for seeds.
+    ask: how requests are written and sampled; None: as the line-up does.
     optimisation_calls: calls paid once, before the first test problem.
   """
 
@@ -65,6 +66,7 @@ class Entrant:
   models: Callable[[int], Mapping[str, Backend]] = lambda seed: {}
   fixed: bool = False
   single: bool = False
+  ask: AskConfig | None = None
   optimisation_calls: float = 0.0
 
 
@@ -91,15 +93,22 @@ def rivals(config: EditingConfig) -> dict[str, Entrant]:
 
   labels = {name: OPERATORS[name].rival for name in config.actions}
   entrants = {label: repeat(name) for name, label in labels.items() if label}
+  # Asking again samples what was asked greedily: the other best-of-B.
+  again = dataclasses.replace(repeat(FALLBACK), single=False)
   return entrants | {
+    'greedy_first': again,
     'random': Entrant(
       lambda seed: base.OverOperators(policies.uniform(seed), config)
-    )
+    ),
   }
 
 
 class LineUp:
-  """Plays strategies with the same models on the same pool."""
+  """Plays strategies with the same models on the same pool.
+
+  Attributes:
+    backends: the model of each role, in the order in which they are served.
+  """
 
   def __init__(
     self,
@@ -115,9 +124,14 @@ class LineUp:
       pool: runs programs, visible tests and hidden ones.
       config: how requests are written and sampled.
     """
-    self._backends = backends
+    self.backends = backends
     self._pool = pool
     self._config = config
+
+  @property
+  def calls_made(self) -> int:
+    """Model calls that no cache answered, so far."""
+    return sum(getattr(b, 'misses', 0) for b in self.backends.values())
 
   def run(
     self,
@@ -134,11 +148,11 @@ class LineUp:
       SystemFailure: the pool failed where a result was due.
       BackendError: a model cannot be reached.
     """
-    backends = {**self._backends, **entrant.models(seed)}
+    backends = {**self.backends, **entrant.models(seed)}
     problems = [splits.reveal(task, protocol) for task in tasks]
     plays = entrant.make(seed).start(
       problems,
-      make_tools(self._config, backends),
+      make_tools(entrant.ask or self._config, backends),
       budget=1 if entrant.single else budget,
       seed=seed,
     )

@@ -54,7 +54,8 @@ def summarise(
   Args:
     subject: strategy that the rivals are compared with, at each budget where
       both were run; None for a table without comparisons.
-    rivals: strategies of the planned comparisons; None means all others.
+    rivals: strategies of the planned comparisons, the main one first; None
+      means all others.
     resamples: number of bootstrap resamples, and the maximal number of
       permutations.
 
@@ -114,12 +115,13 @@ def _pairs(
   """Returns the subject's cell with each rival's at the same budget."""
   mine = {cell.budget: cell for cell in cells if cell.strategy == subject}
   names = {cell.strategy for cell in cells if cell.strategy != subject}
-  rivals = sorted(names) if rivals is None else rivals
+  rivals = sorted(names) if rivals is None else list(rivals)
   pairs = [
     (mine[cell.budget], cell)
     for cell in cells
     if cell.strategy in rivals and cell.budget in mine
   ]
+  pairs.sort(key=lambda p: (p[0].budget, rivals.index(p[1].strategy)))
   unpaired = sorted(set(rivals) - {other.strategy for _, other in pairs})
   if unpaired or not pairs:
     keys = sorted((cell.strategy, cell.budget) for cell in cells)

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -107,6 +107,20 @@ class OverOperators:
       return [names[decision.actions[row]] for row in rows]
 
     return [(e, edit(e, tools, self._config, choose)) for e in episodes]
+
+
+class ByBudget:
+  """A strategy of its own for each budget, the next lower one between them."""
+
+  def __init__(self, strategies: Mapping[int, Strategy]):
+    self._strategies = strategies
+
+  def start(
+    self, problems: Sequence[Problem], tools: Tools, *, budget: int, seed: int
+  ) -> Plays:
+    lower = [b for b in self._strategies if b <= budget]
+    chosen = self._strategies[max(lower, default=min(self._strategies))]
+    return chosen.start(problems, tools, budget=budget, seed=seed)
 
 
 def _check(name: str, play_fn: Any) -> None:

@@ -19,17 +19,37 @@ from promptrl_jax.rl import bandits
 ActFn = Callable[..., tuple[jax.Array, jax.Array, jax.Array]]
 
 
-def fixed(action: str, actions: Sequence[str]) -> Policy:
-  """Always the same action, `keep` where it is not available."""
-  index = list(actions).index(action)
-  keep = list(actions).index('keep')
+def open_loop(
+  operators: Sequence[str],
+  actions: Sequence[str],
+  then: str = '',
+) -> Policy:
+  """The operators of a list one after the other, then always `then`.
+
+  That is `resample` by default, or `keep` without it. An operator that is not
+  available is replaced by `then`, and that by `keep`.
+  """
+  then = then or ('resample' if 'resample' in actions else 'keep')
+  index = {name: number for number, name in enumerate(actions)}
+  if missing := {'keep', then, *operators} - set(index):
+    raise ValueError(
+      f'operators {sorted(missing)}: expected some of {tuple(actions)}'
+    )
 
   def policy(observations, masks, step):
-    del observations, step
-    chosen = np.where(masks[:, index], index, keep).astype(np.int32)
+    del observations
+    chosen = np.full(len(masks), index['keep'], np.int32)
+    for name in (then, *operators[step : step + 1]):
+      column = index[name]
+      chosen = np.where(masks[:, column], column, chosen).astype(np.int32)
     return _without_values(chosen)
 
   return policy
+
+
+def fixed(action: str, actions: Sequence[str]) -> Policy:
+  """Always the same action, `keep` where it is not available."""
+  return open_loop((), actions, then=action)
 
 
 def uniform(seed: int) -> Policy:

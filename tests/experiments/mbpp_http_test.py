@@ -96,7 +96,6 @@ def run(tmp_path, server, *flags):
     '--config.ask.template=chat',
     '--config.controller.iterations=1',
     '--config.controller.episodes=4',
-    '--config.bandit.iterations=1',
     '--config.eval.budgets=(2,)',
     '--config.eval.oracle=False',
     *roles,

@@ -15,7 +15,6 @@ SMALL = (
   '--config.data.test_limit=6',
   '--config.controller.episodes=4',
   '--config.controller.iterations=4',
-  '--config.bandit.iterations=1',
   '--config.eval.budgets=(2,)',
 )
 

@@ -14,7 +14,10 @@ from promptrl_jax.training.controller.config import (
   BanditConfig,
   ControllerConfig,
 )
-from promptrl_jax.training.controller.rollout import draw_batch
+from promptrl_jax.training.controller.rollout import (
+  draw_batch,
+  returns_to_go,
+)
 from promptrl_jax.types import Problem
 
 
@@ -24,18 +27,31 @@ def train(
   controller: ControllerConfig,
   config: BanditConfig,
   seed: int,
+  *,
+  calls: int,
+  monte_carlo: bool = False,
 ) -> tuple[bandits.LinearBandit, int]:
   """Plays batches of episodes and learns from each.
 
-  The number and the budgets of the episodes of a batch are those of the
-  controller. Returns the bandit's statistics and the number of model calls.
+  Args:
+    env: where episodes are played.
+    problems: training problems.
+    controller: number and budgets of the episodes of a batch.
+    config: settings of the bandit.
+    seed: of the draws.
+    calls: model calls after which no further batch is played.
+    monte_carlo: learns what an episode earns from a step on, not that step's
+      reward alone: then an edit is worth what later steps make of it.
+
+  Returns:
+    The bandit's statistics and the number of model calls.
   """
   statistics = bandits.initial(
     len(env.config.actions), env.config.observation_size
   )
   update_fn = jax.jit(bandits.update)
-  calls = 0
-  for step in range(config.iterations):
+  paid = step = 0
+  while paid < calls:
     indices, seeds, budgets = draw_batch(problems, controller, seed, step)
     played = rollout.collect(
       env,
@@ -45,13 +61,14 @@ def train(
       budgets,
       [(i, len(problems)) for i in indices],
     )
-    calls += sum(e.calls for e in env.episodes)
+    rewards = returns_to_go(played) if monte_carlo else played.rewards
     size = played.observations.shape[-1]
     statistics = update_fn(
       statistics,
       played.observations.reshape(-1, size),
       played.actions.reshape(-1),
-      played.rewards.reshape(-1),
+      rewards.reshape(-1),
       played.mask.reshape(-1),
     )
-  return statistics, calls
+    paid, step = paid + sum(e.calls for e in env.episodes), step + 1
+  return statistics, paid

@@ -22,6 +22,11 @@ class ControllerConfig:
     bootstrap_truncated: whether the value of the last observation stands in for
       what a cut-off episode would still have earned. False where the budget is
       part of the observation: then running out of it is an end like any other.
+    worlds: number of seeds that episodes are drawn with, so that a cache
+      answers what was asked before; 0 draws a new one for each episode.
+    shuffle_rewards: whether episodes are given each other's returns. A control:
+      what is learned from them is not learned from the outcome.
+    clone: whether training starts from the best lists, see `cloning.py`.
     trunk: widths of the layers that actor and critic share.
     head: widths of the layers of each head.
   """
@@ -30,20 +35,40 @@ class ControllerConfig:
   episodes: int = 256
   budgets: tuple[int, ...] = (1, 2, 4, 8, 8)
   bootstrap_truncated: bool = False
+  worlds: int = 0
+  shuffle_rewards: bool = False
+  clone: bool = False
   trunk: tuple[int, ...] = (128, 128)
   head: tuple[int, ...] = (64,)
 
 
 @dataclasses.dataclass(frozen=True)
-class BanditConfig:
-  """Settings of the contextual bandit, a rival of the controller.
+class CloneConfig:
+  """Settings of behaviour cloning; see `cloning.py`.
 
   Attributes:
-    iterations: of `ControllerConfig.episodes` each.
+    episodes: of each budget, on training problems.
+    steps: full-batch steps of Adam.
+    lr: its learning rate.
+    entropy_coef: weight of the entropy, which keeps the policy exploring.
+  """
+
+  episodes: int = 256
+  steps: int = 300
+  lr: float = 3e-3
+  entropy_coef: float = 0.1
+
+
+@dataclasses.dataclass(frozen=True)
+class BanditConfig:
+  """Settings of the contextual bandits, rivals of the controller.
+
+  They play until they have made as many model calls as the controller.
+
+  Attributes:
     exploration: width of the confidence bound, in rewards.
   """
 
-  iterations: int = 6
   exploration: float = 0.3
 
 

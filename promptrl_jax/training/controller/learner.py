@@ -35,6 +35,7 @@ class ControllerLearner:
 
   Attributes:
     config: its settings.
+    network: actor and critic.
     initial: state of step 0; copy it before an update, which donates it.
     act: policy that samples, from `update.make_act_fn`.
     act_greedy: policy that takes the most probable action.
@@ -42,6 +43,7 @@ class ControllerLearner:
   """
 
   config: ControllerConfig
+  network: ActorCritic
   initial: TrainState
   act: policies.ActFn
   act_greedy: policies.ActFn
@@ -92,6 +94,8 @@ class ControllerLearner:
     started = time.perf_counter()
     if not self.config.bootstrap_truncated:
       rollout = rollout_lib.as_terminated(rollout)
+    if self.config.shuffle_rewards:
+      rollout = rollout_lib.shuffle_returns(rollout, int(state.step))
     state, metrics = self.update_fn(state, rollout)
     row = {name: float(value) for name, value in metrics.items()}
     return state, row | {'time/update': time.perf_counter() - started}
@@ -103,7 +107,18 @@ def make_learner(
   env: EditingConfig,
   seed: int,
 ) -> ControllerLearner:
-  """Builds network, optimizer and jitted functions."""
+  """Builds network, optimizer and jitted functions.
+
+  Raises:
+    ValueError: rewards are shaped by a potential that does not go with the
+      bootstrap.
+  """
+  if env.step_reward.potential and config.bootstrap_truncated:
+    raise ValueError(
+      'step_reward.potential=True with bootstrap_truncated=True: the potential '
+      'ends at 0 where an episode is cut off, and the bootstrapped value would '
+      'lack it; set one of them to False'
+    )
   size = env.observation_size
   network = ActorCritic(
     ActorCriticConfig(size, len(env.actions), config.trunk, config.head)
@@ -116,6 +131,7 @@ def make_learner(
   )
   return ControllerLearner(
     config,
+    network,
     initial,
     update_lib.make_act_fn(network.apply),
     update_lib.make_act_fn(network.apply, greedy=True),

@@ -120,6 +120,28 @@ def draw_batch(
     indices.append(int(order[offset]))
   rng = np.random.default_rng([seed, step, 1])
   budgets = rng.choice(config.budgets, config.episodes).tolist()
-  first = seed * 1_000_003 + step * config.episodes
-  seeds = list(range(first, first + config.episodes))
+  # Worlds are those of all runs, so that they share what was asked before.
+  first = 0 if config.worlds else seed * 1_000_003
+  count = config.worlds or (step + 1) * config.episodes
+  seeds = [
+    first + place % count
+    for place in range(step * config.episodes, (step + 1) * config.episodes)
+  ]
   return indices, seeds, budgets
+
+
+def shuffle_returns(rollout: Trajectories, seed: int) -> Trajectories:
+  """Gives each episode the return of another one, on its last step."""
+  totals = (rollout.rewards * rollout.mask).sum(axis=0)
+  played = np.flatnonzero(rollout.mask.any(axis=0))
+  dealt = np.random.default_rng([seed, 4]).permutation(played)
+  last = len(rollout.mask) - 1 - rollout.mask[::-1].argmax(axis=0)
+  rewards = np.zeros_like(rollout.rewards)
+  rewards[last[played], played] = totals[dealt]
+  return dataclasses.replace(rollout, rewards=rewards)
+
+
+def returns_to_go(rollout: Trajectories) -> np.ndarray:
+  """Sum of the rewards from each step on, `[T, N]`, undiscounted."""
+  rewards = rollout.rewards * rollout.mask
+  return np.cumsum(rewards[::-1], axis=0)[::-1]

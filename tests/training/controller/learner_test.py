@@ -1,5 +1,7 @@
 """Training of the controller: walk, learning signal, resume."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,13 +10,23 @@ import pytest
 from promptrl_jax.envs.editing.config import EditingConfig
 from promptrl_jax.envs.editing.env import EditingEnv
 from promptrl_jax.execution import ExecutionPool
+from promptrl_jax.rewards.tests import StepRewardConfig
 from promptrl_jax.tasks import splits
 from promptrl_jax.testing import tiny
 from promptrl_jax.testing.scripted import ScriptedBackend
 from promptrl_jax.training import checkpoint
+from promptrl_jax.training.controller import cloning
 from promptrl_jax.training.controller import learner as learner_lib
-from promptrl_jax.training.controller.config import ControllerConfig, PPOConfig
-from promptrl_jax.training.controller.rollout import draw_batch
+from promptrl_jax.training.controller.config import (
+  CloneConfig,
+  ControllerConfig,
+  PPOConfig,
+)
+from promptrl_jax.training.controller.rollout import (
+  draw_batch,
+  returns_to_go,
+  shuffle_returns,
+)
 
 CONFIG = ControllerConfig(
   iterations=4,
@@ -115,3 +127,58 @@ def test_metrics_add_up(learner, env):
   shares = [v for k, v in row.items() if k.startswith('rollout/action_')]
   assert sum(shares) == pytest.approx(1.0)
   assert row['budget/calls'] >= row['rollout/steps'] * 0.5
+
+
+def test_few_worlds_repeat_their_seeds():
+  config = dataclasses.replace(CONFIG, worlds=4)
+  drawn = [draw_batch(PROBLEMS, config, 2, step)[1] for step in range(3)]
+  assert len({seed for seeds in drawn for seed in seeds}) == 4
+  assert len(set(draw_batch(PROBLEMS, CONFIG, 2, 0)[1])) == CONFIG.episodes
+
+
+def test_shuffled_returns_are_those_of_other_episodes(learner, env):
+  rollout, _ = learner.sample(fresh(learner), env, PROBLEMS, 1)
+  shuffled = shuffle_returns(rollout, 0)
+  totals = lambda r: (r.rewards * r.mask).sum(axis=0)
+  np.testing.assert_allclose(
+    np.sort(totals(shuffled)), np.sort(totals(rollout)), rtol=1e-6
+  )
+  assert not np.array_equal(totals(shuffled), totals(rollout))
+  assert (np.count_nonzero(shuffled.rewards, axis=0) <= 1).all()
+  np.testing.assert_array_equal(
+    shuffled.rewards, shuffle_returns(rollout, 0).rewards
+  )
+
+
+def test_returns_to_go_are_sums_of_what_follows(learner, env):
+  rollout, _ = learner.sample(fresh(learner), env, PROBLEMS, 1)
+  returns = returns_to_go(rollout)
+  rewards = rollout.rewards * rollout.mask
+  for step in range(len(rewards)):
+    np.testing.assert_allclose(
+      returns[step], rewards[step:].sum(axis=0), atol=1e-6
+    )
+
+
+def test_a_clone_chooses_as_the_list_does(learner, env):
+  lists = {1: ('keep',), 3: ('resample', 'lexical', 'keep')}
+  config = CloneConfig(episodes=8, steps=200, lr=1e-2, entropy_coef=0.0)
+  played, calls = cloning.demonstrate(env, PROBLEMS, lists, config, 0)
+  assert calls >= len(PROBLEMS)
+  params = cloning.clone(
+    learner.network, learner.initial.params, played, config
+  )
+  mask = played.mask.reshape(-1)
+  rows = lambda x: x.reshape(-1, *x.shape[2:])[mask]
+  keys = jax.random.split(jax.random.key(0), mask.sum())
+  chosen, _, _ = learner.act_greedy(
+    params, rows(played.observations), rows(played.action_masks), keys
+  )
+  assert np.mean(np.asarray(chosen) == rows(played.actions)) > 0.95
+
+
+def test_a_potential_is_refused_where_cut_off_episodes_are_bootstrapped():
+  shaped = EditingConfig(step_reward=StepRewardConfig(potential=True))
+  config = dataclasses.replace(CONFIG, bootstrap_truncated=True)
+  with pytest.raises(ValueError, match='potential=True with bootstrap'):
+    learner_lib.make_learner(config, PPO, shaped, 0)

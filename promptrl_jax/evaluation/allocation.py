@@ -1,0 +1,150 @@
+"""One budget for all problems against equal caps, at equal totals.
+
+The best list with a cap of B calls per problem spends T calls on all problems
+together. The allocation gets the same T, and gives them where the critic
+expects most of them (`strategies.allocation`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from promptrl_jax.envs.editing.config import EditingConfig
+from promptrl_jax.envs.editing.rollout import Policy
+from promptrl_jax.evaluation import statistics
+from promptrl_jax.evaluation.play import Entrant, LineUp
+from promptrl_jax.evaluation.protocol import Run
+from promptrl_jax.strategies.allocation import Allocation
+from promptrl_jax.strategies.base import Strategy
+from promptrl_jax.types import Task
+
+# Values below which a problem is given up; validation chooses among them.
+THRESHOLDS = (-1.0, 0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.7)
+Policies = Mapping[int, Policy]  # by seed
+
+
+def _play(
+  line_up: LineUp,
+  strategy: Strategy,
+  tasks: Sequence[Task],
+  protocol: str,
+  budget: int,
+  seed: int,
+) -> Run:
+  return line_up.run(
+    Entrant(lambda seed: strategy),
+    tasks,
+    protocol=protocol,
+    budget=budget,
+    seed=seed,
+  )
+
+
+def compare(
+  line_up: LineUp,
+  tasks: Sequence[Task],
+  validation: Sequence[Task],
+  policies: Policies,
+  rival: Strategy,
+  editing: EditingConfig,
+  *,
+  protocol: str,
+  budgets: Sequence[int],
+  resamples: int = statistics.RESAMPLES,
+  thresholds: Sequence[float] = THRESHOLDS,
+) -> list[dict[str, Any]]:
+  """Returns a row per budget: both pass rates, their difference, the calls.
+
+  Args:
+    line_up: plays.
+    tasks: what is reported.
+    validation: chooses the threshold of each budget.
+    policies: with their critics, one per seed.
+    rival: plays with a cap of each budget.
+    editing: of the policies; its budget is the most that one problem gets.
+    protocol: which tests are visible.
+    budgets: caps of the rival.
+    resamples: of the bootstrap.
+    thresholds: to choose from.
+  """
+  rows = []
+  for budget in budgets:
+
+    def both(part: Sequence[Task], threshold: float, seed: int, budget=budget):
+      capped = _play(line_up, rival, part, protocol, budget, seed)
+      shared = Allocation(
+        policies[seed],
+        editing,
+        total=int(capped.calls.sum()),
+        threshold=threshold,
+      )
+      return capped, _play(line_up, shared, part, protocol, budget, seed)
+
+    first = min(policies)
+    chosen = max(
+      thresholds,
+      key=lambda t: both(validation, t, first)[1].passed.mean(),
+    )
+    runs = [both(tasks, chosen, seed) for seed in sorted(policies)]
+    capped, shared = (
+      np.stack([run.passed.astype(float) for run in part])
+      for part in zip(*runs, strict=True)
+    )
+    interval = statistics.bootstrap_difference(
+      shared, capped, resamples=resamples, seed=0
+    )
+    calls = np.mean([[r.calls.mean() for r in pair] for pair in runs], axis=0)
+    rows.append(
+      {
+        'budget': budget,
+        'threshold': chosen,
+        'capped': float(capped.mean()),
+        'shared': float(shared.mean()),
+        'difference': float(shared.mean() - capped.mean()),
+        'low': interval.low,
+        'high': interval.high,
+        'capped_calls': float(calls[0]),
+        'shared_calls': float(calls[1]),
+      }
+    )
+  return rows
+
+
+def reliability(
+  predicted: np.ndarray, happened: np.ndarray, bins: int = 10
+) -> list[dict[str, float]]:
+  """Returns a row per bin of equal counts: what was said, what came true."""
+  order = np.argsort(predicted)
+  return [
+    {
+      'predicted': float(predicted[part].mean()),
+      'happened': float(happened[part].mean()),
+      'count': len(part),
+    }
+    for part in np.array_split(order, bins)
+    if len(part)
+  ]
+
+
+def to_markdown(
+  rows: Sequence[Mapping[str, Any]],
+  percent: Callable[[float], str] = lambda share: f'{100 * share:.1f}',
+) -> str:
+  """Prints the result of `compare`."""
+  lines = [
+    '### One budget for all problems, against the best list with equal caps',
+    '',
+    '| B | calls per problem | capped | shared | difference |',
+    '|---:|---:|---:|---:|---:|',
+  ]
+  for row in rows:
+    ends = f'[{100 * row["low"]:+.1f}, {100 * row["high"]:+.1f}]'
+    lines.append(
+      f'| {row["budget"]} | {row["capped_calls"]:.2f} / '
+      f'{row["shared_calls"]:.2f} | {percent(row["capped"])} '
+      f'| {percent(row["shared"])} | {100 * row["difference"]:+.1f} {ends} |'
+    )
+  return '\n'.join([*lines, ''])

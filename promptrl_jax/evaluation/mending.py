@@ -1,0 +1,184 @@
+"""Which operator solves what one greedy call did not, by the kind of problem.
+
+Each operator is applied once, after the first program failed its visible tests:
+
+  P(solved next | kind, operator) = solved / failed
+
+If one operator is best at every kind, a fixed list serves all of them, and
+there is nothing to learn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from promptrl_jax.envs.editing.config import EditingConfig
+from promptrl_jax.evaluation import open_loop
+from promptrl_jax.evaluation.open_loop import SearchConfig, strategy
+from promptrl_jax.evaluation.play import Entrant, LineUp
+from promptrl_jax.evaluation.protocol import Run
+from promptrl_jax.llm.ask import Tools
+from promptrl_jax.operators import FALLBACK, OPERATORS
+from promptrl_jax.strategies import base
+from promptrl_jax.types import Problem, Task
+
+
+def measure(
+  line_up: LineUp,
+  tasks: Sequence[Task],
+  editing: EditingConfig,
+  *,
+  protocol: str,
+  seeds: Sequence[int],
+) -> dict[str, Any]:
+  """Returns counts by kind, the `register` of a task, and by operator.
+
+  Returns:
+    `direct`: share of tasks that the greedy call solves; `agreement`: share of
+    these among the programs that pass the visible tests; `kinds`: for each kind
+    its tasks, its failures (programs that fail the visible tests), and for each
+    operator `solved`, the share of failures that it solves. `all` is a kind.
+  """
+  names = [
+    name
+    for name in editing.actions
+    if OPERATORS[name].calls and name not in ('reset_prompt', 'undo')
+  ]
+
+  def play(operators: tuple[str, ...], seed: int) -> Run:
+    played = strategy(operators, editing)
+    return line_up.run(
+      Entrant(lambda seed: played),
+      tasks,
+      protocol=protocol,
+      budget=sum(OPERATORS[name].calls for name in operators),
+      seed=seed,
+    )
+
+  first = play((FALLBACK,), seeds[0])
+  failed = np.array([not row['visible_passed'] for row in first.trace])
+  solved = {
+    name: np.stack([play((FALLBACK, name), seed).passed for seed in seeds])
+    for name in names
+  }
+  labels = np.array([task.register for task in tasks])
+  kinds = {'all': np.ones(len(tasks), bool)}
+  kinds |= {label: labels == label for label in sorted(set(labels))}
+  return {
+    'direct': float(first.passed.mean()),
+    'agreement': _mean(first.passed[~failed]),
+    'kinds': {
+      kind: {
+        'tasks': int(chosen.sum()),
+        'direct': float(first.passed[chosen].mean()),
+        'failures': int((chosen & failed).sum()),
+        'solved': {
+          name: _mean(rates[:, chosen & failed])
+          for name, rates in solved.items()
+        },
+      }
+      for kind, chosen in kinds.items()
+    },
+  }
+
+
+class KnowsKind:
+  """Plays a list of its own for each kind of problem: an upper bound.
+
+  No solver is told the kind. What it gains over the best single list is what
+  telling the kinds apart could be worth to a policy: the value of perfect
+  information about them.
+  """
+
+  def __init__(
+    self,
+    kinds: Mapping[str, str],
+    lists: Mapping[str, base.Strategy],
+  ):
+    """Takes the kind of each task by id, and the strategy of each kind."""
+    self._kinds, self._lists = kinds, lists
+
+  def start(
+    self, problems: Sequence[Problem], tools: Tools, *, budget: int, seed: int
+  ) -> base.Plays:
+    plays: dict[int, Any] = {}
+    kinds = [self._kinds[problem.task_id] for problem in problems]
+    for kind in sorted(set(kinds)):
+      rows = [row for row, other in enumerate(kinds) if other == kind]
+      started = self._lists[kind].start(
+        [problems[row] for row in rows], tools, budget=budget, seed=seed
+      )
+      plays |= dict(zip(rows, started, strict=True))
+    return [plays[row] for row in range(len(problems))]
+
+
+def lists_by_kind(
+  line_up: LineUp,
+  tasks: Sequence[Task],
+  editing: EditingConfig,
+  config: SearchConfig,
+  *,
+  protocol: str,
+  budgets: Sequence[int],
+) -> dict[str, dict[int, tuple[str, ...]]]:
+  """Searches the best lists of each kind among its own tasks."""
+  found = {}
+  for kind in sorted({task.register for task in tasks}):
+    beams = open_loop.search_lists(
+      line_up,
+      [task for task in tasks if task.register == kind],
+      editing,
+      config,
+      protocol=protocol,
+      budgets=budgets,
+    )
+    found[kind] = {b: beams[b][0][1] for b in budgets}
+  return found
+
+
+def knows_kind(
+  tasks: Sequence[Task],
+  lists: Mapping[str, Mapping[int, Sequence[str]]],
+  editing: EditingConfig,
+) -> KnowsKind:
+  """The upper bound, on tasks whose kinds are known to it."""
+  return KnowsKind(
+    {task.task_id: task.register for task in tasks},
+    {
+      kind: base.ByBudget(
+        {b: open_loop.strategy(names, editing) for b, names in best.items()}
+      )
+      for kind, best in lists.items()
+    },
+  )
+
+
+def _mean(values: np.ndarray) -> float | None:
+  return float(values.mean()) if values.size else None
+
+
+def to_markdown(split: str, figures: dict[str, Any]) -> str:
+  """Prints the result of `measure` as a table, in percent."""
+  kinds = figures['kinds']
+  names = list(kinds['all']['solved'])
+  lines = [
+    f'### {split}: greedy {_percent(figures["direct"])} %, '
+    f'P(hidden | visible) {_percent(figures["agreement"])} %',
+    '',
+    '| kind | tasks | greedy | failures | ' + ' | '.join(names) + ' |',
+    '|---|' + '---:|' * (3 + len(names)),
+  ]
+  for kind, row in kinds.items():
+    rates = map(_percent, row['solved'].values())
+    lines.append(
+      f'| {kind} | {row["tasks"]} | {_percent(row["direct"])} '
+      f'| {row["failures"]} | ' + ' | '.join(rates) + ' |'
+    )
+  return '\n'.join([*lines, ''])
+
+
+def _percent(share: float | None) -> str:
+  return '-' if share is None else f'{100 * share:.1f}'

@@ -1,0 +1,252 @@
+"""The rivals that are chosen on validation: lists of operators, temperatures.
+
+An open-loop list says which operator comes first, second, ...; it is blind to
+everything but the stop when the visible tests pass. It is found by dynamic
+programming over calls: the best lists of c calls are the best ones of fewer
+calls with one more operator, a beam of them. Since requests are cached, a list
+costs the calls of its last operator alone.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from promptrl_jax.envs.editing.config import EditingConfig
+from promptrl_jax.evaluation.play import Entrant, LineUp, rivals
+from promptrl_jax.llm.ask import AskConfig
+from promptrl_jax.operators import OPERATORS
+from promptrl_jax.strategies import base, policies
+from promptrl_jax.types import Task
+
+List = tuple[str, ...]
+# `semantic, reset_prompt, repair`: what a reader of the results would try.
+HAND_RULE = ('keep', 'semantic', 'reset_prompt', 'repair')
+
+
+@dataclasses.dataclass(frozen=True)
+class SearchConfig:
+  """Settings of what is chosen on validation.
+
+  Attributes:
+    beam: lists that are kept for each number of calls.
+    seeds: runs that a list is scored by.
+    problems: first N validation problems; 0 for all.
+    temperatures: of samples, for the rivals that do nothing else.
+  """
+
+  beam: int = 2
+  seeds: int = 3
+  problems: int = 0
+  temperatures: tuple[float, ...] = (0.6, 0.8, 1.0, 1.2)
+
+  def __post_init__(self):
+    for name in ('beam', 'seeds'):
+      if getattr(self, name) < 1:
+        raise ValueError(f'{name}={getattr(self, name)}: expected at least 1')
+
+
+@dataclasses.dataclass(frozen=True)
+class Found:
+  """What was chosen on validation.
+
+  Attributes:
+    best: list for each budget.
+    single: one list for all budgets, the best in their mean.
+    scores: pass rate on validation of `best`, by budget; optimistic, as it was
+      searched there.
+    calls: model calls that the search of lists paid for.
+    temperatures: the best one of each rival that only samples.
+    temperature_calls: model calls that each of them paid for.
+  """
+
+  best: Mapping[int, List]
+  single: List
+  scores: Mapping[int, float]
+  calls: int
+  temperatures: Mapping[str, float]
+  temperature_calls: Mapping[str, int]
+
+  @classmethod
+  def from_json(cls, saved: Mapping[str, Any]) -> Found:
+    """Reads what `dataclasses.asdict` wrote; JSON has no whole-number keys."""
+    by_budget = {
+      name: {int(b): value for b, value in saved[name].items()}
+      for name in ('best', 'scores')
+    }
+    return cls(**{**saved, **by_budget})
+
+  def entrants(
+    self, editing: EditingConfig, ask: AskConfig
+  ) -> dict[str, Entrant]:
+    """The rivals that play what was chosen."""
+
+    def entrant(played: base.Strategy, calls: int) -> Entrant:
+      return Entrant(lambda seed: played, optimisation_calls=calls)
+
+    lists = {b: strategy(names, editing) for b, names in self.best.items()}
+    chosen = {
+      'best_open_loop': entrant(base.ByBudget(lists), self.calls),
+      'single_list': entrant(strategy(self.single, editing), self.calls),
+    }
+    if set(HAND_RULE) <= set(editing.actions):
+      chosen['hand_rule'] = entrant(strategy(HAND_RULE, editing), 0)
+    for name, temperature in self.temperatures.items():
+      chosen[f'{name}_tuned'] = dataclasses.replace(
+        rivals(editing)[name],
+        fixed=False,
+        ask=dataclasses.replace(ask, sample_temperature=temperature),
+        optimisation_calls=self.temperature_calls[name],
+      )
+    return chosen
+
+  def facts(self) -> dict[str, str]:
+    """What was chosen in words, for the header of a report."""
+    facts = {
+      f'best list, B={budget}': f'{", ".join(names)} '
+      f'({100 * self.scores[budget]:.1f} % of validation)'
+      for budget, names in self.best.items()
+    }
+    facts['single list'] = ', '.join(self.single)
+    for name, temperature in self.temperatures.items():
+      facts[f'temperature of {name}_tuned'] = f'{temperature:g}'
+    return facts
+
+
+def strategy(operators: Sequence[str], config: EditingConfig) -> base.Strategy:
+  """The list as a strategy; resamples where it ends."""
+  policy = policies.open_loop(operators, config.actions)
+  return base.OverOperators(policy, config)
+
+
+def search(
+  line_up: LineUp,
+  tasks: Sequence[Task],
+  editing: EditingConfig,
+  ask: AskConfig,
+  config: SearchConfig,
+  *,
+  protocol: str,
+  budgets: Sequence[int],
+  seed: int = 0,
+  progress: Callable[[Iterable[int]], Iterable[int]] = iter,
+) -> Found:
+  """Searches lists for each budget, one for all of them, and temperatures.
+
+  Args:
+    line_up: plays; with cached models.
+    tasks: validation tasks.
+    editing: operators that a list may hold.
+    ask: how requests are sampled but for the temperature.
+    config: width of the search.
+    protocol: which tests are visible.
+    budgets: those that a list is wanted for.
+    seed: of the first run.
+    progress: wraps the numbers of calls for a progress bar.
+  """
+  tasks, paid = tasks[: config.problems or None], line_up.calls_made
+  where = {'protocol': protocol, 'seed': seed}
+  score = functools.partial(_score, line_up, tasks, config, **where)
+  score_list = lambda names, budget: score(_entrant(names, editing), budget)
+  beams = search_lists(
+    line_up,
+    tasks,
+    editing,
+    config,
+    budgets=budgets,
+    progress=progress,
+    **where,
+  )
+  tried = {operators for b in budgets for _, operators in beams[b]}
+  mean = {
+    operators: float(np.mean([score_list(operators, b) for b in budgets]))
+    for operators in sorted(tried)
+  }
+  calls = line_up.calls_made - paid
+  temperatures, temperature_calls = {}, {}
+  fixed = rivals(editing)
+  for name in sorted(fixed.keys() & {'best_of_b', 'greedy_first'}):
+    paid, means = line_up.calls_made, {}
+    for temperature in config.temperatures:
+      sampled = dataclasses.replace(ask, sample_temperature=temperature)
+      entrant = dataclasses.replace(fixed[name], ask=sampled)
+      means[temperature] = np.mean([score(entrant, b) for b in budgets])
+    temperatures[name] = max(means, key=lambda t: means[t])
+    temperature_calls[name] = line_up.calls_made - paid
+  return Found(
+    best={b: beams[b][0][1] for b in budgets},
+    single=max(mean, key=lambda operators: mean[operators]),
+    scores={b: beams[b][0][0] for b in budgets},
+    calls=calls,
+    temperatures=temperatures,
+    temperature_calls=temperature_calls,
+  )
+
+
+def search_lists(
+  line_up: LineUp,
+  tasks: Sequence[Task],
+  editing: EditingConfig,
+  config: SearchConfig,
+  *,
+  protocol: str,
+  budgets: Sequence[int],
+  seed: int = 0,
+  progress: Callable[[Iterable[int]], Iterable[int]] = iter,
+) -> dict[int, list[tuple[float, List]]]:
+  """Returns the best lists of c calls with their scores, best first, by c."""
+  beams: dict[int, list[tuple[float, List]]] = {0: [(0.0, ())]}
+  for calls in progress(range(1, max(budgets) + 1)):
+    longer = {
+      (*operators, name): None
+      for name in editing.actions
+      if 0 < OPERATORS[name].calls <= calls
+      for _, operators in beams[calls - OPERATORS[name].calls]
+      if _has_effect(operators, name)
+    }
+    scored = []
+    for operators in longer:
+      entrant = _entrant(operators, editing)
+      rate = _score(
+        line_up, tasks, config, entrant, calls, protocol=protocol, seed=seed
+      )
+      scored.append((rate, operators))
+    # Of equal scores the first one stays, which is in the order of the actions.
+    beams[calls] = sorted(scored, key=lambda x: -x[0])[: config.beam]
+  return beams
+
+
+def _entrant(operators: List, editing: EditingConfig) -> Entrant:
+  played = strategy(operators, editing)
+  return Entrant(lambda seed: played)
+
+
+def _score(
+  line_up: LineUp,
+  tasks: Sequence[Task],
+  config: SearchConfig,
+  entrant: Entrant,
+  budget: int,
+  *,
+  protocol: str,
+  seed: int,
+) -> float:
+  """Pass rate of an entrant, mean over the seeds of the search."""
+  runs = [
+    line_up.run(entrant, tasks, protocol=protocol, budget=budget, seed=run)
+    for run in range(seed, seed + config.seeds)
+  ]
+  return float(np.mean([run.passed.mean() for run in runs]))
+
+
+def _has_effect(operators: List, name: str) -> bool:
+  """Whether the operator can act after those of the list."""
+  if name == 'repair':
+    return bool(operators)
+  if name in ('reset_prompt', 'undo'):
+    return bool({'lexical', 'semantic'} & set(operators))
+  return True

@@ -1,0 +1,152 @@
+"""Lists of operators: what is played, what a search finds, what it costs."""
+
+import dataclasses
+import json
+import re
+
+import pytest
+
+from promptrl_jax.envs.editing.config import EditingConfig
+from promptrl_jax.evaluation import mending, open_loop
+from promptrl_jax.evaluation.open_loop import Found, SearchConfig
+from promptrl_jax.evaluation.play import Entrant, LineUp
+from promptrl_jax.execution.memo import MemoPool
+from promptrl_jax.llm.ask import CODER, REWRITER, AskConfig
+from promptrl_jax.llm.cache import CachedBackend
+from promptrl_jax.testing import tiny
+from promptrl_jax.testing.scripted import ScriptedBackend
+
+EDITING = EditingConfig(
+  actions=('keep', 'resample', 'semantic', 'repair', 'reset_prompt')
+)
+# Even numbers are added by a repair alone, odd ones where it was rewritten.
+TASKS = tuple(
+  dataclasses.replace(task, register=('even', 'odd')[k % 2])
+  for k, task in enumerate(tiny.tasks(4, 'validation'))
+)
+
+
+def write_program(request):
+  prompt = request.messages[-1].content
+  number = int(re.search(r'add (\d+)', prompt).group(1))
+  repaired, rewritten = '# wrong:' in prompt, 'Rewritten' in prompt
+  is_solved = rewritten if number % 2 else repaired
+  return f'\n  return x + {number if is_solved else number + 50}'
+
+
+def rewrite(request):
+  number = re.search(r'add (\d+)', request.messages[-1].content).group(1)
+  return f' Rewritten: write a function to add {number}.'
+
+
+@pytest.fixture
+def line_up(pool):
+  return LineUp(
+    {
+      REWRITER: CachedBackend(ScriptedBackend(rewrite)),
+      CODER: CachedBackend(ScriptedBackend(write_program)),
+    },
+    MemoPool(pool),
+  )
+
+
+def play(line_up, operators, budget):
+  strategy = open_loop.strategy(operators, EDITING)
+  entrant = Entrant(lambda seed: strategy)
+  return line_up.run(entrant, TASKS, protocol='visible1', budget=budget, seed=0)
+
+
+@pytest.fixture
+def found(line_up):
+  return open_loop.search(
+    line_up,
+    TASKS,
+    EDITING,
+    AskConfig(),
+    SearchConfig(beam=2, seeds=1, temperatures=(0.5, 0.8)),
+    protocol='visible1',
+    budgets=(1, 2, 4),
+  )
+
+
+def test_a_list_is_played_in_order_and_resamples_behind_its_end(line_up):
+  run = play(line_up, ('keep', 'repair', 'semantic'), 6)
+  by_task = [detail.actions for detail in run.details]
+  assert by_task[0] == 'keep repair'
+  assert by_task[1] == 'keep repair semantic'
+  assert run.passed.all()
+  run = play(line_up, ('keep',), 3)
+  assert [d.actions for d in run.details] == ['keep resample resample'] * 4
+
+
+def test_what_is_not_available_is_resampled(line_up):
+  run = play(line_up, ('reset_prompt', 'repair'), 2)
+  assert run.details[1].actions == 'resample repair'
+
+
+def test_the_search_finds_lists_that_solve_all_that_can_be_solved(
+  found, line_up
+):
+  assert found.scores == {1: 0.0, 2: 0.5, 4: 1.0}
+  assert play(line_up, found.best[2], 2).passed.mean() == 0.5
+  assert play(line_up, found.best[4], 4).passed.all()
+  assert play(line_up, found.single, 4).passed.all()
+
+
+def test_its_price_is_what_no_cache_answered(found, line_up):
+  backends = line_up.backends.values()
+  assert found.calls > len(TASKS)
+  assert found.calls + sum(found.temperature_calls.values()) == sum(
+    backend.misses for backend in backends
+  )
+
+
+def test_entrants_play_what_was_found(found, line_up):
+  entrants = found.entrants(EDITING, AskConfig())
+  assert set(entrants) == {
+    *('best_open_loop', 'single_list', 'hand_rule'),
+    *('best_of_b_tuned', 'greedy_first_tuned'),
+  }
+  best = entrants['best_open_loop']
+  assert best.optimisation_calls == found.calls
+  run = line_up.run(best, TASKS, protocol='visible1', budget=4, seed=0)
+  assert run.passed.all()
+  tuned = entrants['best_of_b_tuned']
+  assert tuned.ask.sample_temperature == found.temperatures['best_of_b']
+
+
+def test_a_budget_between_two_plays_the_list_of_the_lower_one(found, line_up):
+  best = found.entrants(EDITING, AskConfig())['best_open_loop']
+  run = line_up.run(best, TASKS, protocol='visible1', budget=3, seed=0)
+  first = [detail.actions.split()[:1] for detail in run.details]
+  assert first == [list(found.best[2][:1])] * 4
+
+
+def test_what_was_found_goes_through_json_and_back(found):
+  again = Found.from_json(json.loads(json.dumps(dataclasses.asdict(found))))
+  assert again.facts() == found.facts()
+  assert set(again.best) == {1, 2, 4}
+
+
+@pytest.mark.parametrize('field', ['beam', 'seeds'])
+def test_a_search_of_nothing_is_refused(field):
+  with pytest.raises(ValueError, match=f'{field}=0: expected at least 1'):
+    SearchConfig(**{field: 0})
+
+
+def test_the_table_tells_which_operator_solves_which_kind(line_up):
+  figures = mending.measure(
+    line_up, TASKS, EDITING, protocol='visible1', seeds=(0, 1)
+  )
+  assert figures['direct'] == 0.0 and figures['agreement'] is None
+  solved = {kind: row['solved'] for kind, row in figures['kinds'].items()}
+  assert solved['even'] == {
+    'keep': 0.0,
+    'resample': 0.0,
+    'semantic': 0.0,
+    'repair': 1.0,
+  }
+  assert solved['odd']['semantic'] == 1.0 and solved['odd']['repair'] == 0.0
+  assert solved['all']['repair'] == 0.5
+  text = mending.to_markdown('validation', figures)
+  assert '| odd | 2 | 0.0 | 2 | 0.0 | 0.0 | 100.0 | 0.0 |' in text
