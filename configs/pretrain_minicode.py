@@ -16,13 +16,13 @@ from promptrl_jax.training.supervised.config import SupervisedConfig
 from promptrl_jax.training.supervised.corpus import CorpusConfig
 
 # Each full recipe must fit in 150 minutes on two cores.
-_STEPS = {'coder': 700, 'rewriter': 350}
+_STEPS = {'coder': 500, 'rewriter': 170}
 _CORPORA = {
   'coder': CorpusConfig(
-    stories=0.08,
+    stories=0.03,
     synonyms=0.25,
     exact=0.4,
-    first_reading=1.3,
+    first_reading=2.0,
     repair=0.25,
     forms=0.6,
   ),

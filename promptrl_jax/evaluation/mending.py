@@ -10,6 +10,7 @@ there is nothing to learn.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -139,21 +140,75 @@ def lists_by_kind(
   return found
 
 
-def knows_kind(
+def as_one_kind(tasks: Sequence[Task]) -> list[Task]:
+  """Returns the tasks as if they were of one kind."""
+  return [dataclasses.replace(task, register='') for task in tasks]
+
+
+def worth_of_kinds(
+  line_up: LineUp,
   tasks: Sequence[Task],
-  lists: Mapping[str, Mapping[int, Sequence[str]]],
+  lists: Mapping[str, Mapping[str, Mapping[int, Sequence[str]]]],
   editing: EditingConfig,
-) -> KnowsKind:
-  """The upper bound, on tasks whose kinds are known to it."""
-  return KnowsKind(
-    {task.task_id: task.register for task in tasks},
-    {
-      kind: base.ByBudget(
-        {b: open_loop.strategy(names, editing) for b, names in best.items()}
-      )
-      for kind, best in lists.items()
-    },
-  )
+  *,
+  protocol: str,
+  budgets: Sequence[int],
+  seeds: Sequence[int],
+) -> dict[str, dict[int, dict[str, float]]]:
+  """Returns pass rate and calls by name of the lists, and by budget.
+
+  `lists` are results of `lists_by_kind`; the kind of all tasks together is ''.
+  """
+  result: dict[str, dict[int, dict[str, float]]] = {}
+  for name, by_kind in lists.items():
+    of_task = {
+      task.task_id: '' if set(by_kind) == {''} else task.register
+      for task in tasks
+    }
+    played = KnowsKind(
+      of_task,
+      {
+        kind: base.ByBudget(
+          {b: open_loop.strategy(names, editing) for b, names in best.items()}
+        )
+        for kind, best in by_kind.items()
+      },
+    )
+    result[name] = {}
+    for budget in budgets:
+      runs = [
+        line_up.run(
+          Entrant(lambda seed, played=played: played),
+          tasks,
+          protocol=protocol,
+          budget=budget,
+          seed=seed,
+        )
+        for seed in seeds
+      ]
+      result[name][budget] = {
+        'passed': float(np.mean([run.passed.mean() for run in runs])),
+        'calls': float(np.mean([run.calls.mean() for run in runs])),
+      }
+  return result
+
+
+def worth_to_markdown(
+  figures: Mapping[str, Mapping[int, Mapping[str, float]]],
+) -> str:
+  """Prints the result of `worth_of_kinds`: percent, and calls per problem."""
+  budgets = list(next(iter(figures.values())))
+  lines = [
+    '| | ' + ' | '.join(f'B={budget}' for budget in budgets) + ' |',
+    '|---|' + '---:|' * len(budgets),
+  ]
+  for name, by_budget in figures.items():
+    cells = [
+      f'{_percent(row["passed"])} ({row["calls"]:.2f})'
+      for row in by_budget.values()
+    ]
+    lines.append(f'| {name} | ' + ' | '.join(cells) + ' |')
+  return '\n'.join([*lines, ''])
 
 
 def _mean(values: np.ndarray) -> float | None:

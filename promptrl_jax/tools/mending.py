@@ -3,7 +3,9 @@
   python -m promptrl_jax.tools.mending --data=minicode2 --splits=validation
   ... --coder=runs/coder/model --rewriter=runs/rewriter/model --out=mending.json
 
-`evaluation.mending` says what is measured.
+With --budgets=1,2,4,8,16 it also searches the best list of each kind of problem
+on validation, and plays them beside the best list for all: what it would be
+worth to know the kind. `evaluation.mending` says more.
 """
 
 from __future__ import annotations
@@ -15,12 +17,13 @@ from absl import app, flags
 
 from promptrl_jax.envs.editing.config import EditingConfig
 from promptrl_jax.evaluation import mending
+from promptrl_jax.evaluation.open_loop import SearchConfig
 from promptrl_jax.evaluation.play import LineUp
 from promptrl_jax.execution import ExecutionPool
 from promptrl_jax.execution.memo import MemoPool
 from promptrl_jax.files import write_atomically
 from promptrl_jax.llm.ask import CODER, REWRITER, AskConfig
-from promptrl_jax.llm.cache import CachedBackend
+from promptrl_jax.llm.cache import IN_MEMORY, CachedBackend
 from promptrl_jax.llm.load import BackendConfig, load_backend
 from promptrl_jax.parallel import compilation
 from promptrl_jax.parallel import mesh as mesh_lib
@@ -37,30 +40,61 @@ _REWRITER = flags.DEFINE_string(
 _PROTOCOL = flags.DEFINE_string('protocol', 'visible1', 'See tasks.splits.')
 _SEEDS = flags.DEFINE_integer('seeds', 3, 'Runs of each operator.')
 _LIMIT = flags.DEFINE_integer('limit', 0, 'First N tasks; 0 for all.')
+_BUDGETS = flags.DEFINE_list(
+  'budgets', [], 'Budgets of the lists; none are searched without.'
+)
+_CACHE = flags.DEFINE_string('cache', IN_MEMORY, 'File of completions.')
 _OUT = flags.DEFINE_string('out', '', 'JSON file of the figures.')
+
+_NEW_TOKENS = 96  # of a program
 
 
 def run() -> None:
   mesh_lib.use_cpu_cores()
   compilation.use_cache()
   mesh = mesh_lib.make_data_mesh()
-  tasks = load_lib.load_tasks(DataConfig(_DATA.value), only=_SPLITS.value)
-  backends = {
-    role: CachedBackend(load_backend(BackendConfig(model=flag.value), mesh))
-    for role, flag in ((REWRITER, _REWRITER), (CODER, _CODER))
-  }
+  budgets = [int(budget) for budget in _BUDGETS.value]
+  needed = {*_SPLITS.value, *(['validation'] if budgets else [])}
+  tasks = load_lib.load_tasks(DataConfig(_DATA.value), only=sorted(needed))
+  backends = {}
+  for role, flag in ((REWRITER, _REWRITER), (CODER, _CODER)):
+    config = BackendConfig(model=flag.value, new_tokens=_NEW_TOKENS)
+    backends[role] = CachedBackend(
+      load_backend(config, mesh), _CACHE.value, config.identity
+    )
   figures = {}
   with ExecutionPool() as pool:
-    line_up = LineUp(backends, MemoPool(pool), AskConfig())
+    line_up = LineUp(
+      backends, MemoPool(pool), AskConfig(max_tokens=_NEW_TOKENS)
+    )
+    editing = EditingConfig(budget=max([8, *budgets]), max_steps=16)
+    where = {'protocol': _PROTOCOL.value, 'budgets': budgets}
+    if budgets:
+      search = SearchConfig(seeds=_SEEDS.value)
+      validation = tasks['validation']
+      lists = {
+        'best list': mending.lists_by_kind(
+          line_up, mending.as_one_kind(validation), editing, search, **where
+        ),
+        'best list of each kind': mending.lists_by_kind(
+          line_up, validation, editing, search, **where
+        ),
+      }
     for split in _SPLITS.value:
+      part = tasks[split][: _LIMIT.value or None]
       figures[split] = mending.measure(
         line_up,
-        tasks[split][: _LIMIT.value or None],
-        EditingConfig(),
+        part,
+        editing,
         protocol=_PROTOCOL.value,
         seeds=range(_SEEDS.value),
       )
       print(mending.to_markdown(split, figures[split]))
+      if budgets:
+        figures[split]['lists'] = mending.worth_of_kinds(
+          line_up, part, lists, editing, seeds=range(_SEEDS.value), **where
+        )
+        print(mending.worth_to_markdown(figures[split]['lists']))
   if _OUT.value:
     content = json.dumps(figures, indent=2) + '\n'
     write_atomically(pathlib.Path(_OUT.value), content.encode())

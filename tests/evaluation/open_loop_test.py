@@ -150,3 +150,23 @@ def test_the_table_tells_which_operator_solves_which_kind(line_up):
   assert solved['all']['repair'] == 0.5
   text = mending.to_markdown('validation', figures)
   assert '| odd | 2 | 0.0 | 2 | 0.0 | 0.0 | 100.0 | 0.0 |' in text
+
+
+def test_knowing_the_kind_is_worth_what_one_list_cannot_do(line_up):
+  where = {'protocol': 'visible1', 'budgets': (1, 2)}
+  config = SearchConfig(beam=2, seeds=1)
+  lists = {
+    'one': mending.lists_by_kind(
+      line_up, mending.as_one_kind(TASKS), EDITING, config, **where
+    ),
+    'each': mending.lists_by_kind(line_up, TASKS, EDITING, config, **where),
+  }
+  assert set(lists['each']) == {'even', 'odd'}
+  worth = mending.worth_of_kinds(
+    line_up, TASKS, lists, EDITING, seeds=(0,), **where
+  )
+  assert [worth['one'][b]['passed'] for b in (1, 2)] == [0.0, 0.5]
+  assert [worth['each'][b]['passed'] for b in (1, 2)] == [0.0, 1.0]
+  assert '| each | 0.0 (1.00) | 100.0 (2.00) |' in mending.worth_to_markdown(
+    worth
+  )
