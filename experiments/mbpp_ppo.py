@@ -294,7 +294,7 @@ def learn(config, line_up, pool, tasks, searched, seed, folder, mode, chosen):
     learner = make_learner(settings, config.ppo, config.editing, seed)
     place = folder if name == 'ppo' else folder / name
     if mode == 'train':
-      if config.controller.clone:
+      if settings.clone:
         learner = cloned(config, learner, env, problems, searched, seed)
       train(config, learner, env, line_up, problems, tasks, seed, place)
     learned[name] = restore(
@@ -312,8 +312,9 @@ def variants(config):
   """Settings of the controllers that are trained, by name."""
   named = {'ppo': config.controller}
   if config.eval.shuffled:
+    # From scratch: a start from the lists would not be a control.
     named['ppo_shuffled'] = dataclasses.replace(
-      config.controller, shuffle_rewards=True
+      config.controller, shuffle_rewards=True, clone=False
     )
   return named
 

@@ -199,25 +199,88 @@ def search_lists(
   progress: Callable[[Iterable[int]], Iterable[int]] = iter,
 ) -> dict[int, list[tuple[float, List]]]:
   """Returns the best lists of c calls with their scores, best first, by c."""
-  beams: dict[int, list[tuple[float, List]]] = {0: [(0.0, ())]}
+  count = config.seeds, len(tasks)
+  start = _Played((), np.zeros(count, bool), np.ones(count, bool))
+  beams = {0: [start]}
   for calls in progress(range(1, max(budgets) + 1)):
     longer = {
-      (*operators, name): None
+      (*played.operators, name): played
       for name in editing.actions
       if 0 < OPERATORS[name].calls <= calls
-      for _, operators in beams[calls - OPERATORS[name].calls]
-      if _has_effect(operators, name)
+      for played in beams[calls - OPERATORS[name].calls]
+      if _has_effect(played.operators, name)
     }
-    scored = []
-    for operators in longer:
-      entrant = _entrant(operators, editing)
-      rate = _score(
-        line_up, tasks, config, entrant, calls, protocol=protocol, seed=seed
+    extended = [
+      _extend(
+        line_up,
+        tasks,
+        editing,
+        before,
+        operators,
+        calls,
+        protocol=protocol,
+        seed=seed,
       )
-      scored.append((rate, operators))
+      for operators, before in longer.items()
+    ]
     # Of equal scores the first one stays, which is in the order of the actions.
-    beams[calls] = sorted(scored, key=lambda x: -x[0])[: config.beam]
-  return beams
+    beams[calls] = sorted(extended, key=lambda x: -x.score)[: config.beam]
+  return {
+    calls: [(played.score, played.operators) for played in beam]
+    for calls, beam in beams.items()
+  }
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Played:
+  """A list that was played; arrays are bool [seeds, tasks].
+
+  Attributes:
+    passed: the submission passes all tests.
+    is_open: the visible tests are not passed, so that a longer list goes on.
+  """
+
+  operators: List
+  passed: np.ndarray
+  is_open: np.ndarray
+
+  @property
+  def score(self) -> float:
+    return float(self.passed.mean())
+
+
+def _extend(
+  line_up: LineUp,
+  tasks: Sequence[Task],
+  editing: EditingConfig,
+  before: _Played,
+  operators: List,
+  calls: int,
+  *,
+  protocol: str,
+  seed: int,
+) -> _Played:
+  """Plays a longer list on the tasks that the shorter one left open.
+
+  Draws depend on the seed, the task and the calls made, so that the others
+  would end as they did.
+  """
+  passed, is_open = before.passed.copy(), before.is_open.copy()
+  for row, left in enumerate(before.is_open):
+    places = np.flatnonzero(left)
+    if not len(places):
+      continue
+    run = line_up.run(
+      _entrant(operators, editing),
+      [tasks[int(place)] for place in places],
+      protocol=protocol,
+      budget=calls,
+      seed=seed + row,
+    )
+    passed[row, places] = run.passed
+    solved = [r['row'] for r in run.trace if r['visible_passed']]
+    is_open[row, places[solved]] = False
+  return _Played(operators, passed, is_open)
 
 
 def _entrant(operators: List, editing: EditingConfig) -> Entrant:

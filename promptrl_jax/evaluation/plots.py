@@ -7,7 +7,7 @@ import math
 import os
 import pathlib
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -19,15 +19,6 @@ from promptrl_jax.evaluation.tables import ORACLE_LABEL
 # A single panel with more interval bands than this would be illegible.
 _MAX_BANDS = 5
 _COLUMNS = 4  # of the grid that is drawn instead
-
-
-class Bar(NamedTuple):
-  """A bar of `headroom_bars`: a share in 0..1 with its interval."""
-
-  label: str
-  value: float
-  low: float
-  high: float
 
 
 def learning_curve(
@@ -368,51 +359,4 @@ def action_heatmap(
     spine.set_visible(False)
   axes.set_ylabel('error class before', color=canvas.INK)
   canvas.title(axes, 'Action by error class, and how often it passed')
-  return canvas.save(figure, path)
-
-
-def headroom_bars(
-  path: str | os.PathLike[str],
-  bars: Sequence[Bar],
-  *,
-  base: str,
-  ceiling: str,
-) -> pathlib.Path:
-  """Draws the headroom for a learned policy, to be seen before a long run.
-
-  The title states the headroom in points, from the bar with the label `base`
-  to that with the label `ceiling`; below 3 it says that there is little to
-  learn.
-
-  Raises:
-    ValueError: no bar has the label `base` or `ceiling`.
-  """
-  by_label = {bar.label: bar for bar in bars}
-  unknown = [label for label in (base, ceiling) if label not in by_label]
-  if unknown:
-    raise ValueError(f'no bar is called {unknown}; bars are {list(by_label)}.')
-  points = 100 * (by_label[ceiling].value - by_label[base].value)
-  figure = canvas.new_figure(7.0, 1.3 + 0.5 * len(bars))
-  axes = figure.subplots()
-  canvas.clean(axes, grid='x')
-  for i, bar in enumerate(bars):
-    colour = canvas.SUBJECT if bar.label == ceiling else canvas.COLOURS[0]
-    axes.barh(i, bar.value, color=colour, alpha=0.85, height=0.62)
-    axes.plot([bar.low, bar.high], [i, i], color=canvas.INK, linewidth=1.2)
-    axes.text(bar.high + 0.012, i, f'{bar.value:.1%}', va='center', fontsize=9)
-  axes.axvline(
-    by_label[base].value, color=canvas.INK, linewidth=0.8, linestyle=':'
-  )
-  axes.set_yticks(range(len(bars)), [bar.label for bar in bars], fontsize=9)
-  axes.invert_yaxis()
-  axes.set_xlim(0, max(bar.high for bar in bars) + 0.12)
-  axes.set_xticks([x for x in axes.get_xticks() if x <= 1.0])
-  canvas.percent(axes.xaxis)
-  axes.set_xlabel(
-    'problems solved, hidden tests (95 % interval)', color=canvas.INK
-  )
-  warning = '; under 3: little to learn' if points < 3 else ''
-  canvas.title(
-    axes, f'Headroom {points:+.1f} points ({base} to {ceiling}){warning}'
-  )
   return canvas.save(figure, path)

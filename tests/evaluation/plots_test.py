@@ -92,19 +92,6 @@ def test_action_heatmap_writes_a_figure(tmp_path):
     plots.action_heatmap(tmp_path / 'x.png', actions.action_statistics([]))
 
 
-def test_headroom_bars_write_a_figure(tmp_path):
-  bars = [
-    plots.Bar('greedy', 0.4, 0.35, 0.45),
-    plots.Bar('pass@8', 0.6, 0.5, 0.7),
-  ]
-  path = plots.headroom_bars(
-    tmp_path / 'room.png', bars, base='greedy', ceiling='pass@8'
-  )
-  _check_png(path)
-  with pytest.raises(ValueError, match=r"no bar is called \['best'\]"):
-    plots.headroom_bars(path, bars, base='greedy', ceiling='best')
-
-
 def test_labels_are_moved_apart_in_order_and_no_further_than_needed():
   places = canvas.spread([0.5, 0.1, 0.51, 0.9], 0.05)
   assert places == pytest.approx([0.48, 0.1, 0.53, 0.9])

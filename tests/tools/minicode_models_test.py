@@ -10,7 +10,7 @@ def test_a_workdir_without_a_model_is_an_error_of_one_line(tmp_path):
     [
       sys.executable,
       '-m',
-      'promptrl_jax.tools.minicode_headroom',
+      'promptrl_jax.tools.minicode_models',
       f'--coder={tmp_path}',
     ],
     cwd=ROOT,
