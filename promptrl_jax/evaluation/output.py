@@ -10,7 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from promptrl_jax.evaluation import actions, curves, plots, references, report
+from promptrl_jax.evaluation import (
+  actions,
+  curves,
+  departures,
+  plots,
+  references,
+  report,
+)
 from promptrl_jax.evaluation.cells import Cell, Detail, write_csv
 from promptrl_jax.files import write_atomically
 
@@ -62,6 +69,7 @@ def write(
   headline, every = next(iter(cells)), [c for g in cells.values() for c in g]
   taken = draw_actions(workdir, cells[headline], subject)
   parts.append(actions.actions_markdown(taken))
+  parts.append(_departures(cells[headline], subject))
   write_csv(workdir / 'results.csv', every)
   write_problems(workdir / 'problems.json', every)
   report.write_results(
@@ -69,6 +77,17 @@ def write(
   )
   plots.solved_at_budget(workdir / 'solved_at_b.png', summaries[headline])
   return parts[0]
+
+
+def _departures(cells: Sequence[Cell], subject: str) -> str:
+  """Where the subject departs from the best list, at the largest budget."""
+  by_name = {
+    cell.strategy: cell for cell in sorted(cells, key=lambda cell: cell.budget)
+  }
+  if not {subject, 'best_open_loop'} <= set(by_name):
+    return ''
+  mine, other = by_name[subject], by_name['best_open_loop']
+  return departures.to_markdown(departures.measure(mine, other), mine, other)
 
 
 def draw_actions(
