@@ -45,6 +45,7 @@ class EvalConfig:
     oracle: also the parity table, best of at most 10 tries.
     oracle_limit: first N test problems of that table; 0 for all.
     shuffled: also train and play a controller whose rewards are shuffled.
+    allocation: also give all problems one budget, see `strategies/allocation`.
     resamples: of the bootstrap.
   """
 
@@ -53,6 +54,7 @@ class EvalConfig:
   oracle: bool = True
   oracle_limit: int = 100
   shuffled: bool = False
+  allocation: bool = False
   resamples: int = RESAMPLES
 
 

@@ -31,7 +31,13 @@ from ml_collections import config_flags
 from configs.mbpp_ppo import Config
 from experiments import session
 from promptrl_jax.envs.editing.env import EditingEnv
-from promptrl_jax.evaluation import open_loop, output, statistics
+from promptrl_jax.evaluation import (
+  allocation,
+  open_loop,
+  output,
+  plots,
+  statistics,
+)
 from promptrl_jax.evaluation.play import Entrant, LineUp, Plan, rivals
 from promptrl_jax.execution.memo import MemoPool
 from promptrl_jax.files import write_atomically
@@ -202,6 +208,10 @@ def run(config, workdir, mode, controllers_of=None, chosen=Selection()):
     cells = evaluate(
       config, line_up, played, tasks['validation'], searched, learned, results
     )
+    if config.eval.allocation:
+      allocate(
+        config, line_up, played, tasks['validation'], searched, learned, results
+      )
     seconds = time.perf_counter() - started
 
   # --- Report -----------------------------------------------------------------
@@ -428,6 +438,39 @@ def evaluate(config, line_up, played, validation, searched, learned, workdir):
     mine = cells[plan.protocol]
     mine.append(line_up.best_fixed(entrants, plan, validation, mine))
   return cells
+
+
+def allocate(config, line_up, played, validation, searched, learned, workdir):
+  """One budget for all problems against equal caps; writes what came out."""
+  rivals_of = searched.entrants(config.editing, config.ask)
+  trained = {seed: named['ppo'][0].policy for seed, named in learned.items()}
+  protocol = config.data.protocol
+  rows = allocation.compare(
+    line_up,
+    played,
+    validation,
+    trained,
+    rivals_of['best_open_loop'].make(config.seed),
+    config.editing,
+    protocol=protocol,
+    budgets=[b for b in config.eval.budgets if b > 1],
+    resamples=config.eval.resamples,
+  )
+  said, happened = allocation.values_and_returns(
+    line_up,
+    validation,
+    trained[config.seed],
+    config.editing,
+    protocol=protocol,
+    seed=config.seed,
+  )
+  bins = allocation.reliability(said, happened)
+  plots.reliability(workdir / 'reliability.png', bins)
+  content = json.dumps({'rows': rows, 'reliability': bins}, indent=2)
+  write_atomically(workdir / 'allocation.json', f'{content}\n'.encode())
+  table = allocation.to_markdown(rows)
+  write_atomically(workdir / 'allocation.md', table.encode())
+  print(table)
 
 
 def make_header(config, models, chosen):

@@ -360,3 +360,28 @@ def action_heatmap(
   axes.set_ylabel('error class before', color=canvas.INK)
   canvas.title(axes, 'Action by error class, and how often it passed')
   return canvas.save(figure, path)
+
+
+def reliability(
+  path: str | os.PathLike[str], bins: Sequence[Mapping[str, float]]
+) -> pathlib.Path:
+  """Draws what a critic said against what came true.
+
+  Args:
+    path: file to write.
+    bins: rows of `evaluation.allocation.reliability`; a calibrated critic lies
+      on the diagonal.
+  """
+  said = np.array([row['predicted'] for row in bins])
+  true = np.array([row['happened'] for row in bins])
+  figure = canvas.new_figure(4.6, 4.4)
+  axes = figure.subplots()
+  canvas.clean(axes)
+  ends = [min(said.min(), true.min()), max(said.max(), true.max())]
+  axes.plot(ends, ends, color=canvas.GREY, linewidth=1.0)
+  axes.plot(said, true, 'o-', color=canvas.SUBJECT, markersize=4)
+  axes.set_xlabel('return that the critic expects', color=canvas.INK)
+  axes.set_ylabel('mean return', color=canvas.INK)
+  error = np.average(np.abs(said - true), weights=[r['count'] for r in bins])
+  canvas.title(axes, f'Reliability of the critic (mean error {error:.3f})')
+  return canvas.save(figure, path)

@@ -77,10 +77,13 @@ class OverOperators:
 
   All its episodes are in step, so that the policy sees one batch of a fixed
   shape per step and is compiled once.
+
+  Attributes:
+    policy: chooses the operators.
   """
 
   def __init__(self, policy: Policy, config: EditingConfig):
-    self._policy = policy
+    self.policy = policy
     self._config = config
 
   def start(
@@ -103,7 +106,7 @@ class OverOperators:
       masks = np.ones((count, len(names)), bool)
       observations[rows] = editing.observe(episodes, self._config)
       masks[rows] = editing.masks(episodes, self._config)
-      decision = self._policy(observations, masks, next(steps))
+      decision = self.policy(observations, masks, next(steps))
       return [names[decision.actions[row]] for row in rows]
 
     return [(e, edit(e, tools, self._config, choose)) for e in episodes]

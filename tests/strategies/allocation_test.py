@@ -7,12 +7,13 @@ import pytest
 
 from promptrl_jax.envs.editing.config import EditingConfig
 from promptrl_jax.envs.editing.rollout import Decision
-from promptrl_jax.evaluation import allocation
+from promptrl_jax.evaluation import allocation, plots
 from promptrl_jax.evaluation.open_loop import strategy
 from promptrl_jax.evaluation.play import Entrant, LineUp
 from promptrl_jax.execution.memo import MemoPool
 from promptrl_jax.llm.ask import CODER, REWRITER
 from promptrl_jax.strategies.allocation import Allocation
+from promptrl_jax.strategies.base import OverOperators
 from promptrl_jax.testing import tiny
 from promptrl_jax.testing.scripted import ScriptedBackend
 
@@ -113,3 +114,29 @@ def test_reliability_compares_what_was_said_with_what_came_true():
   assert [row['count'] for row in rows] == [200] * 5
   for row in rows:
     assert abs(row['predicted'] - row['happened']) < 0.1
+
+
+def test_returns_are_those_of_the_steps_that_follow(line_up):
+  values = [0.25] * 8
+  said, happened = allocation.values_and_returns(
+    line_up, TASKS, policy(values), EDITING, protocol='visible1', seed=0
+  )
+  assert said.shape == happened.shape and (said == 0.25).all()
+  strategy = OverOperators(policy(values), EDITING)
+  run = line_up.run(
+    Entrant(lambda seed: strategy),
+    TASKS,
+    protocol='visible1',
+    budget=EDITING.budget,
+    seed=0,
+  )
+  expected = [
+    run.passed[row['row']] - 0.02 * (run.calls[row['row']] - row['step'])
+    for row in run.trace
+  ]
+  np.testing.assert_allclose(happened, expected)
+
+
+def test_the_reliability_is_drawn(tmp_path):
+  bins = allocation.reliability(np.linspace(0, 1, 40), np.linspace(0, 1, 40))
+  assert plots.reliability(tmp_path / 'r.png', bins).stat().st_size > 5000
