@@ -47,6 +47,7 @@ setuptools.setup(
       'operators/*.txt',
       'py.typed',
       'tasks/minicode/*.jsonl.gz',
+      'tasks/minicode2/*.jsonl.gz',
     ]
   },
   install_requires=[

@@ -29,6 +29,7 @@ from promptrl_jax.execution import process
 from promptrl_jax.llm import load
 from promptrl_jax.models import presets, pretrained
 from promptrl_jax.tasks.minicode import suite
+from promptrl_jax.tasks.minicode2 import suite as suite2
 
 _PACKAGES = (
   'jax',
@@ -173,11 +174,14 @@ def _missing(package: str, extra: str) -> Iterator[str]:
 
 def _models() -> Section:
   folders = sorted(f for f in load.ASSETS.iterdir() if f.is_dir())
-  problems = f'{len(suite.rows())} problems, digest {suite.digest()}'
+  suites = {'minicode': suite, 'minicode2': suite2}
   return {
     **{folder.name: _embedded(folder) for folder in folders},
     'presets': f'{len(presets.PRESETS)}: {", ".join(presets.PRESETS)}',
-    'minicode': problems,
+    **{
+      name: f'{len(module.rows())} problems, digest {module.digest()}'
+      for name, module in suites.items()
+    },
   }
 
 

@@ -16,6 +16,7 @@ from promptrl_jax.execution import Layers, process
 from promptrl_jax.llm import load
 from promptrl_jax.models import presets
 from promptrl_jax.tasks.minicode import suite
+from promptrl_jax.tasks.minicode2 import suite as suite2
 
 ROOT = pathlib.Path(__file__).parents[1]
 TITLES = ['versions', 'devices', 'backends', 'extras', 'models', 'sandbox']
@@ -80,9 +81,10 @@ def test_versions_and_devices_are_those_of_this_process(sections):
 def test_models_name_each_embedded_one_and_the_suite(sections):
   models = sections['models']
   embedded = {folder.name for folder in load.ASSETS.iterdir()}
-  assert models.keys() == embedded | {'presets', 'minicode'}
+  assert models.keys() == embedded | {'presets', 'minicode', 'minicode2'}
   assert models['presets'].startswith(f'{len(presets.PRESETS)}: ')
   assert suite.digest() in models['minicode']
+  assert suite2.digest() in models['minicode2']
   assert '1,869,504 parameters' in models['minicode_coder']
   assert '67fc99f70786d5e1' in models['minicode_coder']
 
