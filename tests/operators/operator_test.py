@@ -10,6 +10,7 @@ from promptrl_jax.llm import ask
 from promptrl_jax.operators import OPERATORS, Operator, Question
 from promptrl_jax.operators.operator import OPERATORS as TABLE
 from promptrl_jax.prompts import templates
+from promptrl_jax.testing.scripted import ScriptedBackend
 from promptrl_jax.types import Problem, UnitTests
 
 PROBLEM = Problem(
@@ -32,7 +33,9 @@ def register():
 def test_masks_rivals_and_the_config_follow_from_the_table(register):
   shouting = register(shout)
   config = EditingConfig(actions=('keep', 'shout'))
-  assert set(play.rivals(config)) == {'direct', 'shout', 'random'}
+  assert set(play.rivals(config)) == {
+    *('direct', 'greedy_first', 'shout', 'random')
+  }
   episode = operators.Episode(PROBLEM, budget=1)
   assert shouting.is_open(episode)
   episode.calls = 1
@@ -66,7 +69,9 @@ def test_what_returns_no_question_is_told_by_name(register):
   register(lambda episode, tools: episode.prompt())
   config = EditingConfig(actions=('keep', 'shout'))
   episode = operators.Episode(PROBLEM, budget=4)
-  tools = ask.Tools(templates.PLAIN, {}, ask.AskConfig())
+  tools = ask.Tools(
+    templates.PLAIN, {ask.CODER: ScriptedBackend(str)}, ask.AskConfig()
+  )
   steps = editing.edit(episode, tools, config)
   next(steps)
   with pytest.raises(TypeError, match="'shout' returned CoderPrompt: expect"):

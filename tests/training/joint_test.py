@@ -73,7 +73,7 @@ def parts(overlap=False):
   learner = build.make_learner(start, config, mesh, 0, prompt_lengths=(256,))
   env = EditingConfig(max_steps=3, budget=4)
   control = controller_lib.make_learner(
-    ControllerConfig(10, EPISODES, (2, 4), False, (16,), (8,)),
+    ControllerConfig(10, EPISODES, (2, 4), trunk=(16,), head=(8,)),
     PPOConfig(minibatches=2),
     env,
     seed=0,
