@@ -6,6 +6,7 @@
 Arguments:
   smoke       the whole walk in about a minute: a few problems, two updates
   minicode    GRPO on the embedded suite and models (the default)
+  minicode2   GRPO on the statements that fail, see docs/science.md
   algorithms  GRPO, PPO with a value head and REINFORCE, one after the other
   mbpp        the official MBPP file and models of your own:
                 --config.data.path=mbpp.jsonl --config.coder.model=FOLDER

@@ -5,6 +5,7 @@
 Arguments:
   smoke     the whole walk in about a minute: a few problems, two updates
   minicode  the embedded suite and models; no GPU, hub or key (the default)
+  minicode2 the draft of its successor, see docs/science.md
   mbpp      the official MBPP file, full splits, any code model behind an
             OpenAI-compatible endpoint:
               --config.data.path=mbpp.jsonl --config.coder.backend=http

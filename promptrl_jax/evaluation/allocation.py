@@ -7,7 +7,7 @@ expects most of them (`strategies.allocation`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -165,10 +165,7 @@ def reliability(
   ]
 
 
-def to_markdown(
-  rows: Sequence[Mapping[str, Any]],
-  percent: Callable[[float], str] = lambda share: f'{100 * share:.1f}',
-) -> str:
+def to_markdown(rows: Sequence[Mapping[str, Any]]) -> str:
   """Prints the result of `compare`."""
   lines = [
     '### One budget for all problems, against the best list with equal caps',
@@ -180,7 +177,7 @@ def to_markdown(
     ends = f'[{100 * row["low"]:+.1f}, {100 * row["high"]:+.1f}]'
     lines.append(
       f'| {row["budget"]} | {row["capped_calls"]:.2f} / '
-      f'{row["shared_calls"]:.2f} | {percent(row["capped"])} '
-      f'| {percent(row["shared"])} | {100 * row["difference"]:+.1f} {ends} |'
+      f'{row["shared_calls"]:.2f} | {100 * row["capped"]:.1f} '
+      f'| {100 * row["shared"]:.1f} | {100 * row["difference"]:+.1f} {ends} |'
     )
   return '\n'.join([*lines, ''])
