@@ -366,7 +366,7 @@ def validate(config, env, line_up, tasks, learner, state, seed):
   strategy = OverOperators(policy, env.config)
   results = [
     line_up.run(
-      Entrant(lambda seed: strategy),
+      Entrant.of(strategy),
       tasks['validation'],
       protocol=config.data.protocol,
       budget=budget,
@@ -413,7 +413,7 @@ def evaluate(config, line_up, played, validation, searched, learned, workdir):
   entrants |= searched.entrants(config.editing, config.ask)
   for name in config.eval.strategies:
     strategy = TextStrategy(STRATEGIES[name])
-    entrants[name] = Entrant(lambda seed, strategy=strategy: strategy)
+    entrants[name] = Entrant.of(strategy)
   for name in learned[seeds[0]]:
     trained, calls = zip(*(learned[seed][name] for seed in seeds), strict=True)
     by_seed = dict(zip(seeds, trained, strict=True))

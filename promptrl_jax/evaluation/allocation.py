@@ -35,7 +35,7 @@ def _play(
   seed: int,
 ) -> Run:
   return line_up.run(
-    Entrant(lambda seed: strategy),
+    Entrant.of(strategy),
     tasks,
     protocol=protocol,
     budget=budget,
@@ -73,22 +73,27 @@ def compare(
   rows = []
   for budget in budgets:
 
-    def both(part: Sequence[Task], threshold: float, seed: int, budget=budget):
-      capped = _play(line_up, rival, part, protocol, budget, seed)
+    def share(
+      part: Sequence[Task], total: int, threshold: float, seed: int, b=budget
+    ) -> Run:
       shared = Allocation(
-        policies[seed],
-        editing,
-        total=int(capped.calls.sum()),
-        threshold=threshold,
+        policies[seed], editing, total=total, threshold=threshold
       )
-      return capped, _play(line_up, shared, part, protocol, budget, seed)
+      return _play(line_up, shared, part, protocol, b, seed)
+
+    def spend(part: Sequence[Task], seed: int, b=budget) -> Run:
+      return _play(line_up, rival, part, protocol, b, seed)
 
     first = min(policies)
-    chosen = max(
-      thresholds,
-      key=lambda t: both(validation, t, first)[1].passed.mean(),
-    )
-    runs = [both(tasks, chosen, seed) for seed in sorted(policies)]
+    total = int(spend(validation, first).calls.sum())
+    rates = {
+      t: share(validation, total, t, first).passed.mean() for t in thresholds
+    }
+    chosen = max(rates, key=lambda t: rates[t])
+    runs = []
+    for seed in sorted(policies):
+      run = spend(tasks, seed)
+      runs.append((run, share(tasks, int(run.calls.sum()), chosen, seed)))
     capped, shared = (
       np.stack([run.passed.astype(float) for run in part])
       for part in zip(*runs, strict=True)

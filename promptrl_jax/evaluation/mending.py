@@ -50,9 +50,8 @@ def measure(
   ]
 
   def play(operators: tuple[str, ...], seed: int) -> Run:
-    played = strategy(operators, editing)
     return line_up.run(
-      Entrant(lambda seed: played),
+      Entrant.of(strategy(operators, editing)),
       tasks,
       protocol=protocol,
       budget=sum(OPERATORS[name].calls for name in operators),
@@ -178,7 +177,7 @@ def worth_of_kinds(
     for budget in budgets:
       runs = [
         line_up.run(
-          Entrant(lambda seed, played=played: played),
+          Entrant.of(played),
           tasks,
           protocol=protocol,
           budget=budget,

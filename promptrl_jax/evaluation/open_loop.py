@@ -85,16 +85,17 @@ class Found:
   ) -> dict[str, Entrant]:
     """The rivals that play what was chosen."""
 
-    def entrant(played: base.Strategy, calls: int) -> Entrant:
-      return Entrant(lambda seed: played, optimisation_calls=calls)
-
     lists = {b: strategy(names, editing) for b, names in self.best.items()}
     chosen = {
-      'best_open_loop': entrant(base.ByBudget(lists), self.calls),
-      'single_list': entrant(strategy(self.single, editing), self.calls),
+      'best_open_loop': Entrant.of(
+        base.ByBudget(lists), optimisation_calls=self.calls
+      ),
+      'single_list': Entrant.of(
+        strategy(self.single, editing), optimisation_calls=self.calls
+      ),
     }
     if set(HAND_RULE) <= set(editing.actions):
-      chosen['hand_rule'] = entrant(strategy(HAND_RULE, editing), 0)
+      chosen['hand_rule'] = Entrant.of(strategy(HAND_RULE, editing))
     for name, temperature in self.temperatures.items():
       chosen[f'{name}_tuned'] = dataclasses.replace(
         rivals(editing)[name],
@@ -151,7 +152,9 @@ def search(
   tasks, paid = tasks[: config.problems or None], line_up.calls_made
   where = {'protocol': protocol, 'seed': seed}
   score = functools.partial(_score, line_up, tasks, config, **where)
-  score_list = lambda names, budget: score(_entrant(names, editing), budget)
+  score_list = lambda names, budget: score(
+    Entrant.of(strategy(names, editing)), budget
+  )
   beams = search_lists(
     line_up,
     tasks,
@@ -271,7 +274,7 @@ def _extend(
     if not len(places):
       continue
     run = line_up.run(
-      _entrant(operators, editing),
+      Entrant.of(strategy(operators, editing)),
       [tasks[int(place)] for place in places],
       protocol=protocol,
       budget=calls,
@@ -281,11 +284,6 @@ def _extend(
     solved = [r['row'] for r in run.trace if r['visible_passed']]
     is_open[row, places[solved]] = False
   return _Played(operators, passed, is_open)
-
-
-def _entrant(operators: List, editing: EditingConfig) -> Entrant:
-  played = strategy(operators, editing)
-  return Entrant(lambda seed: played)
 
 
 def _score(

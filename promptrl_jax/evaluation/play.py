@@ -18,7 +18,7 @@ import json
 import math
 import pathlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -68,6 +68,11 @@ class Entrant:
   single: bool = False
   ask: AskConfig | None = None
   optimisation_calls: float = 0.0
+
+  @classmethod
+  def of(cls, strategy: base.Strategy, **fields: Any) -> Entrant:
+    """A strategy that is the same for all seeds."""
+    return cls(lambda seed: strategy, **fields)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -295,7 +300,7 @@ def evaluate(
     strategy = cast(base.Strategy, given)
     if inspect.isfunction(given):
       strategy = base.TextStrategy(given)
-    entrant = Entrant(lambda seed, strategy=strategy: strategy)
+    entrant = Entrant.of(strategy)
     runs = [
       line_up.run(entrant, tasks, protocol=protocol, budget=budget, seed=seed)
       for seed in seeds

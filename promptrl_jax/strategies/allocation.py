@@ -17,8 +17,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
-import numpy as np
-
 from promptrl_jax.envs.editing import env as editing
 from promptrl_jax.envs.editing.config import EditingConfig
 from promptrl_jax.envs.editing.play import edit
@@ -79,11 +77,7 @@ class Allocation:
     def choose(waiting: Sequence[Episode]) -> list[str]:
       step = next(steps)
       rows = [episode.row for episode in waiting]
-      shape = (count, self._config.observation_size)
-      observations = np.zeros(shape, np.float32)
-      masks = np.ones((count, len(names)), bool)
-      observations[rows] = editing.observe(waiting, self._config)
-      masks[rows] = editing.masks(waiting, self._config)
+      observations, masks = editing.look(waiting, count, self._config)
       decision = self._policy(observations, masks, step)
       left = self._total - sum(episode.calls for episode in episodes)
       chosen = {}

@@ -24,8 +24,6 @@ import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-import numpy as np
-
 from promptrl_jax.envs.editing import env as editing
 from promptrl_jax.envs.editing.config import EditingConfig
 from promptrl_jax.envs.editing.play import edit
@@ -100,14 +98,9 @@ class OverOperators:
 
     def choose(episodes: Sequence[Episode]) -> list[str]:
       """Calls the policy on all rows at once; rows that ended are zero."""
-      rows = [episode.row for episode in episodes]
-      shape = (count, self._config.observation_size)
-      observations = np.zeros(shape, np.float32)
-      masks = np.ones((count, len(names)), bool)
-      observations[rows] = editing.observe(episodes, self._config)
-      masks[rows] = editing.masks(episodes, self._config)
+      observations, masks = editing.look(episodes, count, self._config)
       decision = self.policy(observations, masks, next(steps))
-      return [names[decision.actions[row]] for row in rows]
+      return [names[decision.actions[e.row]] for e in episodes]
 
     return [(e, edit(e, tools, self._config, choose)) for e in episodes]
 

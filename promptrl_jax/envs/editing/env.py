@@ -61,6 +61,21 @@ def masks(episodes: Sequence[Episode], config: EditingConfig) -> np.ndarray:
   return np.array([[o.is_open(e) for o in actions] for e in episodes])
 
 
+def look(
+  waiting: Sequence[Episode], count: int, config: EditingConfig
+) -> tuple[np.ndarray, np.ndarray]:
+  """Observations [count, O] and masks [count, A] of episodes by their row.
+
+  Rows of episodes that are not waiting are zero, with every operator allowed.
+  """
+  rows = [episode.row for episode in waiting]
+  observations = np.zeros((count, config.observation_size), np.float32)
+  allowed = np.ones((count, len(config.actions)), bool)
+  observations[rows] = observe(waiting, config)
+  allowed[rows] = masks(waiting, config)
+  return observations, allowed
+
+
 class EditingEnv:
   """N episodes that step together.
 

@@ -124,10 +124,10 @@ def _readings(
   domain: Domain, family: tuple[Piece, Piece], *filters: Piece
 ) -> list[Template]:
   """A template once for each reading of its filters."""
-  count = max(len(f.codes) for f in filters)
+  first = Template(domain, filters, *family)
   return [
-    Template(domain, filters, *family, reading=reading)
-    for reading in range(count)
+    dataclasses.replace(first, reading=reading)
+    for reading in range(first.readings)
   ]
 
 
@@ -220,7 +220,7 @@ def draw_tests(problem: Problem, name: str, rng: random.Random) -> list[str]:
     dataclasses.replace(
       problem, template=dataclasses.replace(problem.template, reading=reading)
     )
-    for reading in range(max(len(f.codes) for f in problem.template.filters))
+    for reading in range(problem.template.readings)
     if reading != problem.template.reading
   ]
   for _ in range(_SETS):

@@ -142,6 +142,11 @@ class Template:
     return any(f.is_loose for f in self.filters)
 
   @property
+  def readings(self) -> int:
+    """How many programs its words may mean."""
+    return max(len(f.codes) for f in self.filters)
+
+  @property
   def kind(self) -> str:
     """Type of the value, `int`, `str` or `list`."""
     kind = self.domain.kind if self.map.kind == 'same' else self.map.kind

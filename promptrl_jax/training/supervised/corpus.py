@@ -70,9 +70,8 @@ def draw_problem(
   while True:
     template = rng.choice(known)
     if template.is_loose:
-      count = max(len(f.codes) for f in template.filters)
-      weights = [config.first_reading] + [1.0] * (count - 1)
-      (reading,) = rng.choices(range(count), weights)
+      weights = [config.first_reading] + [1.0] * (template.readings - 1)
+      (reading,) = rng.choices(range(template.readings), weights)
       template = dataclasses.replace(template, reading=reading)
     params = generate.draw_params(template, rng, reserved=False)
     if params is not None:
