@@ -26,7 +26,8 @@ from promptrl_jax.execution import ExecutionPool
 from promptrl_jax.models import pretrained, tokenizer
 from promptrl_jax.parallel import compilation
 from promptrl_jax.parallel import mesh as mesh_lib
-from promptrl_jax.tasks.minicode2 import generate, suite
+from promptrl_jax.tasks.minicode2 import generate
+from promptrl_jax.tasks.minicode2.suite import SUITE
 from promptrl_jax.tools import command
 from promptrl_jax.training import run as run_lib
 from promptrl_jax.training import workdir as workdir_lib
@@ -89,7 +90,7 @@ def run(config, workdir):
   )
   recipe = {
     'config': settings.to_mapping(config),
-    'suite': suite.digest(),
+    'suite': SUITE.digest,
     'model': pretrained.digest(workdir / 'model'),
     'parameters': model_config.num_params,
     'hardware': f'{len(jax.devices())} {jax.devices()[0].device_kind} devices',

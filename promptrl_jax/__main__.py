@@ -28,8 +28,8 @@ import promptrl_jax
 from promptrl_jax.execution import process
 from promptrl_jax.llm import load
 from promptrl_jax.models import presets, pretrained
-from promptrl_jax.tasks.minicode import suite
-from promptrl_jax.tasks.minicode2 import suite as suite2
+from promptrl_jax.tasks.minicode.suite import SUITE
+from promptrl_jax.tasks.minicode2.suite import SUITE as SUITE_2
 
 _PACKAGES = (
   'jax',
@@ -174,13 +174,13 @@ def _missing(package: str, extra: str) -> Iterator[str]:
 
 def _models() -> Section:
   folders = sorted(f for f in load.ASSETS.iterdir() if f.is_dir())
-  suites = {'minicode': suite, 'minicode2': suite2}
+  suites = {'minicode': SUITE, 'minicode2': SUITE_2}
   return {
     **{folder.name: _embedded(folder) for folder in folders},
     'presets': f'{len(presets.PRESETS)}: {", ".join(presets.PRESETS)}',
     **{
-      name: f'{len(module.rows())} problems, digest {module.digest()}'
-      for name, module in suites.items()
+      name: f'{len(suite.rows)} problems, digest {suite.digest}'
+      for name, suite in suites.items()
     },
   }
 

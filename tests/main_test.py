@@ -15,8 +15,8 @@ from promptrl_jax import __main__ as main
 from promptrl_jax.execution import Layers, process
 from promptrl_jax.llm import load
 from promptrl_jax.models import presets
-from promptrl_jax.tasks.minicode import suite
-from promptrl_jax.tasks.minicode2 import suite as suite2
+from promptrl_jax.tasks.minicode.suite import SUITE
+from promptrl_jax.tasks.minicode2.suite import SUITE as SUITE_2
 
 ROOT = pathlib.Path(__file__).parents[1]
 TITLES = ['versions', 'devices', 'backends', 'extras', 'models', 'sandbox']
@@ -83,8 +83,8 @@ def test_models_name_each_embedded_one_and_the_suite(sections):
   embedded = {folder.name for folder in load.ASSETS.iterdir()}
   assert models.keys() == embedded | {'presets', 'minicode', 'minicode2'}
   assert models['presets'].startswith(f'{len(presets.PRESETS)}: ')
-  assert suite.digest() in models['minicode']
-  assert suite2.digest() in models['minicode2']
+  assert SUITE.digest in models['minicode']
+  assert SUITE_2.digest in models['minicode2']
   assert '1,869,504 parameters' in models['minicode_coder']
   assert '67fc99f70786d5e1' in models['minicode_coder']
 

@@ -11,7 +11,7 @@ from promptrl_jax.execution import ExecutionPool
 from promptrl_jax.llm.load import BackendConfig, load_backend
 from promptrl_jax.operators import Operator, Question, register
 from promptrl_jax.strategies import base, policies
-from promptrl_jax.tasks.minicode import suite
+from promptrl_jax.tasks.minicode.suite import SUITE
 
 
 def drop_asides(episode, tools):
@@ -34,7 +34,7 @@ if __name__ == '__main__':
     name: base.OverOperators(policies.fixed(name, config.actions), config)
     for name in config.actions
   }
-  tasks = suite.load('test')[:24]
+  tasks = SUITE.load('test')[:24]
   model = load_backend(BackendConfig(backend='jax', model='minicode_coder'))
   with ExecutionPool(workers=2) as pool:
     for cell in evaluate(strategies, tasks, coder=model, pool=pool, budget=1):

@@ -9,7 +9,7 @@ from promptrl_jax.llm.ask import Execute, coder_prompt
 from promptrl_jax.llm.load import BackendConfig, load_backend
 from promptrl_jax.prompts.feedback import feedback_text
 from promptrl_jax.strategies import base
-from promptrl_jax.tasks.minicode import suite
+from promptrl_jax.tasks.minicode.suite import SUITE
 
 
 def repair_once(attempt, tools):
@@ -34,7 +34,7 @@ if __name__ == '__main__':
   with ExecutionPool(workers=2) as pool:
     (cell,) = evaluate(
       {'repair_once': repair_once},
-      suite.load('test')[:24],
+      SUITE.load('test')[:24],
       coder=model,
       pool=pool,
       budget=4,

@@ -44,7 +44,7 @@ from promptrl_jax.sampling.lowering import compile_engine
 from promptrl_jax.sampling.methods import Sampling
 from promptrl_jax.sampling.requests import EngineRequest
 from promptrl_jax.tasks import splits
-from promptrl_jax.tasks.minicode import suite
+from promptrl_jax.tasks.minicode.suite import SUITE
 from promptrl_jax.training.controller.learner import make_learner
 
 _BATCH = flags.DEFINE_integer('batch', 64, 'Rows of a decoding batch.')
@@ -99,7 +99,7 @@ def decode(batch: int, repeats: int) -> dict[str, float]:
 
 def execution(count: int = 512) -> dict[str, float]:
   """Measures the pool: minicode programs with five assertions, two workers."""
-  tasks = suite.load('train')[:count]
+  tasks = SUITE.load('train')[:count]
   programs = [Program(task.reference, task.tests) for task in tasks]
   return {'programs_per_s': bench_schemes.pool(programs, workers=2)}
 
@@ -116,7 +116,7 @@ def episodes(warm: int = 3, timed: int = 3) -> dict[str, float]:
   )
   problems = [
     splits.reveal_for_training(task, config.data.protocol)
-    for task in suite.load('train')
+    for task in SUITE.load('train')
   ]
   compiled = []
   jax.monitoring.register_event_duration_secs_listener(

@@ -27,7 +27,7 @@ from absl import app, flags
 from experiments.bench import schemes as bench_schemes
 from experiments.bench.soak import soak
 from promptrl_jax.execution import ExecutionPool, Limits, Program
-from promptrl_jax.tasks.minicode import suite
+from promptrl_jax.tasks.minicode.suite import SUITE
 
 _MBPP = flags.DEFINE_string(
   'mbpp',
@@ -77,7 +77,7 @@ def load(path: str, count: int) -> list[Program]:
       if row['task_id'] != _SLOW_MBPP
     ]
   else:
-    tasks = suite.load('train')
+    tasks = SUITE.load('train')
     programs = [Program(t.reference, t.tests[:3], t.setup) for t in tasks]
   return list(itertools.islice(numbered(programs), count))
 

@@ -32,7 +32,7 @@ from promptrl_jax.sampling.requests import (
   EngineRequest,
   SamplingParams,
 )
-from promptrl_jax.tasks.minicode import suite
+from promptrl_jax.tasks.minicode.suite import SUITE
 
 _MODEL = flags.DEFINE_string(
   'model', str(ASSETS / 'minicode_coder'), 'Folder or hub id of a causal model.'
@@ -57,7 +57,7 @@ def read_prompts() -> list[str]:
   if _PROMPTS.value:
     text = pathlib.Path(_PROMPTS.value).read_text(encoding='utf-8')
     return text.splitlines()[: _ROWS.value]
-  return [task.statement for task in suite.load('validation')[: _ROWS.value]]
+  return [task.statement for task in SUITE.load('validation')[: _ROWS.value]]
 
 
 def main(argv: list[str]) -> None:

@@ -23,8 +23,9 @@ from promptrl_jax.tasks import (
   questions,
   splits,
 )
-from promptrl_jax.tasks.minicode import instruct, practice, suite
-from promptrl_jax.tasks.minicode2 import suite as suite2
+from promptrl_jax.tasks.minicode import instruct, practice
+from promptrl_jax.tasks.minicode.suite import SUITE
+from promptrl_jax.tasks.minicode2.suite import SUITE as SUITE_2
 from promptrl_jax.tasks.task_set import DataConfig, TaskSet
 from promptrl_jax.types import Examples, Task
 
@@ -47,15 +48,17 @@ def _check(name: str, plugin: TaskSet) -> None:
 TASK_SETS: Registry[TaskSet] = Registry('task set', _check)
 _BUILT_IN = {
   'minicode': TaskSet(
-    load=lambda split, config: suite.load(split),
-    digest=lambda config: suite.digest(),
-    statements_identify=suite.STATEMENTS_IDENTIFY_TASKS,
+    load=lambda split, config: SUITE.load(split),
+    digest=lambda config: SUITE.digest,
+    # Terse statements leave out a detail, so that other problems read the same.
+    statements_identify=False,
     practice=practice.values_of,
   ),
   'minicode2': TaskSet(
-    load=lambda split, config: suite2.load(split),
-    digest=lambda config: suite2.digest(),
-    statements_identify=suite2.STATEMENTS_IDENTIFY_TASKS,
+    load=lambda split, config: SUITE_2.load(split),
+    digest=lambda config: SUITE_2.digest,
+    # Two forms of one result, two readings of loose words, read the same.
+    statements_identify=False,
   ),
   'mbpp': TaskSet(
     load=lambda split, config: mbpp.load(split, config.path or None),
@@ -71,7 +74,7 @@ _BUILT_IN = {
   ),
   'minicode_instructions': TaskSet(
     load=instruct.load_part,
-    digest=lambda config: suite.digest(),
+    digest=lambda config: SUITE.digest,
     options=instruct.Options,
     splits=('train', 'validation', 'dev', 'test'),
   ),

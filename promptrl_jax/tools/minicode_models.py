@@ -28,7 +28,7 @@ from promptrl_jax.llm.load import ASSETS, BackendConfig, load_backend
 from promptrl_jax.models import pretrained, weights
 from promptrl_jax.parallel import compilation
 from promptrl_jax.parallel import mesh as mesh_lib
-from promptrl_jax.tasks.minicode2 import suite
+from promptrl_jax.tasks.minicode2.suite import SUITE
 from promptrl_jax.tools import command
 
 _CODER = flags.DEFINE_string('coder', None, 'Workdir of the trained coder.')
@@ -114,7 +114,7 @@ def measure(folders: dict[str, pathlib.Path]) -> str:
     for split in _SPLITS:
       figures = mending.measure(
         line_up,
-        suite.load(split),
+        SUITE.load(split),
         EditingConfig(),
         protocol='visible1',
         seeds=range(_SEEDS.value),

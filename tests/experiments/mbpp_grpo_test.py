@@ -11,7 +11,7 @@ from promptrl_jax.evaluation.cells import read_csv
 from promptrl_jax.llm.load import ASSETS
 from promptrl_jax.models import pretrained
 from promptrl_jax.tasks import splits
-from promptrl_jax.tasks.minicode import suite
+from promptrl_jax.tasks.minicode.suite import SUITE
 from promptrl_jax.testing import tiny, tiny_encoder_decoder
 from tests.experiments import commands
 
@@ -100,7 +100,7 @@ def test_all_are_compared_on_the_same_problems_with_two_calls(whole):
   found = read_csv(whole[0] / 'results.csv')
   assert {'direct', 'start', 'ppo'} == {cell.strategy for cell in found}
   assert len({cell.task_ids for cell in found}) == 1
-  wanted = tuple(task.task_id for task in suite.load('test')[:4])
+  wanted = tuple(task.task_id for task in SUITE.load('test')[:4])
   assert found[0].task_ids == wanted
   assert {cell.budget for cell in found} == {2}
 
@@ -212,7 +212,7 @@ def test_prompts_of_a_run_hold_no_hidden_test():
   env = RewritingEnv(
     ScriptedBackend(lambda _: ''), None, config.rewriting, config.ask
   )
-  tasks = suite.load('train')[:20]
+  tasks = SUITE.load('train')[:20]
   for task, messages in zip(tasks, env.prompts(tasks), strict=True):
     for test in splits.hidden_tests(task, config.data.protocol):
       assert test not in json.dumps(messages)

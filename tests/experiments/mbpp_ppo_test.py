@@ -68,12 +68,12 @@ def test_it_leaves_what_the_readme_says(whole):
 def test_the_trace_has_every_step_and_no_hidden_test(whole):
   workdir, _ = whole
   from promptrl_jax.tasks import splits
-  from promptrl_jax.tasks.minicode import suite
+  from promptrl_jax.tasks.minicode.suite import SUITE
 
   trace = [json.loads(x) for x in (workdir / 'trace.jsonl').open()]
   strategies = {row['strategy'] for row in trace}
   assert {'direct', 'random', 'lexical', 'semantic', 'ppo'} <= strategies
-  tasks = {t.task_id: t for t in suite.load('test')[:6]}
+  tasks = {t.task_id: t for t in SUITE.load('test')[:6]}
   assert {row['task_id'] for row in trace} == set(tasks)
   for row in trace:
     assert {

@@ -6,8 +6,8 @@ import pytest
 
 from promptrl_jax.llm.load import ASSETS
 from promptrl_jax.models import pretrained
-from promptrl_jax.tasks.minicode import suite as minicode
-from promptrl_jax.tasks.minicode2 import suite as minicode2
+from promptrl_jax.tasks.minicode.suite import SUITE as MINICODE
+from promptrl_jax.tasks.minicode2.suite import SUITE as MINICODE_2
 from tests.experiments import commands
 
 
@@ -31,17 +31,17 @@ def test_three_steps_make_a_model_that_loads(tmp_path, role, attempts):
   rows = (tmp_path / 'metrics.jsonl').read_text().splitlines()
   assert len(rows) == 3
   recipe = json.loads((tmp_path / 'recipe.json').read_text())
-  assert recipe['suite'] == minicode2.digest()
+  assert recipe['suite'] == MINICODE_2.digest
 
 
 @pytest.mark.parametrize('role', ['coder', 'rewriter'])
 @pytest.mark.parametrize(
-  ('name', 'suite'), [('minicode', minicode), ('minicode2', minicode2)]
+  ('name', 'suite'), [('minicode', MINICODE), ('minicode2', MINICODE_2)]
 )
 def test_shipped_models_are_of_the_shipped_suite(role, name, suite):
   folder = ASSETS / f'{name}_{role}'
   recipe = json.loads((folder / 'recipe.json').read_text())
-  assert recipe['suite'] == suite.digest()
+  assert recipe['suite'] == suite.digest
   assert recipe['model'] == pretrained.digest(folder)
 
 

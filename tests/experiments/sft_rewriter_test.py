@@ -11,7 +11,7 @@ import pytest
 from promptrl_jax.evaluation.cells import read_csv
 from promptrl_jax.models import pretrained
 from promptrl_jax.tasks import splits
-from promptrl_jax.tasks.minicode import suite
+from promptrl_jax.tasks.minicode.suite import SUITE
 from promptrl_jax.testing import tiny
 from tests.experiments import commands
 
@@ -42,7 +42,7 @@ def trace_row(task, step, statement, passed):
 
 
 def write_trace(path, split='train', count=8):
-  tasks = [t for t in suite.load(split) if t.register != 'canonical'][:count]
+  tasks = [t for t in SUITE.load(split) if t.register != 'canonical'][:count]
   rows = [
     row
     for task in tasks
@@ -145,7 +145,7 @@ def test_the_loss_falls_and_every_step_has_a_row(whole):
 
 
 def test_edits_are_of_training_problems_and_hold_no_hidden_test(whole):
-  tasks = {task.task_id: task for task in suite.load('train')}
+  tasks = {task.task_id: task for task in SUITE.load('train')}
   lines = (whole[0] / 'edits.jsonl').read_text().splitlines()
   assert len(lines) == 16  # eight problems, with and without feedback
   for line in lines:
@@ -162,7 +162,7 @@ def test_results_are_of_three_strategies_on_the_same_problems(whole):
   assert {cell.budget for cell in found} == {2}
   assert len({cell.task_ids for cell in found}) == 1
   assert found[0].task_ids == tuple(
-    task.task_id for task in suite.load('validation')[:3]
+    task.task_id for task in SUITE.load('validation')[:3]
   )
 
 

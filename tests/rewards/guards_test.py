@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 
 from promptrl_jax.rewards import guards
 from promptrl_jax.tasks import mbpp
-from promptrl_jax.tasks.minicode import generate, registers, suite
+from promptrl_jax.tasks.frozen import to_task
+from promptrl_jax.tasks.minicode import generate, registers
+from promptrl_jax.tasks.minicode.suite import SUITE
 from promptrl_jax.testing import tiny
 from promptrl_jax.types import Task, UnitTests
 
@@ -217,7 +219,7 @@ def share_flagged(pairs):
 
 
 def minicode_tasks(every):
-  return [(row, suite._task(row)) for row in suite.rows()[::every]]
+  return [(row, to_task(row)) for row in SUITE.rows[::every]]
 
 
 @pytest.mark.parametrize('register', registers.REGISTERS)

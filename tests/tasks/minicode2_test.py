@@ -9,18 +9,19 @@ import pytest
 
 from promptrl_jax.execution import Program
 from promptrl_jax.operators import lexical
-from promptrl_jax.tasks.minicode2 import generate, suite, wording
+from promptrl_jax.tasks.minicode2 import generate, wording
 from promptrl_jax.tasks.minicode2.domains import DOMAINS
 from promptrl_jax.tasks.minicode2.grammar import Template
+from promptrl_jax.tasks.minicode2.suite import SUITE
 
-ROWS = suite.rows()
+ROWS = SUITE.rows
 BY_SPLIT = collections.defaultdict(list)
 for _row in ROWS:
   BY_SPLIT[_row['split']].append(_row)
 
 
 def test_the_frozen_file_is_what_the_grammar_generates():
-  assert suite.serialise() == suite._content()
+  assert SUITE.serialise() == SUITE.content
 
 
 def test_its_size():
@@ -87,6 +88,7 @@ def test_wording_is_the_test_split_in_other_words():
     assert one['params'] == other['params']
     assert one['register'] == other['register']
     assert one['test_list'] != other['test_list']
+    assert one['text'] != other['text']
 
 
 def test_hidden_tests_tell_the_readings_of_loose_words_apart():
@@ -161,14 +163,14 @@ def test_forms_are_not_in_the_statement_and_change_the_value():
 
 def test_an_unknown_split_or_wording_is_named():
   with pytest.raises(ValueError, match='dev.*held'):
-    suite.load('dev')
+    SUITE.load('dev')
   template = generate.templates()['pretrain'][0]
   with pytest.raises(ValueError, match='sung.*story'):
     wording.render(template, {}, 'sung', random.Random(0))
 
 
 def test_the_train_split_is_that_of_policies():
-  train = suite.load('train')
+  train = SUITE.load('train')
   assert len(train) == len(BY_SPLIT['policy'])
   assert {task.task_id for task in train} == {
     row['task_id'] for row in BY_SPLIT['policy']

@@ -8,9 +8,10 @@ import pytest
 
 from promptrl_jax.execution import ExecutionPool, Program
 from promptrl_jax.tasks import overlaps
-from promptrl_jax.tasks.minicode import generate, registers, suite
+from promptrl_jax.tasks.minicode import generate, registers
+from promptrl_jax.tasks.minicode.suite import SUITE
 
-ROWS = suite.rows()
+ROWS = SUITE.rows
 
 
 def test_it_is_large_enough():
@@ -29,11 +30,11 @@ def test_it_is_large_enough():
 
 
 def test_the_frozen_file_is_what_the_generator_makes():
-  assert suite.serialise() == suite._content()
+  assert SUITE.serialise() == SUITE.content
 
 
 def test_every_reference_passes_its_tests_in_the_pool():
-  tasks = [task for split in suite.SPLITS for task in suite.load(split)]
+  tasks = [task for split in SUITE.splits for task in SUITE.load(split)]
   programs = [Program(task.reference, task.tests) for task in tasks]
   with ExecutionPool(workers=2) as pool:
     results = pool.run(programs)
@@ -52,16 +53,16 @@ def test_every_problem_has_at_least_four_assertions():
 
 
 def test_registers_are_balanced_in_every_split():
-  for split in suite.SPLITS:
-    counts = collections.Counter(t.register for t in suite.load(split))
+  for split in SUITE.splits:
+    counts = collections.Counter(t.register for t in SUITE.load(split))
     assert counts.keys() == set(registers.REGISTERS)
     total = sum(counts.values())
     assert min(counts.values()) > 0.2 * total
 
 
 def test_splits_share_no_problem():
-  parts = {split: suite.load(split) for split in suite.SPLITS}
-  overlaps.check_no_leak(parts, suite.STATEMENTS_IDENTIFY_TASKS)
+  parts = {split: SUITE.load(split) for split in SUITE.splits}
+  overlaps.check_no_leak(parts, statements_identify=False)
   ids = [task.task_id for tasks in parts.values() for task in tasks]
   assert len(set(ids)) == len(ids) == len(ROWS)
 
@@ -74,9 +75,9 @@ def test_ood_families_are_in_no_other_split():
 
 
 def test_names_vary():
-  names = collections.Counter(t.entry_point for t in suite.load('test'))
+  names = collections.Counter(t.entry_point for t in SUITE.load('test'))
   assert len(names) > 200
-  for task in suite.load('test'):
+  for task in SUITE.load('test'):
     assert task.signature.startswith(f'def {task.entry_point}(')
 
 

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from promptrl_jax.tasks import mbpp, overlaps
-from promptrl_jax.tasks.minicode import suite
+from promptrl_jax.tasks.minicode.suite import SUITE
 from promptrl_jax.testing import tiny
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -118,8 +118,8 @@ def test_a_threshold_outside_of_zero_to_one_is_refused(threshold):
 
 
 def test_a_thousand_statements_are_compared_in_seconds():
-  first = [t.statement for t in suite.load('train')][:1000]
-  second = [t.statement for t in suite.load('train')][1000:2000]
+  first = [t.statement for t in SUITE.load('train')][:1000]
+  second = [t.statement for t in SUITE.load('train')][1000:2000]
   started = time.process_time()
   assert overlaps.near_duplicates(first, second)
   assert time.process_time() - started < 5  # 0.1 on a laptop.

@@ -4,14 +4,15 @@ import random
 
 import pytest
 
-from promptrl_jax.tasks.minicode import generate, practice, suite
+from promptrl_jax.tasks.minicode import generate, practice
+from promptrl_jax.tasks.minicode.suite import SUITE
 
 REGISTERS = ('canonical', 'paraphrased', 'terse', 'noisy')
 
 
 @pytest.mark.parametrize('register', REGISTERS)
 def test_no_problem_of_the_suite_is_drawn(register):
-  known = {row['canonical'] for row in suite.rows() if row['params']}
+  known = {row['canonical'] for row in SUITE.rows if row['params']}
   rng = random.Random(0)
   drawn = [practice.draw(register, rng) for _ in range(400)]
   assert not known & {wording.canonical for wording in drawn}
@@ -33,7 +34,7 @@ def test_families_of_the_ood_split_are_left_out():
 
 
 def test_values_of_problems_are_those_of_the_suite():
-  rows = [row for row in suite.rows() if row['split'] == 'train'][:30]
+  rows = [row for row in SUITE.rows if row['split'] == 'train'][:30]
   values = practice.values_of({row['task_id'] for row in rows})
   rng = random.Random(1)
   said = [practice.draw('canonical', rng, v).canonical for v in values]

@@ -6,7 +6,7 @@ import logging
 import pytest
 
 from promptrl_jax.tasks import load
-from promptrl_jax.tasks.minicode import suite
+from promptrl_jax.tasks.minicode.suite import SUITE
 from promptrl_jax.tasks.task_set import DataConfig
 
 
@@ -15,18 +15,18 @@ def settings(path):
 
 
 def test_training_problems_are_those_that_a_file_names(tmp_path):
-  ids = [task.task_id for task in suite.load('train')]
+  ids = [task.task_id for task in SUITE.load('train')]
   path = tmp_path / 'ids.txt'
   path.write_text('\n'.join([ids[5], ids[2]]))
   parts = load.load_tasks(settings(path))
   assert [task.task_id for task in parts['train']] == [ids[2], ids[5]]
-  assert parts['validation'] == suite.load('validation')
+  assert parts['validation'] == SUITE.load('validation')
 
 
 @pytest.mark.parametrize('split', ['validation', 'test', 'none'])
 def test_others_are_refused(tmp_path, split):
   path = tmp_path / 'ids.txt'
-  path.write_text('' if split == 'none' else suite.load(split)[0].task_id)
+  path.write_text('' if split == 'none' else SUITE.load(split)[0].task_id)
   with pytest.raises(ValueError, match='data.train_tasks=.*one on each line'):
     load.load_tasks(settings(path))
 
@@ -88,4 +88,4 @@ def test_a_task_in_two_splits_is_refused(tmp_path):
 @pytest.mark.parametrize('split', ['train', 'validation', 'test'])
 def test_all_tasks_of_minicode_are_kept(tmp_path, split):
   config = DataConfig()
-  assert load.load_tasks(config)[split] == suite.load(split)
+  assert load.load_tasks(config)[split] == SUITE.load(split)

@@ -19,7 +19,7 @@ from promptrl_jax.models import pretrained
 from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.rewards.guards import GuardsConfig
 from promptrl_jax.sampling import EngineConfig, Sampler
-from promptrl_jax.tasks.minicode import suite
+from promptrl_jax.tasks.minicode.suite import SUITE
 from promptrl_jax.testing.scripted import ScriptedBackend
 from promptrl_jax.training import checkpoint, joint
 from promptrl_jax.training.controller import learner as controller_lib
@@ -28,7 +28,7 @@ from promptrl_jax.training.rewriter import build
 from promptrl_jax.training.rewriter.config import TrainConfig
 
 # Statements that the embedded rewriter knows how to reword.
-BY_SIGNATURE = {task.signature: task for task in suite.load('train')[:8]}
+BY_SIGNATURE = {task.signature: task for task in SUITE.load('train')[:8]}
 TASKS = tuple(BY_SIGNATURE.values())
 EPISODES, GROUPS, GROUP, NEW_TOKENS = 4, 2, 4, 64
 

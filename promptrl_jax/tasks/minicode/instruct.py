@@ -17,7 +17,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from promptrl_jax.tasks import instructions
-from promptrl_jax.tasks.minicode import generate, suite
+from promptrl_jax.tasks.minicode import generate
+from promptrl_jax.tasks.minicode.suite import SUITE
 from promptrl_jax.tasks.task_set import DataConfig
 from promptrl_jax.types import Example, Task
 
@@ -105,12 +106,12 @@ def load(
   ):
     if count < _FEWEST and (name, count) != ('train', 0):
       raise ValueError(f'{name}_examples={count}: expected at least {_FEWEST}')
-  if split not in suite.SPLITS:
-    raise ValueError(f'split {split!r}: minicode has {", ".join(suite.SPLITS)}')
+  if split not in SUITE.splits:
+    raise ValueError(f'split {split!r}: minicode has {", ".join(SUITE.splits)}')
   counts = train_examples, dev_examples, test_examples
   tasks = (
     _split_inputs(row, counts, seed)
-    for row in suite.rows()
+    for row in SUITE.rows
     if row['split'] == split
   )
   return tuple(parts for parts in tasks if parts)

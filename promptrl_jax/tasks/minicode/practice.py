@@ -14,8 +14,9 @@ import string
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from promptrl_jax.tasks.minicode import generate, registers, suite
+from promptrl_jax.tasks.minicode import generate, registers
 from promptrl_jax.tasks.minicode.family import Family, Params, fill
+from promptrl_jax.tasks.minicode.suite import SUITE
 
 # Integers are drawn up to at least this much above a family's largest value.
 _MARGIN = 8
@@ -38,7 +39,7 @@ def values_of(task_ids: Collection[str]) -> list[Values]:
   """Returns families and parameter values of problems, for `draw`."""
   return [
     (generate.FAMILIES[row['family']], row['params'])
-    for row in suite.rows()
+    for row in SUITE.rows
     if row['task_id'] in task_ids
   ]
 
