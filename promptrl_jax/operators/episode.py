@@ -37,10 +37,10 @@ class Episode(Attempt):
     history: (statement, rewrites, mutations) before each edit, oldest first.
     uses: how often each operator was applied.
     edited_by: operator that made the statement, empty if nobody changed it.
-    tokens: of the statement, as the coder counts them.
-    asked_statements: statements that the coder was asked greedily; it is
-      sampled the next time.
-    repaired: programs whose repair it was asked greedily.
+    tokens, first_tokens: of the statement and of the problem's own, as the
+      coder counts them.
+    asked_greedily: statements, and the programs to be repaired (empty without),
+      that the coder was asked greedily; it is sampled the next time.
     terminated, truncated: how the episode ended, if it did.
   """
 
@@ -68,8 +68,8 @@ class Episode(Attempt):
   )
   edited_by: str = ''
   tokens: int = 0
-  asked_statements: set[str] = dataclasses.field(default_factory=set)
-  repaired: set[tuple[str, str]] = dataclasses.field(default_factory=set)
+  first_tokens: int = 0
+  asked_greedily: set[tuple[str, str]] = dataclasses.field(default_factory=set)
   terminated: bool = False
   truncated: bool = False
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import functools
 import re
 import zlib
@@ -22,6 +23,9 @@ STATUSES = (
 )
 # Exceptions that tell edits apart; every other one shares the last place.
 ERRORS = ('NameError', 'TypeError', 'IndexError', 'ValueError', 'other')
+# Types of a value that was returned or expected; `unknown` if it is cut off.
+TYPES = ('bool', 'int', 'float', 'str', 'list', 'tuple', 'dict', 'unknown')
+_MISMATCH = re.compile(r'FAILED: .* returned (.*), expected (.*)')
 
 
 def legacy_observation(
@@ -56,11 +60,14 @@ def rich_size(num_actions: int) -> int:
   """Length of `rich_observation`."""
   by_action = 3 * num_actions + 2  # the last one, the one that edited, all uses
   one_hot = len(STATUSES) + len(ERRORS) + MOST_VISIBLE + by_action
-  return one_hot + _COUNTERS + _PROMPT_FEATURES + PROMPT_SIZE + FEEDBACK_SIZE
+  # As it is now and as it was at first.
+  twice = 2 * (2 * len(TYPES) + _COMPARISONS + _PROMPT_FEATURES)
+  return one_hot + _COUNTERS + twice + PROMPT_SIZE + FEEDBACK_SIZE
 
 
 _COUNTERS = 13
 _PROMPT_FEATURES = 7
+_COMPARISONS = 3
 
 
 def rich_observation(
@@ -84,6 +91,9 @@ def rich_observation(
       np.array([episode.uses[name] / 4 for name in actions], np.float32),
       _counters(episode, budget),
       _prompt_features(episode.statement, episode.tokens),
+      _prompt_features(episode.problem.statement, episode.first_tokens),
+      _mismatch(episode.feedback),
+      _mismatch(episode.feedbacks[0] if episode.feedbacks else ''),
       embed(episode.statement),
       embed(episode.feedback, FEEDBACK_SIZE),
     ],
@@ -110,8 +120,8 @@ def _counters(episode: Episode, budget: int) -> np.ndarray:
       min(episode.repeats, 4) / 4,
       len(set(episode.programs)) / budget,
       # Whether asking, or asking for a repair, would be greedy.
-      episode.statement not in episode.asked_statements,
-      (episode.statement, episode.code) not in episode.repaired,
+      (episode.statement, '') not in episode.asked_greedily,
+      (episode.statement, episode.code) not in episode.asked_greedily,
     ],
     np.float32,
   )
@@ -132,6 +142,46 @@ def _prompt_features(statement: str, tokens: int) -> np.ndarray:
     ],
     np.float32,
   )
+
+
+@functools.lru_cache(maxsize=65536)
+def _mismatch(feedback: str) -> np.ndarray:
+  """How the first wrong value differs from the expected one.
+
+  Returns:
+    Types of both, whether these differ, whether the values look the same but
+    for brackets, quotes, case and spaces, and whether one of two collections
+    holds the other; zeros where no value was wrong.
+  """
+  size = 2 * len(TYPES) + _COMPARISONS
+  match = _MISMATCH.search(feedback)
+  if match is None:
+    return np.zeros(size, np.float32)
+  returned, expected = match.groups()
+  kinds = _type_name(returned), _type_name(expected)
+  one, other = (
+    re.findall(r'[a-z0-9.-]+', text.lower()) for text in (returned, expected)
+  )
+  return np.concatenate(
+    [
+      *(_one_hot(kind, TYPES) for kind in kinds),
+      [
+        kinds[0] != kinds[1],
+        ''.join(one) == ''.join(other),
+        set(one) <= set(other) or set(other) <= set(one),
+      ],
+    ],
+    dtype=np.float32,
+  )
+
+
+def _type_name(text: str) -> str:
+  """Name in `TYPES` of a printed value."""
+  try:
+    name = type(ast.literal_eval(text)).__name__
+  except (ValueError, SyntaxError):
+    name = 'unknown'
+  return name if name in TYPES else 'unknown'
 
 
 @functools.lru_cache(maxsize=65536)

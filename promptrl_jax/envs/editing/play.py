@@ -45,6 +45,7 @@ def edit(
   """
   tools = dataclasses.replace(tools, options={'lexical': config.lexical})
   episode.tokens = tools.count_tokens(episode.statement)
+  episode.first_tokens = episode.tokens
   while not episode.done:
     name = yield Decide(episode, policy)
     operator = OPERATORS[name]
@@ -112,12 +113,9 @@ def _note(
   if episode.statement != before:
     episode.edited_by = operator.name if episode.edited else ''
     episode.tokens = tools.count_tokens(episode.statement)
-  if question is None or question.resample:
-    return
-  if question.prompt.attempt:
-    episode.repaired.add((question.prompt.statement, question.prompt.attempt))
-  else:
-    episode.asked_statements.add(question.prompt.statement)
+  if question is not None and not question.resample:
+    prompt = question.prompt
+    episode.asked_greedily.add((prompt.statement, prompt.attempt))
 
 
 def _take(episode: Episode, code: str, verdict: ProgramResult) -> bool:

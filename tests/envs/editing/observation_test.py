@@ -1,6 +1,7 @@
 """What the controller sees."""
 
 import numpy as np
+import pytest
 
 from promptrl_jax.envs.editing import observation
 from promptrl_jax.operators import Episode
@@ -73,9 +74,12 @@ def test_whether_a_prompt_was_asked_greedily_is_seen(make_env, problems):
       features = env.step([action])[0]
     seen.append(features[0])
   assert not np.array_equal(*seen)
-  for episode, fresh in (((), True), (('Raise it by 0, number.',), False)):
+  for episode, fresh in (
+    ((), True),
+    ((('Raise it by 0, number.', ''),), False),
+  ):
     start = Episode(problems[0], budget=4)
-    start.asked_statements.update(episode)
+    start.asked_greedily.update(episode)
     features = observation.rich_observation(start, ('keep',), 4)
     other = observation.rich_observation(
       Episode(problems[0], budget=4), ('keep',), 4
@@ -93,3 +97,41 @@ def test_which_edit_stands_is_seen(make_env, problems):
     made.append(episode.edited_by)
   assert made[:2] == ['semantic', ''] and made[3] == made[2]
   assert episode.uses['semantic'] == 1 and episode.tokens > 0
+
+
+@pytest.mark.parametrize(
+  ('returned', 'expected', 'compared'),
+  [
+    ('12', "'12'", ('int', 'str', True, True, True)),
+    ('[1, 2]', '[1, 2, 9]', ('list', 'list', False, False, True)),
+    ('(3,)', '[4]', ('tuple', 'list', True, False, False)),
+    ('[1, 2 [...]', '7', ('unknown', 'int', True, False, False)),
+    ('a failure', '', None),
+  ],
+)
+def test_how_a_wrong_value_differs_is_seen(
+  problems, returned, expected, compared
+):
+  episode = Episode(problems[0], budget=4)
+  start = observation.rich_observation(episode, ('keep',), 4)
+  episode.feedback = f'FAILED: f(1) returned {returned}, expected {expected}'
+  if compared is None:
+    episode.feedback = f'FAILED: {returned}'
+  features = observation.rich_observation(episode, ('keep',), 4)
+  # All but the embedded feedback, which changes with every text.
+  changed = (features != start)[: -observation.FEEDBACK_SIZE]
+  assert changed.sum() == (0 if compared is None else 2 + sum(compared[2:]))
+  if compared is not None:
+    first, second = np.flatnonzero(changed)[:2]
+    names = observation.TYPES
+    distance = names.index(compared[1]) - names.index(compared[0])
+    assert second - first == len(names) + distance
+
+
+def test_what_the_first_answer_got_wrong_stays_in_sight(problems):
+  seen = []
+  for first in ("'12'", '12'):
+    episode = Episode(problems[0], budget=4)
+    episode.feedbacks = [f'FAILED: f(1) returned 7, expected {first}', '']
+    seen.append(observation.rich_observation(episode, ('keep',), 4))
+  assert not np.array_equal(*seen)
