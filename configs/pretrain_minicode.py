@@ -16,7 +16,7 @@ from promptrl_jax.training.supervised.config import SupervisedConfig
 from promptrl_jax.training.supervised.corpus import CorpusConfig
 
 # Each full recipe must fit in 150 minutes on two cores.
-_STEPS = {'coder': 500, 'rewriter': 170}
+_STEPS = {'coder': 700, 'rewriter': 170}
 _CORPORA = {
   'coder': CorpusConfig(
     stories=0.03,

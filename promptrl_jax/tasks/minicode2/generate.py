@@ -38,7 +38,7 @@ _SIZES = {  # Problems of each split, half and half where it has two parts.
   'ood': 300,
 }
 _OOD_SHARE = 0.15  # of families
-_LOOSE_SHARE = 0.23  # of problems
+_LOOSE_SHARE = 0.25  # of problems
 # One in four combinations of parameters is never shown to the frozen models.
 _RESERVED = 4
 _LONGEST_ASSERTION = 110
@@ -51,12 +51,12 @@ _PLAIN_NAMES = (
 _PLAIN_NAME_SHARE = 0.8
 # Weights of (wording, whether the form of the result is left open).
 _STYLES = {
-  ('plain', False): 48,
-  ('story', False): 16,
-  ('rare', False): 16,
-  ('plain', True): 14,
-  ('story', True): 3,
-  ('rare', True): 3,
+  ('plain', False): 58,
+  ('story', False): 13,
+  ('rare', False): 13,
+  ('plain', True): 12,
+  ('story', True): 2,
+  ('rare', True): 2,
 }
 
 
@@ -279,10 +279,13 @@ def make_row(
     label = 'form' if label == 'plain' else f'{label}+form'
   reading = [f'reading={template.reading}'] if template.is_loose else []
   form = [f'form={problem.form}'] if problem.form else []
+  text = wording.render(template, params, style, rng)
+  if split == 'wording':
+    text = wording.reframe(text, rng)
   values = filter(None, [params_text(params), *reading, *form])
   return {
     'task_id': '/'.join(('minicode2', split, template.name, ','.join(values))),
-    'text': wording.render(template, params, style, rng),
+    'text': text,
     'code': problem.program(name),
     'test_list': draw_tests(problem, name, rng),
     'test_setup_code': '',

@@ -20,6 +20,8 @@ import string
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+# How every plain statement begins.
+PLAIN_FRAME = 'Write a function to find'
 Params = Mapping[str, Any]
 ElementFn = Callable[[random.Random], Any]
 
@@ -165,7 +167,7 @@ class Template:
     texts = [(exact and f.exact) or f.text for f in self.filters]
     kept = ' and '.join(filter(None, texts))
     words = [
-      'Write a function to find',
+      PLAIN_FRAME,
       self.reduce.text,
       self.map.text,
       f'the {self.domain.text}',

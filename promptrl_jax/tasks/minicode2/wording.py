@@ -19,7 +19,12 @@ from __future__ import annotations
 import random
 import re
 
-from promptrl_jax.tasks.minicode2.grammar import Params, Template, fill
+from promptrl_jax.tasks.minicode2.grammar import (
+  PLAIN_FRAME,
+  Params,
+  Template,
+  fill,
+)
 
 # Each rare word stands for the common one of the plain statements.
 RARE = {
@@ -142,6 +147,14 @@ _CLOSINGS = (
   'The old version was lost when a laptop broke.',
 )
 
+# Other beginnings of a plain statement.
+_FRAMES = (
+  'Write a python function that finds',
+  'Implement a function which returns',
+  'Create a function to compute',
+  'Given the input, return',
+)
+
 _QUOTED = re.compile(r'("[^"]*")')
 _WORD = re.compile(r'[a-z]+')
 
@@ -183,6 +196,11 @@ def rare(template: Template, params: Params, rng: random.Random) -> str:
     text = pieces[i]
     pieces[i] = text[:start] + RARE[text[start:end]] + text[end:]
   return ''.join(pieces)
+
+
+def reframe(statement: str, rng: random.Random) -> str:
+  """Lets a plain statement begin in another way; a story stays as it is."""
+  return statement.replace(PLAIN_FRAME, rng.choice(_FRAMES), 1)
 
 
 def render(
