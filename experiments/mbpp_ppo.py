@@ -53,6 +53,7 @@ from promptrl_jax.strategies.base import (
   TextStrategy,
 )
 from promptrl_jax.tasks import load, splits
+from promptrl_jax.tasks.task_set import SPLITS
 from promptrl_jax.tools import command, compare_models
 from promptrl_jax.training import run as run_lib
 from promptrl_jax.training import workdir as workdir_lib
@@ -75,11 +76,10 @@ _CONTROLLERS = flags.DEFINE_string(
   'Workdir of a finished run whose controllers are evaluated, with --mode=eval;'
   ' its models may be others.',
 )
-_SPLIT = flags.DEFINE_enum(
+_SPLIT = flags.DEFINE_string(
   'split',
   'test',
-  ['train', 'validation', 'test'],
-  'With --mode=eval: the split that is played.',
+  'With --mode=eval: the split that is played, `ood` of minicode2, say.',
 )
 _CHECKPOINT = flags.DEFINE_enum(
   'checkpoint',
@@ -168,7 +168,8 @@ def run(config, workdir, mode, controllers_of=None, chosen=Selection()):
   session.check_templates(config, ('coder', 'rewriter'))
 
   # --- Data -------------------------------------------------------------------
-  tasks = load.load_tasks(config.data)
+  only = dict.fromkeys((*SPLITS, chosen.split))
+  tasks = load.load_tasks(config.data, only)
   session.check_programs(tasks)
   played = tasks[chosen.split][: chosen.problems or None]
 
@@ -304,9 +305,10 @@ def learn(config, line_up, pool, tasks, searched, seed, folder, mode, chosen):
     learner = make_learner(settings, config.ppo, config.editing, seed)
     place = folder if name == 'ppo' else folder / name
     if mode == 'train':
-      if settings.clone:
-        learner = cloned(config, learner, env, problems, searched, seed)
-      train(config, learner, env, line_up, problems, tasks, seed, place)
+      paid = 0
+      if settings.clone and not run_lib.is_started(place):
+        learner, paid = cloned(config, learner, env, problems, searched, seed)
+      train(config, learner, env, line_up, problems, tasks, seed, place, paid)
     learned[name] = restore(
       learner, config.editing, seed, place, chosen.checkpoint
     )
@@ -330,18 +332,19 @@ def variants(config):
 
 
 def cloned(config, learner, env, problems, searched, seed):
-  """The learner, starting from the best list of each budget."""
-  played, _ = cloning.demonstrate(
+  """The learner, starting from the best lists, and the calls that this cost."""
+  played, calls = cloning.demonstrate(
     env, problems, searched.best, config.clone, seed
   )
   params = cloning.clone(
     learner.network, learner.initial.params, played, config.clone
   )
   initial = dataclasses.replace(learner.initial, params=params)
-  return dataclasses.replace(learner, initial=initial)
+  learner = dataclasses.replace(learner, initial=initial)
+  return learner, searched.calls + calls
 
 
-def train(config, learner, env, line_up, problems, tasks, seed, folder):
+def train(config, learner, env, line_up, problems, tasks, seed, folder, paid):
   """Trains one controller to the end, from its last checkpoint if any."""
   settings = run_lib.RunConfig(
     learner.config.iterations, config.validate_every, config.checkpoint_every
@@ -351,7 +354,12 @@ def train(config, learner, env, line_up, problems, tasks, seed, folder):
     config, env, line_up, tasks, learner, state, seed
   )
   with run_lib.Run(
-    folder, learner.initial, settings, name=f'train seed {seed}', shown=shown
+    folder,
+    learner.initial,
+    settings,
+    name=f'train seed {seed}',
+    shown=shown,
+    calls=paid,
   ) as training:
     for _ in training.steps():
       rollout, played = learner.sample(training.state, env, problems, seed)

@@ -99,7 +99,11 @@ def compare(
       for part in zip(*runs, strict=True)
     )
     interval = statistics.bootstrap_difference(
-      shared, capped, resamples=resamples, seed=0
+      shared,
+      capped,
+      groups=[task.family for task in tasks],
+      resamples=resamples,
+      seed=0,
     )
     calls = np.mean([[r.calls.mean() for r in pair] for pair in runs], axis=0)
     rows.append(

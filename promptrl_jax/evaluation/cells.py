@@ -54,7 +54,7 @@ _DETAILS: Mapping[str, Callable[[str], Any]] = {
   'error': str,
 }
 _COLUMNS = (
-  *('id', 'strategy', 'budget', 'protocol', 'seed', 'pass', 'soft'),
+  *('id', 'family', 'strategy', 'budget', 'protocol', 'seed', 'pass', 'soft'),
   *_COUNTS,
   'optimisation_calls',
   *_DETAILS,
@@ -87,6 +87,8 @@ class Cell:
     optimisation_calls: model calls paid once, before the first test problem,
       mean over seeds.
     details: [seeds][problems], or empty.
+    families: of the problems, in column order; an empty name, or none at all,
+      stands for a problem that resembles no other.
 
   Raises:
     ValueError: naming the field, what it holds and what was expected.
@@ -104,6 +106,7 @@ class Cell:
   completion_tokens: np.ndarray
   optimisation_calls: float = 0.0
   details: tuple[tuple[Detail, ...], ...] = ()
+  families: tuple[str, ...] = ()
 
   def __post_init__(self):
     if not self.strategy:
@@ -121,6 +124,12 @@ class Cell:
     if len(set(self.task_ids)) != len(self.task_ids):
       twice = sorted({x for x in self.task_ids if self.task_ids.count(x) > 1})
       self._refuse('task_ids', f'names problems twice: {twice[:3]}.')
+    if self.families and len(self.families) != len(self.task_ids):
+      self._refuse(
+        'families',
+        f'names {len(self.families)}, expected one for each of '
+        f'{len(self.task_ids)} problems, or none.',
+      )
     if self.optimisation_calls < 0:
       self._refuse('optimisation_calls', f'is {self.optimisation_calls} < 0.')
     self._check_arrays()
@@ -224,6 +233,7 @@ def write_csv(
       table.writerow(
         [
           cell.task_ids[problem],
+          cell.families[problem] if cell.families else '',
           cell.strategy,
           cell.budget,
           cell.protocol,
@@ -279,6 +289,7 @@ def _cell_from_rows(rows: list[dict[str, str]]) -> Cell:
     soft=column('soft', float),
     **{name: column(name, int) for name in _COUNTS},
     optimisation_calls=float(first['optimisation_calls']),
+    families=tuple(row['family'] for row in rows[: len(task_ids)]),
     details=tuple(
       tuple(map(_detail, rows[i : i + len(task_ids)]))
       for i in range(0, len(rows), len(task_ids))

@@ -117,4 +117,5 @@ def to_cell(
     completion_tokens=stack('completion_tokens'),
     optimisation_calls=optimisation_calls,
     details=tuple(run.details for run in runs if run.details),
+    families=tuple(task.family for task in tasks),
   )

@@ -42,9 +42,10 @@ def summarise(
   """Returns all numbers of a report as a dict that `json.dumps` accepts.
 
   Scores and differences are shares in 0..1 and costs are means per problem. The
-  interval of a score is a bootstrap over problems and seeds. It is Wilson's
-  interval over problems where the bootstrap would be degenerate: a single run
-  of pass / fail outcomes, or outcomes that are all equal. `p` of pass@1 is
+  interval of a score is a bootstrap over seeds and over families of problems,
+  or problems where there are no families. It is Wilson's interval over problems
+  where the bootstrap would be degenerate: a single run of pass / fail outcomes
+  without families, or outcomes that are all equal. `p` of pass@1 is
   exact McNemar if both strategies have a single run, and the sign-flip test on
   per-problem means otherwise. `p_holm` is adjusted over all comparisons of the
   summary, separately for pass@1 and soft-pass@1. `beats` requires both
@@ -141,24 +142,29 @@ def _summarise_cell(cell: Cell, resamples: int, seed: int) -> dict[str, Any]:
     'budget': cell.budget,
     'protocol': cell.protocol,
     'seeds': cell.passed.shape[0],
-    'pass': _estimate(cell.passed.astype(float), resamples, seed),
-    'soft': _estimate(cell.soft, resamples, seed),
+    'pass': _estimate(
+      cell.passed.astype(float), cell.families, resamples, seed
+    ),
+    'soft': _estimate(cell.soft, cell.families, resamples, seed),
     **{name: float(np.mean(getattr(cell, name))) for name in _COSTS},
   }
 
 
-def _estimate(values: np.ndarray, resamples: int, seed: int) -> dict[str, Any]:
+def _estimate(
+  values: np.ndarray, families: Sequence[str], resamples: int, seed: int
+) -> dict[str, Any]:
   """Returns the mean of `values` [seeds, problems] with its interval."""
   seeds, problems = values.shape
   outcomes = np.unique(values)
   binary = bool(np.isin(outcomes, (0.0, 1.0)).all())
-  if binary and (seeds == 1 or outcomes.size == 1):
+  single = seeds == 1 and not any(families)
+  if binary and (single or outcomes.size == 1):
     passed = round(float(values.mean()) * problems)
     interval = statistics.wilson_interval(passed, problems)
     method = 'wilson'
   else:
     interval = statistics.bootstrap_interval(
-      values, resamples=resamples, seed=seed
+      values, groups=families or None, resamples=resamples, seed=seed
     )
     method = 'bootstrap'
   by_seed = values.mean(axis=1)
@@ -177,6 +183,7 @@ def _compare(
 ) -> dict[str, Any]:
   """Returns the paired differences and tests of two cells of one budget."""
   by_seed = statistics.mcnemar_by_seed(mine.passed, other.passed)
+  groups = mine.families or None
   comparison = {
     'subject': mine.strategy,
     'other': other.strategy,
@@ -186,9 +193,11 @@ def _compare(
   for metric, field in (('pass', 'passed'), ('soft', 'soft')):
     pair = [np.asarray(getattr(x, field), float) for x in (mine, other)]
     interval = statistics.bootstrap_difference(
-      *pair, resamples=resamples, seed=seed
+      *pair, groups=groups, resamples=resamples, seed=seed
     )
-    p = statistics.permutation_test(*pair, permutations=resamples, seed=seed)
+    p = statistics.permutation_test(
+      *pair, groups=groups, permutations=resamples, seed=seed
+    )
     comparison[metric] = {
       'difference': float(pair[0].mean() - pair[1].mean()),
       'low': interval.low,
@@ -280,9 +289,10 @@ def _header_block(summary: Mapping[str, Any], header: Mapping[str, Any]) -> str:
       '',
       *(f'- {name}: {value}' for name, value in facts.items()),
       '',
-      'Percent with 95 % intervals over problems and seeds; ± is the standard '
-      'deviation over seeds. All numbers below are measured by this project '
-      'unless a table says otherwise.',
+      'Percent with 95 % intervals over problems (whole families of them, '
+      'where there are families) and seeds; ± is the standard deviation over '
+      'seeds. All numbers below are measured by this project unless a table '
+      'says otherwise.',
       '',
     ]
   )

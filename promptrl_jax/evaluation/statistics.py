@@ -3,6 +3,10 @@
 Arrays are `[seeds, problems]`: row s is a full run over all problems. Every
 comparison of two strategies is paired by problem. Intervals cover 95 %.
 
+Problems of one family resemble each other. Where `groups` names the family of
+each problem, families are the units that are resampled and whose signs are
+flipped, and the problems of one go together.
+
 Exact McNemar is defined for a single pair of runs. For several seeds there are
 two tests, and a report needs both:
 
@@ -24,6 +28,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -96,6 +101,31 @@ def _as_paired_runs(
       f'deterministic strategy, got {seeds[0]} and {seeds[1]}.'
     )
   return first, second
+
+
+def _by_group(
+  values: np.ndarray, groups: Sequence[str] | None
+) -> tuple[np.ndarray, np.ndarray]:
+  """Sums `[..., problems]` over each group; also returns the groups' sizes.
+
+  Without groups, and where a name is empty, a problem stands for itself.
+  """
+  problems = values.shape[-1]
+  if groups is None:
+    return values, np.ones(problems)
+  if len(groups) != problems:
+    raise ValueError(
+      f'groups must name the group of each of {problems} problems, got '
+      f'{len(groups)}.'
+    )
+  numbers: dict[str | int, int] = {}
+  places = [
+    numbers.setdefault(name or place, len(numbers))
+    for place, name in enumerate(groups)
+  ]
+  members = np.zeros((problems, len(numbers)))
+  members[np.arange(problems), places] = 1.0
+  return values @ members, members.sum(axis=0)
 
 
 def pass_at_k(n: int, c: int, k: int) -> float:
@@ -176,6 +206,7 @@ def permutation_test(
   first: np.ndarray,
   second: np.ndarray,
   *,
+  groups: Sequence[str] | None = None,
   permutations: int = RESAMPLES,
   seed: int = 0,
 ) -> float:
@@ -191,11 +222,13 @@ def permutation_test(
   `[seeds, problems]`; an array of one row is broadcast.
 
   Args:
+    groups: name of the family of each problem.
     permutations: maximal number of sign patterns, which bounds time and memory.
   """
   _check_count('permutations', permutations)
   first, second = _as_paired_runs(first, second)
   difference = first.mean(axis=0) - second.mean(axis=0)
+  difference, _ = _by_group(difference, groups)
   # Rounding of the mean over seeds gives 1e-17 where the difference is 0, and
   # sums that differ in the last bit where they are equal. Both are ties.
   slack = 1e-9
@@ -231,6 +264,7 @@ def _resampling_weights(
 def _bootstrap(
   arrays: tuple[np.ndarray, ...],
   signs: tuple[float, ...],
+  groups: Sequence[str] | None,
   resamples: int,
   seed: int,
 ) -> Interval:
@@ -246,31 +280,40 @@ def _bootstrap(
     for sign, values in zip(signs, arrays, strict=True):
       weights = _resampling_weights(rng, rows, values.shape[0])
       by_problem += sign * (weights @ values)
-    weights = _resampling_weights(rng, rows, problems)
-    estimates[start : start + rows] = np.sum(by_problem * weights, axis=1)
+    sums, sizes = _by_group(by_problem, groups)
+    weights = _resampling_weights(rng, rows, len(sizes))
+    estimates[start : start + rows] = np.sum(sums * weights, axis=1) / (
+      weights @ sizes
+    )
   tail = (1.0 - _CONFIDENCE) / 2.0
   low, high = np.quantile(estimates, [tail, 1.0 - tail])
   return Interval(float(low), float(high))
 
 
 def bootstrap_interval(
-  values: np.ndarray, *, resamples: int = RESAMPLES, seed: int = 0
+  values: np.ndarray,
+  *,
+  groups: Sequence[str] | None = None,
+  resamples: int = RESAMPLES,
+  seed: int = 0,
 ) -> Interval:
   """Returns the percentile interval of the mean over problems and seeds.
 
   Every resample draws seeds with replacement and, independently, problems with
   replacement. All seeds have the same problems, so the two levels are crossed
   (Owen 2007, The pigeonhole bootstrap; its variance is conservative). With a
-  single row the interval is over problems only.
+  single row the interval is over problems only. With `groups`, families are
+  drawn in the place of problems.
   """
   values = _as_runs('values', values)
-  return _bootstrap((values,), (1.0,), resamples, seed)
+  return _bootstrap((values,), (1.0,), groups, resamples, seed)
 
 
 def bootstrap_difference(
   first: np.ndarray,
   second: np.ndarray,
   *,
+  groups: Sequence[str] | None = None,
   resamples: int = RESAMPLES,
   seed: int = 0,
 ) -> Interval:
@@ -282,7 +325,7 @@ def bootstrap_difference(
   a deterministic strategy without variance over seeds.
   """
   arrays = _as_paired_runs(first, second)
-  return _bootstrap(arrays, (1.0, -1.0), resamples, seed)
+  return _bootstrap(arrays, (1.0, -1.0), groups, resamples, seed)
 
 
 def holm(p_values: np.ndarray) -> np.ndarray:

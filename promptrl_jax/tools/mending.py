@@ -18,18 +18,13 @@ from absl import app, flags
 from promptrl_jax.envs.editing.config import EditingConfig
 from promptrl_jax.evaluation import mending
 from promptrl_jax.evaluation.open_loop import SearchConfig
-from promptrl_jax.evaluation.play import LineUp
-from promptrl_jax.execution import ExecutionPool
-from promptrl_jax.execution.memo import MemoPool
 from promptrl_jax.files import write_atomically
-from promptrl_jax.llm.ask import CODER, REWRITER, AskConfig
-from promptrl_jax.llm.cache import IN_MEMORY, CachedBackend
-from promptrl_jax.llm.load import BackendConfig, load_backend
-from promptrl_jax.parallel import compilation
-from promptrl_jax.parallel import mesh as mesh_lib
+from promptrl_jax.llm.ask import CODER, REWRITER
+from promptrl_jax.llm.cache import IN_MEMORY
 from promptrl_jax.tasks import load as load_lib
 from promptrl_jax.tasks.task_set import DataConfig
 from promptrl_jax.tools import command
+from promptrl_jax.tools.line_up import open_line_up
 
 _DATA = flags.DEFINE_string('data', 'minicode2', 'Task set.')
 _SPLITS = flags.DEFINE_list('splits', ['validation'], 'Splits.')
@@ -46,27 +41,14 @@ _BUDGETS = flags.DEFINE_list(
 _CACHE = flags.DEFINE_string('cache', IN_MEMORY, 'File of completions.')
 _OUT = flags.DEFINE_string('out', '', 'JSON file of the figures.')
 
-_NEW_TOKENS = 96  # of a program
-
 
 def run() -> None:
-  mesh_lib.use_cpu_cores()
-  compilation.use_cache()
-  mesh = mesh_lib.make_data_mesh()
   budgets = [int(budget) for budget in _BUDGETS.value]
   needed = {*_SPLITS.value, *(['validation'] if budgets else [])}
   tasks = load_lib.load_tasks(DataConfig(_DATA.value), only=sorted(needed))
-  backends = {}
-  for role, flag in ((REWRITER, _REWRITER), (CODER, _CODER)):
-    config = BackendConfig(model=flag.value, new_tokens=_NEW_TOKENS)
-    backends[role] = CachedBackend(
-      load_backend(config, mesh), _CACHE.value, config.identity
-    )
+  models = {REWRITER: _REWRITER.value, CODER: _CODER.value}
   figures = {}
-  with ExecutionPool() as pool:
-    line_up = LineUp(
-      backends, MemoPool(pool), AskConfig(max_tokens=_NEW_TOKENS)
-    )
+  with open_line_up(models, _CACHE.value) as line_up:
     editing = EditingConfig(budget=max([8, *budgets]), max_steps=16)
     where = {'protocol': _PROTOCOL.value, 'budgets': budgets}
     if budgets:

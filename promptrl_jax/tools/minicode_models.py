@@ -18,18 +18,13 @@ from absl import app, flags
 
 from promptrl_jax.envs.editing.config import EditingConfig
 from promptrl_jax.evaluation import mending
-from promptrl_jax.evaluation.play import LineUp
-from promptrl_jax.execution import ExecutionPool
-from promptrl_jax.execution.memo import MemoPool
 from promptrl_jax.files import write_atomically
-from promptrl_jax.llm.ask import CODER, REWRITER, AskConfig
-from promptrl_jax.llm.cache import CachedBackend
-from promptrl_jax.llm.load import ASSETS, BackendConfig, load_backend
+from promptrl_jax.llm.ask import CODER, REWRITER
+from promptrl_jax.llm.load import ASSETS
 from promptrl_jax.models import pretrained, weights
-from promptrl_jax.parallel import compilation
-from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.tasks.minicode2.suite import SUITE
 from promptrl_jax.tools import command
+from promptrl_jax.tools.line_up import open_line_up
 
 _CODER = flags.DEFINE_string('coder', None, 'Workdir of the trained coder.')
 _REWRITER = flags.DEFINE_string(
@@ -39,7 +34,6 @@ _SEEDS = flags.DEFINE_integer('seeds', 3, 'Runs of each operator.')
 
 _FILES = (weights.WEIGHTS, pretrained.CONFIG, pretrained.TOKENIZER)
 _SPLITS = ('pretrain', 'train', 'validation', 'test', 'ood')
-_NEW_TOKENS = 96  # of a program
 _ABOUT = {
   'coder': 'Statement, visible assertion and signature in, the rest of the '
   'program out. It learned from plain statements in common words.',
@@ -95,22 +89,13 @@ problems and nothing else.
 
 def measure(folders: dict[str, pathlib.Path]) -> str:
   """Returns the tables of `evaluation.mending` on all splits."""
-  mesh = mesh_lib.make_data_mesh()
-  load = lambda role: CachedBackend(
-    load_backend(
-      BackendConfig(model=str(folders[role]), new_tokens=_NEW_TOKENS), mesh
-    )
-  )
-  backends = {REWRITER: load('rewriter'), CODER: load('coder')}
   parts = [
     'Percent of the problems that one greedy call leaves with a failed visible '
     f'test and that one use of an operator then solves, `visible1`, '
     f'{_SEEDS.value} seeds; `train` is the split `policy`.\n'
   ]
-  with ExecutionPool() as pool:
-    line_up = LineUp(
-      backends, MemoPool(pool), AskConfig(max_tokens=_NEW_TOKENS)
-    )
+  models = {REWRITER: str(folders['rewriter']), CODER: str(folders['coder'])}
+  with open_line_up(models) as line_up:
     for split in _SPLITS:
       figures = mending.measure(
         line_up,
@@ -126,8 +111,6 @@ def measure(folders: dict[str, pathlib.Path]) -> str:
 
 def run() -> None:
   """Installs, measures and describes the models that the flags name."""
-  mesh_lib.use_cpu_cores()
-  compilation.use_cache()
   folders = {role: ASSETS / f'minicode2_{role}' for role in _ABOUT}
   install(_CODER.value, folders['coder'])
   install(_REWRITER.value, folders['rewriter'])

@@ -73,7 +73,8 @@ class Totals:
     best: best validation score; None before the first validation.
     stale: validations in a row that were not better than the best before.
     env_steps: sum of `rollout/steps`.
-    calls: sum of `budget/calls`.
+    calls: model calls before the first iteration, and the sum of
+      `budget/calls`.
   """
 
   best: float | None = None
@@ -99,6 +100,7 @@ class Run:
     name: str,
     unit: str = 'update',
     shown: Mapping[str, str] | None = None,
+    calls: int = 0,
   ):
     """Prepares a run; nothing is opened before it is entered.
 
@@ -110,9 +112,10 @@ class Run:
       name: label of the progress bar.
       unit: word for an iteration in the progress bar.
       shown: metrics in the progress bar, by label.
+      calls: model calls that the initial state has cost.
     """
     self.state = initial
-    self.totals = Totals()
+    self.totals = Totals(calls=calls)
     self.config = config
     self._folder = folder
     self._bar = {'desc': name, 'unit': unit, 'total': config.iterations}
@@ -247,6 +250,15 @@ class Run:
       and jax.process_count() == 1
       and not any(leaf.is_deleted() for leaf in jax.tree.leaves(self.state))
     )
+
+
+def is_started(folder: pathlib.Path) -> bool:
+  """Whether a run has saved a checkpoint in the folder, to go on from."""
+  path = folder / 'checkpoints'
+  if not path.is_dir():
+    return False
+  with checkpoint.open_checkpoints(path, read_only=True) as checkpoints:
+    return checkpoints.latest_step() is not None
 
 
 def restore(

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import numpy as np
@@ -63,6 +64,22 @@ def test_single_runs_are_compared_by_exact_mcnemar(make_cell):
   assert comparison['pass']['difference'] == pytest.approx(
     (exact.b - exact.c) / 30
   )
+
+
+def test_families_of_problems_are_the_units_of_a_report(make_cell):
+  families = tuple('abcdef'[i // 5] for i in range(30))
+  alone = [make_cell(rate=0.8), make_cell('random', rate=0.3)]
+  together = [dataclasses.replace(x, families=families) for x in alone]
+  by_problem, by_family = (
+    _summarise(x)['comparisons'][0]['pass'] for x in (alone, together)
+  )
+  assert by_family['difference'] == by_problem['difference']
+  assert by_family['p'] >= 2 / 2**6 > by_problem['p']
+  first, second = (_summarise(x)['cells'][0]['pass'] for x in (alone, together))
+  assert (first['low'], first['high']) != (second['low'], second['high'])
+  single = make_cell(seeds=1, families=families)
+  entry = _summarise([single], subject=None)['cells'][0]
+  assert entry['pass']['interval'] == 'bootstrap'
 
 
 def test_several_seeds_are_compared_over_problems(make_cell):

@@ -262,3 +262,46 @@ def test_minimum_detectable_difference_shrinks_with_problems():
   )
   assert many < few
   assert statistics.minimum_detectable_difference(10, 0.1) == math.inf
+
+
+def test_problems_of_one_family_do_not_count_as_independent_ones():
+  rng = np.random.default_rng(0)
+  families = rng.random((1, 40)) < 0.5
+  values = np.repeat(families, 5, axis=1).astype(float)
+  names = [str(i) for i in range(40) for _ in range(5)]
+  for function, arguments in (
+    (statistics.bootstrap_interval, (values,)),
+    (statistics.bootstrap_difference, (values, np.zeros_like(values))),
+  ):
+    alone = np.diff(function(*arguments))[0]
+    together = np.diff(function(*arguments, groups=names))[0]
+    assert together == pytest.approx(alone * 5**0.5, rel=0.1)
+    once = function(*(x[:, ::5] for x in arguments))
+    assert function(*arguments, groups=names) == pytest.approx(once)
+
+
+def test_signs_of_one_family_flip_together():
+  first = np.repeat([[1.0, 1.0, 1.0, 0.0]], 3, axis=1)
+  second = np.zeros_like(first)
+  names = [name for name in 'abcd' for _ in range(3)]
+  p = statistics.permutation_test(first, second, groups=names)
+  assert p == pytest.approx(2 / 2**3)
+  assert statistics.permutation_test(first, second) == pytest.approx(2 / 2**9)
+
+
+def test_without_families_each_problem_stands_for_itself():
+  values = np.random.default_rng(0).random((3, 20))
+  plain = statistics.bootstrap_interval(values)
+  for groups in ([''] * 20, [str(i) for i in range(20)]):
+    assert statistics.bootstrap_interval(
+      values, groups=groups
+    ) == pytest.approx(plain)
+  with pytest.raises(ValueError, match='each of 20 problems, got 2'):
+    statistics.bootstrap_interval(values, groups=['a', 'b'])
+
+
+def test_families_of_different_sizes_keep_the_mean_of_problems():
+  values = np.array([[1.0] * 30 + [0.0] * 10])
+  groups = ['large'] * 30 + [f'small{i}' for i in range(10)]
+  low, high = statistics.bootstrap_interval(values, groups=groups)
+  assert low < values.mean() < high and low == 0.0

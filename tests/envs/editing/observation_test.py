@@ -74,12 +74,12 @@ def test_whether_a_prompt_was_asked_greedily_is_seen(make_env, problems):
       features = env.step([action])[0]
     seen.append(features[0])
   assert not np.array_equal(*seen)
-  for episode, fresh in (
+  for asked, fresh in (
     ((), True),
-    ((('Raise it by 0, number.', ''),), False),
+    ([('Raise it by 0, number.', '')], False),
   ):
     start = Episode(problems[0], budget=4)
-    start.asked_greedily.update(episode)
+    start.asked_greedily.update(asked)
     features = observation.rich_observation(start, ('keep',), 4)
     other = observation.rich_observation(
       Episode(problems[0], budget=4), ('keep',), 4
