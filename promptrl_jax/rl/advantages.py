@@ -66,3 +66,51 @@ def gae(
     reverse=True,
   )
   return advantages
+
+
+def sibling_advantages(
+  returns: jax.Array,
+  values: jax.Array,
+  actions: jax.Array,
+  groups: jax.Array,
+  *,
+  mask: jax.Array,
+) -> jax.Array:
+  """Returns advantages of decisions against others of the same state `[T, N]`.
+
+  Episodes of one group start in the same state of a deterministic world, and
+  share it as long as they choose the same actions. A decision is judged by its
+  return G against those of its n siblings, the other episodes in its state:
+
+    A_i = G_i - (V + sum over siblings of G_j) / (1 + n)
+
+  The critic counts as one sibling, so that a state that nobody shares has the
+  Monte-Carlo advantage G - V. The baseline does not depend on the decision, so
+  that the policy gradient stays unbiased. See "Group-in-Group Policy
+  Optimization for LLM Agent Training", Feng et al., 2025
+  (https://arxiv.org/abs/2505.10978), section 4.2, and for the leave-one-out
+  mean Kool et al., 2019, "Buy 4 REINFORCE Samples, Get a Baseline for Free!".
+
+  Args:
+    returns: `[T, N]`, of each step to the end of its episode.
+    values: `[T, N]`, of the states that were acted in.
+    actions: `[T, N]` int.
+    groups: `[N]` int.
+    mask: `[T, N]` bool, valid steps.
+  """
+  chex.assert_equal_shape([returns, values, actions, mask])
+  mask = jnp.asarray(mask, bool)
+  returns = jnp.where(mask, returns, 0)
+  others = (groups[:, None] == groups[None, :]) & ~jnp.eye(
+    len(groups), dtype=bool
+  )
+
+  def step(shared, inputs):
+    action, valid, value, total = inputs
+    siblings = (shared & valid[None, :]).astype(total.dtype)
+    baseline = (value + siblings @ total) / (1 + siblings.sum(axis=1))
+    shared = shared & (action[:, None] == action[None, :])
+    return shared, jnp.where(valid, total - baseline, 0)
+
+  _, advantages = jax.lax.scan(step, others, (actions, mask, values, returns))
+  return advantages

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from promptrl_jax.rl.advantages import gae
+from promptrl_jax.rl.advantages import gae, sibling_advantages
 
 F, T = False, True
 
@@ -125,3 +125,57 @@ def test_shapes_that_differ_are_refused():
     gae(
       rewards, values[:-1], next_values, terminated, truncated, gamma=1, lam=1
     )
+
+
+def test_a_decision_is_judged_against_those_of_its_own_state():
+  # Three episodes of group 0 part at the second step; one is alone in group 1.
+  actions = jnp.array([[0, 0, 1, 0], [2, 3, 2, 2]])
+  returns = jnp.array([[1.0, 0.0, 0.5, 1.0], [1.0, 0.0, 0.5, 1.0]])
+  values = jnp.full((2, 4), 0.4)
+  advantages = sibling_advantages(
+    returns,
+    values,
+    actions,
+    jnp.array([0, 0, 0, 1]),
+    mask=jnp.ones((2, 4), bool),
+  )
+  expected = [
+    [1 - 0.9 / 3, 0 - 1.9 / 3, 0.5 - 1.4 / 3, 0.6],
+    [1 - 0.4 / 2, 0 - 1.4 / 2, 0.1, 0.6],
+  ]
+  np.testing.assert_allclose(advantages, expected, atol=1e-6)
+
+
+def test_siblings_that_have_ended_do_not_count():
+  returns = jnp.array([[1.0, jnp.nan], [0.5, 0.25]])
+  advantages = sibling_advantages(
+    returns,
+    jnp.zeros((2, 2)),
+    jnp.zeros((2, 2), int),
+    jnp.zeros(2, int),
+    mask=jnp.array([[T, F], [T, T]]),
+  )
+  np.testing.assert_allclose(advantages, [[1.0, 0.0], [0.375, 0.0]])
+
+
+def test_siblings_lower_the_variance_of_the_gradient_and_keep_its_mean():
+  # One state, two actions; the return is the action plus a draw per state.
+  rng = np.random.default_rng(0)
+  gradients = {1: [], 8: []}
+  for _ in range(400):
+    actions = rng.integers(0, 2, (1, 64))
+    states = np.repeat(rng.normal(size=8), 8)
+    for size, found in gradients.items():
+      advantages = sibling_advantages(
+        jnp.asarray(actions + 3 * states[None]),
+        jnp.zeros((1, 64)),
+        jnp.asarray(actions),
+        jnp.arange(64) // size,
+        mask=jnp.ones((1, 64), bool),
+      )
+      # d log pi(a) / d logit of action 1, at equal probabilities.
+      found.append(float(np.mean((actions - 0.5) * np.asarray(advantages))))
+  assert np.var(gradients[8]) < np.var(gradients[1]) / 3
+  for found in gradients.values():
+    error = np.std(found) / len(found) ** 0.5
+    assert abs(np.mean(found) - 0.25) < 4 * error

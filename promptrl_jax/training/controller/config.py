@@ -24,6 +24,9 @@ class ControllerConfig:
       part of the observation: then running out of it is an end like any other.
     worlds: number of seeds that episodes are drawn with, so that a cache
       answers what was asked before; 0 draws a new one for each episode.
+    continuations: episodes in a row that play the same problem with the same
+      seed and budget. With several, a decision is judged against the others
+      that were made in its state, see `rl.advantages.sibling_advantages`.
     shuffle_rewards: whether episodes are given each other's returns. A control:
       what is learned from them is not learned from the outcome.
     clone: whether training starts from the best lists, see `cloning.py`.
@@ -36,10 +39,18 @@ class ControllerConfig:
   budgets: tuple[int, ...] = (1, 2, 4, 8, 8)
   bootstrap_truncated: bool = False
   worlds: int = 0
+  continuations: int = 1
   shuffle_rewards: bool = False
   clone: bool = False
   trunk: tuple[int, ...] = (128, 128)
   head: tuple[int, ...] = (64,)
+
+  def __post_init__(self):
+    if self.continuations < 1 or self.episodes % self.continuations:
+      raise ValueError(
+        f'continuations={self.continuations}: expected a divisor of '
+        f'episodes={self.episodes}'
+      )
 
 
 @dataclasses.dataclass(frozen=True)

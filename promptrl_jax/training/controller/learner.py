@@ -135,7 +135,9 @@ def make_learner(
     initial,
     update_lib.make_act_fn(network.apply),
     update_lib.make_act_fn(network.apply, greedy=True),
-    update_lib.make_update_fn(network.apply, optimizer, ppo),
+    update_lib.make_update_fn(
+      network.apply, optimizer, ppo, config.continuations
+    ),
   )
 
 

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from promptrl_jax.envs.editing.rollout import Trajectories
-from promptrl_jax.rl.advantages import gae
+from promptrl_jax.rl.advantages import gae, sibling_advantages
 from promptrl_jax.rl.masked import normalize
 from promptrl_jax.training.controller.config import ControllerConfig, PPOConfig
 
@@ -47,7 +47,9 @@ class PPOBatch:
   mask: jax.Array
 
 
-def make_batch(trajectories: Trajectories, config: PPOConfig) -> PPOBatch:
+def make_batch(
+  trajectories: Trajectories, config: PPOConfig, continuations: int = 1
+) -> PPOBatch:
   """Computes advantages over the rollout and flattens it.
 
   The batch is padded with invalid steps to a multiple of `minibatches *
@@ -58,19 +60,33 @@ def make_batch(trajectories: Trajectories, config: PPOConfig) -> PPOBatch:
     trajectories: `[T, N]` steps; `next_values` are those before any reset. They
       are bootstrapped where `truncated` and ignored where `terminated`.
     config: discount, lambda and normalisation.
+    continuations: episodes in a row that start in the same state; several are
+      judged against each other, by their Monte-Carlo returns.
   """
   rollout: Any = jax.tree.map(jnp.asarray, trajectories)
-  advantages = gae(
-    rollout.rewards,
-    rollout.values,
-    rollout.next_values,
-    rollout.terminated,
-    rollout.truncated,
-    gamma=config.gamma,
-    lam=config.gae_lambda,
-    mask=rollout.mask,
-  )
+
+  def estimate(lam):
+    return gae(
+      rollout.rewards,
+      rollout.values,
+      rollout.next_values,
+      rollout.terminated,
+      rollout.truncated,
+      gamma=config.gamma,
+      lam=lam,
+      mask=rollout.mask,
+    )
+
+  advantages = estimate(config.gae_lambda)
   returns = advantages + rollout.values
+  if continuations > 1:
+    advantages = sibling_advantages(
+      estimate(1.0) + rollout.values,
+      rollout.values,
+      rollout.actions,
+      jnp.arange(rollout.mask.shape[1]) // continuations,
+      mask=rollout.mask,
+    )
   if config.normalize == 'rollout':
     advantages = normalize(advantages, rollout.mask, ddof=config.normalize_ddof)
   batch = PPOBatch(
@@ -112,22 +128,21 @@ def draw_batch(
   once. The draw depends on the seed and the step alone, so that a resumed run
   repeats the uninterrupted one.
   """
-  size = len(problems)
+  size, started = len(problems), config.episodes // config.continuations
+  places = range(step * started, (step + 1) * started)
   indices = []
-  for place in range(step * config.episodes, (step + 1) * config.episodes):
+  for place in places:
     epoch, offset = divmod(place, size)
     order = np.random.default_rng([seed, epoch, 0]).permutation(size)
     indices.append(int(order[offset]))
   rng = np.random.default_rng([seed, step, 1])
-  budgets = rng.choice(config.budgets, config.episodes).tolist()
+  budgets = rng.choice(config.budgets, started)
   # Worlds are those of all runs, so that they share what was asked before.
   first = 0 if config.worlds else seed * 1_000_003
-  count = config.worlds or (step + 1) * config.episodes
-  seeds = [
-    first + place % count
-    for place in range(step * config.episodes, (step + 1) * config.episodes)
-  ]
-  return indices, seeds, budgets
+  count = config.worlds or places.stop
+  seeds = [first + place % count for place in places]
+  again = lambda drawn: np.repeat(drawn, config.continuations).tolist()
+  return again(indices), again(seeds), again(budgets)
 
 
 def shuffle_returns(rollout: Trajectories, seed: int) -> Trajectories:

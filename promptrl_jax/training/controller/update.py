@@ -63,6 +63,7 @@ def make_update_fn(
   apply_fn: ApplyFn,
   optimizer: optax.GradientTransformation,
   config: PPOConfig,
+  continuations: int = 1,
 ) -> UpdateFn:
   """Returns the jitted update `(state, rollout) -> (state, metrics)`.
 
@@ -73,7 +74,7 @@ def make_update_fn(
   loss_fn = make_loss_fn(apply_fn, config)
 
   def update(state, rollout):
-    batch = make_batch(rollout, config)
+    batch = make_batch(rollout, config, continuations)
     indices = gradients.deal(
       step_key(state, 'update'),
       batch.mask,

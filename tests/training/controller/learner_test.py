@@ -23,7 +23,9 @@ from promptrl_jax.training.controller.config import (
   PPOConfig,
 )
 from promptrl_jax.training.controller.rollout import (
+  as_terminated,
   draw_batch,
+  make_batch,
   returns_to_go,
   shuffle_returns,
 )
@@ -134,6 +136,34 @@ def test_few_worlds_repeat_their_seeds():
   drawn = [draw_batch(PROBLEMS, config, 2, step)[1] for step in range(3)]
   assert len({seed for seeds in drawn for seed in seeds}) == 4
   assert len(set(draw_batch(PROBLEMS, CONFIG, 2, 0)[1])) == CONFIG.episodes
+
+
+def test_continuations_start_in_the_same_state():
+  config = dataclasses.replace(CONFIG, continuations=3)
+  for drawn in draw_batch(PROBLEMS, config, 0, 1):
+    assert len(drawn) == CONFIG.episodes
+    assert drawn[::3] == drawn[1::3] == drawn[2::3]
+  indices = [
+    i for step in range(8) for i in draw_batch(PROBLEMS, config, 0, step)[0]
+  ]
+  assert sorted(indices[::3][:8]) == list(range(8))
+  with pytest.raises(ValueError, match='continuations=4.*episodes=6'):
+    dataclasses.replace(CONFIG, continuations=4)
+
+
+def test_an_update_judges_continuations_against_each_other(learner, env):
+  config = dataclasses.replace(CONFIG, continuations=3)
+  siblings = learner_lib.make_learner(config, PPO, env.config, seed=1)
+  rollout, _ = siblings.sample(fresh(siblings), env, PROBLEMS, 1)
+  rollout = as_terminated(rollout)
+  batch = make_batch(rollout, dataclasses.replace(PPO, normalize='none'), 3)
+  first = np.asarray(batch.advantages)[: CONFIG.episodes]
+  returns = np.asarray(rollout.rewards * rollout.mask).sum(axis=0)
+  others = returns.reshape(2, 3).sum(axis=1, keepdims=True) - returns.reshape(
+    2, 3
+  )
+  expected = returns - (rollout.values[0] + others.ravel()) / 3
+  np.testing.assert_allclose(first, expected, atol=1e-5)
 
 
 def test_shuffled_returns_are_those_of_other_episodes(learner, env):
