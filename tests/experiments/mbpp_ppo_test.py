@@ -15,6 +15,8 @@ SMALL = (
   '--config.data.test_limit=6',
   '--config.controller.episodes=4',
   '--config.controller.iterations=4',
+  '--config.controller.continuations=2',
+  '--config.controller.clone=True',
   '--config.eval.budgets=(2,)',
 )
 
@@ -103,6 +105,17 @@ def test_numbers_of_the_table_come_from_the_csv(whole):
     assert mean == pytest.approx(cell.passed.mean())
 
 
+def test_calls_paid_once_hold_search_demonstration_and_training(whole):
+  workdir, _ = whole
+  table = json.loads((workdir / 'results.json').read_text())['tables'][
+    'visible1'
+  ]
+  paid = {c['strategy']: c['optimisation_calls'] for c in table['cells']}
+  trained = sum(row['budget/calls'] for row in rows(workdir))
+  demonstrated = paid['ppo'] - paid['best_open_loop'] - trained
+  assert 4 <= demonstrated <= 8 * 4  # a list of at most 4 calls, 8 problems
+
+
 def test_the_csv_says_how_each_problem_was_played(whole):
   workdir, _ = whole
   trace = [json.loads(x) for x in (workdir / 'trace.jsonl').open()]
@@ -169,12 +182,12 @@ def test_a_part_of_a_split_is_played_by_the_checkpoint_that_is_asked_for(
   result = run(
     workdir,
     '--mode=eval',
-    '--split=validation',
+    '--split=ood',
     '--checkpoint=last',
     '--problems=3',
   )
   assert result.returncode == 0, result.stderr[-3000:]
-  folder = workdir / 'eval' / 'validation_last_3'
+  folder = workdir / 'eval' / 'ood_last_3'
   problems = json.loads((folder / 'problems.json').read_text())
   assert len(problems) == 3
   for problem in problems:
@@ -182,7 +195,7 @@ def test_a_part_of_a_split_is_played_by_the_checkpoint_that_is_asked_for(
     assert {'direct', 'ppo', 'bandit', 'best_fixed'} <= strategies
     assert all(row['soft'] <= 1.0 for row in problem['results'])
   header = json.loads((folder / 'results.json').read_text())['header']
-  assert (header['split'], header['checkpoint']) == ('validation', 'last')
+  assert (header['split'], header['checkpoint']) == ('ood', 'last')
   assert (workdir / 'results.csv').read_text() == before
 
 
