@@ -3,6 +3,8 @@
 import dataclasses
 from collections.abc import Iterable
 
+import ml_collections
+
 from promptrl_jax.execution.config import PoolConfig
 from promptrl_jax.llm.ask import AskConfig
 from promptrl_jax.llm.load import BackendConfig
@@ -32,6 +34,14 @@ class Job:
   rewriter: BackendConfig = BackendConfig(model='minicode_rewriter')
   pool: PoolConfig = PoolConfig()
   ask: AskConfig = AskConfig()
+
+
+def on_minicode2(config: ml_collections.ConfigDict) -> None:
+  """Names the tasks and the models of minicode 2."""
+  config.data.name = 'minicode2'
+  config.coder.model = 'minicode2_coder'
+  config.rewriter.model = 'minicode2_rewriter'
+  config.ask.max_tokens = config.coder.new_tokens = 96
 
 
 def check_argument(argument: str, known: Iterable[str]) -> None:

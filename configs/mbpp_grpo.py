@@ -20,7 +20,7 @@ import dataclasses
 
 import ml_collections
 
-from configs.job import Job, check_argument
+from configs.job import Job, check_argument, on_minicode2
 from promptrl_jax import settings
 from promptrl_jax.envs.rewriting.config import RewritingConfig
 from promptrl_jax.evaluation.statistics import RESAMPLES
@@ -89,9 +89,7 @@ def get_config(arg: str = 'minicode') -> ml_collections.ConfigDict:
     c.validate_every = c.checkpoint_every = 1
     c.eval.resamples = 1000
   if arg == 'minicode2':
-    c.data.name = 'minicode2'
-    c.coder.model, c.rewriter.model = 'minicode2_coder', 'minicode2_rewriter'
-    c.ask.max_tokens = c.coder.new_tokens = 96
+    on_minicode2(c)
     c.only_failed = True
   if arg == 'mbpp':
     c.data.name = 'mbpp'

@@ -3,24 +3,26 @@
   python -m experiments.mbpp_ppo --config=configs/mbpp_ppo.py:smoke --workdir=W
 
 Arguments:
-  smoke     the whole walk in about a minute: a few problems, two updates
-  minicode  the embedded suite and models; no GPU, hub or key (the default)
-  minicode2 the draft of its successor, see docs/science.md
-  mbpp      the official MBPP file, full splits, any code model behind an
-            OpenAI-compatible endpoint:
-              --config.data.path=mbpp.jsonl --config.coder.backend=http
-              --config.coder.http.base_url=http://127.0.0.1:8000/v1
-              --config.coder.model=NAME   (likewise --config.rewriter...)
-            without an endpoint the embedded coder walks it, near zero
-  promis    the settings of PROMIS (arXiv 2605.19102, released code): three
-            actions, ten features, +1 / -0.1, Monte-Carlo returns, 1000 episodes
+  smoke      the whole walk in about a minute: a few problems, two updates
+  quickstart minicode2 in minutes: a part of the problems, a short training
+  minicode2  the embedded suite and models; no GPU, hub or key (the default)
+  minicode   the first embedded suite, where a fixed list is level with PPO
+  mbpp       the official MBPP file, full splits, any code model behind an
+             OpenAI-compatible endpoint:
+               --config.data.path=mbpp.jsonl --config.coder.backend=http
+               --config.coder.http.base_url=http://127.0.0.1:8000/v1
+               --config.coder.model=NAME   (likewise --config.rewriter...)
+             without an endpoint the embedded coder walks it, near zero
+  promis     the settings of PROMIS (arXiv 2605.19102, released code): three
+             actions, ten features, +1 / -0.1, Monte-Carlo returns, 1000
+             episodes
 """
 
 import dataclasses
 
 import ml_collections
 
-from configs.job import Job, check_argument
+from configs.job import Job, check_argument, on_minicode2
 from promptrl_jax import operators, settings
 from promptrl_jax.envs.editing.config import EditingConfig
 from promptrl_jax.evaluation.open_loop import SearchConfig
@@ -33,7 +35,9 @@ from promptrl_jax.training.controller.config import (
   PPOConfig,
 )
 
-_ARGUMENTS = ('smoke', 'minicode', 'minicode2', 'mbpp', 'promis')
+_ARGUMENTS = (
+  *('smoke', 'quickstart', 'minicode2', 'minicode', 'mbpp', 'promis'),
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,6 +49,7 @@ class EvalConfig:
     strategies: registered strategies that are played, too.
     oracle: also the parity table, best of at most 10 tries.
     oracle_limit: first N test problems of that table; 0 for all.
+    bandits: also train and play contextual bandits.
     shuffled: also train and play a controller whose rewards are shuffled.
     allocation: also give all problems one budget, see `strategies/allocation`.
     resamples: of the bootstrap.
@@ -54,6 +59,7 @@ class EvalConfig:
   strategies: tuple[str, ...] = ()
   oracle: bool = True
   oracle_limit: int = 100
+  bandits: bool = True
   shuffled: bool = False
   allocation: bool = False
   resamples: int = RESAMPLES
@@ -84,7 +90,7 @@ class Config(Job):
   eval: EvalConfig = EvalConfig()
 
 
-def get_config(arg: str = 'minicode') -> ml_collections.ConfigDict:
+def get_config(arg: str = 'minicode2') -> ml_collections.ConfigDict:
   check_argument(arg, _ARGUMENTS)
   c = settings.to_config_dict(Config())
   if arg == 'smoke':
@@ -96,22 +102,34 @@ def get_config(arg: str = 'minicode') -> ml_collections.ConfigDict:
     c.eval.resamples = 1000
     c.search.beam = c.search.seeds = 1
     c.search.temperatures = (0.8,)
-  if arg == 'minicode2':
-    c.data.name = 'minicode2'
-    c.coder.model, c.rewriter.model = 'minicode2_coder', 'minicode2_rewriter'
-    c.ask.max_tokens = c.coder.new_tokens = 96
-    c.editing.budget = c.editing.max_steps = 16
-    c.controller.budgets = (1, 2, 4, 8, 16, 16)
-    c.controller.worlds = 4
-    c.controller.iterations, c.controller.episodes = 120, 512
-    c.eval.budgets = (1, 2, 4, 8, 16)
-    c.eval.oracle = False
+  if arg in ('minicode2', 'quickstart'):
+    _for_minicode2(c)
+  if arg == 'quickstart':
+    c.data.train_limit, c.data.validation_limit = 600, 150
+    c.data.test_limit = 300
+    c.editing.budget = c.editing.max_steps = 8
+    c.controller.budgets = c.eval.budgets = (1, 2, 4, 8)
+    c.controller.worlds = c.search.seeds = 1
+    c.controller.iterations, c.controller.episodes = 60, 512
+    c.eval.bandits = False
   if arg == 'mbpp':
     c.data.name = 'mbpp'
     c.pool.limits.cpu_s = 5.0
   if arg == 'promis':
     _as_promis(c)
   return c
+
+
+def _for_minicode2(c: ml_collections.ConfigDict) -> None:
+  on_minicode2(c)
+  c.editing.budget = c.editing.max_steps = 16
+  # A call has a price only to settle ties: what is compared is what is solved.
+  c.editing.step_reward.call_cost = 0.005
+  c.controller.budgets = (1, 2, 4, 8, 16, 16)
+  c.controller.worlds, c.controller.continuations = 16, 8
+  c.controller.iterations, c.controller.episodes = 250, 1024
+  c.eval.budgets = (1, 2, 4, 8, 16)
+  c.eval.oracle = False
 
 
 def _as_promis(c: ml_collections.ConfigDict) -> None:

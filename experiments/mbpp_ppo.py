@@ -1,14 +1,14 @@
 """The main job: PPO over prompt edits for a frozen code model.
 
-  python -m experiments.mbpp_ppo --config=configs/mbpp_ppo.py:minicode \
-    --workdir=runs/minicode
+  python -m experiments.mbpp_ppo --config=configs/mbpp_ppo.py:minicode2 \
+    --workdir=runs/minicode2
 
 Trains the controllers, then runs every strategy on the test split at each
 budget and writes, in the workdir: results.json, results.md, results.csv,
 trace.jsonl, plots, metrics.jsonl and TensorBoard events per controller, and
 checkpoints. A run that was interrupted goes on where it stopped.
 
-  ... --mode=eval --controllers=runs/minicode --workdir=runs/transfer \
+  ... --mode=eval --controllers=runs/minicode2 --workdir=runs/transfer \
     --config.coder.model=FOLDER
 
 plays the controllers of a finished run with other models, and leaves both
@@ -313,7 +313,8 @@ def learn(config, line_up, pool, tasks, searched, seed, folder, mode, chosen):
       learner, config.editing, seed, place, chosen.checkpoint
     )
   _, calls = learned['ppo']
-  for name, monte_carlo in (('bandit', False), ('bandit_mc', True)):
+  rivals_of = {'bandit': False, 'bandit_mc': True}
+  for name, monte_carlo in rivals_of.items() if config.eval.bandits else ():
     learned[name] = train_bandit(
       config, env, problems, seed, folder / f'{name}.npz', calls, monte_carlo
     )

@@ -16,8 +16,10 @@ ROOT = pathlib.Path(__file__).parents[1]
 PRESETS = [
   (stem, arg)
   for stem, args in {
-    'mbpp_ppo': ('smoke', 'minicode', 'mbpp', 'promis'),
-    'mbpp_grpo': ('smoke', 'minicode', 'algorithms', 'mbpp'),
+    'mbpp_ppo': (
+      *('smoke', 'quickstart', 'minicode2', 'minicode', 'mbpp', 'promis'),
+    ),
+    'mbpp_grpo': ('smoke', 'minicode', 'minicode2', 'algorithms', 'mbpp'),
     'joint': ('smoke', 'minicode'),
     'rewrite': ('smoke', 'minicode', 'jsonl', 'questions', 'gsm8k', 'plugin'),
     'prewrite': ('smoke', 'minicode', 'jsonl', 'questions', 'plugin'),

@@ -5,7 +5,8 @@
 
 With --budgets=1,2,4,8,16 it also searches the best list of each kind of problem
 on validation, and plays them beside the best list for all: what it would be
-worth to know the kind. `evaluation.mending` says more.
+worth to know the kind. With --operators the best lists without each operator
+are played, too: what it adds to the others. `evaluation.mending` says more.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from promptrl_jax.evaluation.open_loop import SearchConfig
 from promptrl_jax.files import write_atomically
 from promptrl_jax.llm.ask import CODER, REWRITER
 from promptrl_jax.llm.cache import IN_MEMORY
+from promptrl_jax.operators import FALLBACK, OPERATORS
 from promptrl_jax.tasks import load as load_lib
 from promptrl_jax.tasks.task_set import DataConfig
 from promptrl_jax.tools import command
@@ -38,6 +40,9 @@ _LIMIT = flags.DEFINE_integer('limit', 0, 'First N tasks; 0 for all.')
 _BUDGETS = flags.DEFINE_list(
   'budgets', [], 'Budgets of the lists; none are searched without.'
 )
+_OPERATORS = flags.DEFINE_bool(
+  'operators', False, 'Also the best list without each operator.'
+)
 _CACHE = flags.DEFINE_string('cache', IN_MEMORY, 'File of completions.')
 _OUT = flags.DEFINE_string('out', '', 'JSON file of the figures.')
 
@@ -53,14 +58,24 @@ def run() -> None:
     where = {'protocol': _PROTOCOL.value, 'budgets': budgets}
     if budgets:
       search = SearchConfig(seeds=_SEEDS.value)
-      validation = tasks['validation']
+      kinds = tasks['validation']
+      together = mending.as_one_kind(kinds)
+      searched = {
+        'best list': (together, editing),
+        'best list of each kind': (kinds, editing),
+      }
+      if _OPERATORS.value:
+        searched |= {
+          f'best list without {name}': (
+            together,
+            mending.without(name, editing),
+          )
+          for name in editing.actions
+          if OPERATORS[name].calls and name != FALLBACK
+        }
       lists = {
-        'best list': mending.lists_by_kind(
-          line_up, mending.as_one_kind(validation), editing, search, **where
-        ),
-        'best list of each kind': mending.lists_by_kind(
-          line_up, validation, editing, search, **where
-        ),
+        name: mending.lists_by_kind(line_up, part, actions, search, **where)
+        for name, (part, actions) in searched.items()
       }
     for split in _SPLITS.value:
       part = tasks[split][: _LIMIT.value or None]

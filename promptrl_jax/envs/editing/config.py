@@ -49,3 +49,8 @@ class EditingConfig:
     if self.observation == 'legacy':
       return observation_lib.LEGACY_SIZE
     return observation_lib.rich_size(len(self.actions))
+
+  def without(self, name: str) -> EditingConfig:
+    """Returns the settings without one operator."""
+    actions = tuple(action for action in self.actions if action != name)
+    return dataclasses.replace(self, actions=actions)
