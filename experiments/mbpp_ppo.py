@@ -33,6 +33,7 @@ from experiments import session
 from promptrl_jax.envs.editing.env import EditingEnv
 from promptrl_jax.evaluation import (
   allocation,
+  critic,
   open_loop,
   output,
   plots,
@@ -465,17 +466,17 @@ def allocate(config, line_up, played, validation, searched, learned, workdir):
     budgets=[b for b in config.eval.budgets if b > 1],
     resamples=config.eval.resamples,
   )
-  said, happened = allocation.values_and_returns(
+  found = critic.measure(
     line_up,
+    played,
     validation,
     trained[config.seed],
     config.editing,
     protocol=protocol,
     seed=config.seed,
   )
-  bins = allocation.reliability(said, happened)
-  plots.reliability(workdir / 'reliability.png', bins)
-  content = json.dumps({'rows': rows, 'reliability': bins}, indent=2)
+  plots.reliability(workdir / 'reliability.png', found)
+  content = json.dumps({'rows': rows, 'reliability': found}, indent=2)
   write_atomically(workdir / 'allocation.json', f'{content}\n'.encode())
   table = allocation.to_markdown(rows)
   write_atomically(workdir / 'allocation.md', table.encode())

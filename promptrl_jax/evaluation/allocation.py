@@ -18,7 +18,7 @@ from promptrl_jax.evaluation import statistics
 from promptrl_jax.evaluation.play import Entrant, LineUp
 from promptrl_jax.evaluation.protocol import Run
 from promptrl_jax.strategies.allocation import Allocation
-from promptrl_jax.strategies.base import OverOperators, Strategy
+from promptrl_jax.strategies.base import Strategy
 from promptrl_jax.types import Task
 
 # Values below which a problem is given up; validation chooses among them.
@@ -120,58 +120,6 @@ def compare(
       }
     )
   return rows
-
-
-def values_and_returns(
-  line_up: LineUp,
-  tasks: Sequence[Task],
-  policy: Policy,
-  editing: EditingConfig,
-  *,
-  protocol: str,
-  seed: int,
-) -> tuple[np.ndarray, np.ndarray]:
-  """Plays a policy; returns what its critic said and what came true.
-
-  Arrays are `[steps]`, over all steps of all tasks. A return is that of the
-  training: the bonus if the submission passes the hidden tests, minus the cost
-  of the calls from that step on.
-  """
-  said: list[np.ndarray] = []
-
-  def recorded(observations, masks, step):
-    decision = policy(observations, masks, step)
-    said.append(decision.values)
-    return decision
-
-  strategy = OverOperators(recorded, editing)
-  run = _play(line_up, strategy, tasks, protocol, editing.budget, seed)
-  reward = editing.step_reward
-  left = run.calls.astype(float)
-  predicted, happened = [], []
-  for row in run.trace:  # step by step, so that `left` is what is still spent
-    task = row['row']
-    predicted.append(said[row['step']][task])
-    solved = reward.solved_bonus * run.passed[task]
-    happened.append(reward.scale * (solved - reward.call_cost * left[task]))
-    left[task] -= row['cost']
-  return np.array(predicted, float), np.array(happened, float)
-
-
-def reliability(
-  predicted: np.ndarray, happened: np.ndarray, bins: int = 10
-) -> list[dict[str, float]]:
-  """Returns a row per bin of equal counts: what was said, what came true."""
-  order = np.argsort(predicted)
-  return [
-    {
-      'predicted': float(predicted[part].mean()),
-      'happened': float(happened[part].mean()),
-      'count': len(part),
-    }
-    for part in np.array_split(order, bins)
-    if len(part)
-  ]
 
 
 def to_markdown(rows: Sequence[Mapping[str, Any]]) -> str:

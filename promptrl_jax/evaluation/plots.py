@@ -363,25 +363,28 @@ def action_heatmap(
 
 
 def reliability(
-  path: str | os.PathLike[str], bins: Sequence[Mapping[str, float]]
+  path: str | os.PathLike[str], found: Mapping[str, Mapping[str, Any]]
 ) -> pathlib.Path:
   """Draws what a critic said against what came true.
 
   Args:
     path: file to write.
-    bins: rows of `evaluation.allocation.reliability`; a calibrated critic lies
-      on the diagonal.
+    found: result of `evaluation.critic.measure`; what is reliable lies on the
+      diagonal.
   """
-  said = np.array([row['predicted'] for row in bins])
-  true = np.array([row['happened'] for row in bins])
   figure = canvas.new_figure(4.6, 4.4)
   axes = figure.subplots()
   canvas.clean(axes)
-  ends = [min(said.min(), true.min()), max(said.max(), true.max())]
-  axes.plot(ends, ends, color=canvas.GREY, linewidth=1.0)
-  axes.plot(said, true, 'o-', color=canvas.SUBJECT, markersize=4)
+  axes.axline((0, 0), slope=1, color=canvas.GREY, linewidth=1.0)
+  for (name, row), color in zip(
+    found.items(), (canvas.GREY, canvas.SUBJECT), strict=True
+  ):
+    said = [b['predicted'] for b in row['bins']]
+    true = [b['happened'] for b in row['bins']]
+    label = f'{name}, mean error {row["error"]:.3f}'
+    axes.plot(said, true, 'o-', color=color, markersize=4, label=label)
   axes.set_xlabel('return that the critic expects', color=canvas.INK)
   axes.set_ylabel('mean return', color=canvas.INK)
-  error = np.average(np.abs(said - true), weights=[r['count'] for r in bins])
-  canvas.title(axes, f'Reliability of the critic (mean error {error:.3f})')
+  axes.legend(frameon=False, fontsize=8)
+  canvas.title(axes, 'Reliability of the critic')
   return canvas.save(figure, path)

@@ -7,7 +7,7 @@ import pytest
 
 from promptrl_jax.envs.editing.config import EditingConfig
 from promptrl_jax.envs.editing.rollout import Decision
-from promptrl_jax.evaluation import allocation, plots
+from promptrl_jax.evaluation import allocation, critic, plots
 from promptrl_jax.evaluation.open_loop import strategy
 from promptrl_jax.evaluation.play import Entrant, LineUp
 from promptrl_jax.execution.memo import MemoPool
@@ -110,7 +110,7 @@ def test_both_sides_of_the_comparison_spend_the_same(line_up):
 def test_reliability_compares_what_was_said_with_what_came_true():
   predicted = np.linspace(0, 1, 1000)
   happened = np.random.default_rng(0).random(1000) < predicted
-  rows = allocation.reliability(predicted, happened, bins=5)
+  rows = critic.reliability(predicted, happened, bins=5)
   assert [row['count'] for row in rows] == [200] * 5
   for row in rows:
     assert abs(row['predicted'] - row['happened']) < 0.1
@@ -118,7 +118,7 @@ def test_reliability_compares_what_was_said_with_what_came_true():
 
 def test_returns_are_those_of_the_steps_that_follow(line_up):
   values = [0.25] * 8
-  said, happened = allocation.values_and_returns(
+  said, happened = critic.values_and_returns(
     line_up, TASKS, policy(values), EDITING, protocol='visible1', seed=0
   )
   assert said.shape == happened.shape and (said == 0.25).all()
@@ -137,6 +137,29 @@ def test_returns_are_those_of_the_steps_that_follow(line_up):
   np.testing.assert_allclose(happened, expected)
 
 
-def test_the_reliability_is_drawn(tmp_path):
-  bins = allocation.reliability(np.linspace(0, 1, 40), np.linspace(0, 1, 40))
-  assert plots.reliability(tmp_path / 'r.png', bins).stat().st_size > 5000
+def test_a_critic_is_calibrated_by_what_came_true():
+  rng = np.random.default_rng(0)
+  said = rng.random(4000)
+  happened = (rng.random(4000) < said**2).astype(float)
+  calibrated = critic.calibration(said[:2000], happened[:2000])(said[2000:])
+  assert (np.diff(calibrated[np.argsort(said[2000:])]) >= 0).all()
+  before, after = (
+    critic.mean_error(critic.reliability(values, happened[2000:]))
+    for values in (said[2000:], calibrated)
+  )
+  assert after < 0.04 < 0.1 < before
+
+
+def test_the_reliability_of_a_critic_is_measured_and_drawn(line_up, tmp_path):
+  found = critic.measure(
+    line_up,
+    TASKS,
+    TASKS,
+    policy([0.9] * 8),
+    EDITING,
+    protocol='visible1',
+    seed=0,
+  )
+  # It always says the same; calibrated on the same tasks it says the mean.
+  assert found['calibrated']['error'] < found['critic']['error']
+  assert plots.reliability(tmp_path / 'r.png', found).stat().st_size > 5000
