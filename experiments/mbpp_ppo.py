@@ -18,7 +18,6 @@ results in one table, transfer.md.
 from __future__ import annotations
 
 import dataclasses
-import io
 import json
 import pathlib
 import time
@@ -29,8 +28,7 @@ from absl import app, flags
 from ml_collections import config_flags
 
 from configs.mbpp_ppo import Config
-from experiments import session
-from promptrl_jax.envs.editing.env import EditingEnv
+from experiments import controllers, session
 from promptrl_jax.evaluation import (
   allocation,
   critic,
@@ -46,20 +44,14 @@ from promptrl_jax.llm.ask import CODER, REWRITER
 from promptrl_jax.llm.cache import IN_MEMORY, CachedBackend
 from promptrl_jax.llm.load import load_backend
 from promptrl_jax.parallel import mesh as mesh_lib
-from promptrl_jax.rl import bandits
-from promptrl_jax.strategies import policies
 from promptrl_jax.strategies.base import (
   STRATEGIES,
-  OverOperators,
   TextStrategy,
 )
-from promptrl_jax.tasks import load, splits
+from promptrl_jax.tasks import load
 from promptrl_jax.tasks.task_set import SPLITS
 from promptrl_jax.tools import command, compare_models
-from promptrl_jax.training import run as run_lib
 from promptrl_jax.training import workdir as workdir_lib
-from promptrl_jax.training.controller import bandit, cloning
-from promptrl_jax.training.controller.learner import make_learner
 
 _CONFIG = config_flags.DEFINE_config_file(
   'config', 'configs/mbpp_ppo.py', lock_config=True
@@ -199,8 +191,16 @@ def run(config, workdir, mode, controllers_of=None, chosen=Selection()):
     learned = {}
     for seed in range(config.seed, config.seed + config.seeds):
       folder = trained_in / f'seed_{seed}'
-      learned[seed] = learn(
-        config, line_up, pool, tasks, searched, seed, folder, mode, chosen
+      learned[seed] = controllers.learn(
+        config,
+        line_up,
+        pool,
+        tasks,
+        searched,
+        seed,
+        folder,
+        mode,
+        chosen.checkpoint,
       )
 
     # --- Evaluation -----------------------------------------------------------
@@ -282,138 +282,6 @@ def search(config, line_up, validation, workdir):
     content = json.dumps(dataclasses.asdict(found), indent=2)
     write_atomically(path, f'{content}\n'.encode())
   return open_loop.Found.from_json(json.loads(path.read_text()))
-
-
-def learn(config, line_up, pool, tasks, searched, seed, folder, mode, chosen):
-  """Policies of one seed, trained or read, with the calls of their training."""
-  models = line_up.backends
-  if not config.controller.worlds:  # nothing would be asked for twice
-    models = {role: cached.backend for role, cached in models.items()}
-  env = EditingEnv(
-    models[CODER],
-    models[REWRITER],
-    MemoPool(pool) if config.controller.worlds else pool,
-    config.editing,
-    config.ask,
-    config.ppo.gamma,
-  )
-  problems = [
-    splits.reveal_for_training(task, config.data.protocol)
-    for task in tasks['train']
-  ]
-  learned = {}
-  for name, settings in variants(config).items():
-    learner = make_learner(settings, config.ppo, config.editing, seed)
-    place = folder if name == 'ppo' else folder / name
-    if mode == 'train':
-      paid = 0
-      if settings.clone and not run_lib.is_started(place):
-        learner, paid = cloned(config, learner, env, problems, searched, seed)
-      train(config, learner, env, line_up, problems, tasks, seed, place, paid)
-    learned[name] = restore(
-      learner, config.editing, seed, place, chosen.checkpoint
-    )
-  _, calls = learned['ppo']
-  rivals_of = {'bandit': False, 'bandit_mc': True}
-  for name, monte_carlo in rivals_of.items() if config.eval.bandits else ():
-    learned[name] = train_bandit(
-      config, env, problems, seed, folder / f'{name}.npz', calls, monte_carlo
-    )
-  return learned
-
-
-def variants(config):
-  """Settings of the controllers that are trained, by name."""
-  named = {'ppo': config.controller}
-  if config.eval.shuffled:
-    # From scratch: a start from the lists would not be a control.
-    named['ppo_shuffled'] = dataclasses.replace(
-      config.controller, shuffle_rewards=True, clone=False
-    )
-  return named
-
-
-def cloned(config, learner, env, problems, searched, seed):
-  """The learner, starting from the best lists, and the calls that this cost."""
-  played, calls = cloning.demonstrate(
-    env, problems, searched.best, config.clone, seed
-  )
-  params = cloning.clone(
-    learner.network, learner.initial.params, played, config.clone
-  )
-  initial = dataclasses.replace(learner.initial, params=params)
-  learner = dataclasses.replace(learner, initial=initial)
-  return learner, searched.calls + calls
-
-
-def train(config, learner, env, line_up, problems, tasks, seed, folder, paid):
-  """Trains one controller to the end, from its last checkpoint if any."""
-  settings = run_lib.RunConfig(
-    learner.config.iterations, config.validate_every, config.checkpoint_every
-  )
-  shown = {'solved': 'rollout/solved_rate'}
-  score = lambda state: validate(
-    config, env, line_up, tasks, learner, state, seed
-  )
-  with run_lib.Run(
-    folder,
-    learner.initial,
-    settings,
-    name=f'train seed {seed}',
-    shown=shown,
-    calls=paid,
-  ) as training:
-    for _ in training.steps():
-      rollout, played = learner.sample(training.state, env, problems, seed)
-      state, row = learner.update(training.state, rollout)
-      training.log(state, row | played)
-      training.validate(score)
-
-
-def validate(config, env, line_up, tasks, learner, state, seed):
-  """pass@1 of the greedy policy on validation, mean over all budgets."""
-  policy = policies.controller(learner.act_greedy, state.params, seed)
-  strategy = OverOperators(policy, env.config)
-  results = [
-    line_up.run(
-      Entrant.of(strategy),
-      tasks['validation'],
-      protocol=config.data.protocol,
-      budget=budget,
-      seed=seed,
-    )
-    for budget in config.eval.budgets
-  ]
-  return float(np.mean([result.passed.mean() for result in results]))
-
-
-def restore(learner, editing, seed, folder, which):
-  """The greedy policy of a checkpoint, and the calls of its training."""
-  state, _ = run_lib.restore(folder, learner.initial, which)
-  _, totals = run_lib.restore(folder, learner.initial, 'last')
-  policy = policies.controller(learner.act_greedy, state.params, seed)
-  return OverOperators(policy, editing), totals.calls
-
-
-def train_bandit(config, env, problems, seed, path, calls, monte_carlo):
-  """A contextual bandit, trained once, and the calls of its training."""
-  if not path.exists():
-    statistics, paid = bandit.train(
-      env,
-      problems,
-      config.controller,
-      config.bandit,
-      seed,
-      calls=calls,
-      monte_carlo=monte_carlo,
-    )
-    content = io.BytesIO()
-    np.savez(content, *statistics, calls=paid)
-    write_atomically(path, content.getvalue())
-  with np.load(path) as saved:
-    statistics = bandits.LinearBandit(saved['arr_0'], saved['arr_1'])
-    policy = policies.bandit(statistics)
-    return OverOperators(policy, env.config), int(saved['calls'])
 
 
 def evaluate(config, line_up, played, validation, searched, learned, workdir):
