@@ -25,7 +25,7 @@ from promptrl_jax.tasks import (
 )
 from promptrl_jax.tasks.minicode import instruct, practice
 from promptrl_jax.tasks.minicode.suite import SUITE
-from promptrl_jax.tasks.minicode2.suite import SUITE as SUITE_2
+from promptrl_jax.tasks.minicode2 import suite as minicode2
 from promptrl_jax.tasks.task_set import DataConfig, TaskSet
 from promptrl_jax.types import Examples, Task
 
@@ -55,8 +55,9 @@ _BUILT_IN = {
     practice=practice.values_of,
   ),
   'minicode2': TaskSet(
-    load=lambda split, config: SUITE_2.load(split),
-    digest=lambda config: SUITE_2.digest,
+    load=minicode2.load,
+    digest=minicode2.digest,
+    options=minicode2.Options,
     # Two forms of one result, two readings of loose words, read the same.
     statements_identify=False,
   ),

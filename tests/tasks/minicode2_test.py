@@ -9,10 +9,12 @@ import pytest
 
 from promptrl_jax.execution import Program
 from promptrl_jax.operators import lexical
+from promptrl_jax.tasks.load import describe, load_tasks
 from promptrl_jax.tasks.minicode2 import generate, wording
 from promptrl_jax.tasks.minicode2.domains import DOMAINS
 from promptrl_jax.tasks.minicode2.grammar import Template
 from promptrl_jax.tasks.minicode2.suite import SUITE
+from promptrl_jax.tasks.task_set import DataConfig
 
 ROWS = SUITE.rows
 BY_SPLIT = collections.defaultdict(list)
@@ -175,3 +177,25 @@ def test_the_train_split_is_that_of_policies():
   assert {task.task_id for task in train} == {
     row['task_id'] for row in BY_SPLIT['policy']
   }
+
+
+def test_more_problems_of_train_are_of_its_templates_and_new():
+  config = DataConfig('minicode2', options={'more': 50})
+  tasks = load_tasks(config, ['train', 'test'])['train']
+  assert tasks[:1600] == load_tasks(DataConfig('minicode2'), ['train'])['train']
+  assert len({task.task_id for task in tasks}) == 1650
+  known = {t.name for t in generate.templates()['policy']}
+  for task in tasks[1600:]:
+    assert task.split == 'train'
+    _, _, family, filters, _ = task.task_id.split('/')
+    assert f'{family}/{filters}' in known
+  # Fewer are the first of more.
+  fewer = DataConfig('minicode2', options={'more': 20})
+  assert load_tasks(fewer, ['train'])['train'] == tasks[:1620]
+  assert describe(config) == f'minicode2 {SUITE.digest}+50'
+
+
+def test_more_problems_than_there_are_is_refused():
+  config = DataConfig('minicode2', options={'more': 10**6})
+  with pytest.raises(ValueError, match='more=1000000: expected 0 to'):
+    load_tasks(config)

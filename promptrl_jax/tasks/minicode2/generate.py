@@ -308,7 +308,7 @@ def _style(template: Template, rng: random.Random) -> tuple[str, bool]:
 def _rows(
   split: str,
   pool: Sequence[Template],
-  count: int,
+  count: int | None,
   rng: random.Random,
   reserved: bool | None = None,
 ) -> Iterator[tuple[Problem, str, dict[str, Any]]]:
@@ -321,7 +321,7 @@ def _rows(
   loose = [t for t in pool if t.is_loose]
   clear = _passes([t for t in pool if not t.is_loose], rng)
   vague = _passes(loose, rng) if loose else clear
-  while len(seen) < count:
+  while count is None or len(seen) < count:
     template = next(vague if rng.random() < _LOOSE_SHARE else clear)
     params = draw_params(template, rng, reserved=reserved)
     if params is None:
@@ -342,6 +342,14 @@ def _passes(pool: Sequence[Template], rng: random.Random) -> Iterator[Template]:
   """Yields templates without end, each once before one comes again."""
   while True:
     yield from rng.sample(pool, len(pool))
+
+
+def further(seed: int = SEED) -> Iterator[dict[str, Any]]:
+  """Yields rows of the templates of `policy` without end, in a fixed order."""
+  pool = templates(seed)['policy']
+  rng = random.Random(f'{seed}/further')
+  for _, _, row in _rows('policy', pool, None, rng):
+    yield row
 
 
 def generate(seed: int = SEED) -> Iterable[dict[str, Any]]:
