@@ -5,9 +5,11 @@ from collections.abc import Iterable
 
 import ml_collections
 
+from promptrl_jax import settings
 from promptrl_jax.execution.config import PoolConfig
 from promptrl_jax.llm.ask import AskConfig
 from promptrl_jax.llm.load import BackendConfig
+from promptrl_jax.tasks.minicode2 import suite as minicode2
 from promptrl_jax.tasks.task_set import DataConfig
 
 
@@ -39,6 +41,7 @@ class Job:
 def on_minicode2(config: ml_collections.ConfigDict) -> None:
   """Names the tasks and the models of minicode 2."""
   config.data.name = 'minicode2'
+  config.data.options = settings.to_config_dict(minicode2.Options())
   config.coder.model = 'minicode2_coder'
   config.rewriter.model = 'minicode2_rewriter'
   config.ask.max_tokens = config.coder.new_tokens = 96
