@@ -75,6 +75,7 @@ class Config(Job):
     cache: file of completions that runs share; empty keeps them in memory.
     clone: of the start from the best lists, with `controller.clone`.
     validate_every, checkpoint_every: iterations.
+    validate_seeds: runs that a validation is the mean of.
   """
 
   seeds: int = 1
@@ -86,6 +87,7 @@ class Config(Job):
   search: SearchConfig = SearchConfig()
   clone: CloneConfig = CloneConfig()
   validate_every: int = 10
+  validate_seeds: int = 1
   checkpoint_every: int = 5
   eval: EvalConfig = EvalConfig()
 
@@ -109,7 +111,8 @@ def get_config(arg: str = 'minicode2') -> ml_collections.ConfigDict:
     c.data.test_limit = 300
     c.editing.budget = c.editing.max_steps = 8
     c.controller.budgets = c.eval.budgets = (1, 2, 4, 8)
-    c.controller.worlds = c.search.seeds = 1
+    c.controller.worlds = c.search.seeds = c.validate_seeds = 1
+    c.search.beam = 2
     c.controller.iterations, c.controller.episodes = 60, 512
     c.eval.bandits = False
   if arg == 'mbpp':
@@ -127,7 +130,9 @@ def _for_minicode2(c: ml_collections.ConfigDict) -> None:
   c.editing.step_reward.call_cost = 0.005
   c.controller.budgets = (1, 2, 4, 8, 16, 16)
   c.controller.worlds, c.controller.continuations = 16, 8
-  c.controller.iterations, c.controller.episodes = 250, 1024
+  c.controller.iterations, c.controller.episodes = 150, 1024
+  c.validate_every, c.validate_seeds = 25, 3
+  c.search.beam = 4
   c.eval.budgets = (1, 2, 4, 8, 16)
   c.eval.oracle = False
 

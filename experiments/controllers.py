@@ -111,7 +111,10 @@ def train(config, learner, env, line_up, problems, tasks, seed, folder, paid):
 
 
 def validate(config, env, line_up, tasks, learner, state, seed):
-  """pass@1 of the greedy policy on validation, mean over all budgets."""
+  """pass@1 of the greedy policy on validation, mean over all budgets.
+
+  All controllers are validated in the same worlds, so that a cache has most.
+  """
   policy = policies.controller(learner.act_greedy, state.params, seed)
   strategy = OverOperators(policy, env.config)
   results = [
@@ -120,9 +123,10 @@ def validate(config, env, line_up, tasks, learner, state, seed):
       tasks['validation'],
       protocol=config.data.protocol,
       budget=budget,
-      seed=seed,
+      seed=world,
     )
     for budget in config.eval.budgets
+    for world in range(config.seed, config.seed + config.validate_seeds)
   ]
   return float(np.mean([result.passed.mean() for result in results]))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 
 import jax
@@ -50,6 +51,8 @@ def train(
     len(env.config.actions), env.config.observation_size
   )
   update_fn = jax.jit(bandits.update)
+  # It draws nothing, so that continuations would be the same episode.
+  controller = dataclasses.replace(controller, continuations=1)
   paid = step = 0
   while paid < calls:
     indices, seeds, budgets = draw_batch(problems, controller, seed, step)
