@@ -60,6 +60,8 @@ class Config(Job):
     seeds: runs of each algorithm.
     only_failed: train and compare on the statements that the coder fails as
       they are, which the rewriter is shown the feedback of.
+    solvable_by: train on tasks that one of so many rewrites of the start
+      solves; 0: on all.
     validate_every, checkpoint_every: updates.
     validate_limit: first N validation problems; 0 for all.
   """
@@ -68,6 +70,7 @@ class Config(Job):
   switches: tuple[tuple[int, str], ...] = ()
   seeds: int = 1
   only_failed: bool = False
+  solvable_by: int = 0
   rewriting: RewritingConfig = RewritingConfig()
   train: TrainConfig = TrainConfig()
   validate_every: int = 10

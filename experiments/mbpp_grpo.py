@@ -31,6 +31,7 @@ from promptrl_jax.llm.cache import CachedBackend
 from promptrl_jax.parallel import distributed, exchange
 from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.settings import to_mapping
+from promptrl_jax.strategies.prewrite import RewriteConfig
 from promptrl_jax.tasks.load import describe, load_tasks
 from promptrl_jax.tools import command, distributed_flags
 from promptrl_jax.training import run as run_lib
@@ -38,6 +39,7 @@ from promptrl_jax.training import workdir as workdir_lib
 from promptrl_jax.training.rewriter import build
 from promptrl_jax.training.rewriter.algorithms import make_config
 from promptrl_jax.training.rewriter.collect import Collector
+from promptrl_jax.training.rewriter.solvable import solvable_tasks
 
 _CONFIG = config_flags.DEFINE_config_file(
   'config', 'configs/mbpp_grpo.py', lock_config=True
@@ -88,6 +90,9 @@ def run(config, workdir):
       tasks = {name: failed_tasks(env, part) for name, part in tasks.items()}
       counts = ', '.join(f'{name} {len(part)}' for name, part in tasks.items())
       print(f'tasks that fail as they are worded: {counts}')
+    if config.solvable_by:
+      tasks['train'] = judge.solvable(tasks['train'], config)
+      print(f'training tasks that a rewrite solves: {len(tasks["train"])}')
     seeds = range(config.seed, config.seed + config.seeds)
     trained = {}
     for name, learner_config in settings.items():
@@ -160,6 +165,13 @@ class Judge:
         for folder in folders
       ]
     return rewriter.play(self._env, entrants, tasks)
+
+  def solvable(self, tasks, config):
+    """The tasks that one of several rewrites of the start solves."""
+    drawn = RewriteConfig(
+      config.solvable_by, config.train.rollout.temperature, config.seed
+    )
+    return solvable_tasks(self._env, self._policy, tasks, drawn)
 
   def validate(self, learner, state, tasks):
     """pass@1 of the policy as it is now; processes share the tasks."""

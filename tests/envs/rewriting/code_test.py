@@ -19,10 +19,12 @@ from promptrl_jax.execution.program import ProgramResult
 from promptrl_jax.llm.ask import AskConfig
 from promptrl_jax.llm.backend import BackendError
 from promptrl_jax.rewards.checking import Outcome
+from promptrl_jax.strategies.prewrite import RewriteConfig
 from promptrl_jax.tasks import splits
 from promptrl_jax.testing import tiny
 from promptrl_jax.testing.scripted import ScriptedBackend
 from promptrl_jax.training.metrics import ROOMS
+from promptrl_jax.training.rewriter.solvable import solvable_tasks
 from promptrl_jax.types import Problem
 from tests.settings_split import split
 
@@ -396,3 +398,16 @@ def test_the_rewriter_is_shown_what_failed(pool):
   assert 'NameError' not in env.prompt(TASKS[1])[0][1]
   result = env.rewards([failed] * 2, [GOOD.format(1), VAGUE], seed=0)
   np.testing.assert_array_equal(result.rewards, [1.0, 0.0])
+
+
+def test_solvable_tasks_are_those_that_some_rewrite_solves(pool):
+  env, backend = make(pool)
+  rewriter = ScriptedBackend(lambda r: GOOD.format(1 + r.seed % 3))
+  drawn = RewriteConfig(samples=3, temperature=1.0, seed=0)
+  kept = solvable_tasks(env, rewriter, TASKS, drawn)
+  assert [task.task_id for task in kept] == [
+    f'tiny/train/{i}' for i in (1, 2, 3)
+  ]
+  assert [len(batch) for batch in backend.batches] == [12]
+  with pytest.raises(ValueError, match='none of 1 tasks.*one of 3 rewrites'):
+    solvable_tasks(env, rewriter, TASKS[:1], drawn)
