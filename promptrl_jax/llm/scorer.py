@@ -35,7 +35,7 @@ def as_scorer(backend: Backend) -> Scorer:
   if isinstance(inner, Scorer) and isinstance(backend, Scorer):
     return backend
   raise ValueError(
-    f'{backend.name} cannot score a given text, which the rewards perplexity '
-    'and perplexity_f1 need: use a model in this process (backend "jax"), or '
-    'the reward em, f1, accuracy or numeric'
+    f'{backend.name} cannot score a given text, which the rewards perplexity, '
+    'perplexity_f1 and likelihood need: use a model in this process (backend '
+    '"jax"), or another reward'
   )

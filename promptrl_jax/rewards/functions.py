@@ -67,6 +67,19 @@ def perplexity_f1(task: Task, text: str, outcome: Outcome) -> float:
   return perplexity(task, text, outcome) + f1
 
 
+def likelihood(
+  task: Task, text: str, outcome: Outcome, *, solved_bonus: float = 1.0
+) -> float:
+  """Minus the log-perplexity of the reference program, and a bonus if solved.
+
+  It tells apart rewrites that all fail: those that name a wrong number leave
+  the right program less probable. Yu et al., 2025, "RLPR: Extrapolating RLVR to
+  General Domains without Verifiers" (https://arxiv.org/abs/2506.18254), rewards
+  by the probability of a reference likewise.
+  """
+  return perplexity(task, text, outcome) + solved_bonus * outcome.passed
+
+
 def words_checker(task: Task) -> Answers | Examples:
   """Returns the checker of a task; raises ValueError if it runs programs."""
   if isinstance(task.checker, UnitTests):

@@ -29,12 +29,14 @@ class Reward:
     uses_label_logps: whether log-probs of the right answers are needed, which
       only a model in this process gives.
     metric: which of `rewards.text.METRICS` it computes, if any.
+    uses_programs: whether right answers are reference programs.
   """
 
   fn: Callable[..., float]
   uses_reply: bool = True
   uses_label_logps: bool = False
   metric: str = ''
+  uses_programs: bool = False
 
   @property
   def options(self) -> tuple[str, ...]:
@@ -70,13 +72,16 @@ def register(
   uses_reply: bool = True,
   uses_label_logps: bool = False,
   metric: str = '',
+  uses_programs: bool = False,
 ) -> None:
   """Adds a reward to the table; see `Reward` for the arguments.
 
   Raises:
     ValueError: the name is taken, or the function has another signature.
   """
-  REWARDS.register(name, Reward(fn, uses_reply, uses_label_logps, metric))
+  REWARDS.register(
+    name, Reward(fn, uses_reply, uses_label_logps, metric, uses_programs)
+  )
 
 
 def make_reward_fn(
@@ -102,7 +107,7 @@ def check_task(name: str, task: Task) -> None:
   if reward.metric:
     checker = functions.words_checker(task)
     text_lib.check_metric(reward.metric, checker.labels)
-  elif reward.uses_label_logps:
+  elif reward.uses_label_logps and not reward.uses_programs:
     functions.words_checker(task)
 
 
@@ -116,4 +121,7 @@ register(
 )
 register(
   'perplexity_f1', functions.perplexity_f1, uses_label_logps=True, metric='f1'
+)
+register(
+  'likelihood', functions.likelihood, uses_label_logps=True, uses_programs=True
 )

@@ -96,6 +96,26 @@ class CodeForm:
       _LOG.warning('%s: %s', task.task_id, error)
       return ()
 
+  def labels(self, task: Task) -> tuple[str, ...]:
+    """Returns the reference program as the model would go on to write it.
+
+    None but those of training tasks are ever scored.
+
+    Raises:
+      ValueError: a training task has no reference, or one that does not begin
+        with its signature.
+    """
+    if task.split != 'train':
+      return ()
+    rest = task.reference.removeprefix(task.signature)
+    if not rest or rest == task.reference:
+      raise ValueError(
+        f'task {task.task_id} has no reference program that begins with its '
+        f'signature {task.signature!r}, which the reward likelihood scores: '
+        'choose the reward solved or score'
+      )
+    return (rest,)
+
   def reply(
     self, task: Task, statement: str, completions: Sequence[Completion]
   ) -> str:

@@ -33,7 +33,7 @@ from promptrl_jax.llm.ask import AskConfig
 from promptrl_jax.llm.backend import Backend, BackendError, Completion, Request
 from promptrl_jax.llm.scorer import as_scorer
 from promptrl_jax.prompts import templates
-from promptrl_jax.rewards import checking, deadline, functions, registry
+from promptrl_jax.rewards import checking, deadline, registry
 from promptrl_jax.rewards.checking import Outcome, Reply
 from promptrl_jax.rewards.registry import RewardFn
 from promptrl_jax.tasks import splits
@@ -271,11 +271,10 @@ class RewritingEnv:
     return self._form(task).flag(task, drawn, rewrite, finished)
 
   def _question(self, task: Task, statement: str, seed: int = 0) -> _Question:
-    labels = ()
-    if self._needs.uses_label_logps:
-      checker = functions.words_checker(task)
-      labels = tuple(o[0] for o in checking.right_answers(checker))
-    return _Question(self.requests(task, statement, seed), labels)
+    labels, requests = (), self.requests(task, statement, seed)
+    if self._needs.uses_label_logps and requests:
+      labels = self._form(task).labels(task)
+    return _Question(requests, labels)
 
   def _reward(self, rows: dict[int, _Row]) -> Answered:
     """Asks the model, then leaves checks and rewards to other threads."""
@@ -322,9 +321,10 @@ class RewritingEnv:
     labels = [label for q in questions for label in q.labels]
     logps = []
     if labels:
-      logps = as_scorer(self._model).score(
-        requests, labels, self.config.label_prefix
-      )
+      # A program goes on where its request ends.
+      prefix = '' if self._needs.uses_programs else self.config.label_prefix
+      scored = [r for q in questions if q.labels for r in q.requests]
+      logps = as_scorer(self._model).score(scored, labels, prefix)
     rows = iter(logps)  # One for each label, question by question.
     return [
       Answer(
@@ -358,9 +358,10 @@ class RewritingEnv:
     )
     if not self._needs.uses_label_logps:
       return futures
-    return [  # Metrics are done at once.
-      deadline.settled(
-        dataclasses.replace(future.result(), label_logps=answer.label_logps)
+    return [
+      deadline.then(
+        future,
+        functools.partial(_with_label_logps, label_logps=answer.label_logps),
       )
       for future, answer in zip(futures, answers, strict=True)
     ]
@@ -373,3 +374,9 @@ class RewritingEnv:
     if not math.isfinite(value):
       raise ValueError(f'the reward is {value}, expected a finite number')
     return outcome, value
+
+
+def _with_label_logps(
+  outcome: Outcome, label_logps: tuple[np.ndarray, ...]
+) -> Outcome:
+  return dataclasses.replace(outcome, label_logps=label_logps)

@@ -91,6 +91,11 @@ class WordsForm:
     settings = sampling(self._ask, task, seed)
     return tuple(Request((Message('user', p),), **settings) for p in prompts)
 
+  def labels(self, task: Task) -> tuple[str, ...]:
+    """Returns the first right answer of each request."""
+    checker = functions.words_checker(task)
+    return tuple(o[0] for o in checking.right_answers(checker))
+
   def reply(
     self, task: Task, statement: str, completions: Sequence[Completion]
   ) -> Reply:

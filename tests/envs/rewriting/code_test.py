@@ -411,3 +411,52 @@ def test_solvable_tasks_are_those_that_some_rewrite_solves(pool):
   assert [len(batch) for batch in backend.batches] == [12]
   with pytest.raises(ValueError, match='none of 1 tasks.*one of 3 rewrites'):
     solvable_tasks(env, rewriter, TASKS[:1], drawn)
+
+
+class Likely(ScriptedBackend):
+  """Scores each text by how often the statement names its last number."""
+
+  def __init__(self):
+    super().__init__(write_program)
+    self.scored = []
+
+  def score(self, requests, texts, given=''):
+    self.scored += [(text, given) for text in texts]
+    return [
+      np.full(3, -1.0 / (1 + request.messages[-1].content.count(text[-1])))
+      for request, text in zip(requests, texts, strict=True)
+    ]
+
+
+def likely(pool):
+  backend = Likely()
+  config = RewritingConfig(reward='likelihood', allow_keep=False)
+  return RewritingEnv(backend, pool, config, protocol='blind'), backend
+
+
+def test_a_likely_reference_is_a_reward_where_all_rewrites_fail(pool):
+  env, backend = likely(pool)
+  near = 'Please take 2 and do whatever is right with 2.'
+  result = env.rewards([TASKS[2]] * 3, [GOOD.format(2), near, VAGUE], seed=0)
+  # Mean log-probs of -1/2, -1/3 and -1, and a bonus for what is solved.
+  np.testing.assert_allclose(result.rewards, [0.5, -1 / 3, -1.0], rtol=1e-6)
+  assert [v.status for v in result.outcomes] == ['passed', 'error', 'error']
+  # The program goes on behind its signature, right where the prompt ends.
+  assert set(backend.scored) == {('\n  return x + 2', '')}
+
+
+def test_references_of_other_splits_are_never_scored(pool):
+  env, backend = likely(pool)
+  tasks = tiny.tasks(2, 'validation')
+  _, outcomes = env.ask(tasks, [GOOD.format(0), VAGUE])
+  assert [outcome.passed for outcome in outcomes] == [True, False]
+  assert not backend.scored
+
+
+def test_a_task_without_a_reference_cannot_be_rewarded_by_it(pool):
+  env, _ = likely(pool)
+  task = dataclasses.replace(TASKS[0], reference='')
+  with pytest.raises(ValueError, match='tiny/train/0 has no reference program'):
+    env.rewards([task], [VAGUE], seed=0)
+  with pytest.raises(ValueError, match='cannot score'):
+    make(pool, reward='likelihood')
