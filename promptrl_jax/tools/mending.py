@@ -66,10 +66,7 @@ def run() -> None:
       }
       if _OPERATORS.value:
         searched |= {
-          f'best list without {name}': (
-            together,
-            mending.without(name, editing),
-          )
+          f'best list without {name}': (together, editing.without(name))
           for name in editing.actions
           if OPERATORS[name].calls and name != FALLBACK
         }
