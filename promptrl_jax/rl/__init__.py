@@ -8,7 +8,7 @@ shapes are listed in `promptrl_jax.types`. Whatever is imported here is public.
 # ruff: noqa: F401
 
 from promptrl_jax.rl import bandits, kl_control, rating_baseline
-from promptrl_jax.rl.advantages import gae
+from promptrl_jax.rl.advantages import gae, sibling_advantages
 from promptrl_jax.rl.aggregation import AGGREGATIONS, aggregation_weights
 from promptrl_jax.rl.completions import (
   completion_gae,
