@@ -99,14 +99,10 @@ class CodeForm:
   def labels(self, task: Task) -> tuple[str, ...]:
     """Returns the reference program as the model would go on to write it.
 
-    None but those of training tasks are ever scored.
-
     Raises:
-      ValueError: a training task has no reference, or one that does not begin
-        with its signature.
+      ValueError: the task has no reference, or one that does not begin with its
+        signature.
     """
-    if task.split != 'train':
-      return ()
     rest = task.reference.removeprefix(task.signature)
     if not rest or rest == task.reference:
       raise ValueError(

@@ -224,7 +224,7 @@ class RewritingEnv:
     for i, (flag, statement) in enumerate(read):
       if not flag:
         task = drawn[tasks[i].task_id]
-        question = self._question(task, statement, seed)
+        question = self._question(task, statement, seed, rewarded=True)
         checker = checkers[task.task_id]
         rows[i] = _Row(task, rewrites[i], statement, checker, question)
     count = len(tasks)
@@ -270,10 +270,15 @@ class RewritingEnv:
       return '', task.statement
     return self._form(task).flag(task, drawn, rewrite, finished)
 
-  def _question(self, task: Task, statement: str, seed: int = 0) -> _Question:
+  def _question(
+    self, task: Task, statement: str, seed: int = 0, *, rewarded: bool = False
+  ) -> _Question:
     labels, requests = (), self.requests(task, statement, seed)
-    if self._needs.uses_label_logps and requests:
-      labels = self._form(task).labels(task)
+    if self._needs.uses_programs:
+      # A reference is scored for reward alone, which only training tasks get.
+      labels = self._code.labels(task) if rewarded and requests else ()
+    elif self._needs.uses_label_logps:
+      labels = self._words.labels(task)
     return _Question(requests, labels)
 
   def _reward(self, rows: dict[int, _Row]) -> Answered:

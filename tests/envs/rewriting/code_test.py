@@ -460,3 +460,10 @@ def test_a_task_without_a_reference_cannot_be_rewarded_by_it(pool):
     env.rewards([task], [VAGUE], seed=0)
   with pytest.raises(ValueError, match='cannot score'):
     make(pool, reward='likelihood')
+
+
+def test_a_metric_of_right_answers_is_refused_for_programs(pool):
+  config = RewritingConfig(reward='perplexity', allow_keep=False)
+  env = RewritingEnv(Likely(), pool, config)
+  with pytest.raises(ValueError, match='tiny/train/0 is checked by unit tests'):
+    env.rewards(TASKS[:1], [VAGUE], seed=0)
