@@ -54,11 +54,12 @@ def learn(
       train(config, learner, env, line_up, problems, tasks, seed, place, paid)
     learned[name] = restore(learner, config.editing, seed, place, checkpoint)
   _, calls = learned['ppo']
-  rivals_of = {'bandit': False, 'bandit_mc': True}
-  for name, monte_carlo in rivals_of.items() if config.eval.bandits else ():
-    learned[name] = train_bandit(
-      config, env, problems, seed, folder / f'{name}.npz', calls, monte_carlo
-    )
+  if config.eval.bandits:
+    for name, monte_carlo in (('bandit', False), ('bandit_mc', True)):
+      path = folder / f'{name}.npz'
+      learned[name] = train_bandit(
+        config, env, problems, seed, path, calls, monte_carlo
+      )
   return learned
 
 

@@ -103,29 +103,25 @@ def _as_paired_runs(
   return first, second
 
 
-def _by_group(
-  values: np.ndarray, groups: Sequence[str] | None
-) -> tuple[np.ndarray, np.ndarray]:
-  """Sums `[..., problems]` over each group; also returns the groups' sizes.
+def _units(problems: int, groups: Sequence[str] | None) -> np.ndarray:
+  """Returns the number of each problem's group, int `[problems]`, from 0 on.
 
   Without groups, and where a name is empty, a problem stands for itself.
   """
-  problems = values.shape[-1]
   if groups is None:
-    return values, np.ones(problems)
+    return np.arange(problems)
   if len(groups) != problems:
     raise ValueError(
       f'groups must name the group of each of {problems} problems, got '
       f'{len(groups)}.'
     )
   numbers: dict[str | int, int] = {}
-  places = [
-    numbers.setdefault(name or place, len(numbers))
-    for place, name in enumerate(groups)
-  ]
-  members = np.zeros((problems, len(numbers)))
-  members[np.arange(problems), places] = 1.0
-  return values @ members, members.sum(axis=0)
+  return np.array(
+    [
+      numbers.setdefault(name or place, len(numbers))
+      for place, name in enumerate(groups)
+    ]
+  )
 
 
 def pass_at_k(n: int, c: int, k: int) -> float:
@@ -228,7 +224,7 @@ def permutation_test(
   _check_count('permutations', permutations)
   first, second = _as_paired_runs(first, second)
   difference = first.mean(axis=0) - second.mean(axis=0)
-  difference, _ = _by_group(difference, groups)
+  difference = np.bincount(_units(difference.size, groups), difference)
   # Rounding of the mean over seeds gives 1e-17 where the difference is 0, and
   # sums that differ in the last bit where they are equal. Both are ties.
   slack = 1e-9
@@ -272,6 +268,7 @@ def _bootstrap(
   _check_count('resamples', resamples)
   rng = np.random.default_rng(seed)
   problems = arrays[0].shape[1]
+  units = _units(problems, groups)
   estimates = np.empty(resamples)
   block = max(1, _BLOCK_ELEMENTS // problems)
   for start in range(0, resamples, block):
@@ -280,11 +277,9 @@ def _bootstrap(
     for sign, values in zip(signs, arrays, strict=True):
       weights = _resampling_weights(rng, rows, values.shape[0])
       by_problem += sign * (weights @ values)
-    sums, sizes = _by_group(by_problem, groups)
-    weights = _resampling_weights(rng, rows, len(sizes))
-    estimates[start : start + rows] = np.sum(sums * weights, axis=1) / (
-      weights @ sizes
-    )
+    weights = _resampling_weights(rng, rows, units.max() + 1)[:, units]
+    sums = np.sum(by_problem * weights, axis=1)
+    estimates[start : start + rows] = sums / weights.sum(axis=1)
   tail = (1.0 - _CONFIDENCE) / 2.0
   low, high = np.quantile(estimates, [tail, 1.0 - tail])
   return Interval(float(low), float(high))

@@ -70,7 +70,6 @@ class FrozenSuite:
   def freeze(self) -> None:
     """Writes the file, without a time in the gzip header."""
     self.path.write_bytes(gzip.compress(self.serialise(), 9, mtime=0))
-    self.__dict__.pop('content', None)
     print(f'{self.path.name}: {len(self.rows)} problems, {self.digest}')
 
 

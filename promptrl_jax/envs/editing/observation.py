@@ -127,6 +127,7 @@ def _counters(episode: Episode, budget: int) -> np.ndarray:
   )
 
 
+@functools.lru_cache(maxsize=65536)
 def _prompt_features(statement: str, tokens: int) -> np.ndarray:
   words = statement.split()
   return np.array(

@@ -7,6 +7,7 @@ draw_batch -> envs.editing.rollout.collect -> Trajectories [T, N]
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -119,6 +120,12 @@ def as_terminated(rollout: Trajectories) -> Trajectories:
   )
 
 
+@functools.lru_cache(maxsize=2)
+def _order(seed: int, epoch: int, size: int) -> np.ndarray:
+  """The order in which a pass visits the problems."""
+  return np.random.default_rng([seed, epoch, 0]).permutation(size)
+
+
 def draw_batch(
   problems: Sequence[Any], config: ControllerConfig, seed: int, step: int
 ) -> tuple[list[int], list[int], list[int]]:
@@ -133,8 +140,7 @@ def draw_batch(
   indices = []
   for place in places:
     epoch, offset = divmod(place, size)
-    order = np.random.default_rng([seed, epoch, 0]).permutation(size)
-    indices.append(int(order[offset]))
+    indices.append(int(_order(seed, epoch, size)[offset]))
   rng = np.random.default_rng([seed, step, 1])
   budgets = rng.choice(config.budgets, started)
   # Worlds are those of all runs, so that they share what was asked before.
