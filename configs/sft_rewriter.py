@@ -4,8 +4,9 @@
     --workdir=runs/sft
 
 Arguments:
-  minicode  the embedded rewriter and coder on the embedded suite (the default)
-  smoke     the whole walk in about a minute
+  minicode   the embedded rewriter and coder on the embedded suite (the default)
+  minicode2  the same on minicode 2: its own rewrites that solved what failed
+  smoke      the whole walk in about a minute
 
 Edits come from the trace.jsonl of any experiment that played training problems,
   --config.traces="('runs/a/trace.jsonl',)"
@@ -17,13 +18,13 @@ import dataclasses
 
 import ml_collections
 
-from configs.job import Job, check_argument
+from configs.job import Job, check_argument, on_minicode2
 from configs.mbpp_grpo import EvalConfig
 from promptrl_jax import settings
 from promptrl_jax.envs.editing.config import EditingConfig
 from promptrl_jax.training.supervised.config import SupervisedConfig
 
-_ARGUMENTS = ('minicode', 'smoke')
+_ARGUMENTS = ('minicode', 'minicode2', 'smoke')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,11 +32,13 @@ class CollectConfig:
   """How a trace is collected.
 
   Attributes:
-    strategies: what plays the training problems.
+    strategies: what plays the training problems, by name.
+    lists: lists of operators that play them, too.
     seeds: runs of each.
   """
 
   strategies: tuple[str, ...] = ('direct', 'semantic', 'random')
+  lists: tuple[tuple[str, ...], ...] = ()
   seeds: int = 1
 
 
@@ -53,6 +56,8 @@ class EditsConfig:
     held_out: share of training problems that nothing is learned from. A
       rewriter cannot know their statements by heart, so that training on them,
       with `data.train_tasks`, teaches what holds for unseen ones, too.
+    exchanged: share of the draws that have other values, see
+      `supervised/values.py`.
   """
 
   feedback: str = 'without'
@@ -60,6 +65,7 @@ class EditsConfig:
   keep: float = 2.0
   keep_as: str = 'nothing'
   held_out: float = 0.5
+  exchanged: float = 0.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,10 +90,13 @@ class Config(Job):
   Attributes:
     traces: `trace.jsonl` of other runs; empty: one is collected.
     editing: how traces are collected.
+    only_failed: compare on the statements that the coder fails as they are,
+      which the rewriter is shown the feedback of.
     validate_every, checkpoint_every: steps.
   """
 
   traces: tuple[str, ...] = ()
+  only_failed: bool = False
   editing: EditingConfig = EditingConfig(budget=6)
   collect: CollectConfig = CollectConfig()
   edits: EditsConfig = EditsConfig()
@@ -113,6 +122,16 @@ class Config(Job):
 def get_config(arg: str = 'minicode') -> ml_collections.ConfigDict:
   check_argument(arg, _ARGUMENTS)
   c = settings.to_config_dict(Config())
+  if arg == 'minicode2':
+    on_minicode2(c)
+    c.only_failed = True
+    c.data.options.more = 16_000
+    # What fails is rewritten, and asked again.
+    c.collect.strategies, c.collect.lists = (), (('keep', 'semantic'),)
+    c.collect.seeds, c.editing.budget = 4, 3
+    c.edits.feedback, c.edits.keep = 'with', 0.0
+    c.edits.held_out, c.edits.exchanged = 0.05, 0.5
+    c.supervised.row_length = 256
   if arg == 'smoke':
     c.data.train_limit, c.data.validation_limit = 64, 16
     c.collect.strategies = ('direct', 'semantic')

@@ -26,13 +26,16 @@ from configs.sft_rewriter import Config
 from experiments import session
 from promptrl_jax.envs.rewriting.config import RewritingConfig
 from promptrl_jax.envs.rewriting.env import RewritingEnv
+from promptrl_jax.envs.rewriting.failed import failed_tasks
 from promptrl_jax.evaluation import (
   cells,
+  open_loop,
   output,
   report,
   rewriter,
 )
-from promptrl_jax.evaluation.play import LineUp, Plan, rivals
+from promptrl_jax.evaluation.play import Entrant, LineUp, Plan, rivals
+from promptrl_jax.execution.memo import MemoPool
 from promptrl_jax.files import write_atomically
 from promptrl_jax.llm import load
 from promptrl_jax.llm.ask import CODER, REWRITER
@@ -49,6 +52,7 @@ from promptrl_jax.training.rewriter import build
 from promptrl_jax.training.supervised import edits
 from promptrl_jax.training.supervised import learner as supervised
 from promptrl_jax.training.supervised.packing import pack_encoded
+from promptrl_jax.training.supervised.values import exchange_values
 
 _CONFIG = config_flags.DEFINE_config_file(
   'config', 'configs/sft_rewriter.py', lock_config=True
@@ -93,9 +97,10 @@ def run(config, workdir):
     env = RewritingEnv(
       coder, pool, RewritingConfig(), config.ask, protocol=config.data.protocol
     )
-    results = rewriter.play(
-      env, {'start': [start], 'sft': [tuned]}, tasks[config.eval.split]
-    )
+    played = tasks[config.eval.split]
+    if config.only_failed:
+      played = failed_tasks(env, played)
+    results = rewriter.play(env, {'start': [start], 'sft': [tuned]}, played)
 
   # --- Report -----------------------------------------------------------------
   models = {'coder': coder.name, 'start': start.name, 'sft': tuned.name}
@@ -170,16 +175,21 @@ def make_data(config, tasks, rows, tokenizer, workdir):
 
 def collect(config, tasks, coder, start, pool, path):
   """Plays training problems and leaves the trace at `path`."""
-  entrants = rivals(config.editing)
-  unknown = sorted(set(config.collect.strategies) - set(entrants))
-  if unknown or not config.collect.strategies:
+  known = rivals(config.editing)
+  names, lists = config.collect.strategies, config.collect.lists
+  if set(names) - set(known) or not (names or lists):
     raise ValueError(
-      f'collect.strategies={config.collect.strategies}: expected some of '
-      f'{", ".join(entrants)}'
+      f'collect.strategies={names}: expected some of {", ".join(known)}'
     )
+  entrants = {name: known[name] for name in names} | {
+    ', '.join(operators): Entrant.of(
+      open_loop.strategy(operators, config.editing)
+    )
+    for operators in lists
+  }
   seeds = range(config.seed, config.seed + config.collect.seeds)
-  LineUp({REWRITER: start, CODER: coder}, pool, config.ask).play(
-    {name: entrants[name] for name in config.collect.strategies},
+  LineUp({REWRITER: start, CODER: coder}, MemoPool(pool), config.ask).play(
+    entrants,
     [Plan(config.data.protocol, config.editing.budget, tasks['train'], seeds)],
     path,
     lambda todo: tqdm.tqdm(todo, desc='collect', unit='strategy'),
@@ -200,12 +210,15 @@ def hold_out(tasks, config):
 
 
 def split(rows, held, encoder, config):
-  """Token ids of what is learned from and of what is held out, by problem."""
+  """Chats to learn from, and token ids of those held out, by problem."""
   parts = [], []
   for row in rows:
-    encoded = encode(encoder, row['messages'], row['reply'])
+    messages = tuple(map(tuple, row['messages']))
+    chat = edits.Chat(messages, row['reply'])
+    encoded = encode(encoder, chat.messages, chat.reply)
     if len(encoded[0]) <= config.supervised.row_length:
-      parts[row['task_id'] in held].append(encoded)
+      is_held = row['task_id'] in held
+      parts[is_held].append(encoded if is_held else chat)
   if not all(parts):
     raise ValueError(
       f'{len(parts[0])} requests to learn from and {len(parts[1])} held out '
@@ -219,22 +232,30 @@ def draw(config, learned, known, encoder, rng):
   """Endless token ids to learn from: edits, and practice statements."""
   write = templates.TEMPLATES[config.ask.template].rewriter
   while True:
-    if not known or rng.random() >= config.practice.share:
-      yield rng.choice(learned)
-      continue
-    register = rng.choice(config.practice.registers)
-    values = rng.choice(known) if rng.random() < config.practice.known else None
-    wording = practice.draw(register, rng, values)
-    request = templates.RewritePrompt(wording.statement, wording.function_name)
-    reply = '' if register == 'canonical' else f' {wording.canonical}'
-    encoded = encode(encoder, write(request), reply)
+    if known and rng.random() < config.practice.share:
+      chat = draw_practice(config, known, write, rng)
+    else:
+      chat = rng.choice(learned)
+      if config.edits.exchanged and rng.random() < config.edits.exchanged:
+        chat = exchange_values(chat, rng)
+    encoded = encode(encoder, chat.messages, chat.reply)
     if len(encoded[0]) <= config.supervised.row_length:
       yield encoded
 
 
+def draw_practice(config, known, write, rng):
+  """A practice statement and its plain form, with values that may be known."""
+  register = rng.choice(config.practice.registers)
+  values = rng.choice(known) if rng.random() < config.practice.known else None
+  wording = practice.draw(register, rng, values)
+  request = templates.RewritePrompt(wording.statement, wording.function_name)
+  reply = '' if register == 'canonical' else f' {wording.canonical}'
+  return edits.Chat(write(request), reply)
+
+
 def encode(encoder, messages, reply):
   """Token ids, and how many of them are the request."""
-  prompt = encoder.render([tuple(message) for message in messages])
+  prompt = encoder.render(list(messages))
   reply = [*encoder.encode([reply])[0], encoder.eos_id]
   return [*prompt, *reply], len(prompt)
 

@@ -1,0 +1,55 @@
+"""Other values in the same words, so that copying is learned and not values.
+
+A small model that has learned from a few thousand rewrites knows their words,
+and writes numbers that it has seen instead of the one that it was given. Where
+request and reply share a value, any other one makes as good an example.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import string
+
+from promptrl_jax.training.supervised.edits import Chat
+
+# A number that stands alone, or a text in double quotes.
+_VALUE = re.compile(r'"[^"\n]*"|(?<![\w.])\d+(?![\w.]*\d)')
+_LEAST_RANGE = 20
+
+
+def exchange_values(chat: Chat, rng: random.Random) -> Chat:
+  """Returns the chat with other values for those that both sides share.
+
+  A value is exchanged wherever it occurs, the feedback included; numbers for
+  numbers up to twice as large, quoted texts for letters of the same length.
+  Where the two sides share none, the chat comes back as it is.
+  """
+  request = {v for _, text in chat.messages for v in _VALUE.findall(text)}
+  shared = [
+    v for v in dict.fromkeys(_VALUE.findall(chat.reply)) if v in request
+  ]
+  drawn: dict[str, str] = {}
+  for value in shared:
+    # Two values that differ stay different.
+    taken = request.difference(shared).union(drawn.values())
+    drawn[value] = _draw(value, taken, rng)
+
+  def exchange(text: str) -> str:
+    return _VALUE.sub(lambda found: drawn.get(found[0], found[0]), text)
+
+  messages = tuple((role, exchange(text)) for role, text in chat.messages)
+  return Chat(messages, exchange(chat.reply))
+
+
+def _draw(value: str, taken: set[str], rng: random.Random) -> str:
+  """Draws a value of the same kind that is not taken; else the same one."""
+  for _ in range(_LEAST_RANGE):
+    if value.startswith('"'):
+      letters = rng.choices(string.ascii_lowercase, k=len(value) - 2)
+      new = f'"{"".join(letters)}"'
+    else:
+      new = str(rng.randint(0, max(2 * int(value), _LEAST_RANGE)))
+    if new not in taken:
+      return new
+  return value
