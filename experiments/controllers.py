@@ -1,6 +1,7 @@
 """Controllers of one seed: how they, and the bandits beside them, are trained.
 
-`train` is the loop of the main job. What was trained before is read.
+`train` is the loop of the main job. A policy whose training has ended lies in
+one file, `seed_0/ppo.npz`, and is read from there.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import io
 
+import jax
 import numpy as np
 
 from promptrl_jax.envs.editing.env import EditingEnv
@@ -47,12 +49,20 @@ def learn(
   for name, settings in variants(config).items():
     learner = make_learner(settings, config.ppo, config.editing, seed)
     place = folder if name == 'ppo' else folder / name
-    if mode == 'train':
+    path = folder / f'{name}.npz'
+    if mode == 'train' and not path.exists():
       paid = 0
       if settings.clone and not run_lib.is_started(place):
         learner, paid = cloned(config, learner, env, problems, searched, seed)
       train(config, learner, env, line_up, problems, tasks, seed, place, paid)
-    learned[name] = restore(learner, config.editing, seed, place, checkpoint)
+      params, calls = restore(learner, place, 'best')
+      save(path, jax.tree.leaves(params), calls)
+    if checkpoint == 'best' and path.exists():
+      params, calls = read(path, learner.initial.params)
+    else:
+      params, calls = restore(learner, place, checkpoint)
+    policy = policies.controller(learner.act_greedy, params, seed)
+    learned[name] = OverOperators(policy, config.editing), calls
   _, calls = learned['ppo']
   if config.eval.bandits:
     for name, monte_carlo in (('bandit', False), ('bandit_mc', True)):
@@ -132,30 +142,51 @@ def validate(config, env, line_up, tasks, learner, state, seed):
   return float(np.mean([result.passed.mean() for result in results]))
 
 
-def restore(learner, editing, seed, folder, which):
-  """The greedy policy of a checkpoint, and the calls of its training."""
+def restore(learner, folder, which):
+  """Parameters of a checkpoint, and the calls of the training so far."""
   state, _ = run_lib.restore(folder, learner.initial, which)
   _, totals = run_lib.restore(folder, learner.initial, 'last')
-  policy = policies.controller(learner.act_greedy, state.params, seed)
-  return OverOperators(policy, editing), totals.calls
+  return state.params, totals.calls
+
+
+def save(path, arrays, calls):
+  """Writes what was learned to one file, with the calls of its training."""
+  content = io.BytesIO()
+  np.savez(content, *arrays, calls=calls)
+  write_atomically(path, content.getvalue())
+
+
+def read(path, template):
+  """What `save` wrote, as a tree like `template`, and the calls."""
+  leaves, structure = jax.tree.flatten(template)
+  with np.load(path) as saved:
+    calls = int(saved['calls'])
+    arrays = [saved[name] for name in saved.files if name != 'calls']
+  found, expected = ([np.shape(x) for x in part] for part in (arrays, leaves))
+  if found != expected:
+    raise ValueError(
+      f'{path} holds arrays of the shapes {found}, expected {expected}: other '
+      'settings, or another version of this project, made it'
+    )
+  return structure.unflatten(arrays), calls
 
 
 def train_bandit(config, env, problems, seed, path, calls, monte_carlo):
   """A contextual bandit, trained once, and the calls of its training."""
   if not path.exists():
-    statistics, paid = bandit.train(
-      env,
-      problems,
-      config.controller,
-      config.bandit,
-      seed,
-      calls=calls,
-      monte_carlo=monte_carlo,
+    save(
+      path,
+      *bandit.train(
+        env,
+        problems,
+        config.controller,
+        config.bandit,
+        seed,
+        calls=calls,
+        monte_carlo=monte_carlo,
+      ),
     )
-    content = io.BytesIO()
-    np.savez(content, *statistics, calls=paid)
-    write_atomically(path, content.getvalue())
-  with np.load(path) as saved:
-    statistics = bandits.LinearBandit(saved['arr_0'], saved['arr_1'])
-    policy = policies.bandit(statistics)
-    return OverOperators(policy, env.config), int(saved['calls'])
+  size = env.config.observation_size
+  empty = bandits.initial(len(env.config.actions), size)
+  statistics, paid = read(path, empty)
+  return OverOperators(policies.bandit(statistics), env.config), paid

@@ -3,7 +3,9 @@
 import collections
 import csv
 import json
+import shutil
 
+import numpy as np
 import pytest
 
 from tests.experiments import commands
@@ -207,13 +209,25 @@ def test_flags_of_an_evaluation_are_refused_in_training(tmp_path):
 
 
 @pytest.fixture(scope='module')
-def transferred(whole, tmp_path_factory):
+def published(whole, tmp_path_factory):
+  """What it takes of a run to play its controllers: no checkpoints."""
+  workdir = tmp_path_factory.mktemp('published')
+  (workdir / 'seed_0').mkdir()
+  for name in ('config.json', 'results.json', 'seed_0/metrics.jsonl'):
+    shutil.copy(whole[0] / name, workdir / name)
+  for path in (whole[0] / 'seed_0').glob('*.npz'):
+    shutil.copy(path, workdir / 'seed_0')
+  return workdir
+
+
+@pytest.fixture(scope='module')
+def transferred(published, tmp_path_factory):
   """The controllers of the whole run, played with another model as coder."""
   workdir = tmp_path_factory.mktemp('transferred')
   result = run(
     workdir,
     '--mode=eval',
-    f'--controllers={whole[0]}',
+    f'--controllers={published}',
     '--config.coder.model=minicode_rewriter',
   )
   assert result.returncode == 0, result.stderr[-3000:]
@@ -257,6 +271,28 @@ def test_two_runs_with_two_models_stand_in_one_table(whole, transferred):
   nowhere = compare(whole[0], whole[0] / 'nowhere')
   assert nowhere.returncode != 0 and 'Traceback' not in nowhere.stderr
   assert 'nowhere/results.json does not exist' in nowhere.stderr
+
+
+def test_a_policy_plays_the_same_from_its_file_and_from_its_checkpoint(
+  whole, tmp_path
+):
+  other = tmp_path / 'other'
+  shutil.copytree(whole[0], other)
+  (other / 'seed_0' / 'ppo.npz').unlink()
+  (other / 'results.csv').unlink()
+  result = run(other, '--mode=eval')
+  assert result.returncode == 0, result.stderr[-3000:]
+  expected = (whole[0] / 'results.csv').read_text()
+  assert (other / 'results.csv').read_text() == expected
+
+
+def test_a_policy_of_another_shape_is_refused(published, tmp_path):
+  other = tmp_path / 'other'
+  shutil.copytree(published, other)
+  np.savez(other / 'seed_0' / 'ppo.npz', np.zeros(3), calls=1)
+  result = run(tmp_path / 'run', '--mode=eval', f'--controllers={other}')
+  assert result.returncode != 0 and 'Traceback' not in result.stderr
+  assert 'ppo.npz holds arrays of the shapes [(3,)], expected' in result.stderr
 
 
 @pytest.mark.parametrize(
