@@ -227,7 +227,7 @@ def run(config, workdir, mode, controllers_of=None, chosen=Selection()):
   folder = trained_in / f'seed_{config.seed}'
   output.draw_training(folder, results)
   show(results, table, folder, seconds)
-  if controllers_of is not None:
+  if controllers_of is not None and chosen == Selection():
     both = compare_models.table([controllers_of, workdir])
     write_atomically(workdir / 'transfer.md', f'{both}\n'.encode())
     print(f'transfer     {workdir / "transfer.md"}\n\n{both}')

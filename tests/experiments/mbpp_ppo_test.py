@@ -286,6 +286,19 @@ def test_a_policy_plays_the_same_from_its_file_and_from_its_checkpoint(
   assert (other / 'results.csv').read_text() == expected
 
 
+def test_published_controllers_play_another_split(published, tmp_path):
+  result = run(
+    tmp_path,
+    '--mode=eval',
+    f'--controllers={published}',
+    '--split=validation',
+    '--problems=2',
+  )
+  assert result.returncode == 0, result.stderr[-3000:]
+  assert (tmp_path / 'eval' / 'validation_best_2' / 'results.json').exists()
+  assert not (tmp_path / 'transfer.md').exists()
+
+
 def test_a_policy_of_another_shape_is_refused(published, tmp_path):
   other = tmp_path / 'other'
   shutil.copytree(published, other)
