@@ -22,6 +22,7 @@ from configs.job import Job, check_argument, on_minicode2
 from configs.mbpp_grpo import EvalConfig
 from promptrl_jax import settings
 from promptrl_jax.envs.editing.config import EditingConfig
+from promptrl_jax.envs.rewriting.config import RewritingConfig
 from promptrl_jax.training.supervised.config import SupervisedConfig
 
 _ARGUMENTS = ('minicode', 'minicode2', 'smoke')
@@ -29,17 +30,26 @@ _ARGUMENTS = ('minicode', 'minicode2', 'smoke')
 
 @dataclasses.dataclass(frozen=True)
 class CollectConfig:
-  """How a trace is collected.
+  """How edits are collected.
 
   Attributes:
-    strategies: what plays the training problems, by name.
-    lists: lists of operators that play them, too.
+    strategies: what plays the training problems, by name, for a trace.
     seeds: runs of each.
+    rewrites: instead of a trace, rewrites of each statement that the coder
+      fails, drawn from the rewriter itself. Those with which all tests pass are
+      learned: "STaR: Bootstrapping Reasoning With Reasoning", 2022
+      (https://arxiv.org/abs/2203.14465), with a rewrite for a rationale.
+    temperature: of these rewrites.
   """
 
   strategies: tuple[str, ...] = ('direct', 'semantic', 'random')
-  lists: tuple[tuple[str, ...], ...] = ()
   seeds: int = 1
+  rewrites: int = 0
+  temperature: float = 1.0
+
+  def __post_init__(self):
+    if self.rewrites < 0:
+      raise ValueError(f'rewrites={self.rewrites}: expected 0 or more')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,12 +102,14 @@ class Config(Job):
     editing: how traces are collected.
     only_failed: compare on the statements that the coder fails as they are,
       which the rewriter is shown the feedback of.
+    rewriting: how rewrites are judged, see `collect.rewrites`.
     validate_every, checkpoint_every: steps.
   """
 
   traces: tuple[str, ...] = ()
   only_failed: bool = False
   editing: EditingConfig = EditingConfig(budget=6)
+  rewriting: RewritingConfig = RewritingConfig()
   collect: CollectConfig = CollectConfig()
   edits: EditsConfig = EditsConfig()
   practice: PracticeConfig = PracticeConfig()
@@ -125,10 +137,8 @@ def get_config(arg: str = 'minicode') -> ml_collections.ConfigDict:
   if arg == 'minicode2':
     on_minicode2(c)
     c.only_failed = True
-    c.data.options.more = 16_000
-    # What fails is rewritten, and asked again.
-    c.collect.strategies, c.collect.lists = (), (('keep', 'semantic'),)
-    c.collect.seeds, c.editing.budget = 4, 3
+    c.data.options.more = 8_000
+    c.collect.rewrites = 8
     c.edits.feedback, c.edits.keep = 'with', 0.0
     c.edits.held_out, c.edits.exchanged = 0.05, 0.5
     c.supervised.row_length = 256

@@ -24,17 +24,15 @@ from ml_collections import config_flags
 
 from configs.sft_rewriter import Config
 from experiments import session
-from promptrl_jax.envs.rewriting.config import RewritingConfig
 from promptrl_jax.envs.rewriting.env import RewritingEnv
 from promptrl_jax.envs.rewriting.failed import failed_tasks
 from promptrl_jax.evaluation import (
   cells,
-  open_loop,
   output,
   report,
   rewriter,
 )
-from promptrl_jax.evaluation.play import Entrant, LineUp, Plan, rivals
+from promptrl_jax.evaluation.play import LineUp, Plan, rivals
 from promptrl_jax.execution.memo import MemoPool
 from promptrl_jax.files import write_atomically
 from promptrl_jax.llm import load
@@ -43,14 +41,17 @@ from promptrl_jax.llm.cache import CachedBackend
 from promptrl_jax.models import pretrained
 from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.prompts import templates
+from promptrl_jax.strategies.prewrite import RewriteConfig
 from promptrl_jax.tasks.load import describe, load_tasks, task_set
 from promptrl_jax.tasks.minicode import practice
 from promptrl_jax.tools import command
 from promptrl_jax.training import run as run_lib
 from promptrl_jax.training import workdir as workdir_lib
 from promptrl_jax.training.rewriter import build
+from promptrl_jax.training.rewriter.solvable import solving_rewrites
 from promptrl_jax.training.supervised import edits
 from promptrl_jax.training.supervised import learner as supervised
+from promptrl_jax.training.supervised.chat import Chat
 from promptrl_jax.training.supervised.packing import pack_encoded
 from promptrl_jax.training.supervised.values import exchange_values
 
@@ -81,8 +82,11 @@ def run(config, workdir):
   start = load.load_backend(config.rewriter, mesh)
   workdir_lib.prepare(workdir, 'sft_rewriter', config)
   with session.open_pool(config.pool) as pool:
+    env = RewritingEnv(
+      coder, pool, config.rewriting, config.ask, protocol=config.data.protocol
+    )
     # --- Edits ----------------------------------------------------------------
-    rows = make_edits(config, tasks, coder, start, pool, workdir)
+    rows = make_edits(config, tasks, env, coder, start, pool, workdir)
     draw_fn, held_out = make_data(config, tasks, rows, begin.tokenizer, workdir)
 
     # --- Training -------------------------------------------------------------
@@ -94,9 +98,6 @@ def run(config, workdir):
 
     # --- Evaluation -----------------------------------------------------------
     tuned = load.load_backend(load.BackendConfig(model=str(folder)), mesh)
-    env = RewritingEnv(
-      coder, pool, RewritingConfig(), config.ask, protocol=config.data.protocol
-    )
     played = tasks[config.eval.split]
     if config.only_failed:
       played = failed_tasks(env, played)
@@ -112,11 +113,59 @@ def run(config, workdir):
 # --- Stages -------------------------------------------------------------------
 
 
-def make_edits(config, tasks, coder, start, pool, workdir):
+def make_edits(config, tasks, env, coder, start, pool, workdir):
   """Rows of edits.jsonl; an interrupted run finds those it learned from."""
   path = workdir / 'edits.jsonl'
   if path.exists():
     return list(output.read_jsonl(path))
+  if config.collect.rewrites and not config.traces:
+    true = own_edits(config, tasks, env, start)
+  else:
+    true = traced_edits(config, tasks, coder, start, pool, workdir)
+  chats = edits.to_chats(
+    true, config.edits.feedback, config.ask.template, config.edits.keep_as
+  )
+  rows = [
+    {'task_id': task_id, **dataclasses.asdict(chat)}
+    for chat, task_id in chats.items()
+  ]
+  text = ''.join(json.dumps(row) + '\n' for row in rows)
+  write_atomically(path, text.encode())
+  return rows
+
+
+def own_edits(config, tasks, env, start):
+  """The rewriter's own rewrites of failed statements that pass all tests."""
+  failed = failed_tasks(env, tasks['train'])
+  solving = solving_rewrites(
+    env,
+    start,
+    failed,
+    RewriteConfig(
+      config.collect.rewrites, config.collect.temperature, config.seed
+    ),
+    lambda batches: tqdm.tqdm(batches, desc='collect', unit='batch'),
+  )
+  print(
+    f'{sum(map(len, solving))} of {config.collect.rewrites * len(failed)} '
+    f'rewrites solve {sum(map(bool, solving))} of {len(failed)} problems'
+  )
+  if not any(solving):
+    raise ValueError(
+      f'none of {config.collect.rewrites} rewrites of each of {len(failed)} '
+      'statements makes the coder pass all tests: give a rewriter that solves '
+      'some, or a trace with --config.traces'
+    )
+  return edits.from_rewrites(
+    failed, [[r.statement for r in rewrites] for rewrites in solving]
+  )
+
+
+def traced_edits(config, tasks, coder, start, pool, workdir):
+  """Edits of training problems from traces; one is collected if none is given.
+
+  Each passes all tests and has no flag.
+  """
   traces = [pathlib.Path(trace) for trace in config.traces]
   if not traces:
     traces = [workdir / 'trace.jsonl']
@@ -136,25 +185,15 @@ def make_edits(config, tasks, coder, start, pool, workdir):
       random.Random(config.seed).shuffle(judged)
       judged = judged[: round(config.edits.keep * len(true))]
     true += judged
-  chats = edits.to_chats(
-    true, config.edits.feedback, config.ask.template, config.edits.keep_as
-  )
-  if not chats:
-    ids = {task.task_id for task in tasks['train']}
-    mine = sum(edit.task_id in ids for edit in found)
+  if not true:
+    mine = sum(edit.task_id in worded for edit in found)
     raise ValueError(
       f'no edit to learn from in {", ".join(map(str, traces))}: of '
       f'{len(found)} that pass, {mine} are of training problems, and none of '
       'these passes all tests without a flag. Give a trace of training '
       'problems with --config.traces, or none, to collect one'
     )
-  rows = [
-    {'task_id': task_id, **dataclasses.asdict(chat)}
-    for chat, task_id in chats.items()
-  ]
-  text = ''.join(json.dumps(row) + '\n' for row in rows)
-  write_atomically(path, text.encode())
-  return rows
+  return true
 
 
 def make_data(config, tasks, rows, tokenizer, workdir):
@@ -176,20 +215,14 @@ def make_data(config, tasks, rows, tokenizer, workdir):
 def collect(config, tasks, coder, start, pool, path):
   """Plays training problems and leaves the trace at `path`."""
   known = rivals(config.editing)
-  names, lists = config.collect.strategies, config.collect.lists
-  if set(names) - set(known) or not (names or lists):
+  names = config.collect.strategies
+  if not names or set(names) - set(known):
     raise ValueError(
       f'collect.strategies={names}: expected some of {", ".join(known)}'
     )
-  entrants = {name: known[name] for name in names} | {
-    ', '.join(operators): Entrant.of(
-      open_loop.strategy(operators, config.editing)
-    )
-    for operators in lists
-  }
   seeds = range(config.seed, config.seed + config.collect.seeds)
   LineUp({REWRITER: start, CODER: coder}, MemoPool(pool), config.ask).play(
-    entrants,
+    {name: known[name] for name in names},
     [Plan(config.data.protocol, config.editing.budget, tasks['train'], seeds)],
     path,
     lambda todo: tqdm.tqdm(todo, desc='collect', unit='strategy'),
@@ -214,7 +247,7 @@ def split(rows, held, encoder, config):
   parts = [], []
   for row in rows:
     messages = tuple(map(tuple, row['messages']))
-    chat = edits.Chat(messages, row['reply'])
+    chat = Chat(messages, row['reply'])
     encoded = encode(encoder, chat.messages, chat.reply)
     if len(encoded[0]) <= config.supervised.row_length:
       is_held = row['task_id'] in held
@@ -250,7 +283,7 @@ def draw_practice(config, known, write, rng):
   wording = practice.draw(register, rng, values)
   request = templates.RewritePrompt(wording.statement, wording.function_name)
   reply = '' if register == 'canonical' else f' {wording.canonical}'
-  return edits.Chat(write(request), reply)
+  return Chat(write(request), reply)
 
 
 def encode(encoder, messages, reply):

@@ -200,6 +200,11 @@ def test_bad_input_is_one_clear_message(inputs, tmp_path):
       [f"--config.traces=('{inputs / 'test.jsonl'}',)"],
       'of 8 that pass, 0 are of training problems',
     ),
+    (
+      ['--config.traces=()', '--config.collect.rewrites=2'],
+      'none of 2 rewrites of each of 64 statements',
+    ),
+    (['--config.collect.rewrites=-1'], 'rewrites=-1: expected 0 or more'),
     (['--config.rewriter.backend=http'], 'expected jax'),
     (['--config.rewriter.model=/nowhere'], '/nowhere'),
     (['--config.edits.feedback=some'], "'some'"),

@@ -20,6 +20,8 @@ from promptrl_jax.prompts import feedback as feedback_lib
 from promptrl_jax.prompts import templates
 from promptrl_jax.rewards import guards
 from promptrl_jax.tasks import splits
+from promptrl_jax.training.supervised import values
+from promptrl_jax.training.supervised.chat import Chat
 from promptrl_jax.types import Task
 
 _FIELDS = {'task_id': str, 'step': int, 'visible_passed': bool, 'feedback': str}
@@ -37,7 +39,7 @@ class Edit:
     before: statement for which the program failed.
     feedback: feedback on that program.
     after: statement for which a program passed the visible tests.
-    code: the program that passed.
+    code: the program that passed, or '' if all tests have been run.
   """
 
   task_id: str
@@ -46,14 +48,6 @@ class Edit:
   feedback: str
   after: str
   code: str
-
-
-@dataclasses.dataclass(frozen=True)
-class Chat:
-  """The conversation that a rewriter reads, and the reply to learn."""
-
-  messages: templates.Messages
-  reply: str
 
 
 def read_trace(path: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
@@ -206,6 +200,32 @@ def keep_true(
     ]
   )
   return [edit for (edit, _), r in zip(kept, results, strict=True) if r.passed]
+
+
+def from_rewrites(
+  tasks: Sequence[Task], solving: Sequence[Sequence[str]]
+) -> list[Edit]:
+  """Edits of failed tasks, from rewritten statements that solve each.
+
+  Of those of a task, the ones that keep most of its numbers and quoted texts:
+  a few tests also let pass what is wrong for other inputs.
+  """
+  found = []
+  for task, statements in zip(tasks, solving, strict=True):
+    kept = [values.count_kept(task.statement, text) for text in statements]
+    found += [
+      Edit(
+        task.task_id,
+        task.entry_point,
+        before=task.statement,
+        feedback=task.feedback,
+        after=text,
+        code='',
+      )
+      for text, count in zip(statements, kept, strict=True)
+      if count == max(kept)
+    ]
+  return found
 
 
 def to_chats(

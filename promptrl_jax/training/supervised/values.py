@@ -11,11 +11,16 @@ import random
 import re
 import string
 
-from promptrl_jax.training.supervised.edits import Chat
+from promptrl_jax.training.supervised.chat import Chat
 
 # A number that stands alone, or a text in double quotes.
 _VALUE = re.compile(r'"[^"\n]*"|(?<![\w.])\d+(?![\w.]*\d)')
 _LEAST_RANGE = 20
+
+
+def count_kept(before: str, after: str) -> int:
+  """Returns how many values of a statement another statement has, too."""
+  return len(set(_VALUE.findall(before)).intersection(_VALUE.findall(after)))
 
 
 def exchange_values(chat: Chat, rng: random.Random) -> Chat:

@@ -24,7 +24,10 @@ from promptrl_jax.tasks import splits
 from promptrl_jax.testing import tiny
 from promptrl_jax.testing.scripted import ScriptedBackend
 from promptrl_jax.training.metrics import ROOMS
-from promptrl_jax.training.rewriter.solvable import solvable_tasks
+from promptrl_jax.training.rewriter.solvable import (
+  solvable_tasks,
+  solving_rewrites,
+)
 from promptrl_jax.types import Problem
 from tests.settings_split import split
 
@@ -398,6 +401,27 @@ def test_the_rewriter_is_shown_what_failed(pool):
   assert 'NameError' not in env.prompt(TASKS[1])[0][1]
   result = env.rewards([failed] * 2, [GOOD.format(1), VAGUE], seed=0)
   np.testing.assert_array_equal(result.rewards, [1.0, 0.0])
+
+
+def test_rewrites_that_solve_are_those_that_pass_all_tests_without_a_flag(pool):
+  env, _ = make(pool)
+  # Solves task 1; repeats a test of it, which is flagged; solves no task.
+  texts = (GOOD.format(1), f'{GOOD.format(1)} {TASKS[1].tests[0]}', VAGUE)
+  rewriter = ScriptedBackend(lambda r: texts[r.seed - 5])
+  drawn = RewriteConfig(samples=3, temperature=1.0, seed=5)
+  seen = []
+  solving = solving_rewrites(
+    env,
+    rewriter,
+    TASKS[:2],
+    drawn,
+    lambda starts: seen.extend(starts) or starts,
+  )
+  assert [[r.statement for r in rewrites] for rewrites in solving] == [
+    [],
+    [GOOD.format(1)],
+  ]
+  assert seen == [0]
 
 
 def test_solvable_tasks_are_those_that_some_rewrite_solves(pool):

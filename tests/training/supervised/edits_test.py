@@ -1,5 +1,6 @@
 """Fail -> pass edits of hand-written traces."""
 
+import dataclasses
 import json
 
 import pytest
@@ -183,3 +184,18 @@ def test_what_passes_as_it_is_is_an_edit_that_changes_nothing():
   assert (kept.before, kept.after, kept.feedback) == ('A', 'A', '')
   (chat,) = edits.to_chats([kept], 'both')
   assert chat.reply == ' A'
+
+
+def test_of_the_rewrites_that_solve_a_task_those_with_its_values_are_learned():
+  first, second = tiny.tasks(2)
+  first = dataclasses.replace(
+    first, statement='those that top 7', feedback='FAILED: it returned 1'
+  )
+  found = edits.from_rewrites(
+    (first, second),
+    (['greater than 8', 'greater than 7', 'above 7'], []),
+  )
+  assert [e.after for e in found] == ['greater than 7', 'above 7']
+  assert {
+    (e.task_id, e.before, e.feedback, e.function_name) for e in found
+  } == {(first.task_id, first.statement, first.feedback, first.entry_point)}

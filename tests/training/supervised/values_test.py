@@ -2,8 +2,8 @@
 
 import random
 
-from promptrl_jax.training.supervised.edits import Chat
-from promptrl_jax.training.supervised.values import exchange_values
+from promptrl_jax.training.supervised.chat import Chat
+from promptrl_jax.training.supervised.values import count_kept, exchange_values
 
 
 def chat(request, reply):
@@ -56,3 +56,14 @@ def test_what_is_not_shared_or_no_value_stays():
 def test_it_depends_on_the_generator_alone():
   given = 'above 7 and "x"', ' greater than 7 and "x"'
   assert exchanged(*given, seed=3) == exchanged(*given, seed=3)
+
+
+def test_values_that_both_statements_have_are_counted():
+  for before, after, count in (
+    ('above 7 with "x"', 'greater than 7 with "x"', 2),
+    ('above 7 with "x"', 'greater than 8 with "x"', 1),
+    ('7 and 7', '7', 1),
+    ('above 17', 'greater than 7', 0),
+    ('no value', 'greater than 7', 0),
+  ):
+    assert count_kept(before, after) == count, (before, after)
