@@ -1,4 +1,4 @@
-"""The line-up that tools play with: two embedded models, and a pool."""
+"""What tools play with: models, and a pool."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from promptrl_jax.evaluation.play import LineUp
 from promptrl_jax.execution import ExecutionPool
 from promptrl_jax.execution.memo import MemoPool
 from promptrl_jax.llm.ask import AskConfig
+from promptrl_jax.llm.backend import Backend
 from promptrl_jax.llm.cache import IN_MEMORY, CachedBackend
 from promptrl_jax.llm.load import BackendConfig, load_backend
 from promptrl_jax.parallel import compilation
@@ -18,18 +19,27 @@ _NEW_TOKENS = 96  # of a program
 
 
 @contextlib.contextmanager
-def open_line_up(
+def open_models(
   models: Mapping[str, str], cache: str = IN_MEMORY
-) -> Iterator[LineUp]:
-  """Opens a line-up of cached models, given by role, on this machine."""
+) -> Iterator[tuple[dict[str, Backend], ExecutionPool, AskConfig]]:
+  """Opens cached models, given by role, a pool, and how models are asked."""
   mesh_lib.use_cpu_cores()
   compilation.use_cache()
   mesh = mesh_lib.make_data_mesh()
-  backends = {}
+  backends: dict[str, Backend] = {}
   for role, model in models.items():
     config = BackendConfig(model=model, new_tokens=_NEW_TOKENS)
     backends[role] = CachedBackend(
       load_backend(config, mesh), cache, config.identity
     )
   with ExecutionPool() as pool:
-    yield LineUp(backends, MemoPool(pool), AskConfig(max_tokens=_NEW_TOKENS))
+    yield backends, pool, AskConfig(max_tokens=_NEW_TOKENS)
+
+
+@contextlib.contextmanager
+def open_line_up(
+  models: Mapping[str, str], cache: str = IN_MEMORY
+) -> Iterator[LineUp]:
+  """Opens a line-up of cached models, given by role, on this machine."""
+  with open_models(models, cache) as (backends, pool, ask):
+    yield LineUp(backends, MemoPool(pool), ask)

@@ -1,0 +1,107 @@
+"""Prints what rewriters make of the statements that the coder fails.
+
+  python -m promptrl_jax.tools.compare_rewriters minicode2_rewriter \
+    docs/results/rewriter/model --split=validation
+
+Each argument is a rewriter, an embedded one or a folder; the last one is
+compared with the others, problem by problem. The coder is asked once as a
+statement is worded; where its program fails the visible tests, each rewriter
+writes one greedy rewrite, shown what failed, and the coder one greedy program.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+import numpy as np
+from absl import app, flags
+
+from promptrl_jax.envs.rewriting.config import RewritingConfig
+from promptrl_jax.envs.rewriting.env import RewritingEnv
+from promptrl_jax.envs.rewriting.failed import failed_tasks
+from promptrl_jax.evaluation import report, rewriter
+from promptrl_jax.evaluation.cells import Cell
+from promptrl_jax.llm.ask import CODER
+from promptrl_jax.tasks import load
+from promptrl_jax.tasks.task_set import DataConfig
+from promptrl_jax.tools import command
+from promptrl_jax.tools.line_up import open_models
+from promptrl_jax.types import Task
+
+_NAME = 'promptrl_jax.tools.compare_rewriters'
+
+_DATA = flags.DEFINE_string('data', 'minicode2', 'Task set.')
+_SPLIT = flags.DEFINE_string('split', 'validation', 'Split.')
+_CODER = flags.DEFINE_string('coder', 'minicode2_coder', 'Name or folder.')
+_PROTOCOL = flags.DEFINE_string('protocol', 'visible1', 'See tasks.splits.')
+_LIMIT = flags.DEFINE_integer('limit', 0, 'First N tasks; 0 for all.')
+
+
+def by_kind(cells: Sequence[Cell], tasks: Sequence[Task]) -> str:
+  """Returns P(solved | failed) in percent by the kind of problem, as Markdown.
+
+  The kind of a task is its `register`.
+  """
+  kinds = np.array([task.register for task in tasks])
+  lines = [
+    '| kind | failures | ' + ' | '.join(c.strategy for c in cells) + ' |',
+    '|---|---:|' + '---:|' * len(cells),
+  ]
+  for kind in ('all', *sorted(set(kinds))):
+    chosen = (kinds == kind) | (kind == 'all')
+    rates = ' | '.join(f'{100 * c.passed[:, chosen].mean():.1f}' for c in cells)
+    lines.append(f'| {kind} | {chosen.sum()} | {rates} |')
+  return '\n'.join(lines)
+
+
+def run(names: Sequence[str]) -> None:
+  config = DataConfig(_DATA.value)
+  tasks = load.load_tasks(config, only=[_SPLIT.value])[_SPLIT.value]
+  tasks = tasks[: _LIMIT.value or None]
+  roles = {CODER: _CODER.value} | {name: name for name in names}
+  with open_models(roles) as (backends, pool, ask):
+    env = RewritingEnv(
+      backends.pop(CODER),
+      pool,
+      RewritingConfig(),
+      ask,
+      protocol=_PROTOCOL.value,
+    )
+    failed = failed_tasks(env, tasks)
+    if not failed:
+      raise ValueError(
+        f'the coder fails none of {len(tasks)} problems of {_SPLIT.value}: '
+        'there is nothing to rewrite; take more of them'
+      )
+    entrants = {name: [backend] for name, backend in backends.items()}
+    # The direct answer has failed by definition.
+    cells = [
+      cell
+      for cell in rewriter.play(env, entrants, failed)
+      if cell.strategy != rewriter.DIRECT
+    ]
+    models = {name: backend.name for name, backend in backends.items()}
+  header = {
+    'data_hash': load.describe(config),
+    'model_hashes': models,
+    'seeds': [0],
+    'command': f'python -m {_NAME} {" ".join(sys.argv[1:])}',
+    'split': _SPLIT.value,
+    'statements': f'the {len(failed)} of {len(tasks)} that the coder fails',
+  }
+  summary = report.summarise(cells, subject=names[-1])
+  print(report.to_markdown(summary, header))
+  print(by_kind(cells, failed))
+
+
+def main(argv: list[str]) -> None:
+  names = argv[1:]
+  if len(names) < 2 or len(set(names)) < len(names):
+    raise app.UsageError(f'expected two or more different rewriters: {names}')
+  with command.in_one_line(interrupted='interrupted'):
+    run(names)
+
+
+if __name__ == '__main__':
+  app.run(main)
