@@ -20,6 +20,7 @@ SMALL = (
   '--config.controller.continuations=2',
   '--config.controller.clone=True',
   '--config.eval.budgets=(2,)',
+  '--config.eval.shuffled=True',
 )
 
 
@@ -194,7 +195,8 @@ def test_a_part_of_a_split_is_played_by_the_checkpoint_that_is_asked_for(
   assert len(problems) == 3
   for problem in problems:
     strategies = {row['strategy'] for row in problem['results']}
-    assert {'direct', 'ppo', 'bandit', 'best_fixed'} <= strategies
+    played = {'direct', 'ppo', 'ppo_shuffled', 'bandit', 'best_fixed'}
+    assert played <= strategies
     assert all(row['soft'] <= 1.0 for row in problem['results'])
   header = json.loads((folder / 'results.json').read_text())['header']
   assert (header['split'], header['checkpoint']) == ('ood', 'last')
