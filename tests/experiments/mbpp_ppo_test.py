@@ -275,6 +275,23 @@ def test_two_runs_with_two_models_stand_in_one_table(whole, transferred):
   assert 'nowhere/results.json does not exist' in nowhere.stderr
 
 
+def test_a_strategy_is_compared_with_itself_in_another_run(whole, transferred):
+  arguments = str(transferred[0]), '--resamples=1000', f'--beside={whole[0]}'
+  result = commands.run('promptrl_jax.tools.report', *arguments)
+  assert result.returncode == 0, result.stderr[-2000:]
+  shown = {
+    line.split('|')[1].strip()
+    for line in result.stdout.splitlines()
+    if line.startswith('| ppo')
+  }
+  assert shown == {'ppo', 'ppo (other run)'}
+  result = commands.run(
+    'promptrl_jax.tools.report', *arguments, '--subject=nobody'
+  )
+  assert result.returncode != 0
+  assert "'nobody' has no budget in both runs" in result.stderr
+
+
 def test_a_policy_plays_the_same_from_its_file_and_from_its_checkpoint(
   whole, tmp_path
 ):
