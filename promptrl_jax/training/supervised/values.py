@@ -7,6 +7,7 @@ request and reply share a value, any other one makes as good an example.
 
 from __future__ import annotations
 
+import collections
 import random
 import re
 import string
@@ -18,9 +19,12 @@ _VALUE = re.compile(r'"[^"\n]*"|(?<![\w.])\d+(?![\w.]*\d)')
 _LEAST_RANGE = 20
 
 
-def count_kept(before: str, after: str) -> int:
-  """Returns how many values of a statement another statement has, too."""
-  return len(set(_VALUE.findall(before)).intersection(_VALUE.findall(after)))
+def keeps_values(before: str, after: str) -> bool:
+  """Whether a statement has the values of another one, each as often."""
+  first, second = (
+    collections.Counter(_VALUE.findall(x)) for x in (before, after)
+  )
+  return first <= second
 
 
 def exchange_values(chat: Chat, rng: random.Random) -> Chat:

@@ -186,7 +186,7 @@ def test_what_passes_as_it_is_is_an_edit_that_changes_nothing():
   assert chat.reply == ' A'
 
 
-def test_of_the_rewrites_that_solve_a_task_those_with_its_values_are_learned():
+def test_rewrites_that_solve_a_task_and_keep_its_values_are_learned():
   first, second = tiny.tasks(2)
   first = dataclasses.replace(
     first, statement='those that top 7', feedback='FAILED: it returned 1'

@@ -3,7 +3,10 @@
 import random
 
 from promptrl_jax.training.supervised.chat import Chat
-from promptrl_jax.training.supervised.values import count_kept, exchange_values
+from promptrl_jax.training.supervised.values import (
+  exchange_values,
+  keeps_values,
+)
 
 
 def chat(request, reply):
@@ -58,12 +61,14 @@ def test_it_depends_on_the_generator_alone():
   assert exchanged(*given, seed=3) == exchanged(*given, seed=3)
 
 
-def test_values_that_both_statements_have_are_counted():
-  for before, after, count in (
-    ('above 7 with "x"', 'greater than 7 with "x"', 2),
-    ('above 7 with "x"', 'greater than 8 with "x"', 1),
-    ('7 and 7', '7', 1),
-    ('above 17', 'greater than 7', 0),
-    ('no value', 'greater than 7', 0),
+def test_a_statement_keeps_the_values_of_another_one():
+  for before, after, kept in (
+    ('above 7 with "x"', 'with "x", greater than 7', True),
+    ('above 7 with "x"', 'greater than 8 with "x"', False),
+    ('those that are small', 'smaller than 18', True),
+    ('not 7, taken 7 times', 'multiples by 7', False),
+    ('above 17', 'greater than 7', False),
+    ('all the 8s', 'divisible by 8', True),
+    ('no value', 'no value', True),
   ):
-    assert count_kept(before, after) == count, (before, after)
+    assert keeps_values(before, after) is kept, (before, after)
