@@ -94,6 +94,7 @@ def get_config(arg: str = 'minicode') -> ml_collections.ConfigDict:
   if arg == 'minicode2':
     on_minicode2(c)
     c.only_failed = True
+    c.rewriting.guards.keep_values = True
   if arg == 'mbpp':
     c.data.name = 'mbpp'
     c.pool.limits.cpu_s = 5.0

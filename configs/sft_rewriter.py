@@ -137,12 +137,13 @@ def get_config(arg: str = 'minicode') -> ml_collections.ConfigDict:
   if arg == 'minicode2':
     on_minicode2(c)
     c.only_failed = True
+    c.rewriting.guards.keep_values = True
     c.data.options.more = 8_000
     c.collect.rewrites = 8
     c.edits.feedback, c.edits.keep = 'with', 0.0
-    c.edits.held_out, c.edits.exchanged = 0.1, 0.5
-    c.supervised.row_length, c.supervised.steps = 256, 300
-    c.validate_every = c.checkpoint_every = 50
+    c.edits.held_out, c.edits.exchanged = 0.1, 1.0
+    c.supervised.row_length = 256
+    c.validate_every = c.checkpoint_every = 100
   if arg == 'smoke':
     c.data.train_limit, c.data.validation_limit = 64, 16
     c.collect.strategies = ('direct', 'semantic')

@@ -11,6 +11,7 @@ tests say.
   assertion       a test, or a call of the function on data
   code            Python, or a piece of the reference
   test_data       what a hidden test passes or expects
+  lost_value      a number or quoted text of the statement is missing
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import re
 from collections.abc import Sequence
 
 from promptrl_jax.rewards import code_leaks, data_leaks
+from promptrl_jax.rewards.values import keeps_values
 from promptrl_jax.types import Task
 
 
@@ -36,6 +38,9 @@ class GuardsConfig:
     max_run: one word so often in a row is `repetition`.
     min_distinct: so is a smaller share of distinct runs of three words, in the
       text or in any 18 words of it.
+    keep_values: whether `lost_value` is a flag. A few tests let pass a rewrite
+      with another number, and a rewriter that is rewarded for it learns to
+      write any number.
   """
 
   min_words: int = 3
@@ -44,6 +49,7 @@ class GuardsConfig:
   free_words: int = 30
   max_run: int = 4
   min_distinct: float = 0.5
+  keep_values: bool = False
 
   def __post_init__(self):
     if not 1 <= self.min_words <= self.max_words:
@@ -58,7 +64,10 @@ class GuardsConfig:
       )
 
 
-FLAGS = ('empty', 'overlong', 'repetition', 'assertion', 'code', 'test_data')
+FLAGS = (
+  *('empty', 'overlong', 'repetition', 'assertion', 'code', 'test_data'),
+  'lost_value',
+)
 
 # One to six characters, six times over: "=>=>=>=>=>=>". Not blanks, nor the
 # line that marks a gap.
@@ -84,6 +93,9 @@ def flag(
     'assertion': lambda: data_leaks.has_assertion(rewrite, task),
     'code': lambda: code_leaks.has_code(rewrite, task),
     'test_data': lambda: data_leaks.has_test_data(rewrite, task, visible_tests),
+    'lost_value': lambda: (
+      config.keep_values and not keeps_values(task.statement, rewrite)
+    ),
   }
   return next((name for name in FLAGS if checks[name]()), '')
 

@@ -100,6 +100,14 @@ def test_every_flag_is_planted_above_and_documented():
     assert re.search(rf'^  {name}\s', guards.__doc__ or '', re.MULTILINE)
 
 
+def test_a_rewrite_that_loses_a_value_is_flagged_where_that_is_asked():
+  task = dataclasses.replace(TASK, statement='List those above 10.')
+  assert flag(HONEST, task, keep_values=True) == ''
+  for lossy in (HONEST.replace('10', '12'), HONEST.replace('10', 'ten')):
+    assert flag(lossy, task, keep_values=True) == 'lost_value'
+    assert flag(lossy, task) == ''
+
+
 def test_what_a_solver_may_see_is_no_secret():
   text = f'{HONEST} Of 4, 12, 7 and 31 keep 12 and 31.'
   assert guards.flag(text, TASK, TASK.tests[:1]) == ''

@@ -20,7 +20,6 @@ from promptrl_jax.prompts import feedback as feedback_lib
 from promptrl_jax.prompts import templates
 from promptrl_jax.rewards import guards
 from promptrl_jax.tasks import splits
-from promptrl_jax.training.supervised import values
 from promptrl_jax.training.supervised.chat import Chat
 from promptrl_jax.types import Task
 
@@ -205,11 +204,7 @@ def keep_true(
 def from_rewrites(
   tasks: Sequence[Task], solving: Sequence[Sequence[str]]
 ) -> list[Edit]:
-  """Edits of failed tasks, from rewritten statements that solve each.
-
-  Those that lose a number or a quoted text are left out: few tests let it pass,
-  and a rewriter that learns from it learns to write any value.
-  """
+  """Edits of failed tasks, from rewritten statements that solve each."""
   return [
     Edit(
       task.task_id,
@@ -221,7 +216,6 @@ def from_rewrites(
     )
     for task, statements in zip(tasks, solving, strict=True)
     for text in statements
-    if values.keeps_values(task.statement, text)
   ]
 
 

@@ -7,24 +7,13 @@ request and reply share a value, any other one makes as good an example.
 
 from __future__ import annotations
 
-import collections
 import random
-import re
 import string
 
+from promptrl_jax.rewards.values import VALUE
 from promptrl_jax.training.supervised.chat import Chat
 
-# A number that stands alone, or a text in double quotes.
-_VALUE = re.compile(r'"[^"\n]*"|(?<![\w.])\d+(?![\w.]*\d)')
 _LEAST_RANGE = 20
-
-
-def keeps_values(before: str, after: str) -> bool:
-  """Whether a statement has the values of another one, each as often."""
-  first, second = (
-    collections.Counter(_VALUE.findall(x)) for x in (before, after)
-  )
-  return first <= second
 
 
 def exchange_values(chat: Chat, rng: random.Random) -> Chat:
@@ -34,10 +23,8 @@ def exchange_values(chat: Chat, rng: random.Random) -> Chat:
   numbers up to twice as large, quoted texts for letters of the same length.
   Where the two sides share none, the chat comes back as it is.
   """
-  request = {v for _, text in chat.messages for v in _VALUE.findall(text)}
-  shared = [
-    v for v in dict.fromkeys(_VALUE.findall(chat.reply)) if v in request
-  ]
+  request = {v for _, text in chat.messages for v in VALUE.findall(text)}
+  shared = [v for v in dict.fromkeys(VALUE.findall(chat.reply)) if v in request]
   drawn: dict[str, str] = {}
   for value in shared:
     # Two values that differ stay different.
@@ -45,7 +32,7 @@ def exchange_values(chat: Chat, rng: random.Random) -> Chat:
     drawn[value] = _draw(value, taken, rng)
 
   def exchange(text: str) -> str:
-    return _VALUE.sub(lambda found: drawn.get(found[0], found[0]), text)
+    return VALUE.sub(lambda found: drawn.get(found[0], found[0]), text)
 
   messages = tuple((role, exchange(text)) for role, text in chat.messages)
   return Chat(messages, exchange(chat.reply))

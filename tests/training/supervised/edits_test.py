@@ -186,16 +186,14 @@ def test_what_passes_as_it_is_is_an_edit_that_changes_nothing():
   assert chat.reply == ' A'
 
 
-def test_rewrites_that_solve_a_task_and_keep_its_values_are_learned():
+def test_rewrites_that_solve_a_task_are_edits_of_it():
   first, second = tiny.tasks(2)
   first = dataclasses.replace(
     first, statement='those that top 7', feedback='FAILED: it returned 1'
   )
-  found = edits.from_rewrites(
-    (first, second),
-    (['greater than 8', 'greater than 7', 'above 7'], []),
-  )
-  assert [e.after for e in found] == ['greater than 7', 'above 7']
-  assert {
-    (e.task_id, e.before, e.feedback, e.function_name) for e in found
-  } == {(first.task_id, first.statement, first.feedback, first.entry_point)}
+  found = edits.from_rewrites((first, second), (['above 7', 'over 7'], []))
+  assert [e.after for e in found] == ['above 7', 'over 7']
+  for edit in found:
+    assert (edit.task_id, edit.before) == (first.task_id, first.statement)
+    assert edit.feedback == first.feedback
+    assert edit.function_name == first.entry_point

@@ -5,7 +5,6 @@ import random
 from promptrl_jax.training.supervised.chat import Chat
 from promptrl_jax.training.supervised.values import (
   exchange_values,
-  keeps_values,
 )
 
 
@@ -59,16 +58,3 @@ def test_what_is_not_shared_or_no_value_stays():
 def test_it_depends_on_the_generator_alone():
   given = 'above 7 and "x"', ' greater than 7 and "x"'
   assert exchanged(*given, seed=3) == exchanged(*given, seed=3)
-
-
-def test_a_statement_keeps_the_values_of_another_one():
-  for before, after, kept in (
-    ('above 7 with "x"', 'with "x", greater than 7', True),
-    ('above 7 with "x"', 'greater than 8 with "x"', False),
-    ('those that are small', 'smaller than 18', True),
-    ('not 7, taken 7 times', 'multiples by 7', False),
-    ('above 17', 'greater than 7', False),
-    ('all the 8s', 'divisible by 8', True),
-    ('no value', 'no value', True),
-  ):
-    assert keeps_values(before, after) is kept, (before, after)
