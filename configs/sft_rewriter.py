@@ -38,18 +38,27 @@ class CollectConfig:
     rewrites: instead of a trace, rewrites of each statement that the coder
       fails, drawn from the rewriter itself. Those with which all tests pass are
       learned: "STaR: Bootstrapping Reasoning With Reasoning", 2022
-      (https://arxiv.org/abs/2203.14465), with a rewrite for a rationale.
+      (https://arxiv.org/abs/2203.14465), with a rewrite for a rationale. One
+      that lost a value is tried with the value put back.
     temperature: of these rewrites.
+    mutations: beside them, mutations by the lexical operator that are tried.
   """
 
   strategies: tuple[str, ...] = ('direct', 'semantic', 'random')
   seeds: int = 1
   rewrites: int = 0
   temperature: float = 1.0
+  mutations: int = 0
 
   def __post_init__(self):
-    if self.rewrites < 0:
-      raise ValueError(f'rewrites={self.rewrites}: expected 0 or more')
+    for name in ('rewrites', 'mutations'):
+      if getattr(self, name) < 0:
+        raise ValueError(f'{name}={getattr(self, name)}: expected 0 or more')
+    if self.mutations and not self.rewrites:
+      raise ValueError(
+        f'mutations={self.mutations} with rewrites=0: they are tried beside '
+        'rewrites, and without these edits come from traces'
+      )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -139,7 +148,7 @@ def get_config(arg: str = 'minicode') -> ml_collections.ConfigDict:
     c.only_failed = True
     c.rewriting.guards.keep_values = True
     c.data.options.more = 8_000
-    c.collect.rewrites = 8
+    c.collect.rewrites, c.collect.mutations = 8, 4
     c.edits.feedback, c.edits.keep = 'with', 0.0
     c.edits.held_out, c.edits.exchanged = 0.1, 1.0
     c.supervised.row_length = 256

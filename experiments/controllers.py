@@ -11,6 +11,7 @@ import io
 
 import jax
 import numpy as np
+import tqdm
 
 from promptrl_jax.envs.editing.env import EditingEnv
 from promptrl_jax.evaluation.play import Entrant
@@ -176,9 +177,15 @@ def read(path, template):
 def train_bandit(config, env, problems, seed, path, calls, monte_carlo):
   """A contextual bandit, trained once, and the calls of its training."""
   if not path.exists():
-    save(
-      path,
-      *bandit.train(
+    with tqdm.tqdm(
+      total=calls, desc=f'{path.stem} seed {seed}', unit='call'
+    ) as bar:
+
+      def progress(spent, solved):
+        bar.set_postfix(solved=f'{solved:.4f}', refresh=False)
+        bar.update(spent)
+
+      learned = bandit.train(
         env,
         problems,
         config.controller,
@@ -186,8 +193,9 @@ def train_bandit(config, env, problems, seed, path, calls, monte_carlo):
         seed,
         calls=calls,
         monte_carlo=monte_carlo,
-      ),
-    )
+        progress=progress,
+      )
+    save(path, *learned)
   size = env.config.observation_size
   empty = bandits.initial(len(env.config.actions), size)
   statistics, paid = read(path, empty)

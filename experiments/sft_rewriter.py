@@ -48,7 +48,7 @@ from promptrl_jax.tools import command
 from promptrl_jax.training import run as run_lib
 from promptrl_jax.training import workdir as workdir_lib
 from promptrl_jax.training.rewriter import build
-from promptrl_jax.training.rewriter.solvable import solving_rewrites
+from promptrl_jax.training.rewriter.solvable import solving_statements
 from promptrl_jax.training.supervised import edits
 from promptrl_jax.training.supervised import learner as supervised
 from promptrl_jax.training.supervised.chat import Chat
@@ -135,30 +135,34 @@ def make_edits(config, tasks, env, coder, start, pool, workdir):
 
 
 def own_edits(config, tasks, env, start):
-  """The rewriter's own rewrites of failed statements that pass all tests."""
+  """Rewrites of failed statements that pass all tests, most of them its own."""
   failed = failed_tasks(env, tasks['train'])
-  solving = solving_rewrites(
+  collect = config.collect
+  solving = solving_statements(
     env,
     start,
     failed,
-    RewriteConfig(
-      config.collect.rewrites, config.collect.temperature, config.seed
+    RewriteConfig(collect.rewrites, collect.temperature, config.seed),
+    functools.partial(
+      edits.widened,
+      mutations=collect.mutations,
+      lexical_config=config.editing.lexical,
+      template=config.ask.template,
+      seed=config.seed,
     ),
     lambda batches: tqdm.tqdm(batches, desc='collect', unit='batch'),
   )
   print(
-    f'{sum(map(len, solving))} of {config.collect.rewrites * len(failed)} '
-    f'rewrites solve {sum(map(bool, solving))} of {len(failed)} problems'
+    f'{sum(map(len, solving))} rewrites solve {sum(map(bool, solving))} of '
+    f'{len(failed)} problems, with {collect.rewrites} tries of each'
   )
   if not any(solving):
     raise ValueError(
-      f'none of {config.collect.rewrites} rewrites of each of {len(failed)} '
+      f'none of {collect.rewrites} rewrites of each of {len(failed)} '
       'statements makes the coder pass all tests: give a rewriter that solves '
       'some, or a trace with --config.traces'
     )
-  return edits.from_rewrites(
-    failed, [[r.statement for r in rewrites] for rewrites in solving]
-  )
+  return edits.from_rewrites(failed, solving)
 
 
 def traced_edits(config, tasks, coder, start, pool, workdir):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import jax
+import numpy as np
 
 from promptrl_jax.envs.editing import rollout
 from promptrl_jax.envs.editing.env import EditingEnv
@@ -31,6 +32,7 @@ def train(
   *,
   calls: int,
   monte_carlo: bool = False,
+  progress: Callable[[int, float], None] = lambda calls, solved: None,
 ) -> tuple[bandits.LinearBandit, int]:
   """Plays batches of episodes and learns from each.
 
@@ -43,6 +45,7 @@ def train(
     calls: model calls after which no further batch is played.
     monte_carlo: learns what an episode earns from a step on, not that step's
       reward alone: then an edit is worth what later steps make of it.
+    progress: told after each batch of its calls and the share it solved.
 
   Returns:
     The bandit's statistics and the number of model calls.
@@ -73,5 +76,8 @@ def train(
       rewards.reshape(-1),
       played.mask.reshape(-1),
     )
-    paid, step = paid + sum(e.calls for e in env.episodes), step + 1
+    spent = sum(episode.calls for episode in env.episodes)
+    paid, step = paid + spent, step + 1
+    solved = np.mean([episode.best_share == 1.0 for episode in env.episodes])
+    progress(spent, float(solved))
   return statistics, paid

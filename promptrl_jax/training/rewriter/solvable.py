@@ -20,40 +20,49 @@ from promptrl_jax.types import Task
 _AT_ONCE = 256  # tasks that are rewritten, and then solved, in one batch
 
 
-def solving_rewrites(
+def solving_statements(
   env: RewritingEnv,
   rewriter: Backend,
   tasks: Sequence[Task],
   config: RewriteConfig,
+  widen: Callable[[Task, Sequence[str]], Iterable[str]] | None = None,
   progress: Callable[[list], Iterable] = iter,
-) -> list[tuple[Rewrite, ...]]:
-  """Returns for each training task those of K rewrites that solve it.
+) -> list[list[str]]:
+  """Returns for each training task the rewritten statements that solve it.
 
   Args:
-    env: asks the frozen model, once for each rewrite.
+    env: asks the frozen model, once for each candidate.
     rewriter: the policy of the start.
     tasks: of the training split.
-    config: number and temperature of the rewrites.
+    config: number K and temperature of the rewrites.
+    widen: turns the finished replies about a task into those that are tried;
+      without it these are tried.
     progress: wraps the list of batches, `tqdm.tqdm` for example.
 
   Returns:
-    Rewrites without a flag whose programs pass all tests, by task; one that the
-    system lost is not among them.
+    Distinct statements without a flag whose programs pass all tests, by task;
+    one that the system lost is not among them.
   """
-  solving = []
+  solving: list[list[str]] = []
   starts = list(range(0, len(tasks), _AT_ONCE))
   for start in progress(starts):
     batch = tasks[start : start + _AT_ONCE]
+    rows = []
     drawn = prewrite.sample_rewrites(rewriter, env, batch, config)
-    rewrites = list(itertools.chain(*drawn))
-    result = env.rewards(
-      [task for task in batch for _ in range(config.samples)],
-      [rewrite.reply for rewrite in rewrites],
-      config.seed,
-      [_is_finished(rewrite) for rewrite in rewrites],
-    )
-    passed = iter([o is not None and o.passed for o in result.outcomes])
-    solving += [tuple(itertools.compress(group, passed)) for group in drawn]
+    for i, (task, rewrites) in enumerate(zip(batch, drawn, strict=True)):
+      replies = [r.reply for r in rewrites if _is_finished(r)]
+      wide = widen(task, replies) if widen else replies
+      rows += [(i, reply) for reply in dict.fromkeys(wide)]
+    found: list[dict[str, None]] = [{} for _ in batch]
+    if rows:
+      owners, replies = zip(*rows, strict=True)
+      result = env.rewards([batch[i] for i in owners], replies, config.seed)
+      for i, statement, outcome in zip(
+        owners, result.statements, result.outcomes, strict=True
+      ):
+        if outcome is not None and outcome.passed:
+          found[i][statement] = None
+    solving += map(list, found)
   return solving
 
 
@@ -65,12 +74,12 @@ def solvable_tasks(
 ) -> tuple[Task, ...]:
   """Returns the training tasks that at least one of K rewrites solves.
 
-  Arguments are those of `solving_rewrites`.
+  Arguments are those of `solving_statements`.
 
   Raises:
     ValueError: no task is left.
   """
-  solving = solving_rewrites(env, rewriter, tasks, config)
+  solving = solving_statements(env, rewriter, tasks, config)
   kept = tuple(itertools.compress(tasks, solving))
   if not kept:
     raise ValueError(

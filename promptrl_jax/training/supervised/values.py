@@ -2,18 +2,23 @@
 
 A small model that has learned from a few thousand rewrites knows their words,
 and writes numbers that it has seen instead of the one that it was given. Where
-request and reply share a value, any other one makes as good an example.
+request and reply share a value, any other one makes as good an example; where
+the reply lost one, what it says may be right once the value is put back.
 """
 
 from __future__ import annotations
 
+import collections
+import itertools
 import random
 import string
+from collections.abc import Iterator, Mapping
 
 from promptrl_jax.rewards.values import VALUE
 from promptrl_jax.training.supervised.chat import Chat
 
 _LEAST_RANGE = 20
+_MOST_RESTORED = 6  # ways to put the values of one statement back
 
 
 def exchange_values(chat: Chat, rng: random.Random) -> Chat:
@@ -41,7 +46,7 @@ def exchange_values(chat: Chat, rng: random.Random) -> Chat:
 def _draw(value: str, taken: set[str], rng: random.Random) -> str:
   """Draws a value of the same kind that is not taken; else the same one."""
   for _ in range(_LEAST_RANGE):
-    if value.startswith('"'):
+    if _is_text(value):
       letters = rng.choices(string.ascii_lowercase, k=len(value) - 2)
       new = f'"{"".join(letters)}"'
     else:
@@ -49,3 +54,34 @@ def _draw(value: str, taken: set[str], rng: random.Random) -> str:
     if new not in taken:
       return new
   return value
+
+
+def restored(before: str, after: str) -> Iterator[str]:
+  """Yields a rewrite with the values back that it lost, in each possible order.
+
+  A value is put in the place of one that the statement does not have, a number
+  in that of a number. A rewrite that lost none is yielded as it is; one without
+  enough places is not.
+  """
+  missing = collections.Counter(VALUE.findall(before))
+  places = []
+  for found in VALUE.finditer(after):
+    if missing[found[0]]:
+      missing[found[0]] -= 1
+    else:
+      places.append(found)
+  lost = list(missing.elements())
+  orders = itertools.permutations(places, len(lost))
+  for order in itertools.islice(orders, _MOST_RESTORED):
+    pairs = list(zip(order, lost, strict=True))
+    if all(_is_text(place[0]) == _is_text(value) for place, value in pairs):
+      yield _put({place.start(): value for place, value in pairs}, after)
+
+
+def _put(values: Mapping[int, str], text: str) -> str:
+  """The text with other values, by where they start."""
+  return VALUE.sub(lambda found: values.get(found.start(), found[0]), text)
+
+
+def _is_text(value: str) -> bool:
+  return value.startswith('"')

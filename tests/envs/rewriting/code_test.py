@@ -26,7 +26,7 @@ from promptrl_jax.testing.scripted import ScriptedBackend
 from promptrl_jax.training.metrics import ROOMS
 from promptrl_jax.training.rewriter.solvable import (
   solvable_tasks,
-  solving_rewrites,
+  solving_statements,
 )
 from promptrl_jax.types import Problem
 from tests.settings_split import split
@@ -410,18 +410,24 @@ def test_rewrites_that_solve_are_those_that_pass_all_tests_without_a_flag(pool):
   rewriter = ScriptedBackend(lambda r: texts[r.seed - 5])
   drawn = RewriteConfig(samples=3, temperature=1.0, seed=5)
   seen = []
-  solving = solving_rewrites(
+  solving = solving_statements(
     env,
     rewriter,
     TASKS[:2],
     drawn,
-    lambda starts: seen.extend(starts) or starts,
+    progress=lambda starts: seen.extend(starts) or starts,
   )
-  assert [[r.statement for r in rewrites] for rewrites in solving] == [
-    [],
-    [GOOD.format(1)],
-  ]
+  assert solving == [[], [GOOD.format(1)]]
   assert seen == [0]
+  # What nobody wrote is tried, too: for task 0 nothing, for task 1 another one.
+  other = f'{GOOD.format(1)} Thanks!'
+  widened = {TASKS[0].task_id: (), TASKS[1].task_id: (VAGUE, other, other)}
+  assert solving_statements(
+    env, rewriter, TASKS[:2], drawn, lambda task, _: widened[task.task_id]
+  ) == [[], [other]]
+  assert solving_statements(
+    env, rewriter, TASKS[:1], drawn, lambda task, _: ()
+  ) == [[]]
 
 
 def test_solvable_tasks_are_those_that_some_rewrite_solves(pool):

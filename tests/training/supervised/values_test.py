@@ -1,10 +1,11 @@
-"""Exchanging the values that a request and its reply share."""
+"""Values that a request and its reply share are exchanged or put back."""
 
 import random
 
 from promptrl_jax.training.supervised.chat import Chat
 from promptrl_jax.training.supervised.values import (
   exchange_values,
+  restored,
 )
 
 
@@ -58,3 +59,36 @@ def test_what_is_not_shared_or_no_value_stays():
 def test_it_depends_on_the_generator_alone():
   given = 'above 7 and "x"', ' greater than 7 and "x"'
   assert exchanged(*given, seed=3) == exchanged(*given, seed=3)
+
+
+def test_lost_values_are_put_back_in_each_order():
+  story = 'ones that top 7, with 3 on top, glued with "-"'
+  plain = ' joined by {} of the increases by {} of those greater than {}'
+  assert list(restored(story, plain.format('"="', 5, 9))) == [
+    plain.format('"-"', 7, 3),
+    plain.format('"-"', 3, 7),
+  ]
+  # One number is there already, and stays where it is.
+  assert list(restored(story, plain.format('"-"', 3, 9))) == [
+    plain.format('"-"', 3, 7)
+  ]
+
+
+def test_what_lost_nothing_is_its_own_restoration():
+  kept = ' leave remainder 1 when divided by 8'
+  assert list(restored('after taking out all 8 there', kept)) == [kept]
+  # There, 1 and 6 may each stand for the 8 that was lost.
+  assert list(restored('all 8 there', ' remainder 1, divided by 6')) == [
+    ' remainder 8, divided by 6',
+    ' remainder 1, divided by 8',
+  ]
+
+
+def test_a_value_without_a_place_of_its_kind_is_not_put_back():
+  assert not list(restored('top 7', ' that are even'))
+  assert not list(restored('with "a" inside', ' greater than 5'))
+
+
+def test_few_of_many_orders_are_tried():
+  many = ' '.join(map(str, range(20, 26)))
+  assert len(list(restored('1 2 3 4 5 6', many))) == 6
