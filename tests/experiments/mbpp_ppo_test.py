@@ -70,6 +70,13 @@ def test_it_leaves_what_the_readme_says(whole):
   assert 'rewriter' in result.stdout and 'TensorBoard' in result.stdout
 
 
+def test_what_takes_long_says_how_far_it_is(whole):
+  _, result = whole
+  for name in ('search', 'train seed 0', 'bandit seed 0', 'bandit_mc seed 0'):
+    assert f'{name}: ' in result.stderr, name
+  assert 'solved=' in result.stderr
+
+
 def test_the_trace_has_every_step_and_no_hidden_test(whole):
   workdir, _ = whole
   from promptrl_jax.tasks import splits
