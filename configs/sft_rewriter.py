@@ -77,6 +77,8 @@ class EditsConfig:
       with `data.train_tasks`, teaches what holds for unseen ones, too.
     exchanged: share of the draws that have other values, see
       `supervised/values.py`.
+    balanced: replies with quoted texts, with numbers and with neither are drawn
+      as often.
   """
 
   feedback: str = 'without'
@@ -85,6 +87,7 @@ class EditsConfig:
   keep_as: str = 'nothing'
   held_out: float = 0.5
   exchanged: float = 0.0
+  balanced: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -151,6 +154,8 @@ def get_config(arg: str = 'minicode') -> ml_collections.ConfigDict:
     c.collect.rewrites, c.collect.mutations = 8, 4
     c.edits.feedback, c.edits.keep = 'with', 0.0
     c.edits.held_out, c.edits.exchanged = 0.1, 1.0
+    c.edits.balanced = True
+    c.supervised.steps = 700
     c.supervised.row_length = 256
     c.validate_every = c.checkpoint_every = 100
   if arg == 'smoke':

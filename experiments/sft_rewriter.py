@@ -53,7 +53,10 @@ from promptrl_jax.training.supervised import edits
 from promptrl_jax.training.supervised import learner as supervised
 from promptrl_jax.training.supervised.chat import Chat
 from promptrl_jax.training.supervised.packing import pack_encoded
-from promptrl_jax.training.supervised.values import exchange_values
+from promptrl_jax.training.supervised.values import (
+  by_values,
+  exchange_values,
+)
 
 _CONFIG = config_flags.DEFINE_config_file(
   'config', 'configs/sft_rewriter.py', lock_config=True
@@ -212,7 +215,8 @@ def make_data(config, tasks, rows, tokenizer, workdir):
     f'{len(learned)} requests to learn from, {len(held_out)} held out, of '
     f'{len({row["task_id"] for row in rows})} problems'
   )
-  draw_fn = functools.partial(draw, config, learned, known, tokenizer)
+  groups = by_values(learned) if config.edits.balanced else [learned]
+  draw_fn = functools.partial(draw, config, groups, known, tokenizer)
   return draw_fn, held_out
 
 
@@ -265,14 +269,14 @@ def split(rows, held, encoder, config):
   return parts
 
 
-def draw(config, learned, known, encoder, rng):
+def draw(config, groups, known, encoder, rng):
   """Endless token ids to learn from: edits, and practice statements."""
   write = templates.TEMPLATES[config.ask.template].rewriter
   while True:
     if known and rng.random() < config.practice.share:
       chat = draw_practice(config, known, write, rng)
     else:
-      chat = rng.choice(learned)
+      chat = rng.choice(rng.choice(groups))
       if config.edits.exchanged and rng.random() < config.edits.exchanged:
         chat = exchange_values(chat, rng)
     encoded = encode(encoder, chat.messages, chat.reply)

@@ -12,12 +12,13 @@ import collections
 import itertools
 import random
 import string
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from promptrl_jax.rewards.values import VALUE
 from promptrl_jax.training.supervised.chat import Chat
 
 _LEAST_RANGE = 20
+_MARKS = string.punctuation.replace('"', '')
 _MOST_RESTORED = 6  # ways to put the values of one statement back
 
 
@@ -25,7 +26,8 @@ def exchange_values(chat: Chat, rng: random.Random) -> Chat:
   """Returns the chat with other values for those that both sides share.
 
   A value is exchanged wherever it occurs, the feedback included; numbers for
-  numbers up to twice as large, quoted texts for letters of the same length.
+  numbers up to twice as large, quoted texts for letters where they have
+  letters, and for punctuation where they have that.
   Where the two sides share none, the chat comes back as it is.
   """
   request = {v for _, text in chat.messages for v in VALUE.findall(text)}
@@ -47,13 +49,33 @@ def _draw(value: str, taken: set[str], rng: random.Random) -> str:
   """Draws a value of the same kind that is not taken; else the same one."""
   for _ in range(_LEAST_RANGE):
     if _is_text(value):
-      letters = rng.choices(string.ascii_lowercase, k=len(value) - 2)
-      new = f'"{"".join(letters)}"'
+      new = f'"{"".join(rng.choice(_like(c)) for c in value[1:-1])}"'
     else:
       new = str(rng.randint(0, max(2 * int(value), _LEAST_RANGE)))
     if new not in taken:
       return new
   return value
+
+
+def _like(character: str) -> str:
+  """The characters that may stand for this one."""
+  if character.isalpha():
+    return string.ascii_lowercase
+  return _MARKS if character in _MARKS else character
+
+
+def by_values(chats: Iterable[Chat]) -> list[list[Chat]]:
+  """Groups chats by the values of their replies: texts, numbers or none.
+
+  Where one kind is seldom, a model that draws from each group as often learns
+  to copy it as well as the others. Groups without a chat are left out.
+  """
+  groups: dict[str, list[Chat]] = {'text': [], 'number': [], 'none': []}
+  for chat in chats:
+    values = VALUE.findall(chat.reply)
+    kind = 'number' if values else 'none'
+    groups['text' if any(map(_is_text, values)) else kind].append(chat)
+  return [group for group in groups.values() if group]
 
 
 def restored(before: str, after: str) -> Iterator[str]:

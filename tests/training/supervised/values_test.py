@@ -1,9 +1,11 @@
 """Values that a request and its reply share are exchanged or put back."""
 
 import random
+import string
 
 from promptrl_jax.training.supervised.chat import Chat
 from promptrl_jax.training.supervised.values import (
+  by_values,
   exchange_values,
   restored,
 )
@@ -37,6 +39,14 @@ def test_quoted_texts_keep_their_length():
   text = reply.removeprefix(' contain ')
   assert len(text) == 4 and text.strip('"').isalpha() and text != '"ab"'
   assert request == f'with {text} in it'
+
+
+def test_a_mark_becomes_a_mark():
+  for seed in range(50):
+    _, reply = exchanged('glued with "=" or "a b"', ' by "=" or "a b"', seed)
+    mark, text = reply.removeprefix(' by ').split(' or ')
+    assert mark[1] in string.punctuation and mark != '"""' and len(mark) == 3
+    assert text[1].isalpha() and text[2] == ' ' and text[3].isalpha()
 
 
 def test_different_values_stay_different():
@@ -92,3 +102,11 @@ def test_a_value_without_a_place_of_its_kind_is_not_put_back():
 def test_few_of_many_orders_are_tried():
   many = ' '.join(map(str, range(20, 26)))
   assert len(list(restored('1 2 3 4 5 6', many))) == 6
+
+
+def test_replies_are_grouped_by_the_kind_of_their_values():
+  even = chat('which two people can share', ' that are even')
+  above = chat('that top 7', ' greater than 7')
+  joined = chat('those that top 7, with "="', ' joined by "=", above 7')
+  assert by_values([even, above, joined]) == [[joined], [above], [even]]
+  assert by_values([even]) == [[even]]
