@@ -95,6 +95,13 @@ def get_config(arg: str = 'minicode') -> ml_collections.ConfigDict:
     on_minicode2(c)
     c.only_failed = True
     c.rewriting.guards.keep_values = True
+    # Problems that the warm start has not seen, with one that solves some.
+    c.data.options.more = c.data.options.skip = 8_000
+    c.solvable_by = 8
+    c.train.iterations = 60
+    c.train.rollout.temperature = 1.0
+    c.train.optimizer.lr = 2e-4
+    c.train.reference.kl_coef = 0.005
   if arg == 'mbpp':
     c.data.name = 'mbpp'
     c.pool.limits.cpu_s = 5.0

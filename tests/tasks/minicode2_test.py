@@ -195,7 +195,32 @@ def test_more_problems_of_train_are_of_its_templates_and_new():
   assert describe(config) == f'minicode2 {SUITE.digest}+50'
 
 
-def test_more_problems_than_there_are_is_refused():
-  config = DataConfig('minicode2', options={'more': 10**6})
-  with pytest.raises(ValueError, match='more=1000000: expected 0 to'):
+def test_problems_may_be_skipped_so_that_a_second_stage_sees_others():
+  load_more = lambda **options: [
+    task.task_id
+    for task in load_tasks(DataConfig('minicode2', options=options), ['train'])[
+      'train'
+    ]
+  ]
+  frozen, whole = load_more(), load_more(more=50)
+  assert load_more(more=30, skip=20) == frozen + whole[len(frozen) + 20 :]
+  hashes = [
+    describe(DataConfig('minicode2', options=options))
+    for options in ({'more': 30}, {'more': 30, 'skip': 20}, {'skip': 20}, {})
+  ]
+  assert len(set(hashes)) == 3 and hashes[2] == hashes[3]
+
+
+@pytest.mark.parametrize(
+  ('options', 'message'),
+  [
+    ({'more': 10**6}, 'more=1000000 after skip=0: expected 16000'),
+    ({'more': 9000, 'skip': 9000}, 'more=9000 after skip=9000: expected'),
+    ({'more': -1}, 'more=-1: expected 0 or more'),
+    ({'skip': -1}, 'skip=-1: expected 0 or more'),
+  ],
+)
+def test_problems_that_there_are_not_are_refused(options, message):
+  config = DataConfig('minicode2', options=options)
+  with pytest.raises(ValueError, match=message):
     load_tasks(config)

@@ -35,14 +35,23 @@ class Options:
   Attributes:
     more: problems of `train` beside the frozen ones, drawn from its templates:
       what learns to prompt sees each problem less often.
+    skip: problems that are left out before these, so that what is trained in
+      two stages sees others in the second.
   """
 
   more: int = 0
+  skip: int = 0
 
   def __post_init__(self):
-    if not 0 <= self.more <= _MOST:
+    for name in ('more', 'skip'):
+      if getattr(self, name) < 0:
+        raise ValueError(
+          f'data.options.{name}={getattr(self, name)}: expected 0 or more'
+        )
+    if self.more + self.skip > _MOST:
       raise ValueError(
-        f'data.options.more={self.more}: expected 0 to {_MOST} problems'
+        f'data.options.more={self.more} after skip={self.skip}: expected '
+        f'{_MOST} problems at most, together'
       )
 
 
@@ -51,21 +60,23 @@ def load(split: str, config: DataConfig) -> tuple[Task, ...]:
   tasks = SUITE.load(split)
   if split != 'train':
     return tasks
-  return (*tasks, *more(config.options.more))
+  return (*tasks, *further(config.options.more, config.options.skip))
 
 
 def digest(config: DataConfig) -> str:
   """Returns the hash of the suite, and how many problems were added."""
-  added = config.options.more
-  return f'{SUITE.digest}+{added}' if added else SUITE.digest
+  more, skip = config.options.more, config.options.skip
+  if not more:
+    return SUITE.digest
+  return f'{SUITE.digest}+{more}' + (f' after {skip}' if skip else '')
 
 
 @functools.cache
-def more(count: int) -> tuple[Task, ...]:
+def further(count: int, skip: int = 0) -> tuple[Task, ...]:
   """Draws tasks of the templates of `train` that are not in the suite."""
   known = {task.task_id for task in SUITE.load('train')}
   rows = (row for row in generate.further() if row['task_id'] not in known)
-  return tuple(map(to_task, itertools.islice(rows, count)))
+  return tuple(map(to_task, itertools.islice(rows, skip, skip + count)))
 
 
 if __name__ == '__main__':
