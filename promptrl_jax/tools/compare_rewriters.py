@@ -4,15 +4,16 @@
     docs/results/rewriter/model --split=validation
 
 Each argument is a rewriter, an embedded one or a folder; the last one is
-compared with the others, problem by problem. The coder is asked once as a
-statement is worded; where its program fails the visible tests, each rewriter
-writes one greedy rewrite, shown what failed, and the coder one greedy program.
+compared with the others, problem by problem. One that was trained with several
+seeds is written as `grpo=FOLDER,FOLDER`. The coder is asked once as a statement
+is worded; where its program fails the visible tests, each rewriter writes one
+greedy rewrite, shown what failed, and the coder one greedy program.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from absl import app, flags
@@ -55,14 +56,32 @@ def by_kind(cells: Sequence[Cell], tasks: Sequence[Task]) -> str:
   return '\n'.join(lines)
 
 
-def run(names: Sequence[str]) -> None:
+def read_argument(argument: str) -> tuple[str, list[str]]:
+  """Returns the name of a rewriter and its models, one for each seed.
+
+  Raises:
+    ValueError: a name or a model is missing, or a model is given twice.
+  """
+  name, _, given = argument.rpartition('=')
+  models = given.split(',')
+  if not all(models) or len(set(models)) < len(models):
+    raise ValueError(
+      f'rewriter {argument!r}: expected a model, or NAME=MODEL,MODEL with a '
+      'different one for each seed'
+    )
+  if len(models) > 1 and not name:
+    raise ValueError(f'rewriter {argument!r}: give it a name, NAME={given}')
+  return name or given, models
+
+
+def run(rewriters: Mapping[str, Sequence[str]]) -> None:
   config = DataConfig(_DATA.value)
   tasks = load.load_tasks(config, only=[_SPLIT.value])[_SPLIT.value]
   tasks = tasks[: _LIMIT.value or None]
-  roles = {CODER: _CODER.value} | {name: name for name in names}
-  with open_models(roles) as (backends, pool, ask):
+  models = {model: model for group in rewriters.values() for model in group}
+  with open_models({CODER: _CODER.value} | models) as (backends, pool, ask):
     env = RewritingEnv(
-      backends.pop(CODER),
+      backends[CODER],
       pool,
       RewritingConfig(),
       ask,
@@ -74,33 +93,38 @@ def run(names: Sequence[str]) -> None:
         f'the coder fails none of {len(tasks)} problems of {_SPLIT.value}: '
         'there is nothing to rewrite; take more of them'
       )
-    entrants = {name: [backend] for name, backend in backends.items()}
+    entrants = {
+      name: [backends[model] for model in group]
+      for name, group in rewriters.items()
+    }
     # The direct answer has failed by definition.
     cells = [
       cell
       for cell in rewriter.play(env, entrants, failed)
       if cell.strategy != rewriter.DIRECT
     ]
-    models = {name: backend.name for name, backend in backends.items()}
+    hashes = {name: backend.name for name, backend in backends.items()}
   header = {
     'data_hash': load.describe(config),
-    'model_hashes': models,
-    'seeds': [0],
+    'model_hashes': hashes,
+    'seeds': list(range(max(map(len, rewriters.values())))),
     'command': f'python -m {_NAME} {" ".join(sys.argv[1:])}',
     'split': _SPLIT.value,
     'statements': f'the {len(failed)} of {len(tasks)} that the coder fails',
   }
-  summary = report.summarise(cells, subject=names[-1])
+  summary = report.summarise(cells, subject=list(rewriters)[-1])
   print(report.to_markdown(summary, header))
   print(by_kind(cells, failed))
 
 
 def main(argv: list[str]) -> None:
-  names = argv[1:]
-  if len(names) < 2 or len(set(names)) < len(names):
-    raise app.UsageError(f'expected two or more different rewriters: {names}')
   with command.in_one_line(interrupted='interrupted'):
-    run(names)
+    rewriters = dict(map(read_argument, argv[1:]))
+    if len(rewriters) < 2 or len(rewriters) < len(argv) - 1:
+      raise ValueError(
+        f'expected two or more different rewriters, got {argv[1:]}'
+      )
+    run(rewriters)
 
 
 if __name__ == '__main__':
