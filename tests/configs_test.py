@@ -23,7 +23,7 @@ PRESETS = [
     'joint': ('smoke', 'minicode'),
     'rewrite': ('smoke', 'minicode', 'jsonl', 'questions', 'gsm8k', 'plugin'),
     'prewrite': ('smoke', 'minicode', 'jsonl', 'questions', 'plugin'),
-    'sft_rewriter': ('smoke', 'minicode'),
+    'sft_rewriter': ('smoke', 'minicode', 'minicode2'),
     'pretrain_minicode': ('coder', 'rewriter', 'coder_smoke', 'rewriter_smoke'),
   }.items()
   for arg in args
@@ -56,6 +56,18 @@ def test_a_saved_config_is_the_config(stem, arg, tmp_path):
   again = importlib.import_module('configs.saved').get_config(str(tmp_path))
   assert read(stem, again) == config
   workdir.prepare(tmp_path, stem, read(stem, again))  # The run may go on.
+
+
+def test_the_published_controllers_are_those_of_the_preset():
+  # They are played with --controllers, which takes equal settings.
+  config = load('mbpp_ppo', 'minicode2')
+  config.seeds = 5
+  workdir.require_finished(
+    ROOT / 'docs/results/minicode2',
+    'mbpp_ppo',
+    read('mbpp_ppo', config),
+    ('cache', 'eval'),
+  )
 
 
 @functools.cache
