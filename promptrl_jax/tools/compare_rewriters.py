@@ -1,7 +1,7 @@
 """Prints what rewriters make of the statements that the coder fails.
 
   python -m promptrl_jax.tools.compare_rewriters minicode2_rewriter \
-    docs/results/rewriter/model --split=validation
+    docs/results/minicode2/rewriter --split=validation
 
 Each argument is a rewriter, an embedded one or a folder; the last one is
 compared with the others, problem by problem. One that was trained with several
