@@ -57,6 +57,7 @@ from promptrl_jax.training.supervised.values import (
   by_values,
   exchange_values,
 )
+from promptrl_jax.training.supervised.widen import widened
 
 _CONFIG = config_flags.DEFINE_config_file(
   'config', 'configs/sft_rewriter.py', lock_config=True
@@ -147,7 +148,7 @@ def own_edits(config, tasks, env, start):
     failed,
     RewriteConfig(collect.rewrites, collect.temperature, config.seed),
     functools.partial(
-      edits.widened,
+      widened,
       mutations=collect.mutations,
       lexical_config=config.editing.lexical,
       template=config.ask.template,

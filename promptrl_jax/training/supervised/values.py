@@ -19,7 +19,7 @@ from promptrl_jax.training.supervised.chat import Chat
 
 _LEAST_RANGE = 20
 _MARKS = string.punctuation.replace('"', '')
-_MOST_RESTORED = 6  # ways to put the values of one statement back
+_MOST_ORDERS = 6  # tried to put the values of one statement back
 
 
 def exchange_values(chat: Chat, rng: random.Random) -> Chat:
@@ -73,8 +73,11 @@ def by_values(chats: Iterable[Chat]) -> list[list[Chat]]:
   groups: dict[str, list[Chat]] = {'text': [], 'number': [], 'none': []}
   for chat in chats:
     values = VALUE.findall(chat.reply)
-    kind = 'number' if values else 'none'
-    groups['text' if any(map(_is_text, values)) else kind].append(chat)
+    if any(map(_is_text, values)):
+      kind = 'text'
+    else:
+      kind = 'number' if values else 'none'
+    groups[kind].append(chat)
   return [group for group in groups.values() if group]
 
 
@@ -94,7 +97,7 @@ def restored(before: str, after: str) -> Iterator[str]:
       places.append(found)
   lost = list(missing.elements())
   orders = itertools.permutations(places, len(lost))
-  for order in itertools.islice(orders, _MOST_RESTORED):
+  for order in itertools.islice(orders, _MOST_ORDERS):
     pairs = list(zip(order, lost, strict=True))
     if all(_is_text(place[0]) == _is_text(value) for place, value in pairs):
       yield _put({place.start(): value for place, value in pairs}, after)

@@ -5,7 +5,6 @@ import json
 
 import pytest
 
-from promptrl_jax.operators import lexical
 from promptrl_jax.prompts import templates
 from promptrl_jax.testing import tiny
 from promptrl_jax.training.supervised import edits
@@ -198,27 +197,6 @@ def test_rewrites_that_solve_a_task_are_edits_of_it():
     assert (edit.task_id, edit.before) == (first.task_id, first.statement)
     assert edit.feedback == first.feedback
     assert edit.function_name == first.entry_point
-
-
-def test_replies_are_widened_by_lost_values_and_by_other_words():
-  task = dataclasses.replace(
-    tiny.tasks(1)[0], statement='Find the biggest number below 7.'
-  )
-  words = lexical.LexicalConfig(probability=1.0)
-  replies = [' the largest below 9', ' the largest below 7']
-  widened = list(edits.widened(task, replies, 3, words, 'plain', 0))
-  assert widened[:4] == [
-    ' the largest below 9',
-    ' the largest below 7',
-    ' the largest below 7',
-    ' the largest below 7',
-  ]
-  mutated = widened[4:]
-  assert len(mutated) == 3
-  assert all(text.startswith(' ') and '7' in text for text in mutated)
-  assert ' Find the biggest number below 7.' not in mutated
-  assert widened == list(edits.widened(task, replies, 3, words, 'plain', 0))
-  assert not list(edits.widened(task, [], 0, words, 'plain', 0))
 
 
 @pytest.mark.parametrize('template', ['plain', 'chat'])
