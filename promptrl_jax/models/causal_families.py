@@ -7,7 +7,7 @@ from typing import Any
 
 from jax.sharding import PartitionSpec as P
 
-from promptrl_jax.models import hf_fields
+from promptrl_jax.models import gemma, hf_fields
 from promptrl_jax.models.config import RopeScaling, TransformerConfig
 from promptrl_jax.models.weights import Rule, Table, linear
 
@@ -43,9 +43,20 @@ _ARCHITECTURES = {
   'mistral': 'MistralForCausalLM',
   'qwen2': 'Qwen2ForCausalLM',
   'qwen3': 'Qwen3ForCausalLM',
+  gemma.MODEL_TYPE: 'Gemma3ForCausalLM',
   'gpt2': 'GPT2LMHeadModel',
 }
 MODEL_TYPES = tuple(_ARCHITECTURES)
+
+# Norms around the MLP, and after attention, by whether outputs pass one, too.
+_NORMS = {
+  False: {'post_attention': 'mlp_norm'},
+  True: {
+    'post_attention': 'attention_post_norm',
+    'pre_feedforward': 'mlp_norm',
+    'post_feedforward': 'mlp_post_norm',
+  },
+}
 
 # (Regular expression of a leaf's path, mesh axes that the leaf is split over).
 PARTITION = (
@@ -83,8 +94,12 @@ def from_hf(values: Mapping[str, Any]) -> TransformerConfig:
   }
   if family == 'gpt2':
     return _from_gpt2(values, special)
-  rope = {**(values.get('rope_parameters') or {})}
-  rope |= values.get('rope_scaling') or {}
+  is_gemma = family == gemma.MODEL_TYPE
+  if is_gemma:
+    rope = gemma.rope_parameters(values)
+  else:
+    rope = {**(values.get('rope_parameters') or {})}
+    rope |= values.get('rope_scaling') or {}
   theta = rope.get('rope_theta', values.get('rope_theta', 10_000.0))
   heads = hf_fields.field(values, 'num_attention_heads')
   defaults = {
@@ -94,19 +109,28 @@ def from_hf(values: Mapping[str, Any]) -> TransformerConfig:
   defaults |= {k: v for k, v in values.items() if v is not None}
   shape = hf_fields.required(defaults, _FIELDS)
   attention_bias = bool(values.get('attention_bias', False))
+  own = gemma.from_hf(values) if is_gemma else _llama_fields(values, family)
   return TransformerConfig(
     **shape,
     **special,
+    **own,
     rope_theta=theta,
     rope_scaling=_rope_scaling(rope, values),
-    activation=_activation(values, 'hidden_act'),
+    activation=_activation(
+      values, 'hidden_activation' if is_gemma else 'hidden_act'
+    ),
     qkv_bias=family == 'qwen2' or attention_bias,
     out_bias=family != 'qwen2' and attention_bias,
     mlp_bias=bool(values.get('mlp_bias', False)),
-    qk_norm=family == 'qwen3',
-    sliding_window=_sliding_window(values, family),
-    tie_embeddings=bool(values.get('tie_word_embeddings', False)),
   )
+
+
+def _llama_fields(values: Mapping[str, Any], family: str) -> dict[str, Any]:
+  return {
+    'qk_norm': family == 'qwen3',
+    'sliding_window': _sliding_window(values, family),
+    'tie_embeddings': bool(values.get('tie_word_embeddings', False)),
+  }
 
 
 def to_hf(config: TransformerConfig) -> dict[str, Any]:
@@ -128,6 +152,8 @@ def to_hf(config: TransformerConfig) -> dict[str, Any]:
     values['activation_function'] = _HF_ACTIVATIONS[c.activation]
     return values
   values |= {hf: getattr(c, ours) for ours, hf in _FIELDS.items()}
+  if c.family == gemma.MODEL_TYPE:
+    return values | gemma.to_hf(c)
   values['hidden_act'] = _HF_ACTIVATIONS[c.activation]
   values['rope_theta'] = c.rope_theta
   if c.rope_scaling is not None:
@@ -163,10 +189,12 @@ def table(config: TransformerConfig) -> Table:
     Rule('model.embed_tokens.weight', 'embedding'),
     Rule('model.norm.weight', 'final_norm/scale'),
     Rule(f'{layer}input_layernorm.weight', 'layers/attention_norm/scale'),
-    Rule(f'{layer}post_attention_layernorm.weight', 'layers/mlp_norm/scale'),
     linear(f'{layer}self_attn.o_proj.weight', 'layers/out'),
     linear(f'{layer}mlp.down_proj.weight', 'layers/down'),
   ]
+  for name, leaf in _NORMS[c.post_norms].items():
+    weight = f'{layer}{name}_layernorm.weight'
+    rules.append(Rule(weight, f'layers/{leaf}/scale'))
   # Where queries, keys and values lie on the axis U + 2 of `qkv`.
   for name, index in (('q', (0, size)), ('k', size), ('v', size + 1)):
     shape = heads if name == 'q' else (c.num_kv_heads, c.head_size)

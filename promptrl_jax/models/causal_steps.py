@@ -12,6 +12,7 @@ from typing import Any
 
 import jax
 
+from promptrl_jax.models import attention
 from promptrl_jax.models.cache import LayerCache
 from promptrl_jax.models.config import TransformerConfig
 from promptrl_jax.models.transformer import Block, Transformer, norm, rope
@@ -23,7 +24,7 @@ def read(
   layers: Sequence[Any],
   tokens: jax.Array,
   positions: jax.Array,
-  mask: jax.Array,
+  mask: jax.Array | attention.ByLayer,
 ) -> tuple[jax.Array, list[tuple[jax.Array, jax.Array]]]:
   """Runs full sequences as `Transformer.__call__`, with one tree per layer.
 
@@ -40,8 +41,8 @@ def read(
   angles = rope(config, positions)
   x: Any = model.apply(top, tokens, positions, method=Transformer.embed)
   cached = []
-  for layer in layers:
-    x, keys_values = block.apply(layer, x, angles, mask)
+  for i, layer in enumerate(layers):
+    x, keys_values = block.apply(layer, x, angles, mask, config.is_global(i))
     cached.append(keys_values)
   return x, cached
 
@@ -54,14 +55,15 @@ def decode_step(
   positions: jax.Array,
   cache: tuple[LayerCache, ...],
   slot: jax.Array,
-  mask: jax.Array,
+  mask: jax.Array | attention.ByLayer,
 ) -> tuple[jax.Array, tuple[LayerCache, ...]]:
   """Runs one token per row and appends it to the cache.
 
   Args:
     tokens: int [B], the last token of each row.
     slot: int scalar or [B], the cache slot for the keys and values of `tokens`.
-    mask: bool [B, M], cache slots that may be attended to, including `slot`.
+    mask: bool [B, M], cache slots that may be attended to, including `slot`;
+      for each kind of layer if the model has two.
 
   Returns:
     Logits [B, V] of the next token, and the new cache.
@@ -72,9 +74,16 @@ def decode_step(
     top, tokens[:, None], positions[:, None], method=Transformer.embed
   )
   new_cache = []
-  for layer, layer_cache in zip(layers, cache, strict=True):
+  for i, (layer, layer_cache) in enumerate(zip(layers, cache, strict=True)):
+    is_global = config.is_global(i)
     x, layer_cache = block.apply(
-      layer, x, angles, layer_cache, slot, mask, method=Block.decode_step
+      layer,
+      x,
+      attention.of_layer(angles, is_global),
+      layer_cache,
+      slot,
+      attention.of_layer(mask, is_global),
+      method=Block.decode_step,
     )
     new_cache.append(layer_cache)
   return logits(config, top, x[:, 0]), tuple(new_cache)

@@ -45,6 +45,14 @@ class TransformerConfig:
     qk_norm: whether each query and key head passes an RMSNorm before RoPE.
     sliding_window: number of tokens that a token attends to, including itself;
       None: no limit.
+    global_every: every how many layers one has no window and attends to all
+      tokens, as the last of each group; None: all layers are alike.
+    local_rope_theta: base of the rotary embedding of layers with a window,
+      which scale no frequency; None: that of all layers.
+    post_norms: whether the outputs of attention and MLP pass a norm as well.
+    norm_offset: added to the scale of an RMSNorm.
+    embedding_scale: factor on the embeddings of the input.
+    query_scale: factor on queries; None: 1 / sqrt(H).
     dtype: type of the activations; norms, softmax and logits are float32.
     remat: whether the backward pass recomputes the activations of each layer.
     unroll: layers per iteration of the scan over layers. More layers run a
@@ -77,6 +85,12 @@ class TransformerConfig:
   mlp_bias: bool = False
   qk_norm: bool = False
   sliding_window: int | None = None
+  global_every: int | None = None
+  local_rope_theta: float | None = None
+  post_norms: bool = False
+  norm_offset: float = 0.0
+  embedding_scale: float = 1.0
+  query_scale: float | None = None
   tie_embeddings: bool = True
   dtype: str = 'float32'
   remat: bool = False
@@ -110,6 +124,12 @@ class TransformerConfig:
     """Query heads per key-value head."""
     return self.num_heads // self.num_kv_heads
 
+  def is_global(self, layer: int) -> bool | None:
+    """Whether a layer has no window; None: all layers are alike."""
+    if self.global_every is None:
+      return None
+    return (layer + 1) % self.global_every == 0
+
   @property
   def output_scale(self) -> float:
     """Factor on hidden states before the output projection."""
@@ -122,7 +142,8 @@ class TransformerConfig:
     qkv = h * (self.num_heads + 2 * self.num_kv_heads)
     hidden = (2 if self.is_gated else 1) * f
     norm = d * (2 if self.norm == 'layer' else 1)
-    block = d * qkv + d * h * self.num_heads + d * hidden + f * d + 2 * norm
+    norms = (4 if self.post_norms else 2) * norm
+    block = d * qkv + d * h * self.num_heads + d * hidden + f * d + norms
     block += self.qkv_bias * qkv + self.out_bias * d
     block += self.mlp_bias * (hidden + d) + self.qk_norm * 2 * h
     embeddings = self.vocab_size * d * (1 if self.tie_embeddings else 2)

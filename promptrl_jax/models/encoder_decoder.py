@@ -155,7 +155,7 @@ def shapes(config: EncoderDecoderConfig) -> Any:
 
 
 def as_stored(
-  config: EncoderDecoderConfig, tensors: weights.Tensors
+  config: EncoderDecoderConfig, tensors: weights.Source
 ) -> EncoderDecoderConfig:
   """Returns the config with `tie_embeddings` as in the checkpoint.
 

@@ -98,7 +98,7 @@ def table(config: EncoderConfig) -> Table:
   return Table(tuple(_rules(config)), 'bert.', tuple(ignored), _OLD_NORMS)
 
 
-def as_stored(config: EncoderConfig, tensors: weights.Tensors) -> EncoderConfig:
+def as_stored(config: EncoderConfig, tensors: weights.Source) -> EncoderConfig:
   """Returns the config with `has_pooler` as in the checkpoint."""
   has_pooler = any(
     name.endswith('pooler.dense.weight') for name in tensors.names()

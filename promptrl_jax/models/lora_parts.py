@@ -91,7 +91,9 @@ _GPT2 = (
 )
 # Model family -> the projections of its layers.
 PARTS = {
-  **dict.fromkeys(('llama', 'mistral', 'qwen2', 'qwen3'), _LLAMA),
+  **dict.fromkeys(
+    ('llama', 'mistral', 'qwen2', 'qwen3', 'gemma3_text'), _LLAMA
+  ),
   'gpt2': _GPT2,
   't5': _t5(is_gated=False),
   't5_gated': _t5(is_gated=True),

@@ -14,14 +14,20 @@ from promptrl_jax.models.encoder_decoder_config import (
   EncoderDecoderConfig,
   LanguageModelConfig,
 )
+from promptrl_jax.models.packaged import GEMMA3, SMOLLM2, Package
 
 
 @dataclasses.dataclass(frozen=True)
 class Preset:
-  """A published model."""
+  """A published model.
+
+  Attributes:
+    package: where its weights come from instead of the hub.
+  """
 
   hub_id: str
   config: LanguageModelConfig
+  package: Package | None = None
 
 
 def _llama_7b(hub_id: str, **settings) -> Preset:
@@ -84,6 +90,33 @@ PRESETS = {
   'codet5p_220m_py': _codet5p('220m-py'),
   'codet5p_770m': _codet5p('770m'),
   'codet5p_770m_py': _codet5p('770m-py'),
+  'gemma3_270m': Preset(
+    'google/gemma-3-270m',
+    TransformerConfig(
+      family='gemma3_text',
+      vocab_size=262144,
+      hidden_size=640,
+      num_layers=18,
+      num_heads=4,
+      num_kv_heads=1,
+      head_size=256,
+      mlp_size=2048,
+      max_positions=32768,
+      rope_theta=1e6,
+      norm_eps=1e-6,
+      bos_token_id=2,
+      eos_token_ids=(1,),
+      activation='gelu_tanh',
+      qk_norm=True,
+      sliding_window=512,
+      global_every=6,
+      local_rope_theta=10_000.0,
+      post_norms=True,
+      norm_offset=1.0,
+      embedding_scale=640**0.5,
+    ),
+    GEMMA3,
+  ),
   'llama_3_2_3b_instruct': Preset(
     'meta-llama/Llama-3.2-3B-Instruct',
     TransformerConfig(
@@ -131,6 +164,22 @@ PRESETS = {
     head_size=128,
     mlp_size=18944,
     tie_embeddings=False,
+  ),
+  'smollm2_135m_instruct': Preset(
+    'HuggingFaceTB/SmolLM2-135M-Instruct',
+    TransformerConfig(
+      vocab_size=49152,
+      hidden_size=576,
+      num_layers=30,
+      num_heads=9,
+      num_kv_heads=3,
+      head_size=64,
+      mlp_size=1536,
+      max_positions=8192,
+      rope_theta=1e5,
+      pad_token_id=2,
+    ),
+    SMOLLM2,
   ),
   'deepseek_coder_6_7b_instruct': _llama_7b(
     'deepseek-ai/deepseek-coder-6.7b-instruct',

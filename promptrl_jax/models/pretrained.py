@@ -1,7 +1,7 @@
-"""Loads and saves models in Hugging Face's format.
+"""Loads and saves models in Hugging Face's format; loads GGUF files.
 
 A model folder holds `config.json`, the weights as safetensors or
-`pytorch_model.bin`, and the tokenizer.
+`pytorch_model.bin`, and the tokenizer. A GGUF file holds all of it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 import pathlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import jax
@@ -24,6 +24,7 @@ from promptrl_jax.models import (
   encoder,
   encoder_decoder,
   encoder_weights,
+  gguf_model,
   lora,
   tensor_files,
   transformer,
@@ -31,6 +32,7 @@ from promptrl_jax.models import (
 )
 from promptrl_jax.models import tokenizer as tokenizer_lib
 from promptrl_jax.models.config import TransformerConfig
+from promptrl_jax.models.gguf_file import GgufFile
 from promptrl_jax.parallel import sharding
 
 CONFIG, TOKENIZER = 'config.json', 'tokenizer.json'
@@ -54,7 +56,7 @@ class Family:
   shapes: Callable[[Any], Any]
   table: Callable[[Any], weights.Table]
   partition: sharding.Rules
-  as_stored: Callable[[Any, weights.Tensors], Any] = lambda config, _: config
+  as_stored: Callable[[Any, weights.Source], Any] = lambda config, _: config
 
 
 _CAUSAL = Family(
@@ -96,13 +98,25 @@ def family(model_type: str | None) -> Family:
 
 
 def load_config(folder: str | os.PathLike[str]) -> Any:
-  """Reads the `config.json` of a model folder."""
-  path = pathlib.Path(folder) / CONFIG
-  if not path.is_file():
-    raise FileNotFoundError(f'no {CONFIG} in {folder}: is this a model folder?')
+  """Reads the `config.json` of a model folder, or the header of a GGUF file."""
+  if gguf_model.is_gguf(folder):
+    path, values = pathlib.Path(folder), gguf_model.hf_values(GgufFile(folder))
+  else:
+    path = pathlib.Path(folder) / CONFIG
+    if not path.is_file():
+      raise FileNotFoundError(
+        f'no {CONFIG} in {folder}: is this a model folder?'
+      )
+    values = _json(path)
   try:
-    values = json.loads(path.read_text(encoding='utf-8'))
     return family(values.get('model_type')).from_hf(values)
+  except ValueError as error:
+    raise ValueError(f'{path}: {error}') from None
+
+
+def _json(path: pathlib.Path) -> dict[str, Any]:
+  try:
+    return json.loads(path.read_text(encoding='utf-8'))
   except ValueError as error:
     raise ValueError(f'{path}: {error}') from None
 
@@ -113,7 +127,12 @@ def load_model(
   dtype: Any = jnp.float32,
 ) -> tuple[Any, Any]:
   """Loads config and parameters as `load_pretrained`, without a tokenizer."""
-  config, tensors = load_config(folder), weights.Tensors(folder)
+  config = load_config(folder)
+  tensors: weights.Source
+  if gguf_model.is_gguf(folder):
+    tensors = gguf_model.GgufTensors(GgufFile(folder), config, dtype)
+  else:
+    tensors = weights.Tensors(folder)
   model_family = family(config.family)
   on_cpu = jax.default_backend() == 'cpu'
   activations = jnp.float32 if on_cpu else dtype
@@ -138,6 +157,7 @@ def load_pretrained(
   """Loads a model and its tokenizer, each tensor directly onto its devices.
 
   Args:
+    source: a model folder, a GGUF file, or the id of a model on the hub.
     mesh: devices for the parameters, which are split over the axes `fsdp` and
       `tensor`; None: the first device.
     dtype: type of the parameters and, on accelerators, of the activations. On
@@ -203,13 +223,15 @@ def find(
 ) -> pathlib.Path:
   """Returns a model folder, which is downloaded if `source` is a hub id.
 
+  A GGUF file stands for a folder.
+
   Raises:
     FileNotFoundError: `source` is neither a folder nor a model that can be
       downloaded; the text says whether the network, the name or a licence is
       the reason.
   """
   folder = pathlib.Path(source)
-  if folder.is_dir():
+  if folder.is_dir() or (gguf_model.is_gguf(folder) and folder.is_file()):
     return folder
   import huggingface_hub
   from huggingface_hub import errors
@@ -246,14 +268,20 @@ def find(
 
 def digest(folder: str | os.PathLike[str]) -> str:
   """Returns a short SHA-256 of weights and tokenizer, to identify the model."""
-  sha = hashlib.sha256()
   folder = pathlib.Path(folder)
+  if gguf_model.is_gguf(folder):
+    return _digest([folder])
   vocabulary = [folder / TOKENIZER]
   if not vocabulary[0].is_file():  # Older folders have these files instead.
     vocabulary = sorted(
       path for name in _VOCABULARIES for path in folder.glob(name)
     )
-  for path in [*tensor_files.paths(folder), *vocabulary]:
+  return _digest([*tensor_files.paths(folder), *vocabulary])
+
+
+def _digest(paths: Iterable[pathlib.Path]) -> str:
+  sha = hashlib.sha256()
+  for path in paths:
     with open(path, 'rb') as file:
       while chunk := file.read(1 << 22):
         sha.update(chunk)

@@ -10,7 +10,7 @@ import json
 import os
 import pathlib
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import safetensors
@@ -21,6 +21,22 @@ WEIGHTS = 'model.safetensors'
 INDEX = 'model.safetensors.index.json'
 TORCH_WEIGHTS = 'pytorch_model.bin'
 TORCH_INDEX = 'pytorch_model.bin.index.json'
+
+
+class Source(Protocol):
+  """Tensors by their names in a checkpoint of Hugging Face.
+
+  Attributes:
+    folder: where they come from, for messages.
+  """
+
+  folder: pathlib.Path
+
+  def names(self) -> set[str]: ...
+
+  def shape(self, name: str) -> tuple[int, ...]: ...
+
+  def read(self, name: str) -> np.ndarray: ...
 
 
 class Tensors:

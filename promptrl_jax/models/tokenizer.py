@@ -16,8 +16,9 @@ import tokenizers
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
 from promptrl_jax.files import write_atomically
-from promptrl_jax.models import tokenizer_files
+from promptrl_jax.models import gguf_model, gguf_tokenizer, tokenizer_files
 from promptrl_jax.models.chat_template import ChatTemplate, Messages
+from promptrl_jax.models.gguf_file import GgufFile
 
 PAD, BOS, EOS = '<pad>', '<bos>', '<eos>'
 
@@ -131,13 +132,17 @@ def _wrap(backend: tokenizers.Tokenizer) -> Tokenizer:
 
 
 def load(path: str | os.PathLike[str]) -> Tokenizer:
-  """Reads a folder in Hugging Face's layout, or our own `tokenizer.json`.
+  """Reads a folder in Hugging Face's layout, a GGUF file, or `tokenizer.json`.
+
+  The last one is such as `save` writes after `train`.
 
   Raises:
     FileNotFoundError: the path has no tokenizer.
     ValueError: the tokenizer cannot be read, or has no token that ends a text.
   """
   path = pathlib.Path(path)
+  if gguf_model.is_gguf(path):
+    return _of_gguf(GgufFile(path))
   if path.is_file():
     return _wrap(tokenizers.Tokenizer.from_file(str(path)))
   files = tokenizer_files.read(path)
@@ -162,6 +167,27 @@ def load(path: str | os.PathLike[str]) -> Tokenizer:
     eos[0],
     eos,
     *files.around(),
+    chat,
+  )
+
+
+def _of_gguf(file: GgufFile) -> Tokenizer:
+  backend = gguf_tokenizer.backend(file)
+  values = gguf_model.special_ids(file)
+  eos = tuple(values['eos_token_id'])
+  if not eos:
+    raise ValueError(f'{file.path}: no token ends a text')
+  pad = values['pad_token_id']
+  chat, source = None, gguf_tokenizer.chat_template(file)
+  if source:
+    chat = ChatTemplate(source, gguf_tokenizer.special(file))
+  return Tokenizer(
+    backend,
+    eos[0] if pad is None else pad,
+    values['bos_token_id'],
+    eos[0],
+    eos,
+    *gguf_tokenizer.around(file),
     chat,
   )
 

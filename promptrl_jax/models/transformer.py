@@ -41,25 +41,32 @@ def rope_angles(
   scaling: RopeScaling | None = None,
 ) -> tuple[jax.Array, jax.Array]:
   """Returns cos and sin [..., H/2] of RoPE (arXiv 2104.09864) at int [...]."""
-  exponent = jnp.arange(0, head_size, 2, dtype=jnp.float32) / head_size
-  frequencies = theta**-exponent
-  if scaling is not None:
-    frequencies = _scaled(frequencies, scaling)
-  angles = positions[..., None].astype(jnp.float32) * frequencies
+  angles = positions[..., None].astype(jnp.float32) * frequencies(
+    head_size, theta, scaling
+  )
   return jnp.cos(angles), jnp.sin(angles)
 
 
-def _scaled(frequencies: jax.Array, scaling: RopeScaling) -> jax.Array:
+def frequencies(
+  head_size: int, theta: float, scaling: RopeScaling | None = None
+) -> jax.Array:
+  """Returns the turns per position, in radians, of each pair: [H/2]."""
+  exponent = jnp.arange(0, head_size, 2, dtype=jnp.float32) / head_size
+  plain = theta**-exponent
+  return plain if scaling is None else _scaled(plain, scaling)
+
+
+def _scaled(plain: jax.Array, scaling: RopeScaling) -> jax.Array:
   """Returns the frequencies of `RopeScaling`."""
-  slow = frequencies / scaling.factor
+  slow = plain / scaling.factor
   if scaling.kind == 'linear':
     return slow
   # The number of turns within the original context decides the share of the
   # unscaled frequency: 0 for low frequencies, 1 for high ones.
-  turns = scaling.original_positions * frequencies / (2 * math.pi)
+  turns = scaling.original_positions * plain / (2 * math.pi)
   low, high = scaling.low_freq_factor, scaling.high_freq_factor
   share = jnp.clip((turns - low) / (high - low), 0.0, 1.0)
-  return (1 - share) * slow + share * frequencies
+  return (1 - share) * slow + share * plain
 
 
 def apply_rope(x: jax.Array, cos: jax.Array, sin: jax.Array) -> jax.Array:
@@ -70,16 +77,20 @@ def apply_rope(x: jax.Array, cos: jax.Array, sin: jax.Array) -> jax.Array:
 
 
 class RMSNorm(nn.Module):
-  """x / rms(x) * scale, over the last axis (arXiv 1910.07467)."""
+  """x / rms(x) * (offset + scale), over the last axis (arXiv 1910.07467)."""
 
   eps: float
+  offset: float = 0.0
 
   @nn.compact
   def __call__(self, x: jax.Array) -> jax.Array:
-    scale = self.param('scale', nn.initializers.ones, (x.shape[-1],))
+    init = nn.initializers.constant(1.0 - self.offset)
+    scale = self.param('scale', init, (x.shape[-1],))
     wide = x.astype(jnp.float32)
     mean_square = jnp.mean(jnp.square(wide), axis=-1, keepdims=True)
     normed = wide * jax.lax.rsqrt(mean_square + self.eps)
+    if self.offset:  # A 16-bit sum would lose most of a small scale.
+      return (normed * (self.offset + scale)).astype(x.dtype)
     return normed.astype(x.dtype) * scale.astype(x.dtype)
 
 
@@ -102,8 +113,9 @@ class LayerNorm(nn.Module):
 
 def norm(config: TransformerConfig) -> nn.Module:
   """Returns the norm layer of a config."""
-  kind = RMSNorm if config.norm == 'rms' else LayerNorm
-  return kind(config.norm_eps)
+  if config.norm == 'layer':
+    return LayerNorm(config.norm_eps)
+  return RMSNorm(config.norm_eps, config.norm_offset)
 
 
 class Block(nn.Module):
@@ -128,6 +140,9 @@ class Block(nn.Module):
     parts = 2 if c.is_gated else 1
     self.attention_norm = norm(c)
     self.mlp_norm = norm(c)
+    if c.post_norms:
+      self.attention_post_norm = norm(c)
+      self.mlp_post_norm = norm(c)
     inner = c.num_heads * c.head_size
     self.qkv = self._kernel('qkv', normal, (c.hidden_size, *heads), 1)
     self.out = self._kernel('out', small, (inner, c.hidden_size), 0)
@@ -143,8 +158,8 @@ class Block(nn.Module):
       self.gate_up_bias = self.param('gate_up_bias', zeros, (parts, c.mlp_size))
       self.down_bias = self.param('down_bias', zeros, (c.hidden_size,))
     if c.qk_norm:
-      self.q_norm = RMSNorm(c.norm_eps)
-      self.k_norm = RMSNorm(c.norm_eps)
+      self.q_norm = RMSNorm(c.norm_eps, c.norm_offset)
+      self.k_norm = RMSNorm(c.norm_eps, c.norm_offset)
 
   def _kernel(self, name, scale, shape, split):
     """Returns a kernel that is split over `tensor` only, along axis `split`."""
@@ -172,7 +187,8 @@ class Block(nn.Module):
       rotated = apply_rope(
         rotated, cos[..., None, None, :], sin[..., None, None, :]
       )
-    return rotated[..., :-1, :] * c.head_size**-0.5, rotated[..., -1, :], values
+    scale = c.query_scale or c.head_size**-0.5
+    return rotated[..., :-1, :] * scale, rotated[..., -1, :], values
 
   def _gate_up(self, x):
     """Returns the MLP's one or, if gated, two projections [B, S, F]."""
@@ -198,6 +214,8 @@ class Block(nn.Module):
     projected = adapted_dense(self, attended.reshape(*x.shape[:-1], -1), 'out')
     if c.out_bias:
       projected += self.out_bias.astype(x.dtype)
+    if c.post_norms:
+      projected = self.attention_post_norm(projected)
     x = sharding.pin(x + projected, self.mesh, ROWS)
     parts = self._gate_up(self.mlp_norm(x))
     hidden = _ACTIVATIONS[c.activation](parts[0])
@@ -206,10 +224,14 @@ class Block(nn.Module):
     projected = adapted_dense(self, hidden, 'down')
     if c.mlp_bias:
       projected += self.down_bias.astype(x.dtype)
+    if c.post_norms:
+      projected = self.mlp_post_norm(projected)
     return sharding.pin(x + projected, self.mesh, ROWS)
 
-  def __call__(self, x, rope, mask):
+  def __call__(self, x, rope, mask, is_global=None):
     """Runs the layer on x [B, S, D]; also returns its keys and values."""
+    rope = attention.of_layer(rope, is_global)
+    mask = attention.of_layer(mask, is_global)
     queries, keys, values = self._project(x, rope)
     attend = attention.attend_fn(self.config.attention, self.config.dtype)
     attended = attend(queries, keys, values, mask)
@@ -254,7 +276,7 @@ class Transformer(nn.Module):
       block,
       variable_axes={'params': 0, 'lora': 0},
       split_rngs={'params': True},
-      in_axes=(nn.broadcast,) * 2,  # pyright: ignore[reportArgumentType]
+      in_axes=(nn.broadcast, nn.broadcast, 0),  # pyright: ignore[reportArgumentType]
       length=c.num_layers,
       unroll=c.unroll,
     )(c, self.mesh)
@@ -266,7 +288,9 @@ class Transformer(nn.Module):
     x = sharding.pin(x, self.mesh, ROWS)
     if self.config.positions == 'learned':
       x = x + self.position_embedding[positions]
-    return x.astype(self.config.dtype)
+    x = x.astype(self.config.dtype)
+    scale = self.config.embedding_scale
+    return x if scale == 1.0 else x * jnp.asarray(scale, x.dtype)
 
   def __call__(
     self, tokens: jax.Array, positions: jax.Array, mask: attention.Mask
@@ -276,14 +300,18 @@ class Transformer(nn.Module):
     Args:
       positions: int [B, S], position of each token in its own text.
       mask: bool [B, S, S], whether query i may attend to key j, as from
-        `attention.causal_mask`; or an `attention.SharedPrefix`.
+        `attention.causal_mask`; or an `attention.SharedPrefix`. A model with
+        `global_every` takes both masks, `attention.ByLayer`.
 
     Returns:
       Hidden states [B, S, D] after the last norm, and the keys and values of
       all layers, each [L, B, S, K, H].
     """
     x = self.embed(tokens, positions)
-    x, keys_values = self.layers(x, rope(self.config, positions), mask)
+    c, is_global = self.config, None
+    if c.global_every is not None:
+      is_global = jnp.array([c.is_global(i) for i in range(c.num_layers)])
+    x, keys_values = self.layers(x, rope(c, positions), mask, is_global)
     return self.final_norm(x), keys_values
 
   def logits(self, hidden: jax.Array) -> jax.Array:
@@ -295,18 +323,23 @@ class Transformer(nn.Module):
 
 def rope(
   config: TransformerConfig, positions: jax.Array
-) -> tuple[jax.Array, jax.Array] | None:
+) -> tuple[jax.Array, jax.Array] | attention.ByLayer | None:
   """Returns the cosine and sine for RoPE; None for learned positions."""
-  if config.positions != 'rope':
+  c = config
+  if c.positions != 'rope':
     return None
-  return rope_angles(
-    positions, config.head_size, config.rope_theta, config.rope_scaling
-  )
+  angles = rope_angles(positions, c.head_size, c.rope_theta, c.rope_scaling)
+  if c.local_rope_theta is None:
+    return angles
+  local = rope_angles(positions, c.head_size, c.local_rope_theta)
+  return attention.ByLayer(windowed=local, full=angles)
 
 
 def shapes(config: TransformerConfig) -> Any:
   """Returns the parameter tree with `jax.ShapeDtypeStruct` leaves."""
   tokens = jax.ShapeDtypeStruct((1, 2), jnp.int32)
-  mask = jax.ShapeDtypeStruct((1, 2, 2), jnp.bool_)
+  mask = attention.by_layer(
+    config, lambda _: jax.ShapeDtypeStruct((1, 2, 2), jnp.bool_)
+  )
   init = Transformer(config).init
   return jax.eval_shape(init, jax.random.key(0), tokens, tokens, mask)

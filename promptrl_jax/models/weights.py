@@ -32,6 +32,7 @@ from promptrl_jax.models.tensor_files import (
   INDEX,
   WEIGHTS,
   CheckpointError,
+  Source,
   Tensors,
 )
 
@@ -40,6 +41,7 @@ __all__ = [
   'WEIGHTS',
   'CheckpointError',
   'Rule',
+  'Source',
   'Table',
   'Tensors',
   'linear',
@@ -118,7 +120,7 @@ def linear(name: str, leaf: str, **kwargs: Any) -> Rule:
 
 
 def load_tree(
-  tensors: Tensors,
+  tensors: Source,
   table: Table,
   shapes: Any,
   dtype: Any = jnp.float32,
@@ -155,7 +157,7 @@ def load_tree(
 
 
 def _check_tensors(
-  tensors: Tensors, table: Table, leaves: Mapping[str, Any]
+  tensors: Source, table: Table, leaves: Mapping[str, Any]
 ) -> dict[str, str]:
   """Checks names and shapes; returns each tensor's name in the files."""
   present = _by_rule_name(tensors, table)
@@ -241,7 +243,7 @@ def _split(sizes: Mapping[str, int], limit: int) -> list[list[str]]:
   return shards
 
 
-def _by_rule_name(tensors: Tensors, table: Table) -> dict[str, str]:
+def _by_rule_name(tensors: Source, table: Table) -> dict[str, str]:
   """Returns the names in the files by their names in the rules."""
   names: dict[str, str] = {}
   for stored in sorted(tensors.names()):
@@ -321,7 +323,7 @@ def _spread(tensor: np.ndarray, sharding: NamedSharding | None) -> Any:
   if tensor.dtype.kind == 'V':  # numpy itself has no bfloat16.
     tensor = tensor.view(ml_dtypes.bfloat16)
   if sharding is None:
-    return jnp.asarray(tensor)
+    return jax.device_put(tensor, may_alias=True)
   mesh: Mesh = sharding.mesh  # pyright: ignore[reportAssignmentType]
   axis = next(
     (i for i, n in enumerate(tensor.shape) if n % mesh.size == 0), None

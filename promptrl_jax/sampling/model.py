@@ -9,6 +9,7 @@ batch slot; everything else of a slot is in `InputBatch` (on the host) and in
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import Any
 
 import jax
@@ -114,11 +115,13 @@ class CausalModel:
     places = jnp.arange(cache[0].num_slots)[None]
     # A finished row writes behind its last token, or waits at the end.
     slot = jnp.minimum(batch.prompt_start + positions, places.shape[1] - 1)
-    visible = (places <= slot[:, None]) & (
-      places >= batch.prompt_start[:, None]
-    )
-    if self.config.sliding_window is not None:
-      visible &= places > slot[:, None] - self.config.sliding_window
+    behind = (places <= slot[:, None]) & (places >= batch.prompt_start[:, None])
+
+    def seen(window: int | None) -> jax.Array:
+      if window is None:
+        return behind
+      return behind & (places > slot[:, None] - window)
+
     return causal_steps.decode_step(
       self.config,
       params.top,
@@ -127,7 +130,7 @@ class CausalModel:
       positions,
       cache,
       slot,
-      visible,
+      attention.by_layer(self.config, seen),
     )
 
   def completion_logits(
@@ -150,7 +153,9 @@ class CausalModel:
   ) -> tuple[jax.Array, list[tuple[jax.Array, jax.Array]]]:
     """Hidden states [B, S, D], and each layer's keys and values."""
     positions = jnp.maximum(jnp.cumsum(mask, axis=-1) - 1, 0)
-    visible = attention.causal_mask(mask, self.config.sliding_window)
+    visible = attention.by_layer(
+      self.config, functools.partial(attention.causal_mask, mask)
+    )
     return causal_steps.read(
       self.config, params.top, params.layers, tokens, positions, visible
     )

@@ -19,14 +19,13 @@ from jax.sharding import PartitionSpec as P
 
 from promptrl_jax.models import kernels as kernels_lib
 from promptrl_jax.models import native
-from promptrl_jax.parallel import sharding
+from promptrl_jax.parallel import host_memory, sharding
 
 # Kernels of `Block` and `DecoderLayer`, and the projection on the vocabulary.
 _KERNELS = ('qkv', 'out', 'gate_up', 'down', 'lm_head')
 _KERNELS += ('cross_query', 'cross_kv', 'cross_out')
 # The stack that is taken apart: of a causal model, of an encoder-decoder.
 _STACKS = ('layers', 'decoder')
-_ALIGNMENT = 64  # Bytes: what XLA wants of a buffer that it does not copy.
 
 
 @struct.dataclass
@@ -155,10 +154,7 @@ def _can_share(mesh: Mesh, rules: sharding.Rules | None) -> bool:
 
 def _shared(leaf: np.ndarray, mesh: Mesh) -> jax.Array:
   """One array of the host that all devices of the mesh read."""
-  memory = np.empty(leaf.nbytes + _ALIGNMENT, np.uint8)
-  start = -memory.ctypes.data % _ALIGNMENT
-  aligned = memory[start : start + leaf.nbytes].view(leaf.dtype)
-  aligned = aligned.reshape(leaf.shape)
+  aligned = host_memory.empty(leaf.shape, leaf.dtype)
   aligned[...] = leaf
   aligned.flags.writeable = False
   parts = [

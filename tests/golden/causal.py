@@ -56,6 +56,21 @@ CASES = {
   'mistral': ('Mistral', {'sliding_window': 9, 'head_dim': 16}),
   'qwen2': ('Qwen2', {'tie_word_embeddings': True}),
   'qwen3': ('Qwen3', {'head_dim': 16}),
+  'gemma3': (
+    'Gemma3',
+    {
+      'num_hidden_layers': 3,
+      'layer_types': [
+        'sliding_attention',
+        'full_attention',
+        'sliding_attention',
+      ],
+      'head_dim': 16,
+      'sliding_window': 9,
+      'query_pre_attn_scalar': 24,
+      'tie_word_embeddings': True,
+    },
+  ),
   'gpt2': ('GPT2', None),
 }
 _GPT2 = {
@@ -77,7 +92,8 @@ def reference(name: str):
   kind, settings = CASES[name]
   shape = _GPT2 if kind == 'GPT2' else {**_SHAPE, **settings}
   suffix = 'LMHeadModel' if kind == 'GPT2' else 'ForCausalLM'
-  config = getattr(transformers, f'{kind}Config')(**shape)
+  config_class = 'Gemma3TextConfig' if kind == 'Gemma3' else f'{kind}Config'
+  config = getattr(transformers, config_class)(**shape)
   torch.manual_seed(0)
   model = getattr(transformers, kind + suffix)(config).float().eval()
   with torch.no_grad():

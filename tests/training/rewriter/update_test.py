@@ -1,6 +1,7 @@
 """The update of a language model: same gradients however it is cut up."""
 
 import dataclasses
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +10,7 @@ import optax
 import pytest
 
 from promptrl_jax.models import lora
-from promptrl_jax.models.attention import causal_mask
+from promptrl_jax.models.attention import by_layer, causal_mask
 from promptrl_jax.models.heads import ValueHead
 from promptrl_jax.models.transformer import Transformer
 from promptrl_jax.testing import tiny
@@ -96,15 +97,23 @@ def close(a, b, atol=1e-5):
     np.testing.assert_allclose(x, y, rtol=1e-5, atol=atol)
 
 
-def test_log_probs_are_those_of_each_text_alone():
+TWO_KINDS = dataclasses.replace(
+  tiny.CONFIG, sliding_window=4, global_every=2, local_rope_theta=50.0
+)
+
+
+@pytest.mark.parametrize('config', [tiny.CONFIG, TWO_KINDS])
+def test_log_probs_are_those_of_each_text_alone(config):
   prompts, completions, owners = texts()
   batch = batch_of(SHARED)
-  found = outputs(POLICY, params(), batch.rows)
+  policy = dataclasses.replace(POLICY, model=config)
+  found = outputs(policy, params(), batch.rows)
   logps = packing.gather(batch.rows, found.logps, len(completions))
-  model = Transformer(tiny.CONFIG)
+  model = Transformer(config)
 
   @jax.jit
-  def alone(text, mask):
+  def alone(text, valid):
+    mask = by_layer(config, functools.partial(causal_mask, valid))
     hidden, _ = model.apply(
       tiny.params(), text, jnp.arange(text.shape[1])[None], mask
     )
@@ -115,7 +124,7 @@ def test_log_probs_are_those_of_each_text_alone():
     text = np.array([prompts[owner] + ids])
     size = text.shape[1]
     text = np.pad(text, ((0, 0), (0, 20 - size)))
-    expected = alone(text, causal_mask(jnp.arange(20)[None] < size))
+    expected = alone(text, jnp.arange(20)[None] < size)
     expected = np.asarray(expected)[0, np.arange(size - 1), text[0, 1:size]]
     np.testing.assert_allclose(
       logps[number, : len(ids)], expected[-len(ids) :], atol=1e-4

@@ -1,0 +1,244 @@
+"""Config and tensors of a GGUF file under the names of Hugging Face.
+
+What llama.cpp's converter changes is changed back: the order of the rows of
+queries and keys (Llama), and norms that already have their offset (Gemma).
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from promptrl_jax.models import gemma, transformer
+from promptrl_jax.models.config import RopeScaling, TransformerConfig
+from promptrl_jax.models.gguf_file import GgufFile
+from promptrl_jax.models.torch_file import CheckpointError
+
+SUFFIX = '.gguf'
+# Mistral's models are written as those of Llama.
+_MODEL_TYPES = {
+  'llama': 'llama',
+  'mistral': 'mistral',
+  'qwen2': 'qwen2',
+  'qwen3': 'qwen3',
+  'gemma3': gemma.MODEL_TYPE,
+}
+_ROTATED = ('llama', 'mistral')  # whose queries and keys are in another order
+_EMBEDDING = 'token_embd.weight'
+_FACTORS = 'rope_freqs.weight'
+# Field of a `config.json` -> field of the metadata, below the architecture.
+_REQUIRED = {
+  'hidden_size': 'embedding_length',
+  'num_hidden_layers': 'block_count',
+  'num_attention_heads': 'attention.head_count',
+  'intermediate_size': 'feed_forward_length',
+  'max_position_embeddings': 'context_length',
+  'rms_norm_eps': 'attention.layer_norm_rms_epsilon',
+}
+_OPTIONAL = {
+  'num_key_value_heads': 'attention.head_count_kv',
+  'head_dim': 'attention.key_length',
+  'rope_theta': 'rope.freq_base',
+  'sliding_window': 'attention.sliding_window',
+}
+_SPECIAL = {
+  'bos_token_id': 'bos_token_id',
+  'pad_token_id': 'padding_token_id',
+}
+_ENDS = ('eos_token_id', 'eot_token_id', 'eom_token_id')
+_TOP = {
+  'token_embd': 'model.embed_tokens',
+  'output_norm': 'model.norm',
+  'output': 'lm_head',
+}
+_LAYER = {
+  'attn_norm': 'input_layernorm',
+  'attn_q': 'self_attn.q_proj',
+  'attn_k': 'self_attn.k_proj',
+  'attn_v': 'self_attn.v_proj',
+  'attn_output': 'self_attn.o_proj',
+  'attn_q_norm': 'self_attn.q_norm',
+  'attn_k_norm': 'self_attn.k_norm',
+  'ffn_norm': 'post_attention_layernorm',
+  'ffn_gate': 'mlp.gate_proj',
+  'ffn_up': 'mlp.up_proj',
+  'ffn_down': 'mlp.down_proj',
+}
+_GEMMA_LAYER = _LAYER | {
+  'post_attention_norm': 'post_attention_layernorm',
+  'ffn_norm': 'pre_feedforward_layernorm',
+  'post_ffw_norm': 'post_feedforward_layernorm',
+}
+# The factors of Llama 3 depend on one number of the model.
+_LLAMA3 = {'low_freq_factor': 1.0, 'high_freq_factor': 4.0}
+_LLAMA3_POSITIONS = 8192
+_GEMMA_27B_LAYERS = 62  # the model that divides by the root of D / Q, not of H
+
+
+def is_gguf(source: str | os.PathLike[str]) -> bool:
+  return pathlib.Path(source).suffix == SUFFIX
+
+
+class GgufTensors:
+  """The tensors of a file, under the names of Hugging Face.
+
+  Attributes:
+    folder: the file, which messages name.
+  """
+
+  def __init__(
+    self, file: GgufFile, config: TransformerConfig, dtype: Any = np.float32
+  ):
+    """`dtype` is the type in which tensors are read."""
+    self.folder = file.path
+    self._file = file
+    self._config = config
+    self._dtype = dtype
+    self._stored = {
+      _hf_name(name, config): name for name in file.names() - {_FACTORS}
+    }
+    self._is_rotated = _architecture(file) in _ROTATED
+
+  def names(self) -> set[str]:
+    return set(self._stored)
+
+  def shape(self, name: str) -> tuple[int, ...]:
+    return self._file.shape(self._stored[name])
+
+  def read(self, name: str) -> np.ndarray:
+    c, stored = self._config, self._stored[name]
+    if c.norm_offset and stored.endswith('norm.weight'):
+      return (self._file.read(stored) - c.norm_offset).astype(self._dtype)
+    order = None
+    if self._is_rotated and '.attn_q.' in stored:
+      order = _half_order(c.num_heads, c.head_size)
+    elif self._is_rotated and '.attn_k.' in stored:
+      order = _half_order(c.num_kv_heads, c.head_size)
+    return self._file.read(stored, self._dtype, order)
+
+
+def _half_order(heads: int, size: int) -> np.ndarray:
+  """Rows whose pairs are neighbours, in an order of pairs split in halves."""
+  order = np.arange(heads * size).reshape(heads, size // 2, 2)
+  return order.swapaxes(1, 2).reshape(-1)
+
+
+def _hf_name(name: str, config: TransformerConfig) -> str:
+  """Returns Hugging Face's name of a tensor; an unknown one stays as it is."""
+  layers = _GEMMA_LAYER if config.post_norms else _LAYER
+  found = re.fullmatch(r'(?:blk\.(\d+)\.)?(\w+)\.(weight|bias)', name)
+  if found is None:
+    return name
+  layer, part, kind = found.groups()
+  if layer is None:
+    return f'{_TOP.get(part, part)}.{kind}'
+  if part not in layers:
+    return name
+  return f'model.layers.{layer}.{layers[part]}.{kind}'
+
+
+def _architecture(file: GgufFile) -> str:
+  return file.metadata.get('general.architecture', '')
+
+
+def hf_values(file: GgufFile) -> dict[str, Any]:
+  """Returns the metadata as the fields of a `config.json`.
+
+  Raises:
+    CheckpointError: the architecture is not supported, or a field is missing.
+  """
+  name = _architecture(file)
+  if name not in _MODEL_TYPES:
+    raise CheckpointError(
+      f'{file.path} has the architecture {name!r}: expected one of '
+      f'{", ".join(_MODEL_TYPES)}'
+    )
+  metadata = file.metadata
+  missing = [
+    f'{name}.{field}'
+    for field in _REQUIRED.values()
+    if f'{name}.{field}' not in metadata
+  ]
+  missing += [_EMBEDDING] if _EMBEDDING not in file.names() else []
+  if missing:
+    raise CheckpointError(f'{file.path} lacks {", ".join(missing)}')
+  fields = _REQUIRED | _OPTIONAL
+  values = {
+    ours: metadata[f'{name}.{theirs}']
+    for ours, theirs in fields.items()
+    if f'{name}.{theirs}' in metadata
+  }
+  if uneven := [k for k, v in values.items() if isinstance(v, np.ndarray)]:
+    raise CheckpointError(
+      f'{file.path} has a {uneven[0]} for each layer: expected one for all'
+    )
+  values |= special_ids(file) | {
+    'model_type': _MODEL_TYPES[name],
+    'vocab_size': file.shape(_EMBEDDING)[0],
+    'tie_word_embeddings': 'output.weight' not in file.names(),
+    'attention_bias': 'blk.0.attn_q.bias' in file.names(),
+  }
+  if name == 'gemma3' and values['num_hidden_layers'] == _GEMMA_27B_LAYERS:
+    heads = values['num_attention_heads']
+    values['query_pre_attn_scalar'] = values['hidden_size'] / heads
+  if name == 'gemma3':
+    values['hidden_activation'] = 'gelu_pytorch_tanh'
+  scaling = _rope_scaling(file, name, values)
+  return values | ({'rope_scaling': scaling} if scaling else {})
+
+
+def special_ids(file: GgufFile) -> dict[str, Any]:
+  """Returns the ids of BOS and padding, or None, and a list of those of EOS."""
+  metadata = file.metadata
+  ids: dict[str, Any] = {
+    ours: metadata.get(f'tokenizer.ggml.{theirs}')
+    for ours, theirs in _SPECIAL.items()
+  }
+  ends = [metadata.get(f'tokenizer.ggml.{end}') for end in _ENDS]
+  ids['eos_token_id'] = list(dict.fromkeys(i for i in ends if i is not None))
+  return ids
+
+
+def _rope_scaling(
+  file: GgufFile, name: str, values: Mapping[str, Any]
+) -> dict[str, Any] | None:
+  if _FACTORS in file.names():
+    return _llama3_scaling(file, values)
+  kind = file.metadata.get(f'{name}.rope.scaling.type', 'none')
+  factor = file.metadata.get(f'{name}.rope.scaling.factor')
+  if factor and kind == 'none' and name == 'gemma3':
+    kind = 'linear'
+  if kind == 'none':
+    return None
+  return {'rope_type': kind, 'factor': factor}
+
+
+def _llama3_scaling(
+  file: GgufFile, values: Mapping[str, Any]
+) -> dict[str, Any]:
+  """Returns the settings that give the factors of a file's frequencies."""
+  factors = file.read(_FACTORS).reshape(-1)
+  factor = float(factors.max())
+  scaling = RopeScaling(
+    'llama3', factor, original_positions=_LLAMA3_POSITIONS, **_LLAMA3
+  )
+  theta, size = values.get('rope_theta', 10_000.0), 2 * len(factors)
+  plain, scaled = (
+    np.asarray(transformer.frequencies(size, theta, s)) for s in (None, scaling)
+  )
+  if not np.allclose(plain / scaled, factors, rtol=1e-3):
+    raise CheckpointError(
+      f'{file.path}: {_FACTORS} holds factors of rotary frequencies that are '
+      'not those of Llama 3: expected these or none'
+    )
+  return {
+    'rope_type': 'llama3',
+    'factor': factor,
+    'original_max_position_embeddings': _LLAMA3_POSITIONS,
+    **_LLAMA3,
+  }

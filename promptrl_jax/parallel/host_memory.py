@@ -1,0 +1,21 @@
+"""Memory of the host that devices of a CPU take as it is."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+_ALIGNMENT = 64  # bytes: what XLA wants of a buffer that it does not copy
+
+
+def empty(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+  """Returns an array that `jax.device_put(..., may_alias=True)` need not copy.
+
+  Its content is arbitrary, as that of `numpy.empty`.
+  """
+  size = math.prod(shape) * np.dtype(dtype).itemsize
+  memory = np.empty(size + _ALIGNMENT, np.uint8)
+  start = -memory.ctypes.data % _ALIGNMENT
+  return memory[start : start + size].view(dtype).reshape(shape)

@@ -1,0 +1,63 @@
+"""Public models equal transformers reading the same GGUF file."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from promptrl_jax.llm import load
+from promptrl_jax.models import pretrained
+from promptrl_jax.models import tokenizer as tokenizer_lib
+from tests.golden import causal
+from tests.models.causal_families_test import greedy, log_probs
+
+torch = pytest.importorskip('torch', reason='parity extra is not installed')
+MODELS = ('smollm2_135m_instruct', 'gemma3_270m')
+TEXTS = (
+  'def add(a, b):\n    """Returns the sum of a and b."""\n',
+  'Write a Python function that removes all digits from a text, such as "a1".',
+  'The capital of France is',
+)
+
+
+@pytest.fixture(scope='module', params=MODELS)
+def path(request):
+  try:
+    return load.find(request.param)
+  except FileNotFoundError as error:
+    pytest.skip(str(error))
+
+
+def theirs(path, kind, **settings):
+  import transformers
+
+  return getattr(transformers, kind).from_pretrained(
+    path.parent, gguf_file=path.name, **settings
+  )
+
+
+def test_log_probs_and_greedy_text_equal_those_of_transformers(path):
+  config, params, tokenizer = pretrained.load_pretrained(path)
+  tokens, mask = tokenizer_lib.pad_left(
+    [[*tokenizer.start, *ids] for ids in tokenizer.encode(TEXTS)],
+    40,
+    tokenizer.pad_id,
+  )
+  reference = theirs(path, 'AutoModelForCausalLM', dtype=torch.float32).eval()
+  reference.generation_config.eos_token_id = None  # Both are to write on.
+  config = dataclasses.replace(config, eos_token_ids=())
+  expected = causal.log_probs(reference, tokens, mask)
+  actual = np.asarray(log_probs(config, params, tokens, mask))
+  assert np.abs(actual - expected)[mask].max() <= 1e-4
+  np.testing.assert_array_equal(
+    greedy(config, params, tokens, mask),
+    causal.greedy(reference, tokens, mask),
+  )
+
+
+def test_texts_have_the_tokens_of_transformers(path):
+  tokenizer = tokenizer_lib.load(path)
+  reference = theirs(path, 'AutoTokenizer')
+  for text, ids in zip(TEXTS, tokenizer.encode(TEXTS), strict=True):
+    assert ids == reference(text, add_special_tokens=False).input_ids
+    assert tokenizer.decode([ids]) == [text]
