@@ -51,7 +51,7 @@ class LayerCache:
   ) -> LayerCache:
     """Stores prefilled keys and values [B, P, K, H] in a new cache.
 
-    X blocks of width W must hold P; `kind` is `plain`, or `int8` to quantize.
+    X blocks of width W must hold P; `kind` is `TransformerConfig.kv_cache`.
     """
     padding = (0, blocks * width - keys.shape[1])
 
@@ -61,6 +61,8 @@ class LayerCache:
       return jnp.transpose(jnp.pad(x, widths).reshape(shape), axes)
 
     axes = ((0, 3, 1, 4, 2), (0, 3, 1, 2, 4), (0, 3, 1, 2), (0, 3, 1, 2))
+    if kind == 'bfloat16':
+      keys, values = keys.astype(jnp.bfloat16), values.astype(jnp.bfloat16)
     fields = _fields(keys, values, kind == 'int8')
     return cls(*[lay_out(*pair) for pair in zip(fields, axes, strict=False)])
 
@@ -83,7 +85,7 @@ class LayerCache:
     axes = (4, 3, 3, 3)  # the axis W of each field
     return LayerCache(
       *[
-        write(old, x, block, offset, axis)
+        write(old, x.astype(old.dtype), block, offset, axis)
         for old, x, axis in zip(jax.tree.leaves(self), new, axes, strict=False)
       ]
     )
@@ -106,11 +108,18 @@ class LayerCache:
     """
     b, k, blocks, h, width = self.keys.shape
     dtype = queries.dtype
-    # `cpp/attend.cc` takes float32 and whole vectors.
-    is_wide = dtype == self.keys.dtype == jnp.float32 and h % _MULTIPLE == 0
-    if bias is None and threads > 0 and is_wide:
+    stored = self.keys.dtype.name
+    # `cpp/attend.cc` takes whole vectors, and queries of float32.
+    fits = h % _MULTIPLE == 0 and dtype == jnp.float32 and stored != 'int8'
+    if bias is None and threads > 0 and fits:
       return native.call(
-        'attend', queries.shape, threads, queries, self.keys, self.values, mask
+        f'attend_{stored}',
+        queries.shape,
+        threads,
+        queries,
+        self.keys,
+        self.values,
+        mask,
       )
     queries = jnp.broadcast_to(
       queries[:, :, None], (b, k, blocks, queries.shape[2], h)

@@ -57,6 +57,8 @@ class TransformerConfig:
     remat: whether the backward pass recomputes the activations of each layer.
     unroll: layers per iteration of the scan over layers. More layers run a
       little faster, since fewer activations are copied, but compile longer.
+    kv_cache: `plain` for keys and values of the type `dtype`, `bfloat16`, or
+      `int8` with a scale for each key and value.
     attention: `plain`, `cudnn` (flash attention), or `auto`, which is `cudnn`
       for 16-bit activations on a GPU.
   """
@@ -111,7 +113,7 @@ class TransformerConfig:
       ('positions', ('rope', 'learned')),
       ('activation', ('silu', 'gelu', 'gelu_tanh')),
       ('dtype', ('float32', 'bfloat16', 'float16')),
-      ('kv_cache', ('plain', 'int8')),
+      ('kv_cache', ('plain', 'bfloat16', 'int8')),
       ('attention', ('auto', 'plain', 'cudnn')),
     ):
       if getattr(self, field) not in known:

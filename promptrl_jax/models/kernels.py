@@ -91,7 +91,7 @@ def _stored_product(x: jax.Array, kernel: StoredKernel) -> jax.Array:
   values = kernel.values
   if not kernel.threads:
     return product(x, values.reshape(-1, x.shape[-1]), 1)
-  if len(x) <= few_rows.MOST_ROWS and x.dtype.itemsize >= values.dtype.itemsize:
+  if x.dtype.itemsize >= values.dtype.itemsize:
     return few_rows.product(x.astype(values.dtype), values, kernel.threads)
   return product(x, few_rows.unpack(values), 1)
 

@@ -27,7 +27,8 @@ from promptrl_jax.files import write_atomically
 from promptrl_jax.parallel import compilation
 
 FOLDER = pathlib.Path(__file__).parent / 'cpp'
-_FUNCTIONS = ('few_rows_bfloat16', 'few_rows_float32', 'attend')
+_FUNCTIONS = ('few_rows_bfloat16', 'few_rows_float32')
+_FUNCTIONS += ('attend_bfloat16', 'attend_float32')
 _VARIABLE = 'PROMPTRL_NATIVE'
 COMPILERS = ('c++', 'g++', 'clang++')
 _FLAGS = ('-std=c++17', '-O3', '-march=native', '-w', '-fPIC', '-shared')

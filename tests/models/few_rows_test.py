@@ -78,7 +78,7 @@ def test_which_kernels_can_be_packed(shape, dtype, fits):
 
 
 @pytest.mark.usefixtures('functions')
-@pytest.mark.parametrize('rows', [3, few_rows.MOST_ROWS + 1])
+@pytest.mark.parametrize('rows', [3, 130])
 @pytest.mark.parametrize('dtype', ['bfloat16', 'float32'])
 def test_a_layer_does_not_care_how_its_kernel_is_stored(rows, dtype):
   x, kernel = factors(rows, dtype)

@@ -16,14 +16,15 @@ ROOT = pathlib.Path(__file__).parents[2]
 
 @pytest.mark.usefixtures('functions')
 @pytest.mark.parametrize('threads', [1, 3])
-@pytest.mark.parametrize('group', [1, 4])
+@pytest.mark.parametrize('group', [1, 3, 6])
 @pytest.mark.parametrize('head', [16, 48, 64, 128])
 @pytest.mark.parametrize('slots', [7, 100, 320])
-def test_attention_equals_that_of_xla(slots, head, group, threads):
+@pytest.mark.parametrize('kind', ['plain', 'bfloat16'])
+def test_attention_equals_that_of_xla(kind, slots, head, group, threads):
   rng = np.random.default_rng(slots + head)
   draw = lambda *shape: jnp.asarray(rng.normal(size=shape), jnp.float32)
   cache = LayerCache.in_blocks(
-    draw(5, slots, 2, head), draw(5, slots, 2, head), *layout(slots + 3)
+    draw(5, slots, 2, head), draw(5, slots, 2, head), *layout(slots + 3), kind
   )
   queries = draw(5, 2, group, head) / head**0.5
   mask = rng.random((5, cache.num_slots)) < 0.5

@@ -2,12 +2,13 @@
 // read cache slots before the first and after the last unmasked one of a block.
 //
 //   queries [B, K, U, H]      already scaled
-//   keys    [B, K, X, H, W]   X blocks of W cache slots
-//   values  [B, K, X, W, H]
+//   keys    [B, K, X, H, W]   X blocks of W cache slots, float32 or bfloat16
+//   values  [B, K, X, W, H]   of the same type
 //   mask    [B, X * W]        bool; at least one value of each row is true
 //   out     [B, K, U, H]
 //
-// All arrays except the mask are float32; H and W are multiples of 16.
+// Queries and result are float32; H and W are multiples of 16. The queries of a
+// key-value head share each key and value that is loaded.
 
 #include <algorithm>
 #include <vector>
@@ -22,6 +23,26 @@ namespace {
 constexpr float kNever = -1e30f;
 // A second thread pays off if the keys hold at least this many numbers.
 constexpr int64_t kWorthSharing = 1 << 19;
+constexpr int kTogether = 4;  // queries that share a pass over keys and values
+
+typedef uint16_t Halves __attribute__((vector_size(kVector / 2)));
+typedef uint8_t Bytes __attribute__((vector_size(kVector / 4)));
+
+inline Floats Choose(Ints which, Floats yes, Floats no) {
+  return (Floats)(((Ints)yes & which) | ((Ints)no & ~which));
+}
+
+// All bits of a lane are set where `seen` is true.
+inline Ints Seen(const bool* seen) {
+  return __builtin_convertvector(Load<Bytes>(seen), Ints) != 0;
+}
+
+inline Floats Wide(const float* from) { return Load<Floats>(from); }
+
+// A bfloat16 value is the upper half of a float32.
+inline Floats Wide(const uint16_t* from) {
+  return (Floats)(__builtin_convertvector(Load<Halves>(from), Words) << 16);
+}
 
 // Computes exp(x) of x <= 0 as 2^n e^r with |r| <= ln 2 / 2. The series up to
 // r^6 has a relative error of 2e-7. Below -87 the result is 0, where exp(x) is
@@ -44,31 +65,40 @@ inline Floats Exp(Floats x) {
   return (Floats)((Ints)(sum * (Floats)power) & ~is_small);
 }
 
-// `AddRows` for the first V vectors of columns.
-template <int V>
-__attribute__((noinline)) void AddColumns(const float* factors,
-                                          const float* rows, int64_t count,
-                                          int64_t stride, float* to) {
-  Floats sums[V];
-  std::memcpy(sums, to, sizeof(sums));
+// Adds for G vectors of factors, `by` numbers apart, in the first V vectors of
+// columns: see `AddRows`.
+template <typename Type, int G, int V>
+__attribute__((noinline)) void AddColumns(const float* factors, int64_t by,
+                                          const Type* rows, int64_t count,
+                                          int64_t stride, float* to,
+                                          int64_t to_by) {
+  Floats sums[G][V];
+  for (int g = 0; g < G; ++g) std::memcpy(sums[g], to + g * to_by, sizeof(sums[g]));
   for (int64_t i = 0; i < count; ++i)
-    for (int v = 0; v < V; ++v)
-      sums[v] += factors[i] * Load<Floats>(rows + i * stride + v * kLanes);
-  std::memcpy(to, sums, sizeof(sums));
+    for (int v = 0; v < V; ++v) {
+      const Floats row = Wide(rows + i * stride + v * kLanes);
+      for (int g = 0; g < G; ++g) sums[g][v] += factors[g * by + i] * row;
+    }
+  for (int g = 0; g < G; ++g) std::memcpy(to + g * to_by, sums[g], sizeof(sums[g]));
 }
 
-// Adds the sum over i < count of factors[i] * rows[i * stride + j] to to[j], for
-// the columns j in [from, end), in whole vectors. It processes as many vectors
-// at once as registers hold, because long contiguous reads are fastest.
-void AddRows(const float* factors, const float* rows, int64_t count,
-             int64_t stride, int64_t from, int64_t end, float* to) {
+// Adds the sum over i < count of factors[g * by + i] * rows[i * stride + j] to
+// to[g * to_by + j], for g < G and the columns j in [from, end), in whole
+// vectors. It processes as many vectors at once as registers hold, because long
+// contiguous reads are fastest.
+template <int G, typename Type>
+void AddRows(const float* factors, int64_t by, const Type* rows, int64_t count,
+             int64_t stride, int64_t from, int64_t end, float* to,
+             int64_t to_by) {
+  constexpr int kMost = kSums / G;
   const int64_t vectors = (end - from) / kLanes;
-  const int64_t passes = (vectors + kSums - 1) / kSums;
+  const int64_t passes = (vectors + kMost - 1) / kMost;
   for (int64_t i = 0; i < passes; ++i) {
     const int64_t first = i * vectors / passes;
     const int64_t j = from + first * kLanes;
-    AsConstant<kSums>((i + 1) * vectors / passes - first, [=](auto some) {
-      AddColumns<some>(factors, rows + j, count, stride, to + j);
+    AsConstant<kMost>((i + 1) * vectors / passes - first, [=](auto some) {
+      AddColumns<Type, G, some>(factors, by, rows + j, count, stride, to + j,
+                                to_by);
     });
   }
 }
@@ -87,60 +117,90 @@ Range Visible(const bool* mask, int64_t width) {
   return {from / kLanes * kLanes, (to + kLanes - 1) / kLanes * kLanes};
 }
 
+// One key-value head of one row, for G of its queries.
+template <int G, typename Type>
+void AttendHead(const float* queries, const Type* keys, const Type* values,
+                const bool* seen, const std::vector<Range>& ranges,
+                int64_t h_size, int64_t width, float* scores, float* out) {
+  const int64_t blocks = ranges.size(), slots = blocks * width;
+  Floats most[G];
+  for (int g = 0; g < G; ++g) most[g] = Floats{} + kNever;
+  for (int64_t c = 0; c < blocks; ++c) {
+    const auto [begin, end] = ranges[c];
+    float* of_block = scores + c * width;
+    for (int g = 0; g < G; ++g)
+      std::fill(of_block + g * slots + begin, of_block + g * slots + end, 0.0f);
+    AddRows<G>(queries, h_size, keys + c * h_size * width, h_size, width, begin,
+               end, of_block, slots);
+    for (int64_t w = begin; w < end; w += kLanes) {
+      const Ints is_seen = Seen(seen + c * width + w);
+      for (int g = 0; g < G; ++g) {
+        float* at = of_block + g * slots + w;
+        const Floats score = Choose(is_seen, Load<Floats>(at), Floats{} + kNever);
+        std::memcpy(at, &score, sizeof(score));
+        most[g] = Choose(score > most[g], score, most[g]);
+      }
+    }
+  }
+  float largest[G];
+  for (int g = 0; g < G; ++g) {
+    largest[g] = kNever;
+    for (int lane = 0; lane < kLanes; ++lane)
+      largest[g] = std::max(largest[g], most[g][lane]);
+  }
+  std::fill(out, out + G * h_size, 0.0f);
+  Floats total[G] = {};
+  for (int64_t c = 0; c < blocks; ++c) {
+    const auto [begin, end] = ranges[c];
+    float* of_block = scores + c * width;
+    for (int g = 0; g < G; ++g)
+      for (int64_t w = begin; w < end; w += kLanes) {
+        float* at = of_block + g * slots + w;
+        const Floats weights = Exp(Load<Floats>(at) - largest[g]);
+        std::memcpy(at, &weights, sizeof(weights));
+        total[g] += weights;
+      }
+    AddRows<G>(of_block + begin, slots, values + (c * width + begin) * h_size,
+               end - begin, h_size, 0, h_size, out, h_size);
+  }
+  for (int g = 0; g < G; ++g) {
+    float sum = 0;
+    for (int lane = 0; lane < kLanes; ++lane) sum += total[g][lane];
+    // The result of a row without unmasked slots stays 0.
+    if (sum != 0)
+      for (int64_t h = 0; h < h_size; ++h) out[g * h_size + h] /= sum;
+  }
+}
+
+template <typename Type, ffi::DataType kType>
 ffi::Error Attend(ffi::ThreadPool pool, int64_t threads,
-                  ffi::Buffer<ffi::F32> queries, ffi::Buffer<ffi::F32> keys,
-                  ffi::Buffer<ffi::F32> values, ffi::Buffer<ffi::PRED> mask,
+                  ffi::Buffer<ffi::F32> queries, ffi::Buffer<kType> keys,
+                  ffi::Buffer<kType> values, ffi::Buffer<ffi::PRED> mask,
                   ffi::ResultBuffer<ffi::F32> out) {
   const auto shape = keys.dimensions();
   const int64_t rows = shape[0], heads = shape[1], blocks = shape[2];
   const int64_t h_size = shape[3], width = shape[4];
   const int64_t group = queries.dimensions()[2], slots = blocks * width;
-  const float *q = queries.typed_data(), *k = keys.typed_data();
-  const float* v = values.typed_data();
+  const float* q = queries.typed_data();
+  const Type* k = static_cast<const Type*>(keys.untyped_data());
+  const Type* v = static_cast<const Type*>(values.untyped_data());
   const bool* visible = mask.typed_data();
   float* to = out->typed_data();
   const auto one = [=](int64_t i) {
     const bool* seen = visible + i / heads * slots;
     thread_local std::vector<float> scores;
     thread_local std::vector<Range> ranges;
-    scores.resize(slots);
+    scores.resize(kTogether * slots);
     ranges.resize(blocks);
     for (int64_t c = 0; c < blocks; ++c)
       ranges[c] = Visible(seen + c * width, width);
-    for (int64_t g = 0; g < group; ++g) {
-      const float* query = q + (i * group + g) * h_size;
-      float most = kNever;
-      for (int64_t c = 0; c < blocks; ++c) {
-        const auto [begin, end] = ranges[c];
-        float* of_block = scores.data() + c * width;
-        std::fill(of_block + begin, of_block + end, 0.0f);
-        AddRows(query, k + (i * blocks + c) * h_size * width, h_size, width,
-                begin, end, of_block);
-        for (int64_t w = begin; w < end; ++w) {
-          of_block[w] = seen[c * width + w] ? of_block[w] : kNever;
-          most = std::max(most, of_block[w]);
-        }
-      }
-      float* result = to + (i * group + g) * h_size;
-      std::fill(result, result + h_size, 0.0f);
-      Floats total = {};
-      for (int64_t c = 0; c < blocks; ++c) {
-        const auto [begin, end] = ranges[c];
-        float* of_block = scores.data() + c * width;
-        for (int64_t w = begin; w < end; w += kLanes) {
-          const Floats weights = Exp(Load<Floats>(of_block + w) - most);
-          std::memcpy(of_block + w, &weights, sizeof(weights));
-          total += weights;
-        }
-        AddRows(of_block + begin,
-                v + ((i * blocks + c) * width + begin) * h_size, end - begin,
-                h_size, 0, h_size, result);
-      }
-      float sum = 0;
-      for (int lane = 0; lane < kLanes; ++lane) sum += total[lane];
-      // The result of a row without unmasked slots stays 0.
-      if (sum != 0)
-        for (int64_t h = 0; h < h_size; ++h) result[h] /= sum;
+    const int64_t start = i * blocks * h_size * width;
+    for (int64_t g = 0; g < group; g += kTogether) {
+      const int64_t at = (i * group + g) * h_size;
+      AsConstant<kTogether>(std::min<int64_t>(group - g, kTogether), [=](auto n) {
+        AttendHead<n>(q + at, k + start, v + start, seen, ranges, h_size, width,
+                      scores.data(), to + at);
+      });
     }
   };
   const bool is_large = rows * heads * slots * h_size >= kWorthSharing;
@@ -148,15 +208,24 @@ ffi::Error Attend(ffi::ThreadPool pool, int64_t threads,
   return ffi::Error::Success();
 }
 
+template <ffi::DataType kType>
+auto Binding() {
+  return ffi::Ffi::Bind()
+      .template Ctx<ffi::ThreadPool>()
+      .template Attr<int64_t>("threads")
+      .template Arg<ffi::Buffer<ffi::F32>>()
+      .template Arg<ffi::Buffer<kType>>()
+      .template Arg<ffi::Buffer<kType>>()
+      .template Arg<ffi::Buffer<ffi::PRED>>()
+      .template Ret<ffi::Buffer<ffi::F32>>();
+}
+
 }  // namespace
 }  // namespace promptrl
 
-XLA_FFI_DEFINE_HANDLER_SYMBOL(attend, promptrl::Attend,
-                              ffi::Ffi::Bind()
-                                  .Ctx<ffi::ThreadPool>()
-                                  .Attr<int64_t>("threads")
-                                  .Arg<ffi::Buffer<ffi::F32>>()
-                                  .Arg<ffi::Buffer<ffi::F32>>()
-                                  .Arg<ffi::Buffer<ffi::F32>>()
-                                  .Arg<ffi::Buffer<ffi::PRED>>()
-                                  .Ret<ffi::Buffer<ffi::F32>>());
+XLA_FFI_DEFINE_HANDLER_SYMBOL(attend_float32,
+                              (promptrl::Attend<float, ffi::F32>),
+                              promptrl::Binding<ffi::F32>());
+XLA_FFI_DEFINE_HANDLER_SYMBOL(attend_bfloat16,
+                              (promptrl::Attend<uint16_t, ffi::BF16>),
+                              promptrl::Binding<ffi::BF16>());

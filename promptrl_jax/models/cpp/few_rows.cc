@@ -1,5 +1,5 @@
-// Products of a few rows with a packed kernel, which is stored in the order in
-// which it is read. A decode step spends most of its time in these products.
+// Products with a packed kernel, which is stored in the order in which it is
+// read. A decode step spends most of its time in these products.
 //
 //   panels [out / 32, in / d, 32, d]  bfloat16 (d = 2) or float32 (d = 1)
 //   x      [rows, in]                 of the same type
