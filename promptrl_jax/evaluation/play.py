@@ -120,6 +120,7 @@ class LineUp:
     backends: Mapping[str, Backend],
     pool: Pool,
     config: AskConfig = AskConfig(),
+    options: Mapping[str, Any] | None = None,
   ):
     """Puts the parts together.
 
@@ -128,10 +129,12 @@ class LineUp:
         cached, so that a request that two strategies share is answered once.
       pool: runs programs, visible tests and hidden ones.
       config: how requests are written and sampled.
+      options: of `Tools`, such as worked examples.
     """
     self.backends = backends
     self._pool = pool
     self._config = config
+    self._options = options
 
   @property
   def calls_made(self) -> int:
@@ -157,7 +160,7 @@ class LineUp:
     problems = [splits.reveal(task, protocol) for task in tasks]
     plays = entrant.make(seed).start(
       problems,
-      make_tools(entrant.ask or self._config, backends),
+      make_tools(entrant.ask or self._config, backends, self._options),
       budget=1 if entrant.single else budget,
       seed=seed,
     )

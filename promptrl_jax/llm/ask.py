@@ -188,7 +188,12 @@ def fitted_request(
 
 @dataclasses.dataclass(frozen=True)
 class Tools:
-  """Builds the requests of strategies and operators."""
+  """Builds the requests of strategies and operators.
+
+  Attributes:
+    options: what some of them need: `examples`, an `ExampleLibrary`, and
+      `lexical`, a `LexicalConfig`.
+  """
 
   template: templates.Template
   backends: Mapping[str, Backend]
@@ -264,9 +269,14 @@ class Tools:
     return self.template.rewritten(prompt, completion.text)
 
 
-def make_tools(config: AskConfig, backends: Mapping[str, Backend]) -> Tools:
+def make_tools(
+  config: AskConfig,
+  backends: Mapping[str, Backend],
+  options: Mapping[str, Any] | None = None,
+) -> Tools:
   """Returns the builder of requests to the model of each role."""
-  return Tools(templates.TEMPLATES[config.template], backends, config)
+  template = templates.TEMPLATES[config.template]
+  return Tools(template, backends, config, options or {})
 
 
 def coder_prompt(

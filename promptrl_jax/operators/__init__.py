@@ -22,6 +22,7 @@ from promptrl_jax.operators.operator import (
 __all__ = [
   'DEFAULT',
   'FALLBACK',
+  'MOST_EXAMPLES',
   'OPERATORS',
   'PROMIS',
   'Decide',
@@ -33,7 +34,10 @@ __all__ = [
 ]
 
 # The action set of a controller unless its config says otherwise.
-DEFAULT = tuple(name for name in OPERATORS if name != 'undo')
+_OPTIONAL = ('undo', 'add_demo')
+DEFAULT = tuple(name for name in OPERATORS if name not in _OPTIONAL)
+# Solved tasks that `add_demo` puts into a prompt, at most.
+MOST_EXAMPLES = 3
 PROMIS = ('keep', 'semantic', 'lexical')
 
 

@@ -46,6 +46,12 @@ def _undo(episode, tools):
   return Question(episode.prompt())
 
 
+def _add_demo(episode, tools):
+  del tools
+  episode.examples = episode.nearest[: len(episode.examples) + 1]
+  return Question(episode.prompt())
+
+
 def _has_attempt(episode):
   return episode.attempts > 0
 
@@ -94,6 +100,16 @@ register(
     calls=1,
     apply=_undo,
     available=lambda episode: bool(episode.history),
+    rival='',
+  )
+)
+# Shows the coder one more solved task, the nearest that it has not seen.
+register(
+  Operator(
+    'add_demo',
+    calls=1,
+    apply=_add_demo,
+    available=lambda episode: len(episode.examples) < len(episode.nearest),
     rival='',
   )
 )

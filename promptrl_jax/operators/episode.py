@@ -10,6 +10,7 @@ from promptrl_jax.execution.program import ProgramResult
 from promptrl_jax.llm.ask import Attempt, coder_prompt
 from promptrl_jax.prompts import feedback as feedback_lib
 from promptrl_jax.prompts import templates
+from promptrl_jax.prompts.examples import WorkedExample
 
 
 @dataclasses.dataclass
@@ -39,8 +40,10 @@ class Episode(Attempt):
     edited_by: operator that made the statement, empty if nobody changed it.
     tokens, first_tokens: of the statement and of the problem's own, as the
       coder counts them.
-    asked_greedily: statements, and the programs to be repaired (empty without),
-      that the coder was asked greedily; it is sampled the next time.
+    asked_greedily: what the coder was asked greedily, see `asks`; it is sampled
+      the next time.
+    examples: solved tasks that the prompt shows.
+    nearest: solved tasks that it may show, the nearest first.
     terminated, truncated: how the episode ended, if it did.
   """
 
@@ -69,7 +72,11 @@ class Episode(Attempt):
   edited_by: str = ''
   tokens: int = 0
   first_tokens: int = 0
-  asked_greedily: set[tuple[str, str]] = dataclasses.field(default_factory=set)
+  asked_greedily: set[tuple[str, str, int]] = dataclasses.field(
+    default_factory=set
+  )
+  examples: tuple[WorkedExample, ...] = ()
+  nearest: tuple[WorkedExample, ...] = ()
   terminated: bool = False
   truncated: bool = False
 
@@ -100,14 +107,18 @@ class Episode(Attempt):
     self.rewrites = self.mutations = 0
     self.history.clear()
 
+  def asks(self, attempt: str = '') -> tuple[str, str, int]:
+    """What a request says; `attempt` is a program to be repaired, if any."""
+    return self.statement, attempt, len(self.examples)
+
   def record(self, code: str, result: ProgramResult) -> None:
     """Leaves the trace to the step, which knows operator and reward."""
 
   def prompt(self, *, repairing: bool = False) -> templates.CoderPrompt:
     """A request for a program; a repair shows the last one and its failure."""
-    if not repairing:
-      return coder_prompt(self, self.statement)
-    return coder_prompt(self, self.statement, self.code, self.summary())
+    shown = (self.code, self.summary()) if repairing else ('', '')
+    prompt = coder_prompt(self, self.statement, *shown)
+    return dataclasses.replace(prompt, examples=self.examples)
 
   def summary(self) -> str:
     """The last feedback as a model is shown it."""

@@ -12,6 +12,7 @@ import dataclasses
 from collections.abc import Callable
 
 from promptrl_jax.prompts import extract, rewrite
+from promptrl_jax.prompts.examples import WorkedExample
 
 Messages = tuple[tuple[str, str], ...]  # (role, content)
 FitsFn = Callable[[Messages], bool]
@@ -30,6 +31,7 @@ class CoderPrompt:
     tests: visible assertions, empty under the `blind` protocol.
     attempt: a failing program to repair, or empty.
     feedback: the verdicts on the attempt, from `feedback.feedback_text`.
+    examples: solved tasks to show before, the nearest first.
   """
 
   statement: str
@@ -37,6 +39,7 @@ class CoderPrompt:
   tests: tuple[str, ...] = ()
   attempt: str = ''
   feedback: str = ''
+  examples: tuple[WorkedExample, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,14 +99,19 @@ def fit(
 ) -> Messages:
   """Writes messages that fit into the model's context.
 
-  Whole words are dropped from the left of the statement until the prompt fits;
-  signature, tests, feedback and instructions are never cut. `write` is `coder`
-  or `rewriter` of a template, or `generated_tests.write_request`.
+  Worked examples are left out, the farthest first, and then whole words are
+  dropped from the left of the statement until the prompt fits; signature,
+  tests, feedback and instructions are never cut. `write` is `coder` or
+  `rewriter` of a template, or `generated_tests.write_request`.
 
   Raises:
     PromptTooLongError: the messages do not fit even without the statement.
   """
   messages = write(prompt)
+  if isinstance(prompt, CoderPrompt):
+    while prompt.examples and not fits(messages):
+      prompt = dataclasses.replace(prompt, examples=prompt.examples[:-1])
+      messages = write(prompt)
   if fits(messages):
     return messages
   words = prompt.statement.split(' ')
@@ -130,7 +138,10 @@ def _first_failure(feedback: str) -> str:
 
 
 def _plain_coder(prompt: CoderPrompt) -> Messages:
-  parts = [prompt.statement, *prompt.tests]
+  parts = []
+  for example in reversed(prompt.examples):  # The nearest one stands last.
+    parts += [example.statement, *example.tests, '###', f'{example.code}\n']
+  parts += [prompt.statement, *prompt.tests]
   if prompt.attempt:
     failure = _first_failure(prompt.feedback)
     parts += ['# wrong:', prompt.attempt.rstrip(), f'# {failure}']
@@ -170,16 +181,27 @@ _REWRITER_SYSTEM = (
 )
 
 
-def _chat_coder(prompt: CoderPrompt) -> Messages:
+def _chat_task(prompt: CoderPrompt | WorkedExample) -> list[str]:
   parts = [prompt.statement, f'Begin with: {prompt.signature}']
   if prompt.tests:
     parts.append('It must pass:\n' + '\n'.join(prompt.tests))
+  return parts
+
+
+def _chat_coder(prompt: CoderPrompt) -> Messages:
+  messages = [('system', _CODER_SYSTEM)]
+  for example in reversed(prompt.examples):  # The nearest one stands last.
+    messages += [
+      ('user', '\n\n'.join(_chat_task(example))),
+      ('assistant', f'```python\n{example.code}\n```'),
+    ]
+  parts = _chat_task(prompt)
   if prompt.attempt:
     parts.append(
       f'This attempt is wrong:\n```python\n{prompt.attempt}\n```\n'
       f'{prompt.feedback}\nGive a corrected program.'
     )
-  return (('system', _CODER_SYSTEM), ('user', '\n\n'.join(parts)))
+  return (*messages, ('user', '\n\n'.join(parts)))
 
 
 def _chat_program(prompt: CoderPrompt, reply: str) -> str:

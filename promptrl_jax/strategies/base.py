@@ -31,6 +31,7 @@ from promptrl_jax.envs.editing.rollout import Policy
 from promptrl_jax.llm.ask import Attempt, Play, Tools
 from promptrl_jax.operators import Episode
 from promptrl_jax.registry import Registry, check_call
+from promptrl_jax.strategies.fewshot import fewshot
 from promptrl_jax.types import Problem
 
 Plays = list[tuple[Attempt, Play]]
@@ -134,3 +135,6 @@ STRATEGIES: Registry[PlayFn] = Registry('strategy', _check)
 def register(name: str, play_fn: PlayFn) -> PlayFn:
   """Makes a strategy known by its name; returns it."""
   return STRATEGIES.register(name, play_fn)
+
+
+register('fewshot', fewshot)

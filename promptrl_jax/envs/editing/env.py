@@ -8,7 +8,7 @@ step does. An environment is handed `Problem`s, which hold no hidden test.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -92,13 +92,17 @@ class EditingEnv:
     config: EditingConfig = EditingConfig(),
     ask: AskConfig = AskConfig(),
     gamma: float = 1.0,
+    options: Mapping[str, Any] | None = None,
   ):
-    """Puts the parts together; `gamma` is the learner's discount."""
+    """Puts the parts together.
+
+    `gamma` is the learner's discount, `options` are those of `Tools`.
+    """
     self.config = config
     self._gamma = gamma
     self.episodes: list[Episode] = []
     self.runner = Runner({REWRITER: rewriter, CODER: coder}, pool, strict=True)
-    self._tools = make_tools(ask, self.runner.backends)
+    self._tools = make_tools(ask, self.runner.backends, options)
     self._plays = []
 
   @property

@@ -120,8 +120,8 @@ def _counters(episode: Episode, budget: int) -> np.ndarray:
       min(episode.repeats, 4) / 4,
       len(set(episode.programs)) / budget,
       # Whether asking, or asking for a repair, would be greedy.
-      (episode.statement, '') not in episode.asked_greedily,
-      (episode.statement, episode.code) not in episode.asked_greedily,
+      episode.asks() not in episode.asked_greedily,
+      episode.asks(episode.code) not in episode.asked_greedily,
     ],
     np.float32,
   )

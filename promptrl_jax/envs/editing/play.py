@@ -20,6 +20,7 @@ from promptrl_jax.llm.ask import Ask, Execute, Play, Tools
 from promptrl_jax.llm.backend import Completion
 from promptrl_jax.operators import (
   FALLBACK,
+  MOST_EXAMPLES,
   OPERATORS,
   Decide,
   Episode,
@@ -43,7 +44,10 @@ def edit(
   `policy` chooses operators, see `Decide`; `gamma` is the learner's discount,
   for potential-based shaping of rewards.
   """
-  tools = dataclasses.replace(tools, options={'lexical': config.lexical})
+  options = {**tools.options, 'lexical': config.lexical}
+  tools = dataclasses.replace(tools, options=options)
+  if (library := options.get('examples')) is not None:
+    episode.nearest = library.nearest(episode.problem, MOST_EXAMPLES)
   episode.tokens = tools.count_tokens(episode.statement)
   episode.first_tokens = episode.tokens
   while not episode.done:
@@ -115,7 +119,9 @@ def _note(
     episode.tokens = tools.count_tokens(episode.statement)
   if question is not None and not question.resample:
     prompt = question.prompt
-    episode.asked_greedily.add((prompt.statement, prompt.attempt))
+    episode.asked_greedily.add(
+      (prompt.statement, prompt.attempt, len(prompt.examples))
+    )
 
 
 def _take(episode: Episode, code: str, verdict: ProgramResult) -> bool:

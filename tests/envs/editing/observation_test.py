@@ -76,7 +76,7 @@ def test_whether_a_prompt_was_asked_greedily_is_seen(make_env, problems):
   assert not np.array_equal(*seen)
   for asked, fresh in (
     ((), True),
-    ([('Raise it by 0, number.', '')], False),
+    ([('Raise it by 0, number.', '', 0)], False),
   ):
     start = Episode(problems[0], budget=4)
     start.asked_greedily.update(asked)
