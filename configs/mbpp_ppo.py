@@ -27,6 +27,7 @@ from promptrl_jax import operators, settings
 from promptrl_jax.envs.editing.config import EditingConfig
 from promptrl_jax.evaluation.open_loop import SearchConfig
 from promptrl_jax.evaluation.statistics import RESAMPLES
+from promptrl_jax.operators.examples import EMBEDDINGS, check_kind
 from promptrl_jax.training.controller.config import (
   PROMIS,
   BanditConfig,
@@ -72,6 +73,8 @@ class Config(Job):
   Attributes:
     seeds: controllers that are trained, and averaged in the report.
     search: of what is chosen on validation.
+    examples: how solved training problems are found for `fewshot` and
+      `add_demo`: by `words`, or by `minilm`; empty for none.
     cache: file of completions that runs share; empty keeps them in memory.
     clone: of the start from the best lists, with `controller.clone`.
     validate_every, checkpoint_every: iterations.
@@ -83,6 +86,7 @@ class Config(Job):
   ppo: PPOConfig = PPOConfig()
   controller: ControllerConfig = ControllerConfig()
   bandit: BanditConfig = BanditConfig()
+  examples: str = ''
   cache: str = ''
   search: SearchConfig = SearchConfig()
   clone: CloneConfig = CloneConfig()
@@ -90,6 +94,18 @@ class Config(Job):
   validate_seeds: int = 1
   checkpoint_every: int = 5
   eval: EvalConfig = EvalConfig()
+
+  def __post_init__(self):
+    check_kind(self.examples)
+    used = {'fewshot', 'add_demo'} & {
+      *self.eval.strategies,
+      *self.editing.actions,
+    }
+    if used and not self.examples:
+      raise ValueError(
+        f"examples='': {', '.join(sorted(used))} needs worked examples, "
+        f'expected one of {", ".join(EMBEDDINGS)}'
+      )
 
 
 def get_config(arg: str = 'minicode2') -> ml_collections.ConfigDict:

@@ -28,7 +28,16 @@ from promptrl_jax.training.controller.learner import make_learner
 
 
 def learn(
-  config, line_up, pool, tasks, searched, seed, folder, mode, checkpoint
+  config,
+  line_up,
+  pool,
+  tasks,
+  searched,
+  seed,
+  folder,
+  mode,
+  checkpoint,
+  options,
 ):
   """Policies of one seed, trained or read, with the calls of their training."""
   models = line_up.backends
@@ -41,6 +50,7 @@ def learn(
     config.editing,
     config.ask,
     config.ppo.gamma,
+    options,
   )
   problems = [
     splits.reveal_for_training(task, config.data.protocol)

@@ -43,6 +43,7 @@ from promptrl_jax.files import write_atomically
 from promptrl_jax.llm.ask import CODER, REWRITER
 from promptrl_jax.llm.cache import IN_MEMORY, CachedBackend
 from promptrl_jax.llm.load import load_backend
+from promptrl_jax.operators.examples import make_library
 from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.strategies.base import (
   STRATEGIES,
@@ -165,6 +166,7 @@ def run(config, workdir, mode, controllers_of=None, chosen=Selection()):
   tasks = load.load_tasks(config.data, only)
   session.check_programs(tasks)
   played = tasks[chosen.split][: chosen.problems or None]
+  options = {'examples': make_library(config.examples, tasks['train'])}
 
   # --- Models and pool --------------------------------------------------------
   mesh = mesh_lib.from_text(config.mesh)
@@ -183,6 +185,7 @@ def run(config, workdir, mode, controllers_of=None, chosen=Selection()):
       },
       MemoPool(pool),
       config.ask,
+      options,
     )
     # --- Lists and temperatures, chosen on validation -------------------------
     searched = search(config, line_up, tasks['validation'], workdir)
@@ -201,6 +204,7 @@ def run(config, workdir, mode, controllers_of=None, chosen=Selection()):
         folder,
         mode,
         chosen.checkpoint,
+        options,
       )
 
     # --- Evaluation -----------------------------------------------------------

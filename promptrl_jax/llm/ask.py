@@ -136,9 +136,15 @@ Prompt = templates.CoderPrompt | templates.RewritePrompt
 
 @dataclasses.dataclass(frozen=True)
 class AskConfig:
-  """How the models are asked."""
+  """How the models are asked.
+
+  Attributes:
+    template: message format of requests.
+    instruction: how the coder is to write programs; empty: the template's own.
+  """
 
   template: str = 'plain'
+  instruction: str = ''
   first_temperature: float = 0.0
   sample_temperature: float = 0.8
   rewrite_temperature: float = 0.8
@@ -215,6 +221,8 @@ class Tools:
     config, is_coder = self.config, role == CODER
 
     is_program = isinstance(prompt, templates.CoderPrompt)
+    if is_program and not prompt.instruction:
+      prompt = dataclasses.replace(prompt, instruction=config.instruction)
     try:
       request = fitted_request(
         self.backends[role],

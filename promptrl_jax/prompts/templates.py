@@ -32,6 +32,8 @@ class CoderPrompt:
     attempt: a failing program to repair, or empty.
     feedback: the verdicts on the attempt, from `feedback.feedback_text`.
     examples: solved tasks to show before, the nearest first.
+    instruction: how programs are to be written, the same for all tasks; empty:
+      that of the template.
   """
 
   statement: str
@@ -40,6 +42,7 @@ class CoderPrompt:
   attempt: str = ''
   feedback: str = ''
   examples: tuple[WorkedExample, ...] = ()
+  instruction: str = ''
 
 
 @dataclasses.dataclass(frozen=True)
@@ -138,7 +141,7 @@ def _first_failure(feedback: str) -> str:
 
 
 def _plain_coder(prompt: CoderPrompt) -> Messages:
-  parts = []
+  parts = [prompt.instruction] if prompt.instruction else []
   for example in reversed(prompt.examples):  # The nearest one stands last.
     parts += [example.statement, *example.tests, '###', f'{example.code}\n']
   parts += [prompt.statement, *prompt.tests]
@@ -168,7 +171,7 @@ PLAIN = Template(
   'plain', _plain_coder, _plain_program, _plain_rewriter, _plain_rewritten
 )
 
-_CODER_SYSTEM = (
+CODER_INSTRUCTION = (
   'You are an expert Python programmer. Answer with one complete Python '
   'program in a single ```python code block and nothing else.'
 )
@@ -189,7 +192,7 @@ def _chat_task(prompt: CoderPrompt | WorkedExample) -> list[str]:
 
 
 def _chat_coder(prompt: CoderPrompt) -> Messages:
-  messages = [('system', _CODER_SYSTEM)]
+  messages = [('system', prompt.instruction or CODER_INSTRUCTION)]
   for example in reversed(prompt.examples):  # The nearest one stands last.
     messages += [
       ('user', '\n\n'.join(_chat_task(example))),
