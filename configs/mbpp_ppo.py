@@ -13,6 +13,8 @@ Arguments:
                --config.coder.http.base_url=http://127.0.0.1:8000/v1
                --config.coder.model=NAME   (likewise --config.rewriter...)
              without an endpoint the embedded coder walks it, near zero
+  mbpp_real  the same splits with SmolLM2 135M Instruct as coder and rewriter,
+             in this process (`make real`): --config.data.path=mbpp.jsonl
   promis     the settings of PROMIS (arXiv 2605.19102, released code): three
              actions, ten features, +1 / -0.1, Monte-Carlo returns, 1000
              episodes
@@ -37,7 +39,8 @@ from promptrl_jax.training.controller.config import (
 )
 
 _ARGUMENTS = (
-  *('smoke', 'quickstart', 'minicode2', 'minicode', 'mbpp', 'promis'),
+  *('smoke', 'quickstart', 'minicode2', 'minicode'),
+  *('mbpp', 'mbpp_real', 'promis'),
 )
 
 
@@ -131,9 +134,11 @@ def get_config(arg: str = 'minicode2') -> ml_collections.ConfigDict:
     c.search.beam = 2
     c.controller.iterations, c.controller.episodes = 60, 512
     c.eval.bandits = False
-  if arg == 'mbpp':
+  if arg in ('mbpp', 'mbpp_real'):
     c.data.name = 'mbpp'
     c.pool.limits.cpu_s = 5.0
+  if arg == 'mbpp_real':
+    _for_smollm2(c)
   if arg == 'promis':
     _as_promis(c)
   return c
@@ -151,6 +156,20 @@ def _for_minicode2(c: ml_collections.ConfigDict) -> None:
   c.search.beam = 4
   c.eval.budgets = (1, 2, 4, 8, 16)
   c.eval.oracle = False
+
+
+def _for_smollm2(c: ml_collections.ConfigDict) -> None:
+  for model in (c.coder, c.rewriter):
+    model.model = 'smollm2_135m_instruct'
+    model.dtype = model.kv_cache = 'bfloat16'
+    model.prompt_tokens = 1024
+  c.coder.new_tokens = c.ask.max_tokens = 200
+  c.rewriter.new_tokens = c.ask.rewrite_max_tokens = 96
+  c.ask.template = 'chat'
+  c.examples = 'words'
+  c.eval.strategies = ('fewshot',)
+  c.eval.oracle = False
+  c.cache = 'runs/mbpp_completions.sqlite'
 
 
 def _as_promis(c: ml_collections.ConfigDict) -> None:

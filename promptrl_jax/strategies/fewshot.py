@@ -7,35 +7,46 @@ For a weak coder this is the strongest rival that learns nothing.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 
 from promptrl_jax.llm.ask import Attempt, Execute, Play, Tools, coder_prompt
 from promptrl_jax.operators import MOST_EXAMPLES
+from promptrl_jax.prompts.examples import ExampleLibrary
+
+PlayFn = Callable[[Attempt, Tools], Play]
 
 
-def fewshot(attempt: Attempt, tools: Tools) -> Play:
-  """Asks with worked examples until the visible tests pass.
+def few_shots(count: int) -> PlayFn:
+  """Returns the strategy that shows `count` worked examples."""
 
-  Raises:
-    ValueError: the tools have no library of examples.
-  """
+  def play(attempt: Attempt, tools: Tools) -> Play:
+    prompt = coder_prompt(attempt)
+    if count:
+      examples = _library(tools).nearest(attempt.problem, count)
+      prompt = dataclasses.replace(prompt, examples=examples)
+    best, most = '', -1
+    while attempt.budget_left:
+      code = yield from tools.write_program(attempt, prompt)
+      result = yield Execute(code)
+      visible = result.tests[: len(attempt.problem.visible_tests)]
+      passed = sum(test.status == 'passed' for test in visible)
+      if passed > most:
+        best, most = code, passed
+      if visible and passed == len(visible):
+        break
+    return best
+
+  return play
+
+
+def _library(tools: Tools) -> ExampleLibrary:
   library = tools.options.get('examples')
   if library is None:
     raise ValueError(
-      "fewshot needs solved tasks: expected tools.options['examples'], an "
-      'ExampleLibrary'
+      'few-shot prompting needs solved tasks: expected an ExampleLibrary as '
+      "tools.options['examples']"
     )
-  prompt = dataclasses.replace(
-    coder_prompt(attempt),
-    examples=library.nearest(attempt.problem, MOST_EXAMPLES),
-  )
-  best, most = '', -1
-  while attempt.budget_left:
-    code = yield from tools.write_program(attempt, prompt)
-    result = yield Execute(code)
-    count = len(attempt.problem.visible_tests)
-    passed = sum(t.status == 'passed' for t in result.tests[:count])
-    if passed > most:
-      best, most = code, passed
-    if passed == count:
-      break
-  return best
+  return library
+
+
+fewshot = few_shots(MOST_EXAMPLES)

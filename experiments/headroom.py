@@ -1,0 +1,223 @@
+"""How much a better prompt, more samples or a repair can gain, before a run.
+
+  python -m experiments.headroom --config=configs/mbpp_ppo.py:mbpp_real \
+    --config.data.path=mbpp.jsonl --workdir=runs/headroom
+
+Asks the coder of a config for one greedy program under each of several
+instructions, with up to three worked examples; then, under the best of them,
+for samples (pass@k), and for a repair of what failed. Choices are made on the
+split that is played, validation by default, and are optimistic by that much.
+Writes headroom.md and headroom.json; completions are kept in the cache of the
+config, so that a run that was interrupted goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import pathlib
+
+import numpy as np
+import tqdm
+from absl import app, flags
+from ml_collections import config_flags
+
+from configs.mbpp_ppo import Config
+from experiments import session
+from promptrl_jax.evaluation import statistics
+from promptrl_jax.evaluation.play import Entrant, LineUp
+from promptrl_jax.execution.memo import MemoPool
+from promptrl_jax.files import write_atomically
+from promptrl_jax.llm.ask import CODER, REWRITER
+from promptrl_jax.llm.cache import IN_MEMORY, CachedBackend
+from promptrl_jax.llm.load import load_backend
+from promptrl_jax.operators import MOST_EXAMPLES
+from promptrl_jax.operators.examples import make_library
+from promptrl_jax.parallel import mesh as mesh_lib
+from promptrl_jax.prompts.templates import CODER_INSTRUCTION
+from promptrl_jax.strategies import base, policies
+from promptrl_jax.strategies.fewshot import few_shots
+from promptrl_jax.tasks import load
+from promptrl_jax.tools import command
+
+_CONFIG = config_flags.DEFINE_config_file(
+  'config', 'configs/mbpp_ppo.py:mbpp_real', lock_config=True
+)
+_WORKDIR = flags.DEFINE_string('workdir', None, 'Where the tables go.')
+_SPLIT = flags.DEFINE_string(
+  'split', 'validation', 'Which problems are played.'
+)
+_SAMPLES = flags.DEFINE_integer(
+  'samples', 16, 'Samples per problem, of which pass@k takes half at most.'
+)
+flags.mark_flag_as_required('workdir')
+
+INSTRUCTIONS = {
+  'expert': CODER_INSTRUCTION,
+  'short': 'Write a Python function.',
+  'helpful': 'You are a helpful assistant that writes correct Python code.',
+  'only code': 'Answer with Python code only, without any explanation.',
+  'steps': (
+    'Think about what the function must return for the given test. Then write '
+    'the function in a ```python code block.'
+  ),
+  'tests': (
+    'Write one Python function with the given name. It is checked by running '
+    'the given assert and others like it.'
+  ),
+}
+
+
+def main(argv):
+  if len(argv) > 1:
+    raise app.UsageError(f'unknown arguments: {argv[1:]}')
+  with command.in_one_line():
+    run(
+      _CONFIG.value, pathlib.Path(_WORKDIR.value), _SPLIT.value, _SAMPLES.value
+    )
+
+
+def run(config, workdir, split='validation', samples=16):
+  config = session.begin(Config, config)
+  session.check_templates(config)
+  tasks = load.load_tasks(config.data, dict.fromkeys(('train', split)))
+  session.check_programs(tasks)
+  library = make_library(config.examples or 'words', tasks['train'])
+  coder = load_backend(config.coder, mesh_lib.from_text(config.mesh))
+  cached = CachedBackend(
+    coder, config.cache or IN_MEMORY, config.coder.identity
+  )
+  with session.open_pool(config.pool) as pool:
+    line_up = LineUp(
+      {REWRITER: cached, CODER: cached},
+      MemoPool(pool),
+      config.ask,
+      {'examples': library},
+    )
+    played = Played(config, line_up, tasks[split])
+    grid = played.grid()
+    name, count = max(grid, key=lambda key: grid[key]['passed'])
+    found = {
+      'model': coder.name,
+      'split': split,
+      'problems': len(tasks[split]),
+      'grid': [
+        {'instruction': i, 'examples': k, **row} for (i, k), row in grid.items()
+      ],
+      'best': {'instruction': name, 'examples': count},
+      'pass_at_k': played.pass_at_k(name, count, samples),
+      'second_call': played.second_call(name),
+    }
+  content = json.dumps(found, indent=2)
+  write_atomically(workdir / 'headroom.json', f'{content}\n'.encode())
+  table = to_markdown(found)
+  write_atomically(workdir / 'headroom.md', table.encode())
+  print(table)
+
+
+@dataclasses.dataclass(frozen=True)
+class Played:
+  """What is measured, with one line-up on one split."""
+
+  config: Config
+  line_up: LineUp
+  tasks: tuple
+
+  def run(self, strategy, instruction, budget=1, seed=0, **ask):
+    """One run of a strategy under an instruction."""
+    settings = dataclasses.replace(
+      self.config.ask, instruction=INSTRUCTIONS[instruction], **ask
+    )
+    return self.line_up.run(
+      Entrant.of(strategy, ask=settings),
+      self.tasks,
+      protocol=self.config.data.protocol,
+      budget=budget,
+      seed=seed,
+    )
+
+  def grid(self):
+    """One greedy program by (instruction, number of examples)."""
+    cells = [
+      (name, k) for k in range(MOST_EXAMPLES + 1) for name in INSTRUCTIONS
+    ]
+    rows = {}
+    for name, k in tqdm.tqdm(cells, desc='one greedy program', unit='prompt'):
+      run = self.run(base.TextStrategy(few_shots(k)), name)
+      rows[name, k] = {
+        'passed': float(run.passed.mean()),
+        'soft': float(run.soft.mean()),
+        'without_code': float(np.mean([not d.mask for d in run.details])),
+        'prompt_tokens': float(run.prompt_tokens.mean()),
+        'completion_tokens': float(run.completion_tokens.mean()),
+      }
+    return rows
+
+  def pass_at_k(self, name, count, samples):
+    """pass@k of independent samples, by k."""
+    strategy = base.TextStrategy(few_shots(count))
+    temperature = self.config.ask.sample_temperature
+    runs = [
+      self.run(strategy, name, seed=seed, first_temperature=temperature)
+      for seed in tqdm.tqdm(range(samples), desc='samples', unit='sample')
+    ]
+    right = np.sum([run.passed for run in runs], axis=0)
+    by_k = {}
+    for k in (1, 2, 4, 8, 16):
+      if 2 * k <= samples:
+        values = [statistics.pass_at_k(samples, int(c), k) for c in right]
+        by_k[k] = float(np.mean(values))
+    return by_k
+
+  def second_call(self, name):
+    """What a second call solves, by what it does with a failure."""
+    config, rows = self.config.editing, {}
+    for label in ('resample', 'repair'):
+      policy = policies.open_loop(('keep', label), config.actions)
+      run = self.run(base.OverOperators(policy, config), name, budget=2)
+      rows[label] = float(run.passed.mean())
+    examples = self.run(base.TextStrategy(few_shots(MOST_EXAMPLES)), name, 2)
+    rows[f'{MOST_EXAMPLES} examples, then a sample'] = float(
+      examples.passed.mean()
+    )
+    return rows
+
+
+def to_markdown(found):
+  """The tables, in percent."""
+  counts = range(MOST_EXAMPLES + 1)
+  cells = {(row['instruction'], row['examples']): row for row in found['grid']}
+  lines = [
+    f'# Headroom of {found["model"]} on {found["split"]}, '
+    f'{found["problems"]} problems',
+    '',
+    'One greedy program, solved in %, by instruction and number of worked '
+    'examples:',
+    '',
+    '| instruction | ' + ' | '.join(map(str, counts)) + ' |',
+    '|---|' + '---:|' * len(counts),
+  ]
+  for name in INSTRUCTIONS:
+    row = [f'{100 * cells[name, k]["passed"]:.1f}' for k in counts]
+    lines.append(f'| {name} | ' + ' | '.join(row) + ' |')
+  best = found['best']
+  lines += [
+    '',
+    f'With "{best["instruction"]}" and {best["examples"]} examples:',
+    '',
+    '| | solved in % |',
+    '|---|---:|',
+    *[
+      f'| pass@{k} | {100 * value:.1f} |'
+      for k, value in found['pass_at_k'].items()
+    ],
+    *[
+      f'| greedy, then {label} | {100 * value:.1f} |'
+      for label, value in found['second_call'].items()
+    ],
+  ]
+  return '\n'.join([*lines, ''])
+
+
+if __name__ == '__main__':
+  app.run(main)
