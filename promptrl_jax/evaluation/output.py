@@ -24,8 +24,8 @@ from promptrl_jax.files import write_atomically
 # Comparisons that were planned; the tables show the other strategies too.
 _PLANNED = (
   *('best_open_loop', 'single_list', 'hand_rule', 'greedy_first', 'best_of_b'),
-  *('greedy_first_tuned', 'best_of_b_tuned', 'best_fixed', 'bandit'),
-  *('ppo_shuffled', 'random', 'direct'),
+  *('greedy_first_tuned', 'best_of_b_tuned', 'best_fixed', 'fewshot'),
+  *('bandit', 'bandit_mc', 'ppo_shuffled', 'random', 'direct'),
 )
 
 
