@@ -11,6 +11,10 @@ from promptrl_jax.models.kernels import quantize
 
 _NEG_INF = -1e30
 _BLOCK = 96  # upper limit on the cache slots of a block
+# A bfloat16 cache is kept as bits: on CPU, XLA would widen all of it to write
+# one token, which took twice the time of the whole step.
+_BITS = jnp.uint16
+_FUNCTIONS = {'float32': 'attend_float32', 'uint16': 'attend_bfloat16'}
 _MULTIPLE = 16  # `cpp/attend.cc` needs W and H to be multiples of this.
 
 
@@ -61,10 +65,14 @@ class LayerCache:
       return jnp.transpose(jnp.pad(x, widths).reshape(shape), axes)
 
     axes = ((0, 3, 1, 4, 2), (0, 3, 1, 2, 4), (0, 3, 1, 2), (0, 3, 1, 2))
-    if kind == 'bfloat16':
-      keys, values = keys.astype(jnp.bfloat16), values.astype(jnp.bfloat16)
-    fields = _fields(keys, values, kind == 'int8')
+    fields = _fields(keys, values, kind)
     return cls(*[lay_out(*pair) for pair in zip(fields, axes, strict=False)])
+
+  @property
+  def _kind(self) -> str:
+    if self.key_scales is not None:
+      return 'int8'
+    return 'bfloat16' if self.keys.dtype == _BITS else 'plain'
 
   @property
   def num_slots(self) -> int:
@@ -81,11 +89,11 @@ class LayerCache:
     """
     block, offset = jnp.divmod(slot, self.keys.shape[-1])
     write = _scatter if jnp.ndim(slot) else _update
-    new = _fields(keys[:, 0], values[:, 0], self.key_scales is not None)
+    new = _fields(keys[:, 0], values[:, 0], self._kind)
     axes = (4, 3, 3, 3)  # the axis W of each field
     return LayerCache(
       *[
-        write(old, x.astype(old.dtype), block, offset, axis)
+        write(old, x, block, offset, axis)
         for old, x, axis in zip(jax.tree.leaves(self), new, axes, strict=False)
       ]
     )
@@ -108,12 +116,12 @@ class LayerCache:
     """
     b, k, blocks, h, width = self.keys.shape
     dtype = queries.dtype
-    stored = self.keys.dtype.name
+    function = _FUNCTIONS.get(self.keys.dtype.name)
     # `cpp/attend.cc` takes whole vectors, and queries of float32.
-    fits = h % _MULTIPLE == 0 and dtype == jnp.float32 and stored != 'int8'
-    if bias is None and threads > 0 and fits:
+    fits = h % _MULTIPLE == 0 and dtype == jnp.float32
+    if function and fits and bias is None and threads > 0:
       return native.call(
-        f'attend_{stored}',
+        function,
         queries.shape,
         threads,
         queries,
@@ -127,7 +135,7 @@ class LayerCache:
     scores = jnp.einsum(
       'bkxuh,bkxhw->bkxuw',
       queries,
-      self.keys.astype(dtype),
+      _wide(self.keys).astype(dtype),
       preferred_element_type=jnp.float32,
     )
     if self.key_scales is not None:
@@ -144,7 +152,7 @@ class LayerCache:
     attended = jnp.einsum(
       'bkxuw,bkxwh->bkxuh',
       weights.astype(dtype),
-      self.values.astype(dtype),
+      _wide(self.values).astype(dtype),
       preferred_element_type=jnp.float32,
     )
     attended = jnp.sum(attended, axis=2) / total[..., None]
@@ -152,13 +160,25 @@ class LayerCache:
 
 
 def _fields(
-  keys: jax.Array, values: jax.Array, to_int8: bool
+  keys: jax.Array, values: jax.Array, kind: str
 ) -> tuple[jax.Array, ...]:
   """Returns the fields of a `LayerCache`, with scales if quantized."""
-  if not to_int8:
+  if kind == 'plain':
     return keys, values
+  if kind == 'bfloat16':
+    return tuple(
+      jax.lax.bitcast_convert_type(x.astype(jnp.bfloat16), _BITS)
+      for x in (keys, values)
+    )
   (keys, key_scales), (values, value_scales) = quantize(keys), quantize(values)
   return keys, values, key_scales, value_scales
+
+
+def _wide(x: jax.Array) -> jax.Array:
+  """Keys or values as numbers."""
+  if x.dtype == _BITS:
+    return jax.lax.bitcast_convert_type(x, jnp.bfloat16)
+  return x
 
 
 def _update(old, new, block, offset, axis) -> jax.Array:

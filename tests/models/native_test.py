@@ -39,9 +39,12 @@ def test_attention_equals_that_of_xla(kind, slots, head, group, threads):
   np.testing.assert_allclose(attended, expected, atol=2e-6)
   # Masked keys and values have no influence.
   hidden = jnp.reshape(~mask, (5, 1, *cache.keys.shape[2:3], 1, -1))
+  huge = jnp.asarray(1e30)
+  if kind == 'bfloat16':  # Such a cache holds bits.
+    huge = jax.lax.bitcast_convert_type(huge.astype(kind), jnp.uint16)
   spoilt = LayerCache(
-    keys=jnp.where(hidden, 1e30, cache.keys),
-    values=jnp.where(jnp.swapaxes(hidden, 3, 4), 1e30, cache.values),
+    keys=jnp.where(hidden, huge, cache.keys),
+    values=jnp.where(jnp.swapaxes(hidden, 3, 4), huge, cache.values),
   )
   again = attend(spoilt, queries, mask, threads=threads)
   np.testing.assert_allclose(again, expected, atol=2e-6)

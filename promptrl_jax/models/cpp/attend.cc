@@ -2,7 +2,7 @@
 // read cache slots before the first and after the last unmasked one of a block.
 //
 //   queries [B, K, U, H]      already scaled
-//   keys    [B, K, X, H, W]   X blocks of W cache slots, float32 or bfloat16
+//   keys    [B, K, X, H, W]   X blocks of W cache slots, float32, or bits of bfloat16
 //   values  [B, K, X, W, H]   of the same type
 //   mask    [B, X * W]        bool; at least one value of each row is true
 //   out     [B, K, U, H]
@@ -227,5 +227,5 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(attend_float32,
                               (promptrl::Attend<float, ffi::F32>),
                               promptrl::Binding<ffi::F32>());
 XLA_FFI_DEFINE_HANDLER_SYMBOL(attend_bfloat16,
-                              (promptrl::Attend<uint16_t, ffi::BF16>),
-                              promptrl::Binding<ffi::BF16>());
+                              (promptrl::Attend<uint16_t, ffi::U16>),
+                              promptrl::Binding<ffi::U16>());
