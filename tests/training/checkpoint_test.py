@@ -84,13 +84,14 @@ def test_the_best_and_the_last_checkpoint_stay(tmp_path):
 def test_a_killed_process_leaves_no_half_checkpoint(tmp_path):
   script = f"""
     import os
+    import time
     import jax.numpy as jnp
     from promptrl_jax.training.checkpoint import (
       open_checkpoints, save_checkpoint)
     from promptrl_jax.training.state import TrainState
 
     def state(step):
-      params = {{'w': jnp.full((2_000_000,), float(step))}}
+      params = {{'w': jnp.full((8_000_000,), float(step))}}
       return TrainState(
         params, (), jnp.int32(step), jnp.zeros(2, jnp.uint32))
 
@@ -98,6 +99,10 @@ def test_a_killed_process_leaves_no_half_checkpoint(tmp_path):
     save_checkpoint(checkpoints, state(1), {{'n': 1}})
     checkpoints.wait_until_finished()
     save_checkpoint(checkpoints, state(2), {{'n': 2}})
+    end = time.monotonic() + 30
+    while time.monotonic() < end:
+      if any('tmp' in name for name in os.listdir({str(tmp_path)!r})):
+        break
     os._exit(9)  # while the second save is being written
   """
   environment = os.environ | {'PYTHONPATH': str(REPOSITORY)}
@@ -110,7 +115,7 @@ def test_a_killed_process_leaves_no_half_checkpoint(tmp_path):
   assert done.returncode == 9, done.stderr
   assert any('tmp' in path.name for path in tmp_path.iterdir())
   shape = TrainState(
-    params={'w': jnp.zeros(2_000_000)},
+    params={'w': jnp.zeros(8_000_000)},
     opt_state=(),
     step=jnp.int32(0),
     key_data=jnp.zeros(2, jnp.uint32),
