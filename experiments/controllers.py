@@ -28,16 +28,7 @@ from promptrl_jax.training.controller.learner import make_learner
 
 
 def learn(
-  config,
-  line_up,
-  pool,
-  tasks,
-  searched,
-  seed,
-  folder,
-  mode,
-  checkpoint,
-  options,
+  config, line_up, pool, tasks, searched, seed, folder, mode, checkpoint
 ):
   """Policies of one seed, trained or read, with the calls of their training."""
   models = line_up.backends
@@ -50,7 +41,7 @@ def learn(
     config.editing,
     config.ask,
     config.ppo.gamma,
-    options,
+    line_up.options,
   )
   problems = [
     splits.reveal_for_training(task, config.data.protocol)

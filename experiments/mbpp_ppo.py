@@ -204,7 +204,6 @@ def run(config, workdir, mode, controllers_of=None, chosen=Selection()):
         folder,
         mode,
         chosen.checkpoint,
-        options,
       )
 
     # --- Evaluation -----------------------------------------------------------

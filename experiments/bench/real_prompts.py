@@ -17,6 +17,7 @@ import jax
 from absl import app, flags
 
 from promptrl_jax.llm import load
+from promptrl_jax.llm.ask import Attempt, coder_prompt
 from promptrl_jax.parallel import compilation
 from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.prompts import templates
@@ -55,7 +56,11 @@ def main(argv: list[str]) -> None:
 
 def _line(sampler, tasks, cache, slots):
   prompts = [
-    sampler.tokenizer.render(templates.CHAT.coder(_prompt(task)))
+    sampler.tokenizer.render(
+      templates.CHAT.coder(
+        coder_prompt(Attempt(splits.reveal(task, 'visible1')))
+      )
+    )
     for task in tasks
   ]
   params = [SamplingParams(_NEW, temperature=0.0) for _ in prompts]
@@ -81,13 +86,6 @@ def _line(sampler, tasks, cache, slots):
     'tokens_per_processor_s': round(tokens / processor, 1),
     'first_run_s': round(taken[0][0], 2),
   }
-
-
-def _prompt(task):
-  problem = splits.reveal(task, 'visible1')
-  return templates.CoderPrompt(
-    problem.statement, problem.signature, problem.visible_tests
-  )
 
 
 if __name__ == '__main__':

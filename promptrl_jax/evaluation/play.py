@@ -113,6 +113,7 @@ class LineUp:
 
   Attributes:
     backends: the model of each role, in the order in which they are served.
+    options: of `Tools`, such as worked examples.
   """
 
   def __init__(
@@ -134,7 +135,7 @@ class LineUp:
     self.backends = backends
     self._pool = pool
     self._config = config
-    self._options = options
+    self.options = options
 
   @property
   def calls_made(self) -> int:
@@ -160,7 +161,7 @@ class LineUp:
     problems = [splits.reveal(task, protocol) for task in tasks]
     plays = entrant.make(seed).start(
       problems,
-      make_tools(entrant.ask or self._config, backends, self._options),
+      make_tools(entrant.ask or self._config, backends, self.options),
       budget=1 if entrant.single else budget,
       seed=seed,
     )

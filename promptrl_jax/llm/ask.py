@@ -20,6 +20,7 @@ from promptrl_jax.execution.program import ProgramResult
 from promptrl_jax.llm.backend import Backend, Completion, Message, Request
 from promptrl_jax.prompts import feedback as feedback_lib
 from promptrl_jax.prompts import templates
+from promptrl_jax.prompts.examples import WorkedExample
 from promptrl_jax.types import Problem
 
 _LOG = logging.getLogger(__name__)
@@ -221,7 +222,7 @@ class Tools:
     config, is_coder = self.config, role == CODER
 
     is_program = isinstance(prompt, templates.CoderPrompt)
-    if is_program and not prompt.instruction:
+    if is_program and config.instruction and not prompt.instruction:
       prompt = dataclasses.replace(prompt, instruction=config.instruction)
     try:
       request = fitted_request(
@@ -288,7 +289,11 @@ def make_tools(
 
 
 def coder_prompt(
-  attempt: Attempt, statement: str = '', code: str = '', feedback: str = ''
+  attempt: Attempt,
+  statement: str = '',
+  code: str = '',
+  feedback: str = '',
+  examples: tuple[WorkedExample, ...] = (),
 ) -> templates.CoderPrompt:
   """A request for a program, or for the repair of `code` after `feedback`."""
   problem = attempt.problem
@@ -298,4 +303,5 @@ def coder_prompt(
     problem.visible_tests,
     code,
     feedback,
+    examples,
   )

@@ -100,14 +100,18 @@ def family(model_type: str | None) -> Family:
 def load_config(folder: str | os.PathLike[str]) -> Any:
   """Reads the `config.json` of a model folder, or the header of a GGUF file."""
   if gguf_model.is_gguf(folder):
-    path, values = pathlib.Path(folder), gguf_model.hf_values(GgufFile(folder))
-  else:
-    path = pathlib.Path(folder) / CONFIG
-    if not path.is_file():
-      raise FileNotFoundError(
-        f'no {CONFIG} in {folder}: is this a model folder?'
-      )
-    values = _json(path)
+    return _gguf_config(GgufFile(folder))
+  path = pathlib.Path(folder) / CONFIG
+  if not path.is_file():
+    raise FileNotFoundError(f'no {CONFIG} in {folder}: is this a model folder?')
+  return _config(_json(path), path)
+
+
+def _gguf_config(file: GgufFile) -> Any:
+  return _config(gguf_model.hf_values(file), file.path)
+
+
+def _config(values: Mapping[str, Any], path: pathlib.Path) -> Any:
   try:
     return family(values.get('model_type')).from_hf(values)
   except ValueError as error:
@@ -127,12 +131,13 @@ def load_model(
   dtype: Any = jnp.float32,
 ) -> tuple[Any, Any]:
   """Loads config and parameters as `load_pretrained`, without a tokenizer."""
-  config = load_config(folder)
   tensors: weights.Source
   if gguf_model.is_gguf(folder):
-    tensors = gguf_model.GgufTensors(GgufFile(folder), config, dtype)
+    file = GgufFile(folder)
+    config = _gguf_config(file)
+    tensors = gguf_model.GgufTensors(file, config, dtype)
   else:
-    tensors = weights.Tensors(folder)
+    config, tensors = load_config(folder), weights.Tensors(folder)
   model_family = family(config.family)
   on_cpu = jax.default_backend() == 'cpu'
   activations = jnp.float32 if on_cpu else dtype

@@ -117,8 +117,7 @@ class Episode(Attempt):
   def prompt(self, *, repairing: bool = False) -> templates.CoderPrompt:
     """A request for a program; a repair shows the last one and its failure."""
     shown = (self.code, self.summary()) if repairing else ('', '')
-    prompt = coder_prompt(self, self.statement, *shown)
-    return dataclasses.replace(prompt, examples=self.examples)
+    return coder_prompt(self, self.statement, *shown, self.examples)
 
   def summary(self) -> str:
     """The last feedback as a model is shown it."""

@@ -6,7 +6,6 @@ For a weak coder this is the strongest rival that learns nothing.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 
 from promptrl_jax.llm.ask import Attempt, Execute, Play, Tools, coder_prompt
@@ -20,10 +19,8 @@ def few_shots(count: int) -> PlayFn:
   """Returns the strategy that shows `count` worked examples."""
 
   def play(attempt: Attempt, tools: Tools) -> Play:
-    prompt = coder_prompt(attempt)
-    if count:
-      examples = _library(tools).nearest(attempt.problem, count)
-      prompt = dataclasses.replace(prompt, examples=examples)
+    shown = _library(tools).nearest(attempt.problem, count) if count else ()
+    prompt = coder_prompt(attempt, examples=shown)
     best, most = '', -1
     while attempt.budget_left:
       code = yield from tools.write_program(attempt, prompt)
