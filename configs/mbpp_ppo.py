@@ -162,10 +162,10 @@ def _for_smollm2(c: ml_collections.ConfigDict) -> None:
   for model in (c.coder, c.rewriter):
     model.model = 'smollm2_135m_instruct'
     model.dtype = model.kv_cache = 'bfloat16'
-    model.prompt_tokens = 1024
+    model.prompt_tokens, model.slots = 1024, 64
   c.coder.new_tokens = c.ask.max_tokens = 200
   c.rewriter.new_tokens = c.ask.rewrite_max_tokens = 96
-  c.ask.template = 'chat'
+  c.ask.template = 'code'
   c.examples = 'words'
   c.eval.strategies = ('fewshot',)
   c.eval.oracle = False

@@ -3,9 +3,10 @@
   python -m experiments.headroom --config=configs/mbpp_ppo.py:mbpp_real \
     --config.data.path=mbpp.jsonl --workdir=runs/headroom
 
-Asks the coder of a config for one greedy program under each of several
-instructions, with up to three worked examples; then, under the best of them,
-for samples (pass@k), and for a repair of what failed. Choices are made on the
+Asks the coder of a config for one greedy program in each of some message
+formats, under each of several instructions and with up to three worked
+examples; then, under the best of them, for samples (pass@k), and for a repair
+of what failed. Choices are made on the
 split that is played, validation by default, and are optimistic by that much.
 Writes headroom.md and headroom.json; completions are kept in the cache of the
 config, so that a run that was interrupted goes on where it stopped.
@@ -50,6 +51,9 @@ _SPLIT = flags.DEFINE_string(
 _SAMPLES = flags.DEFINE_integer(
   'samples', 16, 'Samples per problem, of which pass@k takes half at most.'
 )
+_TEMPLATES = flags.DEFINE_list(
+  'templates', ['code', 'chat'], 'Message formats that are tried.'
+)
 flags.mark_flag_as_required('workdir')
 
 INSTRUCTIONS = {
@@ -73,11 +77,15 @@ def main(argv):
     raise app.UsageError(f'unknown arguments: {argv[1:]}')
   with command.in_one_line():
     run(
-      _CONFIG.value, pathlib.Path(_WORKDIR.value), _SPLIT.value, _SAMPLES.value
+      _CONFIG.value,
+      pathlib.Path(_WORKDIR.value),
+      _TEMPLATES.value,
+      _SPLIT.value,
+      _SAMPLES.value,
     )
 
 
-def run(config, workdir, split='validation', samples=16):
+def run(config, workdir, templates, split='validation', samples=16):
   config = session.begin(Config, config)
   session.check_templates(config)
   tasks = load.load_tasks(config.data, dict.fromkeys(('train', split)))
@@ -95,24 +103,33 @@ def run(config, workdir, split='validation', samples=16):
       {'examples': library},
     )
     played = Played(config, line_up, tasks[split])
-    grid = played.grid()
-    name, count = max(grid, key=lambda key: grid[key]['passed'])
+    grid = played.grid(templates)
+    best = max(grid, key=lambda key: grid[key]['passed'])
     found = {
       'model': coder.name,
       'split': split,
       'problems': len(tasks[split]),
       'grid': [
-        {'instruction': i, 'examples': k, **row} for (i, k), row in grid.items()
+        {**dataclasses.asdict(cell), **row} for cell, row in grid.items()
       ],
-      'best': {'instruction': name, 'examples': count},
-      'pass_at_k': played.pass_at_k(name, count, samples),
-      'second_call': played.second_call(name),
+      'best': dataclasses.asdict(best),
+      'pass_at_k': played.pass_at_k(best, samples),
+      'second_call': played.second_call(best),
     }
   content = json.dumps(found, indent=2)
   write_atomically(workdir / 'headroom.json', f'{content}\n'.encode())
   table = to_markdown(found)
   write_atomically(workdir / 'headroom.md', table.encode())
   print(table)
+
+
+@dataclasses.dataclass(frozen=True)
+class Cell:
+  """How a program is asked for."""
+
+  template: str
+  instruction: str
+  examples: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,10 +140,13 @@ class Played:
   line_up: LineUp
   tasks: tuple
 
-  def run(self, strategy, instruction, budget=1, seed=0, **ask):
-    """One run of a strategy under an instruction."""
+  def run(self, strategy, cell, budget=1, seed=0, **ask):
+    """One run of a strategy that asks as a cell says."""
     settings = dataclasses.replace(
-      self.config.ask, instruction=INSTRUCTIONS[instruction], **ask
+      self.config.ask,
+      template=cell.template,
+      instruction=INSTRUCTIONS[cell.instruction],
+      **ask,
     )
     return self.line_up.run(
       Entrant.of(strategy, ask=settings),
@@ -136,15 +156,18 @@ class Played:
       seed=seed,
     )
 
-  def grid(self):
-    """One greedy program by (instruction, number of examples)."""
+  def grid(self, templates):
+    """One greedy program by `Cell`."""
     cells = [
-      (name, k) for k in range(MOST_EXAMPLES + 1) for name in INSTRUCTIONS
+      Cell(template, name, k)
+      for template in templates
+      for k in range(MOST_EXAMPLES + 1)
+      for name in INSTRUCTIONS
     ]
     rows = {}
-    for name, k in tqdm.tqdm(cells, desc='one greedy program', unit='prompt'):
-      run = self.run(base.TextStrategy(few_shots(k)), name)
-      rows[name, k] = {
+    for cell in tqdm.tqdm(cells, desc='one greedy program', unit='prompt'):
+      run = self.run(base.TextStrategy(few_shots(cell.examples)), cell)
+      rows[cell] = {
         'passed': float(run.passed.mean()),
         'soft': float(run.soft.mean()),
         'without_code': float(np.mean([not d.mask for d in run.details])),
@@ -153,12 +176,12 @@ class Played:
       }
     return rows
 
-  def pass_at_k(self, name, count, samples):
+  def pass_at_k(self, cell, samples):
     """pass@k of independent samples, by k."""
-    strategy = base.TextStrategy(few_shots(count))
+    strategy = base.TextStrategy(few_shots(cell.examples))
     temperature = self.config.ask.sample_temperature
     runs = [
-      self.run(strategy, name, seed=seed, first_temperature=temperature)
+      self.run(strategy, cell, seed=seed, first_temperature=temperature)
       for seed in tqdm.tqdm(range(samples), desc='samples', unit='sample')
     ]
     right = np.sum([run.passed for run in runs], axis=0)
@@ -169,14 +192,14 @@ class Played:
         by_k[k] = float(np.mean(values))
     return by_k
 
-  def second_call(self, name):
+  def second_call(self, cell):
     """What a second call solves, by what it does with a failure."""
     config, rows = self.config.editing, {}
     for label in ('resample', 'repair'):
       policy = policies.open_loop(('keep', label), config.actions)
-      run = self.run(base.OverOperators(policy, config), name, budget=2)
+      run = self.run(base.OverOperators(policy, config), cell, budget=2)
       rows[label] = float(run.passed.mean())
-    examples = self.run(base.TextStrategy(few_shots(MOST_EXAMPLES)), name, 2)
+    examples = self.run(base.TextStrategy(few_shots(MOST_EXAMPLES)), cell, 2)
     rows[f'{MOST_EXAMPLES} examples, then a sample'] = float(
       examples.passed.mean()
     )
@@ -186,24 +209,28 @@ class Played:
 def to_markdown(found):
   """The tables, in percent."""
   counts = range(MOST_EXAMPLES + 1)
-  cells = {(row['instruction'], row['examples']): row for row in found['grid']}
+  shown = {
+    (row['template'], row['instruction'], row['examples']): row
+    for row in found['grid']
+  }
   lines = [
     f'# Headroom of {found["model"]} on {found["split"]}, '
     f'{found["problems"]} problems',
     '',
-    'One greedy program, solved in %, by instruction and number of worked '
-    'examples:',
+    'One greedy program, solved in %, by format, instruction and number of '
+    'worked examples:',
     '',
-    '| instruction | ' + ' | '.join(map(str, counts)) + ' |',
-    '|---|' + '---:|' * len(counts),
+    '| format | instruction | ' + ' | '.join(map(str, counts)) + ' |',
+    '|---|---|' + '---:|' * len(counts),
   ]
-  for name in INSTRUCTIONS:
-    row = [f'{100 * cells[name, k]["passed"]:.1f}' for k in counts]
-    lines.append(f'| {name} | ' + ' | '.join(row) + ' |')
+  for template, name in dict.fromkeys((t, i) for t, i, _ in shown):
+    row = [f'{100 * shown[template, name, k]["passed"]:.1f}' for k in counts]
+    lines.append(f'| {template} | {name} | ' + ' | '.join(row) + ' |')
   best = found['best']
   lines += [
     '',
-    f'With "{best["instruction"]}" and {best["examples"]} examples:',
+    f'With "{best["instruction"]}" and {best["examples"]} examples in the '
+    f'format {best["template"]}:',
     '',
     '| | solved in % |',
     '|---|---:|',

@@ -141,6 +141,7 @@ class AskConfig:
 
   Attributes:
     template: message format of requests.
+    stop: what ends a program; empty: the template's own.
     instruction: how the coder is to write programs; empty: the template's own.
   """
 
@@ -230,7 +231,7 @@ class Tools:
         self.template.coder if is_program else self.template.rewriter,
         prompt,
         max_tokens=config.max_tokens if is_coder else config.rewrite_max_tokens,
-        stop=config.stop if is_coder else (),
+        stop=(config.stop or self.template.stop) if is_coder else (),
       )
     except templates.PromptTooLongError as error:
       _LOG.warning('%s: %s', attempt.problem.task_id, error)

@@ -40,6 +40,11 @@ class Request:
   max_tokens: int = 128
   stop: tuple[str, ...] = ()
 
+  @property
+  def is_text(self) -> bool:
+    """Whether a text is continued as it stands, not a conversation."""
+    return [message.role for message in self.messages] == ['text']
+
 
 @dataclasses.dataclass(frozen=True)
 class Completion:

@@ -1,11 +1,12 @@
 """A backend for OpenAI-compatible chat servers.
 
 The server must answer `POST {base_url}/chat/completions`, as OpenAI, vLLM, LM
-Studio and Ollama's `/v1` do. A batch becomes concurrent requests in a private
-event loop, at most `concurrency` at a time. After overload, server errors and
-broken connections, the backend retries with exponential backoff and full
-jitter. If the retries fail, it raises a `BackendError` and cancels the rest of
-the batch.
+Studio and Ollama's `/v1` do, and `POST {base_url}/completions` for a text that
+is continued as it stands (a message of the role `text`). A batch becomes
+concurrent requests in a private event loop, at most `concurrency` at a time.
+After overload, server errors and broken connections, the backend retries with
+exponential backoff and full jitter. If the retries fail, it raises a
+`BackendError` and cancels the rest of the batch.
 """
 
 from __future__ import annotations
@@ -195,7 +196,7 @@ class HttpBackend:
       attempt = 1
       while True:
         try:
-          return self._parse(await self._post(request))
+          return self._parse(await self._post(request), request.is_text)
         except _Transient as failure:
           if attempt > self._config.max_retries:
             raise BackendError(
@@ -208,7 +209,8 @@ class HttpBackend:
 
   async def _post(self, request: Request) -> httpx.Response:
     """Makes one attempt; returns a response with status 200, or raises."""
-    url = self._config.base_url.rstrip('/') + '/chat/completions'
+    path = '/completions' if request.is_text else '/chat/completions'
+    url = self._config.base_url.rstrip('/') + path
     try:
       async with asyncio.timeout(self._config.timeout_s):
         response = await self._client.post(url, json=self._body(request))
@@ -240,17 +242,20 @@ class HttpBackend:
   def _body(self, request: Request) -> dict[str, Any]:
     body: dict[str, Any] = {
       'model': self._model,
-      'messages': [dataclasses.asdict(m) for m in request.messages],
       'temperature': request.temperature,
       'top_p': request.top_p,
       'seed': request.seed,
       self._config.max_tokens_field: request.max_tokens,
     }
+    if request.is_text:
+      body['prompt'] = request.messages[0].content
+    else:
+      body['messages'] = [dataclasses.asdict(m) for m in request.messages]
     if request.stop:
       body['stop'] = list(request.stop)
     return body
 
-  def _parse(self, response: httpx.Response) -> Completion:
+  def _parse(self, response: httpx.Response, is_text: bool) -> Completion:
     where = f'answer of {self._config.base_url}'
     try:
       answer = response.json()
@@ -264,7 +269,8 @@ class HttpBackend:
       choice, usage = answer['choices'][0], answer['usage']
       if choice.get('finish_reason') == 'content_filter':
         raise BackendError(f'{where} was withheld by a content filter')
-      text = choice['message']['content'] or ''  # Null for an empty completion.
+      # Null for an empty completion.
+      text = (choice['text'] if is_text else choice['message']['content']) or ''
       if not isinstance(text, str):
         raise TypeError(f'content is {type(text).__name__}')
       return Completion(
@@ -277,7 +283,7 @@ class HttpBackend:
       )
     except (KeyError, TypeError, AttributeError, ValueError) as error:
       raise BackendError(
-        f'{where} lacks what a chat completion has ({error!r}): '
+        f'{where} lacks what a completion has ({error!r}): '
         f'{self._excerpt(response)}'
       ) from None
 

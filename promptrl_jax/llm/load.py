@@ -37,15 +37,19 @@ class BackendConfig:
       `models/presets.py`), a model folder, a GGUF file or an id on the hub
       (`Qwen/Qwen2.5-Coder-0.5B-Instruct`); for `http`, the server's name of the
       model.
-    dtype: type of the parameters, for `jax` only: `float32`, `bfloat16`, or
+    dtype: type of the parameters, for `jax` only: `float32`, `bfloat16`,
       `int8`, which quantizes the kernels of a causal model and keeps its other
-      parameters in bfloat16.
+      parameters in bfloat16, or `gguf`, which keeps those of a GGUF file in the
+      4 or 8 bits that it stores.
     top_k, min_p, repetition_penalty: as in `Sampling`, for `jax` only; all of
       them are off by default.
     filters: further filters as text, such as `epsilon=3e-4`, for `jax` only;
       see `sampling.filters.FILTERS`.
     beams: width of the beam search for requests at temperature 0, for an
       encoder-decoder in this process; 1: greedy decoding.
+    prompt_tokens, new_tokens: most tokens of a prompt and of a completion, for
+      `jax` only.
+    slots: completions that are decoded at once, for `jax` only.
   """
 
   backend: str = 'jax'
@@ -60,14 +64,13 @@ class BackendConfig:
   http: HttpConfig = HttpConfig()
   prompt_tokens: int = EngineConfig().prompt_limit
   new_tokens: int = EngineConfig().new_tokens
+  slots: int = EngineConfig().slots
   options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
   def __post_init__(self):
-    if self.prompt_tokens < 1 or self.new_tokens < 1:
-      raise ValueError(
-        f'prompt_tokens={self.prompt_tokens} and new_tokens={self.new_tokens}: '
-        'expected at least 1 of both'
-      )
+    for field in ('prompt_tokens', 'new_tokens', 'slots'):
+      if getattr(self, field) < 1:
+        raise ValueError(f'{field}={getattr(self, field)}: expected 1 or more')
     if self.beams < 1:
       raise ValueError(f'beams={self.beams}: expected 1 (greedy) or more')
     if self.backend == 'http' and self.beams != 1:
@@ -113,6 +116,7 @@ def _load_jax(config: BackendConfig, mesh: Mesh | None) -> Backend:
     mesh or mesh_lib.make_data_mesh(),
     config.dtype,
     EngineConfig(
+      config.slots,
       prompt_lengths=prompt_lengths_up_to(config.prompt_tokens),
       new_tokens=config.new_tokens,
     ),

@@ -47,6 +47,12 @@ def unpack(panels: Any) -> Any:
   return panels.transpose(0, 2, 1, 3).reshape(count * outputs, blocks * depth)
 
 
+def rows(panels: jax.Array, outputs: jax.Array) -> jax.Array:
+  """The weights of some outputs [...]: [..., in]."""
+  found = panels[outputs // OUTPUTS, :, outputs % OUTPUTS]
+  return found.reshape(*outputs.shape, -1)
+
+
 def product(x: jax.Array, panels: jax.Array, threads: int = 1) -> jax.Array:
   """Multiplies rows [rows, in] by a packed kernel; float32 [rows, out].
 

@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from promptrl_jax.models import gemma, transformer
+from promptrl_jax.models import gemma, gguf_blocks, transformer
+from promptrl_jax.models.blocks import Blocks
 from promptrl_jax.models.config import RopeScaling, TransformerConfig
 from promptrl_jax.models.gguf_file import GgufFile
 from promptrl_jax.models.torch_file import CheckpointError
@@ -114,12 +115,25 @@ class GgufTensors:
     c, stored = self._config, self._stored[name]
     if c.norm_offset and stored.endswith('norm.weight'):
       return (self._file.read(stored) - c.norm_offset).astype(self._dtype)
-    order = None
+    return self._file.read(stored, self._dtype, self._order(stored))
+
+  def read_blocks(self, name: str) -> Blocks:
+    """Returns a kernel [out, in] in parts, as `gguf_blocks.read` does."""
+    stored = self._stored[name]
+    rows, order = self._file.rows(stored), self._order(stored)
+    if order is not None:
+      rows = rows[order]
+    found = gguf_blocks.read(rows, self._file.type_name(stored))
+    return found or gguf_blocks.of_weights(self.read(name))
+
+  def _order(self, stored: str) -> np.ndarray | None:
+    """Returns the order in which rows are read; None: that of the file."""
+    c = self._config
     if self._is_rotated and '.attn_q.' in stored:
-      order = _half_order(c.num_heads, c.head_size)
-    elif self._is_rotated and '.attn_k.' in stored:
-      order = _half_order(c.num_kv_heads, c.head_size)
-    return self._file.read(stored, self._dtype, order)
+      return _half_order(c.num_heads, c.head_size)
+    if self._is_rotated and '.attn_k.' in stored:
+      return _half_order(c.num_kv_heads, c.head_size)
+    return None
 
 
 def _half_order(heads: int, size: int) -> np.ndarray:

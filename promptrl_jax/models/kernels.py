@@ -10,8 +10,11 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
-from promptrl_jax.models import few_rows
+from promptrl_jax.models import blocks, few_rows
 
+# Kernels of `Block` and `DecoderLayer`, and the projection on the vocabulary.
+KERNELS = ('qkv', 'out', 'gate_up', 'down', 'lm_head')
+KERNELS += ('cross_query', 'cross_kv', 'cross_out')
 _INT8_MAX = 127
 
 
@@ -23,9 +26,10 @@ class StoredKernel:
   bound by the packing of the kernel, which is faster along its rows.
 
   Attributes:
-    values: [*out, in], floating point or int8; or panels from `few_rows.pack`.
-    threads: number of threads for a product with panels; 0: `values` are not
-      panels.
+    values: [*out, in], floating point or int8; panels from `few_rows.pack`; or
+      `PackedBlocks`.
+    threads: number of threads for a product with one of the latter two; 0:
+      `values` are the first.
   """
 
   values: Any
@@ -39,15 +43,31 @@ def store(
   """Converts a kernel to the layout of decoding.
 
   Args:
+    kernel: [in, *out]; or `Blocks`, which keep their bits.
     bits: None keeps the type; 8 quantizes to int8 with one scale per output,
       the largest magnitude of its weights over 127 (arXiv 2208.07339, section
-      2.1).
-    threads: number of threads for `few_rows`. The kernel is packed into panels
-      if this is positive and the shape allows it.
+      2.1), or, if the kernel is packed, one per output and 32 inputs.
+    threads: number of threads for `few_rows`. The kernel is packed if this is
+      positive and the shape allows it.
+
+  Raises:
+    ValueError: the bits are unknown, or `Blocks` cannot be packed.
   """
+  if isinstance(kernel, blocks.Blocks):
+    flat = kernel.flat()
+    if not (threads and blocks.fits(flat.codes.shape)):
+      raise ValueError(
+        f'a kernel of {kernel.codes.shape} in 4 bits: expected sizes that 32 '
+        'divides, a CPU, a C++ compiler, and a mesh that splits no parameters; '
+        'or load the model as bfloat16'
+      )
+    return StoredKernel(blocks.stored(flat), threads=threads)
   flat = kernel.reshape(kernel.shape[0], -1)
   if threads and bits is None and few_rows.fits(flat):
     return StoredKernel(few_rows.pack(flat), threads=threads)
+  if threads and bits == 8 and blocks.fits(flat.shape):
+    packed = blocks.pack(blocks.quantize(flat), bits)
+    return StoredKernel(packed, threads=threads)
   values = kernel.transpose(*range(1, kernel.ndim), 0)
   if bits is None:
     return StoredKernel(values)
@@ -87,8 +107,19 @@ def dense(
   return flat.astype(dtype or x.dtype).reshape(*x.shape[:-1], -1)
 
 
+def rows_of(kernel: jax.Array | StoredKernel, outputs: jax.Array) -> jax.Array:
+  """The weights [..., in] of some outputs of a kernel, or rows [out, in]."""
+  if not isinstance(kernel, StoredKernel):
+    return kernel[outputs]
+  if isinstance(kernel.values, blocks.PackedBlocks):
+    return blocks.rows(kernel.values, outputs)
+  return few_rows.rows(kernel.values, outputs)
+
+
 def _stored_product(x: jax.Array, kernel: StoredKernel) -> jax.Array:
   values = kernel.values
+  if isinstance(values, blocks.PackedBlocks):
+    return blocks.product(x.astype(jnp.bfloat16), values, kernel.threads)
   if not kernel.threads:
     return product(x, values.reshape(-1, x.shape[-1]), 1)
   if x.dtype.itemsize >= values.dtype.itemsize:

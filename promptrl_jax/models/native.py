@@ -28,6 +28,7 @@ from promptrl_jax.parallel import compilation
 
 FOLDER = pathlib.Path(__file__).parent / 'cpp'
 _FUNCTIONS = ('few_rows_bfloat16', 'few_rows_float32')
+_FUNCTIONS += ('few_rows_4_bits', 'few_rows_8_bits')
 _FUNCTIONS += ('attend_bfloat16', 'attend_float32')
 _VARIABLE = 'PROMPTRL_NATIVE'
 COMPILERS = ('c++', 'g++', 'clang++')

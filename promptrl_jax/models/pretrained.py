@@ -24,6 +24,7 @@ from promptrl_jax.models import (
   encoder,
   encoder_decoder,
   encoder_weights,
+  gguf_blocks,
   gguf_model,
   lora,
   tensor_files,
@@ -33,9 +34,11 @@ from promptrl_jax.models import (
 from promptrl_jax.models import tokenizer as tokenizer_lib
 from promptrl_jax.models.config import TransformerConfig
 from promptrl_jax.models.gguf_file import GgufFile
+from promptrl_jax.models.kernels import KERNELS
 from promptrl_jax.parallel import sharding
 
 CONFIG, TOKENIZER = 'config.json', 'tokenizer.json'
+AS_STORED = 'gguf'  # the dtype of kernels in the blocks of their file
 # Files of older folders without `tokenizer.json`.
 _VOCABULARIES = ('vocab.*', 'merges.txt', '*.model')
 
@@ -131,7 +134,14 @@ def load_model(
   dtype: Any = jnp.float32,
 ) -> tuple[Any, Any]:
   """Loads config and parameters as `load_pretrained`, without a tokenizer."""
-  tensors: weights.Source
+  in_blocks = dtype == AS_STORED
+  if in_blocks:
+    dtype = jnp.bfloat16
+    if mesh is not None or not gguf_model.is_gguf(folder):
+      raise ValueError(
+        f'dtype={AS_STORED!r}: expected a GGUF file, not {folder}, and a mesh '
+        'that splits no parameters; or load the model as bfloat16 or int8'
+      )
   if gguf_model.is_gguf(folder):
     file = GgufFile(folder)
     config = _gguf_config(file)
@@ -149,6 +159,11 @@ def load_model(
   if mesh is not None:
     shardings = sharding.shardings(shapes, model_family.partition, mesh)
   table = model_family.table(config)
+  if in_blocks and isinstance(tensors, gguf_model.GgufTensors):
+    tied = ['embedding'] if config.tie_embeddings else []
+    return config, gguf_blocks.load_tree(
+      tensors, table, shapes, dtype, [*KERNELS, *tied]
+    )
   params = weights.load_tree(tensors, table, shapes, dtype, shardings)
   return config, params
 
@@ -166,7 +181,9 @@ def load_pretrained(
     mesh: devices for the parameters, which are split over the axes `fsdp` and
       `tensor`; None: the first device.
     dtype: type of the parameters and, on accelerators, of the activations. On
-      CPU the activations are float32, which is faster there.
+      CPU the activations are float32, which is faster there. `gguf` keeps the
+      kernels of a GGUF file in 4 or 8 bits as they are stored, see
+      `blocks.Blocks`, and the rest in bfloat16.
 
   Raises:
     FileNotFoundError: the folder or model does not exist or lacks a file.

@@ -80,8 +80,11 @@ class Tokenizer:
     return ids, len(self.decode([ids])[0])
 
   def render(self, messages: Messages) -> list[int]:
-    """Returns the ids of a conversation up to the model's next token."""
-    if self.chat is None:
+    """Returns the ids of a conversation up to the model's next token.
+
+    A message of the role `text` is continued as it stands.
+    """
+    if self.chat is None or [role for role, _ in messages] == ['text']:
       text = '\n'.join(content for _, content in messages)
       return [*self.start, *self.encode([text])[0], *self.end]
     # The template itself writes the leading special token.

@@ -23,6 +23,7 @@ from promptrl_jax.models.kernels import (
   adapted_dense,
   dense,
   kernel_of,
+  rows_of,
 )
 from promptrl_jax.parallel import sharding
 
@@ -261,8 +262,8 @@ class Transformer(nn.Module):
   def setup(self):
     c = self.config
     init = nn.initializers.normal(0.02)
-    self.embedding = self.param(
-      'embedding', init, (c.vocab_size, c.hidden_size)
+    self.embedding = kernel_of(
+      self, 'embedding', init, (c.vocab_size, c.hidden_size)
     )
     if c.positions == 'learned':
       self.position_embedding = self.param(
@@ -284,8 +285,8 @@ class Transformer(nn.Module):
 
   def embed(self, tokens: jax.Array, positions: jax.Array) -> jax.Array:
     """Returns the input of the first layer, [..., D]."""
-    x = sharding.pin(self.embedding, self.mesh, 'tensor')[tokens]
-    x = sharding.pin(x, self.mesh, ROWS)
+    table = sharding.pin(self.embedding, self.mesh, 'tensor')
+    x = sharding.pin(rows_of(table, tokens), self.mesh, ROWS)
     if self.config.positions == 'learned':
       x = x + self.position_embedding[positions]
     x = x.astype(self.config.dtype)
@@ -316,8 +317,9 @@ class Transformer(nn.Module):
 
   def logits(self, hidden: jax.Array) -> jax.Array:
     """Returns the logits of hidden states [..., D]: float32 [..., V]."""
-    tied = self.config.tie_embeddings
-    head = StoredKernel(self.embedding) if tied else self.lm_head
+    head = self.embedding if self.config.tie_embeddings else self.lm_head
+    if self.config.tie_embeddings and not isinstance(head, StoredKernel):
+      head = StoredKernel(head)
     return dense(hidden, head, jnp.float32)
 
 

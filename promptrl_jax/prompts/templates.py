@@ -1,138 +1,29 @@
-"""Requests for programs and rewrites, and their two message formats.
+"""The message formats of requests for programs and rewrites.
 
 `PLAIN` is the format of the embedded models, which complete text, `CHAT` that
-of instruction-tuned models. `TestPrompt` is for those alone, see
+of instruction-tuned models, and `CODE` one in which a model of code continues a
+file. `TestPrompt` is for instruction-tuned models alone, see
 `generated_tests.py`.
 """
 
 from __future__ import annotations
 
-import bisect
-import dataclasses
-from collections.abc import Callable
-
-from promptrl_jax.prompts import extract, rewrite
+from promptrl_jax.prompts import code_template, extract, rewrite
 from promptrl_jax.prompts.examples import WorkedExample
+from promptrl_jax.prompts.template import CoderPrompt as CoderPrompt
+from promptrl_jax.prompts.template import FitsFn as FitsFn
+from promptrl_jax.prompts.template import Messages as Messages
+from promptrl_jax.prompts.template import (
+  PromptTooLongError as PromptTooLongError,
+)
+from promptrl_jax.prompts.template import RewritePrompt as RewritePrompt
+from promptrl_jax.prompts.template import Template as Template
+from promptrl_jax.prompts.template import TestPrompt as TestPrompt
+from promptrl_jax.prompts.template import fit as fit
 
-Messages = tuple[tuple[str, str], ...]  # (role, content)
-FitsFn = Callable[[Messages], bool]
 # Characters. A shorter completion of the embedded rewriter is a fragment, such
 # as a lone function name, and states no task.
 _SHORTEST_REWRITE = 11
-
-
-@dataclasses.dataclass(frozen=True)
-class CoderPrompt:
-  """A request for a program.
-
-  Attributes:
-    statement: the task in words, as edited so far.
-    signature: first line of the program, `def f(a):`.
-    tests: visible assertions, empty under the `blind` protocol.
-    attempt: a failing program to repair, or empty.
-    feedback: the verdicts on the attempt, from `feedback.feedback_text`.
-    examples: solved tasks to show before, the nearest first.
-    instruction: how programs are to be written, the same for all tasks; empty:
-      that of the template.
-  """
-
-  statement: str
-  signature: str
-  tests: tuple[str, ...] = ()
-  attempt: str = ''
-  feedback: str = ''
-  examples: tuple[WorkedExample, ...] = ()
-  instruction: str = ''
-
-
-@dataclasses.dataclass(frozen=True)
-class RewritePrompt:
-  """A request for a clearer statement; see `CoderPrompt`."""
-
-  statement: str
-  function_name: str
-  feedback: str = ''
-
-
-@dataclasses.dataclass(frozen=True)
-class TestPrompt:
-  """A request for tests.
-
-  Attributes:
-    statement, signature: as of a `CoderPrompt`.
-    tests: visible assertions, to show what arguments look like, or empty.
-    count: number of assertions to ask for.
-  """
-
-  __test__ = False  # Not a test class, whatever its name tells pytest.
-
-  statement: str
-  signature: str
-  tests: tuple[str, ...] = ()
-  count: int = 10
-
-  def __post_init__(self):
-    if self.count < 1:
-      raise ValueError(f'count={self.count}: ask for at least one test')
-
-
-class PromptTooLongError(ValueError):
-  """A prompt does not fit the model even with an empty statement."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Template:
-  """A message format for requests, with the parsers of its replies.
-
-  `program` is empty if the reply holds none. `rewritten` is the old statement
-  if the reply is not usable, so that a failed rewrite never loses the task.
-  """
-
-  name: str
-  coder: Callable[[CoderPrompt], Messages]
-  program: Callable[[CoderPrompt, str], str]
-  rewriter: Callable[[RewritePrompt], Messages]
-  rewritten: Callable[[RewritePrompt, str], str]
-
-
-def fit(
-  write: Callable[..., Messages],
-  prompt: CoderPrompt | RewritePrompt | TestPrompt,
-  fits: FitsFn,
-) -> Messages:
-  """Writes messages that fit into the model's context.
-
-  Worked examples are left out, the farthest first, and then whole words are
-  dropped from the left of the statement until the prompt fits; signature,
-  tests, feedback and instructions are never cut. `write` is `coder` or
-  `rewriter` of a template, or `generated_tests.write_request`.
-
-  Raises:
-    PromptTooLongError: the messages do not fit even without the statement.
-  """
-  messages = write(prompt)
-  if isinstance(prompt, CoderPrompt):
-    while prompt.examples and not fits(messages):
-      prompt = dataclasses.replace(prompt, examples=prompt.examples[:-1])
-      messages = write(prompt)
-  if fits(messages):
-    return messages
-  words = prompt.statement.split(' ')
-
-  def last(count: int) -> Messages:
-    kept = ' '.join(words[len(words) - count :])
-    return write(dataclasses.replace(prompt, statement=kept))
-
-  if not fits(last(0)):
-    raise PromptTooLongError(
-      'the prompt is longer than the model takes, even without its statement: '
-      f'shorten the tests or use a longer context ({last(0)[-1][1][:80]!r}...)'
-    )
-  # The most last words that fit; their number is found by bisection.
-  words_fit = bisect.bisect_left(
-    range(1, len(words) + 1), True, key=lambda count: not fits(last(count))
-  )
-  return last(words_fit)
 
 
 def _first_failure(feedback: str) -> str:
@@ -229,4 +120,13 @@ def _chat_rewritten(prompt: RewritePrompt, reply: str) -> str:
 CHAT = Template(
   'chat', _chat_coder, _chat_program, _chat_rewriter, _chat_rewritten
 )
-TEMPLATES = {t.name: t for t in (PLAIN, CHAT)}
+# A rewriter is asked in words, whatever the format of programs is.
+CODE = Template(
+  'code',
+  code_template.coder,
+  code_template.program,
+  _chat_rewriter,
+  _chat_rewritten,
+  code_template.STOP,
+)
+TEMPLATES = {t.name: t for t in (PLAIN, CHAT, CODE)}

@@ -2,7 +2,8 @@
 
 A scan over stacked layers would copy each layer's weights once per token.
 Kernels are stored with their outputs first, in int8 if asked for, or on CPU
-packed for products of a few rows.
+packed for products of a few rows, in as many bits as a file has if it is loaded
+that way.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from flax import struct
 from jax.sharding import Mesh, NamedSharding
@@ -21,9 +23,6 @@ from promptrl_jax.models import kernels as kernels_lib
 from promptrl_jax.models import native
 from promptrl_jax.parallel import host_memory, sharding
 
-# Kernels of `Block` and `DecoderLayer`, and the projection on the vocabulary.
-_KERNELS = ('qkv', 'out', 'gate_up', 'down', 'lm_head')
-_KERNELS += ('cross_query', 'cross_kv', 'cross_out')
 # The stack that is taken apart: of a causal model, of an encoder-decoder.
 _STACKS = ('layers', 'decoder')
 
@@ -62,10 +61,12 @@ def prepare(
   its cores share: two of 17 MB each took 1.7 times as long to multiply 8 rows.
   `bits` is as for `kernels.store`.
   """
-  split, placed = _split(params, mesh, rules, bits)
+  split = _split_fn(params, mesh, rules, bits)
   if _can_share(mesh, rules):
     parts = split(jax.tree.map(np.asarray, params))
     return jax.tree.map(lambda leaf: _shared(np.asarray(leaf), mesh), parts)
+  parts, stack = jax.eval_shape(split, params), _stack(params['params'])
+  placed = _placed(parts, stack, mesh, rules)
   return jax.jit(split, out_shardings=placed)(params)
 
 
@@ -76,21 +77,22 @@ def abstract(
   bits: int | None = None,
 ) -> DecodeParams:
   """What `prepare` would give, as `jax.ShapeDtypeStruct`."""
-  split, placed = _split(params, mesh, rules, bits)
+  parts = jax.eval_shape(_split_fn(params, mesh, rules, bits), params)
   return jax.tree.map(
     lambda s, where: jax.ShapeDtypeStruct(s.shape, s.dtype, sharding=where),
-    jax.eval_shape(split, params),
-    placed,
+    parts,
+    _placed(parts, _stack(params['params']), mesh, rules),
   )
 
 
-def _split(
+def _split_fn(
   params: Any, mesh: Mesh, rules: sharding.Rules | None, bits: int | None
-) -> tuple[Callable[[Any], DecodeParams], DecodeParams]:
+) -> Callable[[Any], DecodeParams]:
+  """Returns the function that takes the stack apart."""
   threads = 0
   if _can_share(mesh, rules) and native.is_available():
     threads = 1 if mesh.size > 1 else len(os.sched_getaffinity(0))
-  stack = next(name for name in _STACKS if name in params['params'])
+  stack = _stack(params['params'])
   num_layers = jax.tree.leaves(params['params'][stack])[0].shape[0]
 
   def split(params: Any) -> DecodeParams:
@@ -104,30 +106,69 @@ def _split(
     layers = (
       jax.tree.map(lambda leaf, i=i: leaf[i], stacks) for i in range(num_layers)
     )
+    if stack == _STACKS[0]:
+      top = _with_tied_head(top, bits, threads)
     return DecodeParams(
       _stored(top, bits, threads),
       tuple(_stored(layer, bits, threads) for layer in layers),
     )
 
-  place = lambda tree, prefix: jax.tree_util.tree_map_with_path(
-    lambda path, leaf: _place(prefix, path, leaf, rules, mesh), tree
-  )
-  parts = jax.eval_shape(split, params)
-  layers = tuple(place(layer, f'{stack}/') for layer in parts.layers)
-  return split, DecodeParams(place(parts.top, ''), layers)
+  return split
+
+
+def _stack(params: Any) -> str:
+  return next(name for name in _STACKS if name in params)
+
+
+def _with_tied_head(
+  top: dict[str, Any], bits: int | None, threads: int
+) -> dict[str, Any]:
+  """Packs an embedding that is also the projection on the vocabulary.
+
+  One of float32 stays as it is: XLA multiplies it as fast.
+  """
+  params, given = dict(top['params']), dict(top.get('blocks', {}))
+  if 'lm_head' in params or 'lm_head' in given:
+    return top
+  if 'embedding' in given:
+    table = jax.tree.map(lambda x: x.T, given.pop('embedding'))
+  elif threads and (bits or params['embedding'].dtype == jnp.bfloat16):
+    table = params.pop('embedding').T
+  else:
+    return top
+  stored = kernels_lib.store(table, bits, threads)
+  if not stored.threads:  # The sizes do not fit.
+    return top
+  named = {'embedding': stored}
+  return {**top, 'params': params, 'blocks': given, 'stored': named}
 
 
 def _stored(
   variables: dict[str, Any], bits: int | None, threads: int
 ) -> dict[str, Any]:
-  """Moves the kernels from `params` to `stored`."""
+  """Moves the kernels from `params` and `blocks` to `stored`."""
   params = dict(variables['params'])
-  kernels = {
-    name: kernels_lib.store(params.pop(name), bits, threads)
-    for name in _KERNELS
-    if name in params
+  given = {**params, **variables.get('blocks', {})}
+  stored = {
+    name: kernels_lib.store(given[name], bits, threads)
+    for name in kernels_lib.KERNELS
+    if name in given
   }
-  return {**variables, 'params': params, 'stored': kernels}
+  others = {k: v for k, v in variables.items() if k != 'blocks'}
+  params = {k: v for k, v in params.items() if k not in stored}
+  stored |= variables.get('stored', {})
+  return {**others, 'params': params, 'stored': stored}
+
+
+def _placed(
+  parts: DecodeParams, stack: str, mesh: Mesh, rules: sharding.Rules | None
+) -> DecodeParams:
+  """Returns the sharding of each leaf of `parts`."""
+  place = lambda tree, prefix: jax.tree_util.tree_map_with_path(
+    lambda path, leaf: _place(prefix, path, leaf, rules, mesh), tree
+  )
+  layers = tuple(place(layer, f'{stack}/') for layer in parts.layers)
+  return DecodeParams(place(parts.top, ''), layers)
 
 
 def _place(

@@ -121,7 +121,7 @@ class Sampler:
       mesh: devices to sample on. If it has an axis besides `data`, each device
         reads its part of the parameters and none ever holds all of them.
       dtype: of the parameters: `float32`, `bfloat16`, or `int8` for the kernels
-        (the rest in bfloat16).
+        (the rest in bfloat16), or `gguf`, see `load_pretrained`.
 
     Raises:
       FileNotFoundError: there is no such model, or it lacks a file.

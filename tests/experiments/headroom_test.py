@@ -18,6 +18,7 @@ def result(tmp_path_factory):
     f'--config.data.validation_limit={PROBLEMS}',
     f'--workdir={workdir}',
     '--samples=4',
+    '--templates=plain',
   )
   assert ended.returncode == 0, ended.stderr[-3000:]
   found = json.loads((workdir / 'headroom.json').read_text())

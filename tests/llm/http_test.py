@@ -136,6 +136,18 @@ def test_body_carries_every_setting_and_system_text_has_its_own_role(connect):
   ]
 
 
+def test_a_text_is_continued_as_it_stands(connect):
+  def reply(body):
+    choice = {'text': f'{body["prompt"]} x', 'finish_reason': 'stop'}
+    return 200, {**answer(''), 'choices': [choice]}
+
+  backend, stub = connect(reply)
+  text = backend_lib.Message('text', 'def f(x):')
+  (completion,) = backend.complete([backend_lib.Request((text,))])
+  assert completion.text == 'def f(x): x'
+  assert stub.paths == ['/v1/completions'] and 'messages' not in stub.bodies[0]
+
+
 def test_order_is_kept_when_answers_arrive_in_reverse(connect):
   def slow_first(body):
     i = int(body['messages'][0]['content'])

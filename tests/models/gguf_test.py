@@ -1,5 +1,6 @@
 """GGUF files are read as llama.cpp's converter writes them."""
 
+import dataclasses
 import json
 import struct
 
@@ -9,12 +10,21 @@ import numpy as np
 import pytest
 from safetensors import numpy as st_numpy
 
-from promptrl_jax.models import pretrained
+from promptrl_jax.models import native, pretrained
 from promptrl_jax.models import tokenizer as tokenizer_lib
 from promptrl_jax.models.config import RopeScaling
 from promptrl_jax.models.gguf_file import TYPES, GgufFile
 from promptrl_jax.models.gguf_tokenizer import PRE_TOKENIZERS
 from promptrl_jax.models.torch_file import CheckpointError
+from promptrl_jax.parallel.mesh import make_data_mesh
+from promptrl_jax.sampling.engine import make_engine
+from promptrl_jax.sampling.methods import Sampling
+from promptrl_jax.sampling.prepare import prepare
+from promptrl_jax.sampling.requests import (
+  EngineConfig,
+  EngineRequest,
+  SamplingParams,
+)
 from tests.golden import causal
 from tests.models.causal_families_test import greedy, log_probs
 
@@ -403,3 +413,79 @@ def test_the_digest_is_that_of_the_file(path):
   before = pretrained.digest(path)
   path.write_bytes(path.read_bytes() + b'\0')
   assert pretrained.digest(path) != before
+
+
+def quantized(path, kinds):
+  """A small Llama with random weights in the given types."""
+  rng = np.random.default_rng(0)
+  heads, size, width, hidden = 4, 16, 64, 96
+  shapes = {
+    'attn_q': (heads * size, width),
+    'attn_k': (2 * size, width),
+    'attn_v': (2 * size, width),
+    'attn_output': (width, heads * size),
+    'ffn_gate': (hidden, width),
+    'ffn_up': (hidden, width),
+    'ffn_down': (width, hidden),
+  }
+  tensors = {'token_embd.weight': (64, width), 'output_norm.weight': (width,)}
+  for layer in range(2):
+    for name, shape in shapes.items():
+      tensors[f'blk.{layer}.{name}.weight'] = shape
+    for norm in ('attn_norm', 'ffn_norm'):
+      tensors[f'blk.{layer}.{norm}.weight'] = (width,)
+  for name, shape in tensors.items():
+    values = rng.normal(scale=0.3, size=shape).astype(np.float32)
+    if len(shape) == 1:
+      tensors[name] = values
+      continue
+    kind = gguf.GGMLQuantizationType[kinds.get(name.split('.')[-2], 'Q4_1')]
+    tensors[name] = (gguf.quants.quantize(values, kind), kind)
+  fields = {
+    'embedding_length': width,
+    'block_count': 2,
+    'attention__head_count': heads,
+    'attention__head_count_kv': 2,
+    'feed_forward_length': hidden,
+    'context_length': 128,
+    'attention__layer_norm_rms_epsilon': 1e-5,
+  }
+  fields = {f'llama__{key}': value for key, value in fields.items()}
+  fields |= byte_level('smollm')
+  fields['tokenizer__ggml__tokens'] = fields['tokenizer__ggml__tokens'][:64]
+  return write(path, 'llama', tensors, **fields)
+
+
+@pytest.mark.skipif(not native.is_available(), reason='needs a C++ compiler')
+@pytest.mark.parametrize('kinds', [{}, {'attn_v': 'Q8_0', 'ffn_down': 'Q5_0'}])
+def test_kernels_as_stored_sample_what_bfloat16_samples(kinds, path):
+  quantized(path, kinds)
+  shapes = EngineConfig(slots=2, prompt_lengths=(8,), new_tokens=12)
+  prompts = [[5, 9, 11], [40, 2]]
+  params = [SamplingParams(12, temperature=1.0, seed=i) for i in range(2)]
+  samples = {}
+  for dtype in ('bfloat16', 'gguf'):
+    config, tree = pretrained.load_model(path, dtype=dtype)
+    engine = make_engine(
+      dataclasses.replace(config, eos_token_ids=()),
+      Sampling(),
+      prepare(tree, make_data_mesh(1)),
+      make_data_mesh(1),
+      shapes,
+    )
+    requests = [
+      EngineRequest(p, [s]) for p, s in zip(prompts, params, strict=True)
+    ]
+    samples[dtype] = engine.run(requests)
+  for (one,), (other,) in zip(*samples.values(), strict=True):
+    np.testing.assert_array_equal(one.tokens, other.tokens)
+    np.testing.assert_array_equal(one.logps, other.logps)
+  layer = prepare(tree, make_data_mesh(1)).layers[0]['stored']
+  bits = {name: kernel.values.bits for name, kernel in layer.items()}
+  eight = {'qkv', 'down'} if kinds else set()
+  assert bits == {n: 8 if n in eight else 4 for n in bits} and len(bits) == 4
+
+
+def test_only_a_gguf_file_is_kept_as_stored():
+  with pytest.raises(ValueError, match="dtype='gguf': expected a GGUF file"):
+    pretrained.load_model(causal.FOLDER / 'qwen2', dtype='gguf')

@@ -5,9 +5,12 @@ import dataclasses
 import pytest
 
 from promptrl_jax.prompts import templates
+from promptrl_jax.prompts.examples import WorkedExample
 from promptrl_jax.prompts.templates import (
   CHAT,
+  CODE,
   PLAIN,
+  TEMPLATES,
   CoderPrompt,
   RewritePrompt,
 )
@@ -27,7 +30,7 @@ def text(messages):
   return '\n'.join(content for _, content in messages)
 
 
-@pytest.mark.parametrize('template', [PLAIN, CHAT], ids=lambda t: t.name)
+@pytest.mark.parametrize('template', TEMPLATES.values(), ids=lambda t: t.name)
 def test_every_part_reaches_the_model(template):
   prompt = text(template.coder(CODER))
   for part in (
@@ -97,3 +100,53 @@ def test_too_long_without_the_statement_is_an_error():
     templates.PromptTooLongError, match='without its statement'
   ):
     templates.fit(PLAIN.coder, CODER, lambda _: False)
+
+
+def test_code_is_asked_for_as_the_rest_of_a_file():
+  example = WorkedExample(
+    '7',
+    'Roots.\nOf a number.',
+    'def g(x):',
+    ('assert g(4) == 2',),
+    'import math\ndef g(x):\n  return math.sqrt(x)',
+  )
+  prompt = dataclasses.replace(CODER, examples=(example,), instruction='Solve.')
+  ((role, content),) = CODE.coder(prompt)
+  assert role == 'text'
+  assert (
+    content
+    == """# Solve.
+
+# Roots.
+# Of a number.
+# assert g(4) == 2
+import math
+def g(x):
+  return math.sqrt(x)
+
+
+# Add two.
+# assert f(1) == 3
+# This attempt is wrong:
+# def f(x):
+#   return 2
+# TEST_PASS_MASK: (False,)
+# FAILED: f(1) returned 2, expected 3
+# A correct program:
+def f(x):"""
+  )
+
+
+def test_a_program_may_use_what_its_file_imports():
+  example = WorkedExample(
+    '7', 'Roots.', 'def g(x):', (), 'import math\nfrom re import sub\nx = 1'
+  )
+  prompt = dataclasses.replace(CODER, examples=(example, example))
+  assert CODE.program(prompt, '\n  return x + 2') == (
+    'import math\nfrom re import sub\ndef f(x):\n  return x + 2'
+  )
+  assert CODE.program(prompt, '\n  return (') == ''
+
+
+def test_a_program_in_a_file_ends_where_other_code_begins():
+  assert '\ndef ' in CODE.stop and not CHAT.stop

@@ -50,7 +50,9 @@ def test_eight_bits_round_the_kernels_alone():
   prepared = prepare.prepare(tiny.params(), make_data_mesh(1), bits=8)
   for layer in prepared.layers:
     for kernel in layer['stored'].values():
-      assert np.dtype('int8') in {x.dtype for x in jax.tree.leaves(kernel)}
+      # Packed into words, or one scale per output without a C++ compiler.
+      found = {x.dtype.name for x in jax.tree.leaves(kernel)}
+      assert found & {'uint32', 'int8'}
     assert {x.dtype for x in jax.tree.leaves(layer['params'])} == {
       np.dtype('float32')
     }
