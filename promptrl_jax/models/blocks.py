@@ -1,9 +1,9 @@
 """Kernels of 4 or 8 bits, with a scale for each 32 inputs of an output.
 
-A weight is scale * code + min, as in the types Q4_0 to Q8_0 of GGUF. A product
-unpacks it to bfloat16, so that the result is that of a bfloat16 kernel, while a
-decode step reads a third or half of the bytes. `cpp/few_rows.cc` unpacks and
-multiplies a panel of outputs at a time.
+A weight is scale * code + min, as in the types Q4_0 to Q8_0 of GGUF. A product,
+by `cpp/few_rows.cc`, is exact but for rows rounded to bfloat16 and float32 sums:
+codes are exact in bfloat16, and each block's sum is scaled. A decode step reads
+a third or half of the bytes of a bfloat16 kernel.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from promptrl_jax.models import native
 from promptrl_jax.models.few_rows import OUTPUTS
 
 BLOCK = 32  # inputs that share a scale
-_WORD = 32  # bits
 
 
 @struct.dataclass
@@ -47,7 +46,7 @@ class PackedBlocks:
   """A quantized kernel in the order in which `cpp/few_rows.cc` reads it.
 
   Attributes:
-    codes: uint32 [out / 32, in / 32, bits / 2, 64].
+    codes: uint32 [out / 32, in / 32, bits, 32].
     scales: bits of float16 [out / 32, in / 32, 32].
     mins: likewise, or [0] if all are 0.
   """
@@ -58,7 +57,7 @@ class PackedBlocks:
 
   @property
   def bits(self) -> int:
-    return 2 * self.codes.shape[2]
+    return self.codes.shape[2]
 
 
 def fits(shape: tuple[int, ...]) -> bool:
@@ -91,17 +90,16 @@ def pack(blocks: Blocks, bits: int) -> PackedBlocks:
   Scales and mins are rounded to float16, in which most types have them.
   """
   inputs, outputs = blocks.codes.shape
-  panels, count = outputs // OUTPUTS, _WORD // bits  # codes of a word
-  # [block, word, piece, parity, panel, output]
-  pieces = blocks.codes.reshape(
-    inputs // BLOCK, bits // 2, count, 2, panels, OUTPUTS
-  )
-  pieces = pieces.transpose(4, 0, 1, 5, 3, 2).astype(np.uint8)
+  panels = outputs // OUTPUTS
+  shape = inputs // BLOCK, bits, 16 // bits, 2, panels, OUTPUTS
+  pieces = blocks.codes.reshape(shape).transpose(4, 0, 1, 5, 2, 3)
+  pieces = pieces.astype(np.uint8) & np.uint8(2**bits - 1)
   codes = functools.reduce(
     operator.or_,
     (
-      (pieces[..., i] & (2**bits - 1)).astype(np.uint32) << bits * i
-      for i in range(count)
+      pieces[..., i, e].astype(np.uint32) << 16 * e + bits * i
+      for i in range(16 // bits)
+      for e in range(2)
     ),
   )
 
@@ -112,30 +110,29 @@ def pack(blocks: Blocks, bits: int) -> PackedBlocks:
     return half.reshape(-1, panels, OUTPUTS).swapaxes(0, 1)
 
   return PackedBlocks(
-    codes.reshape(*codes.shape[:3], 2 * OUTPUTS),
+    codes,
     narrow(blocks.scales),
     narrow(blocks.mins),
   )
 
 
 def rows(kernel: PackedBlocks, outputs: jax.Array) -> jax.Array:
-  """The weights of some outputs [...], bfloat16 [..., in]."""
+  """The weights of some outputs [...], float32 [..., in]."""
   panel, place = outputs // OUTPUTS, outputs % OUTPUTS
-  shape = kernel.codes.shape
-  words = kernel.codes.reshape(*shape[:3], OUTPUTS, 2)[panel, :, :, place]
   bits = kernel.bits
-  shifts = jnp.arange(0, _WORD, bits, dtype=jnp.uint32)
-  pieces = words[..., None] >> shifts
+  words = kernel.codes[panel, :, :, place]
+  pieces, parity = np.arange(0, 16, bits), np.array([0, 16])
+  shifts = (pieces[:, None] + parity).astype(np.uint32)
+  codes = words[..., None, None] >> shifts
   if bits == 4:
-    codes = (pieces & 15).astype(jnp.int32)
+    codes = (codes & 15).astype(jnp.int32)
   else:
-    codes = (pieces & 255).astype(jnp.int8).astype(jnp.int32)
-  # [..., block, word, parity, piece] -> [..., block, input]
-  codes = jnp.swapaxes(codes, -1, -2).reshape(*outputs.shape, shape[1], BLOCK)
+    codes = (codes & 255).astype(jnp.int8).astype(jnp.int32)
+  codes = codes.reshape(*outputs.shape, -1, BLOCK)
   weights = codes * _wide(kernel.scales)[panel, :, place][..., None]
   if kernel.mins.size:
     weights += _wide(kernel.mins)[panel, :, place][..., None]
-  return weights.astype(jnp.bfloat16).reshape(*outputs.shape, -1)
+  return weights.reshape(*outputs.shape, -1)
 
 
 def product(x: jax.Array, kernel: PackedBlocks, threads: int = 1) -> jax.Array:

@@ -1,6 +1,5 @@
 """GGUF files are read as llama.cpp's converter writes them."""
 
-import dataclasses
 import json
 import struct
 
@@ -17,6 +16,7 @@ from promptrl_jax.models.gguf_file import TYPES, GgufFile
 from promptrl_jax.models.gguf_tokenizer import PRE_TOKENIZERS
 from promptrl_jax.models.torch_file import CheckpointError
 from promptrl_jax.parallel.mesh import make_data_mesh
+from promptrl_jax.sampling.batch_scorer import BatchScorer
 from promptrl_jax.sampling.engine import make_engine
 from promptrl_jax.sampling.methods import Sampling
 from promptrl_jax.sampling.prepare import prepare
@@ -458,32 +458,29 @@ def quantized(path, kinds):
 
 @pytest.mark.skipif(not native.is_available(), reason='needs a C++ compiler')
 @pytest.mark.parametrize('kinds', [{}, {'attn_v': 'Q8_0', 'ffn_down': 'Q5_0'}])
-def test_kernels_as_stored_sample_what_bfloat16_samples(kinds, path):
+def test_kernels_as_stored_give_the_log_probs_of_the_model(kinds, path):
   quantized(path, kinds)
+  mesh = make_data_mesh(1)
   shapes = EngineConfig(slots=2, prompt_lengths=(8,), new_tokens=12)
-  prompts = [[5, 9, 11], [40, 2]]
-  params = [SamplingParams(12, temperature=1.0, seed=i) for i in range(2)]
-  samples = {}
-  for dtype in ('bfloat16', 'gguf'):
+  prompts, texts = [[5, 9, 11], [40, 2]], [[7, 3, 12, 50], [1]]
+  logps = {}
+  for dtype in ('float32', 'gguf'):
     config, tree = pretrained.load_model(path, dtype=dtype)
-    engine = make_engine(
-      dataclasses.replace(config, eos_token_ids=()),
-      Sampling(),
-      prepare(tree, make_data_mesh(1)),
-      make_data_mesh(1),
-      shapes,
-    )
-    requests = [
-      EngineRequest(p, [s]) for p, s in zip(prompts, params, strict=True)
-    ]
-    samples[dtype] = engine.run(requests)
-  for (one,), (other,) in zip(*samples.values(), strict=True):
-    np.testing.assert_array_equal(one.tokens, other.tokens)
-    np.testing.assert_array_equal(one.logps, other.logps)
-  layer = prepare(tree, make_data_mesh(1)).layers[0]['stored']
-  bits = {name: kernel.values.bits for name, kernel in layer.items()}
+    params = prepare(tree, mesh)
+    scorer = BatchScorer(config, params, mesh, shapes)
+    logps[dtype] = np.concatenate(scorer.run(prompts, texts))
+  # Rows are rounded to bfloat16 before each product.
+  np.testing.assert_allclose(logps['gguf'], logps['float32'], atol=0.05)
+  stored = params.layers[0]['stored'] | params.top['stored']
+  bits = {name: kernel.values.bits for name, kernel in stored.items()}
   eight = {'qkv', 'down'} if kinds else set()
-  assert bits == {n: 8 if n in eight else 4 for n in bits} and len(bits) == 4
+  assert bits == {n: 8 if n in eight else 4 for n in bits} and len(bits) == 5
+  engine = make_engine(config, Sampling(), params, mesh, shapes)
+  ((sample,), _) = engine.run(
+    [EngineRequest(p, [SamplingParams(12, temperature=0.0)]) for p in prompts]
+  )
+  again = scorer.run([prompts[0]], [sample.tokens.tolist()])[0]
+  np.testing.assert_allclose(sample.logps, again, atol=1e-4)
 
 
 def test_only_a_gguf_file_is_kept_as_stored():

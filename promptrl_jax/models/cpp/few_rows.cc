@@ -5,16 +5,18 @@
 //   x      [rows, in]                 of the same type
 //   out    [rows, out]                float32
 //
-// A kernel of 4 or 8 bits is unpacked to panels of bfloat16, one at a time:
+// A kernel of 4 or 8 bits has a scale and a minimum for each output and block of
+// 32 inputs:
 //
-//   codes  [out / 32, in / 32, bits / 2, 64]  words of 32 bits
-//   scales [out / 32, in / 32, 32]            float16, as words of 16 bits
-//   mins   [out / 32, in / 32, 32]            likewise, or [0]: all are 0
+//   codes  [out / 32, in / 32, bits, 32]  words of 32 bits
+//   scales [out / 32, in / 32, 32]        float16, as words of 16 bits
+//   mins   [out / 32, in / 32, 32]        likewise, or [0]: all are 0
+//   x      [rows, in]                     bfloat16
 //
-// A weight is scale * code + min of its output and its block of 32 inputs; codes
-// of 4 bits are unsigned. Number 2 * o + e of the 64 words of a block is of
-// output o and holds, in pieces of `bits`, the inputs 2 * p + e in the order of
-// p.
+// A weight is scale * code + min. Codes of 4 bits are unsigned, those of 8 bits
+// signed; both are exact in bfloat16. The lower half of word w of a block holds
+// 16 / bits even inputs and its upper half the odd ones behind them, from input
+// 32 / bits * w on.
 //
 // A vector holds several outputs, so that no sum runs across its lanes, and the
 // order of summation does not depend on the number of rows.
@@ -77,51 +79,46 @@ __attribute__((noinline)) void Rows(const uint32_t* panel, const uint32_t* x,
     std::memcpy(out + r * n_size, sums[r], sizeof(sums[r]));
 }
 
-// Multiplies `m_size` rows by `count` panels; `panel(i)` returns a pointer to
-// panel i, which is valid until the next call on the same thread.
-template <typename Type, typename PanelFn>
-void Multiply(ffi::ThreadPool pool, int64_t threads, const void* x,
-              int64_t m_size, int64_t count, int64_t words, float* out,
-              PanelFn panel) {
-  const uint32_t* rows = static_cast<const uint32_t*>(x);
-  const int64_t n_size = count * kOutputs;
+// Calls `one(i)` for each of `count` panels of `words` words per output.
+template <typename One>
+void ForPanels(ffi::ThreadPool pool, int64_t threads, int64_t count,
+               int64_t words, One one) {
   // Each thread gets several parts, so that no thread waits long for the last.
   const int64_t size = (count + 4 * threads - 1) / (4 * threads);
-  const auto some = [=](int64_t part) {
-    const int64_t end = std::min(count, (part + 1) * size);
-    for (int64_t i = part * size; i < end; ++i) {
-      const uint32_t* weights = panel(i);
-      for (int64_t m = 0; m < m_size; m += kRows)
-        AsConstant<kRows>(std::min<int64_t>(m_size - m, kRows), [=](auto few) {
-          Rows<Type, few>(weights, rows + m * words,
-                          out + m * n_size + i * kOutputs, words, n_size);
-        });
-    }
-  };
   const bool is_large = count * words >= kWorthSharing;
-  Share(pool, is_large ? threads : 1, (count + size - 1) / size, some);
+  Share(pool, is_large ? threads : 1, (count + size - 1) / size,
+        [=](int64_t part) {
+          const int64_t end = std::min(count, (part + 1) * size);
+          for (int64_t i = part * size; i < end; ++i) one(i);
+        });
 }
 
 template <typename Type, ffi::DataType kType>
 ffi::Error FewRows(ffi::ThreadPool pool, int64_t threads,
                    ffi::Buffer<kType> x, ffi::Buffer<kType> panels,
                    ffi::ResultBuffer<ffi::F32> out) {
-  const int64_t words = panels.dimensions()[1];
-  const uint32_t* first = static_cast<const uint32_t*>(panels.untyped_data());
-  Multiply<Type>(pool, threads, x.untyped_data(), x.dimensions()[0],
-                 panels.dimensions()[0], words, out->typed_data(),
-                 [=](int64_t i) { return first + i * kOutputs * words; });
+  const int64_t m_size = x.dimensions()[0], count = panels.dimensions()[0];
+  const int64_t n_size = count * kOutputs, words = panels.dimensions()[1];
+  const uint32_t* panel = static_cast<const uint32_t*>(panels.untyped_data());
+  const uint32_t* rows = static_cast<const uint32_t*>(x.untyped_data());
+  float* sums = out->typed_data();
+  ForPanels(pool, threads, count, words, [=](int64_t i) {
+    for (int64_t m = 0; m < m_size; m += kRows)
+      AsConstant<kRows>(std::min<int64_t>(m_size - m, kRows), [=](auto few) {
+        Rows<Type, few>(panel + i * kOutputs * words, rows + m * words,
+                        sums + m * n_size + i * kOutputs, words, n_size);
+      });
+  });
   return ffi::Error::Success();
 }
 
-constexpr int kBlock = 32;             // inputs that share a scale
-constexpr int kFlat = 2 * kOutputs;    // numbers of a panel for two inputs
-
+constexpr int kBlock = 32;  // inputs that share a scale
 typedef uint16_t Halves __attribute__((vector_size(kVector / 2)));
 
 // The float32 values of float16 numbers. Those below 2^-14 are made by a
 // subtraction, because the processor may be set to take small float32 for 0.
-inline Floats OfFloat16(Words x) {
+inline Floats OfFloat16(const uint16_t* from) {
+  const Words x = __builtin_convertvector(Load<Halves>(from), Words);
   const Words bits = (x & 0x7fff) << 13, sign = (x & 0x8000) << 16;
   const Words normal = bits + (112u << 23);
   const Words above = bits + (113u << 23);
@@ -131,54 +128,75 @@ inline Floats OfFloat16(Words x) {
   return (Floats)((small & is_small) | (normal & ~is_small) | sign);
 }
 
-// Rounds to the nearest bfloat16, a tie to the even one.
-inline Halves ToBFloat16(Floats x) {
-#if defined(__AVX512BF16__)
-  return (Halves)_mm512_cvtneps_pbh((__m512)x);
-#else
-  Words bits = (Words)x;
-  bits += 0x7fff + ((bits >> 16) & 1);
-  return __builtin_convertvector(bits >> 16, Halves);
-#endif
-}
-
-// Writes the float32 value of each of `kOutputs` numbers twice.
-inline void Twice(const uint16_t* from, float* to) {
-  float once[kOutputs];
-  for (int o = 0; o < kOutputs; o += kLanes) {
-    const Floats some =
-        OfFloat16(__builtin_convertvector(Load<Halves>(from + o), Words));
-    std::memcpy(once + o, &some, sizeof(some));
-  }
-  for (int o = 0; o < kOutputs; ++o) to[2 * o] = to[2 * o + 1] = once[o];
+// Two integers of up to 8 bits as a word of two bfloat16 values.
+inline Words AsBFloat16(Ints even, Ints odd) {
+  const Words low = (Words)__builtin_convertvector(even, Floats);
+  const Words high = (Words)__builtin_convertvector(odd, Floats);
+  return low >> 16 | (high & 0xffff0000u);
 }
 
 template <int kBits>
-__attribute__((noinline)) void Unpack(const uint32_t* codes,
-                                      const uint16_t* scales,
-                                      const uint16_t* mins, int64_t blocks,
-                                      uint16_t* to) {
-  constexpr int kPieces = 32 / kBits, kWords = kBlock / 2 / kPieces;
-  float scale[kFlat], min[kFlat] = {};
-  for (int64_t b = 0; b < blocks; ++b, codes += kWords * kFlat) {
-    Twice(scales + b * kOutputs, scale);
-    if (mins) Twice(mins + b * kOutputs, min);
-    for (int c = 0; c < kFlat; c += kLanes) {
-      const Floats times = Load<Floats>(scale + c), plus = Load<Floats>(min + c);
-      for (int w = 0; w < kWords; ++w) {
-        const Words word = Load<Words>(codes + w * kFlat + c);
-        for (int i = 0; i < kPieces; ++i) {
-          const Ints code = kBits == 4
-                                ? (Ints)((word >> (i * kBits)) & 15)
-                                : (Ints)(word << (24 - i * kBits)) >> 24;
-          const Halves weights =
-              ToBFloat16(__builtin_convertvector(code, Floats) * times + plus);
-          std::memcpy(to + ((b * kWords + w) * kPieces + i) * kFlat + c,
-                      &weights, sizeof(weights));
+struct Codes;
+
+template <>
+struct Codes<4> {
+  // Pair i of the four in a word.
+  static Words Pair(Words word, int i) {
+#if defined(__AVX512BF16__) && defined(__AVX512BW__)
+    // The upper halves of 0.0 to 15.0; the fifth bit of an index is ignored.
+    const __m512i table = _mm512_broadcast_i64x4(_mm256_setr_epi16(
+        0x0000, 0x3f80, 0x4000, 0x4040, 0x4080, 0x40a0, 0x40c0, 0x40e0, 0x4100,
+        0x4110, 0x4120, 0x4130, 0x4140, 0x4150, 0x4160, 0x4170));
+    return (Words)_mm512_permutexvar_epi16(
+        _mm512_srli_epi16((__m512i)word, 4 * i), table);
+#else
+    const Words codes = (word >> (4 * i)) & 0x000f000f;
+    return AsBFloat16((Ints)(codes & 15), (Ints)(codes >> 16));
+#endif
+  }
+};
+
+template <>
+struct Codes<8> {
+  // Pair i of the two in a word.
+  static Words Pair(Words word, int i) {
+    return AsBFloat16((Ints)(word << (24 - 8 * i)) >> 24,
+                      (Ints)(word << (8 - 8 * i)) >> 24);
+  }
+};
+
+// Multiplies R rows by a panel of blocks; `x_sums` are the sums of each block of
+// a row.
+template <int kBits, int R>
+__attribute__((noinline)) void BlockRows(
+    const uint32_t* codes, const uint16_t* scales, const uint16_t* mins,
+    const uint32_t* x, const float* x_sums, float* out, int64_t blocks,
+    int64_t n_size) {
+  constexpr int kPairs = 16 / kBits, kWords = kBlock / 2;
+  Floats totals[R][kVectors] = {};
+  for (int64_t b = 0; b < blocks; ++b, x += kWords) {
+    Floats sums[R][kVectors] = {};
+    for (int w = 0; w < kBits; ++w, codes += kOutputs)
+      for (int v = 0; v < kVectors; ++v) {
+        const Words word = Load<Words>(codes + v * kLanes);
+        for (int i = 0; i < kPairs; ++i) {
+          const Words pair = Codes<kBits>::Pair(word, i);
+          for (int r = 0; r < R; ++r)
+            sums[r][v] = BFloat16::Add(sums[r][v], pair,
+                                       x[r * blocks * kWords + w * kPairs + i]);
         }
       }
+    for (int v = 0; v < kVectors; ++v) {
+      const int64_t at = b * kOutputs + v * kLanes;
+      const Floats scale = OfFloat16(scales + at);
+      for (int r = 0; r < R; ++r) totals[r][v] += sums[r][v] * scale;
+      if (!mins) continue;
+      const Floats min = OfFloat16(mins + at);
+      for (int r = 0; r < R; ++r) totals[r][v] += min * x_sums[r * blocks + b];
     }
   }
+  for (int r = 0; r < R; ++r)
+    std::memcpy(out + r * n_size, totals[r], sizeof(totals[r]));
 }
 
 template <int kBits>
@@ -186,21 +204,34 @@ ffi::Error Blocks(ffi::ThreadPool pool, int64_t threads,
                   ffi::Buffer<ffi::BF16> x, ffi::Buffer<ffi::U32> codes,
                   ffi::Buffer<ffi::U16> scales, ffi::Buffer<ffi::U16> mins,
                   ffi::ResultBuffer<ffi::F32> out) {
-  const int64_t blocks = codes.dimensions()[1];
+  const int64_t m_size = x.dimensions()[0], count = codes.dimensions()[0];
+  const int64_t blocks = codes.dimensions()[1], n_size = count * kOutputs;
+  const uint32_t* rows = static_cast<const uint32_t*>(x.untyped_data());
   const uint32_t* code = codes.typed_data();
   const uint16_t* scale = scales.typed_data();
   const uint16_t* min = mins.element_count() ? mins.typed_data() : nullptr;
-  const auto panel = [=](int64_t i) {
-    thread_local std::vector<uint32_t> weights;
-    weights.resize(blocks * kBlock / 2 * kOutputs);
+  std::vector<float> x_sums(min ? m_size * blocks : 0);
+  for (size_t i = 0; i < x_sums.size(); ++i)
+    for (int k = 0; k < kBlock / 2; ++k) {
+      const uint32_t word = rows[i * kBlock / 2 + k];
+      for (const uint32_t bits : {word << 16, word & 0xffff0000u}) {
+        float value;
+        std::memcpy(&value, &bits, sizeof(value));
+        x_sums[i] += value;
+      }
+    }
+  const float* sums = x_sums.data();
+  float* to = out->typed_data();
+  ForPanels(pool, threads, count, blocks * kBlock / 2, [=](int64_t i) {
     const int64_t at = i * blocks * kOutputs;
-    Unpack<kBits>(code + at * kBits, scale + at, min ? min + at : nullptr,
-                  blocks, reinterpret_cast<uint16_t*>(weights.data()));
-    return weights.data();
-  };
-  Multiply<BFloat16>(pool, threads, x.untyped_data(), x.dimensions()[0],
-                     codes.dimensions()[0], blocks * kBlock / 2,
-                     out->typed_data(), panel);
+    for (int64_t m = 0; m < m_size; m += kRows)
+      AsConstant<kRows>(std::min<int64_t>(m_size - m, kRows), [=](auto few) {
+        BlockRows<kBits, few>(code + at * kBits, scale + at,
+                              min ? min + at : nullptr,
+                              rows + m * blocks * kBlock / 2, sums + m * blocks,
+                              to + m * n_size + i * kOutputs, blocks, n_size);
+      });
+  });
   return ffi::Error::Success();
 }
 
