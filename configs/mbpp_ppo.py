@@ -163,6 +163,7 @@ def _for_smollm2(c: ml_collections.ConfigDict) -> None:
     model.model = 'smollm2_135m_instruct'
     model.dtype = model.kv_cache = 'bfloat16'
     model.prompt_tokens, model.slots = 1024, 64
+    model.prompt_cache_gib = 4.0
   c.coder.new_tokens = c.ask.max_tokens = 200
   c.rewriter.new_tokens = c.ask.rewrite_max_tokens = 96
   c.ask.template = 'code'

@@ -22,6 +22,7 @@ from promptrl_jax.sampling.requests import EngineConfig, prompt_lengths_up_to
 
 # (config, mesh or None) -> Backend
 LoadFn = Callable[['BackendConfig', Mesh | None], Backend]
+_GIB = 1 << 30
 ASSETS = pathlib.Path(__file__).parent.parent / 'assets'
 
 
@@ -50,6 +51,8 @@ class BackendConfig:
     prompt_tokens, new_tokens: most tokens of a prompt and of a completion, for
       `jax` only.
     slots: completions that are decoded at once, for `jax` only.
+    prompt_cache_gib: memory for prompts that may be asked again, for `jax`
+      only.
   """
 
   backend: str = 'jax'
@@ -65,6 +68,7 @@ class BackendConfig:
   prompt_tokens: int = EngineConfig().prompt_limit
   new_tokens: int = EngineConfig().new_tokens
   slots: int = EngineConfig().slots
+  prompt_cache_gib: float = EngineConfig().prompt_cache_bytes / _GIB
   options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
   def __post_init__(self):
@@ -119,6 +123,7 @@ def _load_jax(config: BackendConfig, mesh: Mesh | None) -> Backend:
       config.slots,
       prompt_lengths=prompt_lengths_up_to(config.prompt_tokens),
       new_tokens=config.new_tokens,
+      prompt_cache_bytes=int(config.prompt_cache_gib * _GIB),
     ),
     config.kv_cache,
     config.method,

@@ -1,9 +1,9 @@
 """Kernels of 4 or 8 bits, with a scale for each 32 inputs of an output.
 
-A weight is scale * code + min, as in the types Q4_0 to Q8_0 of GGUF. A product,
-by `cpp/few_rows.cc`, is exact but for rows rounded to bfloat16 and float32 sums:
-codes are exact in bfloat16, and each block's sum is scaled. A decode step reads
-a third or half of the bytes of a bfloat16 kernel.
+A weight is scale * code + min, as in the types Q4_0 to Q8_0 of GGUF. A product
+rounds its rows to bfloat16 and adds in float32, and is exact apart from that:
+codes are exact in bfloat16, and the sum of each block is scaled. A decode step
+reads a third or half of the bytes of a bfloat16 kernel (`cpp/few_rows.cc`).
 """
 
 from __future__ import annotations

@@ -23,6 +23,7 @@ from promptrl_jax.sampling import methods
 from promptrl_jax.sampling.model import Model, make_model
 from promptrl_jax.sampling.prepare import DecodeParams
 from promptrl_jax.sampling.programs import Programs, SlotState, make_programs
+from promptrl_jax.sampling.prompt_cache import PromptCache
 from promptrl_jax.sampling.requests import (
   EngineConfig,
   EngineRequest,
@@ -49,6 +50,7 @@ class Engine:
     self._params = params
     self._groups = mesh.shape['data']
     self._split = NamedSharding(mesh, P('data'))
+    self._cache = PromptCache(config.prompt_cache_bytes)
 
   def run(self, requests: Sequence[EngineRequest]) -> list[tuple[Sample, ...]]:
     """Returns the samples of each request, one per `SamplingParams`.
@@ -57,9 +59,12 @@ class Engine:
       ValueError: a request does not fit the shapes or the vocabulary.
     """
     check(requests, self.model.config.vocab_size, self.config)
-    scheduler = Scheduler(requests, self.config, self._groups)
+    scheduler = Scheduler(requests, self.config, self._groups, self._cache)
     slots = self.programs.empty_fn(self._blocks(requests))
-    prefilled: list[tuple[PrefilledPrompts, SlotState]] = []
+    prefilled = [
+      (prompts, self._cache.state(prefill))
+      for prefill, prompts in scheduler.reused.items()
+    ]
     while True:
       slots = self._fill(scheduler, slots, prefilled)
       if not scheduler.is_running():
@@ -72,6 +77,7 @@ class Engine:
   def replace_params(self, params: DecodeParams) -> None:
     """Samples from here on with parameters of the same shapes."""
     self._params = params
+    self._cache.clear()
 
   def compiled_programs(self) -> int:
     """Number of programs compiled so far: constant after warm-up."""
@@ -96,6 +102,7 @@ class Engine:
         return slots
       waiting, *rows = job
       prompts = self.programs.prefill_fn(self._params, *self._put(*rows))
+      self._cache.add(prompts, waiting.prompt_length, waiting.prompts)
       prefilled.append((waiting, prompts))
 
   def _blocks(self, requests: Sequence[EngineRequest]) -> int:

@@ -18,6 +18,7 @@ import numpy as np
 from promptrl_jax.models.tokenizer import pad_left
 from promptrl_jax.sampling.loop import Completions
 from promptrl_jax.sampling.model import InputBatch
+from promptrl_jax.sampling.prompt_cache import Place, Prompt, PromptCache
 from promptrl_jax.sampling.requests import (
   EngineConfig,
   EngineRequest,
@@ -43,17 +44,29 @@ class PrefilledPrompts:
 
   Attributes:
     waiting: a queue per group of (row of the prefill, completion).
+    prompts: group, row and tokens of each prompt that was not prefilled before.
   """
 
   prompt_length: int
   waiting: list[collections.deque[tuple[int, _Sequence]]]
+  prompts: list[tuple[int, int, Prompt]] = dataclasses.field(
+    default_factory=list
+  )
 
 
 class Scheduler:
-  """Assigns the completions of one `Engine.run` to batch slots."""
+  """Assigns the completions of one `Engine.run` to batch slots.
+
+  Attributes:
+    reused: by the number of an earlier prefill, the completions of its prompts.
+  """
 
   def __init__(
-    self, requests: Sequence[EngineRequest], config: EngineConfig, groups: int
+    self,
+    requests: Sequence[EngineRequest],
+    config: EngineConfig,
+    groups: int,
+    cache: PromptCache | None = None,
   ):
     self._requests = requests
     self._config = config
@@ -75,9 +88,18 @@ class Scheduler:
     self._unassigned = [0] * groups  # completions of prefilled prompts
     self._samples: dict[tuple[int, int], Sample] = {}
     self._waiting = {p: collections.deque() for p in config.prompt_lengths}
-    for sequences in self._bundles():
-      size = len(requests[sequences[0].request].prompt)
-      self._waiting[config.padded(size)].append(sequences)
+    self.reused: dict[int, PrefilledPrompts] = {}
+    for i, bundles in itertools.groupby(
+      self._bundles(), key=lambda sequences: sequences[0].request
+    ):
+      prompt = tuple(requests[i].prompt)
+      places = dict(cache.places(prompt)) if cache else {}
+      for sequences in bundles:
+        if places:
+          group = min(places, key=self._unassigned.__getitem__)
+          self._reuse(places.pop(group), sequences)
+        else:
+          self._waiting[config.padded(len(prompt))].append(sequences)
 
   def is_running(self) -> bool:
     """Whether any slot decodes."""
@@ -146,6 +168,7 @@ class Scheduler:
         sequences = queue.popleft()
         prompt = self._requests[sequences[0].request].prompt
         prompts[group * self._at_once + i] = prompt
+        prefilled.prompts.append((group, i, tuple(prompt)))
         prefilled.waiting[group].extend((i, s) for s in sequences)
         self._unassigned[group] += len(sequences)
     return prefilled, *pad_left(prompts, length, 0)
@@ -213,6 +236,17 @@ class Scheduler:
           self._finish(sequence, False)
       for start in range(0, len(sequences), most):
         yield sequences[start : start + most]
+
+  def _reuse(self, place: Place, sequences: list[_Sequence]) -> None:
+    """Lets completions wait for slots beside a prompt of an earlier prefill."""
+    prefilled = self.reused.setdefault(
+      place.prefill,
+      PrefilledPrompts(
+        place.padded, [collections.deque() for _ in range(self._groups)]
+      ),
+    )
+    prefilled.waiting[place.group].extend((place.row, s) for s in sequences)
+    self._unassigned[place.group] += len(sequences)
 
   def _free(self, group: int) -> list[int]:
     """Free slots of a group, counted from its first."""

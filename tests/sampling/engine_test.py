@@ -173,6 +173,84 @@ def test_samples_of_one_prompt_are_shared_out_over_the_groups(config):
   assert prompts == [[True, False, True, False]]  # Two rows of two groups.
 
 
+def counting(other):
+  """Counts the prefills of an engine, in a list that grows."""
+  calls, real = [], other.programs.prefill_fn
+  other.programs = dataclasses.replace(
+    other.programs,
+    prefill_fn=lambda *args: calls.append(1) or real(*args),
+  )
+  return calls
+
+
+def with_seeds(asked, seed):
+  return [
+    EngineRequest(
+      r.prompt,
+      [dataclasses.replace(p, seed=p.seed ^ seed) for p in r.samples],
+    )
+    for r in asked
+  ]
+
+
+@both
+def test_a_prompt_that_is_asked_again_is_not_prefilled_again(config):
+  other = make(config)
+  calls = counting(other)
+  asked = requests(14, seed=3, samples=2)
+  assert_same(flat(other.run(asked)), expected(asked, config))
+  before = len(calls)
+  assert before > 1
+  again = with_seeds(asked, 77)
+  more = requests(1, seed=9, samples=2)
+  assert_same(
+    flat(other.run([*again[::-1], *more])),
+    expected([*again[::-1], *more], config),
+  )
+  assert len(calls) == before + 1
+  # A prompt that only one group has read is read by the other one as well.
+  crowd = [EngineRequest(asked[0].prompt, requests(1, 4, 11)[0].samples)]
+  assert_same(flat(other.run(crowd)), expected(crowd, config))
+
+
+def test_other_parameters_read_prompts_again():
+  other = make()
+  calls = counting(other)
+  asked = requests(3)
+  before = flat(other.run(asked))
+  double = jax.tree.map(lambda x: 2 * x, params(CONFIG))
+  other.replace_params(double)
+  after = flat(other.run(asked))
+  assert len(calls) % 2 == 0
+  assert any(
+    not np.array_equal(a.logps, b.logps)
+    for a, b in zip(before, after, strict=True)
+  )
+
+
+@pytest.mark.parametrize('prefills', [0, 1.5])
+def test_memory_for_prompts_is_bounded(prefills):
+  other = make()
+  other.run(requests(1))
+  state = next(iter(other._cache._states.values()), None)
+  size = sum(leaf.nbytes for leaf in jax.tree.leaves(state))
+  limited = make_engine(
+    CONFIG,
+    METHOD,
+    params(CONFIG),
+    MESH,
+    dataclasses.replace(SETTINGS, prompt_cache_bytes=int(prefills * size)),
+  )
+  calls = counting(limited)
+  asked = requests(20, seed=6)
+  for _ in range(2):
+    before = len(calls)
+    assert_same(flat(limited.run(asked)), expected(asked))
+    assert limited._cache._bytes <= prefills * size
+  assert len(calls) - before >= before // 2  # Most were dropped.
+  assert len(limited._cache._places) < len(asked)
+
+
 @both
 def test_a_watch_ends_a_sample_and_frees_its_slot(config):
   asked = [
