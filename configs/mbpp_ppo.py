@@ -166,8 +166,22 @@ def _for_smollm2(c: ml_collections.ConfigDict) -> None:
     model.prompt_cache_gib = 4.0
   c.coder.new_tokens = c.ask.max_tokens = 200
   c.rewriter.new_tokens = c.ask.rewrite_max_tokens = 96
+  # Format, instruction and temperature: by `experiments.headroom`.
   c.ask.template = 'code'
+  c.ask.instruction = (
+    'You are a helpful assistant that writes correct Python code.'
+  )
+  c.ask.sample_temperature = 0.4
+  c.seeds = 3
   c.examples = 'words'
+  c.editing.actions = (*operators.DEFAULT, 'add_demo')
+  c.editing.step_reward.call_cost = 0.005
+  c.controller.clone = True
+  c.controller.worlds, c.controller.continuations = 4, 8
+  c.controller.iterations, c.controller.episodes = 40, 512
+  c.validate_every, c.validate_seeds = 10, 2
+  c.search.beam, c.search.seeds = 2, 2
+  c.search.temperatures = (0.2, 0.4, 0.6)
   c.eval.strategies = ('fewshot',)
   c.eval.oracle = False
   c.cache = 'runs/mbpp_completions.sqlite'

@@ -47,7 +47,13 @@ def main(argv: list[str]) -> None:
   model = load.find('smollm2_135m_instruct')
   for cache in _CACHES.value:
     for slots in map(int, _SLOTS.value):
-      shapes = EngineConfig(slots, _LENGTHS, _NEW, prefill_rows=_PREFILL_ROWS)
+      shapes = EngineConfig(
+        slots,
+        _LENGTHS,
+        _NEW,
+        prefill_rows=_PREFILL_ROWS,
+        prompt_cache_bytes=0,  # Each run reads its prompts.
+      )
       sampler = Sampler.load(
         model, dtype=_DTYPE.value, kv_cache=cache, shapes=shapes
       )

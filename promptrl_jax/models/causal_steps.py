@@ -15,6 +15,7 @@ import jax
 from promptrl_jax.models import attention
 from promptrl_jax.models.cache import LayerCache
 from promptrl_jax.models.config import TransformerConfig
+from promptrl_jax.models.kernels import threads_of
 from promptrl_jax.models.transformer import Block, Transformer, norm, rope
 
 
@@ -91,5 +92,10 @@ def decode_step(
 
 def logits(config: TransformerConfig, top: Any, x: jax.Array) -> Any:
   """Returns the logits [..., V] of hidden states [..., D] from `read`."""
-  hidden = norm(config).apply({'params': top['params']['final_norm']}, x)
+  head = top.get('stored', {}).get(
+    'embedding' if config.tie_embeddings else 'lm_head'
+  )
+  hidden = norm(config, threads_of(head)).apply(
+    {'params': top['params']['final_norm']}, x
+  )
   return Transformer(config).apply(top, hidden, method=Transformer.logits)

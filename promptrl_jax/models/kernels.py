@@ -107,6 +107,11 @@ def dense(
   return flat.astype(dtype or x.dtype).reshape(*x.shape[:-1], -1)
 
 
+def threads_of(kernel: Any) -> int:
+  """The number of threads of a stored kernel; 0 of any other."""
+  return kernel.threads if isinstance(kernel, StoredKernel) else 0
+
+
 def rows_of(kernel: jax.Array | StoredKernel, outputs: jax.Array) -> jax.Array:
   """The weights [..., in] of some outputs of a kernel, or rows [out, in]."""
   if not isinstance(kernel, StoredKernel):

@@ -29,7 +29,7 @@ from promptrl_jax.parallel import compilation
 FOLDER = pathlib.Path(__file__).parent / 'cpp'
 _FUNCTIONS = ('few_rows_bfloat16', 'few_rows_float32')
 _FUNCTIONS += ('few_rows_4_bits', 'few_rows_8_bits')
-_FUNCTIONS += ('attend_bfloat16', 'attend_float32')
+_FUNCTIONS += ('attend_bfloat16', 'attend_float32', 'rms_norm', 'draw')
 _VARIABLE = 'PROMPTRL_NATIVE'
 COMPILERS = ('c++', 'g++', 'clang++')
 _FLAGS = ('-std=c++17', '-O3', '-march=native', '-w', '-fPIC', '-shared')
@@ -59,15 +59,32 @@ def is_available() -> bool:
 
 
 def call(
-  name: str, shape: Sequence[int], threads: int, *args: jax.Array
+  name: str,
+  shape: Sequence[int],
+  threads: int,
+  *args: jax.Array,
+  **attributes: Any,
 ) -> Any:
   """Calls a C++ function inside of a jitted one; returns float32 of `shape`.
 
-  It may use `threads` of XLA's threads.
+  It may use `threads` of XLA's threads; `attributes` are further settings.
   """
   result = jax.ShapeDtypeStruct(tuple(shape), np.float32)
   function = jax.ffi.ffi_call(_target(name), result)
-  return function(*args, threads=np.int64(threads))
+  return function(*args, threads=np.int64(threads), **attributes)
+
+
+def draw(
+  logits: jax.Array, temperature: jax.Array, uniform: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+  """Tokens [B] and their log-probs, from `logits` [B, V]; see `cpp/draw.cc`."""
+  rows = (len(logits),)
+  results = [
+    jax.ShapeDtypeStruct(rows, dtype) for dtype in ('int32', 'float32')
+  ]
+  function = jax.ffi.ffi_call(_target('draw'), results)
+  tokens, logps = function(logits, temperature, uniform, threads=np.int64(1))
+  return tokens, logps
 
 
 def _target(name: str) -> str:

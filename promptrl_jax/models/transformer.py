@@ -13,9 +13,10 @@ from typing import Any
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.sharding import Mesh
 
-from promptrl_jax.models import attention
+from promptrl_jax.models import attention, native
 from promptrl_jax.models.cache import LayerCache
 from promptrl_jax.models.config import RopeScaling, TransformerConfig
 from promptrl_jax.models.kernels import (
@@ -24,10 +25,12 @@ from promptrl_jax.models.kernels import (
   dense,
   kernel_of,
   rows_of,
+  threads_of,
 )
 from promptrl_jax.parallel import sharding
 
 ROWS = ('data', 'fsdp')  # mesh axes that split rows of tokens
+_LANES = 16  # `cpp/norm.cc` needs sizes to be multiples of this.
 _ACTIVATIONS = {
   'silu': nn.silu,
   'gelu': functools.partial(nn.gelu, approximate=False),
@@ -78,15 +81,23 @@ def apply_rope(x: jax.Array, cos: jax.Array, sin: jax.Array) -> jax.Array:
 
 
 class RMSNorm(nn.Module):
-  """x / rms(x) * (offset + scale), over the last axis (arXiv 1910.07467)."""
+  """x / rms(x) * (offset + scale), over the last axis (arXiv 1910.07467).
+
+  With `threads`, as of `StoredKernel`, `cpp/norm.cc` computes it if it can.
+  """
 
   eps: float
   offset: float = 0.0
+  threads: int = 0
 
   @nn.compact
   def __call__(self, x: jax.Array) -> jax.Array:
     init = nn.initializers.constant(1.0 - self.offset)
     scale = self.param('scale', init, (x.shape[-1],))
+    if self.threads and x.dtype == jnp.float32 and not x.shape[-1] % _LANES:
+      factor = self.offset + scale.astype(jnp.float32)
+      eps = np.float32(self.eps)
+      return native.call('rms_norm', x.shape, 1, x, factor, eps=eps)
     wide = x.astype(jnp.float32)
     mean_square = jnp.mean(jnp.square(wide), axis=-1, keepdims=True)
     normed = wide * jax.lax.rsqrt(mean_square + self.eps)
@@ -112,11 +123,11 @@ class LayerNorm(nn.Module):
     return (normed * scale + bias).astype(x.dtype)
 
 
-def norm(config: TransformerConfig) -> nn.Module:
-  """Returns the norm layer of a config."""
+def norm(config: TransformerConfig, threads: int = 0) -> nn.Module:
+  """Returns the norm layer of a config; `threads` as of `RMSNorm`."""
   if config.norm == 'layer':
     return LayerNorm(config.norm_eps)
-  return RMSNorm(config.norm_eps, config.norm_offset)
+  return RMSNorm(config.norm_eps, config.norm_offset, threads)
 
 
 class Block(nn.Module):
@@ -139,13 +150,14 @@ class Block(nn.Module):
     zeros = nn.initializers.zeros
     heads = (c.num_kv_heads, c.group_size + 2, c.head_size)
     parts = 2 if c.is_gated else 1
-    self.attention_norm = norm(c)
-    self.mlp_norm = norm(c)
-    if c.post_norms:
-      self.attention_post_norm = norm(c)
-      self.mlp_post_norm = norm(c)
     inner = c.num_heads * c.head_size
     self.qkv = self._kernel('qkv', normal, (c.hidden_size, *heads), 1)
+    threads = threads_of(self.qkv)
+    self.attention_norm = norm(c, threads)
+    self.mlp_norm = norm(c, threads)
+    if c.post_norms:
+      self.attention_post_norm = norm(c, threads)
+      self.mlp_post_norm = norm(c, threads)
     self.out = self._kernel('out', small, (inner, c.hidden_size), 0)
     self.gate_up = self._kernel(
       'gate_up', normal, (c.hidden_size, parts, c.mlp_size), 2
@@ -159,8 +171,8 @@ class Block(nn.Module):
       self.gate_up_bias = self.param('gate_up_bias', zeros, (parts, c.mlp_size))
       self.down_bias = self.param('down_bias', zeros, (c.hidden_size,))
     if c.qk_norm:
-      self.q_norm = RMSNorm(c.norm_eps, c.norm_offset)
-      self.k_norm = RMSNorm(c.norm_eps, c.norm_offset)
+      self.q_norm = RMSNorm(c.norm_eps, c.norm_offset, threads)
+      self.k_norm = RMSNorm(c.norm_eps, c.norm_offset, threads)
 
   def _kernel(self, name, scale, shape, split):
     """Returns a kernel that is split over `tensor` only, along axis `split`."""
@@ -242,7 +254,7 @@ class Block(nn.Module):
     """Runs the layer on one token per row; arguments as in `causal_steps`."""
     queries, keys, values = self._project(x, rope)
     cache = cache.write(keys, values, slot)
-    threads = self.qkv.threads if isinstance(self.qkv, StoredKernel) else 0
+    threads = threads_of(self.qkv)
     attended = cache.attend(queries[:, 0], mask, threads=threads)
     return self._finish(x, attended[:, None]), cache
 

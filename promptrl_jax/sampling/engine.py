@@ -3,9 +3,10 @@
 A padded batch would run until its longest row ends. Here the host prefills
 prompts, inserts them into free batch slots, lets all slots decode for a few
 steps, collects the completions that ended, and refills their slots (Orca, OSDI
-2022). Shapes never change, so that each program is compiled once: one prefill
-and one insert per prompt length, and one decode per number of cache blocks that
-a run needs. A sample depends on nothing but its own prompt and parameters.
+2022). There are few shapes, and each program is compiled once: one prefill and
+one insert per prompt length, and one decode per number of slots and of cache
+blocks that a run needs. A sample depends on nothing but its own prompt and
+parameters.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
+from promptrl_jax.models import cache as cache_lib
+from promptrl_jax.models.config import TransformerConfig
 from promptrl_jax.models.encoder_decoder_config import LanguageModelConfig
 from promptrl_jax.sampling import methods
 from promptrl_jax.sampling.model import Model, make_model
@@ -31,6 +34,8 @@ from promptrl_jax.sampling.requests import (
   check,
 )
 from promptrl_jax.sampling.scheduler import PrefilledPrompts, Scheduler
+
+_FEWEST_SLOTS = 4  # of a group, at the end of a run
 
 
 class Engine:
@@ -51,6 +56,7 @@ class Engine:
     self._groups = mesh.shape['data']
     self._split = NamedSharding(mesh, P('data'))
     self._cache = PromptCache(config.prompt_cache_bytes)
+    self._sizes = _sizes(model, params, config.slots_per_group(self._groups))
 
   def run(self, requests: Sequence[EngineRequest]) -> list[tuple[Sample, ...]]:
     """Returns the samples of each request, one per `SamplingParams`.
@@ -59,8 +65,11 @@ class Engine:
       ValueError: a request does not fit the shapes or the vocabulary.
     """
     check(requests, self.model.config.vocab_size, self.config)
-    scheduler = Scheduler(requests, self.config, self._groups, self._cache)
-    slots = self.programs.empty_fn(self._blocks(requests))
+    scheduler = Scheduler(
+      requests, self.config, self._groups, self._sizes, self._cache
+    )
+    blocks = self._blocks(requests)
+    slots = self.programs.empty_fn(blocks, scheduler.size)
     prefilled = [
       (prompts, self._cache.state(prefill))
       for prefill, prompts in scheduler.reused.items()
@@ -69,6 +78,9 @@ class Engine:
       slots = self._fill(scheduler, slots, prefilled)
       if not scheduler.is_running():
         return scheduler.results()
+      while (moved := scheduler.shrink()) is not None:
+        fewer = self.programs.empty_fn(blocks, scheduler.size)
+        slots = self.programs.insert_fn(fewer, slots, *self._put(*moved))
       slots, completions = self.programs.decode_fn(
         self._params, slots, *self._put(*scheduler.next_decode())
       )
@@ -118,6 +130,26 @@ class Engine:
     return jax.device_put(jax.tree.map(np.copy, tree), self._split)
 
 
+def _sizes(model: Model, params: DecodeParams, most: int) -> tuple[int, ...]:
+  """Numbers of slots that a group decodes with, the largest first.
+
+  A step costs as much as the slots, not as the completions in them: the last
+  completions of a run are decoded with fewer, if that changes no bit of them.
+  On accelerators a step of a small batch costs as much as one of a large one.
+  """
+  config, sizes = model.config, [most]
+  if (
+    isinstance(config, TransformerConfig)
+    and config.norm == 'rms'
+    and config.kv_cache != 'int8'
+    and config.head_size % cache_lib.MULTIPLE == 0
+    and params.is_row_wise
+  ):
+    while sizes[-1] >= 2 * _FEWEST_SLOTS:
+      sizes.append(sizes[-1] // 2)
+  return tuple(sizes)
+
+
 def make_engine(
   config: LanguageModelConfig,
   method: methods.Sampling,
@@ -138,6 +170,5 @@ def make_engine(
       model.
   """
   model = make_model(config, shapes.prompt_limit, shapes.new_tokens)
-  slots = shapes.slots_per_group(mesh.shape['data'])
-  programs = make_programs(model, method, mesh, slots)
+  programs = make_programs(model, method, mesh)
   return Engine(model, params, mesh, shapes, programs)

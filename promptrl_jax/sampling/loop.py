@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
+from promptrl_jax.models import native
 from promptrl_jax.models.encoder_decoder_config import LanguageModelConfig
 from promptrl_jax.sampling import methods
 
@@ -100,11 +101,15 @@ def draw(
   uniform = jax.lax.dynamic_index_in_dim(
     options.uniforms, generated.step, keepdims=False
   )
-  logps = methods.log_distribution(
+  logits = methods.distribution(
     logits, options.temperature, method, options.top_p, generated.seen
   )
-  tokens = methods.draw(uniform, logps, options.temperature)
-  chosen = jnp.take_along_axis(logps, tokens[:, None], axis=1)[:, 0]
+  if jax.default_backend() == 'cpu' and native.is_available():
+    tokens, chosen = native.draw(logits, options.temperature, uniform)
+  else:
+    logps = jax.nn.log_softmax(logits, axis=-1)
+    tokens = methods.draw(uniform, logps, options.temperature)
+    chosen = jnp.take_along_axis(logps, tokens[:, None], axis=1)[:, 0]
   tokens = jnp.where(active, tokens, config.pad_token_id)
   chosen = jnp.where(active, chosen, 0.0)
   write = lambda all_, new: jax.lax.dynamic_update_slice_in_dim(

@@ -46,7 +46,8 @@ def compile_engine(
   """
   model = make_model(config, shapes.prompt_limit, shapes.new_tokens)
   groups = mesh.shape['data']
-  programs = make_programs(model, method, mesh, shapes.slots_per_group(groups))
+  programs = make_programs(model, method, mesh)
+  size = shapes.slots_per_group(groups)
   split = NamedSharding(mesh, P('data'))
   array = lambda dtype, *shape: jax.ShapeDtypeStruct(
     shape, dtype, sharding=split
@@ -55,13 +56,13 @@ def compile_engine(
   lower_empty: Any = programs.empty_fn
   slots = jax.tree.map(
     lambda s, where: jax.ShapeDtypeStruct(s.shape, s.dtype, sharding=where),
-    jax.eval_shape(lambda: programs.empty_fn(blocks)),
-    lower_empty.lower(blocks).compile().output_shardings,
+    jax.eval_shape(lambda: programs.empty_fn(blocks, size)),
+    lower_empty.lower(blocks, size).compile().output_shardings,
   )
   lower_prefill: Any = programs.prefill_fn
   lower_decode: Any = programs.decode_fn
   prompts = groups * shapes.prefill_rows_per_group(groups)
-  count = groups * shapes.slots_per_group(groups)
+  count = groups * size
   counts, floats = array(jnp.int32, count), array(jnp.float32, count)
   batch = InputBatch(
     prompt_start=counts,

@@ -67,7 +67,19 @@ def log_distribution(
   top_p: jax.Array | None = None,
   seen: jax.Array | None = None,
 ) -> jax.Array:
-  """Log-probabilities of the next token after penalty, temperature and filters.
+  """Log-probabilities [..., V] of the next token, those of `distribution`."""
+  logits = distribution(logits, temperature, method, top_p, seen)
+  return jax.nn.log_softmax(logits, axis=-1)
+
+
+def distribution(
+  logits: jax.Array,
+  temperature: jax.Array,
+  method: Sampling,
+  top_p: jax.Array | None = None,
+  seen: jax.Array | None = None,
+) -> jax.Array:
+  """Logits of the next token after penalty, temperature and filters.
 
   Args:
     temperature: [...]; at 0 the row is decoded greedily, and its log-probs are
@@ -76,7 +88,7 @@ def log_distribution(
       mass reaches it; 1 keeps all. None: 1 for every row.
 
   Returns:
-    [..., V], normalised over the tokens that are kept.
+    float32 [..., V], -1e30 for tokens that are not kept.
   """
   logits = logits.astype(jnp.float32)
   if seen is not None:
@@ -97,7 +109,7 @@ def log_distribution(
     logits = filters_lib.MinP(method.min_p)(logits)
   for keep in method.filters:
     logits = keep(logits)
-  return jax.nn.log_softmax(logits, axis=-1)
+  return logits
 
 
 def penalise(logits: jax.Array, seen: jax.Array, penalty: float) -> jax.Array:

@@ -13,7 +13,6 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from flax import struct
 from jax.sharding import Mesh, NamedSharding
@@ -46,6 +45,15 @@ class DecodeParams:
   def threads(self) -> int:
     """How many share a step's products and attention; 0: XLA decides."""
     return self.layers[0]['stored']['qkv'].threads
+
+  @property
+  def is_row_wise(self) -> bool:
+    """Whether products are the same bits for any number of rows."""
+    head = self.top['stored'].keys() & {'lm_head', 'embedding'}
+    trees = [self.top['stored'], *(layer['stored'] for layer in self.layers)]
+    return bool(head) and all(
+      kernel.threads for tree in trees for kernel in tree.values()
+    )
 
 
 def prepare(
@@ -123,16 +131,13 @@ def _stack(params: Any) -> str:
 def _with_tied_head(
   top: dict[str, Any], bits: int | None, threads: int
 ) -> dict[str, Any]:
-  """Packs an embedding that is also the projection on the vocabulary.
-
-  One of float32 stays as it is: XLA multiplies it as fast.
-  """
+  """Packs an embedding that is also the projection on the vocabulary."""
   params, given = dict(top['params']), dict(top.get('blocks', {}))
   if 'lm_head' in params or 'lm_head' in given:
     return top
   if 'embedding' in given:
     table = jax.tree.map(lambda x: x.T, given.pop('embedding'))
-  elif threads and (bits or params['embedding'].dtype == jnp.bfloat16):
+  elif threads:
     table = params.pop('embedding').T
   else:
     return top

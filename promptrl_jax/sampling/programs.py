@@ -161,6 +161,7 @@ class Programs:
   """The functions above, jitted for the slots of a mesh.
 
   Attributes:
+    empty_fn: (blocks, slots of a group) -> slots.
     insert_fn: (slots, prompts, sources, targets, counts) -> slots, which are
       donated; sources and targets count from the first row of their group,
       counts are [groups].
@@ -168,7 +169,7 @@ class Programs:
       donated, and completions; `enough_free` and `steps` are [groups].
   """
 
-  empty_fn: Callable[[int], SlotState]
+  empty_fn: Callable[[int, int], SlotState]
   prefill_fn: Callable[..., SlotState]
   insert_fn: Callable[..., SlotState]
   decode_fn: Callable[..., tuple[SlotState, loop.Completions]]
@@ -180,9 +181,9 @@ class Programs:
 
 
 def make_programs(
-  model: Model, method: methods.Sampling, mesh: Mesh, slots: int
+  model: Model, method: methods.Sampling, mesh: Mesh
 ) -> Programs:
-  """Jits the programs with `slots` per group, split over `data` of a mesh.
+  """Jits the programs with slots that are split over `data` of a mesh.
 
   Along the other axes all devices of a group hold the same slots, and each
   holds the caches of its share of the heads.
@@ -204,7 +205,7 @@ def make_programs(
     )
     return jax.jit(mapped, out_shardings=out, **options)
 
-  def make_empty(blocks: int) -> SlotState:
+  def make_empty(blocks: int, slots: int) -> SlotState:
     fn = functools.partial(empty_slots, model, method, slots, blocks)
     return jax.shard_map(fn, mesh=mesh, in_specs=(), out_specs=split)()
 
@@ -212,7 +213,7 @@ def make_programs(
   prefill_rows = functools.partial(prefill, model, method)
   decode_slots = functools.partial(decode, model, method, together=together)
   return Programs(
-    empty_fn=jax.jit(make_empty, out_shardings=state, static_argnums=0),
+    empty_fn=jax.jit(make_empty, out_shardings=state, static_argnums=(0, 1)),
     prefill_fn=jit(prefill_rows, state, replicated, split, split),
     insert_fn=jit(insert, state, *[split] * 5, donate_argnums=0),
     decode_fn=jit(

@@ -1,6 +1,6 @@
 """The slot scheduler: which completions wait, and which batch slot each has.
 
-It runs on the host with NumPy alone. Slots come in groups: the devices of a
+It runs on the host, on arrays of NumPy. Slots come in groups: the devices of a
 group decode together, and a prompt that a group has prefilled can only be
 inserted into slots of that group.
 """
@@ -13,6 +13,7 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 
+import jax
 import numpy as np
 
 from promptrl_jax.models.tokenizer import pad_left
@@ -25,6 +26,8 @@ from promptrl_jax.sampling.requests import (
   Sample,
   SamplingParams,
 )
+
+_STEPS_OF_THE_LAST = 16  # of a call, while slots could be given up
 
 
 @dataclasses.dataclass
@@ -58,6 +61,8 @@ class Scheduler:
   """Assigns the completions of one `Engine.run` to batch slots.
 
   Attributes:
+    size: slots of a group.
+    batch: what each slot holds, [groups * size].
     reused: by the number of an earlier prefill, the completions of its prompts.
   """
 
@@ -66,25 +71,28 @@ class Scheduler:
     requests: Sequence[EngineRequest],
     config: EngineConfig,
     groups: int,
+    sizes: Sequence[int] = (),
     cache: PromptCache | None = None,
   ):
+    """Puts the completions into queues.
+
+    Args:
+      groups: of devices.
+      sizes: numbers of slots of a group to choose from, the largest first;
+        empty: that of the config alone.
+      cache: prompts that were prefilled before.
+    """
     self._requests = requests
     self._config = config
     self._groups = groups
-    self._slots = config.slots_per_group(groups)
+    total = sum(len(request.samples) for request in requests)
+    sizes = list(sizes) or [config.slots_per_group(groups)]
+    # From the smallest size that holds all completions at once, if one does.
+    while len(sizes) > 1 and groups * sizes[1] >= total:
+      sizes.pop(0)
+    self._sizes = sizes
     self._at_once = config.prefill_rows_per_group(groups)
-    count = groups * self._slots
-    zeros = lambda dtype: np.zeros(count, dtype)
-    self.batch = InputBatch(
-      prompt_start=zeros(np.int32),
-      prompt_lengths=zeros(np.int32),
-      generated=zeros(np.int32),
-      max_tokens=zeros(np.int32),
-      temperature=zeros(np.float32),
-      top_p=np.ones(count, np.float32),
-      seeds=zeros(np.uint32),
-    )
-    self._running: list[_Sequence | None] = [None] * count
+    self._free_all()
     self._unassigned = [0] * groups  # completions of prefilled prompts
     self._samples: dict[tuple[int, int], Sample] = {}
     self._waiting = {p: collections.deque() for p in config.prompt_lengths}
@@ -100,6 +108,10 @@ class Scheduler:
           self._reuse(places.pop(group), sequences)
         else:
           self._waiting[config.padded(len(prompt))].append(sequences)
+
+  @property
+  def size(self) -> int:
+    return self._sizes[0]
 
   def is_running(self) -> bool:
     """Whether any slot decodes."""
@@ -122,17 +134,59 @@ class Scheduler:
     watched = any(s and s.params.watch for s in self._running)
     steps = config.steps if watched else config.new_tokens
     more = any(self._waiting.values())
-    enough_free = [
-      max(self._at_once, len(self._free(group)) + 1)
-      if more or unassigned
-      else self._slots
-      for group, unassigned in enumerate(self._unassigned)
-    ]
+    enough_free = []
+    for group, unassigned in enumerate(self._unassigned):
+      free = len(self._free(group))
+      if more or unassigned:
+        enough_free.append(max(self._at_once, free + 1))
+      elif len(self._sizes) > 1 and self.size - free > self._sizes[1]:
+        enough_free.append(self.size - self._sizes[1])
+      else:
+        enough_free.append(self.size)
+    if len(self._sizes) > 1 and not more:
+      # A group with few completions must not run on while others could shrink.
+      steps = min(steps, _STEPS_OF_THE_LAST)
     return (
       self.batch,
       np.asarray(enough_free, np.int32),
       np.full(self._groups, steps, np.int32),
     )
+
+  def shrink(self) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+    """Moves the last completions to fewer slots.
+
+    Returns:
+      Arguments of `programs.insert` of the slots so far into fewer ones, as of
+      `assign`; None while they are needed, or are the fewest already.
+    """
+    if (
+      len(self._sizes) < 2
+      or any(self._waiting.values())
+      or any(self._unassigned)
+    ):
+      return None
+    used = [
+      [i for i, s in enumerate(self._of_group(group)) if s is not None]
+      for group in range(self._groups)
+    ]
+    if max(map(len, used)) > self._sizes[1]:
+      return None
+    batch, running, size = self.batch, self._running, self.size
+    self._sizes.pop(0)
+    self._free_all()
+    sources = np.zeros((self._groups, self.size), np.int32)
+    targets = np.zeros_like(sources)
+    counts = np.array(list(map(len, used)), np.int32)
+    for group, slots in enumerate(used):
+      for target, source in enumerate(slots):
+        sources[group, target], targets[group, target] = source, target
+        old, new = group * size + source, group * self.size + target
+        self._running[new] = running[old]
+        for before, after in zip(
+          jax.tree.leaves(batch), jax.tree.leaves(self.batch), strict=True
+        ):
+          after[new] = before[old]
+    return sources.ravel(), targets.ravel(), counts
 
   def next_prefill(
     self,
@@ -183,7 +237,7 @@ class Scheduler:
       and slots of their group [groups * slots], and how many of either are
       valid in each group; None without a free slot.
     """
-    sources = np.zeros((self._groups, self._slots), np.int32)
+    sources = np.zeros((self._groups, self.size), np.int32)
     targets = np.zeros_like(sources)
     counts = np.zeros(self._groups, np.int32)
     for group, waiting in enumerate(prefilled.waiting):
@@ -191,9 +245,7 @@ class Scheduler:
         source, sequence = waiting.popleft()
         sources[group, n], targets[group, n] = source, slot
         counts[group] = n + 1
-        self._start(
-          group * self._slots + slot, sequence, prefilled.prompt_length
-        )
+        self._start(group * self.size + slot, sequence, prefilled.prompt_length)
       self._unassigned[group] -= int(counts[group])
     if not counts.any():
       return None
@@ -250,9 +302,25 @@ class Scheduler:
 
   def _free(self, group: int) -> list[int]:
     """Free slots of a group, counted from its first."""
-    start = group * self._slots
-    running = self._running[start : start + self._slots]
+    running = self._of_group(group)
     return [i for i, sequence in enumerate(running) if sequence is None]
+
+  def _of_group(self, group: int) -> list[_Sequence | None]:
+    return self._running[group * self.size : (group + 1) * self.size]
+
+  def _free_all(self) -> None:
+    count = self._groups * self.size
+    zeros = lambda dtype: np.zeros(count, dtype)
+    self.batch = InputBatch(
+      prompt_start=zeros(np.int32),
+      prompt_lengths=zeros(np.int32),
+      generated=zeros(np.int32),
+      max_tokens=zeros(np.int32),
+      temperature=zeros(np.float32),
+      top_p=np.ones(count, np.float32),
+      seeds=zeros(np.uint32),
+    )
+    self._running: list[_Sequence | None] = [None] * count
 
   def _start(self, slot: int, sequence: _Sequence, padded: int) -> None:
     size = len(self._requests[sequence.request].prompt)

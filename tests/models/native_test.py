@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from promptrl_jax.models import native, transformer
 from promptrl_jax.models.cache import LayerCache, layout
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -98,3 +99,39 @@ def test_the_environment_decides_whether_functions_are_compiled(
   assert done.stdout.split() == [str(is_available)] * 2
   kept = list(cache.iterdir()) if cache.exists() else []
   assert [p.suffix for p in kept] == ['.so'] * (not environment)
+
+
+@pytest.mark.skipif(not native.is_available(), reason='needs a C++ compiler')
+@pytest.mark.parametrize('size', [7, 300, 1537])
+def test_tokens_are_drawn_by_the_cumulative_distribution(size):
+  rng = np.random.default_rng(0)
+  logits = rng.normal(scale=3, size=(64, size)).astype(np.float32)
+  logits[:, rng.random(size) < 0.3] = -1e30
+  uniform = np.linspace(0, 1, 64, endpoint=False).astype(np.float32)
+  uniform[-1] = np.nextafter(np.float32(1), np.float32(0))
+  temperature = np.where(np.arange(64) % 4, 1.0, 0.0).astype(np.float32)
+  tokens, logps = map(np.asarray, native.draw(logits, temperature, uniform))
+  exact = np.asarray(jax.nn.log_softmax(logits, axis=1), np.float64)
+  chosen = np.take_along_axis(exact, tokens[:, None], axis=1)[:, 0]
+  np.testing.assert_allclose(logps, chosen, atol=2e-5)
+  cumulative = np.cumsum(np.exp(exact), axis=1)
+  for i, token in enumerate(tokens):
+    if temperature[i] == 0:
+      assert token == np.argmax(logits[i])
+      continue
+    before = cumulative[i, token] - np.exp(exact[i, token])
+    assert before - 1e-5 <= uniform[i] <= cumulative[i, token] + 1e-5
+    assert logits[i, token] > -1e30
+
+
+@pytest.mark.skipif(not native.is_available(), reason='needs a C++ compiler')
+@pytest.mark.parametrize('offset', [0.0, 1.0])
+def test_a_norm_does_not_depend_on_the_rows_beside_it(offset):
+  x = jax.random.normal(jax.random.key(0), (9, 2, 48))
+  scale = {'params': {'scale': jax.random.normal(jax.random.key(1), (48,))}}
+  plain, fast = (transformer.RMSNorm(1e-5, offset, t) for t in (0, 1))
+  expected = fast.apply(scale, x)
+  np.testing.assert_allclose(expected, plain.apply(scale, x), rtol=2e-6)
+  for count in (1, 4):
+    alone = jax.jit(fast.apply)(scale, x[:count])
+    np.testing.assert_array_equal(alone, expected[:count])

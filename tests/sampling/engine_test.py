@@ -7,6 +7,7 @@ import jax
 import numpy as np
 import pytest
 
+from promptrl_jax.models import native
 from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.sampling.engine import make_engine
 from promptrl_jax.sampling.methods import Sampling
@@ -171,6 +172,47 @@ def test_samples_of_one_prompt_are_shared_out_over_the_groups(config):
   )
   other.run([request])
   assert prompts == [[True, False, True, False]]  # Two rows of two groups.
+
+
+# Of sizes that `cpp/few_rows.cc` multiplies, whose rows are alone.
+PACKED = dataclasses.replace(
+  CONFIG, vocab_size=320, hidden_size=64, head_size=16, mlp_size=64
+)
+
+
+@pytest.mark.skipif(not native.is_available(), reason='needs a C++ compiler')
+@pytest.mark.parametrize('dtype', ['float32', 'bfloat16'])
+def test_the_last_samples_are_decoded_with_fewer_slots(dtype):
+  tree = jax.tree.map(lambda x: x.astype(dtype), tiny.params(PACKED))
+  made = lambda slots: make_engine(
+    PACKED,
+    METHOD,
+    prepare(tree, MESH),
+    MESH,
+    dataclasses.replace(SETTINGS, slots=slots),
+  )
+  other, few = made(32), made(8)
+  sizes, programs = [], other.programs
+
+  def decode(params, slots, batch, *rest):
+    sizes.append(len(batch.generated))
+    return programs.decode_fn(params, slots, batch, *rest)
+
+  def assert_equal(asked):
+    pairs = zip(flat(other.run(asked)), flat(few.run(asked)), strict=True)
+    for one, alone in pairs:
+      np.testing.assert_array_equal(one.tokens, alone.tokens)
+      np.testing.assert_array_equal(one.logps, alone.logps)
+
+  other.programs = dataclasses.replace(programs, decode_fn=decode)
+  assert_equal(requests(60, seed=1))
+  assert list(dict.fromkeys(sizes)) == [32, 16, 8]
+  sizes.clear()
+  assert_equal(requests(5, seed=8))
+  assert set(sizes) == {8}
+  compiled = programs.compiled()
+  assert_equal(with_seeds(requests(60, seed=1), 3))
+  assert programs.compiled() == compiled
 
 
 def counting(other):

@@ -95,7 +95,7 @@ def test_compiled_without_parameters_it_is_the_program_that_an_engine_runs():
     MODEL.config, METHOD, abstract(tiny.params(), MESH), MESH, shapes
   )
   engine = make_engine(MODEL.config, METHOD, params(), MESH, shapes)
-  slots = engine.programs.empty_fn(MODEL.blocks(8))
+  slots = engine.programs.empty_fn(MODEL.blocks(8), 3)
   of = lambda tree: [(x.shape, x.dtype) for x in jax.tree.leaves(tree)]
   assert of(compiled.slots) == of(slots)
   tokens = np.arange(3, 19, dtype=np.int32).reshape(2, 8)

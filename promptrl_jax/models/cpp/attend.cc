@@ -28,10 +28,6 @@ constexpr int kTogether = 4;  // queries that share a pass over keys and values
 typedef uint16_t Halves __attribute__((vector_size(kVector / 2)));
 typedef uint8_t Bytes __attribute__((vector_size(kVector / 4)));
 
-inline Floats Choose(Ints which, Floats yes, Floats no) {
-  return (Floats)(((Ints)yes & which) | ((Ints)no & ~which));
-}
-
 // All bits of a lane are set where `seen` is true.
 inline Ints Seen(const bool* seen) {
   return __builtin_convertvector(Load<Bytes>(seen), Ints) != 0;
@@ -42,27 +38,6 @@ inline Floats Wide(const float* from) { return Load<Floats>(from); }
 // A bfloat16 value is the upper half of a float32.
 inline Floats Wide(const uint16_t* from) {
   return (Floats)(__builtin_convertvector(Load<Halves>(from), Words) << 16);
-}
-
-// Computes exp(x) of x <= 0 as 2^n e^r with |r| <= ln 2 / 2. The series up to
-// r^6 has a relative error of 2e-7. Below -87 the result is 0, where exp(x) is
-// close to the smallest float32.
-inline Floats Exp(Floats x) {
-  const Floats zero = {};
-  const Ints is_small = x < zero - 87.0f;
-  x = (Floats)((Ints)x & ~is_small);
-  const Floats shift = zero + 12582912.0f;  // 1.5 * 2^23: rounds to an integer
-  const Floats n = (x * 1.44269504f + shift) - shift;
-  const Floats r = x - n * 0.693359375f + n * 2.12194440e-4f;
-  Floats sum = zero + 1.0f / 720;
-  sum = sum * r + 1.0f / 120;
-  sum = sum * r + 1.0f / 24;
-  sum = sum * r + 1.0f / 6;
-  sum = sum * r + 0.5f;
-  sum = sum * r + 1.0f;
-  sum = sum * r + 1.0f;
-  const Ints power = (__builtin_convertvector(n, Ints) + 127) << 23;
-  return (Floats)((Ints)(sum * (Floats)power) & ~is_small);
 }
 
 // Adds for G vectors of factors, `by` numbers apart, in the first V vectors of

@@ -34,6 +34,31 @@ inline Vector Load(const void* from) {
   return found;
 }
 
+inline Floats Choose(Ints which, Floats yes, Floats no) {
+  return (Floats)(((Ints)yes & which) | ((Ints)no & ~which));
+}
+
+// Computes exp(x) of x <= 0 as 2^n e^r with |r| <= ln 2 / 2. The series up to
+// r^6 has a relative error of 2e-7. Below -87 the result is 0, where exp(x) is
+// close to the smallest float32.
+inline Floats Exp(Floats x) {
+  const Floats zero = {};
+  const Ints is_small = x < zero - 87.0f;
+  x = (Floats)((Ints)x & ~is_small);
+  const Floats shift = zero + 12582912.0f;  // 1.5 * 2^23: rounds to an integer
+  const Floats n = (x * 1.44269504f + shift) - shift;
+  const Floats r = x - n * 0.693359375f + n * 2.12194440e-4f;
+  Floats sum = zero + 1.0f / 720;
+  sum = sum * r + 1.0f / 120;
+  sum = sum * r + 1.0f / 24;
+  sum = sum * r + 1.0f / 6;
+  sum = sum * r + 0.5f;
+  sum = sum * r + 1.0f;
+  sum = sum * r + 1.0f;
+  const Ints power = (__builtin_convertvector(n, Ints) + 127) << 23;
+  return (Floats)((Ints)(sum * (Floats)power) & ~is_small);
+}
+
 // Calls `what` with `n`, from 1 to Most, as a compile-time constant.
 template <int Most, typename What>
 void AsConstant(int64_t n, What what) {
