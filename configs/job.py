@@ -47,6 +47,23 @@ def on_minicode2(config: ml_collections.ConfigDict) -> None:
   config.ask.max_tokens = config.coder.new_tokens = 96
 
 
+def use_smollm2(config: ml_collections.ConfigDict, *roles: str) -> None:
+  """Lets SmolLM2 135M Instruct write programs for MBPP.
+
+  Format, instruction and temperature were chosen by `experiments.headroom`.
+  """
+  for role in roles:
+    model = config[role]
+    model.backend, model.model = 'jax', 'smollm2_135m_instruct'
+    model.dtype = model.kv_cache = 'bfloat16'
+    model.prompt_tokens, model.slots = 1024, 64
+    model.prompt_cache_gib = 4.0
+  config[roles[0]].new_tokens = config.ask.max_tokens = 200
+  config.ask.template = 'code'
+  config.ask.sample_temperature = 0.4
+  config.pool.limits.cpu_s = 5.0
+
+
 def check_argument(argument: str, known: Iterable[str]) -> None:
   """Raises ValueError for an argument that a config file does not know."""
   if argument not in known:

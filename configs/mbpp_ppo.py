@@ -24,7 +24,7 @@ import dataclasses
 
 import ml_collections
 
-from configs.job import Job, check_argument, on_minicode2
+from configs.job import Job, check_argument, on_minicode2, use_smollm2
 from promptrl_jax import operators, settings
 from promptrl_jax.envs.editing.config import EditingConfig
 from promptrl_jax.evaluation.open_loop import SearchConfig
@@ -159,19 +159,12 @@ def _for_minicode2(c: ml_collections.ConfigDict) -> None:
 
 
 def _for_smollm2(c: ml_collections.ConfigDict) -> None:
-  for model in (c.coder, c.rewriter):
-    model.model = 'smollm2_135m_instruct'
-    model.dtype = model.kv_cache = 'bfloat16'
-    model.prompt_tokens, model.slots = 1024, 64
-    model.prompt_cache_gib = 4.0
-  c.coder.new_tokens = c.ask.max_tokens = 200
-  c.rewriter.new_tokens = c.ask.rewrite_max_tokens = 96
-  # Format, instruction and temperature: by `experiments.headroom`.
-  c.ask.template = 'code'
+  use_smollm2(c, 'coder', 'rewriter')
+  # The same settings, so that one model in memory has both roles.
+  c.rewriter.new_tokens, c.ask.rewrite_max_tokens = c.coder.new_tokens, 96
   c.ask.instruction = (
     'You are a helpful assistant that writes correct Python code.'
   )
-  c.ask.sample_temperature = 0.4
   c.seeds = 3
   c.examples = 'words'
   c.editing.actions = (*operators.DEFAULT, 'add_demo')

@@ -15,6 +15,9 @@ Arguments:
             is, too: --config.task_model.model=NAME
   questions, ag_news, sst2, nq, gsm8k, plugin
             other task sets, as for configs/rewrite.py
+  mbpp      one instruction for the official MBPP file, with SmolLM2 135M
+            Instruct as task model and as rewriter (`make real`):
+              --config.data.path=mbpp.jsonl
 
 `ALGORITHMS` of promptrl_jax/training/rewriter/algorithms.py says what a name in
 --config.algorithms changes.
@@ -25,6 +28,7 @@ import dataclasses
 import ml_collections
 
 from configs import rewrite
+from configs.job import use_smollm2
 from promptrl_jax import settings
 from promptrl_jax.envs.rewriting.config import RewritingConfig
 from promptrl_jax.llm.load import BackendConfig
@@ -83,6 +87,8 @@ def get_config(arg: str = 'minicode') -> ml_collections.ConfigDict:
     c.data.options.train_examples = 8
   else:
     _for_one_instruction(c)
+  if arg == 'mbpp':
+    _for_smollm2(c)
   if arg == 'smoke':
     c.data.train_limit = c.data.validation_limit = c.data.test_limit = 8
     c.rewrite.samples = 4
@@ -102,6 +108,20 @@ def _for_one_instruction(c: ml_collections.ConfigDict) -> None:
   c.train.rollout.new_tokens = c.train.packing.lane_size = 256
   c.train.packing.prompt_size = 512
   c.rewriting.examples = 32
+
+
+def _for_smollm2(c: ml_collections.ConfigDict) -> None:
+  use_smollm2(c, 'task_model', 'rewriter')
+  c.rewriter.dtype, c.rewriter.kv_cache = 'float32', 'plain'
+  c.rewriting.reward = 'score'
+  c.rewriting.background = False  # Both models run on this machine.
+  c.train.iterations = 30
+  c.train.rollout.group = 16
+  c.train.rollout.new_tokens = c.train.packing.lane_size = 48
+  c.train.packing.prompt_size = 128
+  c.ask.rewrite_max_tokens = 48
+  c.validate_every = 5
+  c.rewrite.samples = 16
 
 
 def get_hyper():

@@ -18,6 +18,8 @@ Arguments:
   ag_news, sst2, nq, gsm8k
             as jsonl, with the data sets of the paper from the hub, or from a
             folder: --config.data.path=FOLDER
+  mbpp      as jsonl, with one instruction for the official MBPP file:
+              --config.data.path=mbpp.jsonl
   plugin    as jsonl, with a task set of your own:
               --config.plugins="('MODULE',)" --config.data.name=NAME
 """
@@ -45,6 +47,7 @@ ARGUMENTS = {
   **dict.fromkeys(EMBEDDED, 'minicode_instructions'),
   'jsonl': 'instructions',
   **{name: name for name in ('questions', 'ag_news', 'sst2', 'nq', 'gsm8k')},
+  'mbpp': 'mbpp_instruction',
   'plugin': '',
 }
 # Ollama's.
@@ -125,3 +128,5 @@ def adapt(c: ml_collections.ConfigDict, arg: str) -> None:
   c.runs_programs = False
   c.rewriting.meta.family = 'generic_b'
   c.ask.max_tokens = c.ask.rewrite_max_tokens = 256
+  if arg == 'mbpp':
+    c.ask.template = 'chat'

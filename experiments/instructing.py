@@ -17,6 +17,7 @@ import tqdm
 
 from experiments import session
 from promptrl_jax import settings
+from promptrl_jax.envs.rewriting.env import RewritingEnv
 from promptrl_jax.evaluation import instruction_report
 from promptrl_jax.evaluation.example_rewards import example_rewards
 from promptrl_jax.evaluation.instruction_report import INITIAL, Scores
@@ -29,7 +30,7 @@ from promptrl_jax.llm.program_lm import ProgramLM
 from promptrl_jax.rewards import registry
 from promptrl_jax.strategies import prewrite
 from promptrl_jax.tasks import instructions, load
-from promptrl_jax.types import Task
+from promptrl_jax.types import ProgramExamples, Task
 
 STRATEGIES = ('I', 'S')
 CANONICAL = 'canonical wording (reference)'
@@ -133,6 +134,20 @@ def open_task_model(config, mesh, cache, stack):
   model = CachedBackend(ProgramLM(model, pool), cache, identity=identity)
   stack.callback(model.close)
   return model
+
+
+def open_env(task_model, config, tasks, stack):
+  """The environment, with a pool if instructions are for programs."""
+  pool = None
+  if isinstance(tasks.dev[0].checker, ProgramExamples):
+    pool = stack.enter_context(session.open_pool(config.pool))
+  return RewritingEnv(
+    task_model,
+    pool,
+    config.rewriting,
+    config.ask,
+    protocol=config.data.protocol,
+  )
 
 
 def draw_candidates(rewriter, env, tasks, config):

@@ -171,7 +171,9 @@ def run(config, workdir, mode, controllers_of=None, chosen=Selection()):
   # --- Models and pool --------------------------------------------------------
   mesh = mesh_lib.from_text(config.mesh)
   coder = load_backend(config.coder, mesh)
-  rewriter = load_backend(config.rewriter, mesh)
+  rewriter = coder
+  if config.rewriter != config.coder:
+    rewriter = load_backend(config.rewriter, mesh)
   models = prepare(config, workdir, controllers_of, coder, rewriter)
   announce(config, tasks, coder, rewriter)
   with session.open_pool(config.pool) as pool:

@@ -25,7 +25,6 @@ from ml_collections import config_flags
 
 from configs.prewrite import Config
 from experiments import instructing, session
-from promptrl_jax.envs.rewriting.env import RewritingEnv
 from promptrl_jax.evaluation import output
 from promptrl_jax.evaluation.example_rewards import example_rewards
 from promptrl_jax.evaluation.instruction_report import INITIAL
@@ -83,7 +82,7 @@ def run(config, workdir):
     # A folder of the same name may hold another model by now.
     names = {'rewriter': start.name, 'task_model': task_model.name}
     names |= {k: v for k, v in start.names.items() if k != 'start'}
-    env = RewritingEnv(task_model, None, config.rewriting, config.ask)
+    env = instructing.open_env(task_model, config, tasks, stack)
     workdir_lib.prepare(workdir, 'prewrite', config, names)
 
     # --- Training, choosing on dev, measuring on test -------------------------

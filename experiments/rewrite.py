@@ -20,7 +20,6 @@ from ml_collections import config_flags
 
 from configs.rewrite import Config
 from experiments import instructing, session
-from promptrl_jax.envs.rewriting.env import RewritingEnv
 from promptrl_jax.evaluation.instruction_report import INITIAL
 from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.tools import command
@@ -64,7 +63,7 @@ def run(config, workdir):
     rewriter = instructing.open_model(config.rewriter, mesh, cache, stack)
     task_model = instructing.open_task_model(config, mesh, cache, stack)
     print(f'rewriter {rewriter.name}, task model {task_model.name}')
-    env = RewritingEnv(task_model, None, config.rewriting, config.ask)
+    env = instructing.open_env(task_model, config, tasks, stack)
 
     # --- Rewriting ------------------------------------------------------------
     samples, trace = instructing.draw_candidates(

@@ -95,7 +95,20 @@ class Examples:
   labels: tuple[str, ...] = ()
 
 
-Checker = UnitTests | Answers | Examples
+@dataclasses.dataclass(frozen=True)
+class ProgramExamples:
+  """A checker of instructions: the share of programming tasks that are solved.
+
+  The reply to an instruction is one program for each task.
+
+  Attributes:
+    examples: the tasks, each checked by `UnitTests`.
+  """
+
+  examples: tuple[Task, ...]
+
+
+Checker = UnitTests | Answers | Examples | ProgramExamples
 
 
 class _UnitTestFields:

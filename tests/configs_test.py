@@ -18,11 +18,14 @@ PRESETS = [
   for stem, args in {
     'mbpp_ppo': (
       *('smoke', 'quickstart', 'minicode2', 'minicode', 'mbpp', 'promis'),
+      'mbpp_real',
     ),
     'mbpp_grpo': ('smoke', 'minicode', 'minicode2', 'algorithms', 'mbpp'),
     'joint': ('smoke', 'minicode'),
-    'rewrite': ('smoke', 'minicode', 'jsonl', 'questions', 'gsm8k', 'plugin'),
-    'prewrite': ('smoke', 'minicode', 'jsonl', 'questions', 'plugin'),
+    'rewrite': (
+      *('smoke', 'minicode', 'jsonl', 'questions', 'gsm8k', 'mbpp', 'plugin'),
+    ),
+    'prewrite': ('smoke', 'minicode', 'jsonl', 'questions', 'mbpp', 'plugin'),
     'sft_rewriter': ('smoke', 'minicode', 'minicode2'),
     'pretrain_minicode': ('coder', 'rewriter', 'coder_smoke', 'rewriter_smoke'),
   }.items()

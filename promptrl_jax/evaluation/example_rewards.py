@@ -11,7 +11,7 @@ from promptrl_jax.envs.rewriting.env import RewritingEnv
 from promptrl_jax.rewards import checking
 from promptrl_jax.rewards.checking import Outcome
 from promptrl_jax.tasks import instructions
-from promptrl_jax.types import Examples, Task
+from promptrl_jax.types import Examples, ProgramExamples, Task
 
 
 def example_rewards(
@@ -44,7 +44,7 @@ def example_rewards(
 
 def _parts(task: Task, outcome: Outcome) -> Iterator[tuple[Task, Outcome]]:
   """The task and its outcome for each example alone."""
-  if not isinstance(task.checker, Examples):
+  if not isinstance(task.checker, (Examples, ProgramExamples)):
     yield task, outcome
     return
   for i, example in enumerate(task.checker.examples):

@@ -170,7 +170,7 @@ def rows(
   return [
     {
       'task': instructions.kind_of(task),
-      'template': instructions.examples_of(task).template,
+      'template': instructions.template_of(task),
       **{
         name: {
           'instruction': texts[i],

@@ -166,6 +166,10 @@ class AskConfig:
         f'first_temperature={self.first_temperature}: expected 0 or more'
       )
 
+  @property
+  def stop_strings(self) -> tuple[str, ...]:
+    return self.stop or templates.TEMPLATES[self.template].stop
+
 
 def fitted_request(
   backend: Backend,
@@ -231,7 +235,7 @@ class Tools:
         self.template.coder if is_program else self.template.rewriter,
         prompt,
         max_tokens=config.max_tokens if is_coder else config.rewrite_max_tokens,
-        stop=(config.stop or self.template.stop) if is_coder else (),
+        stop=config.stop_strings if is_coder else (),
       )
     except templates.PromptTooLongError as error:
       _LOG.warning('%s: %s', attempt.problem.task_id, error)

@@ -1,14 +1,15 @@
 """Checks replies to tasks: programs by unit tests, words by a metric.
 
-A reply is a program for `UnitTests`, a text for `Answers`, and one text for
-each example for `Examples`. A failure of the system is an outcome without a
-score, never a score of 0.
+A reply is a program for `UnitTests`, a text for `Answers`, and one text or one
+program for each example for `Examples` and `ProgramExamples`. A failure of the
+system is an outcome without a score, never a score of 0.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import functools
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any, Protocol
@@ -18,7 +19,13 @@ import numpy as np
 from promptrl_jax.execution import Program, ProgramResult, TestResult
 from promptrl_jax.rewards import deadline
 from promptrl_jax.rewards import text as text_lib
-from promptrl_jax.types import Answers, Checker, Examples, UnitTests
+from promptrl_jax.types import (
+  Answers,
+  Checker,
+  Examples,
+  ProgramExamples,
+  UnitTests,
+)
 
 Reply = str | tuple[str, ...]
 
@@ -72,20 +79,30 @@ def submit(
     ValueError: a checker has nothing to check by, a reply has another number of
       texts than there are examples, or a program has no pool.
   """
-  programs: dict[int, Program] = {}
+  programs: dict[int, list[Program]] = {}
   futures: dict[int, Future[Outcome]] = {}
   for i, (checker, reply) in enumerate(pairs):
     if isinstance(checker, UnitTests):
-      programs[i] = to_program(checker, reply)
+      programs[i] = [to_program(checker, reply)]
+    elif isinstance(checker, ProgramExamples):
+      programs[i] = _to_programs(checker, reply)
     else:
       futures[i] = Future()
       futures[i].set_result(check_words(checker, reply))
   if programs and pool is None:
     raise ValueError('unit tests need an execution pool, and none was given')
-  results = pool.submit(list(programs.values())) if pool and programs else []
-  for i, future in zip(programs, results, strict=True):
-    to_outcome = functools.partial(program_outcome, reply=pairs[i][1])
-    futures[i] = _map(future, to_outcome)
+  flat = [program for some in programs.values() for program in some]
+  results = iter(pool.submit(flat) if pool and flat else [])
+  for i, some in programs.items():
+    checker, reply = pairs[i]
+    verdicts = [next(results) for _ in some]
+    if isinstance(checker, UnitTests):
+      to_outcome = functools.partial(program_outcome, reply=reply)
+      futures[i] = _map(verdicts[0], to_outcome)
+    else:
+      futures[i] = _gather(
+        verdicts, functools.partial(programs_outcome, reply=reply)
+      )
   return [futures[i] for i in range(len(pairs))]
 
 
@@ -106,6 +123,34 @@ def to_program(checker: UnitTests, code: Reply) -> Program:
     setup=checker.setup,
     entry_point=checker.entry_point,
   )
+
+
+def _to_programs(checker: ProgramExamples, codes: Reply) -> list[Program]:
+  if isinstance(codes, str) or len(codes) != len(checker.examples):
+    raise ValueError(
+      f'{1 if isinstance(codes, str) else len(codes)} programs for '
+      f'{len(checker.examples)} tasks: expected one each'
+    )
+  if not codes:
+    raise ValueError(
+      'the checker holds no task: it is the visible part of a problem'
+    )
+  checkers = [task.checker for task in checker.examples]
+  return [
+    to_program(tests, code)
+    for tests, code in zip(checkers, codes, strict=True)
+    if isinstance(tests, UnitTests)
+  ]
+
+
+def programs_outcome(
+  results: Sequence[ProgramResult], reply: Reply = ()
+) -> Outcome:
+  """Returns the share of programs that pass all of their tests."""
+  lost = [result for result in results if result.score is None]
+  if lost:
+    return dataclasses.replace(program_outcome(lost[0]), reply=reply)
+  return words_outcome([float(result.passed) for result in results], reply)
 
 
 def program_outcome(result: ProgramResult, reply: Reply = '') -> Outcome:
@@ -167,6 +212,27 @@ def right_answers(checker: Answers | Examples) -> list[tuple[str, ...]]:
   if isinstance(checker, Answers):
     return [checker.outputs]
   return [example.outputs for example in checker.examples]
+
+
+def _gather(
+  futures: Sequence[Future], fn: Callable[[list[Any]], Outcome]
+) -> Future[Outcome]:
+  """A future of `fn` of all results."""
+  gathered: Future[Outcome] = Future()
+  left = len(futures)
+  lock = threading.Lock()
+
+  def done(_: Future) -> None:
+    nonlocal left
+    with lock:
+      left -= 1
+      is_last = left == 0
+    if is_last:
+      deadline.settle(gathered, lambda: fn([f.result() for f in futures]))
+
+  for future in futures:
+    future.add_done_callback(done)
+  return gathered
 
 
 def _map(future: Future, fn: Callable[[Any], Outcome]) -> Future[Outcome]:

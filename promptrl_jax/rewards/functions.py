@@ -11,7 +11,13 @@ import numpy as np
 from promptrl_jax.rewards import checking
 from promptrl_jax.rewards import text as text_lib
 from promptrl_jax.rewards.checking import Outcome
-from promptrl_jax.types import Answers, Examples, Task, UnitTests
+from promptrl_jax.types import (
+  Answers,
+  Examples,
+  ProgramExamples,
+  Task,
+  UnitTests,
+)
 
 
 def score(task: Task, text: str, outcome: Outcome) -> float:
@@ -82,7 +88,7 @@ def likelihood(
 
 def words_checker(task: Task) -> Answers | Examples:
   """Returns the checker of a task; raises ValueError if it runs programs."""
-  if isinstance(task.checker, UnitTests):
+  if isinstance(task.checker, (UnitTests, ProgramExamples)):
     raise ValueError(
       f'task {task.task_id} is checked by unit tests and has no right answers: '
       'choose the reward solved or score'

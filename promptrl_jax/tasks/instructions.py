@@ -24,7 +24,7 @@ from typing import Any
 
 from promptrl_jax.tasks import json_lines
 from promptrl_jax.tasks.json_lines import DataError
-from promptrl_jax.types import Example, Examples, Task
+from promptrl_jax.types import Example, Examples, ProgramExamples, Task
 
 # Kind of task -> the metric that it is reported in.
 METRICS = {'qa': 'em', 'classification': 'accuracy', 'math': 'numeric'}
@@ -36,6 +36,7 @@ _NO_INPUT = '{instruction}'
 _PLACE = re.compile(r'\{(instruction|input)\}')
 _DIGIT = re.compile(r'[0-9]')
 _KINDS = {metric: kind for kind, metric in METRICS.items()}
+_CODE = 'code'  # the kind of an instruction for programming tasks
 
 
 def make_task(
@@ -58,13 +59,21 @@ def make_task(
   if not text.strip():
     raise ValueError(f'instruction {text!r}: expected a text that is not blank')
   checker = Examples(template, tuple(examples), METRICS[kind], tuple(labels))
-  task = Task('', text, checker, split)
+  return _named(Task('', text, checker, split))
+
+
+def for_programs(text: str, tasks: Sequence[Task], split: str = '') -> Task:
+  """Builds the task of an instruction `text` for programming tasks."""
+  return _named(Task('', text, ProgramExamples(tuple(tasks)), split))
+
+
+def _named(task: Task) -> Task:
   name = hashlib.sha256(repr(key_of(task)).encode()).hexdigest()[:16]
   return dataclasses.replace(task, task_id=name)
 
 
 def examples_of(task: Task) -> Examples:
-  """Returns the checker of an instruction task.
+  """Returns the checker of an instruction with answers in words.
 
   Raises:
     TypeError: the task has another checker.
@@ -77,14 +86,30 @@ def examples_of(task: Task) -> Examples:
   return task.checker
 
 
+def _applied_to(task: Task) -> Sequence[Example | Task]:
+  """Returns what the instruction is applied to."""
+  if isinstance(task.checker, ProgramExamples):
+    return task.checker.examples
+  return examples_of(task).examples
+
+
 def kind_of(task: Task) -> str:
-  """Returns the kind of an instruction task, one of `TASKS`."""
+  """Returns the kind of an instruction task, one of `TASKS` or `code`."""
+  if isinstance(task.checker, ProgramExamples):
+    return _CODE
   return _KINDS[examples_of(task).metric]
+
+
+def template_of(task: Task) -> str:
+  """Returns the prompt of an instruction task; programs have none."""
+  if isinstance(task.checker, ProgramExamples):
+    return ''
+  return examples_of(task).template
 
 
 def key_of(task: Task) -> tuple[str, str, str]:
   """Returns what identifies an instruction task: the same in every split."""
-  return task.statement, kind_of(task), examples_of(task).template
+  return task.statement, kind_of(task), template_of(task)
 
 
 def prompt(checker: Examples, instruction: str, example: Example) -> str:
@@ -108,32 +133,24 @@ def subsample(task: Task, limit: int, seed: int = 0) -> Task:
   """
   if limit < 0:
     raise ValueError(f'limit={limit}: expected 0 for all, or more')
-  checker = examples_of(task)
-  if not limit or limit >= len(checker.examples):
+  examples = _applied_to(task)
+  if not limit or limit >= len(examples):
     return task
   content = repr((seed, key_of(task))).encode()
   rng = random.Random(hashlib.sha256(content).digest())
-  places = sorted(rng.sample(range(len(checker.examples)), limit))
-  examples = tuple(checker.examples[i] for i in places)
-  return with_examples(task, examples)
+  places = sorted(rng.sample(range(len(examples)), limit))
+  return with_examples(task, [examples[i] for i in places])
 
 
 def with_instruction(task: Task, text: str) -> Task:
   """Returns the task with another initial instruction, under another id."""
-  checker = examples_of(task)
-  return make_task(
-    text,
-    kind_of(task),
-    checker.template,
-    checker.examples,
-    checker.labels,
-    task.split,
-  )
+  return _named(dataclasses.replace(task, statement=text))
 
 
-def with_examples(task: Task, examples: Sequence[Example]) -> Task:
+def with_examples(task: Task, examples: Sequence[Example | Task]) -> Task:
   """Returns the task with other examples."""
-  checker = dataclasses.replace(examples_of(task), examples=tuple(examples))
+  checker: Any = task.checker
+  checker = dataclasses.replace(checker, examples=tuple(examples))
   return dataclasses.replace(task, checker=checker)
 
 
@@ -227,7 +244,10 @@ def share_labels(task: Task, *others: Task) -> Task:
 
 
 def _inputs(task: Task) -> set[str]:
-  return {example.input for example in examples_of(task).examples}
+  return {
+    example.statement if isinstance(example, Task) else example.input
+    for example in _applied_to(task)
+  }
 
 
 def _example(

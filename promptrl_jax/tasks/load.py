@@ -19,6 +19,7 @@ from promptrl_jax.tasks import (
   instruction_files,
   instruction_sets,
   mbpp,
+  mbpp_instruction,
   overlaps,
   questions,
   splits,
@@ -27,7 +28,7 @@ from promptrl_jax.tasks.minicode import instruct, practice
 from promptrl_jax.tasks.minicode.suite import SUITE
 from promptrl_jax.tasks.minicode2 import suite as minicode2
 from promptrl_jax.tasks.task_set import DataConfig, TaskSet
-from promptrl_jax.types import Examples, Task
+from promptrl_jax.types import Examples, ProgramExamples, Task
 
 _ARGUMENTS = {'load': 2, 'digest': 1, 'few_shots': 1, 'practice': 1}
 
@@ -66,6 +67,11 @@ _BUILT_IN = {
     digest=lambda config: mbpp.digest(config.path or None),
     few_shots=lambda config: mbpp.few_shots(config.path or None),
     statements_identify=mbpp.STATEMENTS_IDENTIFY_TASKS,
+  ),
+  'mbpp_instruction': TaskSet(
+    load=mbpp_instruction.load,
+    digest=lambda config: mbpp.digest(config.path or None),
+    options=mbpp_instruction.Options,
   ),
   'questions': TaskSet(load=questions.load, options=questions.Options),
   'instructions': TaskSet(
@@ -175,7 +181,8 @@ def _overlapping(
     ValueError: two splits share a task, or an input of an instruction.
   """
   tasks = [task for part in parts.values() for task in part]
-  if any(isinstance(task.checker, Examples) for task in tasks):
+  kinds = Examples, ProgramExamples
+  if any(isinstance(task.checker, kinds) for task in tasks):
     instruction_files.check(parts)
     return frozenset()
   few_shots = chosen_set.few_shots(config)

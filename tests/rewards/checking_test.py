@@ -9,7 +9,13 @@ from promptrl_jax.execution import ProgramResult
 from promptrl_jax.rewards import checking
 from promptrl_jax.tasks import splits
 from promptrl_jax.testing import tiny
-from promptrl_jax.types import Answers, Example, Examples, Task
+from promptrl_jax.types import (
+  Answers,
+  Example,
+  Examples,
+  ProgramExamples,
+  Task,
+)
 
 TESTS = tiny.tasks(2)[1].checker
 CAPITAL = Answers(('Lima', 'Ciudad de los Reyes'))
@@ -53,6 +59,34 @@ def test_a_failure_of_the_pool_has_no_score():
   (outcome,) = checking.check([(TESTS, 'x = 1')], Failing())
   assert outcome.score is None and not outcome.passed
   assert (outcome.status, outcome.message) == ('infra_error', 'lost')
+
+
+PROGRAMS = ProgramExamples(tiny.tasks(3))
+
+
+def test_a_program_for_each_task_of_an_instruction(pool):
+  codes = tuple(f'def add(x):\n  return x + {k}' for k in (0, 1, 1))
+  (outcome,) = checking.check([(PROGRAMS, codes)], pool)
+  assert outcome.scores == (1.0, 1.0, 0.0)
+  assert (outcome.status, outcome.reply) == ('failed', codes)
+  assert outcome.score == pytest.approx(2 / 3)
+  with pytest.raises(ValueError, match='2 programs for 3 tasks'):
+    checking.check([(PROGRAMS, codes[:2])], pool)
+  with pytest.raises(ValueError, match='holds no task'):
+    checking.check([(ProgramExamples(()), ())], pool)
+
+
+def test_one_program_that_the_pool_lost_leaves_no_score():
+  class Failing:
+    def submit(self, programs):
+      futures = [Future() for _ in programs]
+      for i, future in enumerate(futures):
+        lost = ProgramResult('infra_error', None, (), message='lost')
+        future.set_result(lost if i == 1 else ProgramResult('passed', 1.0, ()))
+      return futures
+
+  (outcome,) = checking.check([(PROGRAMS, ('', '', ''))], Failing())
+  assert outcome.score is None and outcome.message == 'lost'
 
 
 def test_what_cannot_be_checked_is_refused():

@@ -29,7 +29,7 @@ def sampling(ask: AskConfig, task: Task, seed: int) -> dict[str, Any]:
     # Greedy requests that are equal are to compare equal.
     'seed': own_seed if ask.first_temperature else 0,
     'max_tokens': ask.max_tokens,
-    'stop': ask.stop,
+    'stop': ask.stop_strings,
   }
 
 
@@ -123,7 +123,9 @@ class CodeForm:
 
   def _coder_prompt(self, task: Task, statement: str) -> templates.CoderPrompt:
     visible = splits.visible_tests(task, self._protocol)
-    return templates.CoderPrompt(statement, task.signature, visible)
+    return templates.CoderPrompt(
+      statement, task.signature, visible, instruction=self._ask.instruction
+    )
 
 
 def _rewrite_prompt(task: Task) -> templates.RewritePrompt:

@@ -23,6 +23,7 @@ import numpy as np
 
 from promptrl_jax.envs.rewriting.code import CodeForm
 from promptrl_jax.envs.rewriting.config import RewritingConfig, make_reward_fn
+from promptrl_jax.envs.rewriting.programs import ProgramsForm
 from promptrl_jax.envs.rewriting.result import (
   Answered,
   PendingRewards,
@@ -37,7 +38,7 @@ from promptrl_jax.rewards import checking, deadline, registry
 from promptrl_jax.rewards.checking import Outcome, Reply
 from promptrl_jax.rewards.registry import RewardFn
 from promptrl_jax.tasks import splits
-from promptrl_jax.types import Checker, Task, UnitTests
+from promptrl_jax.types import Checker, ProgramExamples, Task, UnitTests
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,6 +120,7 @@ class RewritingEnv:
       as_scorer(model)
     self._code = CodeForm(model, config, ask, protocol)
     self._words = WordsForm(model, config, ask)
+    self._programs = ProgramsForm(model, config, ask, protocol)
     # The model is asked by one thread at a time, except for threads that hang.
     self._turn = threading.Lock()
 
@@ -246,7 +248,11 @@ class RewritingEnv:
     )
 
   def _form(self, task: Task) -> CodeForm | WordsForm:
-    return self._code if isinstance(task.checker, UnitTests) else self._words
+    if isinstance(task.checker, UnitTests):
+      return self._code
+    if isinstance(task.checker, ProgramExamples):
+      return self._programs
+    return self._words
 
   def _draw(
     self, tasks: Sequence[Task], seed: int

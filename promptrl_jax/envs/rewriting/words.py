@@ -18,7 +18,7 @@ from promptrl_jax.prompts import templates
 from promptrl_jax.rewards import checking, functions, guards
 from promptrl_jax.rewards.checking import Reply
 from promptrl_jax.tasks import instructions
-from promptrl_jax.types import Examples, Task
+from promptrl_jax.types import Answers, Examples, Task
 
 _LONG_ANSWER = 8  # Characters; shorter answers occur in a rewrite by chance.
 
@@ -33,9 +33,9 @@ class WordsForm:
 
   def draw(self, task: Task, seed: int) -> Task:
     """Returns the task with the examples that one batch is asked."""
-    if isinstance(task.checker, Examples):
-      return instructions.subsample(task, self._config.examples, seed)
-    return task
+    if isinstance(task.checker, Answers):
+      return task
+    return instructions.subsample(task, self._config.examples, seed)
 
   def prompt(
     self, task: Task, fits: templates.FitsFn = lambda _: True
@@ -72,7 +72,7 @@ class WordsForm:
       text, self._config.guards
     ):
       return 'repetition', ''
-    if _tells_answer(task, text):
+    if self._tells_answer(task, text):
       return ANSWER, ''
     if not all(map(self._model.fits, self.requests(drawn, text))):
       return NO_ROOM, ''
@@ -104,18 +104,17 @@ class WordsForm:
     texts = tuple(completion.text for completion in completions)
     return texts if isinstance(task.checker, Examples) else texts[0]
 
+  def _tells_answer(self, task: Task, rewrite: str) -> bool:
+    """Whether a rewrite holds a right answer that the statement does not tell.
 
-def _tells_answer(task: Task, rewrite: str) -> bool:
-  """Whether a rewrite holds a right answer that the statement does not tell.
-
-  Labels may be named.
-  """
-  checker = functions.words_checker(task)
-  text, before = rewrite.lower(), task.statement.lower()
-  return any(
-    answer in text and answer not in before
-    for outputs in checking.right_answers(checker)
-    for output in outputs
-    if output not in checker.labels
-    and len(answer := output.strip().lower()) >= _LONG_ANSWER
-  )
+    Labels may be named.
+    """
+    checker = functions.words_checker(task)
+    text, before = rewrite.lower(), task.statement.lower()
+    return any(
+      answer in text and answer not in before
+      for outputs in checking.right_answers(checker)
+      for output in outputs
+      if output not in checker.labels
+      and len(answer := output.strip().lower()) >= _LONG_ANSWER
+    )
