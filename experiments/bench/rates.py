@@ -10,6 +10,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from promptrl_jax.models import few_rows, native
+
 
 def seconds(fn, *args, repeats: int) -> float:
   """Returns the median wall time of a jitted call after one warm-up."""
@@ -28,6 +30,23 @@ def matmul_rate(
   """Returns the operations per second of a large matrix product."""
   x = jnp.ones((size, size), dtype)
   return 2 * size**3 / seconds(jax.jit(lambda a: a @ a), x, repeats=repeats)
+
+
+def product_rate(dtype: str, repeats: int) -> float:
+  """Returns the operations per second of the fastest large product of a type.
+
+  XLA's on all cores, or `few_rows` on one core, times the cores.
+  """
+  rate = matmul_rate(repeats, dtype=dtype)
+  if not native.is_available():
+    return rate
+  rows, size = 64, 1024
+  x = jnp.ones((rows, size), dtype)
+  panels = few_rows.pack(jnp.ones((size, size), dtype))
+  product = jax.jit(lambda x, panels: few_rows.product(x, panels, 1))
+  taken = seconds(product, x, panels, repeats=20 * repeats)
+  cores = len(os.sched_getaffinity(0))
+  return max(rate, cores * 2 * rows * size**2 / taken)
 
 
 def copy_rate(runs: int, megabytes: int = 256) -> float:

