@@ -6,10 +6,10 @@
 Asks the coder of a config for one greedy program in each of some message
 formats, under each of several instructions and with up to three worked
 examples; then, under the best of them, for samples (pass@k), and for a repair
-of what failed. Choices are made on the
-split that is played, validation by default, and are optimistic by that much.
-Writes headroom.md and headroom.json; completions are kept in the cache of the
-config, so that a run that was interrupted goes on where it stopped.
+of what failed. Choices are made on the split that is played, validation by
+default, and are optimistic by that much. Writes headroom.md and headroom.json;
+completions are kept in the cache of the config, so that a run that was
+interrupted goes on where it stopped.
 """
 
 from __future__ import annotations

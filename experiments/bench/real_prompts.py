@@ -22,6 +22,7 @@ weights once for each step of as many slots.
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import pathlib
 import subprocess
@@ -146,13 +147,19 @@ def ours(
   )
 
 
+@functools.cache
+def _rates() -> tuple[float, float]:
+  """Operations of large products and bytes of copies, per second."""
+  return product_rate('bfloat16', 3), copy_rate(3)
+
+
 def _floor_s(
   sampler: Sampler, dtype: str, slots: int, prompt_tokens: int, new: int
 ) -> float:
   count = sampler.config.num_matmul_params
-  rate = product_rate('bfloat16', 3)
+  rate, copy = _rates()
   steps = new / slots
-  read = steps * count * _BYTES[dtype] / copy_rate(3)
+  read = steps * count * _BYTES[dtype] / copy
   decode = max(2 * count * new / rate, read)
   return 2 * count * prompt_tokens / rate + decode
 

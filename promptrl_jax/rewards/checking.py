@@ -24,6 +24,7 @@ from promptrl_jax.types import (
   Checker,
   Examples,
   ProgramExamples,
+  Task,
   UnitTests,
 )
 
@@ -113,7 +114,7 @@ def check(
   return [future.result() for future in submit(pairs, pool)]
 
 
-def to_program(checker: UnitTests, code: Reply) -> Program:
+def to_program(checker: UnitTests | Task, code: Reply) -> Program:
   """Returns a program with its tests, as the pool takes it."""
   if not isinstance(code, str):
     raise ValueError(f'a program is one text, got {len(code)} texts')
@@ -135,11 +136,9 @@ def _to_programs(checker: ProgramExamples, codes: Reply) -> list[Program]:
     raise ValueError(
       'the checker holds no task: it is the visible part of a problem'
     )
-  checkers = [task.checker for task in checker.examples]
   return [
-    to_program(tests, code)
-    for tests, code in zip(checkers, codes, strict=True)
-    if isinstance(tests, UnitTests)
+    to_program(task, code)
+    for task, code in zip(checker.examples, codes, strict=True)
   ]
 
 

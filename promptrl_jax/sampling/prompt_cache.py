@@ -62,7 +62,7 @@ class PromptCache:
     prompts: Sequence[tuple[int, int, Prompt]],
   ) -> None:
     """Keeps a prefill of some (group, row, prompt)."""
-    size = sum(leaf.nbytes for leaf in jax.tree.leaves(state))
+    size = _bytes(state)
     if size > self._most_bytes:
       return
     while self._bytes + size > self._most_bytes:
@@ -82,10 +82,14 @@ class PromptCache:
 
   def _drop(self, prefill: int) -> None:
     state = self._states.pop(prefill)
-    self._bytes -= sum(leaf.nbytes for leaf in jax.tree.leaves(state))
+    self._bytes -= _bytes(state)
     for prompt, place in self._prompts.pop(prefill):
       by_group = self._places[prompt]
       if by_group.get(place.group) == place:
         del by_group[place.group]
       if not by_group:
         del self._places[prompt]
+
+
+def _bytes(state: SlotState) -> int:
+  return sum(leaf.nbytes for leaf in jax.tree.leaves(state))

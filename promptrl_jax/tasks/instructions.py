@@ -56,8 +56,6 @@ def make_task(
   Raises:
     ValueError: the instruction is blank.
   """
-  if not text.strip():
-    raise ValueError(f'instruction {text!r}: expected a text that is not blank')
   checker = Examples(template, tuple(examples), METRICS[kind], tuple(labels))
   return _named(Task('', text, checker, split))
 
@@ -68,6 +66,9 @@ def for_programs(text: str, tasks: Sequence[Task], split: str = '') -> Task:
 
 
 def _named(task: Task) -> Task:
+  text = task.statement
+  if not text.strip():
+    raise ValueError(f'instruction {text!r}: expected a text that is not blank')
   name = hashlib.sha256(repr(key_of(task)).encode()).hexdigest()[:16]
   return dataclasses.replace(task, task_id=name)
 
@@ -149,6 +150,7 @@ def with_instruction(task: Task, text: str) -> Task:
 
 def with_examples(task: Task, examples: Sequence[Example | Task]) -> Task:
   """Returns the task with other examples."""
+  _applied_to(task)  # Refuses a task that is no instruction.
   checker: Any = task.checker
   checker = dataclasses.replace(checker, examples=tuple(examples))
   return dataclasses.replace(task, checker=checker)
