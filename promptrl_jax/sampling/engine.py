@@ -56,7 +56,14 @@ class Engine:
     self._groups = mesh.shape['data']
     self._split = NamedSharding(mesh, P('data'))
     self._cache = PromptCache(config.prompt_cache_bytes)
-    self._sizes = _sizes(model, params, config.slots_per_group(self._groups))
+    self._is_row_wise = _is_row_wise(model, params)
+    most = config.slots_per_group(self._groups)
+    self._sizes = _sizes(most) if self._is_row_wise else (most,)
+    # On CPU, the pages of new slots took a quarter of a training's time. On an
+    # accelerator they cost nothing, and a trainer needs them between the runs.
+    self._keeps_slots = mesh.devices.flat[0].platform == 'cpu'
+    self._kept: dict[int, SlotState] = {}  # slots of the last run, by size
+    self._blocks = 0  # of their caches
 
   def run(self, requests: Sequence[EngineRequest]) -> list[tuple[Sample, ...]]:
     """Returns the samples of each request, one per `SamplingParams`.
@@ -68,8 +75,8 @@ class Engine:
     scheduler = Scheduler(
       requests, self.config, self._groups, self._sizes, self._cache
     )
-    blocks = self._blocks(requests)
-    slots = self.programs.empty_fn(blocks, scheduler.size)
+    self._set_blocks(requests)
+    slots = self._free_slots(scheduler.size)
     prefilled = [
       (prompts, self._cache.state(prefill))
       for prefill, prompts in scheduler.reused.items()
@@ -77,10 +84,14 @@ class Engine:
     while True:
       slots = self._fill(scheduler, slots, prefilled)
       if not scheduler.is_running():
+        self._keep(scheduler.size, slots)
         return scheduler.results()
+      size = scheduler.size
       while (moved := scheduler.shrink()) is not None:
-        fewer = self.programs.empty_fn(blocks, scheduler.size)
-        slots = self.programs.insert_fn(fewer, slots, *self._put(*moved))
+        fewer = self._free_slots(scheduler.size)
+        fewer = self.programs.insert_fn(fewer, slots, *self._put(*moved))
+        self._keep(size, slots)
+        slots, size = fewer, scheduler.size
       slots, completions = self.programs.decode_fn(
         self._params, slots, *self._put(*scheduler.next_decode())
       )
@@ -90,6 +101,7 @@ class Engine:
     """Samples from here on with parameters of the same shapes."""
     self._params = params
     self._cache.clear()
+    self._kept.clear()  # Free memory for whoever made the parameters.
 
   def compiled_programs(self) -> int:
     """Number of programs compiled so far: constant after warm-up."""
@@ -117,36 +129,56 @@ class Engine:
       self._cache.add(prompts, waiting.prompt_length, waiting.prompts)
       prefilled.append((waiting, prompts))
 
-  def _blocks(self, requests: Sequence[EngineRequest]) -> int:
-    """Cache blocks of a slot: as few as the longest prompt needs.
+  def _set_blocks(self, requests: Sequence[EngineRequest]) -> None:
+    """Chooses the cache blocks of a slot: those of the longest prompt.
 
-    Attention costs as much as the blocks, not as the tokens in them.
+    Attention costs as much as the blocks, not as the tokens in them, unless
+    rows are independent: then the most blocks so far serve all runs.
     """
     longest = max((len(r.prompt) for r in requests), default=1)
-    return self.model.blocks(self.config.padded(longest))
+    blocks = self.model.blocks(self.config.padded(longest))
+    if self._is_row_wise:
+      blocks = max(blocks, self._blocks)
+    if blocks != self._blocks:
+      self._kept.clear()
+      self._blocks = blocks
+
+  def _free_slots(self, size: int) -> SlotState:
+    """Slots of an earlier run, with their old content, or new ones."""
+    kept = self._kept.pop(size, None)
+    return kept or self.programs.empty_fn(self._blocks, size)
+
+  def _keep(self, size: int, slots: SlotState) -> None:
+    if self._keeps_slots:
+      self._kept[size] = slots
 
   def _put(self, *tree: Any) -> Any:
     # Copies: the host writes to its rows while a device may still read them.
     return jax.device_put(jax.tree.map(np.copy, tree), self._split)
 
 
-def _sizes(model: Model, params: DecodeParams, most: int) -> tuple[int, ...]:
+def _is_row_wise(model: Model, params: DecodeParams) -> bool:
+  """Whether the rows beside it change no bit of a row, on this machine."""
+  config = model.config
+  return (
+    isinstance(config, TransformerConfig)
+    and config.norm == 'rms'
+    and config.kv_cache != 'int8'
+    and config.head_size % cache_lib.MULTIPLE == 0
+    and params.is_row_wise
+  )
+
+
+def _sizes(most: int) -> tuple[int, ...]:
   """Numbers of slots that a group decodes with, the largest first.
 
   A step costs as much as the slots, not as the completions in them: the last
   completions of a run are decoded with fewer, if that changes no bit of them.
   On accelerators a step of a small batch costs as much as one of a large one.
   """
-  config, sizes = model.config, [most]
-  if (
-    isinstance(config, TransformerConfig)
-    and config.norm == 'rms'
-    and config.kv_cache != 'int8'
-    and config.head_size % cache_lib.MULTIPLE == 0
-    and params.is_row_wise
-  ):
-    while sizes[-1] >= 2 * _FEWEST_SLOTS:
-      sizes.append(sizes[-1] // 2)
+  sizes = [most]
+  while sizes[-1] >= 2 * _FEWEST_SLOTS:
+    sizes.append(sizes[-1] // 2)
   return tuple(sizes)
 
 

@@ -85,9 +85,10 @@ struct Range {
 };
 
 Range Visible(const bool* mask, int64_t width) {
-  int64_t from = 0, to = width;
-  while (from < width && !mask[from]) ++from;
-  if (from == width) return {0, 0};
+  const void* first = std::memchr(mask, true, width);
+  if (first == nullptr) return {0, 0};
+  const int64_t from = static_cast<const bool*>(first) - mask;
+  int64_t to = width;
   while (!mask[to - 1]) --to;
   return {from / kLanes * kLanes, (to + kLanes - 1) / kLanes * kLanes};
 }
