@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
+from promptrl_jax.models import native
 from promptrl_jax.models.config import TransformerConfig
 
 _NEG_INF = -1e30
@@ -207,14 +208,39 @@ def _attend_lanes(
   return attended / total[..., None]
 
 
-def attend_fn(kind: str, dtype: Any) -> Callable[..., jax.Array]:
+def _attend_native(
+  queries: jax.Array,
+  keys: jax.Array,
+  values: jax.Array,
+  mask: jax.Array,
+  threads: int,
+) -> jax.Array:
+  """Computes `attend` with `cpp/attend.cc`, which has no gradient.
+
+  Scores stay in the cache of a core, and those that no query sees are not
+  computed: half of them in a causal model.
+  """
+  b, s = queries.shape[:2]
+  mask = jnp.broadcast_to(mask, (b, s, s))
+  return native.call(
+    'attend_prompts', queries.shape, threads, queries, keys, values, mask
+  )
+
+
+def attend_fn(
+  config: TransformerConfig, threads: int = 0
+) -> Callable[..., jax.Array]:
   """Returns the attention function of this platform for any `Mask`.
 
-  `kind` is `TransformerConfig.attention`; cuDNN supports 16-bit types only.
+  cuDNN supports 16-bit types only. `threads` are those of a layer's
+  `StoredKernel`, which has no gradient.
   """
-  on_gpu = jax.default_backend() == 'gpu' and dtype != 'float32'
-  flash = kind == 'cudnn' or (kind == 'auto' and on_gpu)
-  dense = attend_flash if flash else attend
+  on_gpu = jax.default_backend() == 'gpu' and config.dtype != 'float32'
+  dense = attend
+  if config.attention == 'cudnn' or (config.attention == 'auto' and on_gpu):
+    dense = attend_flash
+  elif threads and native.fits(config.head_size, config.dtype):
+    dense = functools.partial(_attend_native, threads=threads)
 
   def attend_by_mask(queries, keys, values, mask):
     if isinstance(mask, SharedPrefix):

@@ -15,14 +15,13 @@ _BLOCK = 96  # upper limit on the cache slots of a block
 # one token, which took twice the time of the whole step.
 _BITS = jnp.uint16
 _FUNCTIONS = {'float32': 'attend_float32', 'uint16': 'attend_bfloat16'}
-MULTIPLE = 16  # `cpp/attend.cc` needs W and H to be multiples of this.
 
 
 def layout(slots: int) -> tuple[int, int]:
   """Returns the blocks X and their width W for a number of cache slots."""
   blocks = -(-slots // _BLOCK)
   width = -(-slots // blocks)
-  return blocks, -(-width // MULTIPLE) * MULTIPLE
+  return blocks, -(-width // native.LANES) * native.LANES
 
 
 @struct.dataclass
@@ -117,8 +116,7 @@ class LayerCache:
     b, k, blocks, h, width = self.keys.shape
     dtype = queries.dtype
     function = _FUNCTIONS.get(self.keys.dtype.name)
-    # `cpp/attend.cc` takes whole vectors, and queries of float32.
-    fits = h % MULTIPLE == 0 and dtype == jnp.float32
+    fits = native.fits(h, dtype)
     if function and fits and bias is None and threads > 0:
       return native.call(
         function,

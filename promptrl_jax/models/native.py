@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from promptrl_jax.files import write_atomically
@@ -29,7 +30,9 @@ from promptrl_jax.parallel import compilation
 FOLDER = pathlib.Path(__file__).parent / 'cpp'
 _FUNCTIONS = ('few_rows_bfloat16', 'few_rows_float32')
 _FUNCTIONS += ('few_rows_4_bits', 'few_rows_8_bits')
-_FUNCTIONS += ('attend_bfloat16', 'attend_float32', 'rms_norm', 'draw')
+_FUNCTIONS += ('attend_bfloat16', 'attend_float32', 'attend_prompts')
+_FUNCTIONS += ('rms_norm', 'draw')
+LANES = 16  # The functions take whole vectors, of so many numbers at most.
 _VARIABLE = 'PROMPTRL_NATIVE'
 COMPILERS = ('c++', 'g++', 'clang++')
 _FLAGS = ('-std=c++17', '-O3', '-march=native', '-w', '-fPIC', '-shared')
@@ -56,6 +59,11 @@ def is_available() -> bool:
     handler = jax.ffi.pycapsule(getattr(library, name))
     jax.ffi.register_ffi_target(_target(name), handler, platform='cpu')
   return True
+
+
+def fits(size: int, dtype: Any) -> bool:
+  """Whether attention and norm take rows of so many numbers of a type."""
+  return size % LANES == 0 and jnp.dtype(dtype) == jnp.float32
 
 
 def call(

@@ -30,7 +30,6 @@ from promptrl_jax.models.kernels import (
 from promptrl_jax.parallel import sharding
 
 ROWS = ('data', 'fsdp')  # mesh axes that split rows of tokens
-_LANES = 16  # `cpp/norm.cc` needs sizes to be multiples of this.
 _ACTIVATIONS = {
   'silu': nn.silu,
   'gelu': functools.partial(nn.gelu, approximate=False),
@@ -94,7 +93,7 @@ class RMSNorm(nn.Module):
   def __call__(self, x: jax.Array) -> jax.Array:
     init = nn.initializers.constant(1.0 - self.offset)
     scale = self.param('scale', init, (x.shape[-1],))
-    if self.threads and x.dtype == jnp.float32 and not x.shape[-1] % _LANES:
+    if self.threads and native.fits(x.shape[-1], x.dtype):
       factor = self.offset + scale.astype(jnp.float32)
       eps = np.float32(self.eps)
       return native.call('rms_norm', x.shape, 1, x, factor, eps=eps)
@@ -246,7 +245,7 @@ class Block(nn.Module):
     rope = attention.of_layer(rope, is_global)
     mask = attention.of_layer(mask, is_global)
     queries, keys, values = self._project(x, rope)
-    attend = attention.attend_fn(self.config.attention, self.config.dtype)
+    attend = attention.attend_fn(self.config, threads_of(self.qkv))
     attended = attend(queries, keys, values, mask)
     return self._finish(x, attended), (keys, values)
 

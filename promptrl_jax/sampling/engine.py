@@ -19,7 +19,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from promptrl_jax.models import cache as cache_lib
+from promptrl_jax.models import native
 from promptrl_jax.models.config import TransformerConfig
 from promptrl_jax.models.encoder_decoder_config import LanguageModelConfig
 from promptrl_jax.sampling import methods
@@ -164,7 +164,7 @@ def _is_row_wise(model: Model, params: DecodeParams) -> bool:
     isinstance(config, TransformerConfig)
     and config.norm == 'rms'
     and config.kv_cache != 'int8'
-    and config.head_size % cache_lib.MULTIPLE == 0
+    and native.fits(config.head_size, config.dtype)
     and params.is_row_wise
   )
 

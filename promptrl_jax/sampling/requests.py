@@ -74,10 +74,10 @@ class EngineConfig:
 
 
 def prompt_lengths_up_to(limit: int) -> tuple[int, ...]:
-  """`PROMPT_LENGTHS` below `limit`, doubled as far as needed, then `limit`."""
+  """`PROMPT_LENGTHS` below `limit`, a quarter more each time, then `limit`."""
   lengths = [length for length in PROMPT_LENGTHS if length < limit]
-  while lengths and 2 * lengths[-1] < limit:
-    lengths.append(2 * lengths[-1])
+  while lengths and (longer := 32 * math.ceil(lengths[-1] / 25.6)) < limit:
+    lengths.append(longer)
   return (*lengths, limit)
 
 

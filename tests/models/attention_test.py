@@ -1,11 +1,14 @@
 """Attention over packed rows equals attention with the dense mask."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from promptrl_jax.models import attention
+from promptrl_jax.testing import tiny
 
 R, P, J, C, K, U, H = 2, 5, 3, 4, 2, 3, 8
 
@@ -57,8 +60,9 @@ def test_the_fused_kernel_is_given_what_it_takes(row, monkeypatch):
 
   monkeypatch.setattr(jax.nn, 'dot_product_attention', by_xla)
   mask = as_dense(mask)
+  config = dataclasses.replace(tiny.CONFIG, attention='cudnn')
   np.testing.assert_allclose(
-    attention.attend_fn('cudnn', 'bfloat16')(*inputs, mask),
+    attention.attend_fn(config)(*inputs, mask),
     attention.attend(*inputs, mask),
     atol=1e-5,
   )

@@ -1,5 +1,6 @@
 """Compilation of the C++ functions, and attention to a cache."""
 
+import dataclasses
 import pathlib
 import subprocess
 import sys
@@ -9,8 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from promptrl_jax.models import native, transformer
+from promptrl_jax.models import attention, native, transformer
 from promptrl_jax.models.cache import LayerCache, layout
+from promptrl_jax.testing import tiny
 
 ROOT = pathlib.Path(__file__).parents[2]
 
@@ -51,6 +53,46 @@ def test_attention_equals_that_of_xla(kind, slots, head, group, threads):
   np.testing.assert_allclose(again, expected, atol=2e-6)
   nothing = attend(cache, queries, np.zeros_like(mask), threads=threads)
   np.testing.assert_array_equal(nothing, 0)
+
+
+@pytest.mark.usefixtures('functions')
+@pytest.mark.parametrize('threads', [1, 3])
+@pytest.mark.parametrize('group', [1, 3])
+@pytest.mark.parametrize('head', [16, 48, 64])
+@pytest.mark.parametrize('tokens', [1, 7, 100, 320])
+def test_attention_of_prompts_equals_that_of_xla(tokens, head, group, threads):
+  config = dataclasses.replace(tiny.CONFIG, head_size=head)
+  attend = jax.jit(attention.attend_fn(config, threads))
+  rng = np.random.default_rng(tokens + head)
+  draw = lambda *shape: jnp.asarray(rng.normal(size=shape), jnp.float32)
+  queries = draw(4, tokens, 2, group, head) / head**0.5
+  keys, values = draw(2, 4, tokens, 2, head)
+  valid = np.ones((4, tokens), bool)
+  valid[1, : tokens // 2] = False  # padding in front
+  random = rng.random((4, tokens, tokens)) < 0.5
+  masks = {
+    'causal': attention.causal_mask(valid),
+    'window': attention.causal_mask(valid, 5),
+    'random': random | np.eye(tokens, dtype=bool),
+    'of all queries': valid[:, None],
+  }
+  for name, mask in masks.items():
+    seeing = np.broadcast_to(np.any(mask, -1), valid.shape)
+    expected = attention.attend(queries, keys, values, mask)[seeing]
+    found = attend(queries, keys, values, mask)
+    assert np.isfinite(found).all()
+    np.testing.assert_allclose(found[seeing], expected, atol=3e-6, err_msg=name)
+  # Padding has no influence, and each row is the same bits alone.
+  mask = masks['causal']
+  hidden = ~valid[:, :, None, None]
+  spoilt = [jnp.where(hidden, 1e30, x) for x in (keys, values)]
+  again = attend(queries, *spoilt, mask)
+  found = attend(queries, keys, values, mask)
+  np.testing.assert_array_equal(again[valid], found[valid])
+  for i in range(4):
+    row = slice(i, i + 1)
+    alone = attend(queries[row], keys[row], values[row], mask[row])
+    np.testing.assert_array_equal(alone[0], found[i])
 
 
 @pytest.mark.usefixtures('functions')

@@ -158,6 +158,21 @@ def test_samples_of_a_prompt_that_is_prefilled_once_are_those_of_each_alone(
 
 
 @both
+def test_a_run_that_failed_leaves_nothing_behind(config):
+  def fail(tokens):
+    raise RuntimeError('the caller gave up')
+
+  asked = requests(30, seed=4)
+  samples = (dataclasses.replace(asked[5].samples[0], watch=fail),)
+  broken = [*asked[:5], dataclasses.replace(asked[5], samples=samples)]
+  other = make(config)
+  for _ in range(2):
+    with pytest.raises(RuntimeError, match='gave up'):
+      other.run(broken)
+    assert_same(flat(other.run(asked)), expected(asked, config))
+
+
+@both
 def test_samples_of_one_prompt_are_shared_out_over_the_groups(config):
   (request,) = requests(1, samples=6)
   prompts = []

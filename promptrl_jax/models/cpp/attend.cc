@@ -1,5 +1,6 @@
-// Attention of one token per row to a key-value cache. The function does not
-// read cache slots before the first and after the last unmasked one of a block.
+// Attention of one token per row to a key-value cache, and of all tokens of
+// prompts to each other. Neither reads keys before the first and after the last
+// unmasked one of a block.
 //
 //   queries [B, K, U, H]      already scaled
 //   keys    [B, K, X, H, W]   X blocks of W cache slots, float32, or bits of bfloat16
@@ -9,6 +10,17 @@
 //
 // Queries and result are float32; H and W are multiples of 16. The queries of a
 // key-value head share each key and value that is loaded.
+//
+// Prompts of S tokens, float32:
+//
+//   queries [B, S, K, U, H]
+//   keys, values [B, S, K, H]
+//   mask    [B, S, S]         bool, whether query i sees key j
+//   out     [B, S, K, U, H]
+//
+// A thread lays out the keys and values of a head as in a cache. Queries of
+// following tokens share what is loaded. The result for a query that sees nothing
+// is finite, and has no meaning.
 
 #include <algorithm>
 #include <vector>
@@ -23,7 +35,9 @@ namespace {
 constexpr float kNever = -1e30f;
 // A second thread pays off if the keys hold at least this many numbers.
 constexpr int64_t kWorthSharing = 1 << 19;
-constexpr int kTogether = 4;  // queries that share a pass over keys and values
+// Queries that share a pass over keys and values: of a token, and of a prompt.
+constexpr int kTogether = 4, kTokens = kSums / 2;
+constexpr int kPromptWidth = 4 * kLanes;
 
 typedef uint16_t Halves __attribute__((vector_size(kVector / 2)));
 typedef uint8_t Bytes __attribute__((vector_size(kVector / 4)));
@@ -93,11 +107,28 @@ Range Visible(const bool* mask, int64_t width) {
   return {from / kLanes * kLanes, (to + kLanes - 1) / kLanes * kLanes};
 }
 
+// Queries that lie `by` numbers apart, as their results do, and the masks of them
+// `seen_by` numbers apart.
+struct Queries {
+  const float* at;
+  float* out;
+  int64_t by;
+  const bool* seen;
+  int64_t seen_by;
+};
+
+// The cache slots of either range.
+Range Both(Range one, Range other) {
+  if (one.from == one.to) return other;
+  if (other.from == other.to) return one;
+  return {std::min(one.from, other.from), std::max(one.to, other.to)};
+}
+
 // One key-value head of one row, for G of its queries.
 template <int G, typename Type>
-void AttendHead(const float* queries, const Type* keys, const Type* values,
-                const bool* seen, const std::vector<Range>& ranges,
-                int64_t h_size, int64_t width, float* scores, float* out) {
+void AttendHead(const Queries& queries, const Type* keys, const Type* values,
+                const std::vector<Range>& ranges, int64_t h_size, int64_t width,
+                float* scores) {
   const int64_t blocks = ranges.size(), slots = blocks * width;
   Floats most[G];
   for (int g = 0; g < G; ++g) most[g] = Floats{} + kNever;
@@ -106,11 +137,12 @@ void AttendHead(const float* queries, const Type* keys, const Type* values,
     float* of_block = scores + c * width;
     for (int g = 0; g < G; ++g)
       std::fill(of_block + g * slots + begin, of_block + g * slots + end, 0.0f);
-    AddRows<G>(queries, h_size, keys + c * h_size * width, h_size, width, begin,
-               end, of_block, slots);
+    AddRows<G>(queries.at, queries.by, keys + c * h_size * width, h_size, width,
+               begin, end, of_block, slots);
     for (int64_t w = begin; w < end; w += kLanes) {
-      const Ints is_seen = Seen(seen + c * width + w);
       for (int g = 0; g < G; ++g) {
+        const Ints is_seen =
+            Seen(queries.seen + g * queries.seen_by + c * width + w);
         float* at = of_block + g * slots + w;
         const Floats score = Choose(is_seen, Load<Floats>(at), Floats{} + kNever);
         std::memcpy(at, &score, sizeof(score));
@@ -124,7 +156,8 @@ void AttendHead(const float* queries, const Type* keys, const Type* values,
     for (int lane = 0; lane < kLanes; ++lane)
       largest[g] = std::max(largest[g], most[g][lane]);
   }
-  std::fill(out, out + G * h_size, 0.0f);
+  for (int g = 0; g < G; ++g)
+    std::fill_n(queries.out + g * queries.by, h_size, 0.0f);
   Floats total[G] = {};
   for (int64_t c = 0; c < blocks; ++c) {
     const auto [begin, end] = ranges[c];
@@ -137,14 +170,14 @@ void AttendHead(const float* queries, const Type* keys, const Type* values,
         total[g] += weights;
       }
     AddRows<G>(of_block + begin, slots, values + (c * width + begin) * h_size,
-               end - begin, h_size, 0, h_size, out, h_size);
+               end - begin, h_size, 0, h_size, queries.out, queries.by);
   }
   for (int g = 0; g < G; ++g) {
     float sum = 0;
     for (int lane = 0; lane < kLanes; ++lane) sum += total[g][lane];
     // The result of a row without unmasked slots stays 0.
     if (sum != 0)
-      for (int64_t h = 0; h < h_size; ++h) out[g * h_size + h] /= sum;
+      for (int64_t h = 0; h < h_size; ++h) queries.out[g * queries.by + h] /= sum;
   }
 }
 
@@ -173,14 +206,90 @@ ffi::Error Attend(ffi::ThreadPool pool, int64_t threads,
     const int64_t start = i * blocks * h_size * width;
     for (int64_t g = 0; g < group; g += kTogether) {
       const int64_t at = (i * group + g) * h_size;
+      const Queries queries = {q + at, to + at, h_size, seen, 0};
       AsConstant<kTogether>(std::min<int64_t>(group - g, kTogether), [=](auto n) {
-        AttendHead<n>(q + at, k + start, v + start, seen, ranges, h_size, width,
-                      scores.data(), to + at);
+        AttendHead<n>(queries, k + start, v + start, ranges, h_size, width,
+                      scores.data());
       });
     }
   };
   const bool is_large = rows * heads * slots * h_size >= kWorthSharing;
   Share(pool, is_large ? threads : 1, rows * heads, one);
+  return ffi::Error::Success();
+}
+
+// Keys and values of one head as those of a cache, whose slots behind the last
+// token are 0 and masked.
+struct PromptHead {
+  std::vector<float> keys, values;
+
+  void LayOut(const float* from_keys, const float* from_values, int64_t tokens,
+              int64_t blocks, int64_t by, int64_t h_size) {
+    keys.assign(blocks * kPromptWidth * h_size, 0.0f);
+    values.assign(keys.size(), 0.0f);
+    for (int64_t t = 0; t < tokens; ++t) {
+      float* column = keys.data() + t / kPromptWidth * kPromptWidth * h_size +
+                      t % kPromptWidth;
+      for (int64_t h = 0; h < h_size; ++h)
+        column[h * kPromptWidth] = from_keys[t * by + h];
+      std::memcpy(values.data() + t * h_size, from_values + t * by,
+                  h_size * sizeof(float));
+    }
+  }
+};
+
+ffi::Error AttendPrompts(ffi::ThreadPool pool, int64_t threads,
+                         ffi::Buffer<ffi::F32> queries,
+                         ffi::Buffer<ffi::F32> keys,
+                         ffi::Buffer<ffi::F32> values,
+                         ffi::Buffer<ffi::PRED> mask,
+                         ffi::ResultBuffer<ffi::F32> out) {
+  const auto shape = queries.dimensions();
+  const int64_t rows = shape[0], tokens = shape[1], heads = shape[2];
+  const int64_t group = shape[3], h_size = shape[4];
+  const int64_t blocks = (tokens + kPromptWidth - 1) / kPromptWidth;
+  const int64_t slots = blocks * kPromptWidth, by = heads * group * h_size;
+  const float* q = queries.typed_data();
+  const float* k = keys.typed_data();
+  const float* v = values.typed_data();
+  const bool* visible = mask.typed_data();
+  float* to = out->typed_data();
+  const auto one = [=](int64_t i) {
+    const int64_t row = i / heads, head = i % heads;
+    thread_local PromptHead cache;
+    thread_local std::vector<float> scores;
+    thread_local std::vector<Range> ranges;
+    thread_local std::vector<uint8_t> masks;
+    const int64_t start = (row * tokens * heads + head) * h_size;
+    cache.LayOut(k + start, v + start, tokens, blocks, heads * h_size, h_size);
+    scores.resize(kTokens * slots);
+    ranges.resize(blocks);
+    masks.assign(kTokens * slots, false);
+    const bool* seen = reinterpret_cast<const bool*>(masks.data());
+    for (int64_t t = 0; t < tokens; t += kTokens) {
+      const int64_t count = std::min<int64_t>(tokens - t, kTokens);
+      for (int64_t g = 0; g < count; ++g)
+        std::memcpy(masks.data() + g * slots,
+                    visible + (row * tokens + t + g) * tokens, tokens);
+      for (int64_t c = 0; c < blocks; ++c) {
+        Range all = {0, 0};
+        for (int64_t g = 0; g < count; ++g)
+          all = Both(all, Visible(seen + g * slots + c * kPromptWidth,
+                                  kPromptWidth));
+        ranges[c] = all;
+      }
+      for (int64_t u = 0; u < group; ++u) {
+        const int64_t at =
+            (row * tokens + t) * by + (head * group + u) * h_size;
+        const Queries some = {q + at, to + at, by, seen, slots};
+        AsConstant<kTokens>(count, [=](auto n) {
+          AttendHead<n>(some, cache.keys.data(), cache.values.data(), ranges,
+                        h_size, kPromptWidth, scores.data());
+        });
+      }
+    }
+  };
+  Share(pool, threads, rows * heads, one);
   return ffi::Error::Success();
 }
 
@@ -205,3 +314,5 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(attend_float32,
 XLA_FFI_DEFINE_HANDLER_SYMBOL(attend_bfloat16,
                               (promptrl::Attend<uint16_t, ffi::U16>),
                               promptrl::Binding<ffi::U16>());
+XLA_FFI_DEFINE_HANDLER_SYMBOL(attend_prompts, promptrl::AttendPrompts,
+                              promptrl::Binding<ffi::F32>());
