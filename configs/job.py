@@ -12,6 +12,8 @@ from promptrl_jax.llm.load import BackendConfig
 from promptrl_jax.tasks.minicode2 import suite as minicode2
 from promptrl_jax.tasks.task_set import DataConfig
 
+SMOLLM2 = 'smollm2_135m_instruct'
+
 
 @dataclasses.dataclass(frozen=True)
 class Job:
@@ -47,21 +49,40 @@ def on_minicode2(config: ml_collections.ConfigDict) -> None:
   config.ask.max_tokens = config.coder.new_tokens = 96
 
 
-def use_smollm2(config: ml_collections.ConfigDict, *roles: str) -> None:
+def use_smollm2(config: ml_collections.ConfigDict, role: str) -> None:
   """Lets SmolLM2 135M Instruct write programs for MBPP.
 
   Format, instruction and temperature were chosen by `experiments.headroom`.
   """
-  for role in roles:
-    model = config[role]
-    model.backend, model.model = 'jax', 'smollm2_135m_instruct'
-    model.dtype = model.kv_cache = 'bfloat16'
-    model.prompt_tokens, model.slots = 1024, 64
-    model.prompt_cache_gib = 4.0
-  config[roles[0]].new_tokens = config.ask.max_tokens = 200
+  model = config[role]
+  model.backend, model.model = 'jax', SMOLLM2
+  model.dtype = model.kv_cache = 'bfloat16'
+  model.prompt_tokens, model.slots = 1024, 64
+  model.prompt_cache_gib = 4.0
+  model.new_tokens = config.ask.max_tokens = 200
   config.ask.template = 'code'
+  config.ask.instruction = (
+    'You are a helpful assistant that writes correct Python code.'
+  )
   config.ask.sample_temperature = 0.4
   config.pool.limits.cpu_s = 5.0
+
+
+def train_smollm2(
+  config: ml_collections.ConfigDict, prompt: int, completion: int
+) -> None:
+  """Trains adapters of SmolLM2 135M Instruct to rewrite, on two cores.
+
+  `prompt` and `completion` are the most tokens of a request and of a rewrite.
+  """
+  config.rewriter.model = SMOLLM2
+  config.train.parameters = 'lora'
+  config.train.reference.kind = 'adapter_off'
+  config.train.logits_chunk, config.train.remat = 64, True
+  config.train.packing.prompt_size = prompt
+  config.train.packing.lane_size = completion
+  config.train.rollout.new_tokens = completion
+  config.ask.rewrite_max_tokens = completion
 
 
 def check_argument(argument: str, known: Iterable[str]) -> None:

@@ -11,6 +11,9 @@ Arguments:
   mbpp        the official MBPP file and models of your own:
                 --config.data.path=mbpp.jsonl --config.coder.model=FOLDER
                 --config.rewriter.model=FOLDER
+  mbpp_real   the same file with SmolLM2 135M Instruct as coder and rewriter, of
+              which adapters are trained (`make real`):
+                --config.data.path=mbpp.jsonl
 
 `ALGORITHMS` of promptrl_jax/training/rewriter/algorithms.py says what a name in
 --config.algorithms changes.
@@ -20,14 +23,21 @@ import dataclasses
 
 import ml_collections
 
-from configs.job import Job, check_argument, on_minicode2
+from configs.job import (
+  Job,
+  check_argument,
+  on_minicode2,
+  train_smollm2,
+  use_smollm2,
+)
 from promptrl_jax import settings
 from promptrl_jax.envs.rewriting.config import RewritingConfig
 from promptrl_jax.evaluation.statistics import RESAMPLES
 from promptrl_jax.training.rewriter.algorithms import ALGORITHMS
 from promptrl_jax.training.rewriter.config import TrainConfig
 
-_ARGUMENTS = ('smoke', 'minicode', 'minicode2', 'algorithms', 'mbpp')
+_ARGUMENTS = ('smoke', 'minicode', 'minicode2', 'algorithms')
+_ARGUMENTS += ('mbpp', 'mbpp_real')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,9 +112,19 @@ def get_config(arg: str = 'minicode') -> ml_collections.ConfigDict:
     c.train.rollout.temperature = 1.0
     c.train.optimizer.lr = 2e-4
     c.train.reference.kl_coef = 0.005
-  if arg == 'mbpp':
+  if arg in ('mbpp', 'mbpp_real'):
     c.data.name = 'mbpp'
     c.pool.limits.cpu_s = 5.0
+  if arg == 'mbpp_real':
+    use_smollm2(c, 'coder')
+    train_smollm2(c, prompt=512, completion=64)
+    c.seeds = 3
+    c.train.iterations = 25
+    c.train.rollout.prompts = 32
+    c.train.optimizer.lr = 2e-4
+    c.train.reference.kl_coef = 0.005
+    c.validate_every = c.checkpoint_every = 5
+  if arg == 'mbpp':
     c.train.parameters = 'lora'
     c.train.reference.kind = 'adapter_off'
     c.train.logits_chunk, c.train.remat = 64, True

@@ -159,12 +159,9 @@ def _for_minicode2(c: ml_collections.ConfigDict) -> None:
 
 
 def _for_smollm2(c: ml_collections.ConfigDict) -> None:
-  use_smollm2(c, 'coder', 'rewriter')
-  # The same settings, so that one model in memory has both roles.
-  c.rewriter.new_tokens, c.ask.rewrite_max_tokens = c.coder.new_tokens, 96
-  c.ask.instruction = (
-    'You are a helpful assistant that writes correct Python code.'
-  )
+  use_smollm2(c, 'coder')
+  use_smollm2(c, 'rewriter')  # One model in memory has both roles.
+  c.ask.rewrite_max_tokens = 96
   c.seeds = 3
   c.examples = 'words'
   c.editing.actions = (*operators.DEFAULT, 'add_demo')

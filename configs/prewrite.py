@@ -28,7 +28,7 @@ import dataclasses
 import ml_collections
 
 from configs import rewrite
-from configs.job import use_smollm2
+from configs.job import train_smollm2, use_smollm2
 from promptrl_jax import settings
 from promptrl_jax.envs.rewriting.config import RewritingConfig
 from promptrl_jax.llm.load import BackendConfig
@@ -111,15 +111,13 @@ def _for_one_instruction(c: ml_collections.ConfigDict) -> None:
 
 
 def _for_smollm2(c: ml_collections.ConfigDict) -> None:
-  use_smollm2(c, 'task_model', 'rewriter')
-  c.rewriter.dtype, c.rewriter.kv_cache = 'float32', 'plain'
+  use_smollm2(c, 'task_model')
+  c.ask.instruction = ''  # What is rewritten takes its place.
+  train_smollm2(c, prompt=128, completion=48)
   c.rewriting.reward = 'score'
   c.rewriting.background = False  # Both models run on this machine.
   c.train.iterations = 30
   c.train.rollout.group = 16
-  c.train.rollout.new_tokens = c.train.packing.lane_size = 48
-  c.train.packing.prompt_size = 128
-  c.ask.rewrite_max_tokens = 48
   c.validate_every = 5
   c.rewrite.samples = 16
 

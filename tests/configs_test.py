@@ -20,7 +20,9 @@ PRESETS = [
       *('smoke', 'quickstart', 'minicode2', 'minicode', 'mbpp', 'promis'),
       'mbpp_real',
     ),
-    'mbpp_grpo': ('smoke', 'minicode', 'minicode2', 'algorithms', 'mbpp'),
+    'mbpp_grpo': (
+      *('smoke', 'minicode', 'minicode2', 'algorithms', 'mbpp', 'mbpp_real'),
+    ),
     'joint': ('smoke', 'minicode'),
     'rewrite': (
       *('smoke', 'minicode', 'jsonl', 'questions', 'gsm8k', 'mbpp', 'plugin'),
