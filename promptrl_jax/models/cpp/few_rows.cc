@@ -113,7 +113,6 @@ ffi::Error FewRows(ffi::ThreadPool pool, int64_t threads,
 }
 
 constexpr int kBlock = 32;  // inputs that share a scale
-typedef uint16_t Halves __attribute__((vector_size(kVector / 2)));
 
 // The float32 values of float16 numbers. Those below 2^-14 are made by a
 // subtraction, because the processor may be set to take small float32 for 0.

@@ -26,6 +26,7 @@ constexpr int kLanes = kVector / 4;
 typedef float Floats __attribute__((vector_size(kVector)));
 typedef int32_t Ints __attribute__((vector_size(kVector)));
 typedef uint32_t Words __attribute__((vector_size(kVector)));
+typedef uint16_t Halves __attribute__((vector_size(kVector / 2)));
 
 template <typename Vector>
 inline Vector Load(const void* from) {
