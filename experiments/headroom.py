@@ -5,8 +5,8 @@
 
 Asks the coder of a config for one greedy program in each of some message
 formats, under each of several instructions and with up to three worked
-examples; then, under the best of them, for samples (pass@k), and for a repair
-of what failed. Choices are made on the split that is played, validation by
+examples; then, under the best of them, for samples (pass@k), and for one more
+program by each operator where the first failed. Choices are made on the split that is played, validation by
 default, and are optimistic by that much. Writes headroom.md and headroom.json;
 completions are kept in the cache of the config, so that a run that was
 interrupted goes on where it stopped.
@@ -25,7 +25,7 @@ from ml_collections import config_flags
 
 from configs.mbpp_ppo import Config
 from experiments import session
-from promptrl_jax.evaluation import statistics
+from promptrl_jax.evaluation import mending, statistics
 from promptrl_jax.evaluation.play import Entrant, LineUp
 from promptrl_jax.execution.memo import MemoPool
 from promptrl_jax.files import write_atomically
@@ -36,7 +36,7 @@ from promptrl_jax.operators import MOST_EXAMPLES
 from promptrl_jax.operators.examples import make_library
 from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.prompts.templates import CODER_INSTRUCTION
-from promptrl_jax.strategies import base, policies
+from promptrl_jax.strategies import base
 from promptrl_jax.strategies.fewshot import few_shots
 from promptrl_jax.tasks import load
 from promptrl_jax.tools import command
@@ -49,7 +49,10 @@ _SPLIT = flags.DEFINE_string(
   'split', 'validation', 'Which problems are played.'
 )
 _SAMPLES = flags.DEFINE_integer(
-  'samples', 16, 'Samples per problem, of which pass@k takes half at most.'
+  'samples',
+  16,
+  'Samples per problem, of which pass@k takes half at most, and one more '
+  'program by each operator a quarter.',
 )
 _TEMPLATES = flags.DEFINE_list(
   'templates', ['code', 'chat'], 'Message formats that are tried.'
@@ -114,7 +117,7 @@ def run(config, workdir, templates, split='validation', samples=16):
       ],
       'best': dataclasses.asdict(best),
       'pass_at_k': played.pass_at_k(best, samples),
-      'second_call': played.second_call(best),
+      'mending': played.mending(best, samples // 4),
     }
   content = json.dumps(found, indent=2)
   write_atomically(workdir / 'headroom.json', f'{content}\n'.encode())
@@ -140,16 +143,18 @@ class Played:
   line_up: LineUp
   tasks: tuple
 
-  def run(self, strategy, cell, budget=1, seed=0, **ask):
-    """One run of a strategy that asks as a cell says."""
-    settings = dataclasses.replace(
+  def ask(self, cell, **ask):
+    return dataclasses.replace(
       self.config.ask,
       template=cell.template,
       instruction=INSTRUCTIONS[cell.instruction],
       **ask,
     )
+
+  def run(self, strategy, cell, budget=1, seed=0, **ask):
+    """One run of a strategy that asks as a cell says."""
     return self.line_up.run(
-      Entrant.of(strategy, ask=settings),
+      Entrant.of(strategy, ask=self.ask(cell, **ask)),
       self.tasks,
       protocol=self.config.data.protocol,
       budget=budget,
@@ -192,18 +197,16 @@ class Played:
         by_k[k] = float(np.mean(values))
     return by_k
 
-  def second_call(self, cell):
-    """What a second call solves, by what it does with a failure."""
-    config, rows = self.config.editing, {}
-    for label in ('resample', 'repair'):
-      policy = policies.open_loop(('keep', label), config.actions)
-      run = self.run(base.OverOperators(policy, config), cell, budget=2)
-      rows[label] = float(run.passed.mean())
-    examples = self.run(base.TextStrategy(few_shots(MOST_EXAMPLES)), cell, 2)
-    rows[f'{MOST_EXAMPLES} examples, then a sample'] = float(
-      examples.passed.mean()
+  def mending(self, cell, seeds):
+    """What a second call solves, by operator and by what became of the first."""
+    return mending.measure(
+      self.line_up,
+      self.tasks,
+      self.config.editing,
+      protocol=self.config.data.protocol,
+      seeds=range(seeds),
+      ask=self.ask(cell),
     )
-    return rows
 
 
 def to_markdown(found):
@@ -238,12 +241,13 @@ def to_markdown(found):
       f'| pass@{k} | {100 * value:.1f} |'
       for k, value in found['pass_at_k'].items()
     ],
-    *[
-      f'| greedy, then {label} | {100 * value:.1f} |'
-      for label, value in found['second_call'].items()
-    ],
+    '',
+    'After a greedy program that fails its visible tests, what one operator '
+    'solves:',
+    '',
+    mending.to_markdown(found['split'], found['mending']),
   ]
-  return '\n'.join([*lines, ''])
+  return '\n'.join(lines)
 
 
 if __name__ == '__main__':

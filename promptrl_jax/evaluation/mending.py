@@ -1,11 +1,12 @@
-"""Which operator solves what one greedy call did not, by the kind of problem.
+"""Which operator solves what one greedy call did not.
 
 Each operator is applied once, after the first program failed its visible tests:
 
   P(solved next | kind, operator) = solved / failed
 
-If one operator is best at every kind, a fixed list serves all of them, and
-there is nothing to learn.
+by the kind of problem and by the kind of failure, which a solver sees. If one
+operator is best at every kind, a fixed list serves all of them, and there is
+nothing to learn.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from promptrl_jax.evaluation import open_loop
 from promptrl_jax.evaluation.open_loop import SearchConfig, strategy
 from promptrl_jax.evaluation.play import Entrant, LineUp
 from promptrl_jax.evaluation.protocol import Run
-from promptrl_jax.llm.ask import Tools
+from promptrl_jax.llm.ask import AskConfig, Tools
 from promptrl_jax.operators import FALLBACK, OPERATORS
 from promptrl_jax.strategies import base
 from promptrl_jax.types import Problem, Task
@@ -34,14 +35,18 @@ def measure(
   *,
   protocol: str,
   seeds: Sequence[int],
+  ask: AskConfig | None = None,
 ) -> dict[str, Any]:
-  """Returns counts by kind, the `register` of a task, and by operator.
+  """Returns counts by kind and by operator.
+
+  `ask` says how programs are asked for; None: as the line-up does.
 
   Returns:
     `direct`: share of tasks that the greedy call solves; `agreement`: share of
     these among the programs that pass the visible tests; `kinds`: for each kind
     its tasks, its failures (programs that fail the visible tests), and for each
-    operator `solved`, the share of failures that it solves. `all` is a kind.
+    operator `solved`, the share of failures that it solves. Kinds are `all`,
+    the `register` of a task, and what became of the first program.
   """
   names = [
     name
@@ -51,7 +56,7 @@ def measure(
 
   def play(operators: tuple[str, ...], seed: int) -> Run:
     return line_up.run(
-      Entrant.of(strategy(operators, editing)),
+      Entrant.of(strategy(operators, editing), ask=ask),
       tasks,
       protocol=protocol,
       budget=sum(OPERATORS[name].calls for name in operators),
@@ -64,9 +69,13 @@ def measure(
     name: np.stack([play((FALLBACK, name), seed).passed for seed in seeds])
     for name in names
   }
-  labels = np.array([task.register for task in tasks])
   kinds = {'all': np.ones(len(tasks), bool)}
-  kinds |= {label: labels == label for label in sorted(set(labels))}
+  for labels in (
+    np.array([task.register for task in tasks]),
+    np.array([row['status'] for row in first.trace]),
+  ):
+    if len(found := sorted(set(labels))) > 1:
+      kinds |= {label: labels == label for label in found}
   return {
     'direct': float(first.passed.mean()),
     'agreement': _mean(first.passed[~failed]),

@@ -50,11 +50,19 @@ def test_samples_are_counted_up_to_half_of_them(result):
   assert '| pass@2 |' in table
 
 
-def test_a_second_call_does_not_lose_what_the_first_solved(result):
+def test_each_operator_mends_a_share_of_each_kind_of_failure(result):
   found, table = result
-  assert found['second_call'].keys() == {
-    'resample',
-    'repair',
-    '3 examples, then a sample',
-  }
-  assert '| greedy, then repair |' in table
+  kinds = found['mending']['kinds']
+  whole = kinds.pop('all')
+  assert whole['tasks'] == PROBLEMS
+  assert {'resample', 'lexical', 'repair'} <= whole['solved'].keys()
+  # Each problem is of one register, and its first program came to one end.
+  assert sum(kind['tasks'] for kind in kinds.values()) == 2 * PROBLEMS
+  failures = sum(
+    kind['failures'] * (kind['solved']['resample'] or 0)
+    for kind in kinds.values()
+  )
+  assert failures == pytest.approx(
+    2 * whole['failures'] * whole['solved']['resample']
+  )
+  assert '| kind | tasks | greedy | failures |' in table
