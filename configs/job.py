@@ -65,7 +65,8 @@ def use_smollm2(config: ml_collections.ConfigDict, role: str) -> None:
     'You are a helpful assistant that writes correct Python code.'
   )
   config.ask.sample_temperature = 0.4
-  config.pool.limits.cpu_s = 5.0
+  # A model of this size writes many endless loops; all references need less.
+  config.pool.limits.cpu_s = 2.0
 
 
 def train_smollm2(

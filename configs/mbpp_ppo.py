@@ -82,6 +82,8 @@ class Config(Job):
     clone: of the start from the best lists, with `controller.clone`.
     validate_every, checkpoint_every: iterations.
     validate_seeds: runs that a validation is the mean of.
+    patience: validations without a new best that end a training; its start is
+      then validated, too. 0: none do.
   """
 
   seeds: int = 1
@@ -95,6 +97,7 @@ class Config(Job):
   clone: CloneConfig = CloneConfig()
   validate_every: int = 10
   validate_seeds: int = 1
+  patience: int = 0
   checkpoint_every: int = 5
   eval: EvalConfig = EvalConfig()
 
@@ -168,8 +171,11 @@ def _for_smollm2(c: ml_collections.ConfigDict) -> None:
   c.editing.step_reward.call_cost = 0.005
   c.controller.clone = True
   c.controller.worlds, c.controller.continuations = 4, 8
-  c.controller.iterations, c.controller.episodes = 40, 512
-  c.validate_every, c.validate_seeds = 10, 2
+  # A problem in ten is solved: large batches and small steps.
+  c.controller.iterations, c.controller.episodes = 20, 1024
+  c.ppo.lr, c.ppo.entropy_coef = 5e-4, 0.003
+  c.validate_every, c.validate_seeds, c.patience = 4, 2, 3
+  c.checkpoint_every = 2
   c.search.beam, c.search.seeds = 2, 2
   c.search.temperatures = (0.2, 0.4, 0.6)
   c.eval.strategies = ('fewshot',)

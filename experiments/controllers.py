@@ -104,7 +104,10 @@ def cloned(config, learner, env, problems, searched, seed):
 def train(config, learner, env, line_up, problems, tasks, seed, folder, paid):
   """Trains one controller to the end, from its last checkpoint if any."""
   settings = run_lib.RunConfig(
-    learner.config.iterations, config.validate_every, config.checkpoint_every
+    learner.config.iterations,
+    config.validate_every,
+    config.checkpoint_every,
+    patience=config.patience,
   )
   shown = {'solved': 'rollout/solved_rate'}
   score = lambda state: validate(
@@ -118,6 +121,7 @@ def train(config, learner, env, line_up, problems, tasks, seed, folder, paid):
     shown=shown,
     calls=paid,
   ) as training:
+    training.validate(score)
     for _ in training.steps():
       rollout, played = learner.sample(training.state, env, problems, seed)
       state, row = learner.update(training.state, rollout)
