@@ -19,6 +19,7 @@ SMALL = (
   '--config.controller.iterations=4',
   '--config.controller.continuations=2',
   '--config.controller.clone=True',
+  '--config.patience=4',  # Validates the start, and ends nothing early.
   '--config.eval.budgets=(2,)',
   '--config.eval.shuffled=True',
 )
