@@ -179,7 +179,8 @@ def _for_smollm2(c: ml_collections.ConfigDict) -> None:
   c.search.beam, c.search.seeds = 2, 2
   c.search.temperatures = (0.2, 0.4, 0.6)
   c.eval.strategies = ('fewshot',)
-  c.eval.oracle = False
+  # Bandits explore: each would take hours of completions that no other asks.
+  c.eval.oracle = c.eval.bandits = False
   c.cache = 'runs/mbpp_completions.sqlite'
 
 
