@@ -6,10 +6,10 @@
 Asks the coder of a config for one greedy program in each of some message
 formats, under each of several instructions and with up to three worked
 examples; then, under the best of them, for samples (pass@k), and for one more
-program by each operator where the first failed. Choices are made on the split that is played, validation by
-default, and are optimistic by that much. Writes headroom.md and headroom.json;
-completions are kept in the cache of the config, so that a run that was
-interrupted goes on where it stopped.
+program by each operator where the first failed. Choices are made on the split
+that is played, validation by default, and are optimistic by that much. Writes
+headroom.md and headroom.json; completions are kept in the cache of the config,
+so that a run that was interrupted goes on where it stopped.
 """
 
 from __future__ import annotations
@@ -198,7 +198,7 @@ class Played:
     return by_k
 
   def mending(self, cell, seeds):
-    """What a second call solves, by operator and by what became of the first."""
+    """What a second call solves, by operator and by end of the first."""
     return mending.measure(
       self.line_up,
       self.tasks,

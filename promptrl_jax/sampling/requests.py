@@ -74,11 +74,11 @@ class EngineConfig:
 
 
 def prompt_lengths_up_to(limit: int) -> tuple[int, ...]:
-  """`PROMPT_LENGTHS` below `limit`, a quarter more each time, then `limit`."""
-  lengths = [length for length in PROMPT_LENGTHS if length < limit]
-  while lengths and (longer := 32 * math.ceil(lengths[-1] / 25.6)) < limit:
-    lengths.append(longer)
-  return (*lengths, limit)
+  """`PROMPT_LENGTHS`, then a quarter more each time: those below, `limit`."""
+  lengths = list(PROMPT_LENGTHS)
+  while lengths[-1] < limit:
+    lengths.append(32 * math.ceil(lengths[-1] / 25.6))
+  return (*[length for length in lengths if length < limit], limit)
 
 
 @dataclasses.dataclass(frozen=True)
