@@ -12,7 +12,7 @@ import numpy as np
 from promptrl_jax.sampling import methods
 
 # Lengths that prompts are padded to unless an engine is told otherwise.
-PROMPT_LENGTHS = (64, 96, 160, 256, 400)
+PROMPT_LENGTHS: tuple[int, ...] = (64, 96, 160, 256, 400)
 
 
 @dataclasses.dataclass(frozen=True)
