@@ -69,6 +69,13 @@ def use_smollm2(config: ml_collections.ConfigDict, role: str) -> None:
   config.pool.limits.cpu_s = 2.0
 
 
+def train_adapters(config: ml_collections.ConfigDict) -> None:
+  """Trains adapters of a public model, in little memory."""
+  config.train.parameters = 'lora'
+  config.train.reference.kind = 'adapter_off'
+  config.train.logits_chunk, config.train.remat = 64, True
+
+
 def train_smollm2(
   config: ml_collections.ConfigDict, prompt: int, completion: int
 ) -> None:
@@ -76,10 +83,8 @@ def train_smollm2(
 
   `prompt` and `completion` are the most tokens of a request and of a rewrite.
   """
+  train_adapters(config)
   config.rewriter.model = SMOLLM2
-  config.train.parameters = 'lora'
-  config.train.reference.kind = 'adapter_off'
-  config.train.logits_chunk, config.train.remat = 64, True
   config.train.packing.prompt_size = prompt
   config.train.packing.lane_size = completion
   config.train.rollout.new_tokens = completion

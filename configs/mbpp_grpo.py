@@ -27,6 +27,7 @@ from configs.job import (
   Job,
   check_argument,
   on_minicode2,
+  train_adapters,
   train_smollm2,
   use_smollm2,
 )
@@ -114,7 +115,6 @@ def get_config(arg: str = 'minicode') -> ml_collections.ConfigDict:
     c.train.reference.kl_coef = 0.005
   if arg in ('mbpp', 'mbpp_real'):
     c.data.name = 'mbpp'
-    c.pool.limits.cpu_s = 5.0
   if arg == 'mbpp_real':
     use_smollm2(c, 'coder')
     train_smollm2(c, prompt=512, completion=64)
@@ -125,9 +125,8 @@ def get_config(arg: str = 'minicode') -> ml_collections.ConfigDict:
     c.train.reference.kl_coef = 0.005
     c.validate_every = c.checkpoint_every = 5
   if arg == 'mbpp':
-    c.train.parameters = 'lora'
-    c.train.reference.kind = 'adapter_off'
-    c.train.logits_chunk, c.train.remat = 64, True
+    c.pool.limits.cpu_s = 5.0
+    train_adapters(c)
   return c
 
 

@@ -114,7 +114,6 @@ def _for_smollm2(c: ml_collections.ConfigDict) -> None:
   use_smollm2(c, 'task_model')
   c.ask.instruction = ''  # What is rewritten takes its place.
   train_smollm2(c, prompt=128, completion=48)
-  c.rewriting.reward = 'score'
   c.rewriting.background = False  # Both models run on this machine.
   c.train.iterations = 30
   c.train.rollout.group = 16
