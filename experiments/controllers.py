@@ -14,7 +14,7 @@ import numpy as np
 import tqdm
 
 from promptrl_jax.envs.editing.env import EditingEnv
-from promptrl_jax.evaluation.play import Entrant
+from promptrl_jax.evaluation.play import Entrant, Game
 from promptrl_jax.execution.memo import MemoPool
 from promptrl_jax.files import write_atomically
 from promptrl_jax.llm.ask import CODER, REWRITER
@@ -136,17 +136,19 @@ def validate(config, env, line_up, tasks, learner, state, seed):
   """
   policy = policies.controller(learner.act_greedy, state.params, seed)
   strategy = OverOperators(policy, env.config)
-  results = [
-    line_up.run(
-      Entrant.of(strategy),
-      tasks['validation'],
-      protocol=config.data.protocol,
-      budget=budget,
-      seed=world,
-    )
-    for budget in config.eval.budgets
-    for world in range(config.seed, config.seed + config.validate_seeds)
-  ]
+  results = line_up.run_all(
+    [
+      Game(
+        Entrant.of(strategy),
+        tasks['validation'],
+        config.data.protocol,
+        budget,
+        world,
+      )
+      for budget in config.eval.budgets
+      for world in range(config.seed, config.seed + config.validate_seeds)
+    ]
+  )
   return float(np.mean([result.passed.mean() for result in results]))
 
 

@@ -303,6 +303,11 @@ def evaluate(config, line_up, played, validation, searched, learned, workdir):
     entrants[name] = Entrant(
       by_seed.__getitem__, optimisation_calls=float(np.mean(calls))
     )
+  entrants = {
+    name: entrant
+    for name, entrant in entrants.items()
+    if name not in config.eval.without
+  }
   plans = [
     Plan(config.data.protocol, budget, played, seeds)
     for budget in config.eval.budgets

@@ -12,18 +12,19 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from promptrl_jax.envs.editing.config import EditingConfig
-from promptrl_jax.evaluation.play import Entrant, LineUp, rivals
+from promptrl_jax.evaluation.play import Entrant, Game, LineUp, rivals
 from promptrl_jax.llm.ask import AskConfig
 from promptrl_jax.operators import OPERATORS
 from promptrl_jax.strategies import base, policies
 from promptrl_jax.types import Task
 
 List = tuple[str, ...]
+_Name = TypeVar('_Name')
 # `semantic, reset_prompt, repair`: what a reader of the results would try.
 HAND_RULE = ('keep', 'semantic', 'reset_prompt', 'repair')
 
@@ -152,9 +153,6 @@ def search(
   tasks, paid = tasks[: config.problems or None], line_up.calls_made
   where = {'protocol': protocol, 'seed': seed}
   score = functools.partial(_score, line_up, tasks, config, **where)
-  score_list = lambda names, budget: score(
-    Entrant.of(strategy(names, editing)), budget
-  )
   beams = search_lists(
     line_up,
     tasks,
@@ -165,19 +163,23 @@ def search(
     **where,
   )
   tried = {operators for b in budgets for _, operators in beams[b]}
-  mean = {
-    operators: float(np.mean([score_list(operators, b) for b in budgets]))
-    for operators in sorted(tried)
-  }
+  mean = score(
+    {names: Entrant.of(strategy(names, editing)) for names in sorted(tried)},
+    budgets,
+  )
   calls = line_up.calls_made - paid
   temperatures, temperature_calls = {}, {}
   fixed = rivals(editing)
   for name in sorted(fixed.keys() & {'best_of_b', 'greedy_first'}):
-    paid, means = line_up.calls_made, {}
-    for temperature in config.temperatures:
-      sampled = dataclasses.replace(ask, sample_temperature=temperature)
-      entrant = dataclasses.replace(fixed[name], ask=sampled)
-      means[temperature] = np.mean([score(entrant, b) for b in budgets])
+    paid = line_up.calls_made
+    sampled = {
+      t: dataclasses.replace(ask, sample_temperature=t)
+      for t in config.temperatures
+    }
+    means = score(
+      {t: dataclasses.replace(fixed[name], ask=a) for t, a in sampled.items()},
+      budgets,
+    )
     temperatures[name] = max(means, key=lambda t: means[t])
     temperature_calls[name] = line_up.calls_made - paid
   return Found(
@@ -213,19 +215,9 @@ def search_lists(
       for played in beams[calls - OPERATORS[name].calls]
       if _has_effect(played.operators, name)
     }
-    extended = [
-      _extend(
-        line_up,
-        tasks,
-        editing,
-        before,
-        operators,
-        calls,
-        protocol=protocol,
-        seed=seed,
-      )
-      for operators, before in longer.items()
-    ]
+    extended = _extend(
+      line_up, tasks, editing, longer, calls, protocol=protocol, seed=seed
+    )
     # Of equal scores the first one stays, which is in the order of the actions.
     beams[calls] = sorted(extended, key=lambda x: -x.score)[: config.beam]
   return {
@@ -256,52 +248,58 @@ def _extend(
   line_up: LineUp,
   tasks: Sequence[Task],
   editing: EditingConfig,
-  before: _Played,
-  operators: List,
+  longer: Mapping[List, _Played],
   calls: int,
   *,
   protocol: str,
   seed: int,
-) -> _Played:
-  """Plays a longer list on the tasks that the shorter one left open.
+) -> list[_Played]:
+  """Plays longer lists on the tasks that the shorter ones left open.
 
   Draws depend on the seed, the task and the calls made, so that the others
   would end as they did.
+
+  Args:
+    longer: by its operators, the list that each makes longer.
   """
-  passed, is_open = before.passed.copy(), before.is_open.copy()
-  for row, left in enumerate(before.is_open):
-    places = np.flatnonzero(left)
-    if not len(places):
-      continue
-    run = line_up.run(
-      Entrant.of(strategy(operators, editing)),
-      [tasks[int(place)] for place in places],
-      protocol=protocol,
-      budget=calls,
-      seed=seed + row,
-    )
-    passed[row, places] = run.passed
+  rows, games = [], []
+  for operators, before in longer.items():
+    played = _Played(operators, before.passed.copy(), before.is_open.copy())
+    entrant = Entrant.of(strategy(operators, editing))
+    for row, left in enumerate(before.is_open):
+      places = np.flatnonzero(left)
+      chosen = [tasks[int(place)] for place in places]
+      rows.append((played, row, places))
+      games.append(Game(entrant, chosen, protocol, calls, seed + row))
+  for (played, row, places), run in zip(
+    rows, line_up.run_all(games), strict=True
+  ):
+    played.passed[row, places] = run.passed
     solved = [r['row'] for r in run.trace if r['visible_passed']]
-    is_open[row, places[solved]] = False
-  return _Played(operators, passed, is_open)
+    played.is_open[row, places[solved]] = False
+  return list(dict.fromkeys(played for played, _, _ in rows))
 
 
 def _score(
   line_up: LineUp,
   tasks: Sequence[Task],
   config: SearchConfig,
-  entrant: Entrant,
-  budget: int,
+  entrants: Mapping[_Name, Entrant],
+  budgets: Sequence[int],
   *,
   protocol: str,
   seed: int,
-) -> float:
-  """Pass rate of an entrant, mean over the seeds of the search."""
-  runs = [
-    line_up.run(entrant, tasks, protocol=protocol, budget=budget, seed=run)
+) -> dict[_Name, float]:
+  """Pass rates, mean over the budgets and the seeds of the search."""
+  games = [
+    Game(entrant, tasks, protocol, budget, run)
+    for entrant in entrants.values()
+    for budget in budgets
     for run in range(seed, seed + config.seeds)
   ]
-  return float(np.mean([run.passed.mean() for run in runs]))
+  passed = [run.passed.mean() for run in line_up.run_all(games)]
+  means = np.reshape(passed, (len(entrants), -1)).mean(axis=1)
+  return dict(zip(entrants, means.tolist(), strict=True))
 
 
 def _has_effect(operators: List, name: str) -> bool:

@@ -18,13 +18,14 @@ import json
 import math
 import pathlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain, islice
 from typing import Any, cast
 
 import numpy as np
 
 from promptrl_jax.envs.editing.config import EditingConfig
 from promptrl_jax.envs.editing.env import sorted_trace
-from promptrl_jax.envs.runner import Pool, Runner
+from promptrl_jax.envs.runner import ActivePlay, Pool, Runner
 from promptrl_jax.evaluation.cells import Cell, Detail, prompt_hash
 from promptrl_jax.evaluation.protocol import (
   Run,
@@ -83,6 +84,17 @@ class Plan:
   budget: int
   tasks: Sequence[Task]
   seeds: Sequence[int]
+
+
+@dataclasses.dataclass(frozen=True)
+class Game:
+  """One strategy on all tasks, once, as `LineUp.run` plays it."""
+
+  entrant: Entrant
+  tasks: Sequence[Task]
+  protocol: str
+  budget: int
+  seed: int
 
 
 def rivals(config: EditingConfig) -> dict[str, Entrant]:
@@ -157,19 +169,51 @@ class LineUp:
       SystemFailure: the pool failed where a result was due.
       BackendError: a model cannot be reached.
     """
-    backends = {**self.backends, **entrant.models(seed)}
-    problems = [splits.reveal(task, protocol) for task in tasks]
-    plays = entrant.make(seed).start(
-      problems,
+    (run,) = self.run_all([Game(entrant, tasks, protocol, budget, seed)])
+    return run
+
+  def run_all(self, games: Sequence[Game]) -> list[Run]:
+    """Plays games at once, so that models are asked in large batches.
+
+    Games whose models are the same share their calls; the outcome of each is
+    what it is alone.
+
+    Raises:
+      SystemFailure: the pool failed where a result was due.
+      BackendError: a model cannot be reached.
+    """
+    runs: dict[int, Run] = {}
+    tables = [{**self.backends, **g.entrant.models(g.seed)} for g in games]
+    names = [tuple(map(id, table.values())) for table in tables]
+    for name in dict.fromkeys(names):
+      chosen = [i for i, other in enumerate(names) if other == name]
+      table = tables[chosen[0]]
+      plays = [self._start(games[i], table) for i in chosen]
+      ended = iter(Runner(table, self._pool).run(list(chain(*plays))))
+      for i, started in zip(chosen, plays, strict=True):
+        runs[i] = self._judge(games[i], list(islice(ended, len(started))))
+    return [runs[i] for i in range(len(games))]
+
+  def _start(self, game: Game, backends: Mapping[str, Backend]) -> base.Plays:
+    """The attempts of a game, before their first request."""
+    entrant = game.entrant
+    return entrant.make(game.seed).start(
+      [splits.reveal(task, game.protocol) for task in game.tasks],
       make_tools(entrant.ask or self._config, backends, self.options),
-      budget=1 if entrant.single else budget,
-      seed=seed,
+      budget=1 if entrant.single else game.budget,
+      seed=game.seed,
     )
-    ended = Runner(backends, self._pool).run(plays)
+
+  def _judge(self, game: Game, ended: Sequence[ActivePlay]) -> Run:
+    """Scores what was submitted."""
     attempts = [play.attempt for play in ended]
-    check_judged('problems', tasks, [not attempt.lost for attempt in attempts])
+    lost = [attempt.lost for attempt in attempts]
+    check_judged('problems', game.tasks, [not was_lost for was_lost in lost])
     soft, masks = score(
-      [play.submission for play in ended], tasks, protocol, self._pool
+      [play.submission for play in ended],
+      game.tasks,
+      game.protocol,
+      self._pool,
     )
 
     def column(name: str) -> np.ndarray:
@@ -208,10 +252,10 @@ class LineUp:
     with open(temporary, 'w', encoding='utf-8') as trace:
       for plan, name in progress([(p, n) for p in plans for n in entrants]):
         entrant = entrants[name]
-        runs = [
-          self._run(entrant, plan, plan.tasks, seed)
-          for seed in (plan.seeds[:1] if entrant.single else plan.seeds)
-        ]
+        seeds = plan.seeds[:1] if entrant.single else plan.seeds
+        runs = self.run_all(
+          [_game(entrant, plan, plan.tasks, seed) for seed in seeds]
+        )
         label = {'strategy': name, 'protocol': plan.protocol}
         for row in (row for run in runs for row in run.trace):
           line = {**label, **row, 'budget': plan.budget}
@@ -231,10 +275,12 @@ class LineUp:
     cells: Sequence[Cell],
   ) -> Cell:
     """The cell of the fixed operator that is best on validation, renamed."""
+    fixed = {n: entrant for n, entrant in entrants.items() if entrant.fixed}
+    runs = self.run_all(
+      [_game(e, plan, validation, plan.seeds[0]) for e in fixed.values()]
+    )
     scores = {
-      name: self._run(entrant, plan, validation, plan.seeds[0]).passed.mean()
-      for name, entrant in entrants.items()
-      if entrant.fixed
+      name: run.passed.mean() for name, run in zip(fixed, runs, strict=True)
     }
     best = max(scores, key=lambda name: scores[name])
     chosen = next(
@@ -242,12 +288,11 @@ class LineUp:
     )
     return dataclasses.replace(chosen, strategy='best_fixed')
 
-  def _run(
-    self, entrant: Entrant, plan: Plan, tasks: Sequence[Task], seed: int
-  ) -> Run:
-    return self.run(
-      entrant, tasks, protocol=plan.protocol, budget=plan.budget, seed=seed
-    )
+
+def _game(
+  entrant: Entrant, plan: Plan, tasks: Sequence[Task], seed: int
+) -> Game:
+  return Game(entrant, tasks, plan.protocol, plan.budget, seed)
 
 
 def _detail(attempt: Attempt, mask: str) -> Detail:
@@ -305,9 +350,8 @@ def evaluate(
     if inspect.isfunction(given):
       strategy = base.TextStrategy(given)
     entrant = Entrant.of(strategy)
-    runs = [
-      line_up.run(entrant, tasks, protocol=protocol, budget=budget, seed=seed)
-      for seed in seeds
-    ]
+    runs = line_up.run_all(
+      [Game(entrant, tasks, protocol, budget, seed) for seed in seeds]
+    )
     cells.append(to_cell(name, budget, protocol, tasks, runs))
   return cells
