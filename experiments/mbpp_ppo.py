@@ -11,8 +11,9 @@ checkpoints. A run that was interrupted goes on where it stopped.
   ... --mode=eval --controllers=runs/minicode2 --workdir=runs/transfer \
     --config.coder.model=FOLDER
 
-plays the controllers of a finished run with other models, and leaves both
-results in one table, transfer.md.
+plays the controllers of a finished run with other models, or on other tasks,
+and leaves both results in one table, transfer.md. What belongs to controllers
+(seeds, actions, observation, network) is read from their run.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from ml_collections import config_flags
 
 from configs.mbpp_ppo import Config
 from experiments import controllers, session
+from promptrl_jax import settings
 from promptrl_jax.evaluation import (
   allocation,
   critic,
@@ -50,7 +52,7 @@ from promptrl_jax.strategies.base import (
   TextStrategy,
 )
 from promptrl_jax.tasks import load
-from promptrl_jax.tasks.task_set import SPLITS
+from promptrl_jax.tasks.task_set import SPLITS, DataConfig
 from promptrl_jax.tools import command, compare_models
 from promptrl_jax.training import workdir as workdir_lib
 
@@ -68,7 +70,7 @@ _CONTROLLERS = flags.DEFINE_string(
   'controllers',
   '',
   'Workdir of a finished run whose controllers are evaluated, with --mode=eval;'
-  ' its models may be others.',
+  ' models and tasks may be others than its own.',
 )
 _SPLIT = flags.DEFINE_string(
   'split',
@@ -89,15 +91,10 @@ _PROBLEMS = flags.DEFINE_integer(
 )
 flags.mark_flag_as_required('workdir')
 
-# What may differ where controllers of another run are evaluated.
-_TRANSFERABLE = (
-  'coder',
-  'rewriter',
-  'pool',
-  'eval',
-  'ask.template',
-  'ask.max_tokens',
-  'ask.rewrite_max_tokens',
+# Sections of a run that say what its controllers are, and how they learnt.
+_OF_CONTROLLERS = (
+  *('seed', 'seeds', 'editing', 'ppo', 'controller', 'bandit', 'clone'),
+  *('validate_every', 'validate_seeds', 'patience', 'checkpoint_every'),
 )
 
 # Share of problems that two strategies typically disagree on.
@@ -159,6 +156,8 @@ def run(config, workdir, mode, controllers_of=None, chosen=Selection()):
   check_mode(mode, controllers_of, chosen)
   trained_in = controllers_of or workdir
   config = session.begin(Config, config)
+  if controllers_of is not None:
+    config = with_controllers(config, controllers_of)
   session.check_templates(config, ('coder', 'rewriter'))
 
   # --- Data -------------------------------------------------------------------
@@ -179,8 +178,8 @@ def run(config, workdir, mode, controllers_of=None, chosen=Selection()):
   with session.open_pool(config.pool) as pool:
     line_up = LineUp(
       {
-        role: CachedBackend(model, config.cache or IN_MEMORY, settings.identity)
-        for role, model, settings in (
+        role: CachedBackend(model, config.cache or IN_MEMORY, given.identity)
+        for role, model, given in (
           (REWRITER, rewriter, config.rewriter),
           (CODER, coder, config.coder),
         )
@@ -190,7 +189,9 @@ def run(config, workdir, mode, controllers_of=None, chosen=Selection()):
       options,
     )
     # --- Lists and temperatures, chosen on validation -------------------------
-    searched = search(config, line_up, tasks['validation'], workdir)
+    searched = search(
+      config, line_up, tasks['validation'], workdir, controllers_of
+    )
 
     # --- Training -------------------------------------------------------------
     learned = {}
@@ -232,7 +233,7 @@ def run(config, workdir, mode, controllers_of=None, chosen=Selection()):
   folder = trained_in / f'seed_{config.seed}'
   output.draw_training(folder, results)
   show(results, table, folder, seconds)
-  if controllers_of is not None and chosen == Selection():
+  if is_comparable(config, controllers_of) and chosen == Selection():
     both = compare_models.table([controllers_of, workdir])
     write_atomically(workdir / 'transfer.md', f'{both}\n'.encode())
     print(f'transfer     {workdir / "transfer.md"}\n\n{both}')
@@ -241,14 +242,50 @@ def run(config, workdir, mode, controllers_of=None, chosen=Selection()):
 # --- Stages -------------------------------------------------------------------
 
 
+def with_controllers(config, controllers_of):
+  """The settings with those of the controllers of another run."""
+  job, theirs = workdir_lib.load_config(controllers_of)
+  if job != 'mbpp_ppo':
+    raise ValueError(f'--controllers={controllers_of} holds a run of {job}')
+  mapping = settings.to_mapping(config)
+  return settings.from_mapping(
+    Config, mapping | {name: theirs[name] for name in _OF_CONTROLLERS}
+  )
+
+
+def is_comparable(config, controllers_of):
+  """Whether another run, if any, played the same problems."""
+  if controllers_of is None:
+    return False
+  header = workdir_lib.results(controllers_of)['header']
+  _, saved = workdir_lib.load_config(controllers_of)
+  theirs = settings.from_mapping(DataConfig, saved['data'])
+  same_parts = dataclasses.replace(theirs, path=config.data.path) == config.data
+  return same_parts and header['data_hash'] == load.describe(config.data)
+
+
+def is_searched(config, controllers_of):
+  """Whether another run, if any, chose on validation what this one would."""
+  if not is_comparable(config, controllers_of):
+    return False
+  if not (controllers_of / 'searched.json').exists():
+    return False
+  _, theirs = workdir_lib.load_config(controllers_of)
+  other = settings.from_mapping(Config, theirs)
+  return other.eval.budgets == config.eval.budgets and all(
+    getattr(other, name) == getattr(config, name)
+    for name in ('coder', 'rewriter', 'ask', 'examples', 'search')
+  )
+
+
 def prepare(config, workdir, controllers_of, coder, rewriter):
   """Creates the working directory; returns the names of the models by role."""
   models = {'coder': coder.name, 'rewriter': rewriter.name}
   if controllers_of is not None:
-    trained = workdir_lib.require_finished(
-      controllers_of, 'mbpp_ppo', config, _TRANSFERABLE
-    )
-    models['controllers of'] = trained['header']['model_hashes']['coder']
+    trained = workdir_lib.results(controllers_of)['header']
+    models['controllers of'] = trained['model_hashes']['coder']
+    if not is_comparable(config, controllers_of):
+      models['controllers of'] += f' on {trained["data_hash"]}'
   workdir_lib.prepare(workdir, 'mbpp_ppo', config)
   return models
 
@@ -270,9 +307,14 @@ def announce(config, tasks, coder, rewriter):
   )
 
 
-def search(config, line_up, validation, workdir):
-  """What is chosen on validation, searched once and kept in `searched.json`."""
+def search(config, line_up, validation, workdir, controllers_of):
+  """What is chosen on validation, searched once and kept in `searched.json`.
+
+  The run of the controllers has searched before, if it asked the same.
+  """
   path = workdir / 'searched.json'
+  if not path.exists() and is_searched(config, controllers_of):
+    path = controllers_of / path.name
   if not path.exists():
     found = open_loop.search(
       line_up,

@@ -4,6 +4,7 @@ import ast
 import dataclasses
 import functools
 import importlib
+import json
 import pathlib
 import re
 
@@ -64,15 +65,15 @@ def test_a_saved_config_is_the_config(stem, arg, tmp_path):
 
 
 def test_the_published_controllers_are_those_of_the_preset():
-  # They are played with --controllers, which takes equal settings.
   config = load('mbpp_ppo', 'minicode2')
   config.seeds = 5
-  workdir.require_finished(
-    ROOT / 'docs/results/minicode2',
-    'mbpp_ppo',
-    read('mbpp_ppo', config),
-    ('cache', 'eval'),
-  )
+  mine = settings.to_mapping(read('mbpp_ppo', config))
+  _, published = workdir.load_config(ROOT / 'docs/results/minicode2')
+  differ = {name for name, value in published.items() if name not in mine}
+  for name, value in json.loads(json.dumps(mine)).items():
+    if published[name] != value:
+      differ.add(name)
+  assert differ <= {'cache', 'eval'}
 
 
 @functools.cache

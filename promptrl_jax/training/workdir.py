@@ -55,28 +55,6 @@ def load_config(path: pathlib.Path) -> tuple[str, Mapping[str, Any]]:
   return content['job'], content['config']
 
 
-def require_finished(
-  workdir: pathlib.Path, job: str, config: Any, free: Collection[str]
-) -> Mapping[str, Any]:
-  """Returns the results of a finished run with the same config as this one.
-
-  `free` names settings, or whole sections, that may differ.
-
-  Raises:
-    FileNotFoundError: the run has no results.
-    ValueError: another version of this project made the run, or another setting
-      differs; names each difference.
-  """
-  finished = results(workdir)
-  _require_same(
-    workdir / 'config.json',
-    _content(job, config, None),
-    {*_FREE, 'models', *(f'config.{name}' for name in free)},
-    f'only {", ".join(sorted(free))} may differ',
-  )
-  return finished
-
-
 def results(workdir: pathlib.Path) -> Mapping[str, Any]:
   """Returns the results of a run; raises FileNotFoundError without any."""
   path = workdir / 'results.json'

@@ -186,7 +186,6 @@ def test_a_working_directory_of_another_format_is_refused(tmp_path):
   path.write_text(json.dumps({'seed': 0}))  # as version 1 wrote it
   for call in (
     lambda: workdir.prepare(tmp_path, 'job', config),
-    lambda: workdir.require_finished(tmp_path, 'job', config, ()),
     lambda: workdir.load_config(tmp_path),
   ):
     (tmp_path / 'results.json').write_text('{}')
