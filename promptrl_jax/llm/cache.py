@@ -30,6 +30,7 @@ from promptrl_jax.llm.backend import Backend, BackendError, Completion, Request
 IN_MEMORY = ':memory:'
 _Query = TypeVar('_Query')
 _FORMAT = 1  # Version of the database, stored in its `user_version`.
+_BATCH = 2048  # requests to the backend at once, with a file
 _LOCK_TIMEOUT_S = 60.0  # How long to wait for another process that writes.
 
 
@@ -49,7 +50,8 @@ class CachedBackend:
       identity: further settings that the completions depend on, such as the
         precision of the parameters or the address of the server.
       batch: upper limit on the misses that the backend gets in one call; None:
-        no limit. The completions of a call are stored before the next call.
+        2,048 with a file, so that what a kill loses took minutes, and no limit
+        without. The completions of a call are stored before the next call.
 
     Raises:
       ValueError: the file is not a cache, or has another version.
@@ -58,7 +60,7 @@ class CachedBackend:
       raise ValueError(f'batch={batch}: expected at least 1, or None')
     self.backend = backend
     self._identity = identity
-    self._batch = batch
+    self._batch = batch or (None if str(path) == IN_MEMORY else _BATCH)
     self._lock = threading.Lock()
     self._database = _open(path)
     self.hits = 0

@@ -74,10 +74,17 @@ class EngineConfig:
 
 
 def prompt_lengths_up_to(limit: int) -> tuple[int, ...]:
-  """`PROMPT_LENGTHS`, then a quarter more each time: those below, `limit`."""
+  """Lengths that prompts of up to `limit` tokens are padded to.
+
+  Few where prompts are short, as those of the embedded models are, whose
+  prefills cost less than more programs to compile. Others grow by a quarter,
+  which leaves a tenth of padding.
+  """
   lengths = list(PROMPT_LENGTHS)
-  while lengths[-1] < limit:
-    lengths.append(32 * math.ceil(lengths[-1] / 25.6))
+  if limit > lengths[-1]:
+    lengths = [lengths[0]]
+    while lengths[-1] < limit:
+      lengths.append(16 * math.ceil(lengths[-1] / 12.8))
   return (*[length for length in lengths if length < limit], limit)
 
 

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from promptrl_jax.llm import cache
 from promptrl_jax.llm.backend import BackendError, Completion, Message, Request
 from promptrl_jax.llm.cache import CachedBackend
 
@@ -191,6 +192,17 @@ def test_a_failed_batch_leaves_the_file_usable(tmp_path):
   cached = CachedBackend(Recorder(), path)
   cached.complete([ask('a')])
   assert cached.misses == 1
+
+
+def test_a_kill_loses_a_part_of_a_large_call(monkeypatch, tmp_path):
+  monkeypatch.setattr(cache, '_BATCH', 2)
+  requests = [ask(text) for text in 'abcde']
+  inner = Recorder()
+  CachedBackend(inner, tmp_path / 'cache.sqlite').complete(requests)
+  assert [len(batch) for batch in inner.batches] == [2, 2, 1]
+  inner = Recorder()
+  CachedBackend(inner).complete(requests)  # A kill loses memory anyway.
+  assert [len(batch) for batch in inner.batches] == [5]
 
 
 def test_files_that_are_no_cache_are_refused(tmp_path):
