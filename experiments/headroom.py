@@ -10,6 +10,11 @@ program by each operator where the first failed. Choices are made on the split
 that is played, validation by default, and are optimistic by that much. Writes
 headroom.md and headroom.json; completions are kept in the cache of the config,
 so that a run that was interrupted goes on where it stopped.
+
+  ... --instructions=words.json --split=train --examples=0 --samples=0
+
+compares other instructions, {"name": "text", ...}, by their greedy programs
+alone.
 """
 
 from __future__ import annotations
@@ -17,6 +22,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import pathlib
+from collections.abc import Mapping
 
 import numpy as np
 import tqdm
@@ -26,7 +32,7 @@ from ml_collections import config_flags
 from configs.mbpp_ppo import Config
 from experiments import session
 from promptrl_jax.evaluation import mending, statistics
-from promptrl_jax.evaluation.play import Entrant, LineUp
+from promptrl_jax.evaluation.play import Entrant, Game, LineUp
 from promptrl_jax.execution.memo import MemoPool
 from promptrl_jax.files import write_atomically
 from promptrl_jax.llm.ask import CODER, REWRITER
@@ -52,7 +58,17 @@ _SAMPLES = flags.DEFINE_integer(
   'samples',
   16,
   'Samples per problem, of which pass@k takes half at most, and one more '
-  'program by each operator a quarter.',
+  'program by each operator a quarter; 0: only greedy programs.',
+)
+_EXAMPLES = flags.DEFINE_integer(
+  'examples',
+  MOST_EXAMPLES,
+  'Most worked examples.',
+  lower_bound=0,
+  upper_bound=MOST_EXAMPLES,
+)
+_INSTRUCTIONS = flags.DEFINE_string(
+  'instructions', None, 'A JSON file of instructions by name.'
 )
 _TEMPLATES = flags.DEFINE_list(
   'templates', ['code', 'chat'], 'Message formats that are tried.'
@@ -85,10 +101,40 @@ def main(argv):
       _TEMPLATES.value,
       _SPLIT.value,
       _SAMPLES.value,
+      read_instructions(_INSTRUCTIONS.value),
+      _EXAMPLES.value,
     )
 
 
-def run(config, workdir, templates, split='validation', samples=16):
+def read_instructions(path):
+  """Instructions by name: those of a file, if any."""
+  if path is None:
+    return INSTRUCTIONS
+  try:
+    found = json.loads(pathlib.Path(path).read_text(encoding='utf-8'))
+  except ValueError as error:
+    raise ValueError(f'--instructions={path}: no JSON ({error})') from error
+  if not (
+    isinstance(found, dict)
+    and found
+    and all(isinstance(text, str) for text in found.values())
+  ):
+    raise ValueError(
+      f'--instructions={path}: expected an object of instructions by name, '
+      f'got {found!r:.80}'
+    )
+  return found
+
+
+def run(
+  config,
+  workdir,
+  templates,
+  split='validation',
+  samples=16,
+  instructions=INSTRUCTIONS,
+  examples=MOST_EXAMPLES,
+):
   config = session.begin(Config, config)
   session.check_templates(config)
   tasks = load.load_tasks(config.data, dict.fromkeys(('train', split)))
@@ -105,8 +151,8 @@ def run(config, workdir, templates, split='validation', samples=16):
       config.ask,
       {'examples': library},
     )
-    played = Played(config, line_up, tasks[split])
-    grid = played.grid(templates)
+    played = Played(config, line_up, tasks[split], instructions)
+    grid = played.grid(templates, examples)
     best = max(grid, key=lambda key: grid[key]['passed'])
     found = {
       'model': coder.name,
@@ -116,9 +162,10 @@ def run(config, workdir, templates, split='validation', samples=16):
         {**dataclasses.asdict(cell), **row} for cell, row in grid.items()
       ],
       'best': dataclasses.asdict(best),
-      'pass_at_k': played.pass_at_k(best, samples),
-      'mending': played.mending(best, samples // 4),
     }
+    if samples:
+      found['pass_at_k'] = played.pass_at_k(best, samples)
+      found['mending'] = played.mending(best, samples // 4)
   content = json.dumps(found, indent=2)
   write_atomically(workdir / 'headroom.json', f'{content}\n'.encode())
   table = to_markdown(found)
@@ -142,36 +189,33 @@ class Played:
   config: Config
   line_up: LineUp
   tasks: tuple
+  instructions: Mapping[str, str]
 
   def ask(self, cell, **ask):
     return dataclasses.replace(
       self.config.ask,
       template=cell.template,
-      instruction=INSTRUCTIONS[cell.instruction],
+      instruction=self.instructions[cell.instruction],
       **ask,
     )
 
-  def run(self, strategy, cell, budget=1, seed=0, **ask):
-    """One run of a strategy that asks as a cell says."""
-    return self.line_up.run(
-      Entrant.of(strategy, ask=self.ask(cell, **ask)),
-      self.tasks,
-      protocol=self.config.data.protocol,
-      budget=budget,
-      seed=seed,
-    )
+  def game(self, entrant, seed=0):
+    """One call for each problem."""
+    return Game(entrant, self.tasks, self.config.data.protocol, 1, seed)
 
-  def grid(self, templates):
+  def grid(self, templates, examples):
     """One greedy program by `Cell`."""
     cells = [
       Cell(template, name, k)
       for template in templates
-      for k in range(MOST_EXAMPLES + 1)
-      for name in INSTRUCTIONS
+      for k in range(examples + 1)
+      for name in self.instructions
     ]
     rows = {}
     for cell in tqdm.tqdm(cells, desc='one greedy program', unit='prompt'):
-      run = self.run(base.TextStrategy(few_shots(cell.examples)), cell)
+      strategy = base.TextStrategy(few_shots(cell.examples))
+      entrant = Entrant.of(strategy, ask=self.ask(cell))
+      (run,) = self.line_up.run_all([self.game(entrant)])
       rows[cell] = {
         'passed': float(run.passed.mean()),
         'soft': float(run.soft.mean()),
@@ -185,10 +229,14 @@ class Played:
     """pass@k of independent samples, by k."""
     strategy = base.TextStrategy(few_shots(cell.examples))
     temperature = self.config.ask.sample_temperature
-    runs = [
-      self.run(strategy, cell, seed=seed, first_temperature=temperature)
-      for seed in tqdm.tqdm(range(samples), desc='samples', unit='sample')
-    ]
+    ask = self.ask(cell, first_temperature=temperature)
+    # At once, so that the prompt of a problem is read once for all of them.
+    runs = self.line_up.run_all(
+      [
+        self.game(Entrant.of(strategy, ask=ask), seed=seed)
+        for seed in range(samples)
+      ]
+    )
     right = np.sum([run.passed for run in runs], axis=0)
     by_k = {}
     for k in (1, 2, 4, 8, 16):
@@ -211,7 +259,7 @@ class Played:
 
 def to_markdown(found):
   """The tables, in percent."""
-  counts = range(MOST_EXAMPLES + 1)
+  counts = sorted({row['examples'] for row in found['grid']})
   shown = {
     (row['template'], row['instruction'], row['examples']): row
     for row in found['grid']
@@ -229,6 +277,8 @@ def to_markdown(found):
   for template, name in dict.fromkeys((t, i) for t, i, _ in shown):
     row = [f'{100 * shown[template, name, k]["passed"]:.1f}' for k in counts]
     lines.append(f'| {template} | {name} | ' + ' | '.join(row) + ' |')
+  if 'pass_at_k' not in found:
+    return '\n'.join((*lines, ''))
   best = found['best']
   lines += [
     '',

@@ -66,3 +66,34 @@ def test_each_operator_mends_a_share_of_each_kind_of_failure(result):
     2 * whole['failures'] * whole['solved']['resample']
   )
   assert '| kind | tasks | greedy | failures |' in table
+
+
+def ask_words(workdir, words):
+  path = workdir / 'words.json'
+  path.write_text(words)
+  return commands.run(
+    'experiments.headroom',
+    '--config=configs/mbpp_ppo.py:smoke',
+    '--config.data.validation_limit=4',
+    f'--workdir={workdir}',
+    '--templates=plain',
+    f'--instructions={path}',
+    *('--examples=0', '--samples=0'),
+  )
+
+
+def test_other_instructions_are_compared_alone(tmp_path):
+  result = ask_words(tmp_path, '{"mine": "Write a function.", "none": ""}')
+  assert result.returncode == 0, result.stderr[-3000:]
+  found = json.loads((tmp_path / 'headroom.json').read_text())
+  rows = {(row['instruction'], row['examples']) for row in found['grid']}
+  assert rows == {('mine', 0), ('none', 0)}
+  assert 'pass_at_k' not in found and 'mending' not in found
+  assert '| plain | mine |' in (tmp_path / 'headroom.md').read_text()
+
+
+@pytest.mark.parametrize('words', ['[]', '{}', '{"a": 1}', 'nothing'])
+def test_a_file_that_holds_no_instructions_is_refused(tmp_path, words):
+  result = ask_words(tmp_path, words)
+  assert result.returncode != 0 and 'Traceback' not in result.stderr
+  assert '--instructions=' in result.stderr
