@@ -1,10 +1,13 @@
-"""Writes files atomically."""
+"""Writes files atomically, and keeps folders to one process."""
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
 import pathlib
 import uuid
+from collections.abc import Iterator
 
 
 def write_atomically(path: str | os.PathLike[str], data: bytes) -> pathlib.Path:
@@ -35,3 +38,27 @@ def write_atomically(path: str | os.PathLike[str], data: bytes) -> pathlib.Path:
   finally:
     os.close(folder)
   return path
+
+
+@contextlib.contextmanager
+def held(folder: pathlib.Path) -> Iterator[None]:
+  """Keeps a folder, which is created, to this process while a block runs.
+
+  A process that is killed holds nothing any more.
+
+  Raises:
+    ValueError: another process holds it.
+  """
+  folder.mkdir(parents=True, exist_ok=True)
+  handle = os.open(folder, os.O_RDONLY)
+  try:
+    try:
+      fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+      raise ValueError(
+        f'{folder} is in use by another process: wait until it has ended, stop '
+        'it, or use another --workdir'
+      ) from None
+    yield
+  finally:
+    os.close(handle)

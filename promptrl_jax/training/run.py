@@ -26,6 +26,7 @@ from typing import Any, TypeVar
 import jax
 import tqdm
 
+from promptrl_jax import files
 from promptrl_jax.parallel import distributed
 from promptrl_jax.training import checkpoint
 from promptrl_jax.training.metrics import MetricWriter
@@ -104,6 +105,8 @@ class Run:
   ):
     """Prepares a run; nothing is opened before it is entered.
 
+    Entering it raises ValueError while another process runs in its folder.
+
     Args:
       folder: metrics, TensorBoard events and `checkpoints/` lie here. A run
         whose folder holds a checkpoint goes on from the last one.
@@ -128,6 +131,8 @@ class Run:
 
   def __enter__(self) -> Run:
     with self._stack:
+      if distributed.is_first():
+        self._stack.enter_context(files.held(self._folder))
       self._checkpoints = self._stack.enter_context(
         checkpoint.open_checkpoints(self._folder / 'checkpoints')
       )

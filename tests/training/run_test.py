@@ -191,3 +191,13 @@ def test_a_working_directory_of_another_format_is_refused(tmp_path):
     (tmp_path / 'results.json').write_text('{}')
     with pytest.raises(ValueError, match='format 1, expected 3: another'):
       call()
+
+
+def test_two_runs_do_not_train_in_one_folder(tmp_path):
+  with Run(tmp_path, START, CONFIG, name='test') as run:
+    with pytest.raises(ValueError, match='in use by another process: wait'):
+      train(tmp_path)
+    for _ in run.steps():
+      run.log(*iterate(run.state))
+  assert len(read(tmp_path)) == 6
+  train(tmp_path)  # The folder is free again.
