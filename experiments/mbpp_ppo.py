@@ -364,9 +364,10 @@ def evaluate(config, line_up, played, validation, searched, learned, workdir):
     workdir / 'trace.jsonl',
     lambda todo: tqdm.tqdm(todo, desc='evaluate', unit='strategy'),
   )
-  for plan in plans:
-    mine = cells[plan.protocol]
-    mine.append(line_up.best_fixed(entrants, plan, validation, mine))
+  if sum(entrant.fixed for entrant in entrants.values()) > 1:
+    for plan in plans:
+      mine = cells[plan.protocol]
+      mine.append(line_up.best_fixed(entrants, plan, validation, mine))
   return cells
 
 
