@@ -30,7 +30,7 @@ from ml_collections import config_flags
 
 from configs.mbpp_ppo import Config
 from experiments import controllers, session
-from promptrl_jax import settings
+from experiments.trained import Trained
 from promptrl_jax.evaluation import (
   allocation,
   critic,
@@ -52,7 +52,7 @@ from promptrl_jax.strategies.base import (
   TextStrategy,
 )
 from promptrl_jax.tasks import load
-from promptrl_jax.tasks.task_set import SPLITS, DataConfig
+from promptrl_jax.tasks.task_set import SPLITS
 from promptrl_jax.tools import command, compare_models
 from promptrl_jax.training import workdir as workdir_lib
 
@@ -90,12 +90,6 @@ _PROBLEMS = flags.DEFINE_integer(
   lower_bound=0,
 )
 flags.mark_flag_as_required('workdir')
-
-# Sections of a run that say what its controllers are, and how they learnt.
-_OF_CONTROLLERS = (
-  *('seed', 'seeds', 'editing', 'ppo', 'controller', 'bandit', 'clone'),
-  *('validate_every', 'validate_seeds', 'patience', 'checkpoint_every'),
-)
 
 # Share of problems that two strategies typically disagree on.
 _DISCORDANT = 0.15
@@ -154,10 +148,12 @@ def check_mode(mode, controllers_of, chosen):
 
 def run(config, workdir, mode, controllers_of=None, chosen=Selection()):
   check_mode(mode, controllers_of, chosen)
-  trained_in = controllers_of or workdir
   config = session.begin(Config, config)
+  trained = None
   if controllers_of is not None:
-    config = with_controllers(config, controllers_of)
+    trained = Trained.load(controllers_of)
+    config = trained.applied_to(config)
+  trained_in = trained.folder if trained else workdir
   session.check_templates(config, ('coder', 'rewriter'))
 
   # --- Data -------------------------------------------------------------------
@@ -173,7 +169,7 @@ def run(config, workdir, mode, controllers_of=None, chosen=Selection()):
   rewriter = coder
   if config.rewriter != config.coder:
     rewriter = load_backend(config.rewriter, mesh)
-  models = prepare(config, workdir, controllers_of, coder, rewriter)
+  models = prepare(config, workdir, trained, coder, rewriter)
   announce(config, tasks, coder, rewriter)
   with session.open_pool(config.pool) as pool:
     line_up = LineUp(
@@ -189,9 +185,7 @@ def run(config, workdir, mode, controllers_of=None, chosen=Selection()):
       options,
     )
     # --- Lists and temperatures, chosen on validation -------------------------
-    searched = search(
-      config, line_up, tasks['validation'], workdir, controllers_of
-    )
+    searched = search(config, line_up, tasks['validation'], workdir, trained)
 
     # --- Training -------------------------------------------------------------
     learned = {}
@@ -233,8 +227,8 @@ def run(config, workdir, mode, controllers_of=None, chosen=Selection()):
   folder = trained_in / f'seed_{config.seed}'
   output.draw_training(folder, results)
   show(results, table, folder, seconds)
-  if is_comparable(config, controllers_of) and chosen == Selection():
-    both = compare_models.table([controllers_of, workdir])
+  if trained and trained.is_comparable(config) and chosen == Selection():
+    both = compare_models.table([trained.folder, workdir])
     write_atomically(workdir / 'transfer.md', f'{both}\n'.encode())
     print(f'transfer     {workdir / "transfer.md"}\n\n{both}')
 
@@ -242,50 +236,11 @@ def run(config, workdir, mode, controllers_of=None, chosen=Selection()):
 # --- Stages -------------------------------------------------------------------
 
 
-def with_controllers(config, controllers_of):
-  """The settings with those of the controllers of another run."""
-  job, theirs = workdir_lib.load_config(controllers_of)
-  if job != 'mbpp_ppo':
-    raise ValueError(f'--controllers={controllers_of} holds a run of {job}')
-  mapping = settings.to_mapping(config)
-  return settings.from_mapping(
-    Config, mapping | {name: theirs[name] for name in _OF_CONTROLLERS}
-  )
-
-
-def is_comparable(config, controllers_of):
-  """Whether another run, if any, played the same problems."""
-  if controllers_of is None:
-    return False
-  header = workdir_lib.results(controllers_of)['header']
-  _, saved = workdir_lib.load_config(controllers_of)
-  theirs = settings.from_mapping(DataConfig, saved['data'])
-  same_parts = dataclasses.replace(theirs, path=config.data.path) == config.data
-  return same_parts and header['data_hash'] == load.describe(config.data)
-
-
-def is_searched(config, controllers_of):
-  """Whether another run, if any, chose on validation what this one would."""
-  if not is_comparable(config, controllers_of):
-    return False
-  if not (controllers_of / 'searched.json').exists():
-    return False
-  _, theirs = workdir_lib.load_config(controllers_of)
-  other = settings.from_mapping(Config, theirs)
-  return other.eval.budgets == config.eval.budgets and all(
-    getattr(other, name) == getattr(config, name)
-    for name in ('coder', 'rewriter', 'ask', 'examples', 'search')
-  )
-
-
-def prepare(config, workdir, controllers_of, coder, rewriter):
+def prepare(config, workdir, trained, coder, rewriter):
   """Creates the working directory; returns the names of the models by role."""
   models = {'coder': coder.name, 'rewriter': rewriter.name}
-  if controllers_of is not None:
-    trained = workdir_lib.results(controllers_of)['header']
-    models['controllers of'] = trained['model_hashes']['coder']
-    if not is_comparable(config, controllers_of):
-      models['controllers of'] += f' on {trained["data_hash"]}'
+  if trained is not None:
+    models['controllers of'] = trained.label(config)
   workdir_lib.prepare(workdir, 'mbpp_ppo', config)
   return models
 
@@ -307,14 +262,14 @@ def announce(config, tasks, coder, rewriter):
   )
 
 
-def search(config, line_up, validation, workdir, controllers_of):
+def search(config, line_up, validation, workdir, trained):
   """What is chosen on validation, searched once and kept in `searched.json`.
 
   The run of the controllers has searched before, if it asked the same.
   """
   path = workdir / 'searched.json'
-  if not path.exists() and is_searched(config, controllers_of):
-    path = controllers_of / path.name
+  if not path.exists() and trained and trained.is_searched(config):
+    path = trained.folder / path.name
   if not path.exists():
     found = open_loop.search(
       line_up,

@@ -20,8 +20,7 @@ import numpy as np
 from promptrl_jax.envs.editing.config import EditingConfig
 from promptrl_jax.evaluation import open_loop
 from promptrl_jax.evaluation.open_loop import SearchConfig, strategy
-from promptrl_jax.evaluation.play import Entrant, LineUp
-from promptrl_jax.evaluation.protocol import Run
+from promptrl_jax.evaluation.play import Entrant, Game, LineUp
 from promptrl_jax.llm.ask import AskConfig, Tools
 from promptrl_jax.operators import FALLBACK, OPERATORS
 from promptrl_jax.strategies import base
@@ -54,20 +53,24 @@ def measure(
     if OPERATORS[name].calls and name not in ('reset_prompt', 'undo')
   ]
 
-  def play(operators: tuple[str, ...], seed: int) -> Run:
-    return line_up.run(
+  def game(operators: tuple[str, ...], seed: int) -> Game:
+    return Game(
       Entrant.of(strategy(operators, editing), ask=ask),
       tasks,
-      protocol=protocol,
-      budget=sum(OPERATORS[name].calls for name in operators),
-      seed=seed,
+      protocol,
+      sum(OPERATORS[name].calls for name in operators),
+      seed,
     )
 
-  first = play((FALLBACK,), seeds[0])
+  (first,) = line_up.run_all([game((FALLBACK,), seeds[0])])
   failed = np.array([not row['visible_passed'] for row in first.trace])
+  mended = iter(
+    line_up.run_all(
+      [game((FALLBACK, name), seed) for name in names for seed in seeds]
+    )
+  )
   solved = {
-    name: np.stack([play((FALLBACK, name), seed).passed for seed in seeds])
-    for name in names
+    name: np.stack([next(mended).passed for _ in seeds]) for name in names
   }
   kinds = {'all': np.ones(len(tasks), bool)}
   for labels in (
@@ -184,16 +187,10 @@ def worth_of_kinds(
     )
     result[name] = {}
     for budget in budgets:
-      runs = [
-        line_up.run(
-          Entrant.of(played),
-          tasks,
-          protocol=protocol,
-          budget=budget,
-          seed=seed,
-        )
-        for seed in seeds
-      ]
+      entrant = Entrant.of(played)
+      runs = line_up.run_all(
+        [Game(entrant, tasks, protocol, budget, seed) for seed in seeds]
+      )
       result[name][budget] = {
         'passed': float(np.mean([run.passed.mean() for run in runs])),
         'calls': float(np.mean([run.calls.mean() for run in runs])),

@@ -20,13 +20,26 @@ from promptrl_jax.training import workdir as workdir_lib
 _STRATEGIES = ('direct', 'best_of_b', 'random', 'best_fixed', 'bandit', 'ppo')
 
 
-def rows(result: Mapping[str, Any], name: str, protocol: str) -> list[str]:
-  """Returns the lines of the table for one run's `results.json`."""
+def protocol_of(result: Mapping[str, Any]) -> str:
+  """Returns the protocol of a run's `results.json`."""
+  return next(name for name in result['tables'] if name != 'oracle')
+
+
+def passed(
+  result: Mapping[str, Any], protocol: str
+) -> dict[int, dict[str, str]]:
+  """Returns pass rates with their intervals, by budget and strategy."""
   texts: dict[int, dict[str, str]] = {}
   for cell in result['tables'][protocol]['cells']:
     mean, low, high = (100 * cell['pass'][k] for k in ('mean', 'low', 'high'))
     of_budget = texts.setdefault(cell['budget'], {})
     of_budget[cell['strategy']] = f'{mean:.1f} [{low:.1f}, {high:.1f}]'
+  return texts
+
+
+def rows(result: Mapping[str, Any], name: str, protocol: str) -> list[str]:
+  """Returns the lines of the table for one run's `results.json`."""
+  texts = passed(result, protocol)
   return [
     f'| {name} | {budget} | '
     + ' | '.join(texts[budget].get(x, '-') for x in _STRATEGIES)
@@ -53,7 +66,7 @@ def table(workdirs: Sequence[pathlib.Path]) -> str:
   """
   results = [workdir_lib.results(workdir) for workdir in workdirs]
   first = results[0]
-  protocol = next(name for name in first['tables'] if name != 'oracle')
+  protocol = protocol_of(first)
   for workdir, result in zip(workdirs, results, strict=True):
     hashes = [r['header']['data_hash'] for r in (first, result)]
     sizes = [

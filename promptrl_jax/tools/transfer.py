@@ -16,7 +16,7 @@ from typing import Any
 
 from absl import app, flags
 
-from promptrl_jax.tools import command
+from promptrl_jax.tools import command, compare_models
 from promptrl_jax.training import workdir as workdir_lib
 
 _BUDGET = flags.DEFINE_integer('budget', 8, 'Model calls per problem.')
@@ -85,14 +85,8 @@ def _short(text: str) -> str:
 
 def _passed(result: Mapping[str, Any], budget: int) -> dict[str, str]:
   """Pass rate with its interval at a budget, by strategy."""
-  protocol = next(name for name in result['tables'] if name != 'oracle')
-  found = {
-    cell['strategy']: '{mean:.1f} [{low:.1f}, {high:.1f}]'.format(
-      **{k: 100 * cell['pass'][k] for k in ('mean', 'low', 'high')}
-    )
-    for cell in result['tables'][protocol]['cells']
-    if cell['budget'] == budget
-  }
+  protocol = compare_models.protocol_of(result)
+  found = compare_models.passed(result, protocol).get(budget, {})
   if _CONTROLLER not in found:
     raise ValueError(
       f'budget={budget}: no controller of {_place(result)} played with it'
