@@ -6,6 +6,7 @@ Arguments:
   smoke     the whole walk in about a minute: a few tasks, two updates
   minicode  PPO on the embedded tasks and models, no GPU, hub or key (the
             default)
+  minicode_real  the same with SmolLM2 135M Instruct as task model (`make real`)
   jsonl     tasks from files of JSON lines (see tasks/instructions.py):
               --config.data.options.train=train.jsonl
               --config.data.options.dev=dev.jsonl

@@ -6,6 +6,7 @@ Arguments:
   smoke     a dozen of the embedded tasks, in under a minute
   minicode  the embedded tasks and models, no GPU, hub or key (the default):
             184 instructions, K = 10; four minutes on two cores
+  minicode_real  the same with SmolLM2 135M Instruct as task model (`make real`)
   jsonl     tasks from files of JSON lines (see tasks/instructions.py), with any
             models:
               --config.data.options.dev=dev.jsonl
@@ -28,7 +29,7 @@ import dataclasses
 
 import ml_collections
 
-from configs.job import check_argument
+from configs.job import check_argument, use_smollm2
 from promptrl_jax import settings
 from promptrl_jax.envs.rewriting.config import RewritingConfig
 from promptrl_jax.evaluation.statistics import RESAMPLES
@@ -41,7 +42,7 @@ from promptrl_jax.strategies.prewrite import RewriteConfig
 from promptrl_jax.tasks.load import TASK_SETS
 from promptrl_jax.tasks.task_set import DataConfig
 
-EMBEDDED = ('smoke', 'minicode')
+EMBEDDED = ('smoke', 'minicode', 'minicode_real')
 # Argument -> task set.
 ARGUMENTS = {
   **dict.fromkeys(EMBEDDED, 'minicode_instructions'),
@@ -121,6 +122,9 @@ def adapt(c: ml_collections.ConfigDict, arg: str) -> None:
   # What this set alone has, documented at its class of options.
   options = settings.to_mapping(TASK_SETS[name].options()) if name else {}
   c.data.options = ml_collections.ConfigDict(options)
+  if arg == 'minicode_real':
+    use_smollm2(c, 'task_model')
+    c.ask.instruction = ''
   if arg in EMBEDDED:
     return
   for role in ('rewriter', 'task_model'):

@@ -27,6 +27,7 @@ from promptrl_jax.llm.backend import BackendError
 from promptrl_jax.llm.cache import CachedBackend
 from promptrl_jax.llm.load import load_backend
 from promptrl_jax.llm.program_lm import ProgramLM
+from promptrl_jax.prompts.templates import TEMPLATES
 from promptrl_jax.rewards import registry
 from promptrl_jax.strategies import prewrite
 from promptrl_jax.tasks import instructions, load
@@ -129,9 +130,11 @@ def open_task_model(config, mesh, cache, stack):
   if not config.runs_programs:
     return model
   pool = stack.enter_context(session.open_pool(config.pool))
-  # Answers depend on the limits of the programs.
-  identity = json.dumps(settings.to_mapping(config.pool), sort_keys=True)
-  model = CachedBackend(ProgramLM(model, pool), cache, identity=identity)
+  # Answers depend on the limits of the programs and on the form of a request.
+  limits = settings.to_mapping(config.pool) | {'template': config.ask.template}
+  identity = json.dumps(limits, sort_keys=True)
+  programs = ProgramLM(model, pool, TEMPLATES[config.ask.template])
+  model = CachedBackend(programs, cache, identity=identity)
   stack.callback(model.close)
   return model
 

@@ -10,8 +10,8 @@ the arguments of the call:
   def solve(x):
   Input: 5
 
-The coder sees all but the last line, and the answer is what its program gives
-for the arguments, written as Python does: `8`.
+The coder sees all but the last line, in its own message format, and the answer
+is what its program gives for the arguments, written as Python does: `8`.
 """
 
 from __future__ import annotations
@@ -30,8 +30,11 @@ from promptrl_jax.llm.backend import (
   Message,
   Request,
 )
+from promptrl_jax.prompts.template import CoderPrompt, Template
+from promptrl_jax.prompts.templates import PLAIN
 
 INPUT_LABEL = 'Input: '
+_SEPARATOR = '\n###\n'
 _SIGNATURE = re.compile(r'\Adef (\w+)\(.*\):\Z')
 
 
@@ -43,10 +46,10 @@ class Pool(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class _ParsedPrompt:
-  """What the coder reads, and the name and arguments of the call."""
+  """What the coder is asked, and the name and arguments of the call."""
 
-  prompt: Request
-  signature: str
+  request: Request
+  prompt: CoderPrompt
   name: str
   arguments: str
 
@@ -54,10 +57,11 @@ class _ParsedPrompt:
 class ProgramLM:
   """Answers with what a code model's programs return."""
 
-  def __init__(self, coder: Backend, pool: Pool):
-    """Neither coder nor pool is closed with it."""
+  def __init__(self, coder: Backend, pool: Pool, template: Template = PLAIN):
+    """Neither coder nor pool is closed with it; `template` is the coder's."""
     self._coder = coder
     self._pool = pool
+    self._template = template
 
   @property
   def name(self) -> str:
@@ -69,13 +73,13 @@ class ProgramLM:
     The answer is empty if the program raises an exception, runs out of time or
     memory, or returns something that is not plain data.
     """
-    parsed = [_parse(request) for request in requests]
-    prompts = list(dict.fromkeys(p.prompt for p in parsed))
-    programs = dict(zip(prompts, self._coder.complete(prompts), strict=True))
+    parsed = [self._parse(request) for request in requests]
+    asked = list(dict.fromkeys(p.request for p in parsed))
+    replies = dict(zip(asked, self._coder.complete(asked), strict=True))
     results = self._pool.evaluate(
       [
         Call(
-          code=p.signature + programs[p.prompt].text,
+          code=self._template.program(p.prompt, replies[p.request].text),
           expressions=(f'{p.name}({p.arguments})',),
           entry_point=p.name,
         )
@@ -84,13 +88,13 @@ class ProgramLM:
     )
     return [
       dataclasses.replace(
-        programs[p.prompt], text=_value(result), finish_reason='stop'
+        replies[p.request], text=_value(result), finish_reason='stop'
       )
       for p, result in zip(parsed, results, strict=True)
     ]
 
   def fits(self, request: Request) -> bool:
-    return self._coder.fits(_parse(request).prompt)
+    return self._coder.fits(self._parse(request).request)
 
   def count_tokens(self, text: str) -> int:
     return self._coder.count_tokens(text)
@@ -98,26 +102,39 @@ class ProgramLM:
   def close(self) -> None:
     """Nothing of its own to free."""
 
-
-def _parse(request: Request) -> _ParsedPrompt:
-  text = request.messages[-1].content
-  head, label, arguments = text.rpartition(f'\n{INPUT_LABEL}')
-  signature = head.rpartition('\n')[2]
-  match = _SIGNATURE.match(signature)
-  if not label or match is None:
-    raise ValueError(
-      f'a prompt that is answered by a program ends in a line "def f(x):" and '
-      f'a line "{INPUT_LABEL}...", got {text[-160:]!r}'
+  def _parse(self, request: Request) -> _ParsedPrompt:
+    text = request.messages[-1].content
+    head, label, arguments = text.rpartition(f'\n{INPUT_LABEL}')
+    body, _, signature = head.rpartition(_SEPARATOR)
+    match = _SIGNATURE.match(signature)
+    if not label or match is None:
+      raise ValueError(
+        'a prompt that is answered by a program ends in the lines "###", '
+        f'"def f(x):" and "{INPUT_LABEL}...", got {text[-160:]!r}'
+      )
+    try:  # The arguments are data: they must not run anything.
+      ast.literal_eval(f'({arguments},)')
+    except (ValueError, SyntaxError) as error:
+      raise ValueError(
+        f'input {arguments[:80]!r} is no list of Python literals: {error}'
+      ) from None
+    prompt = _prompt(body, signature)
+    written = [Message(*m) for m in self._template.coder(prompt)]
+    asked = dataclasses.replace(
+      request,
+      messages=(*request.messages[:-1], *written),
+      stop=(*request.stop, *self._template.stop),
     )
-  try:  # The arguments are data: they must not run anything.
-    ast.literal_eval(f'({arguments},)')
-  except (ValueError, SyntaxError) as error:
-    raise ValueError(
-      f'input {arguments[:80]!r} is no list of Python literals: {error}'
-    ) from None
-  messages = (*request.messages[:-1], Message('user', head))
-  prompt = dataclasses.replace(request, messages=messages)
-  return _ParsedPrompt(prompt, signature, match[1], arguments)
+    return _ParsedPrompt(asked, prompt, match[1], arguments)
+
+
+def _prompt(body: str, signature: str) -> CoderPrompt:
+  """The task in words and, below, its assertions."""
+  lines = body.split('\n')
+  count = len(lines)
+  while count and lines[count - 1].startswith('assert '):
+    count -= 1
+  return CoderPrompt('\n'.join(lines[:count]), signature, tuple(lines[count:]))
 
 
 def _value(result: CallResult) -> str:

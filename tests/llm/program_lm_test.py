@@ -3,6 +3,7 @@ import pytest
 from promptrl_jax.execution import CallResult
 from promptrl_jax.llm.backend import BackendError, Message, Request
 from promptrl_jax.llm.program_lm import ProgramLM
+from promptrl_jax.prompts.templates import TEMPLATES
 from promptrl_jax.testing.scripted import ScriptedBackend
 
 
@@ -56,9 +57,20 @@ def test_arguments_may_be_several_and_of_any_literal(pool):
   assert texts == ['42']
 
 
+def test_a_coder_is_asked_in_its_own_format(pool):
+  coder = ScriptedBackend(lambda _: '\n  return 2 * x\ndef other():\n  pass')
+  request = ask('3', 'Double it.\nassert solve(1) == 2\n###\ndef solve(x):')
+  (answer,) = ProgramLM(coder, pool, TEMPLATES['code']).complete([request])
+  assert answer.text == '6'
+  assert coder.prompts == [
+    '# Double it.\n# assert solve(1) == 2\ndef solve(x):'
+  ]
+  assert '\ndef ' in coder.batches[0][0].stop
+
+
 def test_prompts_of_another_form_are_refused(pool):
   for request in (ask('3', 'no signature'), Request((Message('user', 'x'),))):
-    with pytest.raises(ValueError, match='ends in a line "def f'):
+    with pytest.raises(ValueError, match='ends in the lines "###", "def f'):
       answers(pool, '', request)
   with pytest.raises(ValueError, match='no list of Python literals'):
     answers(pool, '', ask('3) or open("x"'))
