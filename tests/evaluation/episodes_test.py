@@ -2,7 +2,7 @@
 
 import pytest
 
-from promptrl_jax.tools import episodes
+from promptrl_jax.evaluation import episodes
 
 
 def step(task, number, action, passed, strategy='ppo', seed=0, budget=8):

@@ -1,0 +1,73 @@
+"""Problems as a strategy played them: prompts, programs and verdicts."""
+
+from __future__ import annotations
+
+import collections
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+_OUTCOMES = (
+  'solved by the first program',
+  'solved by a later program',
+  'wrong: passes what is visible, fails a hidden test',
+  'not solved: no program passes what is visible',
+)
+Episode = Sequence[Mapping[str, Any]]  # rows of a trace, one per step
+
+
+def outcome(episode: Episode, is_solved: bool) -> str:
+  """How an episode ended, in words."""
+  if is_solved:
+    return _OUTCOMES[int(len(episode) > 1)]
+  return _OUTCOMES[2 if episode[-1]['visible_passed'] else 3]
+
+
+def choose(outcomes: Sequence[str], count: int) -> list[int]:
+  """Takes episodes of each outcome in turn; returns their places, sorted."""
+  groups = [
+    [i for i, name in enumerate(outcomes) if name == wanted]
+    for wanted in _OUTCOMES
+  ]
+  in_turn = itertools.chain(*itertools.zip_longest(*groups))
+  found = (i for i in in_turn if i is not None)
+  return sorted(itertools.islice(found, count))
+
+
+def to_markdown(episode: Episode, verdict: str) -> str:
+  """One episode: the prompt and the program of each step, and its verdict."""
+  lines = [f'## {episode[0]["task_id"]}: {verdict}']
+  for row in episode:
+    lines.append(f'\n**{row["step"] + 1}. `{row["action"]}`** ')
+    for sent in row['sent']:
+      text = '\n'.join(message['content'] for message in sent['messages'])
+      lines += [f'asks the {sent["role"]}:\n', _fenced(text)]
+    lines += ['\nIts program:\n', _fenced(row['code'] or '')]
+    lines.append(f'\nThe visible tests: {row["status"]} {row["error_type"]}')
+  return '\n'.join(line.rstrip() for line in lines) + '\n'
+
+
+def _fenced(text: str) -> str:
+  return f'````python\n{text}\n````'
+
+
+def read(
+  rows: Iterable[Mapping[str, Any]], strategy: str, budget: int
+) -> dict[str, list[Mapping[str, Any]]]:
+  """The steps of each problem in the first run, by the problem's name.
+
+  Raises:
+    ValueError: the trace has no such episode.
+  """
+  runs = collections.defaultdict(lambda: collections.defaultdict(list))
+  played = set()
+  for row in rows:
+    played.add((row['strategy'], row['budget']))
+    if (row['strategy'], row['budget']) == (strategy, budget):
+      runs[row['seed']][row['task_id']].append(row)
+  if not runs:
+    raise ValueError(
+      f'nothing was played by {strategy} at a budget of {budget}; strategies '
+      f'and budgets of this run: {sorted(played)}'
+    )
+  return runs[min(runs)]
