@@ -105,6 +105,10 @@ class Config(Job):
 
   def __post_init__(self):
     check_kind(self.examples)
+    if 'ppo' in self.eval.without:
+      raise ValueError(
+        f'eval.without={self.eval.without}: ppo is what the report is about'
+      )
     used = {'fewshot', 'add_demo'} & {
       *self.eval.strategies,
       *self.editing.actions,
@@ -181,7 +185,6 @@ def _for_smollm2(c: ml_collections.ConfigDict) -> None:
   c.checkpoint_every = 2
   c.search.beam, c.search.seeds = 2, 2
   c.search.temperatures = (0.2, 0.4, 0.6)
-  c.eval.strategies = ('fewshot',)
   # `experiments.headroom` shows what one operator does, in a tenth of the time;
   # those that sample play at the temperature that is best on validation.
   c.eval.without = (

@@ -26,6 +26,14 @@ from promptrl_jax.training import run as run_lib
 from promptrl_jax.training.controller import bandit, cloning
 from promptrl_jax.training.controller.learner import make_learner
 
+# Whether they learn from returns of whole episodes, by name.
+_BANDITS = {'bandit': False, 'bandit_mc': True}
+
+
+def names(config):
+  """Names of all that is trained."""
+  return *variants(config), *(_BANDITS if config.eval.bandits else ())
+
 
 def learn(
   config, line_up, pool, tasks, searched, seed, folder, mode, checkpoint
@@ -69,8 +77,10 @@ def learn(
     learned[name] = OverOperators(policy, config.editing), calls
   _, calls = learned['ppo']
   if config.eval.bandits:
-    for name, monte_carlo in (('bandit', False), ('bandit_mc', True)):
+    for name, monte_carlo in _BANDITS.items():
       path = folder / f'{name}.npz'
+      if mode == 'eval' and not path.exists():
+        continue  # Nothing is trained, and nothing is written here.
       learned[name] = train_bandit(
         config, env, problems, seed, path, calls, monte_carlo
       )

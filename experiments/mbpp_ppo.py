@@ -186,6 +186,7 @@ def run(config, workdir, mode, controllers_of=None, chosen=Selection()):
     )
     # --- Lists and temperatures, chosen on validation -------------------------
     searched = search(config, line_up, tasks['validation'], workdir, trained)
+    check_left_out(config, searched)
 
     # --- Training -------------------------------------------------------------
     learned = {}
@@ -284,6 +285,21 @@ def search(config, line_up, validation, workdir, trained):
     content = json.dumps(dataclasses.asdict(found), indent=2)
     write_atomically(path, f'{content}\n'.encode())
   return open_loop.Found.from_json(json.loads(path.read_text()))
+
+
+def check_left_out(config, searched):
+  """Raises ValueError for a rival that is left out and not known."""
+  known = {
+    *rivals(config.editing),
+    *searched.entrants(config.editing, config.ask),
+    *config.eval.strategies,
+    *controllers.names(config),
+  }
+  if unknown := set(config.eval.without) - known:
+    raise ValueError(
+      f'eval.without names {", ".join(sorted(unknown))}: expected some of '
+      f'{", ".join(sorted(known))}'
+    )
 
 
 def evaluate(config, line_up, played, validation, searched, learned, workdir):

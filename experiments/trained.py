@@ -46,6 +46,11 @@ class Trained:
   def applied_to(self, config: Config) -> Config:
     """The settings of an evaluation, with those of the controllers."""
     theirs = {name: getattr(self.config, name) for name in _OF_CONTROLLERS}
+    # Rivals may take as many steps as there are calls.
+    steps = max(self.config.editing.max_steps, *config.eval.budgets)
+    theirs['editing'] = dataclasses.replace(
+      self.config.editing, max_steps=steps
+    )
     return dataclasses.replace(config, **theirs)
 
   def is_comparable(self, config: Config) -> bool:

@@ -1,4 +1,4 @@
-"""The rivals that are chosen on validation: lists of operators, temperatures.
+"""The rivals that are chosen on validation: lists, temperatures, examples.
 
 An open-loop list says which operator comes first, second, ...; it is blind to
 everything but the stop when the visible tests pass. It is found by dynamic
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -19,8 +20,9 @@ import numpy as np
 from promptrl_jax.envs.editing.config import EditingConfig
 from promptrl_jax.evaluation.play import Entrant, Game, LineUp, rivals
 from promptrl_jax.llm.ask import AskConfig
-from promptrl_jax.operators import OPERATORS
+from promptrl_jax.operators import MOST_EXAMPLES, OPERATORS
 from promptrl_jax.strategies import base, policies
+from promptrl_jax.strategies.fewshot import few_shots
 from promptrl_jax.types import Task
 
 List = tuple[str, ...]
@@ -63,6 +65,7 @@ class Found:
     calls: model calls that the search of lists paid for.
     temperatures: the best one of each rival that only samples.
     temperature_calls: model calls that each of them paid for.
+    examples: how many each of them shows that has been given a choice.
   """
 
   best: Mapping[int, List]
@@ -71,6 +74,7 @@ class Found:
   calls: int
   temperatures: Mapping[str, float]
   temperature_calls: Mapping[str, int]
+  examples: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
   @classmethod
   def from_json(cls, saved: Mapping[str, Any]) -> Found:
@@ -98,8 +102,9 @@ class Found:
     if set(HAND_RULE) <= set(editing.actions):
       chosen['hand_rule'] = Entrant.of(strategy(HAND_RULE, editing))
     for name, temperature in self.temperatures.items():
+      by_count = sampling_rivals(editing)[name]
       chosen[f'{name}_tuned'] = dataclasses.replace(
-        rivals(editing)[name],
+        by_count[self.examples.get(name, 0)],
         fixed=False,
         ask=dataclasses.replace(ask, sample_temperature=temperature),
         optimisation_calls=self.temperature_calls[name],
@@ -116,7 +121,24 @@ class Found:
     facts['single list'] = ', '.join(self.single)
     for name, temperature in self.temperatures.items():
       facts[f'temperature of {name}_tuned'] = f'{temperature:g}'
+    for name, count in self.examples.items():
+      facts[f'examples of {name}_tuned'] = str(count)
     return facts
+
+
+def sampling_rivals(config: EditingConfig) -> dict[str, dict[int, Entrant]]:
+  """Rivals that only sample, by name and by the number of worked examples."""
+  fixed = rivals(config)
+  found = {
+    name: {0: fixed[name]}
+    for name in ('best_of_b', 'greedy_first')
+    if name in fixed
+  }
+  found['fewshot'] = {
+    count: Entrant.of(base.TextStrategy(few_shots(count)))
+    for count in range(1, MOST_EXAMPLES + 1)
+  }
+  return found
 
 
 def strategy(operators: Sequence[str], config: EditingConfig) -> base.Strategy:
@@ -139,6 +161,8 @@ def search(
 ) -> Found:
   """Searches lists for each budget, one for all of them, and temperatures.
 
+  Where the line-up has worked examples, their number is searched, too.
+
   Args:
     line_up: plays; with cached models.
     tasks: validation tasks.
@@ -150,38 +174,44 @@ def search(
     seed: of the first run.
     progress: wraps the numbers of calls for a progress bar.
   """
-  tasks, paid = tasks[: config.problems or None], line_up.calls_made
+  tasks = tasks[: config.problems or None]
   where = {'protocol': protocol, 'seed': seed}
   score = functools.partial(_score, line_up, tasks, config, **where)
-  beams = search_lists(
-    line_up,
-    tasks,
-    editing,
-    config,
-    budgets=budgets,
-    progress=progress,
-    **where,
-  )
-  tried = {operators for b in budgets for _, operators in beams[b]}
-  mean = score(
-    {names: Entrant.of(strategy(names, editing)) for names in sorted(tried)},
-    budgets,
-  )
-  calls = line_up.calls_made - paid
-  temperatures, temperature_calls = {}, {}
-  fixed = rivals(editing)
-  for name in sorted(fixed.keys() & {'best_of_b', 'greedy_first'}):
-    paid = line_up.calls_made
-    sampled = {
-      t: dataclasses.replace(ask, sample_temperature=t)
-      for t in config.temperatures
-    }
-    means = score(
-      {t: dataclasses.replace(fixed[name], ask=a) for t, a in sampled.items()},
+  with line_up.counting() as paid:
+    beams = search_lists(
+      line_up,
+      tasks,
+      editing,
+      config,
+      budgets=budgets,
+      progress=progress,
+      **where,
+    )
+    tried = {operators for b in budgets for _, operators in beams[b]}
+    mean = score(
+      {names: Entrant.of(strategy(names, editing)) for names in sorted(tried)},
       budgets,
     )
-    temperatures[name] = max(means, key=lambda t: means[t])
-    temperature_calls[name] = line_up.calls_made - paid
+    calls = paid()
+  temperatures, temperature_calls, examples = {}, {}, {}
+  library = (line_up.options or {}).get('examples')
+  for name, by_count in sampling_rivals(editing).items():
+    if 0 not in by_count and library is None:
+      continue
+    sampled = {
+      (count, t): dataclasses.replace(
+        entrant, ask=dataclasses.replace(ask, sample_temperature=t)
+      )
+      for (count, entrant), t in itertools.product(
+        by_count.items(), config.temperatures
+      )
+    }
+    with line_up.counting() as paid:
+      means = score(sampled, budgets)
+      temperature_calls[name] = paid()
+    count, temperatures[name] = max(means, key=lambda key: means[key])
+    if len(by_count) > 1:
+      examples[name] = count
   return Found(
     best={b: beams[b][0][1] for b in budgets},
     single=max(mean, key=lambda operators: mean[operators]),
@@ -189,6 +219,7 @@ def search(
     calls=calls,
     temperatures=temperatures,
     temperature_calls=temperature_calls,
+    examples=examples,
   )
 
 

@@ -12,12 +12,13 @@ the strategy alone.
 from __future__ import annotations
 
 import collections
+import contextlib
 import dataclasses
 import inspect
 import json
 import math
 import pathlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from typing import Any, cast
 
@@ -149,10 +150,17 @@ class LineUp:
     self._config = config
     self.options = options
 
-  @property
-  def calls_made(self) -> int:
-    """Model calls that no cache answered, so far."""
-    return sum(getattr(b, 'misses', 0) for b in self.backends.values())
+  @contextlib.contextmanager
+  def counting(self) -> Iterator[Callable[[], int]]:
+    """Yields how many different model calls were made meanwhile.
+
+    That is what they cost alone, whatever a cache held before. Backends must be
+    cached.
+    """
+    with contextlib.ExitStack() as stack:
+      cached = cast('Iterable[CachedBackend]', self.backends.values())
+      asked = [stack.enter_context(each.counting()) for each in cached]
+      yield lambda: sum(map(len, asked))
 
   def run(
     self,

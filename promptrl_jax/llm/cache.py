@@ -13,6 +13,7 @@ it was waiting for.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import json
@@ -20,7 +21,7 @@ import os
 import pathlib
 import sqlite3
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -65,10 +66,24 @@ class CachedBackend:
     self._database = _open(path)
     self.hits = 0
     self.misses = 0
+    self._counts: list[set[bytes]] = []
 
   @property
   def name(self) -> str:
     return self.backend.name
+
+  @contextlib.contextmanager
+  def counting(self) -> Iterator[set[bytes]]:
+    """Collects the keys of all queries meanwhile.
+
+    Their number is what an empty cache would have asked the backend for.
+    """
+    asked: set[bytes] = set()
+    self._counts.append(asked)
+    try:
+      yield asked
+    finally:
+      self._counts = [other for other in self._counts if other is not asked]
 
   def complete(self, requests: Sequence[Request]) -> list[Completion]:
     """Returns completions in order; misses go to the backend in batches."""
@@ -109,6 +124,8 @@ class CachedBackend:
 
     `ask` takes a batch of queries; answers must be JSON data.
     """
+    for asked in self._counts:
+      asked.update(key for key, _ in queries)
     answers = self._find(key for key, _ in queries)
     missing = {key: query for key, query in queries if key not in answers}
     if missing:

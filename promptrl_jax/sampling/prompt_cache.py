@@ -84,11 +84,12 @@ class PromptCache:
     state = self._states.pop(prefill)
     self._bytes -= _bytes(state)
     for prompt, place in self._prompts.pop(prefill):
-      by_group = self._places[prompt]
+      # A later prefill of the prompt may have taken the place, and be gone.
+      by_group = self._places.get(prompt, {})
       if by_group.get(place.group) == place:
         del by_group[place.group]
       if not by_group:
-        del self._places[prompt]
+        self._places.pop(prompt, None)
 
 
 def _bytes(state: SlotState) -> int:

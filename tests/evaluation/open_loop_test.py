@@ -13,6 +13,7 @@ from promptrl_jax.evaluation.play import Entrant, LineUp
 from promptrl_jax.execution.memo import MemoPool
 from promptrl_jax.llm.ask import CODER, REWRITER, AskConfig
 from promptrl_jax.llm.cache import CachedBackend
+from promptrl_jax.prompts.examples import ExampleLibrary, from_tasks
 from promptrl_jax.testing import tiny
 from promptrl_jax.testing.scripted import ScriptedBackend
 
@@ -58,6 +59,10 @@ def play(line_up, operators, budget):
 
 @pytest.fixture
 def found(line_up):
+  return search(line_up)
+
+
+def search(line_up):
   return open_loop.search(
     line_up,
     TASKS,
@@ -93,12 +98,38 @@ def test_the_search_finds_lists_that_solve_all_that_can_be_solved(
   assert play(line_up, found.single, 4).passed.all()
 
 
-def test_its_price_is_what_no_cache_answered(found, line_up):
-  backends = line_up.backends.values()
+def test_its_price_is_what_an_empty_cache_would_pay(found, line_up):
   assert found.calls > len(TASKS)
-  assert found.calls + sum(found.temperature_calls.values()) == sum(
-    backend.misses for backend in backends
+  misses = [backend.misses for backend in line_up.backends.values()]
+  # The two rivals that sample share requests, and each pays for its own.
+  assert found.calls < sum(misses)
+  assert all(calls > len(TASKS) for calls in found.temperature_calls.values())
+  assert found.calls + sum(found.temperature_calls.values()) > sum(misses)
+  assert search(line_up) == found
+  assert misses == [backend.misses for backend in line_up.backends.values()]
+
+
+def test_the_number_of_examples_is_chosen_where_there_are_some(pool):
+  def needs_two(request):
+    text = ' '.join(message.content for message in request.messages)
+    numbers = re.findall(r'add (\d+)', text)
+    right = len(set(numbers)) == 3
+    return f'\n  return x + {numbers[-1] if right else 50}'
+
+  coder = CachedBackend(ScriptedBackend(needs_two))
+  library = ExampleLibrary(from_tasks(tiny.tasks(8)))
+  line_up = LineUp(
+    {REWRITER: coder, CODER: coder},
+    MemoPool(pool),
+    options={'examples': library},
   )
+  found = search(line_up)
+  assert found.examples == {'fewshot': 2}
+  tuned = found.entrants(EDITING, AskConfig())['fewshot_tuned']
+  run = line_up.run(tuned, TASKS, protocol='visible1', budget=1, seed=0)
+  assert run.passed.all()
+  assert found.temperature_calls['fewshot'] >= 3 * len(TASKS)
+  assert found.facts()['examples of fewshot_tuned'] == '2'
 
 
 def test_entrants_play_what_was_found(found, line_up):

@@ -339,12 +339,30 @@ def test_a_policy_of_another_shape_is_refused(published, tmp_path):
   assert 'ppo.npz holds arrays of the shapes [(3,)], expected' in result.stderr
 
 
-def test_controllers_play_other_problems(published, tmp_path):
+def test_an_unknown_rival_cannot_be_left_out(published, tmp_path):
   result = run(
     tmp_path,
     '--mode=eval',
     f'--controllers={published}',
+    "--config.eval.without=('random', 'reparation')",
+  )
+  assert result.returncode != 0 and 'Traceback' not in result.stderr
+  assert 'eval.without names reparation: expected some of' in result.stderr
+
+
+def test_controllers_play_other_problems(published, tmp_path):
+  other = tmp_path / 'other'
+  shutil.copytree(published, other)
+  for path in other.glob('seed_0/bandit*'):
+    path.unlink()
+  before = sorted(other.rglob('*'))
+  tmp_path = tmp_path / 'run'
+  result = run(
+    tmp_path,
+    '--mode=eval',
+    f'--controllers={other}',
     '--config.data.test_limit=5',
+    '--config.eval.budgets=(1, 10)',
     '--config.ppo.lr=0.5',
     "--config.eval.without=('lexical', 'semantic')",
   )
@@ -352,12 +370,18 @@ def test_controllers_play_other_problems(published, tmp_path):
   table = (tmp_path / 'results.md').read_text()
   assert ' on minicode ' in table
   assert '| repair |' in table and '| lexical |' not in table
+  # Nothing is trained, and nothing is written where the controllers lie.
+  assert '| bandit' not in table
+  assert sorted(other.rglob('*')) == before
   assert not (tmp_path / 'transfer.md').exists()
   content = json.loads((tmp_path / 'config.json').read_text())
   trained = json.loads((published / 'config.json').read_text())
   # What belongs to the controllers is that of their run.
   assert content['config']['ppo'] == trained['config']['ppo']
   assert content['config']['data']['test_limit'] == 5
+  # But for the steps, of which a list may need more.
+  assert trained['config']['editing']['max_steps'] < 10
+  assert content['config']['editing']['max_steps'] == 10
 
 
 def test_controllers_are_not_trained(whole, tmp_path):
