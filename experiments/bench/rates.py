@@ -5,12 +5,15 @@ from __future__ import annotations
 import concurrent.futures
 import os
 import time
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from promptrl_jax.models import few_rows, native
+from promptrl_jax.models import blocks, few_rows, native
+
+_ROWS, _SIZE = 64, 1024  # of products of ours
 
 
 def seconds(fn, *args, repeats: int) -> float:
@@ -40,13 +43,28 @@ def product_rate(dtype: str, repeats: int) -> float:
   rate = matmul_rate(repeats, dtype=dtype)
   if not native.is_available():
     return rate
-  rows, size = 64, 1024
-  x = jnp.ones((rows, size), dtype)
-  panels = few_rows.pack(jnp.ones((size, size), dtype))
-  product = jax.jit(lambda x, panels: few_rows.product(x, panels, 1))
-  taken = seconds(product, x, panels, repeats=20 * repeats)
+  panels = few_rows.pack(jnp.ones((_SIZE, _SIZE), dtype))
+  x = jnp.ones((_ROWS, _SIZE), dtype)
+  product = lambda x: few_rows.product(x, panels, 1)
+  return max(rate, _on_all_cores(product, x, repeats))
+
+
+def packed_rate(bits: int, repeats: int) -> float:
+  """Returns the operations per second of products with 4 or 8 bits; 0: none."""
+  if not native.is_available():
+    return 0.0
+  codes = jnp.ones((_SIZE, _SIZE), jnp.int8)
+  scales = jnp.ones((_SIZE // blocks.BLOCK, _SIZE))
+  kernel = blocks.pack(blocks.Blocks(codes, scales, jnp.zeros((0,))), bits)
+  x = jnp.ones((_ROWS, _SIZE))
+  return _on_all_cores(lambda x: blocks.product(x, kernel, 1), x, repeats)
+
+
+def _on_all_cores(product: Any, x: jax.Array, repeats: int) -> float:
+  """Operations per second of a product on one core, times the cores."""
+  taken = seconds(jax.jit(product), x, repeats=20 * repeats)
   cores = len(os.sched_getaffinity(0))
-  return max(rate, cores * 2 * rows * size**2 / taken)
+  return cores * 2 * x.size * _SIZE / taken
 
 
 def copy_rate(runs: int, megabytes: int = 256) -> float:

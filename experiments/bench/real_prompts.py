@@ -37,7 +37,7 @@ import numpy as np
 from absl import app, flags
 
 from experiments.bench.peers import launch
-from experiments.bench.rates import copy_rate, product_rate
+from experiments.bench.rates import copy_rate, packed_rate, product_rate
 from promptrl_jax.llm import load
 from promptrl_jax.llm.ask import Attempt, coder_prompt
 from promptrl_jax.parallel import compilation
@@ -72,6 +72,7 @@ _BATCH = 32  # of peers
 # Type of ours -> type of llama.cpp with as many bits.
 _LLAMA_TYPES = {'bfloat16': 'BF16', 'int8': 'Q8_0', 'gguf': 'Q4_1'}
 _BYTES = {'bfloat16': 2.0, 'int8': 17 / 16, 'gguf': 5 / 8}  # of a weight
+_BITS = {'int8': 8, 'gguf': 4}
 
 
 def main(argv: list[str]) -> None:
@@ -112,7 +113,6 @@ def ours(
     _LENGTHS,
     _NEW,
     prefill_rows=4,
-    prompt_cache_bytes=0,  # Each run reads its prompts.
   )
   sampler = Sampler.load(
     load.find(_MODEL),
@@ -148,16 +148,19 @@ def ours(
 
 
 @functools.cache
-def _rates() -> tuple[float, float]:
+def _rates(dtype: str) -> tuple[float, float]:
   """Operations of large products and bytes of copies, per second."""
-  return product_rate('bfloat16', 3), copy_rate(3)
+  rates = [product_rate('bfloat16', 3)]
+  if dtype in _BITS:
+    rates.append(packed_rate(_BITS[dtype], 3))
+  return max(rates), copy_rate(3)
 
 
 def _floor_s(
   sampler: Sampler, dtype: str, slots: int, prompt_tokens: int, new: int
 ) -> float:
   count = sampler.config.num_matmul_params
-  rate, copy = _rates()
+  rate, copy = _rates(dtype)
   steps = new / slots
   read = steps * count * _BYTES[dtype] / copy
   decode = max(2 * count * new / rate, read)

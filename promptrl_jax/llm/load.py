@@ -68,7 +68,7 @@ class BackendConfig:
   prompt_tokens: int = EngineConfig().prompt_limit
   new_tokens: int = EngineConfig().new_tokens
   slots: int = EngineConfig().slots
-  prompt_cache_gib: float = EngineConfig().prompt_cache_bytes / _GIB
+  prompt_cache_gib: float = 1.0
   options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
   def __post_init__(self):

@@ -49,6 +49,8 @@ class DecodeParams:
   @property
   def is_row_wise(self) -> bool:
     """Whether products are the same bits for any number of rows."""
+    if any('lora' in layer for layer in self.layers):
+      return False  # XLA multiplies by the adapters.
     head = self.top['stored'].keys() & {'lm_head', 'embedding'}
     trees = [self.top['stored'], *(layer['stored'] for layer in self.layers)]
     return bool(head) and all(

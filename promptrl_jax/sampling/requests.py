@@ -30,8 +30,8 @@ class EngineConfig:
       without a watch, decoding runs until enough slots are free.
     prefill_rows: prompts that a group prefills at once; it waits until as many
       slots are free. At most three eighths of its slots are used.
-    prompt_cache_bytes: memory for prompts that may be asked again, see
-      `PromptCache`.
+    prompt_cache_bytes: memory for prompts that may be asked again of the same
+      parameters, see `PromptCache`.
   """
 
   slots: int = 16
@@ -39,7 +39,7 @@ class EngineConfig:
   new_tokens: int = 80
   steps: int = 8
   prefill_rows: int = 4
-  prompt_cache_bytes: int = 1 << 30
+  prompt_cache_bytes: int = 0
 
   def __post_init__(self):
     for field in ('slots', 'new_tokens', 'steps', 'prefill_rows'):

@@ -23,7 +23,12 @@ from promptrl_jax.testing.reference_sampler import make_generate_fn
 NEW = 24
 LENGTHS = (6, 100)  # Caches of one block, and of two.
 SETTINGS = EngineConfig(
-  slots=6, prompt_lengths=LENGTHS, new_tokens=NEW, steps=5, prefill_rows=2
+  slots=6,
+  prompt_lengths=LENGTHS,
+  new_tokens=NEW,
+  steps=5,
+  prefill_rows=2,
+  prompt_cache_bytes=1 << 30,
 )
 MESH = mesh_lib.make_data_mesh()
 METHOD = Sampling(top_k=120, min_p=0.01, repetition_penalty=1.2)
@@ -275,10 +280,13 @@ def test_other_parameters_read_prompts_again():
   calls = counting(other)
   asked = requests(3)
   before = flat(other.run(asked))
+  prefills = len(calls)
   double = jax.tree.map(lambda x: 2 * x, params(CONFIG))
   other.replace_params(double)
   after = flat(other.run(asked))
-  assert len(calls) % 2 == 0
+  assert len(calls) == 2 * prefills
+  alone = make_engine(CONFIG, METHOD, prepare(double, MESH), MESH, SETTINGS)
+  assert_same(after, flat(alone.run(asked)))
   assert any(
     not np.array_equal(a.logps, b.logps)
     for a, b in zip(before, after, strict=True)

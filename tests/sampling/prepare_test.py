@@ -1,9 +1,12 @@
 """Parameters that are laid out for decoding."""
 
+import dataclasses
+
 import jax
 import numpy as np
 import pytest
 
+from promptrl_jax.models import native
 from promptrl_jax.parallel.mesh import make_data_mesh
 from promptrl_jax.sampling import prepare
 from promptrl_jax.testing import tiny, tiny_encoder_decoder
@@ -65,3 +68,17 @@ def test_cpu_devices_share_one_copy():
       shard.data.unsafe_buffer_pointer() for shard in leaf.addressable_shards
     }
     assert len(leaf.addressable_shards) == 2 and len(pointers) == 1
+
+
+@pytest.mark.skipif(not native.is_available(), reason='needs a C++ compiler')
+def test_rows_are_alone_where_all_products_are_packed():
+  packed = dataclasses.replace(
+    tiny.CONFIG, vocab_size=320, hidden_size=64, head_size=16, mlp_size=64
+  )
+  tree, mesh = tiny.params(packed), make_data_mesh(1)
+  assert prepare.prepare(tree, mesh).is_row_wise
+  # XLA multiplies by adapters.
+  adapters = {'layers': {'qkv': {'a': np.zeros((packed.num_layers, 64, 2))}}}
+  adapted = {**tree, 'lora': adapters}
+  assert not prepare.prepare(adapted, mesh).is_row_wise
+  assert not prepare.prepare(tiny.params(), mesh).is_row_wise
