@@ -114,6 +114,10 @@ def flat(results):
   return [sample for samples in results for sample in samples]
 
 
+def as_rows(results):
+  return [(s.tokens, s.logps, s.stopped) for s in flat(results)]
+
+
 def assert_same(samples, rows):
   for sample, (tokens, logps, stopped) in zip(samples, rows, strict=True):
     assert sample.tokens.tolist() == tokens.tolist()
@@ -171,10 +175,11 @@ def test_a_run_that_failed_leaves_nothing_behind(config):
   samples = (dataclasses.replace(asked[5].samples[0], watch=fail),)
   broken = [*asked[:5], dataclasses.replace(asked[5], samples=samples)]
   other = make(config)
+  alone = as_rows(make(config).run(asked))
   for _ in range(2):
     with pytest.raises(RuntimeError, match='gave up'):
       other.run(broken)
-    assert_same(flat(other.run(asked)), expected(asked, config))
+    assert_same(flat(other.run(asked)), alone)
 
 
 @both
@@ -285,8 +290,8 @@ def test_other_parameters_read_prompts_again():
   other.replace_params(double)
   after = flat(other.run(asked))
   assert len(calls) == 2 * prefills
-  alone = make_engine(CONFIG, METHOD, prepare(double, MESH), MESH, SETTINGS)
-  assert_same(after, flat(alone.run(asked)))
+  alone = make_engine(CONFIG, METHOD, double, MESH, SETTINGS)
+  assert_same(after, as_rows(alone.run(asked)))
   assert any(
     not np.array_equal(a.logps, b.logps)
     for a, b in zip(before, after, strict=True)
