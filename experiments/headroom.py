@@ -33,14 +33,9 @@ from configs.mbpp_ppo import Config
 from experiments import session
 from promptrl_jax.evaluation import mending, statistics
 from promptrl_jax.evaluation.play import Entrant, Game, LineUp
-from promptrl_jax.execution.memo import MemoPool
 from promptrl_jax.files import write_atomically
-from promptrl_jax.llm.ask import CODER, REWRITER
-from promptrl_jax.llm.cache import IN_MEMORY, CachedBackend
-from promptrl_jax.llm.load import load_backend
 from promptrl_jax.operators import MOST_EXAMPLES
 from promptrl_jax.operators.examples import make_library
-from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.prompts.templates import CODER_INSTRUCTION
 from promptrl_jax.strategies import base
 from promptrl_jax.strategies.fewshot import few_shots
@@ -59,6 +54,7 @@ _SAMPLES = flags.DEFINE_integer(
   16,
   'Samples per problem, of which pass@k takes half at most, and one more '
   'program by each operator a quarter; 0: only greedy programs.',
+  lower_bound=0,
 )
 _EXAMPLES = flags.DEFINE_integer(
   'examples',
@@ -136,21 +132,13 @@ def run(
   examples=MOST_EXAMPLES,
 ):
   config = session.begin(Config, config)
-  session.check_templates(config)
+  session.check_templates(config, ('coder', 'rewriter'))
   tasks = load.load_tasks(config.data, dict.fromkeys(('train', split)))
   session.check_programs(tasks)
   library = make_library(config.examples or 'words', tasks['train'])
-  coder = load_backend(config.coder, mesh_lib.from_text(config.mesh))
-  cached = CachedBackend(
-    coder, config.cache or IN_MEMORY, config.coder.identity
-  )
+  coder, rewriter = session.load_models(config)
   with session.open_pool(config.pool) as pool:
-    line_up = LineUp(
-      {REWRITER: cached, CODER: cached},
-      MemoPool(pool),
-      config.ask,
-      {'examples': library},
-    )
+    line_up = session.make_line_up(config, coder, rewriter, pool, library)
     played = Played(config, line_up, tasks[split], instructions)
     grid = played.grid(templates, examples)
     best = max(grid, key=lambda key: grid[key]['passed'])
@@ -165,7 +153,7 @@ def run(
     }
     if samples:
       found['pass_at_k'] = played.pass_at_k(best, samples)
-      found['mending'] = played.mending(best, samples // 4)
+      found['mending'] = played.mending(best, max(1, samples // 4))
   content = json.dumps(found, indent=2)
   write_atomically(workdir / 'headroom.json', f'{content}\n'.encode())
   table = to_markdown(found)
@@ -292,8 +280,8 @@ def to_markdown(found):
       for k, value in found['pass_at_k'].items()
     ],
     '',
-    'After a greedy program that fails its visible tests, what one operator '
-    'solves:',
+    'After a greedy program that was asked for without an example and fails '
+    'its visible tests, what one operator solves:',
     '',
     mending.to_markdown(found['split'], found['mending']),
   ]

@@ -39,14 +39,9 @@ from promptrl_jax.evaluation import (
   plots,
   statistics,
 )
-from promptrl_jax.evaluation.play import Entrant, LineUp, Plan, rivals
-from promptrl_jax.execution.memo import MemoPool
+from promptrl_jax.evaluation.play import Entrant, Plan, rivals
 from promptrl_jax.files import write_atomically
-from promptrl_jax.llm.ask import CODER, REWRITER
-from promptrl_jax.llm.cache import IN_MEMORY, CachedBackend
-from promptrl_jax.llm.load import load_backend
 from promptrl_jax.operators.examples import make_library
-from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.strategies.base import (
   STRATEGIES,
   TextStrategy,
@@ -161,29 +156,14 @@ def run(config, workdir, mode, controllers_of=None, chosen=Selection()):
   tasks = load.load_tasks(config.data, only)
   session.check_programs(tasks)
   played = tasks[chosen.split][: chosen.problems or None]
-  options = {'examples': make_library(config.examples, tasks['train'])}
+  library = make_library(config.examples, tasks['train'])
 
   # --- Models and pool --------------------------------------------------------
-  mesh = mesh_lib.from_text(config.mesh)
-  coder = load_backend(config.coder, mesh)
-  rewriter = coder
-  if config.rewriter != config.coder:
-    rewriter = load_backend(config.rewriter, mesh)
+  coder, rewriter = session.load_models(config)
   models = prepare(config, workdir, trained, coder, rewriter)
   announce(config, tasks, coder, rewriter)
   with session.open_pool(config.pool) as pool:
-    line_up = LineUp(
-      {
-        role: CachedBackend(model, config.cache or IN_MEMORY, given.identity)
-        for role, model, given in (
-          (REWRITER, rewriter, config.rewriter),
-          (CODER, coder, config.coder),
-        )
-      },
-      MemoPool(pool),
-      config.ask,
-      options,
-    )
+    line_up = session.make_line_up(config, coder, rewriter, pool, library)
     # --- Lists and temperatures, chosen on validation -------------------------
     searched = search(config, line_up, tasks['validation'], workdir, trained)
     check_left_out(config, searched)

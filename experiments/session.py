@@ -13,9 +13,16 @@ from typing import Any, TypeVar
 from ml_collections import ConfigDict
 
 from promptrl_jax import registry, settings
+from promptrl_jax.evaluation.play import LineUp
 from promptrl_jax.execution.config import PoolConfig
+from promptrl_jax.execution.memo import MemoPool
+from promptrl_jax.llm.ask import CODER, REWRITER
+from promptrl_jax.llm.backend import Backend
+from promptrl_jax.llm.cache import IN_MEMORY, CachedBackend
+from promptrl_jax.llm.load import load_backend
 from promptrl_jax.parallel import compilation
 from promptrl_jax.parallel import mesh as mesh_lib
+from promptrl_jax.prompts.examples import ExampleLibrary
 from promptrl_jax.tools import command
 from promptrl_jax.types import Task, UnitTests
 
@@ -67,6 +74,34 @@ def check_programs(tasks: Mapping[str, Sequence[Task]]) -> None:
         'edits prompts for programs and expects UnitTests; a rewriter learns '
         'from other tasks, too (experiments.mbpp_grpo, experiments.prewrite)'
       )
+
+
+def load_models(config) -> tuple[Backend, Backend]:
+  """Coder and rewriter; one model in memory if their settings are the same."""
+  mesh = mesh_lib.from_text(config.mesh)
+  coder = load_backend(config.coder, mesh)
+  if config.rewriter == config.coder:
+    return coder, coder
+  return coder, load_backend(config.rewriter, mesh)
+
+
+def make_line_up(
+  config,
+  coder: Backend,
+  rewriter: Backend,
+  pool: Any,
+  library: ExampleLibrary | None,
+) -> LineUp:
+  """The line-up of a job, whose completions lie in the file of its config."""
+  roles = {
+    REWRITER: (rewriter, config.rewriter),
+    CODER: (coder, config.coder),
+  }
+  cached = {
+    role: CachedBackend(model, config.cache or IN_MEMORY, given.identity)
+    for role, (model, given) in roles.items()
+  }
+  return LineUp(cached, MemoPool(pool), config.ask, {'examples': library})
 
 
 @contextlib.contextmanager

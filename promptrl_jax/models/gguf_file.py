@@ -145,6 +145,10 @@ class GgufFile:
       metadata[name] = self._value(*self._unpack('<I'))
     described = [self._describe() for _ in range(num_tensors)]
     alignment = int(metadata.get('general.alignment', _ALIGNMENT))
+    if alignment < 1:
+      raise CheckpointError(
+        f'{self.path} has general.alignment={alignment}: expected 1 or more'
+      )
     data = -(-self._at // alignment) * alignment
     tensors = {
       name: info._replace(start=info.start + data) for name, info in described

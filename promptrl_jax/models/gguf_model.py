@@ -124,7 +124,10 @@ class GgufTensors:
     if order is not None:
       rows = rows[order]
     found = gguf_blocks.read(rows, self._file.type_name(stored))
-    return found or gguf_blocks.of_weights(self.read(name))
+    if found is None:
+      wide = self._file.read(stored, np.float32, order)
+      found = gguf_blocks.of_weights(wide)
+    return found
 
   def _order(self, stored: str) -> np.ndarray | None:
     """Returns the order in which rows are read; None: that of the file."""

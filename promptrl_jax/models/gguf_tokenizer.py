@@ -50,6 +50,7 @@ _SPLITS = {
   'deepseek-r1-qwen': _QWEN2,
   'tekken': _TEKKEN,
 }
+_COMPOSED = ('qwen2', 'deepseek-r1-qwen')  # accents join their letters first
 # Vocabularies whose tokens stay whole, whatever the merges say.
 _WHOLE = ('llama-bpe', 'llama3', 'llama-v3', 'tekken')
 _GPT2 = ('default', 'gpt-2')
@@ -71,6 +72,12 @@ def backend(file: GgufFile) -> tokenizers.Tokenizer:
       f'{len(tokens or ())} tokens: expected one of {", ".join(builders)}'
     )
   kinds = [int(k) for k in _get(file, 'token_type', [_NORMAL] * len(tokens))]
+  for name in ('token_type', 'scores'):
+    if (count := len(_get(file, name, tokens))) != len(tokens):
+      raise CheckpointError(
+        f'{file.path} has {count} numbers in {_PREFIX}{name}: expected one for '
+        f'each of {len(tokens)} tokens'
+      )
   built = builders[kind](file, tokens, kinds)
   for wanted, is_special in ((_CONTROL, True), (_USER_DEFINED, False)):
     added = [
@@ -85,7 +92,7 @@ def backend(file: GgufFile) -> tokenizers.Tokenizer:
 def special(file: GgufFile) -> dict[str, str]:
   """Returns the text of each special token by its name in chat templates."""
   tokens = _get(file, 'tokens', [])
-  ids = {name: _get(file, key) for name, key in _SPECIAL.items()}
+  ids = {name: _special_id(file, key) for name, key in _SPECIAL.items()}
   return {name: tokens[i] for name, i in ids.items() if i is not None}
 
 
@@ -94,12 +101,34 @@ def chat_template(file: GgufFile) -> str | None:
 
 
 def around(file: GgufFile) -> tuple[tuple[int, ...], tuple[int, ...]]:
-  """Returns the ids that the model expects before and after a text."""
+  """Returns the ids that the model expects before and after a text.
+
+  Raises:
+    CheckpointError: the file asks for a token that it does not name.
+  """
   starts = _get(file, 'model') == 'llama' or _get(file, 'pre') in _WHOLE
-  bos, eos = _get(file, 'bos_token_id'), _get(file, 'eos_token_id')
-  start = (bos,) if _get(file, 'add_bos_token', starts) else ()
-  end = (eos,) if _get(file, 'add_eos_token', False) else ()
+  ids = []
+  for name, is_used in (('bos', starts), ('eos', False)):
+    token = _special_id(file, f'{name}_token_id')
+    is_used = _get(file, f'add_{name}_token', is_used)
+    if is_used and token is None:
+      raise CheckpointError(
+        f'{file.path} puts a token at an end of each text: expected '
+        f'{_PREFIX}{name}_token_id to say which'
+      )
+    ids.append((token,) if is_used else ())
+  start, end = ids
   return start, end
+
+
+def _special_id(file: GgufFile, key: str) -> int | None:
+  token, count = _get(file, key), len(_get(file, 'tokens', []))
+  if token is not None and not 0 <= token < count:
+    raise CheckpointError(
+      f'{file.path} has {_PREFIX}{key}={token}: expected one of its {count} '
+      'tokens'
+    )
+  return token
 
 
 def _get(file: GgufFile, name: str, default: Any = None) -> Any:
@@ -124,6 +153,8 @@ def _byte_level(
     add_prefix_space=False, use_regex=pre not in _SPLITS
   )
   first = []
+  if pre in _COMPOSED:
+    built.normalizer = normalizers.NFC()
   if pre in _SPLITS:
     first = [pre_tokenizers.Split(Regex(_SPLITS[pre]), 'isolated')]
   elif pre in _DIGITS:
@@ -143,7 +174,12 @@ def _sentence_piece(
   usable = (_NORMAL, _USER_DEFINED)
   pieces = [t for t, k in zip(tokens, kinds, strict=True) if k in usable]
   if not is_gemma:  # Gemma's scores are not in the order of its merges.
-    scores = dict(zip(tokens, _get(file, 'scores'), strict=True))
+    if (given := _get(file, 'scores')) is None:
+      raise CheckpointError(
+        f'{file.path} lacks {_PREFIX}scores, which order the merges of its '
+        'tokens'
+      )
+    scores = dict(zip(tokens, given, strict=True))
     pieces.sort(key=lambda piece: -scores[piece])
   unknown = special(file).get('unk_token')
   built = tokenizers.Tokenizer(

@@ -38,10 +38,15 @@ ARCHITECTURES = {
 
 
 def write(path, architecture='llama', tensors=(), **fields):
-  """Writes a file; a tensor is an array, or (bytes of its rows, type)."""
+  """Writes a file; a tensor is an array, or (bytes of its rows, type).
+
+  A field that is None is left out.
+  """
   writer = gguf.GGUFWriter(path, architecture)
   for name, value in fields.items():
     name = name.replace('__', '.')
+    if value is None:
+      continue
     if isinstance(value, bool):
       writer.add_bool(name, value)
     elif isinstance(value, int):
@@ -255,6 +260,12 @@ def test_another_format_is_named(start, message, path):
     GgufFile(path)
 
 
+def test_an_impossible_alignment_is_named(path):
+  write(path, general__alignment=0)
+  with pytest.raises(CheckpointError, match='general.alignment=0: expected'):
+    GgufFile(path)
+
+
 def test_an_unknown_type_is_named(path):
   number = gguf.GGMLQuantizationType.IQ4_NL
   stored = np.zeros((2, 18), np.uint8)
@@ -318,6 +329,13 @@ def test_digits_are_split_as_the_vocabulary_was_made(pre, expected, path):
   tokenizer = tokenizer_lib.load(write(path, **byte_level(pre)))
   tokens = tokenizer.backend.encode(' 12', add_special_tokens=False).tokens
   assert tokens == (expected or ['Ġ', '1', '2'])
+
+
+@pytest.mark.parametrize('pre', ['qwen2', 'gpt-2'])
+def test_accents_are_composed_as_the_vocabulary_was_made(pre, path):
+  tokenizer = tokenizer_lib.load(write(path, **byte_level(pre)))
+  one, two = tokenizer.encode(['\u00fc', 'u\u0308'])
+  assert (one == two) == (pre == 'qwen2')
 
 
 def sentence_piece(**more):
@@ -395,6 +413,11 @@ def test_a_chat_is_rendered_by_the_template_of_the_file(path):
     (byte_level('falcon'), "rules 'falcon'.*smollm"),
     (byte_level('gpt-2', model='bert'), "kind 'bert'.*gpt2, llama"),
     ({}, 'with 0 tokens'),
+    (byte_level('gpt-2', eos_token_id=9999), 'eos_token_id=9999: expected one'),
+    (byte_level('gpt-2', token_type=[1, 2]), '2 numbers in .*token_type'),
+    (sentence_piece(scores=None), 'lacks tokenizer.ggml.scores'),
+    (sentence_piece(scores=[0.0, 1.0]), '2 numbers in .*scores'),
+    (sentence_piece(bos_token_id=None), 'expected tokenizer.ggml.bos_token_id'),
   ],
 )
 def test_a_tokenizer_that_cannot_be_built_says_why(fields, message, path):
@@ -469,7 +492,7 @@ def test_kernels_as_stored_give_the_log_probs_of_the_model(kinds, path):
     params = prepare(tree, mesh)
     scorer = BatchScorer(config, params, mesh, shapes)
     logps[dtype] = np.concatenate(scorer.run(prompts, texts))
-  # Rows are rounded to bfloat16 before each product.
+  # Rows are rounded to 8 bits before each product.
   np.testing.assert_allclose(logps['gguf'], logps['float32'], atol=0.05)
   stored = params.layers[0]['stored'] | params.top['stored']
   bits = {name: kernel.values.bits for name, kernel in stored.items()}
