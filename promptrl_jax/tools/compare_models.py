@@ -17,7 +17,11 @@ from absl import app
 from promptrl_jax.tools import command
 from promptrl_jax.training import workdir as workdir_lib
 
-_STRATEGIES = ('direct', 'best_of_b', 'random', 'best_fixed', 'bandit', 'ppo')
+# Columns, of those that some run played.
+_STRATEGIES = (
+  *('direct', 'best_of_b', 'best_of_b_tuned', 'random', 'fewshot_tuned'),
+  *('best_fixed', 'best_open_loop', 'bandit', 'ppo'),
+)
 
 
 def protocol_of(result: Mapping[str, Any]) -> str:
@@ -37,12 +41,17 @@ def passed(
   return texts
 
 
-def rows(result: Mapping[str, Any], name: str, protocol: str) -> list[str]:
+def rows(
+  result: Mapping[str, Any],
+  name: str,
+  protocol: str,
+  strategies: Sequence[str],
+) -> list[str]:
   """Returns the lines of the table for one run's `results.json`."""
   texts = passed(result, protocol)
   return [
     f'| {name} | {budget} | '
-    + ' | '.join(texts[budget].get(x, '-') for x in _STRATEGIES)
+    + ' | '.join(texts[budget].get(x, '-') for x in strategies)
     + ' |'
     for budget in sorted(texts)
   ]
@@ -77,14 +86,20 @@ def table(workdirs: Sequence[pathlib.Path]) -> str:
         f'{workdir} was run on {hashes[1]}, {sizes[1]} problems under '
         f'{protocol}; {workdirs[0]} on {hashes[0]}, {sizes[0]} problems'
       )
+  played = {
+    cell['strategy']
+    for result in results
+    for cell in result['tables'][protocol]['cells']
+  }
+  strategies = [name for name in _STRATEGIES if name in played]
   lines = [
     f'{first["header"]["data_hash"]}, {protocol}, pass@1 in %, 95 %',
     '',
-    '| coder | B | ' + ' | '.join(_STRATEGIES) + ' |',
-    '|---|---:|' + '---:|' * len(_STRATEGIES),
+    '| coder | B | ' + ' | '.join(strategies) + ' |',
+    '|---|---:|' + '---:|' * len(strategies),
   ]
   for result in results:
-    lines += rows(result, name_of(result), protocol)
+    lines += rows(result, name_of(result), protocol, strategies)
   return '\n'.join(lines)
 
 

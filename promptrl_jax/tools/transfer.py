@@ -21,7 +21,10 @@ from promptrl_jax.training import workdir as workdir_lib
 
 _BUDGET = flags.DEFINE_integer('budget', 8, 'Model calls per problem.')
 
-_RIVALS = ('direct', 'greedy_first', 'best_open_loop')
+_RIVALS = (
+  *('direct', 'greedy_first', 'greedy_first_tuned', 'fewshot_tuned'),
+  'best_open_loop',
+)
 _CONTROLLER = 'ppo'
 
 
@@ -55,6 +58,8 @@ def table(results: Sequence[Mapping[str, Any]], budget: int) -> str:
     '|---|' + '---:|' * len(columns),
   ]
   for name, row in cells.items():
+    if not row:
+      continue
     shown = (row.get(place, '-') for place in columns)
     lines.append(f'| {name} | ' + ' | '.join(shown) + ' |')
   return '\n'.join(lines)

@@ -42,6 +42,7 @@ def test_rows_are_where_controllers_learnt_and_columns_where_they_play():
   assert rows['b on y'] == ['60.0 [59.0, 61.0]', '-']
   # Rivals are those of the run that learnt where it plays.
   assert rows['direct'] == ['20.0 [19.0, 21.0]', '10.0 [9.0, 11.0]']
+  assert 'fewshot_tuned' not in rows  # It was not played.
 
 
 def test_another_coder_on_the_same_tasks_is_a_row_of_its_own():
