@@ -56,18 +56,26 @@ def read(
 ) -> dict[str, list[Mapping[str, Any]]]:
   """The steps of each problem in the first run, by the problem's name.
 
+  The parity table, which comes after the others, is left out.
+
   Raises:
     ValueError: the trace has no such episode.
   """
   runs = collections.defaultdict(lambda: collections.defaultdict(list))
-  played = set()
+  played, protocol = set(), ''
   for row in rows:
+    protocol = protocol or row['protocol']
+    if row['protocol'] != protocol:
+      continue
     played.add((row['strategy'], row['budget']))
     if (row['strategy'], row['budget']) == (strategy, budget):
       runs[row['seed']][row['task_id']].append(row)
   if not runs:
+    names, budgets = (
+      sorted(set(column)) for column in zip(*played, strict=True)
+    )
     raise ValueError(
-      f'nothing was played by {strategy} at a budget of {budget}; strategies '
-      f'and budgets of this run: {sorted(played)}'
+      f'nothing was played by {strategy} at a budget of {budget}; this run has '
+      f'{names} at {budgets}'
     )
   return runs[min(runs)]

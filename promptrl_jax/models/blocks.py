@@ -2,7 +2,7 @@
 
 A weight is scale * code + min, as in the types Q4_0 to Q8_0 of GGUF. A product
 rounds each 32 numbers of a row to 8 bits, too, so that the largest becomes 127;
-the integers' sum is exact, and scaled in float32 (`cpp/few_rows.cc`). That is
+the integers' sum is exact, and scaled in float32 (`cpp/blocks.cc`). That is
 half the multiplications of a product in bfloat16, and a third or half of the
 bytes.
 """
@@ -44,7 +44,7 @@ class Blocks:
 
 @struct.dataclass
 class PackedBlocks:
-  """A quantized kernel in the order in which `cpp/few_rows.cc` reads it.
+  """A quantized kernel in the order in which `cpp/blocks.cc` reads it.
 
   Attributes:
     codes: uint32 [out / 32, in / 32, bits, 32].

@@ -97,7 +97,7 @@ def distribution(
   if method.top_k:
     logits = filters_lib.TopK(method.top_k)(logits)
   if top_p is not None:
-    # The sort costs more than all the rest: it runs only if a row needs it.
+    # It costs more than all the rest: it runs only if a row needs it.
     logits = jax.lax.cond(
       jnp.any(top_p < 1.0),
       filters_lib.keep_nucleus,

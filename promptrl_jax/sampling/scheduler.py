@@ -271,7 +271,7 @@ class Scheduler:
         self._finish(sequence, stopped)
         self._running[slot] = None
         self.batch.generated[slot] = self.batch.max_tokens[slot] = 0
-        # A nucleus would go on costing a sort in every step.
+        # A nucleus would go on costing a search in every step.
         self.batch.top_p[slot] = 1.0
 
   def _bundles(self) -> Iterator[list[_Sequence]]:

@@ -29,7 +29,7 @@ def run(folders: Sequence[str]) -> None:
   name, budget = _STRATEGY.value, _BUDGET.value
   rows = output.read_jsonl(folder / 'trace.jsonl')
   played = episodes.read(rows, name, budget)
-  (cell,) = (
+  cell = next(
     cell
     for cell in read_csv(folder / 'results.csv')
     if (cell.strategy, cell.budget) == (name, budget)

@@ -5,9 +5,19 @@ import pytest
 from promptrl_jax.evaluation import episodes
 
 
-def step(task, number, action, passed, strategy='ppo', seed=0, budget=8):
+def step(
+  task,
+  number,
+  action,
+  passed,
+  strategy='ppo',
+  seed=0,
+  budget=8,
+  protocol='visible1',
+):
   return {
     'strategy': strategy,
+    'protocol': protocol,
     'budget': budget,
     'seed': seed,
     'task_id': task,
@@ -28,6 +38,7 @@ TRACE = [
   step('b', 1, 'add_demo', True),
   step('b', 0, 'keep', True, seed=1),
   step('b', 0, 'keep', True, budget=4),
+  step('b', 0, 'semantic', True, protocol='oracle'),
 ]
 
 
