@@ -145,6 +145,7 @@ def get_config(arg: str = 'minicode2') -> ml_collections.ConfigDict:
     c.eval.bandits = False
   if arg in ('mbpp', 'mbpp_real'):
     c.data.name = 'mbpp'
+  if arg == 'mbpp':
     c.pool.limits.cpu_s = 5.0
   if arg == 'mbpp_real':
     _for_smollm2(c)

@@ -38,8 +38,8 @@ def coder(prompt: CoderPrompt) -> Messages:
 
 def program(prompt: CoderPrompt, reply: str) -> str:
   """The function, below what the examples in the file import."""
-  name = prompt.signature.split('(')[0].removeprefix('def ').strip()
-  code = extract.extract_code(f'{prompt.signature}{reply}', name)
+  text = f'{prompt.signature}{reply}'
+  code = extract.extract_code(text, prompt.function_name)
   imports = [i for e in prompt.examples for i in _imports(e.code)]
   return '\n'.join([*dict.fromkeys(imports), code]) if code else ''
 

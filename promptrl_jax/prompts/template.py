@@ -35,6 +35,10 @@ class CoderPrompt:
   examples: tuple[WorkedExample, ...] = ()
   instruction: str = ''
 
+  @property
+  def function_name(self) -> str:
+    return self.signature.split('(')[0].removeprefix('def ').strip()
+
 
 @dataclasses.dataclass(frozen=True)
 class RewritePrompt:

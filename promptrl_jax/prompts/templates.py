@@ -99,8 +99,7 @@ def _chat_coder(prompt: CoderPrompt) -> Messages:
 
 
 def _chat_program(prompt: CoderPrompt, reply: str) -> str:
-  name = prompt.signature.split('(')[0].removeprefix('def ').strip()
-  return extract.extract_code(reply, name)
+  return extract.extract_code(reply, prompt.function_name)
 
 
 def _chat_rewriter(prompt: RewritePrompt) -> Messages:

@@ -160,21 +160,22 @@ def test_siblings_that_have_ended_do_not_count():
 
 def test_siblings_lower_the_variance_of_the_gradient_and_keep_its_mean():
   # One state, two actions; the return is the action plus a draw per state.
-  rng = np.random.default_rng(0)
-  gradients = {1: [], 8: []}
-  for _ in range(400):
-    actions = rng.integers(0, 2, (1, 64))
-    states = np.repeat(rng.normal(size=8), 8)
-    for size, found in gradients.items():
-      advantages = sibling_advantages(
-        jnp.asarray(actions + 3 * states[None]),
-        jnp.zeros((1, 64)),
-        jnp.asarray(actions),
-        jnp.arange(64) // size,
-        mask=jnp.ones((1, 64), bool),
+  rng, times = np.random.default_rng(0), 400
+  actions = rng.integers(0, 2, (times, 1, 64))
+  states = np.repeat(rng.normal(size=(times, 1, 8)), 8, axis=-1)
+  zeros, everywhere = jnp.zeros((1, 64)), jnp.ones((1, 64), bool)
+  gradients = {}
+  for size in (1, 8):
+    group = jnp.arange(64) // size
+    advantages = jax.jit(
+      jax.vmap(
+        lambda returns, actions, group=group: sibling_advantages(
+          returns, zeros, actions, group, mask=everywhere
+        )
       )
-      # d log pi(a) / d logit of action 1, at equal probabilities.
-      found.append(float(np.mean((actions - 0.5) * np.asarray(advantages))))
+    )(actions + 3 * states, actions)
+    # d log pi(a) / d logit of action 1, at equal probabilities.
+    gradients[size] = np.mean((actions - 0.5) * np.asarray(advantages), (1, 2))
   assert np.var(gradients[8]) < np.var(gradients[1]) / 3
   for found in gradients.values():
     error = np.std(found) / len(found) ** 0.5
