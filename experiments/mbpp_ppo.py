@@ -248,7 +248,12 @@ def search(config, line_up, validation, workdir, trained):
 
   The run of the controllers has searched before, if it asked the same.
   """
-  path = workdir / 'searched.json'
+  own = path = workdir / 'searched.json'
+
+  def write(found):
+    content = json.dumps(dataclasses.asdict(found), indent=2)
+    write_atomically(own, f'{content}\n'.encode())
+
   if not path.exists() and trained and trained.is_searched(config):
     path = trained.folder / path.name
   if not path.exists():
@@ -256,15 +261,26 @@ def search(config, line_up, validation, workdir, trained):
       line_up,
       validation,
       config.editing,
-      config.ask,
       config.search,
       protocol=config.data.protocol,
       budgets=config.eval.budgets,
       progress=lambda calls: tqdm.tqdm(calls, desc='search', unit='call'),
     )
-    content = json.dumps(dataclasses.asdict(found), indent=2)
-    write_atomically(path, f'{content}\n'.encode())
-  return open_loop.Found.from_json(json.loads(path.read_text()))
+    write(found)
+  found = open_loop.Found.from_json(json.loads(path.read_text()))
+  tuned = open_loop.tune(
+    found,
+    line_up,
+    validation,
+    config.editing,
+    config.ask,
+    config.search,
+    protocol=config.data.protocol,
+    budgets=config.eval.budgets,
+  )
+  if tuned != found:
+    write(tuned)
+  return tuned
 
 
 def check_left_out(config, searched):

@@ -72,8 +72,8 @@ class Found:
   single: List
   scores: Mapping[int, float]
   calls: int
-  temperatures: Mapping[str, float]
-  temperature_calls: Mapping[str, int]
+  temperatures: Mapping[str, float] = dataclasses.field(default_factory=dict)
+  temperature_calls: Mapping[str, int] = dataclasses.field(default_factory=dict)
   examples: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
   @classmethod
@@ -151,7 +151,6 @@ def search(
   line_up: LineUp,
   tasks: Sequence[Task],
   editing: EditingConfig,
-  ask: AskConfig,
   config: SearchConfig,
   *,
   protocol: str,
@@ -159,15 +158,12 @@ def search(
   seed: int = 0,
   progress: Callable[[Iterable[int]], Iterable[int]] = iter,
 ) -> Found:
-  """Searches lists for each budget, one for all of them, and temperatures.
-
-  Where the line-up has worked examples, their number is searched, too.
+  """Searches lists for each budget, and one for all of them.
 
   Args:
     line_up: plays; with cached models.
     tasks: validation tasks.
     editing: operators that a list may hold.
-    ask: how requests are sampled but for the temperature.
     config: width of the search.
     protocol: which tests are visible.
     budgets: those that a list is wanted for.
@@ -193,10 +189,35 @@ def search(
       budgets,
     )
     calls = paid()
-  temperatures, temperature_calls, examples = {}, {}, {}
+  return Found(
+    best={b: beams[b][0][1] for b in budgets},
+    single=max(mean, key=lambda operators: mean[operators]),
+    scores={b: beams[b][0][0] for b in budgets},
+    calls=calls,
+  )
+
+
+def tune(
+  found: Found,
+  line_up: LineUp,
+  tasks: Sequence[Task],
+  editing: EditingConfig,
+  ask: AskConfig,
+  config: SearchConfig,
+  *,
+  protocol: str,
+  budgets: Sequence[int],
+  seed: int = 0,
+) -> Found:
+  """Adds the temperatures and numbers of examples that are not found yet.
+
+  Examples are shown where the line-up has some. Arguments are those of
+  `search`; `ask` says how requests are sampled but for the temperature.
+  """
+  tasks = tasks[: config.problems or None]
   library = (line_up.options or {}).get('examples')
   for name, by_count in sampling_rivals(editing).items():
-    if 0 not in by_count and library is None:
+    if name in found.temperatures or (0 not in by_count and library is None):
       continue
     sampled = {
       (count, t): dataclasses.replace(
@@ -207,20 +228,19 @@ def search(
       )
     }
     with line_up.counting() as paid:
-      means = score(sampled, budgets)
-      temperature_calls[name] = paid()
-    count, temperatures[name] = max(means, key=lambda key: means[key])
-    if len(by_count) > 1:
-      examples[name] = count
-  return Found(
-    best={b: beams[b][0][1] for b in budgets},
-    single=max(mean, key=lambda operators: mean[operators]),
-    scores={b: beams[b][0][0] for b in budgets},
-    calls=calls,
-    temperatures=temperatures,
-    temperature_calls=temperature_calls,
-    examples=examples,
-  )
+      means = _score(
+        line_up, tasks, config, sampled, budgets, protocol=protocol, seed=seed
+      )
+      calls = paid()
+    count, temperature = max(means, key=lambda key: means[key])
+    examples = {name: count} if len(by_count) > 1 else {}
+    found = dataclasses.replace(
+      found,
+      temperatures={**found.temperatures, name: temperature},
+      temperature_calls={**found.temperature_calls, name: calls},
+      examples={**found.examples, **examples},
+    )
+  return found
 
 
 def search_lists(

@@ -63,14 +63,11 @@ def found(line_up):
 
 
 def search(line_up):
-  return open_loop.search(
-    line_up,
-    TASKS,
-    EDITING,
-    AskConfig(),
-    SearchConfig(beam=2, seeds=1, temperatures=(0.5, 0.8)),
-    protocol='visible1',
-    budgets=(1, 2, 4),
+  config = SearchConfig(beam=2, seeds=1, temperatures=(0.5, 0.8))
+  where = {'protocol': 'visible1', 'budgets': (1, 2, 4)}
+  found = open_loop.search(line_up, TASKS, EDITING, config, **where)
+  return open_loop.tune(
+    found, line_up, TASKS, EDITING, AskConfig(), config, **where
   )
 
 
