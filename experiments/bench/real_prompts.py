@@ -148,19 +148,23 @@ def ours(
 
 
 @functools.cache
-def _rates(dtype: str) -> tuple[float, float]:
-  """Operations of large products and bytes of copies, per second."""
-  rates = [product_rate('bfloat16', 3)]
+def _product_rate(dtype: str) -> float:
+  """Operations per second of large products with weights of a type."""
   if dtype in _BITS:
-    rates.append(packed_rate(_BITS[dtype], 3))
-  return max(rates), copy_rate(3)
+    return max(_product_rate('bfloat16'), packed_rate(_BITS[dtype], 3))
+  return product_rate(dtype, 3)
+
+
+@functools.cache
+def _copy_rate() -> float:
+  return copy_rate(3)
 
 
 def _floor_s(
   sampler: Sampler, dtype: str, slots: int, prompt_tokens: int, new: int
 ) -> float:
   count = sampler.config.num_matmul_params
-  rate, copy = _rates(dtype)
+  rate, copy = _product_rate(dtype), _copy_rate()
   steps = new / slots
   read = steps * count * _BYTES[dtype] / copy
   decode = max(2 * count * new / rate, read)

@@ -50,19 +50,14 @@ inline Floats OfFloat16(const uint16_t* from) {
 // How codes are multiplied by the rounded numbers of a row and added up. A word of
 // each of several outputs has `kPieces` pieces; each is multiplied by one word of
 // the row, which has the numbers in the places of the codes.
-#if defined(__AVX512VNNI__)
-constexpr int kRows = 6;  // whose sums and totals fit into registers
 template <int kBits>
-struct Products {
+struct Bytes {
   typedef int32_t Sum;
   typedef Ints Sums;
   static constexpr int kPieces = 8 / kBits;
+  // Four codes, a byte each.
   static Words Piece(Words codes, int i) {
     return kBits == 8 ? codes : codes >> (kBits * i) & 0x0f0f0f0f;
-  }
-  static Sums Add(Sums sum, Words piece, uint32_t x) {
-    return (Sums)_mm512_dpbusd_epi32((__m512i)sum, (__m512i)piece,
-                                     (__m512i)(Words{} + x));
   }
   static Floats AsFloats(Sums sum) {
     return __builtin_convertvector(sum, Floats);
@@ -71,20 +66,26 @@ struct Products {
     std::memcpy(words, numbers, kBlock);
   }
 };
+
+#if defined(__AVX512VNNI__)
+constexpr int kRows = 6;  // whose sums and totals fit into registers
+template <int kBits>
+struct Products : Bytes<kBits> {
+  typedef Ints Sums;
+  static Sums Add(Sums sum, Words piece, uint32_t x) {
+    return (Sums)_mm512_dpbusd_epi32((__m512i)sum, (__m512i)piece,
+                                     (__m512i)(Words{} + x));
+  }
+};
 #elif defined(__AVX2__) && !defined(__AVX512F__)
 constexpr int kRows = 4;
 template <int kBits>
 struct Products;
 
-// Sums of 16 bits hold those of a block: 32 / 2 products of at most 15 * 127.
+// Sums of 16 bits hold those of a block: 32 / 2 products of at most 15 * 127, from
+// 0 on, as these codes have no offset.
 template <>
-struct Products<4> {
-  typedef int32_t Sum;  // of no numbers, as codes have no offset: 0
-  typedef Ints Sums;
-  static constexpr int kPieces = 2;
-  static Words Piece(Words codes, int i) {
-    return codes >> (4 * i) & 0x0f0f0f0f;
-  }
+struct Products<4> : Bytes<4> {
   static Sums Add(Sums sum, Words piece, uint32_t x) {
     const auto pairs =
         _mm256_maddubs_epi16((__m256i)piece, (__m256i)(Words{} + x));
@@ -94,25 +95,17 @@ struct Products<4> {
     const auto all = _mm256_madd_epi16((__m256i)sum, _mm256_set1_epi16(1));
     return __builtin_convertvector((Ints)all, Floats);
   }
-  static void Place(const int8_t* numbers, uint32_t* words) {
-    std::memcpy(words, numbers, kBlock);
-  }
 };
 
 // Pairs of bytes would overflow: every other byte becomes a number of 16 bits.
 template <>
-struct Products<8> {
-  typedef int32_t Sum;
-  typedef Ints Sums;
+struct Products<8> : Bytes<8> {
   static constexpr int kPieces = 2;
   static Words Piece(Words codes, int i) { return codes >> (8 * i) & 0xff00ff; }
   static Sums Add(Sums sum, Words piece, uint32_t x) {
     const auto pairs =
         _mm256_madd_epi16((__m256i)piece, (__m256i)(Words{} + x));
     return sum + (Sums)pairs;
-  }
-  static Floats AsFloats(Sums sum) {
-    return __builtin_convertvector(sum, Floats);
   }
   static void Place(const int8_t* numbers, uint32_t* words) {
     for (int i = 0; i < kBlock; i += 4, words += kPieces) {
@@ -125,13 +118,9 @@ struct Products<8> {
 #else
 constexpr int kRows = kSums / kVectors;
 template <int kBits>
-struct Products {
+struct Products : Bytes<kBits> {
   typedef float Sum;  // of integers below 2^24, so that it is exact
   typedef Floats Sums;
-  static constexpr int kPieces = 8 / kBits;
-  static Words Piece(Words codes, int i) {
-    return kBits == 8 ? codes : codes >> (kBits * i) & 0x0f0f0f0f;
-  }
   static Sums Add(Sums sum, Words piece, uint32_t x) {
     for (int i = 0; i < 4; ++i)
       sum += __builtin_convertvector((Ints)(piece >> (8 * i) & 255), Floats) *
@@ -139,9 +128,6 @@ struct Products {
     return sum;
   }
   static Floats AsFloats(Sums sum) { return sum; }
-  static void Place(const int8_t* numbers, uint32_t* words) {
-    std::memcpy(words, numbers, kBlock);
-  }
 };
 #endif
 
