@@ -40,6 +40,19 @@ class SharedPrefix:
 
 
 @struct.dataclass
+class PromptMask:
+  """The attention mask of the last S tokens of left-padded prompts.
+
+  Attributes:
+    seen: bool [B, S, P], whether query i may attend to place j.
+    first: int32 [B], the place of the first token of each prompt.
+  """
+
+  seen: jax.Array
+  first: jax.Array
+
+
+@struct.dataclass
 class ByLayer:
   """What differs between layers with a window and those without one."""
 
@@ -47,7 +60,7 @@ class ByLayer:
   full: Any
 
 
-Mask = jax.Array | SharedPrefix | ByLayer
+Mask = jax.Array | SharedPrefix | PromptMask | ByLayer
 
 
 def by_layer(
@@ -87,6 +100,21 @@ def causal_mask(
   return causal & valid[:, None, :]
 
 
+def prompt_mask(
+  valid: jax.Array, queries: int, sliding_window: int | None = None
+) -> PromptMask:
+  """The causal mask of the last tokens of left-padded prompts.
+
+  Args:
+    valid: bool [B, P], False on padding.
+    queries: S, how many of the tokens attend.
+  """
+  seen = causal_mask(valid, sliding_window)
+  size = valid.shape[-1]
+  first = size - jnp.sum(valid, axis=-1, dtype=jnp.int32)
+  return PromptMask(seen[:, size - queries :], first)
+
+
 def attend(
   queries: jax.Array, keys: jax.Array, values: jax.Array, mask: jax.Array
 ) -> jax.Array:
@@ -94,8 +122,8 @@ def attend(
 
   Args:
     queries: [B, S, K, U, H], already scaled.
-    keys, values: [B, S, K, H].
-    mask: bool [B, S, S], or [B, 1, S] if it is the same for all queries.
+    keys, values: [B, P, K, H].
+    mask: bool [B, S, P], or [B, 1, P] if it is the same for all queries.
   """
   b, s, k, u, h = queries.shape
   # With B and K as leading axes, these are canonical matrix products. The
@@ -111,6 +139,11 @@ def attend(
   weights = jax.nn.softmax(scores, axis=-1).reshape(b, k, u * s, -1)
   attended = jnp.einsum('bkys,bksh->bkyh', weights.astype(values.dtype), values)
   return jnp.transpose(attended.reshape(b, k, u, s, h), (0, 3, 1, 2, 4))
+
+
+def rounded(x: jax.Array) -> jax.Array:
+  """Rounds to a number that bfloat16 has, and keeps the type."""
+  return jax.lax.reduce_precision(x, exponent_bits=8, mantissa_bits=7)
 
 
 def attend_flash(
@@ -212,7 +245,7 @@ def _attend_native(
   queries: jax.Array,
   keys: jax.Array,
   values: jax.Array,
-  mask: jax.Array,
+  mask: PromptMask,
   threads: int,
 ) -> jax.Array:
   """Computes `attend` with `cpp/attend.cc`, which has no gradient.
@@ -220,11 +253,9 @@ def _attend_native(
   Scores stay in the cache of a core, and those that no query sees are not
   computed: half of them in a causal model.
   """
-  b, s = queries.shape[:2]
-  mask = jnp.broadcast_to(mask, (b, s, s))
-  return native.call(
-    'attend_prompts', queries.shape, threads, queries, keys, values, mask
-  )
+  name, shape = 'attend_prompts', queries.shape
+  masks = (mask.seen, mask.first)
+  return native.call(name, shape, threads, queries, keys, values, *masks)
 
 
 def attend_fn(
@@ -239,12 +270,15 @@ def attend_fn(
   dense = attend
   if config.attention == 'cudnn' or (config.attention == 'auto' and on_gpu):
     dense = attend_flash
-  elif threads and native.fits(config.head_size, config.dtype):
-    dense = functools.partial(_attend_native, threads=threads)
+  is_native = threads and native.fits(config.head_size, config.dtype)
 
   def attend_by_mask(queries, keys, values, mask):
     if isinstance(mask, SharedPrefix):
       return attend_shared(queries, keys, values, mask, dense)
+    if isinstance(mask, PromptMask):
+      if is_native:
+        return _attend_native(queries, keys, values, mask, threads)
+      mask = mask.seen
     return dense(queries, keys, values, mask)
 
   return attend_by_mask

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import struct
 
 from promptrl_jax.models import native
@@ -78,6 +79,25 @@ class LayerCache:
     """Number of cache slots, M."""
     return self.keys.shape[2] * self.keys.shape[4]
 
+  def copy_to(self, to: np.ndarray, group: int, row: int, first: int) -> None:
+    """Copies keys and values of N tokens to [2, N, K, H], on the host.
+
+    Args:
+      to: of the type of the cache, which has no scales.
+      group, row: the group of devices, and the row among those of the group.
+      first: the cache slot of the first token.
+    """
+    count, start = to.shape[1], 0
+    width = self.keys.shape[-1]
+    keys, values = (_of_group(x, group)[row] for x in (self.keys, self.values))
+    while start < count:
+      block, offset = divmod(first + start, width)
+      end = min(count, start + width - offset)
+      slots = slice(offset, offset + end - start)
+      to[0, start:end] = keys[:, block, :, slots].transpose(2, 0, 1)
+      to[1, start:end] = values[:, block, slots].transpose(1, 0, 2)
+      start = end
+
   def write(
     self, keys: jax.Array, values: jax.Array, slot: jax.Array
   ) -> LayerCache:
@@ -133,7 +153,7 @@ class LayerCache:
     scores = jnp.einsum(
       'bkxuh,bkxhw->bkxuw',
       queries,
-      _wide(self.keys).astype(dtype),
+      wide(self.keys).astype(dtype),
       preferred_element_type=jnp.float32,
     )
     if self.key_scales is not None:
@@ -150,7 +170,7 @@ class LayerCache:
     attended = jnp.einsum(
       'bkxuw,bkxwh->bkxuh',
       weights.astype(dtype),
-      _wide(self.values).astype(dtype),
+      wide(self.values).astype(dtype),
       preferred_element_type=jnp.float32,
     )
     attended = jnp.sum(attended, axis=2) / total[..., None]
@@ -172,7 +192,13 @@ def _fields(
   return keys, values, key_scales, value_scales
 
 
-def _wide(x: jax.Array) -> jax.Array:
+def _of_group(x: jax.Array, group: int) -> np.ndarray:
+  """The rows of a group of devices, without a copy on CPU."""
+  shards = {s.index[0].start or 0: s.data for s in x.addressable_shards}
+  return np.asarray(shards[sorted(shards)[group]])
+
+
+def wide(x: jax.Array) -> jax.Array:
   """Keys or values as numbers."""
   if x.dtype == _BITS:
     return jax.lax.bitcast_convert_type(x, jnp.bfloat16)

@@ -25,7 +25,8 @@ def read(
   layers: Sequence[Any],
   tokens: jax.Array,
   positions: jax.Array,
-  mask: jax.Array | attention.ByLayer,
+  mask: jax.Array | attention.PromptMask | attention.ByLayer,
+  before: Sequence[tuple[jax.Array, jax.Array]] | None = None,
 ) -> tuple[jax.Array, list[tuple[jax.Array, jax.Array]]]:
   """Runs full sequences as `Transformer.__call__`, with one tree per layer.
 
@@ -33,17 +34,26 @@ def read(
     top: variables of the model outside of its layers.
     layers: variables of each layer: parameters, kernels in the collection
       `stored` and, optionally, adapters in the collection `lora`.
+    before: keys and values of each layer, [B, any, K, H], of tokens that were
+      read before these.
 
   Returns:
     Hidden states [B, S, D] before the last norm, and the keys and values of
-    each layer, [B, S, K, H].
+    each layer, [B, any + S, K, H].
   """
   model, block = Transformer(config), Block(config)
   angles = rope(config, positions)
   x: Any = model.apply(top, tokens, positions, method=Transformer.embed)
   cached = []
   for i, layer in enumerate(layers):
-    x, keys_values = block.apply(layer, x, angles, mask, config.is_global(i))
+    x, keys_values = block.apply(
+      layer,
+      x,
+      angles,
+      mask,
+      config.is_global(i),
+      None if before is None else before[i],
+    )
     cached.append(keys_values)
   return x, cached
 

@@ -240,11 +240,19 @@ class Block(nn.Module):
       projected = self.mlp_post_norm(projected)
     return sharding.pin(x + projected, self.mesh, ROWS)
 
-  def __call__(self, x, rope, mask, is_global=None):
-    """Runs the layer on x [B, S, D]; also returns its keys and values."""
+  def __call__(self, x, rope, mask, is_global=None, before=None):
+    """Runs the layer on x [B, S, D]; also returns its keys and values.
+
+    Those of the tokens `before` x, [B, any, K, H], come first.
+    """
     rope = attention.of_layer(rope, is_global)
     mask = attention.of_layer(mask, is_global)
     queries, keys, values = self._project(x, rope)
+    if self.config.kv_cache == 'bfloat16':  # What decode steps will read.
+      keys, values = attention.rounded(keys), attention.rounded(values)
+    if before is not None:
+      keys = jnp.concatenate([before[0], keys], axis=1)
+      values = jnp.concatenate([before[1], values], axis=1)
     attend = attention.attend_fn(self.config, threads_of(self.qkv))
     attended = attend(queries, keys, values, mask)
     return self._finish(x, attended), (keys, values)

@@ -3,10 +3,11 @@
 A padded batch would run until its longest row ends. Here the host prefills
 prompts, inserts them into free batch slots, lets all slots decode for a few
 steps, collects the completions that ended, and refills their slots (Orca, OSDI
-2022). There are few shapes, and each program is compiled once: one prefill and
-one insert per prompt length, and one decode per number of slots and of cache
-blocks that a run needs. A sample depends on nothing but its own prompt and
-parameters.
+2022). There are few shapes, and each program is compiled once: one prefill per
+prompt length, and one for each length of its end where the tokens before are
+known; one insert per prompt length, and one decode per number of slots and of
+cache blocks that a run needs. A sample depends on nothing but its own prompt
+and parameters.
 """
 
 from __future__ import annotations
@@ -73,7 +74,12 @@ class Engine:
     """
     check(requests, self.model.config.vocab_size, self.config)
     scheduler = Scheduler(
-      requests, self.config, self._groups, self._sizes, self._cache
+      requests,
+      self.config,
+      self._groups,
+      self._sizes,
+      self._cache,
+      reads_ends=self._is_row_wise and self.config.prompt_cache_bytes > 0,
     )
     self._set_blocks(requests)
     slots = self._free_slots(scheduler.size)
@@ -124,8 +130,13 @@ class Engine:
       job = scheduler.next_prefill()
       if job is None:
         return slots
-      waiting, *rows = job
-      prompts = self.programs.prefill_fn(self._params, *self._put(*rows))
+      waiting, rows = job.prefilled, (job.tokens, job.mask)
+      if known := job.tokens.shape[1] - job.end:
+        before = self._cache.copies(known, job.beginnings)
+        rows = self._put(*rows, before)
+        prompts = self.programs.finish_fn(self._params, *rows)
+      else:
+        prompts = self.programs.prefill_fn(self._params, *self._put(*rows))
       self._cache.add(prompts, waiting.prompt_length, waiting.prompts)
       prefilled.append((waiting, prompts))
 

@@ -79,15 +79,23 @@ class CausalModel:
     return tuple(layer() for _ in range(c.num_layers))
 
   def prefill(
-    self, params: DecodeParams, tokens: jax.Array, mask: jax.Array
+    self,
+    params: DecodeParams,
+    tokens: jax.Array,
+    mask: jax.Array,
+    before: jax.Array | None = None,
   ) -> tuple[jax.Array, Layers]:
     """Reads left-padded prompts [A, P], where `mask` is False on padding.
+
+    Args:
+      before: keys and values of their first tokens, padding included, which
+        are not read again: [A, L, 2, any, K, H], of the type of the cache.
 
     Returns:
       Logits [A, V] of the first new token, and a cache of A rows with only the
       blocks that the prompts need.
     """
-    x, cached = self._read(params, tokens, mask)
+    x, cached = self._read(params, tokens, mask, before)
     logits = causal_steps.logits(self.config, params.top, x[:, -1])
     blocks = -(-tokens.shape[1] // self.width)
     return logits, tuple(
@@ -149,16 +157,33 @@ class CausalModel:
     return causal_steps.logits(self.config, params.top, x[:, first:])
 
   def _read(
-    self, params: DecodeParams, tokens: jax.Array, mask: jax.Array
+    self,
+    params: DecodeParams,
+    tokens: jax.Array,
+    mask: jax.Array,
+    before: jax.Array | None = None,
   ) -> tuple[jax.Array, list[tuple[jax.Array, jax.Array]]]:
     """Hidden states [B, S, D], and each layer's keys and values."""
+    known = 0 if before is None else before.shape[3]
     positions = jnp.maximum(jnp.cumsum(mask, axis=-1) - 1, 0)
     visible = attention.by_layer(
-      self.config, functools.partial(attention.causal_mask, mask)
+      self.config,
+      functools.partial(attention.prompt_mask, mask, mask.shape[1] - known),
     )
     return causal_steps.read(
-      self.config, params.top, params.layers, tokens, positions, visible
+      self.config,
+      params.top,
+      params.layers,
+      tokens[:, known:],
+      positions[:, known:],
+      visible,
+      None if before is None else self._known(before),
     )
+
+  def _known(self, before: jax.Array) -> list[tuple[jax.Array, jax.Array]]:
+    numbers = cache_lib.wide(before).astype(self.config.dtype)
+    layers = range(self.config.num_layers)
+    return [(numbers[:, i, 0], numbers[:, i, 1]) for i in layers]
 
   def context(
     self, tokens: jax.Array, mask: jax.Array

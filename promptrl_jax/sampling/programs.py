@@ -63,12 +63,14 @@ def prefill(
   params: DecodeParams,
   tokens: jax.Array,
   mask: jax.Array,
+  *before: jax.Array,
 ) -> SlotState:
   """Reads left-padded prompts [A, P]; `insert` copies them into batch slots.
 
-  The state of A slots has only the cache blocks that P tokens need.
+  The state of A slots has only the cache blocks that P tokens need. What comes
+  `before` the tokens that are read is known, see `CausalModel.prefill`.
   """
-  logits, cache = model.prefill(params, tokens, mask)
+  logits, cache = model.prefill(params, tokens, mask, *before)
   context = model.context(tokens, mask)
   return SlotState(
     logits, cache, methods.seen(method, *context, model.config.vocab_size)
@@ -162,6 +164,8 @@ class Programs:
 
   Attributes:
     empty_fn: (blocks, slots of a group) -> slots.
+    prefill_fn: (params, tokens, mask) -> prompts.
+    finish_fn: (params, tokens, mask, before) -> prompts, of a causal model.
     insert_fn: (slots, prompts, sources, targets, counts) -> slots, which are
       donated; sources and targets count from the first row of their group,
       counts are [groups].
@@ -171,12 +175,13 @@ class Programs:
 
   empty_fn: Callable[[int, int], SlotState]
   prefill_fn: Callable[..., SlotState]
+  finish_fn: Callable[..., SlotState]
   insert_fn: Callable[..., SlotState]
   decode_fn: Callable[..., tuple[SlotState, loop.Completions]]
 
   def compiled(self) -> int:
     """Number of programs compiled so far."""
-    fns: Any = (self.empty_fn, self.prefill_fn, self.insert_fn, self.decode_fn)
+    fns: Any = vars(self).values()
     return sum(fn._cache_size() for fn in fns)
 
 
@@ -214,7 +219,8 @@ def make_programs(
   decode_slots = functools.partial(decode, model, method, together=together)
   return Programs(
     empty_fn=jax.jit(make_empty, out_shardings=state, static_argnums=(0, 1)),
-    prefill_fn=jit(prefill_rows, state, replicated, split, split),
+    prefill_fn=jit(prefill_rows, state, replicated, *[split] * 2),
+    finish_fn=jit(prefill_rows, state, replicated, *[split] * 3),
     insert_fn=jit(insert, state, *[split] * 5, donate_argnums=0),
     decode_fn=jit(
       decode_slots, (state, row), replicated, *[split] * 4, donate_argnums=1

@@ -1,20 +1,25 @@
 """Prompts that were prefilled before, for requests that ask them again.
 
-Strategies sample the same prompt again and again, in other calls of the engine.
-A prefill is kept with its cache and logits until newer ones need the memory.
+Strategies sample the same prompt again and again, in other calls of the engine,
+and edit it: most of its beginning stays. A prefill is kept with its cache and
+logits until newer ones need the memory, and prompts that begin alike need only
+be read from where they differ (as by RadixAttention, arXiv 2312.07104).
 """
 
 from __future__ import annotations
 
 import collections
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import jax
+import numpy as np
 
 from promptrl_jax.sampling.programs import SlotState
 
 Prompt = tuple[int, ...]
+_STEP = 16  # Beginnings are found in multiples of so many tokens.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,12 +30,21 @@ class Place:
     prefill: number of the prefill.
     padded: length that its prompts are padded to.
     group, row: the group of devices, and the row among those of the group.
+    first: where the prompt begins, behind its padding.
   """
 
   prefill: int
   padded: int
   group: int
   row: int
+  first: int
+
+
+class Beginning(NamedTuple):
+  """The first `count` tokens of the prompt at a place."""
+
+  place: Place
+  count: int
 
 
 class PromptCache:
@@ -45,15 +59,46 @@ class PromptCache:
     )
     self._prompts: dict[int, list[tuple[Prompt, Place]]] = {}
     self._places: dict[Prompt, dict[int, Place]] = {}
+    self._beginnings: dict[Prompt, Place] = {}
 
   def places(self, prompt: Prompt) -> dict[int, Place]:
     """Where a prompt lies, by group."""
     return self._places.get(prompt, {})
 
+  def beginning(self, prompt: Prompt, least: int) -> Place | None:
+    """Where a prompt lies that begins with the same `least` tokens or more."""
+    return self._beginnings.get(beginning_of(prompt, least))
+
   def state(self, prefill: int) -> SlotState:
     """The state of a prefill, which is used now."""
     self._states.move_to_end(prefill)
     return self._states[prefill]
+
+  def copies(
+    self, size: int, beginnings: Sequence[Beginning | None]
+  ) -> np.ndarray:
+    """Keys and values of the first `size` places of left-padded prompts.
+
+    Args:
+      beginnings: of each prompt, what those places hold behind the padding;
+        None for rows of padding.
+
+    Returns:
+      What `CausalModel.prefill` takes: [A, L, 2, size, K, H].
+    """
+    found = {i: b for i, b in enumerate(beginnings) if b is not None}
+    caches = {i: self.state(b.place.prefill).cache for i, b in found.items()}
+    layers = next(iter(caches.values()))
+    keys = layers[0].keys
+    heads, head_size = keys.shape[1], keys.shape[3]
+    shape = (len(beginnings), len(layers), 2, size, heads, head_size)
+    copies = np.zeros(shape, keys.dtype)
+    for i, (place, count) in found.items():
+      for to, layer in zip(copies[i], caches[i], strict=True):
+        layer.copy_to(
+          to[:, size - count :], place.group, place.row, place.first
+        )
+    return copies
 
   def add(
     self,
@@ -71,9 +116,11 @@ class PromptCache:
     self._bytes += size
     self._prompts[self._count] = []
     for group, row, prompt in prompts:
-      place = Place(self._count, padded, group, row)
+      place = Place(self._count, padded, group, row, padded - len(prompt))
       self._prompts[self._count].append((prompt, place))
       self._places.setdefault(prompt, {})[group] = place
+      for beginning in _beginnings(prompt):
+        self._beginnings[beginning] = place
     self._count += 1
 
   def clear(self) -> None:
@@ -90,6 +137,18 @@ class PromptCache:
         del by_group[place.group]
       if not by_group:
         self._places.pop(prompt, None)
+      for beginning in _beginnings(prompt):
+        if self._beginnings.get(beginning) == place:
+          del self._beginnings[beginning]
+
+
+def beginning_of(prompt: Prompt, least: int) -> Prompt:
+  """The tokens that are compared to find at least so many first ones."""
+  return prompt[: -(-least // _STEP) * _STEP]
+
+
+def _beginnings(prompt: Prompt) -> Iterator[Prompt]:
+  return (prompt[:n] for n in range(_STEP, len(prompt) + 1, _STEP))
 
 
 def _bytes(state: SlotState) -> int:

@@ -19,7 +19,13 @@ import numpy as np
 from promptrl_jax.models.tokenizer import pad_left
 from promptrl_jax.sampling.loop import Completions
 from promptrl_jax.sampling.model import InputBatch
-from promptrl_jax.sampling.prompt_cache import Place, Prompt, PromptCache
+from promptrl_jax.sampling.prompt_cache import (
+  Beginning,
+  Place,
+  Prompt,
+  PromptCache,
+  beginning_of,
+)
 from promptrl_jax.sampling.requests import (
   EngineConfig,
   EngineRequest,
@@ -28,6 +34,7 @@ from promptrl_jax.sampling.requests import (
 )
 
 _STEPS_OF_THE_LAST = 16  # of a call, while slots could be given up
+_LOOK = 8  # times as many waiting prompts are looked at as are prefilled
 
 
 @dataclasses.dataclass
@@ -57,6 +64,25 @@ class PrefilledPrompts:
   )
 
 
+@dataclasses.dataclass(frozen=True)
+class PrefillJob:
+  """What a prefill reads.
+
+  Attributes:
+    tokens: [groups * A, P], left-padded.
+    mask: False on padding.
+    end: how many of the last tokens are read.
+    beginnings: of each prompt, where the tokens before them are known; None for
+      rows of padding, or if all of P is read.
+  """
+
+  prefilled: PrefilledPrompts
+  tokens: np.ndarray
+  mask: np.ndarray
+  end: int
+  beginnings: list[Beginning | None]
+
+
 class Scheduler:
   """Assigns the completions of one `Engine.run` to batch slots.
 
@@ -73,6 +99,7 @@ class Scheduler:
     groups: int,
     sizes: Sequence[int] = (),
     cache: PromptCache | None = None,
+    reads_ends: bool = False,
   ):
     """Puts the completions into queues.
 
@@ -81,10 +108,13 @@ class Scheduler:
       sizes: numbers of slots of a group to choose from, the largest first;
         empty: that of the config alone.
       cache: prompts that were prefilled before.
+      reads_ends: whether the end of a prompt may be read alone, see
+        `EngineConfig.ends`.
     """
     self._requests = requests
     self._config = config
     self._groups = groups
+    self._beginnings = cache if reads_ends else None
     total = sum(len(request.samples) for request in requests)
     sizes = list(sizes) or [config.slots_per_group(groups)]
     # From the smallest size that holds all completions at once, if one does.
@@ -188,16 +218,13 @@ class Scheduler:
           after[new] = before[old]
     return sources.ravel(), targets.ravel(), counts
 
-  def next_prefill(
-    self,
-  ) -> tuple[PrefilledPrompts, np.ndarray, np.ndarray] | None:
+  def next_prefill(self) -> PrefillJob | None:
     """The prompts to prefill now, of one padded length: that of the next one.
 
     Returns:
-      Their completions, tokens [groups * A, P] and mask, left-padded; None if
-      no prompt waits or too few slots are free. No group gets more prompts than
-      it has slots to start one completion of each, and none gets prompts while
-      completions of earlier ones wait for a slot.
+      None if no prompt waits or too few slots are free. No group gets more
+      prompts than it has slots to start one completion of each, and none gets
+      prompts while completions of earlier ones wait for a slot.
     """
     idle = [g for g in range(self._groups) if not self._unassigned[g]]
     room = {g: len(self._free(g)) for g in idle}
@@ -211,21 +238,25 @@ class Scheduler:
       (p for p, queue in self._waiting.items() if queue),
       key=lambda p: self._waiting[p][0][0].request,
     )
-    queue = self._waiting[length]
+    end, queue = self._alike(length, useful)
     prompts: list[Sequence[int]] = [()] * most
+    beginnings: list[Beginning | None] = [None] * most
     prefilled = PrefilledPrompts(
       length, [collections.deque() for _ in range(self._groups)]
     )
     # Prompt by prompt to each group in turn, so that all get about as many.
     for i, group in itertools.product(range(self._at_once), room):
       if queue and i < room[group]:
-        sequences = queue.popleft()
-        prompt = self._requests[sequences[0].request].prompt
-        prompts[group * self._at_once + i] = prompt
-        prefilled.prompts.append((group, i, tuple(prompt)))
+        sequences, place = queue.popleft()
+        prompt = self._prompt(sequences)
+        row = group * self._at_once + i
+        prompts[row] = prompt
+        if place is not None:
+          beginnings[row] = Beginning(place, len(prompt) - end)
+        prefilled.prompts.append((group, i, prompt))
         prefilled.waiting[group].extend((i, s) for s in sequences)
         self._unassigned[group] += len(sequences)
-    return prefilled, *pad_left(prompts, length, 0)
+    return PrefillJob(prefilled, *pad_left(prompts, length, 0), end, beginnings)
 
   def assign(
     self, prefilled: PrefilledPrompts
@@ -273,6 +304,59 @@ class Scheduler:
         self.batch.generated[slot] = self.batch.max_tokens[slot] = 0
         # A nucleus would go on costing a search in every step.
         self.batch.top_p[slot] = 1.0
+
+  def _alike(
+    self, length: int, most: int
+  ) -> tuple[int, collections.deque[tuple[list[_Sequence], Place | None]]]:
+    """Takes the prompts of a padded length that are read with the next one.
+
+    Returns:
+      How many of their last tokens are read, and up to `most` of the first of
+      them, each with the place of the tokens before.
+    """
+    queue, end = self._waiting[length], length
+    taken, left = collections.deque(), []
+    for _ in range(min(len(queue), _LOOK * most)):
+      sequences = queue.popleft()
+      prompt = self._prompt(sequences)
+      its_end, place = self._end(prompt, length)
+      if not taken:
+        end = its_end
+      others = [self._prompt(other) for other, _ in taken]
+      if its_end == end and (place or not self._waits(prompt, length, others)):
+        taken.append((sequences, place))
+      else:
+        left.append(sequences)
+      if len(taken) == most:
+        break
+    queue.extendleft(reversed(left))
+    return end, taken
+
+  def _end(self, prompt: Prompt, length: int) -> tuple[int, Place | None]:
+    """How many last tokens must be read, and where the others are known."""
+    if self._beginnings is not None:
+      for end in self._config.ends_of(length):
+        place = self._beginnings.beginning(prompt, len(prompt) - end)
+        if place is not None:
+          return end, place
+    return length, None
+
+  def _waits(
+    self, prompt: Prompt, length: int, others: Sequence[Prompt]
+  ) -> bool:
+    """Whether only its end must be read once one of the others is known."""
+    if self._beginnings is None:
+      return False
+    counts = [len(prompt) - end for end in self._config.ends_of(length)]
+    return any(
+      beginning_of(prompt, count) == beginning_of(other, count)
+      for count in counts
+      if count > 0
+      for other in others
+    )
+
+  def _prompt(self, sequences: Sequence[_Sequence]) -> Prompt:
+    return tuple(self._requests[sequences[0].request].prompt)
 
   def _bundles(self) -> Iterator[list[_Sequence]]:
     """Completions of a prompt that one group is to generate."""

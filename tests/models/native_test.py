@@ -68,17 +68,17 @@ def test_attention_of_prompts_equals_that_of_xla(tokens, head, group, threads):
   queries = draw(4, tokens, 2, group, head) / head**0.5
   keys, values = draw(2, 4, tokens, 2, head)
   valid = np.ones((4, tokens), bool)
-  valid[1, : tokens // 2] = False  # padding in front
-  random = rng.random((4, tokens, tokens)) < 0.5
+  valid[1, : tokens // 2] = valid[3] = False  # padding in front
   masks = {
-    'causal': attention.causal_mask(valid),
-    'window': attention.causal_mask(valid, 5),
-    'random': random | np.eye(tokens, dtype=bool),
-    'of all queries': valid[:, None],
+    'causal': attention.prompt_mask(valid, tokens),
+    'window': attention.prompt_mask(valid, tokens, 5),
   }
+  seen = (rng.random((4, tokens, tokens)) < 0.5) | np.eye(tokens, dtype=bool)
+  seen &= valid[:, None]
+  masks['random'] = masks['causal'].replace(seen=jnp.asarray(seen))
   for name, mask in masks.items():
-    seeing = np.broadcast_to(np.any(mask, -1), valid.shape)
-    expected = attention.attend(queries, keys, values, mask)[seeing]
+    seeing = np.any(mask.seen, -1)
+    expected = attention.attend(queries, keys, values, mask.seen)[seeing]
     found = attend(queries, keys, values, mask)
     assert np.isfinite(found).all()
     np.testing.assert_allclose(found[seeing], expected, atol=3e-6, err_msg=name)
@@ -91,8 +91,22 @@ def test_attention_of_prompts_equals_that_of_xla(tokens, head, group, threads):
   np.testing.assert_array_equal(again[valid], found[valid])
   for i in range(4):
     row = slice(i, i + 1)
-    alone = attend(queries[row], keys[row], values[row], mask[row])
+    its = jax.tree.map(lambda x, row=row: x[row], mask)
+    alone = attend(queries[row], keys[row], values[row], its)
     np.testing.assert_array_equal(alone[0], found[i])
+  # So is each of the last tokens without those before, in less padding.
+  few = tokens - tokens // 2
+  for window in (None, 5):
+    whole = attention.prompt_mask(valid, tokens, window)
+    ends = attention.prompt_mask(valid[1:2, -few:], few // 2 + 1, window)
+    found = attend(queries, keys, values, whole)[1, tokens - few // 2 - 1 :]
+    alone = attend(
+      queries[1:2, tokens - few // 2 - 1 :],
+      keys[1:2, -few:],
+      values[1:2, -few:],
+      ends,
+    )
+    np.testing.assert_array_equal(alone[0], found)
 
 
 @pytest.mark.usefixtures('functions')

@@ -240,6 +240,50 @@ def test_the_last_samples_are_decoded_with_fewer_slots(dtype):
   assert programs.compiled() == compiled
 
 
+@pytest.mark.skipif(not native.is_available(), reason='needs a C++ compiler')
+@pytest.mark.parametrize('window', [None, 20])
+@pytest.mark.parametrize('dtype', ['float32', 'bfloat16'])
+def test_prompts_that_begin_alike_are_read_once_to_the_same_bits(dtype, window):
+  kind = 'plain' if dtype == 'float32' else dtype
+  config = dataclasses.replace(PACKED, sliding_window=window, kv_cache=kind)
+  tree = jax.tree.map(lambda x: x.astype(dtype), tiny.params(PACKED))
+  made = lambda ends: make_engine(
+    config,
+    METHOD,
+    prepare(tree, MESH),
+    MESH,
+    dataclasses.replace(SETTINGS, prompt_lengths=(60, 100), ends=ends),
+  )
+  other, plain = made((16, 30)), made(())
+  rng = np.random.default_rng(3)
+  starts = rng.integers(3, 300, (3, 80)).tolist()
+  samples = requests(1, samples=2)[0].samples
+  asked = [
+    EngineRequest(
+      [*start[: rng.integers(20, 81)], *rng.integers(3, 300, size).tolist()],
+      samples,
+    )
+    for size in rng.integers(1, 18, 10)
+    for start in starts
+  ]
+  ends, programs = [], other.programs
+
+  def finish(params, tokens, mask, before):
+    ends.append(tokens.shape[1] - before.shape[3])
+    return programs.finish_fn(params, tokens, mask, before)
+
+  other.programs = dataclasses.replace(programs, finish_fn=finish)
+  pairs = zip(flat(other.run(asked)), flat(plain.run(asked)), strict=True)
+  for one, alone in pairs:
+    np.testing.assert_array_equal(one.tokens, alone.tokens)
+    np.testing.assert_array_equal(one.logps, alone.logps)
+  assert set(ends) == {16, 30} and len(ends) > 4
+  compiled = programs.compiled()
+  other.run(with_seeds(asked, 3))
+  other.run(asked[::-1])
+  assert programs.compiled() == compiled
+
+
 def counting(other):
   """Counts the prefills of an engine, in a list that grows."""
   calls, real = [], other.programs.prefill_fn

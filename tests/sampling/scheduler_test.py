@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 from promptrl_jax.sampling.loop import Completions
+from promptrl_jax.sampling.programs import SlotState
+from promptrl_jax.sampling.prompt_cache import PromptCache
 from promptrl_jax.sampling.requests import (
   EngineConfig,
   EngineRequest,
@@ -38,16 +40,16 @@ def completions(counts, stopped=(), tokens=None):
 def test_prompts_of_one_padded_length_are_prefilled_together():
   requests = [request(3, 5), request(7, 5), request(2, 5)]
   scheduler = Scheduler(requests, CONFIG, groups=1)
-  prefilled, tokens, mask = scheduler.next_prefill()
-  assert prefilled.prompt_length == 4
-  assert tokens.tolist() == [[0, 1, 2, 3], [0, 0, 1, 2]]
-  assert mask.tolist() == [[False, *[True] * 3], [False] * 2 + [True] * 2]
+  job = scheduler.next_prefill()
+  assert job.prefilled.prompt_length == job.end == 4
+  assert job.tokens.tolist() == [[0, 1, 2, 3], [0, 0, 1, 2]]
+  assert job.mask.tolist() == [[False, *[True] * 3], [False] * 2 + [True] * 2]
 
 
 def test_assigned_slots_hold_the_settings_of_their_sample():
   asked = request(3, 5, temperature=0.7, top_p=0.9, seed=2**32 + 6)
   scheduler = Scheduler([asked], CONFIG, groups=1)
-  prefilled, *_ = scheduler.next_prefill()
+  prefilled = scheduler.next_prefill().prefilled
   _, targets, counts = scheduler.assign(prefilled)
   assert counts.tolist() == [1]
   slot = targets[0]
@@ -63,9 +65,9 @@ def test_assigned_slots_hold_the_settings_of_their_sample():
 
 def test_samples_of_one_prompt_share_its_prefill():
   scheduler = Scheduler([request(3, 5, 5, 5)], CONFIG, groups=1)
-  prefilled, _, mask = scheduler.next_prefill()
-  assert mask.any(axis=1).tolist() == [True, False]
-  sources, targets, counts = scheduler.assign(prefilled)
+  job = scheduler.next_prefill()
+  assert job.mask.any(axis=1).tolist() == [True, False]
+  sources, targets, counts = scheduler.assign(job.prefilled)
   assert counts.tolist() == [3]
   assert sources[:3].tolist() == [0, 0, 0]
   assert sorted(targets[:3].tolist()) == [0, 1, 2]
@@ -74,7 +76,7 @@ def test_samples_of_one_prompt_share_its_prefill():
 def test_no_prompt_is_prefilled_while_samples_of_an_earlier_one_wait():
   asked = [request(3, *[5] * 6), request(3, 5)]
   scheduler = Scheduler(asked, CONFIG, groups=1)
-  prefilled, *_ = scheduler.next_prefill()
+  prefilled = scheduler.next_prefill().prefilled
   scheduler.assign(prefilled)  # Four of seven have a slot.
   scheduler.record(completions([1, 5, 5, 5]))
   assert scheduler.next_prefill() is None
@@ -84,7 +86,7 @@ def test_no_prompt_is_prefilled_while_samples_of_an_earlier_one_wait():
 def test_slots_end_by_limit_or_stop_token_and_results_keep_the_order():
   asked = [request(3, 3), request(2, 5, 2)]
   scheduler = Scheduler(asked, CONFIG, groups=1)
-  prefilled, *_ = scheduler.next_prefill()
+  prefilled = scheduler.next_prefill().prefilled
   scheduler.assign(prefilled)
   scheduler.record(completions([2, 2, 2, 0], stopped=[1]))
   assert scheduler.is_running()
@@ -103,7 +105,7 @@ def test_a_watch_keeps_what_it_says_and_sets_the_steps():
   watch = lambda tokens: seen.append(tokens.tolist()) or 1
   asked = [request(3, 5, watch=watch), request(3, 5)]
   scheduler = Scheduler(asked, CONFIG, groups=1)
-  scheduler.assign(scheduler.next_prefill()[0])
+  scheduler.assign(scheduler.next_prefill().prefilled)
   assert scheduler.next_decode()[2].tolist() == [CONFIG.steps]
   scheduler.record(completions([2, 2, 0, 0]))
   assert seen == [[0, 1]]
@@ -118,20 +120,20 @@ def test_a_watch_keeps_what_it_says_and_sets_the_steps():
 def test_decoding_returns_early_only_while_something_waits():
   scheduler = Scheduler([request(3, 5)] * 5, CONFIG, groups=1)
   for _ in range(2):
-    scheduler.assign(scheduler.next_prefill()[0])
+    scheduler.assign(scheduler.next_prefill().prefilled)
   assert scheduler.next_prefill() is None  # All slots are taken.
   assert scheduler.next_decode()[1].tolist() == [2]
   scheduler.record(completions([5, 5, 1, 1]))
-  scheduler.assign(scheduler.next_prefill()[0])
+  scheduler.assign(scheduler.next_prefill().prefilled)
   assert scheduler.next_decode()[1].tolist() == [4]
 
 
 def test_a_group_gets_the_prompts_whose_slots_are_its_own():
   scheduler = Scheduler([request(3, 5)] * 4, CONFIG, groups=2)
-  prefilled, _, mask = scheduler.next_prefill()
+  job = scheduler.next_prefill()
   # Two groups of two slots, which prefill one prompt each at once.
-  assert mask.any(axis=1).tolist() == [True, True]
-  _, targets, counts = scheduler.assign(prefilled)
+  assert job.mask.any(axis=1).tolist() == [True, True]
+  _, targets, counts = scheduler.assign(job.prefilled)
   assert counts.tolist() == [1, 1]
   assert targets.reshape(2, 2)[:, 0].tolist() == [0, 0]
   assert scheduler.batch.max_tokens.tolist() == [5, 0, 5, 0]
@@ -151,4 +153,27 @@ def test_at_most_three_eighths_of_the_slots_are_prefilled_at_once(
   config = EngineConfig(4, (4,), 5, prefill_rows=prefill_rows)
   assert config.prefill_rows_per_group(1) == rows
   scheduler = Scheduler([request(3, 5)] * 4, config, groups=1)
-  assert len(scheduler.next_prefill()[1]) == rows
+  assert len(scheduler.next_prefill().tokens) == rows
+
+
+def test_prompts_that_begin_alike_are_read_to_their_ends():
+  config = EngineConfig(
+    slots=8, prompt_lengths=(8, 48), new_tokens=5, prefill_rows=3, ends=(8, 20)
+  )
+  start = list(range(100, 132))
+  asked = [[*start, 1, 2, 3], [7] * 40, [*start, 4], [*start[:16], 5], [9] * 30]
+  requests = [EngineRequest(p, [SamplingParams(5)]) for p in asked]
+
+  cache, jobs = PromptCache(1 << 20), []
+  scheduler = Scheduler(requests, config, 1, cache=cache, reads_ends=True)
+  while job := scheduler.next_prefill():
+    cache.add(SlotState(np.zeros(1), (), None), 48, job.prefilled.prompts)
+    scheduler.assign(job.prefilled)
+    jobs.append((job, [len(prompt) for *_, prompt in job.prefilled.prompts]))
+  # Others wait for the first one, whose beginning they share.
+  (first, sizes), (second, others) = jobs
+  assert (first.end, sizes) == (48, [35, 40, 30])
+  assert first.beginnings == [None] * 3
+  assert (second.end, others) == (8, [33, 17])
+  known = [b and (b.place.row, b.count) for b in second.beginnings]
+  assert known == [(0, 25), (0, 9), None]

@@ -11,14 +11,16 @@
 // Queries and result are float32; H and W are multiples of 16. The queries of a
 // key-value head share each key and value that is loaded.
 //
-// Prompts of S tokens, float32:
+// The last S tokens of left-padded prompts in P places, float32:
 //
 //   queries [B, S, K, U, H]
-//   keys, values [B, S, K, H]
-//   mask    [B, S, S]         bool, whether query i sees key j
+//   keys, values [B, P, K, H]
+//   mask    [B, S, P]         bool, whether query i sees key j
+//   first   [B]               int32, the place of the first token
 //   out     [B, S, K, U, H]
 //
-// A thread lays out the keys and values of a head as in a cache. Queries of
+// A thread lays out the keys and values of a head as in a cache, from the first
+// token on: a result depends neither on the padding nor on S. Queries of
 // following tokens share what is loaded. The result for a query that sees nothing
 // is finite, and has no meaning.
 
@@ -65,7 +67,8 @@ __attribute__((noinline)) void AddColumns(const float* factors, int64_t by,
   for (int64_t i = 0; i < count; ++i)
     for (int v = 0; v < V; ++v) {
       const Floats row = Wide(rows + i * stride + v * kLanes);
-      for (int g = 0; g < G; ++g) sums[g][v] += factors[g * by + i] * row;
+      for (int g = 0; g < G; ++g)
+        sums[g][v] = MulAdd(All(factors[g * by + i]), row, sums[g][v]);
     }
   for (int g = 0; g < G; ++g) std::memcpy(to + g * to_by, sums[g], sizeof(sums[g]));
 }
@@ -242,25 +245,29 @@ ffi::Error AttendPrompts(ffi::ThreadPool pool, int64_t threads,
                          ffi::Buffer<ffi::F32> keys,
                          ffi::Buffer<ffi::F32> values,
                          ffi::Buffer<ffi::PRED> mask,
+                         ffi::Buffer<ffi::S32> first,
                          ffi::ResultBuffer<ffi::F32> out) {
   const auto shape = queries.dimensions();
   const int64_t rows = shape[0], tokens = shape[1], heads = shape[2];
   const int64_t group = shape[3], h_size = shape[4];
-  const int64_t blocks = (tokens + kPromptWidth - 1) / kPromptWidth;
-  const int64_t slots = blocks * kPromptWidth, by = heads * group * h_size;
+  const int64_t places = keys.dimensions()[1], by = heads * group * h_size;
   const float* q = queries.typed_data();
   const float* k = keys.typed_data();
   const float* v = values.typed_data();
   const bool* visible = mask.typed_data();
+  const int32_t* starts = first.typed_data();
   float* to = out->typed_data();
   const auto one = [=](int64_t i) {
     const int64_t row = i / heads, head = i % heads;
+    const int64_t padding = starts[row], length = places - padding;
+    const int64_t blocks = (length + kPromptWidth - 1) / kPromptWidth;
+    const int64_t slots = blocks * kPromptWidth;
     thread_local PromptHead cache;
     thread_local std::vector<float> scores;
     thread_local std::vector<Range> ranges;
     thread_local std::vector<uint8_t> masks;
-    const int64_t start = (row * tokens * heads + head) * h_size;
-    cache.LayOut(k + start, v + start, tokens, blocks, heads * h_size, h_size);
+    const int64_t start = ((row * places + padding) * heads + head) * h_size;
+    cache.LayOut(k + start, v + start, length, blocks, heads * h_size, h_size);
     scores.resize(kTokens * slots);
     ranges.resize(blocks);
     masks.assign(kTokens * slots, false);
@@ -269,7 +276,7 @@ ffi::Error AttendPrompts(ffi::ThreadPool pool, int64_t threads,
       const int64_t count = std::min<int64_t>(tokens - t, kTokens);
       for (int64_t g = 0; g < count; ++g)
         std::memcpy(masks.data() + g * slots,
-                    visible + (row * tokens + t + g) * tokens, tokens);
+                    visible + (row * tokens + t + g) * places + padding, length);
       for (int64_t c = 0; c < blocks; ++c) {
         Range all = {0, 0};
         for (int64_t g = 0; g < count; ++g)
@@ -293,15 +300,19 @@ ffi::Error AttendPrompts(ffi::ThreadPool pool, int64_t threads,
 }
 
 template <ffi::DataType kType>
-auto Binding() {
+auto Arguments() {
   return ffi::Ffi::Bind()
       .template Ctx<ffi::ThreadPool>()
       .template Attr<int64_t>("threads")
       .template Arg<ffi::Buffer<ffi::F32>>()
       .template Arg<ffi::Buffer<kType>>()
       .template Arg<ffi::Buffer<kType>>()
-      .template Arg<ffi::Buffer<ffi::PRED>>()
-      .template Ret<ffi::Buffer<ffi::F32>>();
+      .template Arg<ffi::Buffer<ffi::PRED>>();
+}
+
+template <ffi::DataType kType>
+auto Binding() {
+  return Arguments<kType>().template Ret<ffi::Buffer<ffi::F32>>();
 }
 
 }  // namespace
@@ -314,4 +325,6 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(attend_bfloat16,
                               (promptrl::Attend<uint16_t, ffi::U16>),
                               promptrl::Binding<ffi::U16>());
 XLA_FFI_DEFINE_HANDLER_SYMBOL(attend_prompts, promptrl::AttendPrompts,
-                              promptrl::Binding<ffi::F32>());
+                              promptrl::Arguments<ffi::F32>()
+                                  .Arg<ffi::Buffer<ffi::S32>>()
+                                  .Ret<ffi::Buffer<ffi::F32>>());

@@ -206,12 +206,14 @@ __attribute__((noinline)) void Pass(
       const int64_t at = b * kOutputs + v * kLanes;
       const Floats scale = OfFloat16(scales + at);
       for (int r = 0; r < R; ++r)
-        totals[r][v] += Type::AsFloats(sums[r][v]) *
-                        (scale * x.scales[first + r * blocks]);
+        totals[r][v] = MulAdd(Type::AsFloats(sums[r][v]),
+                              scale * x.scales[first + r * blocks],
+                              totals[r][v]);
       if (!mins) continue;
       const Floats min = OfFloat16(mins + at);
       for (int r = 0; r < R; ++r)
-        totals[r][v] += min * x.sums[first + r * blocks];
+        totals[r][v] =
+            MulAdd(min, All(x.sums[first + r * blocks]), totals[r][v]);
     }
   }
   for (int r = 0; r < R; ++r)

@@ -12,9 +12,6 @@
 #include <memory>
 
 #include "panels.h"
-#if defined(__AVX512BF16__)
-#include <immintrin.h>
-#endif
 
 namespace ffi = xla::ffi;
 
@@ -35,7 +32,7 @@ struct Float32 {
   static constexpr int kParts = 1;
   static Floats Part(Words weights, int) { return (Floats)weights; }
   static Floats Add(Floats sum, Floats weights, float x) {
-    return sum + weights * x;
+    return MulAdd(weights, All(x), sum);
   }
   // Makes `count` words of rows into `X`, or returns these words.
   static const X* Rows(const uint32_t* words, int64_t, std::unique_ptr<X[]>*) {

@@ -10,6 +10,9 @@
 #include <type_traits>
 
 #include "xla/ffi/api/ffi.h"
+#if defined(__FMA__)
+#include <immintrin.h>
+#endif
 
 namespace promptrl {
 
@@ -37,6 +40,21 @@ inline Vector Load(const void* from) {
 
 inline Floats Choose(Ints which, Floats yes, Floats no) {
   return (Floats)(((Ints)yes & which) | ((Ints)no & ~which));
+}
+
+// A vector of one number. To subtract 0 changes none, unlike to add it to -0.
+inline Floats All(float x) { return x - Floats{}; }
+
+// Computes sum + x * y, rounded once. Written as such, some compilers round twice
+// in a loop with few sums, so that a row would depend on those beside it.
+inline Floats MulAdd(Floats x, Floats y, Floats sum) {
+#if defined(__AVX512F__)
+  return (Floats)_mm512_fmadd_ps((__m512)x, (__m512)y, (__m512)sum);
+#elif defined(__FMA__)
+  return (Floats)_mm256_fmadd_ps((__m256)x, (__m256)y, (__m256)sum);
+#else
+  return sum + x * y;
+#endif
 }
 
 // Computes exp(x) of x <= 0 as 2^n e^r with |r| <= ln 2 / 2. The series up to
