@@ -41,7 +41,7 @@ class SharedPrefix:
 
 @struct.dataclass
 class PromptMask:
-  """The attention mask of the last S tokens of left-padded prompts.
+  """The attention mask of the last S tokens of prompts in P places.
 
   Attributes:
     seen: bool [B, S, P], whether query i may attend to place j.
@@ -103,16 +103,17 @@ def causal_mask(
 def prompt_mask(
   valid: jax.Array, queries: int, sliding_window: int | None = None
 ) -> PromptMask:
-  """The causal mask of the last tokens of left-padded prompts.
+  """The causal mask of the last tokens of padded prompts.
 
   Args:
-    valid: bool [B, P], False on padding.
+    valid: bool [B, P], False on padding; completions may follow, padded on the
+      right.
     queries: S, how many of the tokens attend.
   """
   seen = causal_mask(valid, sliding_window)
-  size = valid.shape[-1]
-  first = size - jnp.sum(valid, axis=-1, dtype=jnp.int32)
-  return PromptMask(seen[:, size - queries :], first)
+  before = jnp.cumsum(valid, axis=-1) == 0
+  first = jnp.sum(before, axis=-1, dtype=jnp.int32)
+  return PromptMask(seen[:, valid.shape[-1] - queries :], first)
 
 
 def attend(

@@ -69,6 +69,7 @@ def test_attention_of_prompts_equals_that_of_xla(tokens, head, group, threads):
   keys, values = draw(2, 4, tokens, 2, head)
   valid = np.ones((4, tokens), bool)
   valid[1, : tokens // 2] = valid[3] = False  # padding in front
+  valid[2, tokens - tokens // 3 :] = valid[2, : tokens // 3] = False  # around
   masks = {
     'causal': attention.prompt_mask(valid, tokens),
     'window': attention.prompt_mask(valid, tokens, 5),
