@@ -133,8 +133,10 @@ class Engine:
       waiting, rows = job.prefilled, (job.tokens, job.mask)
       if known := job.tokens.shape[1] - job.end:
         before = self._cache.copies(known, job.beginnings)
-        rows = self._put(*rows, before)
-        prompts = self.programs.finish_fn(self._params, *rows)
+        before = jax.device_put(before, self._split)
+        prompts = self.programs.finish_fn(
+          self._params, *self._put(*rows), before
+        )
       else:
         prompts = self.programs.prefill_fn(self._params, *self._put(*rows))
       self._cache.add(prompts, waiting.prompt_length, waiting.prompts)

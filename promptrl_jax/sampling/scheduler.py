@@ -11,7 +11,7 @@ import collections
 import dataclasses
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import jax
 import numpy as np
@@ -322,8 +322,7 @@ class Scheduler:
       its_end, place = self._end(prompt, length)
       if not taken:
         end = its_end
-      others = [self._prompt(other) for other, _ in taken]
-      if its_end == end and (place or not self._waits(prompt, length, others)):
+      if its_end == end and (place or not self._waits(prompt, length, taken)):
         taken.append((sequences, place))
       else:
         left.append(sequences)
@@ -342,17 +341,20 @@ class Scheduler:
     return length, None
 
   def _waits(
-    self, prompt: Prompt, length: int, others: Sequence[Prompt]
+    self,
+    prompt: Prompt,
+    length: int,
+    taken: Iterable[tuple[list[_Sequence], Place | None]],
   ) -> bool:
-    """Whether only its end must be read once one of the others is known."""
+    """Whether only its end must be read once one that is taken is known."""
     if self._beginnings is None:
       return False
     counts = [len(prompt) - end for end in self._config.ends_of(length)]
     return any(
       beginning_of(prompt, count) == beginning_of(other, count)
+      for other in (self._prompt(sequences) for sequences, _ in taken)
       for count in counts
       if count > 0
-      for other in others
     )
 
   def _prompt(self, sequences: Sequence[_Sequence]) -> Prompt:

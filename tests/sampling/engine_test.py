@@ -205,38 +205,37 @@ PACKED = dataclasses.replace(
 )
 
 
+def make_packed(dtype, config=PACKED, **shapes):
+  tree = jax.tree.map(lambda x: x.astype(dtype), tiny.params(PACKED))
+  settings = dataclasses.replace(SETTINGS, **shapes)
+  return make_engine(config, METHOD, prepare(tree, MESH), MESH, settings)
+
+
+def assert_same_bits(asked, one, other):
+  pairs = zip(flat(one.run(asked)), flat(other.run(asked)), strict=True)
+  for sample, expected in pairs:
+    np.testing.assert_array_equal(sample.tokens, expected.tokens)
+    np.testing.assert_array_equal(sample.logps, expected.logps)
+
+
 @pytest.mark.skipif(not native.is_available(), reason='needs a C++ compiler')
 @pytest.mark.parametrize('dtype', ['float32', 'bfloat16'])
 def test_the_last_samples_are_decoded_with_fewer_slots(dtype):
-  tree = jax.tree.map(lambda x: x.astype(dtype), tiny.params(PACKED))
-  made = lambda slots: make_engine(
-    PACKED,
-    METHOD,
-    prepare(tree, MESH),
-    MESH,
-    dataclasses.replace(SETTINGS, slots=slots),
-  )
-  other, few = made(32), made(8)
+  other, few = (make_packed(dtype, slots=slots) for slots in (32, 8))
   sizes, programs = [], other.programs
 
   def decode(params, slots, batch, *rest):
     sizes.append(len(batch.generated))
     return programs.decode_fn(params, slots, batch, *rest)
 
-  def assert_equal(asked):
-    pairs = zip(flat(other.run(asked)), flat(few.run(asked)), strict=True)
-    for one, alone in pairs:
-      np.testing.assert_array_equal(one.tokens, alone.tokens)
-      np.testing.assert_array_equal(one.logps, alone.logps)
-
   other.programs = dataclasses.replace(programs, decode_fn=decode)
-  assert_equal(requests(60, seed=1))
+  assert_same_bits(requests(60, seed=1), other, few)
   assert list(dict.fromkeys(sizes)) == [32, 16, 8]
   sizes.clear()
-  assert_equal(requests(5, seed=8))
+  assert_same_bits(requests(5, seed=8), other, few)
   assert set(sizes) == {8}
   compiled = programs.compiled()
-  assert_equal(with_seeds(requests(60, seed=1), 3))
+  assert_same_bits(with_seeds(requests(60, seed=1), 3), other, few)
   assert programs.compiled() == compiled
 
 
@@ -246,15 +245,11 @@ def test_the_last_samples_are_decoded_with_fewer_slots(dtype):
 def test_prompts_that_begin_alike_are_read_once_to_the_same_bits(dtype, window):
   kind = 'plain' if dtype == 'float32' else dtype
   config = dataclasses.replace(PACKED, sliding_window=window, kv_cache=kind)
-  tree = jax.tree.map(lambda x: x.astype(dtype), tiny.params(PACKED))
-  made = lambda ends: make_engine(
-    config,
-    METHOD,
-    prepare(tree, MESH),
-    MESH,
-    dataclasses.replace(SETTINGS, prompt_lengths=(60, 100), ends=ends),
+  lengths = (60, 100)
+  other, plain = (
+    make_packed(dtype, config, prompt_lengths=lengths, ends=ends)
+    for ends in ((16, 30), ())
   )
-  other, plain = made((16, 30)), made(())
   rng = np.random.default_rng(3)
   starts = rng.integers(3, 300, (3, 80)).tolist()
   samples = requests(1, samples=2)[0].samples
@@ -273,10 +268,7 @@ def test_prompts_that_begin_alike_are_read_once_to_the_same_bits(dtype, window):
     return programs.finish_fn(params, tokens, mask, before)
 
   other.programs = dataclasses.replace(programs, finish_fn=finish)
-  pairs = zip(flat(other.run(asked)), flat(plain.run(asked)), strict=True)
-  for one, alone in pairs:
-    np.testing.assert_array_equal(one.tokens, alone.tokens)
-    np.testing.assert_array_equal(one.logps, alone.logps)
+  assert_same_bits(asked, other, plain)
   assert set(ends) == {16, 30} and len(ends) > 4
   compiled = programs.compiled()
   other.run(with_seeds(asked, 3))
