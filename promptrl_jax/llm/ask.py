@@ -11,6 +11,7 @@ can play hundreds of strategies at once and batch what they ask for.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import logging
 import zlib
 from collections.abc import Callable, Generator, Mapping
@@ -25,6 +26,11 @@ from promptrl_jax.types import Problem
 
 _LOG = logging.getLogger(__name__)
 CODER, REWRITER = 'coder', 'rewriter'
+
+
+@functools.lru_cache(maxsize=4096)  # Every strategy meets it again.
+def _warn_once(task_id: str, message: str) -> None:
+  _LOG.warning('%s: %s', task_id, message)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -238,7 +244,7 @@ class Tools:
         stop=config.stop_strings if is_coder else (),
       )
     except templates.PromptTooLongError as error:
-      _LOG.warning('%s: %s', attempt.problem.task_id, error)
+      _warn_once(attempt.problem.task_id, str(error))
       return None
     again = resample or request.messages in attempt.asked
     if not resample:

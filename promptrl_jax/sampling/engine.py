@@ -38,6 +38,9 @@ from promptrl_jax.sampling.scheduler import PrefilledPrompts, Scheduler
 
 _FEWEST_SLOTS = 4  # of a group, at the end of a run
 
+# Prompts, their state, and the number of their prefill if it is an earlier one.
+_Prefilled = tuple[PrefilledPrompts, SlotState, int | None]
+
 
 class Engine:
   """Completes prompts of token ids; built by `make_engine`."""
@@ -83,8 +86,9 @@ class Engine:
     )
     self._set_blocks(requests)
     slots = self._free_slots(scheduler.size)
-    prefilled = [
-      (prompts, self._cache.state(prefill))
+    self._cache.hold(scheduler.reused)
+    prefilled: list[_Prefilled] = [
+      (prompts, self._cache.state(prefill), prefill)
       for prefill, prompts in scheduler.reused.items()
     ]
     while True:
@@ -117,16 +121,19 @@ class Engine:
     self,
     scheduler: Scheduler,
     slots: SlotState,
-    prefilled: list[tuple[PrefilledPrompts, SlotState]],
+    prefilled: list[_Prefilled],
   ) -> SlotState:
     """Fills free slots, first with completions of prompts already prefilled."""
     while True:
-      for waiting, prompts in prefilled:
+      for waiting, prompts, _ in prefilled:
         assignments = scheduler.assign(waiting)
         if assignments is not None:
           copies = self._put(*assignments)
           slots = self.programs.insert_fn(slots, prompts, *copies)
-      prefilled[:] = [pair for pair in prefilled if any(pair[0].waiting)]
+      for waiting, _, number in prefilled:
+        if number is not None and not any(waiting.waiting):
+          self._cache.release(number)
+      prefilled[:] = [one for one in prefilled if any(one[0].waiting)]
       job = scheduler.next_prefill()
       if job is None:
         return slots
@@ -140,7 +147,7 @@ class Engine:
       else:
         prompts = self.programs.prefill_fn(self._params, *self._put(*rows))
       self._cache.add(prompts, waiting.prompt_length, waiting.prompts)
-      prefilled.append((waiting, prompts))
+      prefilled.append((waiting, prompts, None))
 
   def _set_blocks(self, requests: Sequence[EngineRequest]) -> None:
     """Chooses the cache blocks of a slot: those of the longest prompt.

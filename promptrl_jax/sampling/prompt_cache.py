@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import jax
@@ -54,6 +54,7 @@ class PromptCache:
     self._most_bytes = most_bytes
     self._count = 0
     self._bytes = 0
+    self._held: set[int] = set()
     self._states: collections.OrderedDict[int, SlotState] = (
       collections.OrderedDict()
     )
@@ -73,6 +74,18 @@ class PromptCache:
     """The state of a prefill, which is used now."""
     self._states.move_to_end(prefill)
     return self._states[prefill]
+
+  def hold(self, prefills: Iterable[int]) -> None:
+    """Keeps these until `release`, and none that were held before.
+
+    Whoever uses a state keeps it in memory: dropped meanwhile, it would not
+    count, and the cache would have up to twice its bytes.
+    """
+    self._held = set(prefills)
+
+  def release(self, prefill: int) -> None:
+    """Lets newer prefills take the place of one that was held."""
+    self._held.discard(prefill)
 
   def copies(
     self, size: int, beginnings: Sequence[Beginning | None]
@@ -106,12 +119,16 @@ class PromptCache:
     padded: int,
     prompts: Sequence[tuple[int, int, Prompt]],
   ) -> None:
-    """Keeps a prefill of some (group, row, prompt)."""
+    """Keeps a prefill of some (group, row, prompt), if others leave room."""
     size = _bytes(state)
     if size > self._most_bytes:
       return
-    while self._bytes + size > self._most_bytes:
-      self._drop(next(iter(self._states)))
+    for prefill in [p for p in self._states if p not in self._held]:
+      if self._bytes + size <= self._most_bytes:
+        break
+      self._drop(prefill)
+    if self._bytes + size > self._most_bytes:
+      return
     self._states[self._count] = state
     self._bytes += size
     self._prompts[self._count] = []

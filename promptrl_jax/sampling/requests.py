@@ -49,15 +49,14 @@ class EngineConfig:
     for field in ('slots', 'new_tokens', 'steps', 'prefill_rows'):
       if getattr(self, field) < 1:
         raise ValueError(f'{field}={getattr(self, field)}: expected 1 or more')
-    lengths = self.prompt_lengths
-    if (
-      not lengths
-      or lengths[0] < 1
-      or any(a >= b for a, b in itertools.pairwise(lengths))
-    ):
-      raise ValueError(
-        f'prompt_lengths={lengths}: expected ascending lengths from 1 on'
-      )
+    if not self.prompt_lengths:
+      raise ValueError('prompt_lengths=(): expected one length or more')
+    for field in ('prompt_lengths', 'ends'):
+      lengths = getattr(self, field)
+      if any(a >= b for a, b in itertools.pairwise((0, *lengths))):
+        raise ValueError(
+          f'{field}={lengths}: expected ascending lengths from 1 on'
+        )
 
   @property
   def prompt_limit(self) -> int:

@@ -11,7 +11,7 @@ import collections
 import dataclasses
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import jax
 import numpy as np
@@ -24,7 +24,6 @@ from promptrl_jax.sampling.prompt_cache import (
   Place,
   Prompt,
   PromptCache,
-  beginning_of,
 )
 from promptrl_jax.sampling.requests import (
   EngineConfig,
@@ -32,9 +31,9 @@ from promptrl_jax.sampling.requests import (
   Sample,
   SamplingParams,
 )
+from promptrl_jax.sampling.waiting import WaitingPrompts
 
 _STEPS_OF_THE_LAST = 16  # of a call, while slots could be given up
-_LOOK = 8  # times as many waiting prompts are looked at as are prefilled
 
 
 @dataclasses.dataclass
@@ -114,7 +113,6 @@ class Scheduler:
     self._requests = requests
     self._config = config
     self._groups = groups
-    self._beginnings = cache if reads_ends else None
     total = sum(len(request.samples) for request in requests)
     sizes = list(sizes) or [config.slots_per_group(groups)]
     # From the smallest size that holds all completions at once, if one does.
@@ -125,7 +123,9 @@ class Scheduler:
     self._free_all()
     self._unassigned = [0] * groups  # completions of prefilled prompts
     self._samples: dict[tuple[int, int], Sample] = {}
-    self._waiting = {p: collections.deque() for p in config.prompt_lengths}
+    self._waiting: WaitingPrompts[list[_Sequence]] = WaitingPrompts(
+      config, cache if reads_ends else None
+    )
     self.reused: dict[int, PrefilledPrompts] = {}
     for i, bundles in itertools.groupby(
       self._bundles(), key=lambda sequences: sequences[0].request
@@ -137,7 +137,7 @@ class Scheduler:
           group = min(places, key=self._unassigned.__getitem__)
           self._reuse(places.pop(group), sequences)
         else:
-          self._waiting[config.padded(len(prompt))].append(sequences)
+          self._waiting.add(prompt, sequences)
 
   @property
   def size(self) -> int:
@@ -163,7 +163,7 @@ class Scheduler:
     config = self._config
     watched = any(s and s.params.watch for s in self._running)
     steps = config.steps if watched else config.new_tokens
-    more = any(self._waiting.values())
+    more = bool(self._waiting)
     enough_free = []
     for group, unassigned in enumerate(self._unassigned):
       free = len(self._free(group))
@@ -189,11 +189,7 @@ class Scheduler:
       Arguments of `programs.insert` of the slots so far into fewer ones, as of
       `assign`; None while they are needed, or are the fewest already.
     """
-    if (
-      len(self._sizes) < 2
-      or any(self._waiting.values())
-      or any(self._unassigned)
-    ):
+    if len(self._sizes) < 2 or self._waiting or any(self._unassigned):
       return None
     used = [
       [i for i, s in enumerate(self._of_group(group)) if s is not None]
@@ -228,17 +224,14 @@ class Scheduler:
     """
     idle = [g for g in range(self._groups) if not self._unassigned[g]]
     room = {g: len(self._free(g)) for g in idle}
-    left = sum(map(len, self._waiting.values()))
+    left = len(self._waiting)
     most = self._groups * self._at_once
     useful = sum(min(free, self._at_once) for free in room.values())
     # Rows of padding cost as much as prompts; the last prompts must not wait.
     if not left or useful < min(left, most // 2 + 1):
       return None
-    length = min(
-      (p for p, queue in self._waiting.items() if queue),
-      key=lambda p: self._waiting[p][0][0].request,
-    )
-    end, queue = self._alike(length, useful)
+    length, end, taken = self._waiting.take(useful)
+    queue = collections.deque(taken)
     prompts: list[Sequence[int]] = [()] * most
     beginnings: list[Beginning | None] = [None] * most
     prefilled = PrefilledPrompts(
@@ -247,12 +240,9 @@ class Scheduler:
     # Prompt by prompt to each group in turn, so that all get about as many.
     for i, group in itertools.product(range(self._at_once), room):
       if queue and i < room[group]:
-        sequences, place = queue.popleft()
-        prompt = self._prompt(sequences)
+        prompt, sequences, beginning = queue.popleft()
         row = group * self._at_once + i
-        prompts[row] = prompt
-        if place is not None:
-          beginnings[row] = Beginning(place, len(prompt) - end)
+        prompts[row], beginnings[row] = prompt, beginning
         prefilled.prompts.append((group, i, prompt))
         prefilled.waiting[group].extend((i, s) for s in sequences)
         self._unassigned[group] += len(sequences)
@@ -304,61 +294,6 @@ class Scheduler:
         self.batch.generated[slot] = self.batch.max_tokens[slot] = 0
         # A nucleus would go on costing a search in every step.
         self.batch.top_p[slot] = 1.0
-
-  def _alike(
-    self, length: int, most: int
-  ) -> tuple[int, collections.deque[tuple[list[_Sequence], Place | None]]]:
-    """Takes the prompts of a padded length that are read with the next one.
-
-    Returns:
-      How many of their last tokens are read, and up to `most` of the first of
-      them, each with the place of the tokens before.
-    """
-    queue, end = self._waiting[length], length
-    taken, left = collections.deque(), []
-    for _ in range(min(len(queue), _LOOK * most)):
-      sequences = queue.popleft()
-      prompt = self._prompt(sequences)
-      its_end, place = self._end(prompt, length)
-      if not taken:
-        end = its_end
-      if its_end == end and (place or not self._waits(prompt, length, taken)):
-        taken.append((sequences, place))
-      else:
-        left.append(sequences)
-      if len(taken) == most:
-        break
-    queue.extendleft(reversed(left))
-    return end, taken
-
-  def _end(self, prompt: Prompt, length: int) -> tuple[int, Place | None]:
-    """How many last tokens must be read, and where the others are known."""
-    if self._beginnings is not None:
-      for end in self._config.ends_of(length):
-        place = self._beginnings.beginning(prompt, len(prompt) - end)
-        if place is not None:
-          return end, place
-    return length, None
-
-  def _waits(
-    self,
-    prompt: Prompt,
-    length: int,
-    taken: Iterable[tuple[list[_Sequence], Place | None]],
-  ) -> bool:
-    """Whether only its end must be read once one that is taken is known."""
-    if self._beginnings is None:
-      return False
-    counts = [len(prompt) - end for end in self._config.ends_of(length)]
-    return any(
-      beginning_of(prompt, count) == beginning_of(other, count)
-      for other in (self._prompt(sequences) for sequences, _ in taken)
-      for count in counts
-      if count > 0
-    )
-
-  def _prompt(self, sequences: Sequence[_Sequence]) -> Prompt:
-    return tuple(self._requests[sequences[0].request].prompt)
 
   def _bundles(self) -> Iterator[list[_Sequence]]:
     """Completions of a prompt that one group is to generate."""

@@ -68,3 +68,18 @@ def test_copies_hold_the_first_tokens_of_prompts_behind_padding(kind):
     for found, whole in zip(layer, pair, strict=True):
       np.testing.assert_array_equal(found[5:], whole[1, 4:35])
       assert not found[:5].any()
+
+
+def test_what_is_in_use_is_kept_and_leaves_newer_ones_no_room():
+  cache = PromptCache(2 * SIZE)
+  cache.add(STATE, 8, [(0, 0, (1,))])
+  cache.add(STATE, 8, [(0, 0, (2,))])
+  cache.hold([0, 1])
+  cache.add(STATE, 8, [(0, 0, (3,))])
+  assert cache.places((1,)) and cache.places((2,)) and not cache.places((3,))
+  cache.release(1)
+  cache.add(STATE, 8, [(0, 0, (4,))])
+  assert cache.places((1,)) and not cache.places((2,)) and cache.places((4,))
+  cache.hold([])
+  cache.add(STATE, 8, [(0, 0, (5,))])
+  assert not cache.places((1,))

@@ -1,0 +1,27 @@
+"""How strategies ask."""
+
+import logging
+
+import pytest
+
+from promptrl_jax.llm import ask
+from promptrl_jax.prompts import templates
+from promptrl_jax.testing.scripted import ScriptedBackend
+from promptrl_jax.types import Problem, UnitTests
+
+PROBLEM = Problem(
+  'long/1', 'Add it.', UnitTests('f', 'def f(x):', ('assert f(1) == 1',))
+)
+
+
+def test_a_prompt_without_room_has_no_answer_and_is_told_once(caplog):
+  backend = ScriptedBackend(str, prompt_limit=1)
+  tools = ask.Tools(templates.PLAIN, {ask.CODER: backend}, ask.AskConfig())
+  caplog.set_level(logging.WARNING)
+  for seed in range(3):
+    attempt = ask.Attempt(PROBLEM, seed)
+    with pytest.raises(StopIteration) as ended:
+      next(tools.ask(attempt, ask.CODER, ask.coder_prompt(attempt)))
+    assert ended.value.value is None and attempt.calls == 0
+  assert caplog.text.count('long/1: the prompt is longer than the model') == 1
+  assert not backend.batches
