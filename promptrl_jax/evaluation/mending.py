@@ -18,12 +18,13 @@ from typing import Any
 import numpy as np
 
 from promptrl_jax.envs.editing.config import EditingConfig
-from promptrl_jax.evaluation import open_loop
+from promptrl_jax.envs.editing.rollout import Decision, Policy
+from promptrl_jax.evaluation import choosing, open_loop
 from promptrl_jax.evaluation.open_loop import SearchConfig, strategy
 from promptrl_jax.evaluation.play import Entrant, Game, LineUp
 from promptrl_jax.llm.ask import AskConfig, Tools
 from promptrl_jax.operators import FALLBACK, OPERATORS
-from promptrl_jax.strategies import base
+from promptrl_jax.strategies import base, policies
 from promptrl_jax.types import Problem, Task
 
 
@@ -45,7 +46,9 @@ def measure(
     these among the programs that pass the visible tests; `kinds`: for each kind
     its tasks, its failures (programs that fail the visible tests), and for each
     operator `solved`, the share of failures that it solves. Kinds are `all`,
-    the `register` of a task, and what became of the first program.
+    the `register` of a task, and what became of the first program; `choosing`:
+    what it is worth to choose an operator of one call by what is known of the
+    failure, see `choosing.worth`; None with too few failures or seeds.
   """
   names = [
     name
@@ -73,10 +76,23 @@ def measure(
     name: np.stack([next(mended).passed for _ in seeds]) for name in names
   }
   kinds = {'all': np.ones(len(tasks), bool)}
-  for labels in (
-    np.array([task.register for task in tasks]),
-    np.array([row['status'] for row in first.trace]),
-  ):
+  statuses = np.array([row['status'] for row in first.trace])
+  registers = np.array([task.register for task in tasks])
+  worth = None
+  if failed.sum() >= choosing.FEWEST and len(seeds) > 1:
+    watching = _Watching(policies.fixed(FALLBACK, editing.actions))
+    watched = base.OverOperators(watching, editing)
+    line_up.run_all(
+      [Game(Entrant.of(watched, ask=ask), tasks, protocol, 2, seeds[0])]
+    )
+    worth = choosing.worth(
+      np.stack(
+        [solved[n][:, failed] for n in names if OPERATORS[n].calls == 1]
+      ),
+      list(statuses[failed]),
+      watching.observations[failed],
+    )
+  for labels in (registers, statuses):
     if len(found := sorted(set(labels))) > 1:
       kinds |= {label: labels == label for label in found}
   return {
@@ -94,7 +110,27 @@ def measure(
       }
       for kind, chosen in kinds.items()
     },
+    'choosing': worth,
   }
+
+
+class _Watching:
+  """A policy that keeps what it saw after the first step.
+
+  Attributes:
+    observations: [tasks, O]; of tasks that were done by then, zeros.
+  """
+
+  def __init__(self, policy: Policy):
+    self._policy = policy
+    self.observations = np.zeros((0, 0))
+
+  def __call__(
+    self, observations: np.ndarray, masks: np.ndarray, step: int
+  ) -> Decision:
+    if step == 1:
+      self.observations = observations.copy()
+    return self._policy(observations, masks, step)
 
 
 class KnowsKind:
@@ -237,6 +273,8 @@ def to_markdown(split: str, figures: dict[str, Any]) -> str:
       f'| {kind} | {row["tasks"]} | {_percent(row["direct"])} '
       f'| {row["failures"]} | ' + ' | '.join(rates) + ' |'
     )
+  if figures['choosing']:
+    lines += ['', choosing.to_markdown(figures['choosing'])]
   return '\n'.join([*lines, ''])
 
 

@@ -176,8 +176,24 @@ def test_the_table_tells_which_operator_solves_which_kind(line_up):
   }
   assert solved['odd']['semantic'] == 1.0 and solved['odd']['repair'] == 0.0
   assert solved['all']['repair'] == 0.5
+  assert figures['choosing'] is None  # of four failures
   text = mending.to_markdown('validation', figures)
   assert '| odd | 2 | 0.0 | 2 | 0.0 | 0.0 | 100.0 | 0.0 |' in text
+
+
+def test_the_table_tells_what_choosing_by_the_failure_is_worth(line_up):
+  figures = mending.measure(
+    line_up,
+    tiny.tasks(12, 'validation'),
+    EDITING,
+    protocol='visible1',
+    seeds=(0, 1),
+  )
+  worth = figures['choosing']
+  # A repair solves half of them; a rewrite makes two calls, and is left out.
+  assert [row['solved'] for row in worth.values()] == [0.5] * 4
+  text = mending.to_markdown('validation', figures)
+  assert '| problem | 50.0 | +0.0 [+0.0, +0.0] |' in text
 
 
 def test_knowing_the_kind_is_worth_what_one_list_cannot_do(line_up):
