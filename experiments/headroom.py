@@ -11,7 +11,7 @@ that is played, validation by default, and are optimistic by that much. Writes
 headroom.md and headroom.json; completions are kept in the cache of the config,
 so that a run that was interrupted goes on where it stopped.
 
-  ... --instructions=words.json --split=train --examples=0 --samples=0
+  ... --instructions=words.json --split=train --examples=0 --samples=0 --runs=0
 
 compares other instructions, {"name": "text", ...}, by their greedy programs
 alone.
@@ -52,8 +52,13 @@ _SPLIT = flags.DEFINE_string(
 _SAMPLES = flags.DEFINE_integer(
   'samples',
   16,
-  'Samples per problem, of which pass@k takes half at most, and one more '
-  'program by each operator a quarter; 0: only greedy programs.',
+  'Samples per problem, of which pass@k takes half at most; 0: no pass@k.',
+  lower_bound=0,
+)
+_RUNS = flags.DEFINE_integer(
+  'runs',
+  4,
+  'Programs by each operator where the first one failed; 0: none.',
   lower_bound=0,
 )
 _EXAMPLES = flags.DEFINE_integer(
@@ -97,6 +102,7 @@ def main(argv):
       _TEMPLATES.value,
       _SPLIT.value,
       _SAMPLES.value,
+      _RUNS.value,
       read_instructions(_INSTRUCTIONS.value),
       _EXAMPLES.value,
     )
@@ -128,6 +134,7 @@ def run(
   templates,
   split='validation',
   samples=16,
+  runs=4,
   instructions=INSTRUCTIONS,
   examples=MOST_EXAMPLES,
 ):
@@ -153,7 +160,8 @@ def run(
     }
     if samples:
       found['pass_at_k'] = played.pass_at_k(best, samples)
-      found['mending'] = played.mending(best, max(1, samples // 4))
+    if runs:
+      found['mending'] = played.mending(best, runs)
   content = json.dumps(found, indent=2)
   write_atomically(workdir / 'headroom.json', f'{content}\n'.encode())
   table = to_markdown(found)
@@ -265,27 +273,29 @@ def to_markdown(found):
   for template, name in dict.fromkeys((t, i) for t, i, _ in shown):
     row = [f'{100 * shown[template, name, k]["passed"]:.1f}' for k in counts]
     lines.append(f'| {template} | {name} | ' + ' | '.join(row) + ' |')
-  if 'pass_at_k' not in found:
-    return '\n'.join((*lines, ''))
   best = found['best']
-  lines += [
-    '',
-    f'With "{best["instruction"]}" and {best["examples"]} examples in the '
-    f'format {best["template"]}:',
-    '',
-    '| | solved in % |',
-    '|---|---:|',
-    *[
-      f'| pass@{k} | {100 * value:.1f} |'
-      for k, value in found['pass_at_k'].items()
-    ],
-    '',
-    'After a greedy program that was asked for without an example and fails '
-    'its visible tests, what one operator solves:',
-    '',
-    mending.to_markdown(found['split'], found['mending']),
-  ]
-  return '\n'.join(lines)
+  if 'pass_at_k' in found:
+    lines += [
+      '',
+      f'With "{best["instruction"]}" and {best["examples"]} examples in the '
+      f'format {best["template"]}:',
+      '',
+      '| | solved in % |',
+      '|---|---:|',
+      *[
+        f'| pass@{k} | {100 * value:.1f} |'
+        for k, value in found['pass_at_k'].items()
+      ],
+    ]
+  if 'mending' in found:
+    lines += [
+      '',
+      f'After a greedy program with "{best["instruction"]}", without an '
+      'example, that fails its visible tests, what one operator solves:',
+      '',
+      mending.to_markdown(found['split'], found['mending']),
+    ]
+  return '\n'.join((*lines, ''))
 
 
 if __name__ == '__main__':

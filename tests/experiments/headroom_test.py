@@ -17,7 +17,7 @@ def result(tmp_path_factory):
     '--config=configs/mbpp_ppo.py:smoke',
     f'--config.data.validation_limit={PROBLEMS}',
     f'--workdir={workdir}',
-    '--samples=4',
+    *('--samples=4', '--runs=1'),
     '--templates=plain',
   )
   assert ended.returncode == 0, ended.stderr[-3000:]
@@ -78,7 +78,7 @@ def ask_words(workdir, words):
     f'--workdir={workdir}',
     '--templates=plain',
     f'--instructions={path}',
-    *('--examples=0', '--samples=0'),
+    *('--examples=0', '--samples=0', '--runs=0'),
   )
 
 
