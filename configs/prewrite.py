@@ -14,9 +14,9 @@ Arguments:
               --config.rewriter.model=FOLDER
             The task model is behind an OpenAI-compatible server, which Ollama
             is, too: --config.task_model.model=NAME
-  questions, ag_news, sst2, nq, gsm8k, plugin
+  questions, ag_news, sst2, nq, gsm8k, mbpp, plugin
             other task sets, as for configs/rewrite.py
-  mbpp      one instruction for the official MBPP file, with SmolLM2 135M
+  mbpp_real one instruction for the official MBPP file, with SmolLM2 135M
             Instruct as task model and as rewriter (`make real`):
               --config.data.path=mbpp.jsonl
 
@@ -29,7 +29,7 @@ import dataclasses
 import ml_collections
 
 from configs import rewrite
-from configs.job import train_smollm2, use_smollm2
+from configs.job import train_smollm2
 from promptrl_jax import settings
 from promptrl_jax.envs.rewriting.config import RewritingConfig
 from promptrl_jax.llm.load import BackendConfig
@@ -88,7 +88,7 @@ def get_config(arg: str = 'minicode') -> ml_collections.ConfigDict:
     c.data.options.train_examples = 8
   else:
     _for_one_instruction(c)
-  if arg == 'mbpp':
+  if arg == 'mbpp_real':
     _for_smollm2(c)
   if arg == 'smoke':
     c.data.train_limit = c.data.validation_limit = c.data.test_limit = 8
@@ -112,8 +112,6 @@ def _for_one_instruction(c: ml_collections.ConfigDict) -> None:
 
 
 def _for_smollm2(c: ml_collections.ConfigDict) -> None:
-  use_smollm2(c, 'task_model')
-  c.ask.instruction = ''  # What is rewritten takes its place.
   train_smollm2(c, prompt=128, completion=48)
   c.rewriting.background = False  # Both models run on this machine.
   c.train.iterations = 30

@@ -21,6 +21,7 @@ Arguments:
             folder: --config.data.path=FOLDER
   mbpp      as jsonl, with one instruction for the official MBPP file:
               --config.data.path=mbpp.jsonl
+  mbpp_real the same with SmolLM2 135M Instruct in both roles (`make real`)
   plugin    as jsonl, with a task set of your own:
               --config.plugins="('MODULE',)" --config.data.name=NAME
 """
@@ -48,7 +49,7 @@ ARGUMENTS = {
   **dict.fromkeys(EMBEDDED, 'minicode_instructions'),
   'jsonl': 'instructions',
   **{name: name for name in ('questions', 'ag_news', 'sst2', 'nq', 'gsm8k')},
-  'mbpp': 'mbpp_instruction',
+  **dict.fromkeys(('mbpp', 'mbpp_real'), 'mbpp_instruction'),
   'plugin': '',
 }
 # Ollama's.
@@ -122,15 +123,29 @@ def adapt(c: ml_collections.ConfigDict, arg: str) -> None:
   # What this set alone has, documented at its class of options.
   options = settings.to_mapping(TASK_SETS[name].options()) if name else {}
   c.data.options = ml_collections.ConfigDict(options)
-  if arg == 'minicode_real':
-    use_smollm2(c, 'task_model')
-    c.ask.instruction = ''
   if arg in EMBEDDED:
+    if arg == 'minicode_real':
+      use_smollm2(c, 'task_model')
+      c.ask.instruction = ''
+    return
+  c.runs_programs = False
+  c.rewriting.meta.family = 'generic_b'
+  if arg == 'mbpp_real':
+    _for_smollm2(c)
     return
   for role in ('rewriter', 'task_model'):
     c[role] = settings.to_config_dict(_SERVER)
-  c.runs_programs = False
-  c.rewriting.meta.family = 'generic_b'
   c.ask.max_tokens = c.ask.rewrite_max_tokens = 256
   if arg == 'mbpp':
     c.ask.template = 'chat'
+
+
+def _for_smollm2(c: ml_collections.ConfigDict) -> None:
+  for role in ('rewriter', 'task_model'):
+    use_smollm2(c, role)
+  c.ask.instruction = ''  # What is rewritten takes its place.
+  c.rewriter.prompt_tokens = 128
+  c.rewriter.new_tokens = c.ask.rewrite_max_tokens = 48
+  # A problem in ten is solved: few examples could not tell rewrites apart.
+  c.rewrite.samples, c.rewrite.rounds = 64, 4
+  c.rewrite.choose_on = 'train_and_dev'

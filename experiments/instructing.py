@@ -87,7 +87,9 @@ def load_tasks(config, training=False):
       or dev and test are not the same instructions.
   """
   splits = load.task_set(config.data).splits
-  parts = load.load_tasks(config.data, () if training else splits[1:])
+  chosen_on_train = config.rewrite.choose_on == 'train_and_dev'
+  needs_train = training or chosen_on_train
+  parts = load.load_tasks(config.data, () if needs_train else splits[1:])
   limits = {'dev': config.eval.dev_examples, 'test': config.eval.test_examples}
   for split, tasks in parts.items():
     limit = limits.get('dev' if split == 'validation' else split, 0)
@@ -103,7 +105,20 @@ def load_tasks(config, training=False):
       'expected the same ones, so give validation_limit and test_limit one '
       'value'
     )
+  if chosen_on_train:
+    dev = [joined_to_train(task, parts['train']) for task in dev]
   return Tasks(parts.get('train', ()), parts['validation'], dev, test)
+
+
+def joined_to_train(task, train):
+  """The task with the examples of the same instruction in train, too."""
+  for same in train:
+    if same.task_id == task.task_id:
+      return instructions.joined(same, task)
+  raise ValueError(
+    f'rewrite.choose_on=train_and_dev, but instruction {task.statement[:60]!r} '
+    'has no training examples: choose on dev'
+  )
 
 
 def open_model(config, mesh, cache, stack):
@@ -164,7 +179,7 @@ def draw_candidates(rewriter, env, tasks, config):
     samples = prewrite.sample_rewrites(rewriter, env, tasks, config.rewrite)
     trace += [rewrite.row('S') for group in samples for rewrite in group]
     candidates['PRewrite-S'] = [
-      [task.statement, *(r.statement for r in group)]
+      list(dict.fromkeys([task.statement, *(r.statement for r in group)]))
       for task, group in zip(tasks, samples, strict=True)
     ]
   return candidates, trace
@@ -192,7 +207,7 @@ def drop_too_long(env, name, tasks, candidates):
   return dropped
 
 
-def measure(task_model, env, tasks, candidates):
+def measure(task_model, env, tasks, candidates, config):
   """Chooses on dev and measures on test, without rewrites that are too long.
 
   Returns:
@@ -200,6 +215,7 @@ def measure(task_model, env, tasks, candidates):
     counts of the task model's answers.
   """
   dropped = drop_too_long(env, task_model.name, tasks, candidates)
+  candidates = halve(env, tasks.dev, candidates, config)
   rewarded = reward_all(env, tasks.dev, candidates)
   chosen, dev_scores = choose(candidates, rewarded)
   if tasks.canonical:
@@ -218,6 +234,24 @@ def measure(task_model, env, tasks, candidates):
     'rewrites_too_long': dropped,
   }
   return chosen, scores, calls
+
+
+def halve(env, tasks, candidates, config):
+  """The candidates that are left for the last round, which has all of dev."""
+  rounds = config.rewrite.rounds
+  parts = [
+    instructions.growing_parts(task, rounds, config.seed) for task in tasks
+  ]
+  for part in zip(*(growing[:-1] for growing in parts), strict=True):
+    rewarded = reward_all(env, part, candidates)
+    candidates = {
+      name: [
+        [texts[i] for i in prewrite.better_half(rows)]
+        for texts, rows in zip(lists, rewarded[name], strict=True)
+      ]
+      for name, lists in candidates.items()
+    }
+  return candidates
 
 
 def reward_all(env, tasks, candidates):

@@ -97,7 +97,7 @@ def run(config, workdir):
         ).items()
       }
     chosen, scores, calls = instructing.measure(
-      task_model, env, tasks, candidates
+      task_model, env, tasks, candidates, config
     )
 
   # --- Report -----------------------------------------------------------------

@@ -74,7 +74,7 @@ def run(config, workdir):
 
     # --- Choosing on dev, measuring on test -----------------------------------
     chosen, scores, calls = instructing.measure(
-      task_model, env, tasks, initial | samples
+      task_model, env, tasks, initial | samples, config
     )
 
   # --- Report -----------------------------------------------------------------

@@ -27,8 +27,12 @@ PRESETS = [
     'joint': ('smoke', 'minicode'),
     'rewrite': (
       *('smoke', 'minicode', 'jsonl', 'questions', 'gsm8k', 'mbpp', 'plugin'),
+      *('minicode_real', 'mbpp_real'),
     ),
-    'prewrite': ('smoke', 'minicode', 'jsonl', 'questions', 'mbpp', 'plugin'),
+    'prewrite': (
+      *('smoke', 'minicode', 'jsonl', 'questions', 'mbpp', 'plugin'),
+      *('minicode_real', 'mbpp_real'),
+    ),
     'sft_rewriter': ('smoke', 'minicode', 'minicode2'),
     'pretrain_minicode': ('coder', 'rewriter', 'coder_smoke', 'rewriter_smoke'),
   }.items()

@@ -27,6 +27,7 @@ from promptrl_jax.prompts.templates import Messages, PromptTooLongError
 from promptrl_jax.types import Task
 
 _LOG = logging.getLogger(__name__)
+_CHOOSE_ON = ('dev', 'train_and_dev')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,13 +38,26 @@ class RewriteConfig:
     samples: K, the number of rewrites of PRewrite-S.
     temperature: sampling temperature of these rewrites.
     seed: of the first sample; samples of a task have seeds in a row.
+    choose_on: the examples that choose among samples: `dev`, or `train_and_dev`
+      where the task has few of them.
+    rounds: of successive halving (Jamieson & Talwalkar 2016, arXiv 1502.07943):
+      in each the better half goes on to twice as many of these examples, in the
+      last to all; 1: all samples are asked all.
   """
 
   samples: int = 10
   temperature: float = 1.0
   seed: int = 0
+  choose_on: str = 'dev'
+  rounds: int = 1
 
   def __post_init__(self):
+    if self.choose_on not in _CHOOSE_ON:
+      raise ValueError(
+        f'choose_on={self.choose_on!r}: expected {" or ".join(_CHOOSE_ON)}'
+      )
+    if self.rounds < 1:
+      raise ValueError(f'rounds={self.rounds}: expected 1 or more')
     if self.samples < 1:
       raise ValueError(f'samples={self.samples}: expected 1 or more')
     if not self.temperature > 0:
@@ -115,6 +129,17 @@ def sample_rewrites(
   return [rewrites[start : start + config.samples] for start in starts]
 
 
+def better_half(rewards: Sequence[np.ndarray]) -> list[int]:
+  """Returns the half of the candidates that goes on, in their order.
+
+  The first one, the initial statement, is always among them; of equals, those
+  in front go on. Raises as `select`.
+  """
+  totals = _totals(rewards)
+  order = sorted(range(len(totals)), key=lambda i: (i > 0, -totals[i], i))
+  return sorted(order[: (len(order) + 1) // 2])
+
+
 def select(rewards: Sequence[np.ndarray]) -> int:
   """Returns the candidate with the highest mean reward, the first of equals.
 
@@ -124,6 +149,10 @@ def select(rewards: Sequence[np.ndarray]) -> int:
     ValueError: there are no candidates, they have different numbers of
       examples, or a reward is not finite.
   """
+  return int(np.argmax(_totals(rewards)))
+
+
+def _totals(rewards: Sequence[np.ndarray]) -> list[float]:
   sizes = {len(row) for row in rewards}
   if len(sizes) != 1 or 0 in sizes:
     raise ValueError(
@@ -136,8 +165,7 @@ def select(rewards: Sequence[np.ndarray]) -> int:
       'never compared'
     )
   # Summed exactly, so that equal rewards in another order are a tie.
-  totals = [math.fsum(row) for row in rewards]
-  return int(np.argmax(totals))
+  return [math.fsum(row) for row in rewards]
 
 
 def _request(

@@ -137,10 +137,30 @@ def subsample(task: Task, limit: int, seed: int = 0) -> Task:
   examples = _applied_to(task)
   if not limit or limit >= len(examples):
     return task
-  content = repr((seed, key_of(task))).encode()
-  rng = random.Random(hashlib.sha256(content).digest())
-  places = sorted(rng.sample(range(len(examples)), limit))
+  places = sorted(_generator(task, seed).sample(range(len(examples)), limit))
   return with_examples(task, [examples[i] for i in places])
+
+
+def growing_parts(task: Task, parts: int, seed: int = 0) -> list[Task]:
+  """Returns the task with more and more examples: half as many, and all last.
+
+  Each part holds the one before it, so that what was asked about it is known.
+  Which examples come first depends on the task and the seed alone.
+  """
+  examples = list(_applied_to(task))
+  _generator(task, seed).shuffle(examples)
+  sizes = [max(1, len(examples) >> left) for left in range(parts - 1, 0, -1)]
+  return [*(with_examples(task, examples[:size]) for size in sizes), task]
+
+
+def _generator(task: Task, seed: int) -> random.Random:
+  content = repr((seed, key_of(task))).encode()
+  return random.Random(hashlib.sha256(content).digest())
+
+
+def joined(first: Task, second: Task) -> Task:
+  """Returns the second task with the examples of both, the first ones first."""
+  return with_examples(second, [*_applied_to(first), *_applied_to(second)])
 
 
 def with_instruction(task: Task, text: str) -> Task:

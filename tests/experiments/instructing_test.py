@@ -7,6 +7,9 @@ import pytest
 from configs import prewrite
 from experiments import instructing
 from promptrl_jax import settings
+from promptrl_jax.envs.rewriting.env import RewritingEnv
+from promptrl_jax.llm.cache import CachedBackend
+from promptrl_jax.testing.scripted import ScriptedBackend
 from promptrl_jax.training.rewriter.algorithms import make_config
 
 
@@ -107,6 +110,47 @@ def test_examples_are_drawn_with_the_seed(tmp_path):
   c.eval.dev_examples = 2
   (dev,) = load(c).dev
   assert len(inputs(dev)) == 2
+
+
+def test_training_examples_may_choose_too(tmp_path):
+  c = prewrite.get_config('jsonl')
+  c.data.options.train = write(tmp_path / 'train', 'a', 'b')
+  c.data.options.dev = write(tmp_path / 'dev', 'c')
+  c.rewrite.choose_on = 'train_and_dev'
+  for training in (False, True):
+    tasks = load(c, training)
+    assert inputs(tasks.dev[0]) == {'a', 'b', 'c'}
+    assert inputs(tasks.validation[0]) == {'c'}
+  c.data.options.train = write(tmp_path / 'train', 'a', instruction='Say.')
+  with pytest.raises(ValueError, match="'Spell.' has no training examples"):
+    load(c)
+
+
+def test_candidates_are_halved_while_their_examples_are_doubled(tmp_path):
+  c = prewrite.get_config('jsonl')
+  words = [f'{first}{second}' for first in 'abcd' for second in 'wxyz']
+  c.data.options.dev = write(tmp_path / 'dev', *words)
+  c.rewrite.rounds = 3
+  config = settings.from_mapping(prewrite.Config, c.to_dict())
+  tasks = instructing.load_tasks(config)
+
+  def reverse(request):
+    instruction, word = request.messages[-1].content.rsplit('\n', 1)
+    word = word.removeprefix('Input: ')
+    # The longer the instruction, the fewer words are spelt backwards.
+    is_right = words.index(word) % 8 >= len(instruction) - len('Spell.')
+    return word[::-1] if is_right else word
+
+  model = CachedBackend(ScriptedBackend(reverse))
+  env = RewritingEnv(model, None, config.rewriting, config.ask)
+  texts = [f'Spell.{"!" * i}' for i in (3, 1, 5, 2, 0, 4, 6, 7)]
+  left = instructing.halve(
+    env, tasks.dev, {'S': [texts], 'initial': [texts[:1]]}, config
+  )
+  assert len(left['S'][0]) == 2 and left['initial'] == [texts[:1]]
+  assert left['S'][0] == [texts[0], 'Spell.']
+  # Eight are asked four words, four of them another four.
+  assert model.misses == 8 * 4 + 4 * 4
 
 
 def test_dev_and_test_are_the_same_instructions():

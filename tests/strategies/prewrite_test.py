@@ -79,6 +79,20 @@ def test_the_first_of_the_best_candidates_is_chosen(rewards, chosen):
   assert prewrite.select([np.array(row) for row in rewards]) == chosen
 
 
+@pytest.mark.parametrize(
+  ('rewards', 'kept'),
+  [
+    ([[0.0], [1.0], [0.5], [0.7]], [0, 1]),  # The initial one stays.
+    ([[0.0], [1.0], [0.5], [0.7], [0.6]], [0, 1, 3]),
+    ([[0.5], [0.5], [0.5], [0.5]], [0, 1]),
+    ([[0.0], [1.0]], [0]),
+    ([[0.0]], [0]),
+  ],
+)
+def test_the_better_half_goes_on(rewards, kept):
+  assert prewrite.better_half([np.array(row) for row in rewards]) == kept
+
+
 @pytest.mark.parametrize('rewards', [[], [[]], [[1.0], [1.0, 0.0]]])
 def test_candidates_that_cannot_be_compared_are_refused(rewards):
   with pytest.raises(ValueError, match='expected the same number'):
