@@ -69,7 +69,9 @@ _EXAMPLES = flags.DEFINE_integer(
   upper_bound=MOST_EXAMPLES,
 )
 _INSTRUCTIONS = flags.DEFINE_string(
-  'instructions', None, 'A JSON file of instructions by name.'
+  'instructions',
+  None,
+  'A JSON file of instructions by name; empty: that of the config alone.',
 )
 _TEMPLATES = flags.DEFINE_list(
   'templates', ['code', 'chat'], 'Message formats that are tried.'
@@ -103,15 +105,17 @@ def main(argv):
       _SPLIT.value,
       _SAMPLES.value,
       _RUNS.value,
-      read_instructions(_INSTRUCTIONS.value),
+      read_instructions(_INSTRUCTIONS.value, _CONFIG.value.ask.instruction),
       _EXAMPLES.value,
     )
 
 
-def read_instructions(path):
+def read_instructions(path, configured):
   """Instructions by name: those of a file, if any."""
   if path is None:
     return INSTRUCTIONS
+  if not path:
+    return {'configured': configured}
   try:
     found = json.loads(pathlib.Path(path).read_text(encoding='utf-8'))
   except ValueError as error:

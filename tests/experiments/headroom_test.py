@@ -71,14 +71,18 @@ def test_each_operator_mends_a_share_of_each_kind_of_failure(result):
 def ask_words(workdir, words):
   path = workdir / 'words.json'
   path.write_text(words)
+  return ask(workdir, path)
+
+
+def ask(workdir, instructions, *flags):
   return commands.run(
     'experiments.headroom',
     '--config=configs/mbpp_ppo.py:smoke',
     '--config.data.validation_limit=4',
     f'--workdir={workdir}',
     '--templates=plain',
-    f'--instructions={path}',
-    *('--examples=0', '--samples=0', '--runs=0'),
+    f'--instructions={instructions}',
+    *('--examples=0', '--samples=0', '--runs=0', *flags),
   )
 
 
@@ -90,6 +94,13 @@ def test_other_instructions_are_compared_alone(tmp_path):
   assert rows == {('mine', 0), ('none', 0)}
   assert 'pass_at_k' not in found and 'mending' not in found
   assert '| plain | mine |' in (tmp_path / 'headroom.md').read_text()
+
+
+def test_the_instruction_of_the_config_may_be_asked_alone(tmp_path):
+  result = ask(tmp_path, '', '--config.ask.instruction=Be brief.')
+  assert result.returncode == 0, result.stderr[-3000:]
+  (row,) = json.loads((tmp_path / 'headroom.json').read_text())['grid']
+  assert row['instruction'] == 'configured'
 
 
 @pytest.mark.parametrize('words', ['[]', '{}', '{"a": 1}', 'nothing'])
