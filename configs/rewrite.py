@@ -52,6 +52,11 @@ ARGUMENTS = {
   **dict.fromkeys(('mbpp', 'mbpp_real'), 'mbpp_instruction'),
   'plugin': '',
 }
+# Argument -> roles of SmolLM2.
+_SMOLLM2 = {
+  'minicode_real': ('task_model',),
+  'mbpp_real': ('rewriter', 'task_model'),
+}
 # Ollama's.
 _SERVER = BackendConfig(
   'http', new_tokens=256, http=HttpConfig('http://127.0.0.1:11434/v1')
@@ -123,10 +128,10 @@ def adapt(c: ml_collections.ConfigDict, arg: str) -> None:
   # What this set alone has, documented at its class of options.
   options = settings.to_mapping(TASK_SETS[name].options()) if name else {}
   c.data.options = ml_collections.ConfigDict(options)
+  for role in _SMOLLM2.get(arg, ()):
+    use_smollm2(c, role)
+    c.ask.instruction = ''  # What is rewritten takes its place.
   if arg in EMBEDDED:
-    if arg == 'minicode_real':
-      use_smollm2(c, 'task_model')
-      c.ask.instruction = ''
     return
   c.runs_programs = False
   c.rewriting.meta.family = 'generic_b'
@@ -141,9 +146,6 @@ def adapt(c: ml_collections.ConfigDict, arg: str) -> None:
 
 
 def _for_smollm2(c: ml_collections.ConfigDict) -> None:
-  for role in ('rewriter', 'task_model'):
-    use_smollm2(c, role)
-  c.ask.instruction = ''  # What is rewritten takes its place.
   c.task_model.prompt_tokens = 1848  # for the tests of problem 493
   c.rewriter.prompt_tokens = 128
   c.rewriter.new_tokens = c.ask.rewrite_max_tokens = 48

@@ -238,11 +238,12 @@ def measure(task_model, env, tasks, candidates, config):
 
 def halve(env, tasks, candidates, config):
   """The candidates that are left for the last round, which has all of dev."""
-  rounds = config.rewrite.rounds
+  before_the_last = config.rewrite.rounds - 1
   parts = [
-    instructions.growing_parts(task, rounds, config.seed) for task in tasks
+    instructions.growing_parts(task, before_the_last, config.seed)
+    for task in tasks
   ]
-  for part in zip(*(growing[:-1] for growing in parts), strict=True):
+  for part in zip(*parts, strict=True):
     rewarded = reward_all(env, part, candidates)
     candidates = {
       name: [

@@ -141,16 +141,17 @@ def subsample(task: Task, limit: int, seed: int = 0) -> Task:
   return with_examples(task, [examples[i] for i in places])
 
 
-def growing_parts(task: Task, parts: int, seed: int = 0) -> list[Task]:
-  """Returns the task with more and more examples: half as many, and all last.
+def growing_parts(task: Task, count: int, seed: int = 0) -> list[Task]:
+  """Returns the task with more and more of its examples, up to half of them.
 
-  Each part holds the one before it, so that what was asked about it is known.
-  Which examples come first depends on the task and the seed alone.
+  Each part has twice as many as the one before it and holds them, so that what
+  was asked about those is known. Which examples come first depends on the task
+  and the seed alone.
   """
   examples = list(_applied_to(task))
   _generator(task, seed).shuffle(examples)
-  sizes = [max(1, len(examples) >> left) for left in range(parts - 1, 0, -1)]
-  return [*(with_examples(task, examples[:size]) for size in sizes), task]
+  sizes = [max(1, len(examples) >> left) for left in range(count, 0, -1)]
+  return [with_examples(task, examples[:size]) for size in sizes]
 
 
 def _generator(task: Task, seed: int) -> random.Random:
