@@ -150,6 +150,7 @@ def run(config, workdir, mode, controllers_of=None, chosen=Selection()):
     config = trained.applied_to(config)
   trained_in = trained.folder if trained else workdir
   session.check_templates(config, ('coder', 'rewriter'))
+  check_left_out(config)
 
   # --- Data -------------------------------------------------------------------
   only = dict.fromkeys((*SPLITS, chosen.split))
@@ -165,8 +166,9 @@ def run(config, workdir, mode, controllers_of=None, chosen=Selection()):
   with session.open_pool(config.pool) as pool:
     line_up = session.make_line_up(config, coder, rewriter, pool, library)
     # --- Lists and temperatures, chosen on validation -------------------------
-    searched = search(config, line_up, tasks['validation'], workdir, trained)
-    check_left_out(config, searched)
+    searched = search(
+      config, line_up, tasks['validation'], workdir, trained, mode
+    )
 
     # --- Training -------------------------------------------------------------
     learned = {}
@@ -243,11 +245,15 @@ def announce(config, tasks, coder, rewriter):
   )
 
 
-def search(config, line_up, validation, workdir, trained):
+def search(config, line_up, validation, workdir, trained, mode):
   """What is chosen on validation, searched once and kept in `searched.json`.
 
-  The run of the controllers has searched before, if it asked the same.
+  The run of the controllers has searched before, if it asked the same. What
+  nobody plays and no controller starts from is not searched.
   """
+  without = config.eval.without
+  wanted = not set(open_loop.LISTS) <= set(without) or config.eval.allocation
+  cloned = mode == 'train' and config.controller.clone
   own = path = workdir / 'searched.json'
 
   def write(found):
@@ -256,7 +262,11 @@ def search(config, line_up, validation, workdir, trained):
 
   if not path.exists() and trained and trained.is_searched(config):
     path = trained.folder / path.name
-  if not path.exists():
+  if path.exists():
+    found = open_loop.Found.from_json(json.loads(path.read_text()))
+  elif not wanted and not cloned:
+    found = open_loop.Found()
+  else:
     found = open_loop.search(
       line_up,
       validation,
@@ -267,7 +277,6 @@ def search(config, line_up, validation, workdir, trained):
       progress=lambda calls: tqdm.tqdm(calls, desc='search', unit='call'),
     )
     write(found)
-  found = open_loop.Found.from_json(json.loads(path.read_text()))
   tuned = open_loop.tune(
     found,
     line_up,
@@ -277,17 +286,18 @@ def search(config, line_up, validation, workdir, trained):
     config.search,
     protocol=config.data.protocol,
     budgets=config.eval.budgets,
+    without=without,
   )
   if tuned != found:
     write(tuned)
   return tuned
 
 
-def check_left_out(config, searched):
+def check_left_out(config):
   """Raises ValueError for a rival that is left out and not known."""
   known = {
     *rivals(config.editing),
-    *searched.entrants(config.editing, config.ask),
+    *open_loop.names(config.editing),
     *config.eval.strategies,
     *controllers.names(config),
   }

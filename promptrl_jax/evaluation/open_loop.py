@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -29,6 +29,8 @@ List = tuple[str, ...]
 _Name = TypeVar('_Name')
 # `semantic, reset_prompt, repair`: what a reader of the results would try.
 HAND_RULE = ('keep', 'semantic', 'reset_prompt', 'repair')
+# Rivals that play the lists that are found.
+LISTS = ('best_open_loop', 'single_list')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,10 +70,10 @@ class Found:
     examples: how many each of them shows that has been given a choice.
   """
 
-  best: Mapping[int, List]
-  single: List
-  scores: Mapping[int, float]
-  calls: int
+  best: Mapping[int, List] = dataclasses.field(default_factory=dict)
+  single: List = ()
+  scores: Mapping[int, float] = dataclasses.field(default_factory=dict)
+  calls: int = 0
   temperatures: Mapping[str, float] = dataclasses.field(default_factory=dict)
   temperature_calls: Mapping[str, int] = dataclasses.field(default_factory=dict)
   examples: Mapping[str, int] = dataclasses.field(default_factory=dict)
@@ -90,15 +92,14 @@ class Found:
   ) -> dict[str, Entrant]:
     """The rivals that play what was chosen."""
 
-    lists = {b: strategy(names, editing) for b, names in self.best.items()}
-    chosen = {
-      'best_open_loop': Entrant.of(
-        base.ByBudget(lists), optimisation_calls=self.calls
-      ),
-      'single_list': Entrant.of(
-        strategy(self.single, editing), optimisation_calls=self.calls
-      ),
-    }
+    chosen = {}
+    if self.best:
+      lists = {b: strategy(names, editing) for b, names in self.best.items()}
+      played = base.ByBudget(lists), strategy(self.single, editing)
+      chosen = {
+        name: Entrant.of(play, optimisation_calls=self.calls)
+        for name, play in zip(LISTS, played, strict=True)
+      }
     if set(HAND_RULE) <= set(editing.actions):
       chosen['hand_rule'] = Entrant.of(strategy(HAND_RULE, editing))
     for name, temperature in self.temperatures.items():
@@ -118,12 +119,19 @@ class Found:
       f'({100 * self.scores[budget]:.1f} % of validation)'
       for budget, names in self.best.items()
     }
-    facts['single list'] = ', '.join(self.single)
+    if self.single:
+      facts['single list'] = ', '.join(self.single)
     for name, temperature in self.temperatures.items():
       facts[f'temperature of {name}_tuned'] = f'{temperature:g}'
     for name, count in self.examples.items():
       facts[f'examples of {name}_tuned'] = str(count)
     return facts
+
+
+def names(config: EditingConfig) -> tuple[str, ...]:
+  """Names of all rivals that can play what is chosen."""
+  tuned = (f'{name}_tuned' for name in sampling_rivals(config))
+  return (*LISTS, 'hand_rule', *tuned)
 
 
 def sampling_rivals(config: EditingConfig) -> dict[str, dict[int, Entrant]]:
@@ -208,16 +216,20 @@ def tune(
   protocol: str,
   budgets: Sequence[int],
   seed: int = 0,
+  without: Collection[str] = (),
 ) -> Found:
   """Adds the temperatures and numbers of examples that are not found yet.
 
   Examples are shown where the line-up has some. Arguments are those of
-  `search`; `ask` says how requests are sampled but for the temperature.
+  `search`; `ask` says how requests are sampled but for the temperature,
+  `without` which rivals are not wanted.
   """
   tasks = tasks[: config.problems or None]
   library = (line_up.options or {}).get('examples')
   for name, by_count in sampling_rivals(editing).items():
-    if name in found.temperatures or (0 not in by_count and library is None):
+    if name in found.temperatures or f'{name}_tuned' in without:
+      continue
+    if 0 not in by_count and library is None:
       continue
     sampled = {
       (count, t): dataclasses.replace(

@@ -8,6 +8,7 @@ import shutil
 import numpy as np
 import pytest
 
+from promptrl_jax.evaluation import open_loop
 from tests.experiments import commands
 
 SMALL = (
@@ -382,6 +383,22 @@ def test_controllers_play_other_problems(published, tmp_path):
   # But for the steps, of which a list may need more.
   assert trained['config']['editing']['max_steps'] < 10
   assert content['config']['editing']['max_steps'] == 10
+
+
+def test_what_nobody_plays_is_not_searched(published, tmp_path):
+  left_out = (*open_loop.LISTS, 'best_of_b_tuned', 'greedy_first_tuned')
+  result = run(
+    tmp_path / 'run',
+    '--mode=eval',
+    f'--controllers={published}',
+    '--config.data.test_limit=5',
+    '--config.eval.budgets=(3,)',
+    f'--config.eval.without={left_out}',
+  )
+  assert result.returncode == 0, result.stderr[-3000:]
+  assert not (tmp_path / 'run' / 'searched.json').exists()
+  table = (tmp_path / 'run' / 'results.md').read_text()
+  assert '| ppo |' in table and '| best_open_loop |' not in table
 
 
 def test_controllers_are_not_trained(whole, tmp_path):
