@@ -71,11 +71,18 @@ class EvalConfig:
     resamples: of the bootstrap.
     dev_examples, test_examples: examples per task, drawn with the seed; 0 for
       all.
+    answers: of the task model to each test example, whose rewards are averaged;
+      they differ where `ask.first_temperature` is above 0.
   """
 
   resamples: int = RESAMPLES
   dev_examples: int = 0
   test_examples: int = 0
+  answers: int = 1
+
+  def __post_init__(self):
+    if self.answers < 1:
+      raise ValueError(f'eval.answers={self.answers}: expected 1 or more')
 
 
 @dataclasses.dataclass(frozen=True)

@@ -71,11 +71,18 @@ class Tasks:
     return texts if all(texts) else []
 
 
-def check_strategies(names):
-  unknown = set(names) - set(STRATEGIES)
-  if unknown or not names:
+def check(config):
+  """Raises ValueError for strategies and answers that make no sense."""
+  unknown = set(config.strategies) - set(STRATEGIES)
+  if unknown or not config.strategies:
     raise ValueError(
-      f'strategies={tuple(names)}: expected some of {", ".join(STRATEGIES)}'
+      f'strategies={tuple(config.strategies)}: expected some of '
+      f'{", ".join(STRATEGIES)}'
+    )
+  if config.eval.answers > 1 and not config.ask.first_temperature > 0:
+    raise ValueError(
+      f'eval.answers={config.eval.answers}: at ask.first_temperature=0 they '
+      'are all the same, so raise the temperature or ask for one'
     )
 
 
@@ -224,7 +231,9 @@ def measure(task_model, env, tasks, candidates, config):
   scores = {
     name: Scores(
       dev_scores[name],
-      example_rewards(env, tasks.test, texts) if tasks.test else (),
+      example_rewards(env, tasks.test, texts, config.eval.answers)
+      if tasks.test
+      else (),
     )
     for name, texts in chosen.items()
   }

@@ -59,7 +59,7 @@ def run(config, workdir):
   config = session.begin(Config, config)
 
   # --- Data and models --------------------------------------------------------
-  instructing.check_strategies(config.strategies)
+  instructing.check(config)
   settings = {  # Refused before any work.
     name: make_config(config.train, name, config.switches)
     for name in config.algorithms

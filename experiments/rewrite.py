@@ -43,7 +43,7 @@ def main(argv):
 
 def run(config, workdir):
   config = session.begin(Config, config)
-  instructing.check_strategies(config.strategies)
+  instructing.check(config)
 
   # --- Data -------------------------------------------------------------------
   tasks = instructing.load_tasks(config)

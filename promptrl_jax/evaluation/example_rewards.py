@@ -15,11 +15,21 @@ from promptrl_jax.types import Examples, ProgramExamples, Task
 
 
 def example_rewards(
-  env: RewritingEnv, tasks: Sequence[Task], statements: Sequence[str]
+  env: RewritingEnv,
+  tasks: Sequence[Task],
+  statements: Sequence[str],
+  answers: int = 1,
 ) -> list[np.ndarray]:
   """Asks the frozen model about statements and rewards each of its replies.
 
-  All requests go to the model in one batched call.
+  All requests of one seed go to the model in one batched call.
+
+  Args:
+    env: asks and rewards.
+    tasks: of any split.
+    statements: one for each task.
+    answers: of the model to each request, with seeds in a row from 0 on, whose
+      rewards are averaged; above temperature 0 they differ.
 
   Returns:
     For each statement the rewards [examples of its task], float64, whose mean
@@ -29,7 +39,16 @@ def example_rewards(
     BackendError: the model cannot be reached.
     RuntimeError: the system failed on a program.
   """
-  _, outcomes = env.ask(tasks, statements)
+  by_answer = [
+    _of_seed(env, tasks, statements, seed) for seed in range(answers)
+  ]
+  return [np.mean(rows, axis=0) for rows in zip(*by_answer, strict=True)]
+
+
+def _of_seed(
+  env: RewritingEnv, tasks: Sequence[Task], statements: Sequence[str], seed: int
+) -> list[np.ndarray]:
+  _, outcomes = env.ask(tasks, statements, seed=seed)
   for task, outcome in zip(tasks, outcomes, strict=True):
     if outcome.score is None:
       raise RuntimeError(f'{task.task_id}: {outcome.status}: {outcome.message}')

@@ -6,6 +6,7 @@ import pytest
 from promptrl_jax.envs.rewriting.config import RewritingConfig
 from promptrl_jax.envs.rewriting.env import RewritingEnv
 from promptrl_jax.evaluation.example_rewards import example_rewards
+from promptrl_jax.llm.ask import AskConfig
 from promptrl_jax.llm.cache import CachedBackend
 from promptrl_jax.tasks import instructions
 from promptrl_jax.testing import tiny
@@ -63,6 +64,22 @@ def test_all_candidates_meet_the_same_examples_in_one_call():
   assert len(set(inputs)) == 7
   assert inputs == inputs[:7] * 4
   assert {r.temperature for r in batch} == {0.0}
+
+
+def test_answers_at_a_temperature_are_averaged():
+  model = ScriptedBackend(lambda r: spell(r) if r.seed % 2 else spell(r)[::-1])
+  env = RewritingEnv(
+    model,
+    None,
+    RewritingConfig(reward='score'),
+    AskConfig(first_temperature=0.3),
+  )
+  (row,) = example_rewards(env, [make_task(('ab',))], ['Spell!'], answers=4)
+  requests = [request for batch in model.batches for request in batch]
+  assert len({request.seed for request in requests}) == 4
+  assert {request.temperature for request in requests} == {0.3}
+  right = sum(request.seed % 2 for request in requests)
+  assert row.tolist() == [right / 4]
 
 
 def test_a_second_evaluation_asks_the_model_nothing(tmp_path):

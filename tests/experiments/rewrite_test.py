@@ -172,6 +172,8 @@ def test_the_rewriter_is_given_no_input(tmp_path, server):
     ),
     ('--config.rewrite.samples=0', 'samples=0'),
     ("--config.strategies=('X',)", "strategies=('X',): expected some of I, S"),
+    ('--config.eval.answers=0', 'eval.answers=0: expected 1 or more'),
+    ('--config.eval.answers=2', 'they are all the same'),
     ('--config.data.options.dev=', 'data.options.dev is empty'),
     ('--config.task_model.model=', 'no model is named'),
   ],

@@ -159,11 +159,13 @@ class RewritingEnv:
     tasks: Sequence[Task],
     statements: Sequence[str],
     checkers: Sequence[Checker] | None = None,
+    seed: int = 0,
   ) -> tuple[list[Answer], list[Outcome]]:
     """Asks the model about statements and checks its replies, for evaluation.
 
     All requests go to the model in one call, all programs to the pool in one.
-    Tasks are of any split; without `checkers`, those of the tasks count.
+    Tasks are of any split; without `checkers`, those of the tasks count. The
+    seed is that of the sampler, where the model is asked above temperature 0.
 
     Raises:
       BackendError: the model cannot be reached.
@@ -171,7 +173,7 @@ class RewritingEnv:
     if checkers is None:
       checkers = [task.checker for task in tasks]
     rows = [
-      _Row(task, '', statement, checker, self._question(task, statement))
+      _Row(task, '', statement, checker, self._question(task, statement, seed))
       for task, statement, checker in zip(
         tasks, statements, checkers, strict=True
       )
