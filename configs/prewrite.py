@@ -50,6 +50,8 @@ class Config(rewrite.Config):
     switches: updates from which on another of `ALGORITHMS` takes over:
       `((30, 'pairs'),)`.
     seeds: runs of each algorithm, from `seed` on.
+    solvable_by: train on the examples that one of so many answers to the
+      instruction as it is gets, at `ask.first_temperature`; 0: on all.
     rewriter: where training starts; its lengths are `train.packing.prompt_size`
       and `ask.rewrite_max_tokens`.
     validate_every, checkpoint_every: updates.
@@ -59,6 +61,7 @@ class Config(rewrite.Config):
   algorithms: tuple[str, ...] = ('ppo',)
   switches: tuple[tuple[int, str], ...] = ()
   seeds: int = 1
+  solvable_by: int = 0
   rewriting: RewritingConfig = RewritingConfig(
     meta=MetaConfig('minicode'),
     reward='score',
@@ -114,10 +117,10 @@ def _for_one_instruction(c: ml_collections.ConfigDict) -> None:
 def _for_smollm2(c: ml_collections.ConfigDict) -> None:
   train_smollm2(c, prompt=128, completion=48)
   c.rewriting.background = False  # Both models run on this machine.
+  c.solvable_by = 8
   c.train.iterations = 30
   c.train.rollout.group = 16
-  c.validate_every = 5
-  c.rewrite.samples = 16
+  c.validate_every, c.patience = 5, 0
 
 
 def get_hyper():

@@ -112,9 +112,12 @@ def load_tasks(config, training=False):
       'expected the same ones, so give validation_limit and test_limit one '
       'value'
     )
+  validation = parts['validation']
   if chosen_on_train:
+    same = dev is validation
     dev = [joined_to_train(task, parts['train']) for task in dev]
-  return Tasks(parts.get('train', ()), parts['validation'], dev, test)
+    validation = dev if same else validation
+  return Tasks(parts.get('train', ()), validation, dev, test)
 
 
 def joined_to_train(task, train):

@@ -85,6 +85,9 @@ def run(config, workdir):
     env = instructing.open_env(task_model, config, tasks, stack)
     workdir_lib.prepare(workdir, 'prewrite', config, names)
 
+    if config.solvable_by:
+      tasks = keep_solvable(config, env, tasks)
+
     # --- Training, choosing on dev, measuring on test -------------------------
     models = train(config, settings, start, mesh, env, tasks, workdir)
     candidates = {INITIAL: [[task.statement] for task in tasks.dev]}
@@ -110,6 +113,20 @@ def run(config, workdir):
 
 
 # --- Stages -------------------------------------------------------------------
+
+
+def keep_solvable(config, env, tasks):
+  """The tasks, with the training examples that the task model can solve."""
+  train = [
+    with_solvable_examples(env, task, config.solvable_by)
+    for task in tasks.train
+  ]
+  left, whole = (
+    sum(len(task.checker.examples) for task in part)
+    for part in (train, tasks.train)
+  )
+  print(f'{left} of {whole} training examples can be solved')
+  return dataclasses.replace(tasks, train=train)
 
 
 def train(config, settings, start, mesh, env, tasks, workdir):

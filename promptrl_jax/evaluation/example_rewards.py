@@ -1,8 +1,12 @@
-"""Rewards of statements on each example of their tasks, for reports."""
+"""Rewards of statements on each example of their tasks.
+
+Reports want them, and a choice of the examples that are worth training on.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -43,6 +47,31 @@ def example_rewards(
     _of_seed(env, tasks, statements, seed) for seed in range(answers)
   ]
   return [np.mean(rows, axis=0) for rows in zip(*by_answer, strict=True)]
+
+
+def with_solvable_examples(env: RewritingEnv, task: Task, answers: int) -> Task:
+  """Returns an instruction with the examples that one of its answers gets.
+
+  What none gets is hardly got with another wording either: it would tell
+  rewrites apart no better, and make a batch longer.
+
+  Args:
+    env: asks the frozen model, at a temperature above 0.
+    task: an instruction, of the training split.
+    answers: to each example with the instruction as it is.
+
+  Raises:
+    ValueError: no example is left.
+  """
+  (rewards,) = example_rewards(env, [task], [task.statement], answers)
+  examples = itertools.compress(instructions.applied_to(task), rewards > 0)
+  if not (kept := list(examples)):
+    raise ValueError(
+      f'instruction {task.statement[:60]!r}: none of {len(rewards)} examples '
+      f'is solved by one of {answers} answers: expected a model that solves '
+      'some, or more answers'
+    )
+  return instructions.with_examples(task, kept)
 
 
 def _of_seed(

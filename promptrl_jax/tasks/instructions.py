@@ -87,7 +87,7 @@ def examples_of(task: Task) -> Examples:
   return task.checker
 
 
-def _applied_to(task: Task) -> Sequence[Example | Task]:
+def applied_to(task: Task) -> Sequence[Example | Task]:
   """Returns what the instruction is applied to."""
   if isinstance(task.checker, ProgramExamples):
     return task.checker.examples
@@ -134,7 +134,7 @@ def subsample(task: Task, limit: int, seed: int = 0) -> Task:
   """
   if limit < 0:
     raise ValueError(f'limit={limit}: expected 0 for all, or more')
-  examples = _applied_to(task)
+  examples = applied_to(task)
   if not limit or limit >= len(examples):
     return task
   places = sorted(_generator(task, seed).sample(range(len(examples)), limit))
@@ -148,7 +148,7 @@ def growing_parts(task: Task, count: int, seed: int = 0) -> list[Task]:
   was asked about those is known. Which examples come first depends on the task
   and the seed alone.
   """
-  examples = list(_applied_to(task))
+  examples = list(applied_to(task))
   _generator(task, seed).shuffle(examples)
   sizes = [max(1, len(examples) >> left) for left in range(count, 0, -1)]
   return [with_examples(task, examples[:size]) for size in sizes]
@@ -161,7 +161,7 @@ def _generator(task: Task, seed: int) -> random.Random:
 
 def joined(first: Task, second: Task) -> Task:
   """Returns the second task with the examples of both, the first ones first."""
-  return with_examples(second, [*_applied_to(first), *_applied_to(second)])
+  return with_examples(second, [*applied_to(first), *applied_to(second)])
 
 
 def with_instruction(task: Task, text: str) -> Task:
@@ -171,7 +171,7 @@ def with_instruction(task: Task, text: str) -> Task:
 
 def with_examples(task: Task, examples: Sequence[Example | Task]) -> Task:
   """Returns the task with other examples."""
-  _applied_to(task)  # Refuses a task that is no instruction.
+  applied_to(task)  # Refuses a task that is no instruction.
   checker: Any = task.checker
   checker = dataclasses.replace(checker, examples=tuple(examples))
   return dataclasses.replace(task, checker=checker)
@@ -269,7 +269,7 @@ def share_labels(task: Task, *others: Task) -> Task:
 def _inputs(task: Task) -> set[str]:
   return {
     example.statement if isinstance(example, Task) else example.input
-    for example in _applied_to(task)
+    for example in applied_to(task)
   }
 
 
