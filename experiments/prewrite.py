@@ -26,7 +26,10 @@ from ml_collections import config_flags
 from configs.prewrite import Config
 from experiments import instructing, session
 from promptrl_jax.evaluation import output
-from promptrl_jax.evaluation.example_rewards import example_rewards
+from promptrl_jax.evaluation.example_rewards import (
+  example_rewards,
+  with_solvable_examples,
+)
 from promptrl_jax.evaluation.instruction_report import INITIAL
 from promptrl_jax.llm.load import load_backend
 from promptrl_jax.parallel import mesh as mesh_lib
