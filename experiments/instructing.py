@@ -79,10 +79,15 @@ def check(config):
       f'strategies={tuple(config.strategies)}: expected some of '
       f'{", ".join(STRATEGIES)}'
     )
-  if config.eval.answers > 1 and not config.ask.first_temperature > 0:
+  check_answers(config, 'eval.answers', config.eval.answers)
+
+
+def check_answers(config, name, answers):
+  """Raises ValueError for several answers to one request that are the same."""
+  if answers > 1 and not config.ask.first_temperature > 0:
     raise ValueError(
-      f'eval.answers={config.eval.answers}: at ask.first_temperature=0 they '
-      'are all the same, so raise the temperature or ask for one'
+      f'{name}={answers}: at ask.first_temperature=0 they are all the same, so '
+      'raise the temperature or ask for one'
     )
 
 

@@ -63,6 +63,7 @@ def run(config, workdir):
 
   # --- Data and models --------------------------------------------------------
   instructing.check(config)
+  instructing.check_answers(config, 'solvable_by', config.solvable_by)
   settings = {  # Refused before any work.
     name: make_config(config.train, name, config.switches)
     for name in config.algorithms

@@ -251,6 +251,14 @@ def test_another_config_in_the_same_workdir_is_refused(inputs, server, whole):
       'packing.prompt_size=32 is less',
     ),
     (
+      ['--config.solvable_by=1'],
+      'none of 4 examples is solved by one of 1 answers',
+    ),
+    (
+      ['--config.solvable_by=2'],
+      'solvable_by=2: at ask.first_temperature=0 they are all the same',
+    ),
+    (
       ['--config.rewriting.reward=perplexity'],
       'task cannot score a given text',
     ),

@@ -5,7 +5,10 @@ import pytest
 
 from promptrl_jax.envs.rewriting.config import RewritingConfig
 from promptrl_jax.envs.rewriting.env import RewritingEnv
-from promptrl_jax.evaluation.example_rewards import example_rewards
+from promptrl_jax.evaluation.example_rewards import (
+  example_rewards,
+  with_solvable_examples,
+)
 from promptrl_jax.llm.ask import AskConfig
 from promptrl_jax.tasks import instructions
 from promptrl_jax.testing import tiny
@@ -57,6 +60,15 @@ def test_the_instruction_and_the_visible_test_are_what_the_model_reads(env):
 def test_each_task_is_reported(env):
   (rewards,) = example_rewards(env, [TASK], ['Be quick.'])
   assert rewards.tolist() == [1.0] + [0.0] * (len(EXAMPLES) - 1)
+
+
+def test_examples_that_some_answer_solves_are_kept(env):
+  kept = with_solvable_examples(env, TASK, answers=2)
+  assert kept.checker.examples == EXAMPLES[:1]
+  assert kept.task_id == TASK.task_id
+  hard = instructions.with_examples(TASK, EXAMPLES[1:])
+  with pytest.raises(ValueError, match='none of 5 examples is solved'):
+    with_solvable_examples(env, hard, answers=2)
 
 
 def test_rewrites_of_a_batch_are_asked_about_the_same_tasks(pool):
