@@ -29,7 +29,8 @@ CODER, REWRITER = 'coder', 'rewriter'
 
 
 @functools.lru_cache(maxsize=4096)  # Every strategy meets it again.
-def _warn_once(task_id: str, message: str) -> None:
+def warn_once(task_id: str, message: str) -> None:
+  """Says what is wrong with a task, unless it was said before."""
   _LOG.warning('%s: %s', task_id, message)
 
 
@@ -244,7 +245,7 @@ class Tools:
         stop=config.stop_strings if is_coder else (),
       )
     except templates.PromptTooLongError as error:
-      _warn_once(attempt.problem.task_id, str(error))
+      warn_once(attempt.problem.task_id, str(error))
       return None
     again = resample or request.messages in attempt.asked
     if not resample:

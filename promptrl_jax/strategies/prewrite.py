@@ -14,7 +14,6 @@ at temperature 1. The environment writes the requests, as it does in training.
 from __future__ import annotations
 
 import dataclasses
-import logging
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -22,11 +21,11 @@ from typing import Any
 import numpy as np
 
 from promptrl_jax.envs.rewriting.env import RewritingEnv
+from promptrl_jax.llm.ask import warn_once
 from promptrl_jax.llm.backend import Backend, Completion, Message, Request
 from promptrl_jax.prompts.templates import Messages, PromptTooLongError
 from promptrl_jax.types import Task
 
-_LOG = logging.getLogger(__name__)
 _CHOOSE_ON = ('dev', 'train_and_dev')
 
 
@@ -187,7 +186,7 @@ def _request(
   try:
     return build(env.prompt(task, fits))
   except PromptTooLongError as error:
-    _LOG.warning('%s: %s', task.task_id, error)
+    warn_once(task.task_id, str(error))
     return None
 
 

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import logging
 import zlib
 from collections.abc import Sequence
 from typing import Any
 
 from promptrl_jax.envs.rewriting.config import RewritingConfig
 from promptrl_jax.envs.rewriting.result import UNUSABLE
-from promptrl_jax.llm.ask import AskConfig, fitted_request
+from promptrl_jax.llm.ask import AskConfig, fitted_request, warn_once
 from promptrl_jax.llm.backend import Backend, Completion, Request
 from promptrl_jax.prompts import feedback as feedback_lib
 from promptrl_jax.prompts import templates
 from promptrl_jax.rewards import guards
 from promptrl_jax.tasks import splits
 from promptrl_jax.types import Task
-
-_LOG = logging.getLogger(__name__)
 
 
 def sampling(ask: AskConfig, task: Task, seed: int) -> dict[str, Any]:
@@ -93,7 +90,7 @@ class CodeForm:
     try:
       return (fitted_request(self._model, write, prompt, **settings),)
     except templates.PromptTooLongError as error:
-      _LOG.warning('%s: %s', task.task_id, error)
+      warn_once(task.task_id, str(error))
       return ()
 
   def labels(self, task: Task) -> tuple[str, ...]:
