@@ -117,6 +117,7 @@ def _for_one_instruction(c: ml_collections.ConfigDict) -> None:
 def _for_smollm2(c: ml_collections.ConfigDict) -> None:
   train_smollm2(c, prompt=128, completion=48)
   c.rewriting.background = False  # Both models run on this machine.
+  c.algorithms, c.strategies = ('grpo',), ('S',)
   c.solvable_by = 8
   c.train.iterations = 30
   c.train.rollout.group = 16
