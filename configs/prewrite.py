@@ -79,6 +79,12 @@ class Config(rewrite.Config):
   checkpoint_every: int = 10
   patience: int = 3
 
+  def __post_init__(self):
+    if self.solvable_by < 0:
+      raise ValueError(
+        f'solvable_by={self.solvable_by}: expected 0 for all, or more'
+      )
+
 
 def get_config(arg: str = 'minicode') -> ml_collections.ConfigDict:
   c = settings.to_config_dict(Config())

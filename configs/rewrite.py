@@ -156,8 +156,8 @@ def _for_smollm2(c: ml_collections.ConfigDict) -> None:
   c.task_model.prompt_tokens = 1848  # for the tests of problem 493
   c.rewriter.prompt_tokens = 128
   c.rewriter.new_tokens = c.ask.rewrite_max_tokens = 48
-  # A problem in ten is solved: few examples, and one greedy answer to each,
-  # could not tell rewrites apart.
+  # A problem in ten is solved: few examples could not tell rewrites apart, and
+  # one answer to each is not enough to measure what was chosen.
   c.rewrite.samples, c.rewrite.rounds = 32, 4
   c.rewrite.choose_on = 'train_and_dev'
   c.ask.first_temperature = 0.3

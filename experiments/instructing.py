@@ -71,15 +71,12 @@ class Tasks:
     return texts if all(texts) else []
 
 
-def check(config):
-  """Raises ValueError for strategies and answers that make no sense."""
-  unknown = set(config.strategies) - set(STRATEGIES)
-  if unknown or not config.strategies:
+def check_strategies(names):
+  unknown = set(names) - set(STRATEGIES)
+  if unknown or not names:
     raise ValueError(
-      f'strategies={tuple(config.strategies)}: expected some of '
-      f'{", ".join(STRATEGIES)}'
+      f'strategies={tuple(names)}: expected some of {", ".join(STRATEGIES)}'
     )
-  check_answers(config, 'eval.answers', config.eval.answers)
 
 
 def check_answers(config, name, answers):
@@ -117,12 +114,9 @@ def load_tasks(config, training=False):
       'expected the same ones, so give validation_limit and test_limit one '
       'value'
     )
-  validation = parts['validation']
   if chosen_on_train:
-    same = dev is validation
     dev = [joined_to_train(task, parts['train']) for task in dev]
-    validation = dev if same else validation
-  return Tasks(parts.get('train', ()), validation, dev, test)
+  return Tasks(parts.get('train', ()), parts['validation'], dev, test)
 
 
 def joined_to_train(task, train):

@@ -29,12 +29,11 @@ from absl import app, flags
 from ml_collections import config_flags
 
 from configs.mbpp_ppo import Config
-from experiments import controllers, session
+from experiments import controllers, searching, session
 from experiments.trained import Trained
 from promptrl_jax.evaluation import (
   allocation,
   critic,
-  open_loop,
   output,
   plots,
   statistics,
@@ -150,7 +149,7 @@ def run(config, workdir, mode, controllers_of=None, chosen=Selection()):
     config = trained.applied_to(config)
   trained_in = trained.folder if trained else workdir
   session.check_templates(config, ('coder', 'rewriter'))
-  check_left_out(config)
+  searching.check_left_out(config)
 
   # --- Data -------------------------------------------------------------------
   only = dict.fromkeys((*SPLITS, chosen.split))
@@ -166,7 +165,7 @@ def run(config, workdir, mode, controllers_of=None, chosen=Selection()):
   with session.open_pool(config.pool) as pool:
     line_up = session.make_line_up(config, coder, rewriter, pool, library)
     # --- Lists and temperatures, chosen on validation -------------------------
-    searched = search(
+    searched = searching.search(
       config, line_up, tasks['validation'], workdir, trained, mode
     )
 
@@ -243,69 +242,6 @@ def announce(config, tasks, coder, rewriter):
     f'one run can tell {found} '
     f'(paired, if {_DISCORDANT:.0%} of problems are solved by one side only)'
   )
-
-
-def search(config, line_up, validation, workdir, trained, mode):
-  """What is chosen on validation, searched once and kept in `searched.json`.
-
-  The run of the controllers has searched before, if it asked the same. What
-  nobody plays and no controller starts from is not searched.
-  """
-  without = config.eval.without
-  wanted = not set(open_loop.LISTS) <= set(without) or config.eval.allocation
-  cloned = mode == 'train' and config.controller.clone
-  own = path = workdir / 'searched.json'
-
-  def write(found):
-    content = json.dumps(dataclasses.asdict(found), indent=2)
-    write_atomically(own, f'{content}\n'.encode())
-
-  if not path.exists() and trained and trained.is_searched(config):
-    path = trained.folder / path.name
-  if path.exists():
-    found = open_loop.Found.from_json(json.loads(path.read_text()))
-  elif not wanted and not cloned:
-    found = open_loop.Found()
-  else:
-    found = open_loop.search(
-      line_up,
-      validation,
-      config.editing,
-      config.search,
-      protocol=config.data.protocol,
-      budgets=config.eval.budgets,
-      progress=lambda calls: tqdm.tqdm(calls, desc='search', unit='call'),
-    )
-    write(found)
-  tuned = open_loop.tune(
-    found,
-    line_up,
-    validation,
-    config.editing,
-    config.ask,
-    config.search,
-    protocol=config.data.protocol,
-    budgets=config.eval.budgets,
-    without=without,
-  )
-  if tuned != found:
-    write(tuned)
-  return tuned
-
-
-def check_left_out(config):
-  """Raises ValueError for a rival that is left out and not known."""
-  known = {
-    *rivals(config.editing),
-    *open_loop.names(config.editing),
-    *config.eval.strategies,
-    *controllers.names(config),
-  }
-  if unknown := set(config.eval.without) - known:
-    raise ValueError(
-      f'eval.without names {", ".join(sorted(unknown))}: expected some of '
-      f'{", ".join(sorted(known))}'
-    )
 
 
 def evaluate(config, line_up, played, validation, searched, learned, workdir):

@@ -62,7 +62,8 @@ def run(config, workdir):
   config = session.begin(Config, config)
 
   # --- Data and models --------------------------------------------------------
-  instructing.check(config)
+  instructing.check_strategies(config.strategies)
+  instructing.check_answers(config, 'eval.answers', config.eval.answers)
   instructing.check_answers(config, 'solvable_by', config.solvable_by)
   settings = {  # Refused before any work.
     name: make_config(config.train, name, config.switches)
@@ -121,10 +122,7 @@ def run(config, workdir):
 
 def keep_solvable(config, env, tasks):
   """The tasks, with the training examples that the task model can solve."""
-  train = [
-    with_solvable_examples(env, task, config.solvable_by)
-    for task in tasks.train
-  ]
+  train = with_solvable_examples(env, tasks.train, config.solvable_by)
   left, whole = (
     sum(len(task.checker.examples) for task in part)
     for part in (train, tasks.train)

@@ -43,7 +43,8 @@ def main(argv):
 
 def run(config, workdir):
   config = session.begin(Config, config)
-  instructing.check(config)
+  instructing.check_strategies(config.strategies)
+  instructing.check_answers(config, 'eval.answers', config.eval.answers)
 
   # --- Data -------------------------------------------------------------------
   tasks = instructing.load_tasks(config)

@@ -49,29 +49,34 @@ def example_rewards(
   return [np.mean(rows, axis=0) for rows in zip(*by_answer, strict=True)]
 
 
-def with_solvable_examples(env: RewritingEnv, task: Task, answers: int) -> Task:
-  """Returns an instruction with the examples that one of its answers gets.
+def with_solvable_examples(
+  env: RewritingEnv, tasks: Sequence[Task], answers: int
+) -> list[Task]:
+  """Returns instructions with the examples that one of their answers gets.
 
-  What none gets is hardly got with another wording either: it would tell
-  rewrites apart no better, and make a batch longer.
+  What none of them gets rarely tells rewrites apart, and makes a batch longer.
 
   Args:
-    env: asks the frozen model, at a temperature above 0.
-    task: an instruction, of the training split.
+    env: asks the frozen model; several answers need a temperature above 0.
+    tasks: instructions of the training split.
     answers: to each example with the instruction as it is.
 
   Raises:
-    ValueError: no example is left.
+    ValueError: an instruction has no example left.
   """
-  (rewards,) = example_rewards(env, [task], [task.statement], answers)
-  examples = itertools.compress(instructions.applied_to(task), rewards > 0)
-  if not (kept := list(examples)):
-    raise ValueError(
-      f'instruction {task.statement[:60]!r}: none of {len(rewards)} examples '
-      f'is solved by one of {answers} answers: expected a model that solves '
-      'some, or more answers'
-    )
-  return instructions.with_examples(task, kept)
+  statements = [task.statement for task in tasks]
+  rewarded = example_rewards(env, tasks, statements, answers)
+  kept = []
+  for task, rewards in zip(tasks, rewarded, strict=True):
+    solved = itertools.compress(instructions.applied_to(task), rewards > 0)
+    if not (examples := list(solved)):
+      raise ValueError(
+        f'instruction {task.statement[:60]!r}: none of {len(rewards)} examples '
+        f'is solved by one of {answers} answers: expected a model that solves '
+        'some, or more answers'
+      )
+    kept.append(instructions.with_examples(task, examples))
+  return kept
 
 
 def _of_seed(

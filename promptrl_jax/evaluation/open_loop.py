@@ -87,6 +87,15 @@ class Found:
     }
     return cls(**{**saved, **by_budget})
 
+  def with_lists(self, lists: Found) -> Found:
+    """Returns the lists of another search with the temperatures of this one."""
+    return dataclasses.replace(
+      lists,
+      temperatures=self.temperatures,
+      temperature_calls=self.temperature_calls,
+      examples=self.examples,
+    )
+
   def entrants(
     self, editing: EditingConfig, ask: AskConfig
   ) -> dict[str, Entrant]:
@@ -104,7 +113,7 @@ class Found:
       chosen['hand_rule'] = Entrant.of(strategy(HAND_RULE, editing))
     for name, temperature in self.temperatures.items():
       by_count = sampling_rivals(editing)[name]
-      chosen[f'{name}_tuned'] = dataclasses.replace(
+      chosen[_tuned(name)] = dataclasses.replace(
         by_count[self.examples.get(name, 0)],
         fixed=False,
         ask=dataclasses.replace(ask, sample_temperature=temperature),
@@ -122,16 +131,19 @@ class Found:
     if self.single:
       facts['single list'] = ', '.join(self.single)
     for name, temperature in self.temperatures.items():
-      facts[f'temperature of {name}_tuned'] = f'{temperature:g}'
+      facts[f'temperature of {_tuned(name)}'] = f'{temperature:g}'
     for name, count in self.examples.items():
-      facts[f'examples of {name}_tuned'] = str(count)
+      facts[f'examples of {_tuned(name)}'] = str(count)
     return facts
 
 
-def names(config: EditingConfig) -> tuple[str, ...]:
+def rival_names(config: EditingConfig) -> tuple[str, ...]:
   """Names of all rivals that can play what is chosen."""
-  tuned = (f'{name}_tuned' for name in sampling_rivals(config))
-  return (*LISTS, 'hand_rule', *tuned)
+  return (*LISTS, 'hand_rule', *map(_tuned, sampling_rivals(config)))
+
+
+def _tuned(name: str) -> str:
+  return f'{name}_tuned'
 
 
 def sampling_rivals(config: EditingConfig) -> dict[str, dict[int, Entrant]]:
@@ -227,9 +239,9 @@ def tune(
   tasks = tasks[: config.problems or None]
   library = (line_up.options or {}).get('examples')
   for name, by_count in sampling_rivals(editing).items():
-    if name in found.temperatures or f'{name}_tuned' in without:
-      continue
-    if 0 not in by_count and library is None:
+    is_possible = 0 in by_count or library is not None
+    is_done = name in found.temperatures
+    if is_done or not is_possible or _tuned(name) in without:
       continue
     sampled = {
       (count, t): dataclasses.replace(

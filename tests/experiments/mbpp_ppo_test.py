@@ -401,6 +401,23 @@ def test_what_nobody_plays_is_not_searched(published, tmp_path):
   assert '| ppo |' in table and '| best_open_loop |' not in table
 
 
+def test_lists_are_searched_where_only_temperatures_were_before(
+  published, tmp_path
+):
+  other = tmp_path / 'other'
+  shutil.copytree(published, other)
+  path = other / 'searched.json'
+  before = json.loads(path.read_text())
+  nothing = {'best': {}, 'single': [], 'scores': {}, 'calls': 0}
+  path.write_text(json.dumps(before | nothing))
+  result = run(tmp_path / 'run', '--mode=eval', f'--controllers={other}')
+  assert result.returncode == 0, result.stderr[-3000:]
+  found = json.loads((tmp_path / 'run' / 'searched.json').read_text())
+  for name in ('best', 'single', 'scores'):
+    assert found[name] == before[name]
+  assert found['temperatures'] == before['temperatures']
+
+
 def test_controllers_are_not_trained(whole, tmp_path):
   result = run(tmp_path / 'run', f'--controllers={whole[0]}')
   assert result.returncode != 0 and 'takes --mode=eval' in result.stderr

@@ -251,6 +251,10 @@ def test_another_config_in_the_same_workdir_is_refused(inputs, server, whole):
       'packing.prompt_size=32 is less',
     ),
     (
+      ['--config.solvable_by=-1'],
+      'solvable_by=-1: expected 0 for all, or more',
+    ),
+    (
       ['--config.solvable_by=1'],
       'none of 4 examples is solved by one of 1 answers',
     ),

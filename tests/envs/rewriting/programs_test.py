@@ -63,12 +63,12 @@ def test_each_task_is_reported(env):
 
 
 def test_examples_that_some_answer_solves_are_kept(env):
-  kept = with_solvable_examples(env, TASK, answers=2)
+  (kept,) = with_solvable_examples(env, [TASK], answers=2)
   assert kept.checker.examples == EXAMPLES[:1]
   assert kept.task_id == TASK.task_id
   hard = instructions.with_examples(TASK, EXAMPLES[1:])
   with pytest.raises(ValueError, match='none of 5 examples is solved'):
-    with_solvable_examples(env, hard, answers=2)
+    with_solvable_examples(env, [TASK, hard], answers=2)
 
 
 def test_rewrites_of_a_batch_are_asked_about_the_same_tasks(pool):

@@ -1,0 +1,82 @@
+"""The rivals of the main job that are chosen on validation.
+
+No flags here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import tqdm
+
+from experiments import controllers
+from promptrl_jax.evaluation import open_loop
+from promptrl_jax.evaluation.play import rivals
+from promptrl_jax.files import write_atomically
+
+
+def search(config, line_up, validation, workdir, trained, mode):
+  """What is chosen on validation, searched once and kept in `searched.json`.
+
+  The run of the controllers has searched before, if it asked the same. What
+  nobody plays and no controller starts from is not searched.
+  """
+  own = path = workdir / 'searched.json'
+  if not path.exists() and trained and trained.is_searched(config):
+    path = trained.folder / path.name
+  found = open_loop.Found()
+  if path.exists():
+    found = open_loop.Found.from_json(json.loads(path.read_text()))
+
+  def keep(found):
+    content = json.dumps(dataclasses.asdict(found), indent=2)
+    write_atomically(own, f'{content}\n'.encode())
+
+  where = {'protocol': config.data.protocol, 'budgets': config.eval.budgets}
+  if not found.best and needs_lists(config, mode):
+    lists = open_loop.search(
+      line_up,
+      validation,
+      config.editing,
+      config.search,
+      progress=lambda calls: tqdm.tqdm(calls, desc='search', unit='call'),
+      **where,
+    )
+    found = found.with_lists(lists)
+    keep(found)
+  tuned = open_loop.tune(
+    found,
+    line_up,
+    validation,
+    config.editing,
+    config.ask,
+    config.search,
+    without=config.eval.without,
+    **where,
+  )
+  if tuned != found:
+    keep(tuned)
+  return tuned
+
+
+def needs_lists(config, mode):
+  """Whether a list is played, or a controller starts from one."""
+  played = not set(open_loop.LISTS) <= set(config.eval.without)
+  cloned = mode == 'train' and config.controller.clone
+  return played or cloned or config.eval.allocation
+
+
+def check_left_out(config):
+  """Raises ValueError for a rival that is left out and not known."""
+  known = {
+    *rivals(config.editing),
+    *open_loop.rival_names(config.editing),
+    *config.eval.strategies,
+    *controllers.names(config),
+  }
+  if unknown := set(config.eval.without) - known:
+    raise ValueError(
+      f'eval.without names {", ".join(sorted(unknown))}: expected some of '
+      f'{", ".join(sorted(known))}'
+    )
