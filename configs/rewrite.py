@@ -73,12 +73,15 @@ class EvalConfig:
       all.
     answers: of the task model to each test example, whose rewards are averaged;
       they differ where `ask.first_temperature` is above 0.
+    given: instructions that are measured for every task beside those that are
+      chosen; `''` is none at all.
   """
 
   resamples: int = RESAMPLES
   dev_examples: int = 0
   test_examples: int = 0
   answers: int = 1
+  given: tuple[str, ...] = ()
 
   def __post_init__(self):
     if self.answers < 1:
@@ -93,7 +96,8 @@ class Config:
     seed: of subsampled examples and of the bootstrap.
     mesh: devices by axis, for models that one device cannot hold: `tensor=2`.
     plugins: modules that register task sets and rewards.
-    strategies: `I`: the greedy rewrite; `S`: the best of K on dev.
+    strategies: `I`: the greedy rewrite; `S`: the best of K on dev. None: only
+      what `eval.given` holds is measured.
     cache: SQLite file of answers; empty: `cache.sqlite` in the workdir.
     task_model: the frozen model.
     runs_programs: the task model writes a program, and its value is the answer;

@@ -38,6 +38,7 @@ CANONICAL = 'canonical wording (reference)'
 # Raised for a bad config, bad data or a dead endpoint: shown in one line.
 USER_ERRORS = (ValueError, OSError, BackendError, TooWeakError, sqlite3.Error)
 
+_SHOWN = 40  # Characters of a given instruction in a table.
 _REQUESTS_PER_CALL = 512  # What the progress bar waits for.
 _ROUNDS = 8  # Requests of each connection to a server between two savings.
 
@@ -71,9 +72,9 @@ class Tasks:
     return texts if all(texts) else []
 
 
-def check_strategies(names):
+def check_strategies(names, given=()):
   unknown = set(names) - set(STRATEGIES)
-  if unknown or not names:
+  if unknown or not (names or given):
     raise ValueError(
       f'strategies={tuple(names)}: expected some of {", ".join(STRATEGIES)}'
     )
@@ -227,9 +228,15 @@ def measure(task_model, env, tasks, candidates, config):
   candidates = halve(env, tasks.dev, candidates, config)
   rewarded = reward_all(env, tasks.dev, candidates)
   chosen, dev_scores = choose(candidates, rewarded)
+  others = {
+    f'given {text[:_SHOWN]!r}': [text] * len(tasks.dev)
+    for text in config.eval.given
+  }
   if tasks.canonical:
-    chosen[CANONICAL] = tasks.canonical
-    dev_scores[CANONICAL] = example_rewards(env, tasks.dev, tasks.canonical)
+    others[CANONICAL] = tasks.canonical
+  chosen |= others
+  for name, texts in others.items():
+    dev_scores[name] = example_rewards(env, tasks.dev, texts)
   scores = {
     name: Scores(
       dev_scores[name],

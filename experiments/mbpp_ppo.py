@@ -83,6 +83,12 @@ _PROBLEMS = flags.DEFINE_integer(
   'With --mode=eval: the first N problems of the split, 0 for all.',
   lower_bound=0,
 )
+_FIRST = flags.DEFINE_integer(
+  'first',
+  0,
+  'With --mode=eval: the controllers of the first N seeds, 0 for all.',
+  lower_bound=0,
+)
 flags.mark_flag_as_required('workdir')
 
 # Share of problems that two strategies typically disagree on.
@@ -97,18 +103,27 @@ class Selection:
     split: split of the data set.
     checkpoint: `best` on validation, or `last`.
     problems: first N problems of the split; 0 for all.
+    first: controllers of the first N seeds; 0 for all.
   """
 
   split: str = 'test'
   checkpoint: str = 'best'
   problems: int = 0
+  first: int = 0
 
   def folder(self, workdir):
     """Where results go: the working directory, or a folder for this choice."""
     if self == Selection():
       return workdir
     name = f'{self.split}_{self.checkpoint}_{self.problems or "all"}'
+    if self.first:
+      name += f'_first_{self.first}'
     return workdir / 'eval' / name
+
+  def applied_to(self, config):
+    """The settings with as many seeds as are played."""
+    seeds = min(self.first or config.seeds, config.seeds)
+    return dataclasses.replace(config, seeds=seeds)
 
 
 def main(argv):
@@ -120,7 +135,7 @@ def main(argv):
       pathlib.Path(_WORKDIR.value),
       _MODE.value,
       pathlib.Path(_CONTROLLERS.value) if _CONTROLLERS.value else None,
-      Selection(_SPLIT.value, _CHECKPOINT.value, _PROBLEMS.value),
+      Selection(_SPLIT.value, _CHECKPOINT.value, _PROBLEMS.value, _FIRST.value),
     )
 
 
@@ -135,8 +150,8 @@ def check_mode(mode, controllers_of, chosen):
   if chosen != Selection():
     raise ValueError(
       f'--split={chosen.split} --checkpoint={chosen.checkpoint} '
-      f'--problems={chosen.problems} take --mode=eval: a training run reports '
-      'its best checkpoints on the whole test split'
+      f'--problems={chosen.problems} --first={chosen.first} take --mode=eval: '
+      'a training run reports all its best checkpoints on the whole test split'
     )
 
 
@@ -161,6 +176,7 @@ def run(config, workdir, mode, controllers_of=None, chosen=Selection()):
   # --- Models and pool --------------------------------------------------------
   coder, rewriter = session.load_models(config)
   models = prepare(config, workdir, trained, coder, rewriter)
+  config = chosen.applied_to(config)
   announce(config, tasks, coder, rewriter)
   with session.open_pool(config.pool) as pool:
     line_up = session.make_line_up(config, coder, rewriter, pool, library)

@@ -34,6 +34,7 @@ from promptrl_jax.evaluation.instruction_report import INITIAL
 from promptrl_jax.llm.load import load_backend
 from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.prompts import meta as meta_lib
+from promptrl_jax.rewards.registry import REWARDS
 from promptrl_jax.strategies import prewrite
 from promptrl_jax.tools import command
 from promptrl_jax.training import run as run_lib
@@ -64,7 +65,7 @@ def run(config, workdir):
   # --- Data and models --------------------------------------------------------
   instructing.check_strategies(config.strategies)
   instructing.check_answers(config, 'eval.answers', config.eval.answers)
-  instructing.check_answers(config, 'solvable_by', config.solvable_by)
+  check_solvable(config)
   settings = {  # Refused before any work.
     name: make_config(config.train, name, config.switches)
     for name in config.algorithms
@@ -118,6 +119,17 @@ def run(config, workdir):
 
 
 # --- Stages -------------------------------------------------------------------
+
+
+def check_solvable(config):
+  """Raises ValueError if it cannot be told which examples can be solved."""
+  instructing.check_answers(config, 'solvable_by', config.solvable_by)
+  reward = config.rewriting.reward
+  if config.solvable_by and REWARDS[reward].uses_label_logps:
+    raise ValueError(
+      f'solvable_by={config.solvable_by}: the reward {reward} does not say '
+      'whether an answer is right, expected 0, or a reward of answers'
+    )
 
 
 def keep_solvable(config, env, tasks):

@@ -43,7 +43,7 @@ def main(argv):
 
 def run(config, workdir):
   config = session.begin(Config, config)
-  instructing.check_strategies(config.strategies)
+  instructing.check_strategies(config.strategies, config.eval.given)
   instructing.check_answers(config, 'eval.answers', config.eval.answers)
 
   # --- Data -------------------------------------------------------------------

@@ -22,8 +22,8 @@ from promptrl_jax.training import workdir as workdir_lib
 _BUDGET = flags.DEFINE_integer('budget', 8, 'Model calls per problem.')
 
 _RIVALS = (
-  *('direct', 'greedy_first', 'greedy_first_tuned', 'fewshot_tuned'),
-  'best_open_loop',
+  *('direct', 'random', 'greedy_first', 'greedy_first_tuned'),
+  *('fewshot_tuned', 'best_open_loop'),
 )
 _CONTROLLER = 'ppo'
 

@@ -323,9 +323,12 @@ def test_published_controllers_play_another_split(published, tmp_path):
     f'--controllers={published}',
     '--split=validation',
     '--problems=2',
+    '--first=1',
   )
   assert result.returncode == 0, result.stderr[-3000:]
-  assert (tmp_path / 'eval' / 'validation_best_2' / 'results.json').exists()
+  folder = tmp_path / 'eval' / 'validation_best_2_first_1'
+  header = json.loads((folder / 'results.json').read_text())['header']
+  assert len(header['seeds']) == 1
   assert not (tmp_path / 'transfer.md').exists()
   # The lists are those of their run.
   assert not (tmp_path / 'searched.json').exists()

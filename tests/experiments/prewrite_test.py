@@ -263,6 +263,10 @@ def test_another_config_in_the_same_workdir_is_refused(inputs, server, whole):
       'solvable_by=2: at ask.first_temperature=0 they are all the same',
     ),
     (
+      ['--config.solvable_by=1', '--config.rewriting.reward=perplexity'],
+      'the reward perplexity does not say whether an answer is right',
+    ),
+    (
       ['--config.rewriting.reward=perplexity'],
       'task cannot score a given text',
     ),

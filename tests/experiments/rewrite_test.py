@@ -151,6 +151,24 @@ def test_it_rewrites_one_instruction_with_models_behind_http(tmp_path, server):
   assert len(server.bodies) == asked
 
 
+def test_given_instructions_alone_are_measured_and_nothing_is_rewritten(
+  tmp_path, server
+):
+  result = run_http(
+    tmp_path,
+    server,
+    '--config.strategies=()',
+    "--config.eval.given=('Try 3.', '')",
+  )
+  assert result.returncode == 0, result.stderr[-3000:]
+  table = json.loads((tmp_path / 'run' / 'results.json').read_text())['table']
+  assert list(table) == ['initial', "given 'Try 3.'", "given ''"]
+  assert table["given 'Try 3.'"]['dev'] == 1.0
+  assert table["given 'Try 3.'"]['gain']['mean'] == 1.0
+  assert table["given ''"]['test']['mean'] == 0.0
+  assert {body['model'] for body in server.bodies} == {'task'}
+
+
 def test_the_rewriter_is_given_no_input(tmp_path, server):
   assert run_http(tmp_path, server).returncode == 0
   given = [b['messages'] for b in server.bodies if b['model'] == 'rewriter']
@@ -172,6 +190,7 @@ def test_the_rewriter_is_given_no_input(tmp_path, server):
     ),
     ('--config.rewrite.samples=0', 'samples=0'),
     ("--config.strategies=('X',)", "strategies=('X',): expected some of I, S"),
+    ('--config.strategies=()', 'strategies=(): expected some of I, S'),
     ('--config.eval.answers=0', 'eval.answers=0: expected 1 or more'),
     ('--config.eval.answers=2', 'they are all the same'),
     ('--config.data.options.dev=', 'data.options.dev is empty'),

@@ -17,9 +17,13 @@ from promptrl_jax.tasks import splits
 from promptrl_jax.types import Task
 
 
-def sampling(ask: AskConfig, task: Task, seed: int) -> dict[str, Any]:
-  """Returns how the frozen model samples all rows of a task in one batch."""
-  own_seed = zlib.crc32(f'{seed}/{task.task_id}'.encode())
+def sampling(ask: AskConfig, question: str, seed: int) -> dict[str, Any]:
+  """Returns how the frozen model samples its answer to a question in one batch.
+
+  All rewrites of a task share `question`, so that they meet the same random
+  numbers; the examples of an instruction do not, as their mean is the reward.
+  """
+  own_seed = zlib.crc32(f'{seed}/{question}'.encode())
   return {
     'temperature': ask.first_temperature,
     'top_p': ask.top_p,
@@ -85,7 +89,7 @@ class CodeForm:
     None if the context cannot take it, which is a failure of the rewrite.
     """
     prompt = self._coder_prompt(task, statement)
-    settings = sampling(self._ask, task, seed)
+    settings = sampling(self._ask, task.task_id, seed)
     write = self._template.coder
     try:
       return (fitted_request(self._model, write, prompt, **settings),)

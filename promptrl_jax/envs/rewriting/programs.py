@@ -29,13 +29,15 @@ class ProgramsForm(WordsForm):
     self, task: Task, statement: str, seed: int = 0
   ) -> tuple[Request, ...]:
     """Returns the request for a program of each task."""
-    settings = sampling(self._ask, task, seed)
+    assert isinstance(task.checker, ProgramExamples)
     return tuple(
       Request(
         tuple(Message(*pair) for pair in self._template.coder(prompt)),
-        **settings,
+        **sampling(self._ask, f'{task.task_id}/{example.task_id}', seed),
       )
-      for prompt in self._prompts(task, statement)
+      for example, prompt in zip(
+        task.checker.examples, self._prompts(task, statement), strict=True
+      )
     )
 
   def reply(

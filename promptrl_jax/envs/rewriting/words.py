@@ -82,14 +82,19 @@ class WordsForm:
     self, task: Task, statement: str, seed: int = 0
   ) -> tuple[Request, ...]:
     """Returns the request for each example, or the one of a question."""
-    checker, prompts = task.checker, [statement]
+    checker, questions = task.checker, [(task.task_id, statement)]
     if isinstance(checker, Examples):
-      prompts = [
-        instructions.prompt(checker, statement, example)
+      questions = [
+        (
+          f'{task.task_id}/{example.input}',
+          instructions.prompt(checker, statement, example),
+        )
         for example in checker.examples
       ]
-    settings = sampling(self._ask, task, seed)
-    return tuple(Request((Message('user', p),), **settings) for p in prompts)
+    return tuple(
+      Request((Message('user', text),), **sampling(self._ask, name, seed))
+      for name, text in questions
+    )
 
   def labels(self, task: Task) -> tuple[str, ...]:
     """Returns the first right answer of each request."""

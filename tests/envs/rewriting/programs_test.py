@@ -83,3 +83,18 @@ def test_rewrites_of_a_batch_are_asked_about_the_same_tasks(pool):
     f'# {task.statement}\n' in text
     for task, text in zip(drawn, asked, strict=False)
   )
+
+
+def test_rewrites_share_the_sampler_seed_of_each_task_and_no_two_tasks_do(pool):
+  env = RewritingEnv(
+    ScriptedBackend(write),
+    pool,
+    RewritingConfig(reward='score', allow_keep=False),
+    AskConfig(template='code', first_temperature=0.3),
+  )
+  ones, others, later = (
+    [request.seed for request in env.requests(TASK, text, seed)]
+    for text, seed in (('Take care.', 1), ('Be quick.', 1), ('Take care.', 2))
+  )
+  assert ones == others and len(set(ones)) == len(EXAMPLES)
+  assert not set(later) & set(ones)

@@ -144,11 +144,18 @@ def test_a_group_meets_the_same_examples_and_another_batch_meets_others():
   assert len(set(met)) > 1
 
 
-def test_rows_of_one_task_share_the_sampler_seed():
-  env, model = make(first_temperature=0.7, examples=1)
+def test_rewrites_of_one_task_share_the_sampler_seed_of_each_example():
+  env, model = make(first_temperature=0.7, examples=2)
   env.rewards([TASK, TASK, OTHER], ['One a.', 'Two b.', 'Three c.'], 3)
   seeds = [request.seed for request in model.batches[0]]
-  assert seeds[0] == seeds[1] != seeds[2]
+  assert seeds[:2] == seeds[2:4]
+  assert len({*seeds[:2], *seeds[4:]}) == 4
+
+
+def test_examples_of_equal_input_are_all_asked():
+  twice = make_task('Spell both.', ('ab', 'ab'))
+  env, _ = make(first_temperature=0.7)
+  assert len(env.requests(twice, 'Spell.')) == 2
 
 
 def test_equal_rewrites_are_answered_once_and_each_is_a_call():
