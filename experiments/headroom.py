@@ -297,7 +297,7 @@ def to_markdown(found):
       f'After a greedy program with "{best["instruction"]}", without an '
       'example, that fails its visible tests, what one operator solves:',
       '',
-      mending.to_markdown(found['split'], found['mending']).rstrip(),
+      mending.to_markdown(found['split'], found['mending']),
     ]
   return '\n'.join((*lines, ''))
 

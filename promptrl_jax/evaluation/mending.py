@@ -275,7 +275,7 @@ def to_markdown(split: str, figures: dict[str, Any]) -> str:
     )
   if figures['choosing']:
     lines += ['', choosing.to_markdown(figures['choosing'])]
-  return '\n'.join([*lines, ''])
+  return '\n'.join(lines)
 
 
 def _percent(share: float | None) -> str:

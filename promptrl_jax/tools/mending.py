@@ -83,7 +83,7 @@ def run() -> None:
         protocol=_PROTOCOL.value,
         seeds=range(_SEEDS.value),
       )
-      print(mending.to_markdown(split, figures[split]))
+      print(mending.to_markdown(split, figures[split]), end='\n\n')
       if budgets:
         figures[split]['lists'] = mending.worth_of_kinds(
           line_up, part, lists, editing, seeds=range(_SEEDS.value), **where

@@ -104,7 +104,7 @@ def measure(folders: dict[str, pathlib.Path]) -> str:
         protocol='visible1',
         seeds=range(_SEEDS.value),
       )
-      parts.append(mending.to_markdown(split, figures))
+      parts.append(mending.to_markdown(split, figures) + '\n')
   parts.append('`python -m promptrl_jax.tools.minicode_models` makes them.\n\n')
   return '\n'.join(parts)
 
