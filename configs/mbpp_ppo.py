@@ -14,7 +14,8 @@ Arguments:
                --config.coder.model=NAME   (likewise --config.rewriter...)
              without an endpoint the embedded coder walks it, near zero
   mbpp_real  the same splits with SmolLM2 135M Instruct as coder and rewriter,
-             in this process (`make real`): --config.data.path=mbpp.jsonl
+             in this process (`make real`): --config.data.path=mbpp.jsonl;
+             about six hours on two cores with AVX-512
   promis     the settings of PROMIS (arXiv 2605.19102, released code): three
              actions, ten features, +1 / -0.1, Monte-Carlo returns, 1000
              episodes
