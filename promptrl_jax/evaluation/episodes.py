@@ -7,6 +7,8 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from promptrl_jax.execution import TestResult
+
 _OUTCOMES = (
   'solved by the first program',
   'solved by a later program',
@@ -34,8 +36,15 @@ def choose(outcomes: Sequence[str], count: int) -> list[int]:
   return sorted(itertools.islice(found, count))
 
 
-def to_markdown(episode: Episode, verdict: str) -> str:
-  """One episode: the prompt and the program of each step, and its verdict."""
+def to_markdown(
+  episode: Episode,
+  verdict: str,
+  hidden: Iterable[tuple[str, TestResult]] = (),
+) -> str:
+  """One episode: the prompt and the program of each step, and its verdict.
+
+  `hidden` are the hidden tests of the problem, as its last program did.
+  """
   lines = [f'## {episode[0]["task_id"]}: {verdict}']
   for row in episode:
     lines.append(f'\n**{row["step"] + 1}. `{row["action"]}`** ')
@@ -44,6 +53,13 @@ def to_markdown(episode: Episode, verdict: str) -> str:
       lines += [f'asks the {sent["role"]}:\n', _fenced(text)]
     lines += ['\nIts program:\n', _fenced(row['code'] or '')]
     lines.append(f'\nThe visible tests: {row["status"]} {row["error_type"]}')
+  ended = [
+    f'{test}  # {result.status} {result.error_type}'.rstrip()
+    + (f': {" ".join(result.message.split())}' if result.message else '')
+    for test, result in hidden
+  ]
+  if ended:
+    lines += ['\nThe hidden tests:\n', _fenced('\n'.join(ended))]
   return '\n'.join(line.rstrip() for line in lines) + '\n'
 
 

@@ -3,6 +3,7 @@
 import pytest
 
 from promptrl_jax.evaluation import episodes
+from promptrl_jax.execution import TestResult
 
 
 def step(
@@ -60,6 +61,19 @@ def test_an_episode_shows_prompts_programs_and_verdicts():
   shown += ['def b(): 1', 'passed']
   places = [text.index(part) for part in shown]
   assert places == sorted(places)
+  assert 'hidden' not in text.split('\n', 1)[1]
+
+
+def test_an_episode_shows_what_the_hidden_tests_say():
+  rows = episodes.read(TRACE, 'ppo', 8)['b']
+  failed = TestResult('failed', message='b(1) is\n2, expected 3')
+  text = episodes.to_markdown(
+    rows,
+    'wrong',
+    [('assert b(0) == 1', TestResult('passed')), ('assert b(1) == 3', failed)],
+  )
+  assert 'assert b(0) == 1  # passed\n' in text
+  assert 'assert b(1) == 3  # failed: b(1) is 2, expected 3\n' in text
 
 
 def test_outcomes_are_taken_in_turn():

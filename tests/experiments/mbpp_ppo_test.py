@@ -3,6 +3,7 @@
 import collections
 import csv
 import json
+import re
 import shutil
 
 import numpy as np
@@ -159,6 +160,24 @@ def test_the_table_can_be_made_again_from_the_csv(whole):
   for row in (workdir / 'results.md').read_text().splitlines():
     if row.startswith('| ppo '):
       assert row in done.stdout
+
+
+def test_episodes_are_shown_with_what_the_hidden_tests_say(whole):
+  workdir, _ = whole
+  result = commands.run(
+    'promptrl_jax.tools.episodes',
+    str(workdir),
+    '--strategy=direct',
+    '--budget=2',
+    '--count=6',
+  )
+  assert result.returncode == 0, result.stderr[-3000:]
+  assert result.stdout.count('\n**1. `') == 6
+  assert result.stdout.count('The hidden tests:') == result.stdout.count(
+    'The visible tests: passed'
+  )
+  (shown, *_) = result.stdout.split('The hidden tests:')[1:]
+  assert re.search(r'\nassert .*  # (passed|failed)', shown)
 
 
 def test_kill_and_resume_equals_the_uninterrupted_run(whole, tmp_path):
