@@ -109,6 +109,41 @@ def _chat_rewriter(prompt: RewritePrompt) -> Messages:
   return (('system', _REWRITER_SYSTEM), ('user', '\n\n'.join(parts)))
 
 
+# Two rewrites that show what is wanted. Without them SmolLM2 135M answers with
+# programs: of 24 greedy replies none states a task, with them all do.
+_REWRITES = (
+  (
+    RewritePrompt(
+      'Write a function to find the largest number in a list.', 'largest'
+    ),
+    'Write a Python function largest that takes a list of numbers and returns '
+    'the greatest of them.',
+  ),
+  (
+    RewritePrompt(
+      'Write a python function to count how often a character occurs in a '
+      'string.',
+      'count_char',
+    ),
+    'Write a Python function count_char that takes a string and a character '
+    'and returns how many times the character is in the string.',
+  ),
+)
+
+
+def _shown_rewriter(prompt: RewritePrompt) -> Messages:
+  system, asked = _chat_rewriter(prompt)
+  shown = [
+    message
+    for example, written in _REWRITES
+    for message in (
+      _chat_rewriter(example)[1],
+      ('assistant', f'{rewrite.PREFIX} {written}'),
+    )
+  ]
+  return (system, *shown, asked)
+
+
 def _chat_rewritten(prompt: RewritePrompt, reply: str) -> str:
   name = prompt.function_name
   if rewrite.validate_rewrite(reply, name):
@@ -124,7 +159,7 @@ CODE = Template(
   'code',
   code_template.coder,
   code_template.program,
-  _chat_rewriter,
+  _shown_rewriter,
   _chat_rewritten,
   code_template.STOP,
 )

@@ -1,11 +1,13 @@
 """How requests are written, shortened and read."""
 
 import dataclasses
+import re
 
 import pytest
 
 from promptrl_jax.prompts import templates
 from promptrl_jax.prompts.examples import WorkedExample
+from promptrl_jax.prompts.rewrite import validate_rewrite
 from promptrl_jax.prompts.templates import (
   CHAT,
   CODE,
@@ -150,3 +152,13 @@ def test_a_program_may_use_what_its_file_imports():
 
 def test_a_program_in_a_file_ends_where_other_code_begins():
   assert '\ndef ' in CODE.stop and not CHAT.stop
+
+
+def test_a_model_that_continues_a_file_is_shown_what_a_rewrite_is():
+  system, *shown, asked = CODE.rewriter(REWRITE)
+  assert (system, asked) == CHAT.rewriter(REWRITE)
+  assert [role for role, _ in shown] == ['user', 'assistant'] * 2
+  for (_, question), (_, answer) in zip(shown[::2], shown[1::2], strict=True):
+    (name,) = re.findall('Function name: (.+)', question)
+    assert not validate_rewrite(answer, name)
+    assert name in CODE.rewritten(RewritePrompt('', name), answer)
