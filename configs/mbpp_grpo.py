@@ -117,7 +117,7 @@ def get_config(arg: str = 'minicode') -> ml_collections.ConfigDict:
     c.data.name = 'mbpp'
   if arg == 'mbpp_real':
     use_smollm2(c, 'coder')
-    train_smollm2(c, prompt=512, completion=64)
+    train_smollm2(c, prompt=256, completion=64)
     c.rewriting.reward = 'score'  # A problem in ten is solved.
     c.train.iterations = 25
     c.train.rollout.prompts = 16
