@@ -86,6 +86,8 @@ class EvalConfig:
   def __post_init__(self):
     if self.answers < 1:
       raise ValueError(f'eval.answers={self.answers}: expected 1 or more')
+    if len(set(self.given)) < len(self.given):
+      raise ValueError(f'eval.given={self.given}: expected each text once')
 
 
 @dataclasses.dataclass(frozen=True)

@@ -38,7 +38,6 @@ CANONICAL = 'canonical wording (reference)'
 # Raised for a bad config, bad data or a dead endpoint: shown in one line.
 USER_ERRORS = (ValueError, OSError, BackendError, TooWeakError, sqlite3.Error)
 
-_SHOWN = 40  # Characters of a given instruction in a table.
 _REQUESTS_PER_CALL = 512  # What the progress bar waits for.
 _ROUNDS = 8  # Requests of each connection to a server between two savings.
 
@@ -195,21 +194,23 @@ def draw_candidates(rewriter, env, tasks, config):
   return candidates, trace
 
 
-def drop_too_long(env, name, tasks, candidates):
+def drop_too_long(env, name, tasks, candidates, given=()):
   """Takes out rewrites that the task model has no room for; counts them.
 
-  A task that is left without a rewrite keeps its initial instruction.
+  A task that is left without a rewrite keeps its initial instruction, which
+  must fit like those that are `given`.
   """
   dropped = 0
   for place, task in enumerate(tasks.dev):
     parts = [task, *tasks.test[place : place + 1]]
     fits = lambda text, parts=parts: all(env.fits(part, text) for part in parts)
-    if not fits(task.statement):
-      raise ValueError(
-        f'{name} has no room for instruction '
-        f'{task.statement[:60]!r} with its examples: raise '
-        'task_model.prompt_tokens (or max_context), or lower ask.max_tokens'
-      )
+    for text in (task.statement, *given):
+      if not fits(text):
+        raise ValueError(
+          f'{name} has no room for instruction {text[:60]!r} with the examples '
+          f'of {task.statement[:60]!r}: raise task_model.prompt_tokens (or '
+          'max_context), or lower ask.max_tokens'
+        )
     for lists in candidates.values():
       kept = [text for text in lists[place] if fits(text)]
       dropped += len(lists[place]) - len(kept)
@@ -224,14 +225,12 @@ def measure(task_model, env, tasks, candidates, config):
     The instruction of each strategy and task, the scores of each strategy, and
     counts of the task model's answers.
   """
-  dropped = drop_too_long(env, task_model.name, tasks, candidates)
+  given = config.eval.given
+  dropped = drop_too_long(env, task_model.name, tasks, candidates, given)
   candidates = halve(env, tasks.dev, candidates, config)
   rewarded = reward_all(env, tasks.dev, candidates)
   chosen, dev_scores = choose(candidates, rewarded)
-  others = {
-    f'given {text[:_SHOWN]!r}': [text] * len(tasks.dev)
-    for text in config.eval.given
-  }
+  others = {f'given {text!r}': [text] * len(tasks.dev) for text in given}
   if tasks.canonical:
     others[CANONICAL] = tasks.canonical
   chosen |= others

@@ -122,8 +122,11 @@ class Selection:
 
   def applied_to(self, config):
     """The settings with as many seeds as are played."""
-    seeds = min(self.first or config.seeds, config.seeds)
-    return dataclasses.replace(config, seeds=seeds)
+    if self.first > config.seeds:
+      raise ValueError(
+        f'--first={self.first}: there are {config.seeds} controllers'
+      )
+    return dataclasses.replace(config, seeds=self.first or config.seeds)
 
 
 def main(argv):
@@ -163,6 +166,7 @@ def run(config, workdir, mode, controllers_of=None, chosen=Selection()):
     trained = Trained.load(controllers_of)
     config = trained.applied_to(config)
   trained_in = trained.folder if trained else workdir
+  played_config = chosen.applied_to(config)  # Refused before any work.
   session.check_templates(config, ('coder', 'rewriter'))
   searching.check_left_out(config)
 
@@ -176,7 +180,7 @@ def run(config, workdir, mode, controllers_of=None, chosen=Selection()):
   # --- Models and pool --------------------------------------------------------
   coder, rewriter = session.load_models(config)
   models = prepare(config, workdir, trained, coder, rewriter)
-  config = chosen.applied_to(config)
+  config = played_config
   announce(config, tasks, coder, rewriter)
   with session.open_pool(config.pool) as pool:
     line_up = session.make_line_up(config, coder, rewriter, pool, library)

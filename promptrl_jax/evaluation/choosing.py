@@ -86,7 +86,7 @@ def to_markdown(found: Mapping[str, Mapping[str, float]]) -> str:
       )
       against = f'{difference:+.1f} [{low:+.1f}, {high:+.1f}]'
     lines.append(f'| {name} | {100 * row["solved"]:.1f} | {against} |')
-  return '\n'.join([*lines, ''])
+  return '\n'.join(lines)
 
 
 def _score(choose: Any, rates: np.ndarray) -> np.ndarray:

@@ -137,6 +137,7 @@ def markdown(table: Mapping[str, Mapping[str, Any]]) -> str:
   for name, row in table.items():
     p = f'{row["p"]:.2g}' if 'p' in row else '-'
     cells = [_share(row.get('test')), _share(row.get('gain'), '+'), p]
+    name = name.replace('|', '\\|')
     lines.append(f'| {name} | {100 * row["dev"]:.1f} | {" | ".join(cells)} |')
   return '\n'.join(lines)
 

@@ -20,7 +20,7 @@ from promptrl_jax import settings
 from promptrl_jax.evaluation import episodes, output
 from promptrl_jax.evaluation.cells import read_csv
 from promptrl_jax.evaluation.episodes import Episode
-from promptrl_jax.evaluation.protocol import hidden_programs
+from promptrl_jax.evaluation.protocol import check_judged, hidden_programs
 from promptrl_jax.execution import TestResult
 from promptrl_jax.execution.config import PoolConfig
 from promptrl_jax.tasks import load
@@ -73,19 +73,20 @@ def hidden_tests(
     task.task_id: task for task in load.load_tasks(data, (split,))[split]
   }
   ended = [steps[-1] for steps in shown]
+  passed = [row for row in ended if row['visible_passed']]
+  theirs = [tasks[row['task_id']] for row in passed]
   programs = hidden_programs(
-    [row['code'] or '' for row in ended],
-    [tasks[row['task_id']] for row in ended],
-    data.protocol,
+    [row['code'] for row in passed], theirs, data.protocol
   )
   with pool_config.open() as pool:
     results = pool_config.view(pool).run(programs)
-  return [
+  judged = [result.score is not None for result in results]
+  check_judged('programs', theirs, judged)
+  tested = (
     list(zip(program.tests, result.tests, strict=True))
-    if row['visible_passed']
-    else []
-    for row, program, result in zip(ended, programs, results, strict=True)
-  ]
+    for program, result in zip(programs, results, strict=True)
+  )
+  return [next(tested) if row['visible_passed'] else [] for row in ended]
 
 
 def main(argv: Sequence[str]) -> None:

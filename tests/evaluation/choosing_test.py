@@ -28,6 +28,7 @@ def test_where_one_operator_is_best_for_all_nothing_is_gained():
     assert found[name]['difference'] == pytest.approx(0, abs=0.05)
     assert found[name]['low'] <= 0.01
   text = choosing.to_markdown(found)
+  assert not text.endswith('\n')
   assert '| one | ' in text and '| problem | ' in text
 
 

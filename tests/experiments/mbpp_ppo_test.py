@@ -336,10 +336,16 @@ def test_a_policy_plays_the_same_from_its_file_and_from_its_checkpoint(
 
 
 def test_published_controllers_play_another_split(published, tmp_path):
+  two, tmp_path = tmp_path / 'two', tmp_path / 'run'
+  shutil.copytree(published, two)
+  shutil.copytree(two / 'seed_0', two / 'seed_1')
+  saved = json.loads((two / 'config.json').read_text())
+  saved['config']['seeds'] = 2
+  (two / 'config.json').write_text(json.dumps(saved))
   result = run(
     tmp_path,
     '--mode=eval',
-    f'--controllers={published}',
+    f'--controllers={two}',
     '--split=validation',
     '--problems=2',
     '--first=1',
@@ -347,10 +353,19 @@ def test_published_controllers_play_another_split(published, tmp_path):
   assert result.returncode == 0, result.stderr[-3000:]
   folder = tmp_path / 'eval' / 'validation_best_2_first_1'
   header = json.loads((folder / 'results.json').read_text())['header']
-  assert len(header['seeds']) == 1
+  assert header['seeds'] == [0]
   assert not (tmp_path / 'transfer.md').exists()
   # The lists are those of their run.
   assert not (tmp_path / 'searched.json').exists()
+
+
+def test_more_controllers_than_there_are_cannot_be_played(published, tmp_path):
+  result = run(
+    tmp_path / 'run', '--mode=eval', f'--controllers={published}', '--first=2'
+  )
+  assert result.returncode != 0 and 'Traceback' not in result.stderr
+  assert '--first=2: there are 1 controllers' in result.stderr
+  assert not (tmp_path / 'run').exists()
 
 
 def test_a_policy_of_another_shape_is_refused(published, tmp_path):

@@ -191,6 +191,7 @@ def test_the_rewriter_is_given_no_input(tmp_path, server):
     ('--config.rewrite.samples=0', 'samples=0'),
     ("--config.strategies=('X',)", "strategies=('X',): expected some of I, S"),
     ('--config.strategies=()', 'strategies=(): expected some of I, S'),
+    ("--config.eval.given=('a', 'a')", "given=('a', 'a'): expected each text"),
     ('--config.eval.answers=0', 'eval.answers=0: expected 1 or more'),
     ('--config.eval.answers=2', 'they are all the same'),
     ('--config.data.options.dev=', 'data.options.dev is empty'),

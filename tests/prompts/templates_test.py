@@ -7,7 +7,7 @@ import pytest
 
 from promptrl_jax.prompts import templates
 from promptrl_jax.prompts.examples import WorkedExample
-from promptrl_jax.prompts.rewrite import validate_rewrite
+from promptrl_jax.prompts.rewrite import PREFIX, validate_rewrite
 from promptrl_jax.prompts.templates import (
   CHAT,
   CODE,
@@ -161,4 +161,5 @@ def test_a_model_that_continues_a_file_is_shown_what_a_rewrite_is():
   for (_, question), (_, answer) in zip(shown[::2], shown[1::2], strict=True):
     (name,) = re.findall('Function name: (.+)', question)
     assert not validate_rewrite(answer, name)
-    assert name in CODE.rewritten(RewritePrompt('', name), answer)
+    written = CODE.rewritten(RewritePrompt('', name), answer)
+    assert f'{PREFIX} {written}' == answer

@@ -21,7 +21,8 @@ def sampling(ask: AskConfig, question: str, seed: int) -> dict[str, Any]:
   """Returns how the frozen model samples its answer to a question in one batch.
 
   All rewrites of a task share `question`, so that they meet the same random
-  numbers; the examples of an instruction do not, as their mean is the reward.
+  numbers; examples of an instruction with different inputs do not, as their
+  mean is the reward.
   """
   own_seed = zlib.crc32(f'{seed}/{question}'.encode())
   return {
