@@ -79,6 +79,8 @@ def to_hf(config: TransformerConfig) -> dict[str, Any]:
       'rope_type': c.rope_scaling.kind,
       'factor': c.rope_scaling.factor,
     }
+  scalar = (c.query_scale or c.head_size**-0.5) ** -2
+  whole = round(scalar)
   return {
     'hidden_activation': 'gelu_pytorch_tanh',
     'sliding_window': c.sliding_window,
@@ -87,5 +89,6 @@ def to_hf(config: TransformerConfig) -> dict[str, Any]:
       _FULL: rope,
       _WINDOWED: {'rope_type': 'default', 'rope_theta': c.local_rope_theta},
     },
-    'query_pre_attn_scalar': (c.query_scale or c.head_size**-0.5) ** -2,
+    # transformers takes no 24.0 for 24.
+    'query_pre_attn_scalar': whole if math.isclose(scalar, whole) else scalar,
   }
