@@ -48,9 +48,7 @@ def test_log_probs_and_greedy_text_equal_those_of_transformers(path):
   config = dataclasses.replace(config, eos_token_ids=())
   expected = causal.log_probs(reference, tokens, mask)
   actual = np.asarray(log_probs(config, params, tokens, mask))
-  # The order of sums differs by machine: with AVX2 alone the largest difference
-  # is 1.3e-4, where that of transformers from its own float64 is 0.6e-4.
-  np.testing.assert_allclose(actual[mask], expected[mask], rtol=1e-5, atol=1e-4)
+  assert np.abs(actual - expected)[mask].max() <= 1e-4
   np.testing.assert_array_equal(
     greedy(config, params, tokens, mask),
     causal.greedy(reference, tokens, mask),
