@@ -132,8 +132,9 @@ def get_config(arg: str = 'minicode') -> ml_collections.ConfigDict:
   return c
 
 
-def get_hyper():
+def get_hyper(arg: str = ''):
   """The sweep of the algorithms, and of the KL coefficient."""
+  del arg  # They are the same for all.
   sweep = [{'algorithms': (name,)} for name in ALGORITHMS]
   coefficients = (0.0, 0.005, 0.1)
   return sweep + [{'train.reference.kl_coef': value} for value in coefficients]

@@ -222,8 +222,10 @@ def _as_promis(c: ml_collections.ConfigDict) -> None:
   c.eval.oracle = False
 
 
-def get_hyper():
+def get_hyper(arg: str = ''):
   """The sweep of the ablations: reward, observation, action set."""
+  if arg == 'mbpp_real':
+    return _ABLATIONS_OF_SMOLLM2
   return [
     {'editing.step_reward.kind': 'legacy'},
     {'editing.step_reward.potential': True},
@@ -231,3 +233,13 @@ def get_hyper():
     {'editing.accumulate': False},
     {'editing.actions': operators.PROMIS},
   ]
+
+
+# Why training adds nothing to the lists there: is it the start that hardly
+# explores, the start itself, what the controller sees, or its actions?
+_ABLATIONS_OF_SMOLLM2 = [
+  {'clone.entropy_coef': 0.5},
+  {'controller.clone': False, 'ppo.lr': 2e-3, 'ppo.entropy_coef': 0.01},
+  {'editing.observation': 'legacy'},
+  {'editing.actions': operators.DEFAULT},
+]

@@ -130,8 +130,9 @@ def _for_smollm2(c: ml_collections.ConfigDict) -> None:
   c.validate_every, c.patience = 5, 0
 
 
-def get_hyper():
+def get_hyper(arg: str = ''):
   """The sweep of rewards, of algorithms, and of the KL coefficient."""
+  del arg  # They are the same for all.
   sweep = [{'rewriting.reward': name} for name in ('em', 'f1')]
   sweep += [{'algorithms': (name,)} for name in ALGORITHMS]
   coefficients = (0.0, 0.005, 0.1)

@@ -161,8 +161,9 @@ def test_promis_preset_has_the_documented_values():
   assert (reward.kind, reward.success, reward.penalty) == ('legacy', 1.0, -0.1)
 
 
-def test_sweep_rows_name_fields_that_exist():
+@pytest.mark.parametrize('argument', ['minicode', 'mbpp_real'])
+def test_sweep_rows_name_fields_that_exist(argument):
   module = importlib.import_module('configs.mbpp_ppo')
-  for row in module.get_hyper():
-    config = module.get_config('minicode').lock()
+  for row in module.get_hyper(argument):
+    config = module.get_config(argument).lock()
     config.update_from_flattened_dict(row)

@@ -3,11 +3,12 @@
   python -m promptrl_jax.tools.sweep --config=configs/mbpp_ppo.py:smoke \\
     --workdir=runs/sweep -- --config.seeds=5
 
-`get_hyper` of the config file returns the rows, each a dict of settings that
-deviate; a run without any deviation comes first. Flags after `--` go to every
-run. The runs take turns, each in a folder named after its deviations; one that
-is complete is run again from its checkpoints, which only evaluates it. With
---dry_run the commands are printed, one on each line, for a cluster's queue.
+`get_hyper` of the config file returns the rows for the argument, each a dict of
+settings that deviate; a run without any deviation comes first. Flags after `--`
+go to every run. The runs take turns, each in a folder named after its
+deviations; one that is complete is run again from its checkpoints, which only
+evaluates it. With --dry_run the commands are printed, one on each line, for a
+cluster's queue.
 """
 
 from __future__ import annotations
@@ -39,11 +40,11 @@ def rows(config: str) -> list[Mapping[str, Any]]:
   Raises:
     ValueError: the file has no sweep.
   """
-  stem = pathlib.Path(config.partition(':')[0]).stem
-  module = importlib.import_module(f'configs.{stem}')
+  path, _, argument = config.partition(':')
+  module = importlib.import_module(f'configs.{pathlib.Path(path).stem}')
   if not hasattr(module, 'get_hyper'):
     raise ValueError(f'{config} has no get_hyper(), which returns the sweep')
-  return [{}, *module.get_hyper()]
+  return [{}, *module.get_hyper(argument)]
 
 
 def name(row: Mapping[str, Any]) -> str:

@@ -22,6 +22,12 @@ def test_each_row_is_a_command_with_a_folder_of_its_own(job):
   assert all(words[-1] == '--config.seed=1' for words in todo)
 
 
+def test_an_argument_may_have_a_sweep_of_its_own():
+  rows = sweep.rows('configs/mbpp_ppo.py:mbpp_real')
+  assert rows == [{}, *mbpp_ppo.get_hyper('mbpp_real')]
+  assert rows[1:] != mbpp_ppo.get_hyper()
+
+
 def test_values_are_read_as_they_were_meant():
   row = {'editing.actions': ('keep', 'submit'), 'ppo.lr': 0.5}
   assert sweep.name(row) == 'editing.actions=--keep-,--submit--,ppo.lr=0.5'
