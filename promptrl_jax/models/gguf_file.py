@@ -11,13 +11,12 @@ https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
 
 from __future__ import annotations
 
-import itertools
 import math
 import mmap
 import os
 import pathlib
 import struct
-from collections.abc import Iterator
+from concurrent import futures
 from typing import Any, NamedTuple
 
 import ml_dtypes
@@ -46,6 +45,7 @@ _SCALARS = {
 _STRING, _ARRAY = 8, 9
 TYPES = ('F32', 'F16', 'BF16', 'Q8_0', 'Q4_0', 'Q4_1', 'Q5_0', 'Q5_1')
 TYPES += ('Q4_K', 'Q5_K', 'Q6_K')
+_SIZE = struct.Struct('<Q')  # of a text
 _AT_ONCE = 1 << 20  # weights that are dequantized at once, to stay in a cache
 _ALIGNMENT = 32  # of tensors, if the file does not say
 
@@ -120,10 +120,16 @@ class GgufFile:
     info, rows = self._tensors[name], self.rows(name)
     result = host_memory.empty((len(rows), info.shape[-1]), dtype)
     step = max(1, _AT_ONCE // info.shape[-1])
-    for start in range(0, len(rows), step):
+
+    def fill(start: int) -> None:
       part = slice(start, start + step)
       some = rows[part] if order is None else rows[order[part]]
       result[part] = self._dequantize(some, info.type)
+
+    # NumPy lets go of the interpreter's lock meanwhile.
+    with futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as threads:
+      for _ in threads.map(fill, range(0, len(rows), step)):
+        pass
     return result.reshape(info.shape)
 
   def _dequantize(self, rows: np.ndarray, kind: Any) -> np.ndarray:
@@ -194,7 +200,7 @@ class GgufFile:
     if kind == _ARRAY:
       item, count = self._unpack('<IQ')
       if item == _STRING:
-        return list(itertools.islice(self._texts(), count))
+        return [self._text() for _ in range(count)]
       return self._numbers(item, count)
     number = self._numbers(kind, 1)[0]
     # The shortest decimal of a float32 is what its author wrote: 1e-6.
@@ -207,14 +213,15 @@ class GgufFile:
     start = self._advance(count * dtype.itemsize)
     return np.frombuffer(self._bytes, dtype, count, start)
 
-  def _texts(self) -> Iterator[str]:
-    while True:
-      yield self._text()
-
   def _text(self) -> str:
-    (size,) = self._unpack('<Q')
-    start = self._advance(size)
-    return self._bytes[start : start + size].decode()
+    # Half a million of them: without `_unpack`, in half of the time.
+    start = self._at + _SIZE.size
+    if start > len(self._bytes):
+      self._advance(_SIZE.size)  # raises
+    (size,) = _SIZE.unpack_from(self._bytes, self._at)
+    self._at = start
+    end = self._advance(size) + size
+    return self._bytes[start:end].decode()
 
   def _unpack(self, layout: str) -> tuple[Any, ...]:
     start = self._advance(struct.calcsize(layout))
