@@ -47,6 +47,27 @@ inline Floats OfFloat16(const uint16_t* from) {
 #endif
 }
 
+// The largest of the lanes, and their sum.
+inline int32_t Most(Ints x) {
+#if defined(__AVX512F__)
+  return _mm512_reduce_max_epi32((__m512i)x);
+#else
+  int32_t most = x[0];
+  for (int i = 1; i < kLanes; ++i) most = std::max(most, x[i]);
+  return most;
+#endif
+}
+
+inline int32_t Sum(Ints x) {
+#if defined(__AVX512F__)
+  return _mm512_reduce_add_epi32((__m512i)x);
+#else
+  int32_t sum = 0;
+  for (int i = 0; i < kLanes; ++i) sum += x[i];
+  return sum;
+#endif
+}
+
 // How codes are multiplied by the rounded numbers of a row and added up. A word of
 // each of several outputs has `kPieces` pieces; each is multiplied by one word of
 // the row, which has the numbers in the places of the codes.
@@ -147,22 +168,29 @@ struct Rounded {
 
   // Rounds a block.
   void Set(int64_t block, const float* x) const {
-    int32_t most = 0;  // Positive numbers are ordered as their bits are.
-    for (int k = 0; k < kBlock; ++k) {
-      int32_t bits;
-      std::memcpy(&bits, x + k, sizeof(bits));
-      most = std::max(most, bits & 0x7fffffff);
+    constexpr int V = kBlock / kLanes;
+    typedef int8_t Codes __attribute__((vector_size(kLanes)));
+    Ints most = {}, sums_of_lanes = {};
+    for (int v = 0; v < V; ++v) {
+      // Positive numbers are ordered as their bits are.
+      const Ints bits = Load<Ints>(x + v * kLanes) & 0x7fffffff;
+      most = bits > most ? bits : most;
     }
+    const int32_t bits = Most(most);
     float largest;
-    std::memcpy(&largest, &most, sizeof(largest));
+    std::memcpy(&largest, &bits, sizeof(largest));
     const float factor = largest > 0 ? 127 / largest : 0;
+    const float shift = 12582912.0f;  // 1.5 * 2^23: rounds to an integer
     int8_t codes[kBlock];
-    int32_t sum = 0;
-    for (int k = 0; k < kBlock; ++k) {
-      const float shift = 12582912.0f;  // 1.5 * 2^23: rounds to an integer
-      codes[k] = (int8_t)((x[k] * factor + shift) - shift);
-      sum += codes[k];
+    for (int v = 0; v < V; ++v) {
+      const Floats rounded =
+          (Load<Floats>(x + v * kLanes) * factor + shift) - shift;
+      const Ints whole = __builtin_convertvector(rounded, Ints);
+      sums_of_lanes += whole;
+      const Codes some = __builtin_convertvector(whole, Codes);
+      std::memcpy(codes + v * kLanes, &some, sizeof(some));
     }
+    const int32_t sum = Sum(sums_of_lanes);
     Type::Place(codes, words.get() + block * kWords);
     starts[block] = -kOffset * sum;
     scales[block] = largest / 127;
