@@ -12,6 +12,7 @@ import json
 import os
 import pathlib
 from collections.abc import Callable, Iterable, Mapping
+from concurrent import futures
 from typing import Any
 
 import jax
@@ -191,8 +192,11 @@ def load_pretrained(
       text names the file, key or number.
   """
   folder = find(source, revision)
-  config, params = load_model(folder, mesh, dtype)
-  tokenizer = tokenizer_lib.load(folder)
+  # A vocabulary of 262,144 tokens takes as long as weights of 250 MB.
+  with futures.ThreadPoolExecutor(1) as thread:
+    reading = thread.submit(tokenizer_lib.load, folder)
+    config, params = load_model(folder, mesh, dtype)
+    tokenizer = reading.result()
   if tokenizer.vocab_size > config.vocab_size:
     raise ValueError(
       f'{folder}: the tokenizer has {tokenizer.vocab_size} tokens, more than '
