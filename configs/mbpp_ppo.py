@@ -71,6 +71,13 @@ class EvalConfig:
   allocation: bool = False
   resamples: int = RESAMPLES
 
+  def __post_init__(self):
+    if not self.budgets or min(self.budgets) < 1:
+      raise ValueError(
+        f'eval.budgets={self.budgets}: expected at least one budget, each of '
+        'at least one model call per problem'
+      )
+
 
 @dataclasses.dataclass(frozen=True)
 class Config(Job):

@@ -23,28 +23,22 @@ import json
 import pathlib
 import time
 
-import numpy as np
 import tqdm
 from absl import app, flags
 from ml_collections import config_flags
 
 from configs.mbpp_ppo import Config
-from experiments import controllers, searching, session
+from experiments import controllers, entrants, searching, session
 from experiments.trained import Trained
 from promptrl_jax.evaluation import (
   allocation,
   critic,
   output,
   plots,
-  statistics,
 )
-from promptrl_jax.evaluation.play import Entrant, Plan, rivals
+from promptrl_jax.evaluation.play import Plan
 from promptrl_jax.files import write_atomically
 from promptrl_jax.operators.examples import make_library
-from promptrl_jax.strategies.base import (
-  STRATEGIES,
-  TextStrategy,
-)
 from promptrl_jax.tasks import load
 from promptrl_jax.tasks.task_set import SPLITS
 from promptrl_jax.tools import command, compare_models
@@ -90,9 +84,6 @@ _FIRST = flags.DEFINE_integer(
   lower_bound=0,
 )
 flags.mark_flag_as_required('workdir')
-
-# Share of problems that two strategies typically disagree on.
-_DISCORDANT = 0.15
 
 
 @dataclasses.dataclass(frozen=True)
@@ -181,7 +172,7 @@ def run(config, workdir, mode, controllers_of=None, chosen=Selection()):
   coder, rewriter = session.load_models(config)
   models = prepare(config, workdir, trained, coder, rewriter)
   config = played_config
-  announce(config, tasks, coder, rewriter)
+  session.announce(config, tasks, coder, rewriter)
   with session.open_pool(config.pool) as pool:
     line_up = session.make_line_up(config, coder, rewriter, pool, library)
     # --- Lists and temperatures, chosen on validation -------------------------
@@ -247,42 +238,10 @@ def prepare(config, workdir, trained, coder, rewriter):
   return models
 
 
-def announce(config, tasks, coder, rewriter):
-  """Says what is about to run and what it can show."""
-  sizes = ', '.join(f'{split} {len(part)}' for split, part in tasks.items())
-  print(f'{config.data.name} under {config.data.protocol}: {sizes}')
-  print(f'coder {coder.name}, rewriter {rewriter.name}')
-  least = statistics.minimum_detectable_difference(
-    len(tasks['test']), _DISCORDANT
-  )
-  found = f'differences of {100 * least:.1f} points or more'
-  if least > 1:
-    found = f'no difference: {len(tasks["test"])} test problems are too few'
-  print(
-    f'one run can tell {found} '
-    f'(paired, if {_DISCORDANT:.0%} of problems are solved by one side only)'
-  )
-
-
 def evaluate(config, line_up, played, validation, searched, learned, workdir):
   """Plays the whole line-up; returns cells by protocol."""
-  seeds = list(range(config.seed, config.seed + config.seeds))
-  entrants = rivals(config.editing)
-  entrants |= searched.entrants(config.editing, config.ask)
-  for name in config.eval.strategies:
-    strategy = TextStrategy(STRATEGIES[name])
-    entrants[name] = Entrant.of(strategy)
-  for name in learned[seeds[0]]:
-    trained, calls = zip(*(learned[seed][name] for seed in seeds), strict=True)
-    by_seed = dict(zip(seeds, trained, strict=True))
-    entrants[name] = Entrant(
-      by_seed.__getitem__, optimisation_calls=float(np.mean(calls))
-    )
-  entrants = {
-    name: entrant
-    for name, entrant in entrants.items()
-    if name not in config.eval.without
-  }
+  seeds = list(learned)
+  players = entrants.make(config, searched, learned)
   plans = [
     Plan(config.data.protocol, budget, played, seeds)
     for budget in config.eval.budgets
@@ -292,15 +251,15 @@ def evaluate(config, line_up, played, validation, searched, learned, workdir):
     limit = config.eval.oracle_limit or None
     parity = [Plan('oracle', 10, played[:limit], seeds[:1])]
   cells = line_up.play(
-    entrants,
+    players,
     plans + parity,
     workdir / 'trace.jsonl',
     lambda todo: tqdm.tqdm(todo, desc='evaluate', unit='strategy'),
   )
-  if sum(entrant.fixed for entrant in entrants.values()) > 1:
+  if sum(entrant.fixed for entrant in players.values()) > 1:
     for plan in plans:
       mine = cells[plan.protocol]
-      mine.append(line_up.best_fixed(entrants, plan, validation, mine))
+      mine.append(line_up.best_fixed(players, plan, validation, mine))
   return cells
 
 

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from ml_collections import ConfigDict
 
 from promptrl_jax import registry, settings
+from promptrl_jax.evaluation import statistics
 from promptrl_jax.evaluation.play import LineUp
 from promptrl_jax.execution.config import PoolConfig
 from promptrl_jax.execution.memo import MemoPool
@@ -27,6 +28,8 @@ from promptrl_jax.tools import command
 from promptrl_jax.types import Task, UnitTests
 
 Settings = TypeVar('Settings')
+# Share of problems that two strategies typically disagree on.
+_DISCORDANT = 0.15
 
 
 def begin(
@@ -102,6 +105,23 @@ def make_line_up(
     for role, (model, given) in roles.items()
   }
   return LineUp(cached, MemoPool(pool), config.ask, {'examples': library})
+
+
+def announce(config, tasks, coder, rewriter):
+  """Says what is about to run and what it can show."""
+  sizes = ', '.join(f'{split} {len(part)}' for split, part in tasks.items())
+  print(f'{config.data.name} under {config.data.protocol}: {sizes}')
+  print(f'coder {coder.name}, rewriter {rewriter.name}')
+  least = statistics.minimum_detectable_difference(
+    len(tasks['test']), _DISCORDANT
+  )
+  found = f'differences of {100 * least:.1f} points or more'
+  if least > 1:
+    found = f'no difference: {len(tasks["test"])} test problems are too few'
+  print(
+    f'one run can tell {found} '
+    f'(paired, if {_DISCORDANT:.0%} of problems are solved by one side only)'
+  )
 
 
 @contextlib.contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import pathlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -44,11 +44,12 @@ def write(
   *,
   subject: str,
   resamples: int,
+  planned: Collection[str] = _PLANNED,
 ) -> str:
   """Writes tables and figures of the evaluation; returns the headline report.
 
   `workdir` holds `trace.jsonl`, `cells` are results by protocol, the headline
-  first, and the other strategies are compared with `subject`.
+  first, and the strategies of `planned` are compared with `subject`.
   """
   parts, summaries = [], {}
   for name, group in cells.items():
@@ -56,7 +57,7 @@ def write(
     summaries[name] = report.summarise(
       group,
       subject=subject,
-      rivals=[rival for rival in _PLANNED if rival in names],
+      rivals=[rival for rival in planned if rival in names],
       resamples=resamples,
     )
     seeds = header['seeds'][: max(len(cell.passed) for cell in group)]

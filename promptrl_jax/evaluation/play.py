@@ -259,21 +259,29 @@ class LineUp:
     temporary = trace_path.with_name(f'.{trace_path.name}.tmp')
     with open(temporary, 'w', encoding='utf-8') as trace:
       for plan, name in progress([(p, n) for p in plans for n in entrants]):
-        entrant = entrants[name]
-        seeds = plan.seeds[:1] if entrant.single else plan.seeds
-        runs = self.run_all(
-          [_game(entrant, plan, plan.tasks, seed) for seed in seeds]
-        )
-        label = {'strategy': name, 'protocol': plan.protocol}
-        for row in (row for run in runs for row in run.trace):
-          line = {**label, **row, 'budget': plan.budget}
-          trace.write(json.dumps(line) + '\n')
-        paid = entrant.optimisation_calls
-        cells[plan.protocol].append(
-          to_cell(name, plan.budget, plan.protocol, plan.tasks, runs, paid)
-        )
+        cell, rows = self.play_cell(name, entrants[name], plan)
+        trace.writelines(f'{json.dumps(row)}\n' for row in rows)
+        cells[plan.protocol].append(cell)
     temporary.replace(trace_path)
     return cells
+
+  def play_cell(
+    self, name: str, entrant: Entrant, plan: Plan
+  ) -> tuple[Cell, list[dict[str, Any]]]:
+    """Plays one entrant under one plan; returns its cell and its trace."""
+    seeds = plan.seeds[:1] if entrant.single else plan.seeds
+    runs = self.run_all(
+      [_game(entrant, plan, plan.tasks, seed) for seed in seeds]
+    )
+    label = {'strategy': name, 'protocol': plan.protocol}
+    rows = [
+      {**label, **row, 'budget': plan.budget}
+      for run in runs
+      for row in run.trace
+    ]
+    paid = entrant.optimisation_calls
+    cell = to_cell(name, plan.budget, plan.protocol, plan.tasks, runs, paid)
+    return cell, rows
 
   def best_fixed(
     self,

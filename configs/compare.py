@@ -1,0 +1,72 @@
+"""All strategies at equal budgets, in one table and one report.
+
+  python -m experiments.compare --config=configs/compare.py:smoke --workdir=W
+
+Arguments:
+  smoke      a part of minicode 2 with the published controllers, in minutes
+  minicode2  the embedded suite and models, three seeds, all budgets; no GPU,
+             hub or key (the default): about half an hour on two cores
+  mbpp_real  the official MBPP file with SmolLM2 135M Instruct in this process
+             (`make real`): --config.data.path=mbpp.jsonl
+  mbpp       the official MBPP file, any model behind an OpenAI-compatible
+             endpoint, as for configs/mbpp_ppo.py; learns nothing unless
+             --config.controllers=RUN names a finished run of that job
+
+What is played: the rivals that follow from `editing.actions`, those that are
+chosen on validation, the controllers of `controllers`, and the strategies of
+`eval.strategies`, less `eval.without`.
+"""
+
+import dataclasses
+import pathlib
+
+import ml_collections
+
+from configs import mbpp_ppo
+from configs.job import check_argument
+from promptrl_jax import settings
+
+_ARGUMENTS = ('smoke', 'minicode2', 'mbpp_real', 'mbpp')
+_RESULTS = pathlib.Path(__file__).parents[1] / 'docs' / 'results'
+
+
+@dataclasses.dataclass(frozen=True)
+class Config(mbpp_ppo.Config):
+  """Settings of the job, in addition to those of `mbpp_ppo`.
+
+  Attributes:
+    seeds: runs of each strategy, from `seed` on.
+    controllers: workdir of a finished run of `mbpp_ppo`, which trained what is
+      played; its actions and observation are used. Empty: nothing is learned.
+    subject: strategy that the others are compared with.
+  """
+
+  controllers: str = ''
+  subject: str = 'ppo'
+
+
+def get_config(arg: str = 'minicode2') -> ml_collections.ConfigDict:
+  check_argument(arg, _ARGUMENTS)
+  name = 'minicode2' if arg == 'smoke' else arg
+  theirs = mbpp_ppo.get_config(name).to_dict()
+  shared = settings.from_mapping(mbpp_ppo.Config, theirs)
+  c = settings.to_config_dict(Config(**vars(shared)))
+  c.eval.oracle = c.eval.allocation = False
+  c.seeds = 3
+  if name == 'minicode2':
+    c.controllers = str(_RESULTS / 'minicode2')
+    c.cache = 'runs/compare_completions.sqlite'
+    c.search.beam, c.search.seeds = 2, 1
+  if name == 'mbpp_real':
+    c.controllers = str(_RESULTS / 'mbpp')
+  if name == 'mbpp':
+    c.subject = 'best_open_loop'
+  if arg == 'smoke':
+    c.cache = ''
+    c.seeds = 1
+    c.data.validation_limit, c.data.test_limit = 60, 90
+    c.eval.budgets = (1, 2, 4)
+    c.eval.resamples = 1000
+    c.search.temperatures = (0.8,)
+    c.search.beam = 1
+  return c

@@ -1,0 +1,297 @@
+"""All strategies side by side at equal budgets: one table, one report.
+
+  python -m experiments.compare --config=configs/compare.py:smoke --workdir=W
+
+Plays every strategy at every budget, cell by cell, and writes results.md,
+results.json, results.csv, trace.jsonl, plots and curves for TensorBoard. A run
+that was interrupted, or whose model could not be reached, goes on with the same
+command and pays for nothing twice. `touch W/stop` ends it before the next cell,
+with a report of what is there. `W/events.jsonl` says what has been done.
+
+  ... --gate=ppo:70
+
+ends with status 1 if the interval of pass@1 of a strategy, at the largest
+budget, begins below 70 %.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import pathlib
+import time
+
+import tqdm
+from absl import app, flags
+from ml_collections import config_flags
+
+from configs.compare import Config
+from experiments import controllers, entrants, searching, session
+from experiments.trained import Trained
+from promptrl_jax.evaluation import events, output
+from promptrl_jax.evaluation.play import Plan
+from promptrl_jax.evaluation.store import CellStore
+from promptrl_jax.files import write_atomically
+from promptrl_jax.llm.backend import BackendError
+from promptrl_jax.operators.examples import make_library
+from promptrl_jax.strategies.base import STRATEGIES
+from promptrl_jax.tasks import load
+from promptrl_jax.tools import command
+from promptrl_jax.training import workdir as workdir_lib
+
+_CONFIG = config_flags.DEFINE_config_file(
+  'config', 'configs/compare.py', lock_config=True
+)
+_WORKDIR = flags.DEFINE_string('workdir', None, 'Where results go.')
+_GATES = flags.DEFINE_multi_string(
+  'gate',
+  [],
+  'STRATEGY:MARK: fail if the interval of its pass@1 in %, at the largest '
+  'budget, begins below the mark.',
+)
+flags.mark_flag_as_required('workdir')
+
+_STOP = 'stop'  # a file in the workdir that ends the run before the next cell
+
+
+def main(argv):
+  if len(argv) > 1:
+    raise app.UsageError(f'unknown arguments: {argv[1:]}')
+  with command.in_one_line('interrupted: the same command goes on'):
+    failed = run(
+      _CONFIG.value,
+      pathlib.Path(_WORKDIR.value),
+      [read_gate(text) for text in _GATES.value],
+    )
+  if failed:
+    raise SystemExit('\n'.join(failed))
+
+
+def run(config, workdir, gates=()):
+  """Plays and reports; returns what the gates have to say."""
+  config = session.begin(Config, config)
+  trained = None
+  if config.controllers:
+    trained = Trained.load(pathlib.Path(config.controllers))
+    config = with_controllers(config, trained)
+  session.check_templates(config, ('coder', 'rewriter'))
+  searching.check_left_out(config)
+  for name in config.eval.strategies:
+    STRATEGIES[name]  # Raises for one that is not known.
+
+  # --- Data -------------------------------------------------------------------
+  tasks = load.load_tasks(config.data)
+  session.check_programs(tasks)
+  library = make_library(config.examples, tasks['train'])
+
+  # --- Models, pool, choices on validation ------------------------------------
+  coder, rewriter = session.load_models(config)
+  models = {'coder': coder.name, 'rewriter': rewriter.name}
+  if trained is not None:
+    models['controllers of'] = trained.label(config)
+  prepare(workdir, config, models, trained)
+  session.announce(config, tasks, coder, rewriter)
+  with session.open_pool(config.pool) as pool:
+    line_up = session.make_line_up(config, coder, rewriter, pool, library)
+    searched = searching.search(
+      config, line_up, tasks['validation'], workdir, trained, 'eval'
+    )
+    learned = read_learners(config, line_up, pool, tasks, searched, trained)
+    players = entrants.make(config, searched, learned)
+    check_players(players, config.subject, gates)
+
+    # --- Cells ----------------------------------------------------------------
+    plans = [
+      Plan(config.data.protocol, budget, tasks['test'], list(learned))
+      for budget in sorted(config.eval.budgets)
+    ]
+    cells = play(line_up, players, plans, workdir)
+
+  # --- Report -----------------------------------------------------------------
+  if not cells:
+    return []
+  header = session.make_header(
+    'compare', load.describe(config.data), models, list(learned)
+  )
+  print(report(workdir, cells, header | searched.facts(), config))
+  return check_gates(gates, workdir)
+
+
+# --- Stages -------------------------------------------------------------------
+
+
+def with_controllers(config, trained):
+  """The settings with the actions and observation of trained controllers."""
+  if config.seeds > trained.config.seeds:
+    raise ValueError(
+      f'seeds={config.seeds}: {config.controllers} has '
+      f'{trained.config.seeds} controllers, one for each seed'
+    )
+  theirs = trained.applied_to(config)
+  return dataclasses.replace(theirs, seed=config.seed, seeds=config.seeds)
+
+
+def prepare(workdir, config, models, trained):
+  """Creates the working directory; it goes on with the same models alone."""
+  content = hashlib.sha256()
+  if trained is not None:
+    for path in sorted(trained.folder.glob('seed_*/*.npz')):
+      content.update(path.read_bytes())
+  workdir_lib.prepare(
+    workdir, 'compare', config, models | {'learned': content.hexdigest()[:16]}
+  )
+
+
+def read_learners(config, line_up, pool, tasks, searched, trained):
+  """What was learned, by seed and name; nothing without controllers."""
+  seeds = range(config.seed, config.seed + config.seeds)
+  if trained is None:
+    return {seed: {} for seed in seeds}
+  return {
+    seed: controllers.learn(
+      config,
+      line_up,
+      pool,
+      tasks,
+      searched,
+      seed,
+      trained.folder / f'seed_{seed}',
+      'eval',
+      'best',
+    )
+    for seed in seeds
+  }
+
+
+def check_players(players, subject, gates):
+  """Raises ValueError for a subject or a gate that nobody plays for."""
+  for name in (subject, *(gate.strategy for gate in gates)):
+    if name not in players:
+      raise ValueError(
+        f'{name!r} is not played: expected one of {", ".join(players)}'
+      )
+
+
+def play(line_up, players, plans, workdir):
+  """Plays the cells that are not there yet; returns all that are, in order.
+
+  Raises:
+    BackendError: a model cannot be reached; what was played is kept.
+  """
+  store, log = (
+    CellStore(workdir / 'cells'),
+    events.EventLog(events.path(workdir)),
+  )
+  todo = [(plan, name) for plan in plans for name in players]
+  log.add('start', cells=len(todo))
+  cells, best = [], {}
+  stop = workdir / _STOP
+  with tqdm.tqdm(todo, desc='compare', unit='cell') as bar:
+    for plan, name in bar:
+      cell = store.read(plan.protocol, name, plan.budget)
+      if cell is None:
+        if stop.exists():
+          stop.unlink()
+          log.add('stopped', cells=len(cells))
+          print(f'stopped by {stop}: the same command goes on')
+          break
+        cell = play_cell(line_up, name, players[name], plan, store, log)
+      cells.append(cell)
+      best[plan.budget] = max(
+        best.get(plan.budget, (0.0, '')), (float(cell.passed.mean()), name)
+      )
+      rate, leader = best[plan.budget]
+      bar.set_postfix_str(f'B={plan.budget} best {leader} {rate:.1%}')
+    else:
+      log.add('done', cells=len(cells))
+  log.close()
+  return cells
+
+
+def play_cell(line_up, name, player, plan, store, log):
+  """Plays one cell and writes it down."""
+  started = time.perf_counter()
+  try:
+    cell, trace = line_up.play_cell(name, player, plan)
+  except BackendError as error:
+    log.add('paused', strategy=name, budget=plan.budget, reason=str(error))
+    raise BackendError(
+      f'paused at {name} with B={plan.budget}: {error}; the same command goes '
+      'on, and asks nothing twice that was answered'
+    ) from error
+  store.write(cell, trace)
+  log.add(
+    'cell',
+    strategy=name,
+    budget=plan.budget,
+    protocol=plan.protocol,
+    calls=float(cell.calls.mean()),
+    seconds=round(time.perf_counter() - started, 3),
+    **{'pass': float(cell.passed.mean())},
+  )
+  return cell
+
+
+def report(workdir, cells, header, config):
+  """Writes tables, figures and curves; returns the headline table."""
+  lines = ''.join(CellStore(workdir / 'cells').trace(cells))
+  write_atomically(workdir / 'trace.jsonl', lines.encode())
+  events.to_tensorboard(events.read(events.path(workdir)), workdir / 'curves')
+  subject = {c.budget for c in cells if c.strategy == config.subject}
+  rivals = {c.strategy for c in cells if c.budget in subject}
+  return output.write(
+    workdir,
+    {cells[0].protocol: cells},
+    header,
+    subject=config.subject,
+    resamples=config.eval.resamples,
+    planned=sorted(rivals - {config.subject}),
+  )
+
+
+# --- Gates --------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Gate:
+  """The least that the interval of a strategy's pass@1 may begin with, in %."""
+
+  strategy: str
+  mark: float
+
+
+def read_gate(text):
+  """Reads STRATEGY:MARK."""
+  name, _, mark = text.rpartition(':')
+  try:
+    gate = Gate(name, float(mark))
+  except ValueError:
+    gate = Gate('', 0.0)
+  if not gate.strategy or not 0 <= gate.mark <= 100:
+    raise ValueError(
+      f'--gate={text}: expected STRATEGY:MARK with a mark in percent, such as '
+      'ppo:70'
+    )
+  return gate
+
+
+def check_gates(gates, workdir):
+  """A line for each gate that is not passed at its largest budget."""
+  tables = workdir_lib.results(workdir)['tables']
+  (table,) = tables.values()
+  failed = []
+  for gate in gates:
+    mine = [c for c in table['cells'] if c['strategy'] == gate.strategy]
+    last = max(mine, key=lambda cell: cell['budget'])
+    low = 100 * last['pass']['low']
+    if low < gate.mark:
+      failed.append(
+        f'gate: {gate.strategy} at B={last["budget"]} solves '
+        f'{100 * last["pass"]["mean"]:.1f} % with an interval from {low:.1f}, '
+        f'below {gate.mark:g}'
+      )
+  return failed
+
+
+if __name__ == '__main__':
+  app.run(main)
