@@ -241,7 +241,7 @@ def write_csv(
           int(cell.passed[seed, problem]),
           float(cell.soft[seed, problem]),
           *(int(getattr(cell, name)[seed, problem]) for name in _COUNTS),
-          cell.optimisation_calls,
+          float(cell.optimisation_calls),
           *(getattr(detail, name) for name in _DETAILS),
         ]
       )

@@ -44,6 +44,14 @@ class DataConfig:
   test_limit: int = 0
   options: Any = dataclasses.field(default_factory=dict)
 
+  def __post_init__(self):
+    for name in ('train_limit', 'validation_limit', 'test_limit'):
+      if getattr(self, name) < 0:
+        raise ValueError(
+          f'data.{name}={getattr(self, name)}: expected the number of tasks, '
+          'or 0 for all'
+        )
+
 
 def file_digest(config: DataConfig) -> str:
   """Returns a short SHA-256 of the file, or of all files of the folder."""

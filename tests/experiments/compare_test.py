@@ -1,0 +1,118 @@
+"""The comparison as a user runs it: whole, stopped and resumed, bad input."""
+
+import json
+
+import pytest
+
+from promptrl_jax.evaluation import events
+from tests.experiments import commands
+
+SMALL = (
+  '--config=configs/compare.py:smoke',
+  '--config.controllers=',
+  '--config.subject=best_open_loop',
+  '--config.data.validation_limit=3',
+  '--config.data.test_limit=4',
+  '--config.eval.budgets=(1,2)',
+  '--config.eval.without=("semantic","single_list","hand_rule","lexical",'
+  '"best_of_b_tuned","greedy_first_tuned")',
+)
+
+
+def run(workdir, *flags):
+  return commands.run(
+    'experiments.compare', f'--workdir={workdir}', *SMALL, *flags
+  )
+
+
+@pytest.fixture(scope='module')
+def whole(tmp_path_factory):
+  """A comparison that nothing interrupted."""
+  workdir = tmp_path_factory.mktemp('whole')
+  result = run(workdir, '--gate=direct:0')
+  assert result.returncode == 0, result.stderr[-3000:]
+  return workdir, result
+
+
+def test_it_leaves_tables_traces_and_curves(whole):
+  workdir, result = whole
+  for name in ('results.md', 'results.csv', 'trace.jsonl', 'solved_at_b.png'):
+    assert (workdir / name).stat().st_size
+  assert '| best_open_loop |' in result.stdout
+  seen = events.read(workdir / 'events.jsonl')
+  kinds = [event['event'] for event in seen]
+  played = [e for e in seen if e['event'] == 'cell']
+  assert kinds == ['start', *['cell'] * len(played), 'done']
+  assert seen[0]['cells'] == seen[-1]['cells'] == len(played) == 2 * 6
+  curves = {path.name for path in (workdir / 'curves/visible1').iterdir()}
+  assert curves == {event['strategy'] for event in played}
+
+
+def test_a_stopped_one_goes_on_to_the_same_results(whole, tmp_path):
+  workdir = tmp_path / 'stopped'
+  workdir.mkdir()
+  (workdir / 'stop').touch()
+  first = run(workdir)
+  assert first.returncode == 0
+  assert 'the same command goes on' in first.stdout
+  assert not list(workdir.glob('results.*'))
+  second = run(workdir)
+  assert second.returncode == 0, second.stderr[-3000:]
+  for name in ('results.csv', 'trace.jsonl', 'searched.json'):
+    assert (workdir / name).read_bytes() == (whole[0] / name).read_bytes()
+
+
+def test_cells_that_are_there_are_not_played_again(whole):
+  workdir, _ = whole
+  before = (workdir / 'results.csv').read_bytes()
+  lost = workdir / 'cells/visible1/random_2.csv'
+  lost.unlink()
+  result = run(workdir, '--gate=direct:99.9')
+  assert result.returncode == 1
+  assert 'gate: direct at B=2 solves' in result.stderr
+  seen = events.read(workdir / 'events.jsonl')
+  ended = [event['event'] for event in seen].index('done')
+  again = [event for event in seen[ended:] if event['event'] == 'cell']
+  names = [(event['strategy'], event['budget']) for event in again]
+  assert names == [('random', 2)]
+  assert (workdir / 'results.csv').read_bytes() == before
+
+
+@pytest.mark.parametrize(
+  ('flag', 'message'),
+  [
+    ('--config.eval.budgets=(0,)', 'at least one model call'),
+    ("--config.eval.strategies=('nobody',)", "'nobody'"),
+    ('--gate=ppo', 'expected STRATEGY:MARK'),
+    ('--config.data.test_limit=-1', 'test_limit'),
+    ('--config.controllers=nowhere', 'nowhere'),
+  ],
+)
+def test_bad_input_is_one_line_and_writes_nothing(flag, message, tmp_path):
+  result = run(tmp_path / 'W', flag)
+  assert result.returncode == 1
+  assert message in result.stderr.splitlines()[-1]
+  assert not (tmp_path / 'W').exists()
+
+
+def test_a_subject_that_does_not_play_is_named(tmp_path):
+  result = run(tmp_path / 'W', '--config.subject=ppo')
+  assert result.returncode == 1
+  assert "'ppo' is not played: expected one of" in result.stderr
+
+
+def test_events_of_a_killed_process_are_whole_lines(tmp_path):
+  path = tmp_path / 'events.jsonl'
+  log = events.EventLog(path)
+  log.add('start', cells=1)
+  log.close()
+  with path.open('a') as file:
+    file.write('{"event": "ce')
+  assert [event['event'] for event in events.read(path)] == ['start']
+  log = events.EventLog(path)
+  log.add('done', cells=1)
+  log.close()
+  kinds = [json.loads(line)['event'] for line in path.read_text().splitlines()]
+  assert kinds == ['start', 'done']
+  with pytest.raises(ValueError, match="event 'end': expected one of"):
+    log.add('end')
