@@ -119,6 +119,12 @@ class Config(Job):
         f"examples='': {', '.join(sorted(used))} needs worked examples, "
         f'expected one of {", ".join(EMBEDDINGS)}'
       )
+    if 'codet' in self.eval.strategies and self.ask.template == 'plain':
+      raise ValueError(
+        "eval.strategies has 'codet', which asks the coder for tests, and "
+        "ask.template='plain' is that of models which follow no instruction: "
+        "expected 'chat' or 'code', or the strategy 'mbr_exec'"
+      )
 
 
 def get_config(arg: str = 'minicode2') -> ml_collections.ConfigDict:
