@@ -191,12 +191,13 @@ def test_the_same_seed_plays_the_same(pool):
 
 
 def test_problems_are_compared_in_one_call_of_the_pool(pool):
+  batches = []
+
   class Counting:
-    batches = []
     run = staticmethod(pool.run)
 
     def evaluate(self, calls):
-      self.batches.append(len(calls))
+      batches.append(len(calls))
       return pool.evaluate(calls)
 
   def answer(request):
@@ -212,7 +213,7 @@ def test_problems_are_compared_in_one_call_of_the_pool(pool):
   )
   assert run.passed.all()
   # The second program of each problem is the first one again.
-  assert [size for size in Counting.batches if size] == [5]
+  assert [size for size in batches if size] == [5]
 
 
 def test_a_lost_comparison_is_no_failure_of_the_program(pool):
