@@ -110,6 +110,13 @@ class Attempt:
     self.completion_tokens += completion.completion_tokens
     self.sent.append(asked)
 
+  def note(self, action: str, **fields: Any) -> None:
+    """Adds a trace row for anything but a program that was run."""
+    cost = len(self.sent)
+    no_program = {'code': None, 'status': '', 'error_type': '', 'feedback': ''}
+    row = self.trace_row(action, [], cost=cost, **(no_program | fields))
+    self.trace.append(row)
+
   def record(self, code: str, result: ProgramResult) -> None:
     """Adds a trace row for a program that was run."""
     visible = result.tests[: len(self.problem.visible_tests)]
@@ -123,16 +130,6 @@ class Attempt:
         error_type=failures[0].error_type if failures else '',
         visible=[test.status == 'passed' for test in visible],
         feedback=feedback_lib.feedback_text(visible),
-      )
-    )
-
-  def record_choice(self, code: str, **reasons: Any) -> None:
-    """Adds a trace row for a program that is picked among those that ran."""
-    ran = next(row for row in self.trace if row['code'] == code)
-    verdict = {name: ran[name] for name in ('status', 'error_type', 'feedback')}
-    self.trace.append(
-      self.trace_row(
-        'select', ran['visible'], cost=0, code=code, **verdict, **reasons
       )
     )
 

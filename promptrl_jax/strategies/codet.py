@@ -87,8 +87,11 @@ def codet_with(config: CodeTConfig) -> Callable[[Attempt, Tools], Play]:
     passed, judged = agreement.agreement_matrix(results, len(tests))
     sets = agreement.consensus_sets(passed, judged)
     chosen = codes[sets[0].programs[0]]
-    attempt.record_choice(
-      chosen, tests=tests, scores=[group.score for group in sets]
+    attempt.note(
+      'select',
+      submission=chosen,
+      tests=tests,
+      scores=[group.score for group in sets],
     )
     return chosen
 

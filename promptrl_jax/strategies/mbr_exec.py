@@ -85,8 +85,11 @@ def mbr_exec_with(config: MBRConfig) -> Callable[[Attempt, Tools], Play]:
       if _is_settled(groups, attempt.budget_left, config.enough):
         break
     chosen = passing[groups[0][0]] if groups else best
-    attempt.record_choice(
-      chosen, inputs=inputs, groups=[len(group) for group in groups]
+    attempt.note(
+      'select',
+      submission=chosen,
+      inputs=inputs,
+      groups=[len(group) for group in groups],
     )
     return chosen
 

@@ -79,7 +79,7 @@ def submitted(run):
   """What the chosen program returns."""
   row = run.trace[-1]
   assert row['action'] == 'select'
-  return row['code'].split('return ')[1].strip()
+  return row['submission'].split('return ')[1].strip()
 
 
 # --- Best of n ----------------------------------------------------------------
