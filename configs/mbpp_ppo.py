@@ -31,6 +31,7 @@ from promptrl_jax.envs.editing.config import EditingConfig
 from promptrl_jax.evaluation.open_loop import SearchConfig
 from promptrl_jax.evaluation.statistics import RESAMPLES
 from promptrl_jax.operators.examples import EMBEDDINGS, check_kind
+from promptrl_jax.strategies.base import STRATEGIES
 from promptrl_jax.training.controller.config import (
   PROMIS,
   BanditConfig,
@@ -113,6 +114,8 @@ class Config(Job):
 
   def __post_init__(self):
     check_kind(self.examples)
+    for name in self.eval.strategies:
+      STRATEGIES[name]  # Raises for an unknown one, before any training.
     if 'ppo' in self.eval.without:
       raise ValueError(
         f'eval.without={self.eval.without}: ppo is what the report is about'
@@ -125,6 +128,12 @@ class Config(Job):
       raise ValueError(
         f"examples='': {', '.join(sorted(used))} needs worked examples, "
         f'expected one of {", ".join(EMBEDDINGS)}'
+      )
+    if 'codet' in self.eval.strategies and self.ask.template == 'plain':
+      raise ValueError(
+        "eval.strategies has 'codet', which asks the coder for tests, and "
+        "ask.template='plain' is that of models which follow no instruction: "
+        "expected 'chat' or 'code', or the strategy 'mbr_exec'"
       )
 
 

@@ -167,3 +167,14 @@ def test_sweep_rows_name_fields_that_exist(argument):
   for row in module.get_hyper(argument):
     config = module.get_config(argument).lock()
     config.update_from_flattened_dict(row)
+
+
+@pytest.mark.parametrize(
+  ('name', 'message'),
+  [('nobody', 'expected one of.*codet'), ('codet', "'plain'.*'mbr_exec'")],
+)
+def test_a_strategy_that_cannot_be_played_is_refused_at_once(name, message):
+  config = load('mbpp_ppo', 'smoke')
+  config.eval.strategies = (name,)
+  with pytest.raises(ValueError, match=message):
+    read('mbpp_ppo', config)

@@ -325,7 +325,7 @@ def _detail(attempt: Attempt, mask: str) -> Detail:
 
 
 def evaluate(
-  strategies: Mapping[str, base.Strategy | base.PlayFn],
+  strategies: Mapping[str, base.Strategy | base.PlayFn] | Sequence[str],
   tasks: Sequence[Task],
   *,
   coder: Backend,
@@ -340,6 +340,7 @@ def evaluate(
 
   Args:
     strategies: by name; a generator function of (attempt, tools) or a strategy.
+      Or names of registered ones, such as `('best_of_n', 'mbr_exec')`.
     tasks: what to solve, scored by their hidden tests.
     coder: writes programs.
     pool: runs them.
@@ -351,6 +352,9 @@ def evaluate(
 
   Returns:
     One cell per strategy: `cell.passed` is bool [seeds, problems].
+
+  Raises:
+    ValueError: a name is not registered.
   """
   line_up = LineUp(
     {
@@ -360,6 +364,8 @@ def evaluate(
     MemoPool(pool),
     config,
   )
+  if not isinstance(strategies, Mapping):
+    strategies = {name: base.STRATEGIES[name] for name in strategies}
   cells = []
   for name, given in strategies.items():
     strategy = cast(base.Strategy, given)

@@ -1,11 +1,13 @@
 """What a strategy asks for, and how a request to a model is built.
 
   prompt --template--> messages --fit--> Request --> Ask(role) ─┐
-                                        program --> Execute ────┴─> a runner
+                                        program --> Execute ────┤
+                   programs, tests or inputs --> ExecuteJobs ───┴─> a runner
 
-A strategy is a generator: it yields `Ask` and `Execute` and is sent the
-completion or the verdict. It never holds a model or a pool, so that a runner
-can play hundreds of strategies at once and batch what they ask for.
+A strategy is a generator: it yields `Ask`, `Execute` and `ExecuteJobs` and is
+sent the completion, the verdict or the results. It never holds a model or a
+pool, so that a runner can play hundreds of strategies at once and batch what
+they ask for.
 """
 
 from __future__ import annotations
@@ -17,10 +19,11 @@ import zlib
 from collections.abc import Callable, Generator, Mapping
 from typing import Any
 
-from promptrl_jax.execution.program import ProgramResult
+from promptrl_jax.execution.call import Call
+from promptrl_jax.execution.program import Program, ProgramResult
 from promptrl_jax.llm.backend import Backend, Completion, Message, Request
 from promptrl_jax.prompts import feedback as feedback_lib
-from promptrl_jax.prompts import templates
+from promptrl_jax.prompts import generated_tests, templates
 from promptrl_jax.prompts.examples import WorkedExample
 from promptrl_jax.types import Problem
 
@@ -51,6 +54,18 @@ class Execute:
   """
 
   code: str
+
+
+@dataclasses.dataclass(frozen=True)
+class ExecuteJobs:
+  """Programs to run on tests or inputs that the strategy made up.
+
+  Answered by a list with the result of each job, in their order: a
+  `ProgramResult` of a `Program`, a `CallResult` of a `Call`. Each job has a
+  confined process of its own. No model is called, so nothing is charged.
+  """
+
+  jobs: tuple[Program | Call, ...]
 
 
 @dataclasses.dataclass
@@ -94,6 +109,13 @@ class Attempt:
     self.prompt_tokens += completion.prompt_tokens
     self.completion_tokens += completion.completion_tokens
     self.sent.append(asked)
+
+  def note(self, action: str, **fields: Any) -> None:
+    """Adds a trace row for anything but a program that was run."""
+    cost = len(self.sent)
+    no_program = {'code': None, 'status': '', 'error_type': '', 'feedback': ''}
+    row = self.trace_row(action, [], cost=cost, **(no_program | fields))
+    self.trace.append(row)
 
   def record(self, code: str, result: ProgramResult) -> None:
     """Adds a trace row for a program that was run."""
@@ -139,7 +161,7 @@ class Attempt:
 
 # Yields requests, is sent their answers, returns the submitted program.
 Play = Generator[Any, Any, str]
-Prompt = templates.CoderPrompt | templates.RewritePrompt
+Prompt = templates.CoderPrompt | templates.RewritePrompt | templates.TestPrompt
 
 
 @dataclasses.dataclass(frozen=True)
@@ -236,13 +258,18 @@ class Tools:
     is_program = isinstance(prompt, templates.CoderPrompt)
     if is_program and config.instruction and not prompt.instruction:
       prompt = dataclasses.replace(prompt, instruction=config.instruction)
+    write, stop = self.template.rewriter, ()
+    if is_program:
+      write, stop = self.template.coder, config.stop_strings
+    elif isinstance(prompt, templates.TestPrompt):
+      write = generated_tests.write_request
     try:
       request = fitted_request(
         self.backends[role],
-        self.template.coder if is_program else self.template.rewriter,
+        write,
         prompt,
         max_tokens=config.max_tokens if is_coder else config.rewrite_max_tokens,
-        stop=config.stop_strings if is_coder else (),
+        stop=stop,
       )
     except templates.PromptTooLongError as error:
       warn_once(attempt.problem.task_id, str(error))
@@ -288,6 +315,39 @@ class Tools:
     if completion is None:
       return prompt.statement
     return self.template.rewritten(prompt, completion.text)
+
+  def write_tests(
+    self,
+    attempt: Attempt,
+    prompt: templates.TestPrompt,
+    *,
+    known: tuple[str, ...] = (),
+  ) -> Generator[Ask, Completion, tuple[str, ...]]:
+    """Asks the coder for tests; returns the new ones that can be run.
+
+    They may be wrong, and there may be none, which says nothing about any
+    program. At most `prompt.count` are kept; `known` are not new.
+
+    Raises:
+      ValueError: the coder continues text and follows no instruction.
+    """
+    if self.template is templates.PLAIN:
+      raise ValueError(
+        f'template {self.template.name!r} is that of models which follow no '
+        'instruction and cannot be asked for tests: expected '
+        "ask.template='chat' or 'code'; without tests there is the strategy "
+        "'mbr_exec'"
+      )
+    completion = yield from self.ask(attempt, CODER, prompt)
+    if completion is None:
+      return ()
+    return generated_tests.collect(
+      completion.text,
+      attempt.problem.entry_point,
+      prompt.count,
+      known=known,
+      cut=completion.finish_reason == 'length',
+    ).tests
 
 
 def make_tools(

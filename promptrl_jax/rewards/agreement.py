@@ -2,8 +2,7 @@
 
 Model-written tests may be wrong, so a verdict on them is evidence and no proof.
 Where there are no tests, programs that compute equal values on the same inputs
-are evidence for one another. The functions below `agreement_matrix` take
-arrays:
+are evidence for one another. The functions below `outcome_groups` take arrays:
 
   passed  bool [programs, tests], the program passes the test;
   judged  bool [programs], the pool came to a verdict: False is a failure of
@@ -18,7 +17,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from promptrl_jax.execution import Call, ExecutionPool, Limits, Program
+from promptrl_jax.execution import (
+  CallResult,
+  ExpressionResult,
+  Program,
+  ProgramResult,
+)
 
 
 class AgreementMatrix(NamedTuple):
@@ -52,83 +56,68 @@ def to_program(
   *,
   entry_point: str,
   setup: str = '',
-  limits: Limits | None = None,
 ) -> Program:
   """A program to run against tests that a model wrote, each one confined.
 
   Give it tests from `prompts.generated_tests.collect`, which refuses those that
   do more than test.
   """
-  return Program(
-    code, tuple(tests), setup, entry_point, limits, isolate_tests=True
-  )
+  return Program(code, tuple(tests), setup, entry_point, isolate_tests=True)
 
 
 def agreement_matrix(
-  pool: ExecutionPool,
-  codes: Sequence[str],
-  tests: Sequence[str],
-  *,
-  entry_point: str,
-  setup: str = '',
-  limits: Limits | None = None,
+  results: Sequence[ProgramResult], tests: int
 ) -> AgreementMatrix:
-  """Runs every program against every test, in one call of the pool.
+  """The verdicts of the pool on programs that ran the same `tests` tests.
 
   A program has one budget of time for all its tests (see `Limits`): what it
   leaves unrun is not passed. The same holds for tests that cannot be judged.
-  Tests are in normal form, without duplicates; each sample of a program counts.
   """
-  same = {'entry_point': entry_point, 'setup': setup, 'limits': limits}
-  results = pool.run([to_program(code, tests, **same) for code in codes])
   passed = [[test.status == 'passed' for test in r.tests] for r in results]
   judged = [result.status != 'infra_error' for result in results]
   return AgreementMatrix(
-    np.array(passed, bool).reshape(len(codes), len(tests)),
+    np.array(passed, bool).reshape(len(results), tests),
     np.array(judged, bool),
   )
 
 
-def value_groups(
-  pool: ExecutionPool,
-  codes: Sequence[str],
-  expressions: Sequence[str],
-  *,
-  entry_point: str,
-  setup: str = '',
-  limits: Limits | None = None,
-) -> list[tuple[int, ...]]:
-  """Groups programs that compute equal values; needs no tests.
+def outcome(result: ExpressionResult) -> str | None:
+  """What one program computes for one input, comparable by its text.
+
+  That is the `repr` of the value, the class of the exception, or the status
+  that took the place of both (`timeout`, `memory`, `crash`, `not_run`). None
+  for a value that is no plain data or is not complete: nobody can say that it
+  equals another.
+  """
+  if result.status == 'ok':
+    return None if result.value_is_cut else result.value
+  if result.status == 'error':
+    return f'raises {result.error_type}'
+  return None if result.status == 'invalid' else result.status
+
+
+def outcome_groups(results: Sequence[CallResult]) -> list[tuple[int, ...]]:
+  """Groups programs that compute equal outcomes; needs no tests.
 
   Majority vote over execution results, as MBR-EXEC with its 0/1 loss (Shi et
   al. 2022, arXiv 2204.11454): correct programs agree on every input, wrong ones
   are seldom wrong in the same way.
 
   Args:
-    pool: where programs run, in one call.
-    codes: programs, duplicates included: each sample counts.
-    expressions: calls on inputs of interest, such as `f([1, 2])`. Two values
-      are equal if their texts are, so `1` and `1.0` differ.
-    entry_point, setup, limits: as in `Call`.
+    results: of programs, duplicates included, on the same inputs: each sample
+      counts. `1` and `1.0` differ, as their texts do.
 
   Returns:
     Indices of the programs of each group, ascending, in the order of size;
     groups of equal size keep the order of their first programs. Programs
-    without a complete value for every expression are in no group.
-
-  Raises:
-    ValueError: there are no expressions.
+    without a result or an `outcome` for every input are in no group.
   """
-  if not expressions:
-    raise ValueError('expressions is empty: programs agree on inputs')
-  same = {'entry_point': entry_point, 'setup': setup, 'limits': limits}
-  calls = [Call(code, tuple(expressions), **same) for code in codes]
-  results = pool.evaluate(calls)
   groups: dict[tuple[str | None, ...], list[int]] = {}
   for program, result in enumerate(results):
-    if result.ok and not any(e.value_is_cut for e in result.expressions):
-      values = tuple(e.value for e in result.expressions)
-      groups.setdefault(values, []).append(program)
+    outcomes = tuple(map(outcome, result.expressions))
+    was_run = result.status not in ('infra_error', 'refused')
+    if was_run and None not in outcomes:
+      groups.setdefault(outcomes, []).append(program)
   return sorted((tuple(g) for g in groups.values()), key=len, reverse=True)
 
 

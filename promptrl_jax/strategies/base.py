@@ -31,7 +31,9 @@ from promptrl_jax.envs.editing.rollout import Policy
 from promptrl_jax.llm.ask import Attempt, Play, Tools
 from promptrl_jax.operators import Episode
 from promptrl_jax.registry import Registry, check_call
-from promptrl_jax.strategies.fewshot import fewshot
+from promptrl_jax.strategies.codet import codet
+from promptrl_jax.strategies.fewshot import best_of_n, fewshot
+from promptrl_jax.strategies.mbr_exec import mbr_exec
 from promptrl_jax.types import Problem
 
 Plays = list[tuple[Attempt, Play]]
@@ -137,4 +139,7 @@ def register(name: str, play_fn: PlayFn) -> PlayFn:
   return STRATEGIES.register(name, play_fn)
 
 
+register('best_of_n', best_of_n)
+register('codet', codet)
 register('fewshot', fewshot)
+register('mbr_exec', mbr_exec)

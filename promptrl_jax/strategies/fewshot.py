@@ -1,16 +1,19 @@
 """Few-shot prompting: the nearest solved tasks stand before the problem.
 
 The first answer is greedy; while the visible tests fail, others are sampled.
-For a weak coder this is the strongest rival that learns nothing.
+For a weak coder this is the strongest rival that learns nothing. Without any
+example it is best-of-n picked by the visible tests: a program that passes them
+is picked over all later ones, so that no more need be asked.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from promptrl_jax.llm.ask import Attempt, Execute, Play, Tools, coder_prompt
+from promptrl_jax.llm.ask import Attempt, Play, Tools, coder_prompt
 from promptrl_jax.operators import MOST_EXAMPLES
 from promptrl_jax.prompts.examples import ExampleLibrary
+from promptrl_jax.strategies.sampled import sample_program
 
 PlayFn = Callable[[Attempt, Tools], Play]
 
@@ -22,14 +25,12 @@ def few_shots(count: int) -> PlayFn:
     shown = _library(tools).nearest(attempt.problem, count) if count else ()
     prompt = coder_prompt(attempt, examples=shown)
     best, most = '', -1
-    while attempt.budget_left:
-      code = yield from tools.write_program(attempt, prompt)
-      result = yield Execute(code)
-      visible = result.tests[: len(attempt.problem.visible_tests)]
-      passed = sum(test.status == 'passed' for test in visible)
+    visible = len(attempt.problem.visible_tests)
+    for _ in range(attempt.budget_left):
+      code, passed = yield from sample_program(attempt, tools, prompt)
       if passed > most:
         best, most = code, passed
-      if visible and passed == len(visible):
+      if visible and passed == visible:
         break
     return best
 
@@ -47,3 +48,4 @@ def _library(tools: Tools) -> ExampleLibrary:
 
 
 fewshot = few_shots(MOST_EXAMPLES)
+best_of_n = few_shots(0)

@@ -85,3 +85,14 @@ def test_outcomes_are_taken_in_turn():
   assert len({at_once, late, wrong, never}) == 4
   assert episodes.choose([never, never, late, at_once, never], 3) == [0, 2, 3]
   assert episodes.choose([never, never], 5) == [0, 1]
+
+
+def test_the_row_of_a_choice_is_no_program():
+  failed, passed = (
+    {'code': 'x = 1', 'visible_passed': visible} for visible in (False, True)
+  )
+  chosen = {'code': None, 'visible_passed': False}
+  assert 'first program' in episodes.outcome([passed, chosen], True)
+  assert 'later program' in episodes.outcome([failed, passed, chosen], True)
+  assert 'wrong' in episodes.outcome([passed, failed, chosen], False)
+  assert 'not solved' in episodes.outcome([failed, chosen], False)

@@ -5,7 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from promptrl_jax.execution import ExecutionPool, Limits
+from promptrl_jax.execution import (
+  Call,
+  CallResult,
+  ExecutionPool,
+  ExpressionResult,
+  Limits,
+)
 from promptrl_jax.execution.program import ProgramResult, TestResult
 from promptrl_jax.rewards import agreement
 from promptrl_jax.rewards.agreement import ConsensusSet
@@ -121,11 +127,15 @@ def pool():
     yield pool
 
 
+def matrix(pool, codes, tests=TESTS, *, entry_point='f', **fields):
+  """Runs the programs on the tests; returns the verdicts."""
+  fields['entry_point'] = entry_point
+  programs = [agreement.to_program(code, tests, **fields) for code in codes]
+  return agreement.agreement_matrix(pool.run(programs), len(tests))
+
+
 def test_the_matrix_has_a_row_per_program_and_a_column_per_test(pool):
-  codes = [DOUBLES, RIGHT, RAISES, '', 'def f(x', RIGHT]
-  passed, judged = agreement.agreement_matrix(
-    pool, codes, TESTS, entry_point='f'
-  )
+  passed, judged = matrix(pool, [DOUBLES, RIGHT, RAISES, '', 'def f(x', RIGHT])
   assert passed.astype(int).tolist() == [
     [1, 0, 1],
     [1, 1, 0],
@@ -140,37 +150,24 @@ def test_the_matrix_has_a_row_per_program_and_a_column_per_test(pool):
   assert best == ConsensusSet((1, 5), (0, 1))
 
 
-def test_the_matrix_may_be_empty(pool):
-  passed, judged = agreement.agreement_matrix(
-    pool, [RIGHT, ''], (), entry_point='f'
-  )
-  assert passed.shape == (2, 0)
-  assert agreement.statuses(passed, judged) == ['unknown', 'unknown']
-  none = agreement.agreement_matrix(pool, [], TESTS, entry_point='f')
-  assert none.passed.shape == (0, 3)
+def test_the_matrix_may_be_empty():
+  assert agreement.agreement_matrix([], 3).passed.shape == (0, 3)
 
 
-def test_setup_and_limits_reach_the_program(pool):
+def test_setup_reaches_the_program(pool):
   code = 'def f(n):\n  return x * n'
   tests = ("assert f(1) == 'x'", 'assert len(f(5000)) == 5000')
-
-  def passed(**kwargs):
-    return agreement.agreement_matrix(
-      pool, [code], tests, entry_point='f', **kwargs
-    )[0].tolist()
-
-  assert passed() == [[False, False]]
-  assert passed(setup="x = 'x'") == [[True, True]]
-  small = Limits(answer_kb=1)
-  assert passed(setup="x = 'x'", limits=small) == [[True, False]]
+  assert not matrix(pool, [code], tests).passed.any()
+  assert matrix(pool, [code], tests, setup="x = 'x'").passed.all()
 
 
 def test_the_entry_point_reaches_the_judge(pool):
   code = 'def sum(x):\n  return 7'
   tests = ('assert max(sum([1]), 1) == 7',)
-  with_name = agreement.agreement_matrix(pool, [code], tests, entry_point='sum')
-  assert with_name.passed.tolist() == [[True]]
-  other = agreement.agreement_matrix(pool, [code], tests, entry_point='g')
+  assert matrix(pool, [code], tests, entry_point='sum').passed.tolist() == [
+    [True]
+  ]
+  other = matrix(pool, [code], tests, entry_point='g')
   assert not other.passed.any()  # Python's own sum(1) is no answer.
 
 
@@ -195,8 +192,8 @@ class Breaking:
 
 def test_a_lost_program_is_not_a_failed_one(pool):
   breaking = Breaking(pool)
-  passed, judged = agreement.agreement_matrix(
-    breaking, [RIGHT + '  # lost', RIGHT, RAISES], TESTS[:2], entry_point='f'
+  passed, judged = matrix(
+    breaking, [RIGHT + '  # lost', RIGHT, RAISES], TESTS[:2]
   )
   assert judged.tolist() == [False, True, True]
   assert agreement.statuses(passed, judged) == ['unknown', 'passed', 'failed']
@@ -204,7 +201,13 @@ def test_a_lost_program_is_not_a_failed_one(pool):
   assert breaking.calls == 1
 
 
-def test_programs_of_equal_values_form_the_largest_group_first(pool):
+def groups(pool, codes, inputs):
+  limits = Limits(cpu_s=0.2)
+  calls = [Call(code, inputs, entry_point='f', limits=limits) for code in codes]
+  return agreement.outcome_groups(pool.evaluate(calls))
+
+
+def test_programs_of_equal_outcomes_form_the_largest_group_first(pool):
   codes = [
     'def f(x): return x + x',
     'def f(x): return 2 * x',
@@ -213,22 +216,33 @@ def test_programs_of_equal_values_form_the_largest_group_first(pool):
     'def f(x): return 2 * float(x)',
     'def f(x):\n  while True: pass',
     'def f(x): return x << 1',
-    'def f(',
-    'def g(x): return 2 * x',
+    'def f(x): return [][x]',
+    'def f(x): raise ZeroDivisionError("in other words")',
   ]
-  limits = Limits(cpu_s=0.2)
-  args = {'entry_point': 'f', 'limits': limits}
-  groups = agreement.value_groups(pool, codes, ['f(0)', 'f(2)', 'f(3)'], **args)
-  assert groups == [(0, 1, 6), (2,), (4,)]
-  fewer = agreement.value_groups(pool, codes, ['f(0)', 'f(2)'], **args)
-  assert fewer == [(0, 1, 2, 6), (4,)]
+  inputs = ('f(0)', 'f(2)', 'f(3)')
+  found = groups(pool, codes, inputs)
+  assert found == [(0, 1, 6), (3, 8), (2,), (4,), (5,), (7,)]
+  fewer = groups(pool, codes, inputs[:2])
+  assert fewer == [(0, 1, 2, 6), (3, 8), (4,), (5,), (7,)]
 
 
-def test_values_are_grouped_only_if_they_are_complete(pool):
-  codes = [f'def f(): return "x" * 20_000 + "{i}"' for i in range(2)]
-  assert agreement.value_groups(pool, codes, ['f()'], entry_point='f') == []
+def test_what_cannot_be_compared_is_in_no_group(pool):
+  long = [f'def f(): return "x" * 20_000 + "{i}"' for i in range(2)]
+  odd = ['def f(): return object()'] * 2
+  assert groups(pool, [*long, *odd, 'def f(): return 1'], ('f()',)) == [(4,)]
+  lost = CallResult('infra_error', (ExpressionResult('not_run'),))
+  assert agreement.outcome_groups([lost, lost]) == []
 
 
-def test_programs_do_not_agree_on_nothing(pool):
-  with pytest.raises(ValueError, match='expressions is empty'):
-    agreement.value_groups(pool, ['x = 1'], [], entry_point='f')
+def test_a_value_is_not_what_the_program_says_that_it_is(pool):
+  lies = """
+class Lie(int):
+  def __repr__(self): return '4'
+  __str__ = __repr__
+  def __eq__(self, other): return True
+  __hash__ = int.__hash__
+
+def f(x): return Lie(5)
+"""
+  codes = ['def f(x): return 4', lies, 'def f(x): return 5']
+  assert groups(pool, codes, ('f(2)',)) == [(1, 2), (0,)]
