@@ -1,0 +1,101 @@
+// Puts the sections on the page and redraws them when what is shown changes.
+
+const budgetChoice = () => segments('budget', budgets().map((budget) =>
+  [budget, String(budget)]), state.budget, (budget) => update({ budget }));
+
+// Legend and chart; the legend keeps the focus when a curve is switched.
+function withLegend(draw) {
+  const box = el('div', {});
+  const redraw = (name) => {
+    for (const each of figureBoxes) each();
+    if (name) box.querySelector(`[data-name="${CSS.escape(name)}"]`)?.focus();
+  };
+  const self = () => box.replaceChildren(legend(redraw), ...[draw()].flat());
+  figureBoxes.push(self);
+  self();
+  return box;
+}
+let figureBoxes = [];
+
+const SECTIONS = [
+  ['scores', 'Scores', () => headline()],
+  ['curves', 'Solved at each budget', () => (budgets().length > 1 ? withLegend(curves) : null)],
+  ['cost', 'Cost and quality', () => [
+    segments('cost in', [['calls', 'calls'], ['tokens', 'tokens']], cost.by, (by) => {
+      cost.by = by;
+      update({});
+    }), withLegend(costFigure), costTable()]],
+  ['differences', 'Differences', () =>
+    (table().comparisons.length ? [budgetChoice(), forest()] : null)],
+  ['breakdown', 'By kind of problem', () =>
+    (Object.keys(table().groups).length ? [budgetChoice(), groups()] : null)],
+  ['alone', 'Solved by one strategy alone', () =>
+    (DATA.protocols[state.protocol].alone.length ? [budgetChoice(), alone()] : null)],
+  ['trace', 'Traces', () => viewer],
+  ['provenance', 'Where the numbers come from', () => provenance()],
+  ['references', `References (${DATA.references.label})`, () =>
+    (DATA.references.rows.length ? references() : null)],
+];
+
+function lead() {
+  const at = budgets().at(-1);
+  const mine = cellAt(table().subject, at);
+  const rival = table().cells
+    .filter((cell) => cell.budget === at && cell.strategy !== table().subject)
+    .sort((a, b) => b.pass.mean - a.pass.mean)[0];
+  const text = (cell) => [el('b', {}, cell.strategy), ` solves ${percent(cell.pass.mean)} % `,
+    interval(cell.pass.low, cell.pass.high)];
+  const where = `of ${count(table().problems, 'problem')} at ${budgetName(at)} under protocol ${state.protocol}`;
+  byId('lead').replaceChildren(...[
+    ...(mine ? [text(mine), ` ${where}`] : [where]),
+    rival ? ['; the best of the others, ', text(rival)] : '', '.'].flat(Infinity));
+}
+
+function settings() {
+  const names = Object.keys(DATA.protocols);
+  byId('settings').replaceChildren(
+    ...(names.length > 1 ? [segments('protocol', names.map((name) => [name,
+      DATA.protocols[name].label ? `${name} (${DATA.protocols[name].label})` : name]),
+    state.protocol, (protocol) => update({ protocol }))] : []),
+    segments('measure', [['pass', 'pass@1'], ['soft', 'soft-pass@1']], state.metric,
+      (metric) => update({ metric })));
+}
+
+const boxes = new Map(SECTIONS.map(([id, title]) => [id, el('section', { id, 'aria-labelledby': `${id}-title` },
+  el('h2', { id: `${id}-title` }, title), el('div', { class: 'content' }))]));
+byId('main').append(...boxes.values());
+
+function drawAll() {
+  figureBoxes = [];
+  // A redrawn button would lose the focus: its place is found again.
+  const focused = document.activeElement?.closest('section, #settings')
+    ? [...document.querySelectorAll('button')].indexOf(document.activeElement) : -1;
+  const shown = SECTIONS.filter(([id, , content]) => {
+    const made = content();
+    boxes.get(id).hidden = !made;
+    const inside = boxes.get(id).querySelector('.content');
+    if (made && made !== inside.firstChild) inside.replaceChildren(...[made].flat(Infinity));
+    return made;
+  });
+  byId('sections').replaceChildren(...shown.map(([id, title]) =>
+    el('li', {}, el('a', { href: `#${id}` }, title))));
+  settings();
+  lead();
+  if (focused >= 0) document.querySelectorAll('button')[focused]?.focus();
+  if (viewer && view.game && view.game.protocol !== state.protocol) openFirst();
+}
+
+function openFirst() {
+  const game = GAMES.find((each) => each.protocol === state.protocol &&
+    each.strategy === table().subject && each.budget === state.budget) ??
+    GAMES.find((each) => each.protocol === state.protocol);
+  boxes.get('trace').hidden = !game;
+  if (game) openGame(game);
+}
+
+listeners.push(drawAll);
+reset();
+drawAll();
+if (viewer && GAMES.length && !route()) openFirst();
+window.addEventListener('hashchange', route);
+document.documentElement.dataset.ready = 'true';
