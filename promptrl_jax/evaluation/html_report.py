@@ -1,6 +1,6 @@
 """One HTML file with all results of a run and a viewer of its trace.
 
-  header, cells, summaries, trace ──> report.html + report.css + *.js
+  header, cells, summaries, trace ──> html/report.html + *.css + *.js
                                               │
         data: one JSON element; trace: gzip chunks, opened on demand
 
@@ -28,10 +28,11 @@ from promptrl_jax.evaluation.references import LABEL, Published
 from promptrl_jax.files import write_atomically
 
 _ASSETS = pathlib.Path(__file__).parent / 'html'
+_STYLES = ('page', 'tables', 'charts', 'trace', 'media')
 # One module, in this order: each part uses those before it.
 _SCRIPTS = (
-  *('dom', 'state', 'chart', 'figures', 'tables', 'text', 'trace', 'viewer'),
-  'main',
+  *('dom', 'state', 'chart', 'figures', 'tables', 'breakdown', 'text', 'trace'),
+  *('steps', 'problems', 'episode', 'viewer', 'main'),
 )
 
 
@@ -85,7 +86,7 @@ def write(
     },
     'trace': packed.index if packed else None,
   }
-  title = f'Results on {header["data_hash"]}'
+  title = f'Results on {header["data_hash"].split()[0]}'
   return write_atomically(path, _page(title, data, packed).encode())
 
 
@@ -99,7 +100,8 @@ def _facts(header: Mapping[str, Any]) -> list[tuple[str, str]]:
       return value
     return ', '.join(map(str, value)) if isinstance(value, list) else str(value)
 
-  return [(key.replace('_', ' '), text(v)) for key, v in header.items()]
+  names = {'data_hash': 'data hash', 'model_hashes': 'model hashes'}
+  return [(names.get(key, key), text(value)) for key, value in header.items()]
 
 
 def _protocol(
@@ -135,7 +137,7 @@ def _page(
 ) -> str:
   """Puts the parts together; data is escaped so that it ends no element."""
   script = '\n'.join(_asset(f'{name}.js') for name in _SCRIPTS)
-  style = _asset('report.css')
+  style = '\n'.join(_asset(f'{name}.css') for name in _STYLES)
   encoded = json.dumps(data, allow_nan=False, separators=(',', ':'))
   chunks = packed.chunks if packed else ()
   return string.Template(_asset('report.html')).substitute(

@@ -26,6 +26,7 @@ CHUNK_BYTES = 400_000
 _GAME = ('protocol', 'strategy', 'budget', 'seed')
 _NEEDED = (*_GAME, 'task_id', 'step', 'action', 'sent', 'visible_passed')
 _STATEMENT_LENGTH = 160  # characters that a list of problems shows
+_STATUSES = {'failed': 'wrong value', 'unknown': 'no visible test'}
 NO_FAILURE = 'no failure'
 _FIRST = 'direct'  # Its one greedy call says what kind of failure a problem is.
 
@@ -110,8 +111,7 @@ def _scan(
     game = tuple(row[name] for name in _GAME)
     failure = None
     if row.get('code') is not None:
-      failure = row.get('error_type') or row.get('status') or 'unknown'
-      failure = NO_FAILURE if row['visible_passed'] else failure
+      failure = _failure(row)
     step = _Step(
       row['step'],
       start,
@@ -132,6 +132,14 @@ def _scan(
   return games
 
 
+def _failure(row: Mapping[str, Any]) -> str:
+  """The class of what a program did on the visible tests."""
+  if row['visible_passed']:
+    return NO_FAILURE
+  status = row.get('status') or 'unknown'
+  return row.get('error_type') or _STATUSES.get(status, status)
+
+
 def _read_row(line: bytes, place: str) -> Mapping[str, Any]:
   try:
     row = json.loads(line, parse_constant=_refuse_constant)
@@ -143,14 +151,15 @@ def _read_row(line: bytes, place: str) -> Mapping[str, Any]:
   missing = [name for name in _NEEDED if name not in row]
   if missing:
     raise ValueError(
-      f'{place}: a trace row lacks {missing}; it has {sorted(row)}: is this the '
-      'trace.jsonl of a finished run?'
+      f'{place}: a trace row lacks {missing}; it has {sorted(row)}: is this '
+      'the trace.jsonl of a finished run?'
     )
   return row
 
 
 def _refuse_constant(name: str) -> None:
-  raise ValueError(f'{name} is no JSON')  # Python writes it, no browser reads it
+  # Python writes it, and no browser reads it.
+  raise ValueError(f'{name} is no JSON')
 
 
 def _families(

@@ -62,7 +62,9 @@ def _registers(workdir: pathlib.Path, data_hash: str) -> Mapping[str, str]:
     return {}
   _, saved = workdir_lib.load_config(workdir)
   data = settings.from_mapping(DataConfig, saved['data'])
-  if data.path or load.describe(data) != data_hash:
+  if data.name not in load.TASK_SETS or data.path:
+    return {}
+  if load.describe(data) != data_hash:
     return {}
   return {
     task.task_id: task.register
@@ -75,9 +77,8 @@ def main(argv: list[str]) -> None:
   if len(argv) != 2:
     raise app.UsageError('expected the workdir of one finished run')
   with command.in_one_line():
-    print(
-      run(pathlib.Path(argv[1]), pathlib.Path(_OUT.value) if _OUT.value else None)
-    )
+    out = pathlib.Path(_OUT.value) if _OUT.value else None
+    print(run(pathlib.Path(argv[1]), out))
 
 
 if __name__ == '__main__':

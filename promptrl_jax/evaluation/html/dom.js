@@ -8,7 +8,11 @@ function fill(node, attributes, children) {
     if (name.startsWith('on')) node.addEventListener(name.slice(2), value);
     else node.setAttribute(name, value === true ? '' : value);
   }
-  node.append(...children.flat(Infinity).filter((child) => child != null && child !== false));
+  node.append(
+    ...children
+      .flat(Infinity)
+      .filter((child) => child != null && child !== false),
+  );
   return node;
 }
 
@@ -31,20 +35,36 @@ const ascending = (a, b) => a - b;
 // A choice of one of a few, as buttons. `choices`: [value, text] pairs.
 function segments(label, choices, chosen, choose) {
   return el(
-    'span', { class: 'segments', role: 'group', 'aria-label': label },
+    'span',
+    { class: 'segments', role: 'group', 'aria-label': label },
     el('span', { class: 'segments-label', 'aria-hidden': 'true' }, label),
     choices.map(([value, text]) =>
-      el('button', {
-        type: 'button',
-        'aria-pressed': String(value === chosen),
-        onclick: () => choose(value),
-      }, text)),
+      el(
+        'button',
+        {
+          type: 'button',
+          'aria-pressed': String(value === chosen),
+          onclick: () => choose(value),
+        },
+        text,
+      ),
+    ),
   );
 }
 
-// A table in a box of its own that scrolls, by keyboard as well.
-function scrolling(label, table, extra = '') {
-  return el('div', {
-    class: `scroll ${extra}`, role: 'region', 'aria-label': label, tabindex: 0,
-  }, table);
+// A table below its caption, in a box of its own that scrolls, by keyboard too.
+function scrolling(label, caption, table, extra = '') {
+  return [
+    caption && el('p', { class: 'note' }, caption),
+    el(
+      'div',
+      {
+        class: `scroll ${extra}`,
+        role: 'region',
+        'aria-label': label,
+        tabindex: 0,
+      },
+      table,
+    ),
+  ];
 }

@@ -1,7 +1,12 @@
 // Puts the sections on the page and redraws them when what is shown changes.
 
-const budgetChoice = () => segments('budget', budgets().map((budget) =>
-  [budget, String(budget)]), state.budget, (budget) => update({ budget }));
+const budgetChoice = () =>
+  segments(
+    'budget',
+    budgets().map((budget) => [budget, String(budget)]),
+    state.budget,
+    (budget) => update({ budget }),
+  );
 
 // Legend and chart; the legend keeps the focus when a curve is switched.
 function withLegend(draw) {
@@ -19,76 +24,161 @@ let figureBoxes = [];
 
 const SECTIONS = [
   ['scores', 'Scores', () => headline()],
-  ['curves', 'Solved at each budget', () => (budgets().length > 1 ? withLegend(curves) : null)],
-  ['cost', 'Cost and quality', () => [
-    segments('cost in', [['calls', 'calls'], ['tokens', 'tokens']], cost.by, (by) => {
-      cost.by = by;
-      update({});
-    }), withLegend(costFigure), costTable()]],
-  ['differences', 'Differences', () =>
-    (table().comparisons.length ? [budgetChoice(), forest()] : null)],
-  ['breakdown', 'By kind of problem', () =>
-    (Object.keys(table().groups).length ? [budgetChoice(), groups()] : null)],
-  ['alone', 'Solved by one strategy alone', () =>
-    (DATA.protocols[state.protocol].alone.length ? [budgetChoice(), alone()] : null)],
+  [
+    'curves',
+    'Solved at each budget',
+    () => (budgets().length > 1 ? withLegend(curves) : null),
+  ],
+  [
+    'cost',
+    'Cost and quality',
+    () => [
+      segments(
+        'cost in',
+        [
+          ['calls', 'calls'],
+          ['tokens', 'tokens'],
+        ],
+        cost.by,
+        (by) => {
+          cost.by = by;
+          update({});
+        },
+      ),
+      withLegend(costFigure),
+      costTable(),
+    ],
+  ],
+  [
+    'differences',
+    'Differences',
+    () => (table().comparisons.length ? [budgetChoice(), forest()] : null),
+  ],
+  [
+    'breakdown',
+    'By kind of problem',
+    () =>
+      Object.keys(table().groups).length ? [budgetChoice(), groups()] : null,
+  ],
+  [
+    'alone',
+    'Solved by one strategy alone',
+    () =>
+      DATA.protocols[state.protocol].alone.length
+        ? [budgetChoice(), alone()]
+        : null,
+  ],
   ['trace', 'Traces', () => viewer],
   ['provenance', 'Where the numbers come from', () => provenance()],
-  ['references', `References (${DATA.references.label})`, () =>
-    (DATA.references.rows.length ? references() : null)],
+  [
+    'references',
+    `References (${DATA.references.label})`,
+    () => (DATA.references.rows.length ? references() : null),
+  ],
 ];
 
 function lead() {
   const at = budgets().at(-1);
   const mine = cellAt(table().subject, at);
-  const rival = table().cells
-    .filter((cell) => cell.budget === at && cell.strategy !== table().subject)
+  const rival = table()
+    .cells.filter(
+      (cell) => cell.budget === at && cell.strategy !== table().subject,
+    )
     .sort((a, b) => b.pass.mean - a.pass.mean)[0];
-  const text = (cell) => [el('b', {}, cell.strategy), ` solves ${percent(cell.pass.mean)} % `,
-    interval(cell.pass.low, cell.pass.high)];
+  const text = (cell) => [
+    el('b', {}, cell.strategy),
+    ` solves ${percent(cell.pass.mean)} % `,
+    interval(cell.pass.low, cell.pass.high),
+  ];
   const where = `of ${count(table().problems, 'problem')} at ${budgetName(at)} under protocol ${state.protocol}`;
-  byId('lead').replaceChildren(...[
-    ...(mine ? [text(mine), ` ${where}`] : [where]),
-    rival ? ['; the best of the others, ', text(rival)] : '', '.'].flat(Infinity));
+  byId('lead').replaceChildren(
+    ...[
+      ...(mine ? [text(mine), ` ${where}`] : [where]),
+      rival ? ['; the best of the others, ', text(rival)] : '',
+      '.',
+    ].flat(Infinity),
+  );
 }
 
 function settings() {
   const names = Object.keys(DATA.protocols);
   byId('settings').replaceChildren(
-    ...(names.length > 1 ? [segments('protocol', names.map((name) => [name,
-      DATA.protocols[name].label ? `${name} (${DATA.protocols[name].label})` : name]),
-    state.protocol, (protocol) => update({ protocol }))] : []),
-    segments('measure', [['pass', 'pass@1'], ['soft', 'soft-pass@1']], state.metric,
-      (metric) => update({ metric })));
+    ...(names.length > 1
+      ? [
+          segments(
+            'protocol',
+            names.map((name) => [
+              name,
+              DATA.protocols[name].label
+                ? `${name} (${DATA.protocols[name].label})`
+                : name,
+            ]),
+            state.protocol,
+            (protocol) => update({ protocol }),
+          ),
+        ]
+      : []),
+    segments(
+      'measure',
+      [
+        ['pass', 'pass@1'],
+        ['soft', 'soft-pass@1'],
+      ],
+      state.metric,
+      (metric) => update({ metric }),
+    ),
+  );
 }
 
-const boxes = new Map(SECTIONS.map(([id, title]) => [id, el('section', { id, 'aria-labelledby': `${id}-title` },
-  el('h2', { id: `${id}-title` }, title), el('div', { class: 'content' }))]));
+const boxes = new Map(
+  SECTIONS.map(([id, title]) => [
+    id,
+    el(
+      'section',
+      { id, 'aria-labelledby': `${id}-title` },
+      el('h2', { id: `${id}-title` }, title),
+      el('div', { class: 'content' }),
+    ),
+  ]),
+);
 byId('main').append(...boxes.values());
 
 function drawAll() {
   figureBoxes = [];
-  // A redrawn button would lose the focus: its place is found again.
-  const focused = document.activeElement?.closest('section, #settings')
-    ? [...document.querySelectorAll('button')].indexOf(document.activeElement) : -1;
+  // A button that is drawn again would lose the focus: it is found by its text.
+  const focused = document.activeElement;
+  const around = focused?.closest('section[id], #settings');
   const shown = SECTIONS.filter(([id, , content]) => {
     const made = content();
     boxes.get(id).hidden = !made;
     const inside = boxes.get(id).querySelector('.content');
-    if (made && made !== inside.firstChild) inside.replaceChildren(...[made].flat(Infinity));
+    if (made && made !== inside.firstChild)
+      inside.replaceChildren(...[made].flat(Infinity));
     return made;
   });
-  byId('sections').replaceChildren(...shown.map(([id, title]) =>
-    el('li', {}, el('a', { href: `#${id}` }, title))));
+  byId('sections').replaceChildren(
+    ...shown.map(([id, title]) =>
+      el('li', {}, el('a', { href: `#${id}` }, title)),
+    ),
+  );
   settings();
   lead();
-  if (focused >= 0) document.querySelectorAll('button')[focused]?.focus();
+  if (around && !focused.isConnected) {
+    [...around.querySelectorAll('button')]
+      .find((button) => button.textContent === focused.textContent)
+      ?.focus();
+  }
   if (viewer && view.game && view.game.protocol !== state.protocol) openFirst();
 }
 
 function openFirst() {
-  const game = GAMES.find((each) => each.protocol === state.protocol &&
-    each.strategy === table().subject && each.budget === state.budget) ??
-    GAMES.find((each) => each.protocol === state.protocol);
+  const game =
+    GAMES.find(
+      (each) =>
+        each.protocol === state.protocol &&
+        each.strategy === table().subject &&
+        each.budget === state.budget,
+    ) ?? GAMES.find((each) => each.protocol === state.protocol);
   boxes.get('trace').hidden = !game;
   if (game) openGame(game);
 }
@@ -97,5 +187,8 @@ listeners.push(drawAll);
 reset();
 drawAll();
 if (viewer && GAMES.length && !route()) openFirst();
+// The browser has looked for the section before it was there.
+if (boxes.has(location.hash.slice(1)))
+  byId(location.hash.slice(1)).scrollIntoView();
 window.addEventListener('hashchange', route);
 document.documentElement.dataset.ready = 'true';

@@ -4,7 +4,7 @@ const DATA = JSON.parse(byId('report-data').textContent);
 
 const state = {
   protocol: Object.keys(DATA.protocols)[0],
-  metric: 'pass',  // or 'soft'
+  metric: 'pass', // or 'soft'
   budget: 0,
   shown: new Set(),
 };
@@ -14,14 +14,17 @@ const table = () => DATA.protocols[state.protocol];
 const strategies = () => unique(table().cells.map((cell) => cell.strategy));
 const budgets = () =>
   unique(table().cells.map((cell) => cell.budget)).sort(ascending);
-const cellsOf = (strategy) => table().cells
-  .filter((cell) => cell.strategy === strategy)
-  .sort((a, b) => a.budget - b.budget);
-const cellAt = (strategy, budget) => table().cells
-  .find((cell) => cell.strategy === strategy && cell.budget === budget);
+const cellsOf = (strategy) =>
+  table()
+    .cells.filter((cell) => cell.strategy === strategy)
+    .sort((a, b) => a.budget - b.budget);
+const cellAt = (strategy, budget) =>
+  table().cells.find(
+    (cell) => cell.strategy === strategy && cell.budget === budget,
+  );
 const metricName = () => (state.metric === 'pass' ? 'pass@1' : 'soft-pass@1');
 const budgetName = (budget) =>
-  (table().label ? `at most ${budget} tries` : `B=${budget}`);
+  table().label ? `at most ${budget} tries` : `B=${budget}`;
 
 function update(changes) {
   const isOther = changes.protocol && changes.protocol !== state.protocol;
@@ -30,16 +33,20 @@ function update(changes) {
   for (const listener of listeners) listener();
 }
 
-// The subject, what asks once, and the best rivals at the largest budget.
 function reset() {
   state.budget = budgets().at(-1);
+  state.shown = fewBest();
+}
+
+// The subject, one greedy call, and the best at the largest budget.
+function fewBest() {
   const subject = table().subject;
-  const ranked = table().cells
-    .filter((cell) => cell.budget === state.budget)
+  const ranked = table()
+    .cells.filter((cell) => cell.budget === budgets().at(-1))
     .sort((a, b) => b.pass.mean - a.pass.mean)
     .map((cell) => cell.strategy);
   const first = [subject, 'direct'].filter((name) => ranked.includes(name));
-  state.shown = new Set(unique([...first, ...ranked]).slice(0, 6));
+  return new Set(unique([...first, ...ranked]).slice(0, 6));
 }
 
 // Colour, dash and marker of a strategy: of its place, so that they never change.
@@ -55,14 +62,23 @@ function style(strategy) {
   };
 }
 
+const [ALL, FEW] = ['(all)', '(best)']; // No strategies, but buttons as well.
 function legend(redraw) {
   const swatch = (name) => {
     const { colour, dash, width } = style(name);
-    return svg('svg', { width: 26, height: 10, 'aria-hidden': 'true' },
+    return svg(
+      'svg',
+      { width: 26, height: 10, 'aria-hidden': 'true' },
       svg('line', {
-        x1: 1, x2: 25, y1: 5, y2: 5, stroke: colour, 'stroke-width': width,
+        x1: 1,
+        x2: 25,
+        y1: 5,
+        y2: 5,
+        stroke: colour,
+        'stroke-width': width,
         'stroke-dasharray': dash || null,
-      }));
+      }),
+    );
   };
   const toggle = (name) => {
     const has = state.shown.has(name);
@@ -70,17 +86,47 @@ function legend(redraw) {
     else state.shown.add(name);
     redraw(name);
   };
-  return el('div', { class: 'legend', role: 'group', 'aria-label': 'Curves' },
-    strategies().map((name) => el('button', {
-      type: 'button', 'aria-pressed': String(state.shown.has(name)),
-      'data-name': name, onclick: () => toggle(name),
-    }, swatch(name), name)),
-    el('button', {
-      type: 'button', class: 'quiet',
-      onclick: () => { state.shown = new Set(strategies()); redraw(); },
-    }, 'all'),
-    el('button', {
-      type: 'button', class: 'quiet',
-      onclick: () => { const b = state.budget; reset(); state.budget = b; redraw(); },
-    }, 'the first six'));
+  return el(
+    'div',
+    { class: 'legend', role: 'group', 'aria-label': 'Curves' },
+    strategies().map((name) =>
+      el(
+        'button',
+        {
+          type: 'button',
+          'aria-pressed': String(state.shown.has(name)),
+          'data-name': name,
+          onclick: () => toggle(name),
+        },
+        swatch(name),
+        name,
+      ),
+    ),
+    el(
+      'button',
+      {
+        type: 'button',
+        class: 'quiet',
+        'data-name': ALL,
+        onclick: () => {
+          state.shown = new Set(strategies());
+          redraw(ALL);
+        },
+      },
+      'all',
+    ),
+    el(
+      'button',
+      {
+        type: 'button',
+        class: 'quiet',
+        'data-name': FEW,
+        onclick: () => {
+          state.shown = fewBest();
+          redraw(FEW);
+        },
+      },
+      'the best',
+    ),
+  );
 }
