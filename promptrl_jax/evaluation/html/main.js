@@ -22,15 +22,18 @@ function withLegend(draw) {
 }
 let figureBoxes = [];
 
+// Id, name in the navigation, title, content or null.
 const SECTIONS = [
-  ['scores', 'Scores', () => headline()],
+  ['scores', 'Scores', 'Scores', () => headline()],
   [
     'curves',
+    'Curves',
     'Solved at each budget',
     () => (budgets().length > 1 ? withLegend(curves) : null),
   ],
   [
     'cost',
+    'Cost',
     'Cost and quality',
     () => [
       segments(
@@ -52,26 +55,32 @@ const SECTIONS = [
   [
     'differences',
     'Differences',
+    'Differences',
     () => (table().comparisons.length ? [budgetChoice(), forest()] : null),
   ],
   [
     'breakdown',
+    'Kinds',
     'By kind of problem',
     () =>
       Object.keys(table().groups).length ? [budgetChoice(), groups()] : null,
   ],
   [
     'alone',
+    'Alone',
     'Solved by one strategy alone',
-    () =>
-      DATA.protocols[state.protocol].alone.length
-        ? [budgetChoice(), alone()]
-        : null,
+    () => (table().alone.length ? [budgetChoice(), alone()] : null),
   ],
-  ['trace', 'Traces', () => viewer],
-  ['provenance', 'Where the numbers come from', () => provenance()],
+  ['trace', 'Traces', 'Traces', () => viewer],
+  [
+    'provenance',
+    'Provenance',
+    'Where the numbers come from',
+    () => provenance(),
+  ],
   [
     'references',
+    'References',
     `References (${DATA.references.label})`,
     () => (DATA.references.rows.length ? references() : null),
   ],
@@ -131,7 +140,7 @@ function settings() {
 }
 
 const boxes = new Map(
-  SECTIONS.map(([id, title]) => [
+  SECTIONS.map(([id, , title]) => [
     id,
     el(
       'section',
@@ -148,7 +157,7 @@ function drawAll() {
   // A button that is drawn again would lose the focus: it is found by its text.
   const focused = document.activeElement;
   const around = focused?.closest('section[id], #settings');
-  const shown = SECTIONS.filter(([id, , content]) => {
+  const shown = SECTIONS.filter(([id, , , content]) => {
     const made = content();
     boxes.get(id).hidden = !made;
     const inside = boxes.get(id).querySelector('.content');
@@ -157,8 +166,8 @@ function drawAll() {
     return made;
   });
   byId('sections').replaceChildren(
-    ...shown.map(([id, title]) =>
-      el('li', {}, el('a', { href: `#${id}` }, title)),
+    ...shown.map(([id, name]) =>
+      el('li', {}, el('a', { href: `#${id}` }, name)),
     ),
   );
   settings();
@@ -186,7 +195,7 @@ function openFirst() {
 listeners.push(drawAll);
 reset();
 drawAll();
-if (viewer && GAMES.length && !route()) openFirst();
+if (viewer && !route()) openFirst();
 // The browser has looked for the section before it was there.
 if (boxes.has(location.hash.slice(1)))
   byId(location.hash.slice(1)).scrollIntoView();

@@ -25,7 +25,17 @@ const view = {
   listed: [],
   texts: new Map(),
   ticket: 0,
+  linked: false, // The address follows what is shown, but for the first look.
 };
+
+// The part of all names of problems that says nothing in a list: `mbpp/`.
+const shared = TASKS.reduce(
+  (start, { id }) => {
+    while (!id.startsWith(start)) start = start.replace(/[^/]*\/$/, '');
+    return start;
+  },
+  (TASKS[0]?.id ?? '').replace(/[^/]*$/, ''),
+).length;
 
 function select(label, id, change) {
   const box = el('select', { id, onchange: () => change(box.value) });
@@ -195,7 +205,7 @@ async function list() {
         el(
           'span',
           { class: 'name' },
-          task.id,
+          task.id.slice(shared),
           task.statement && el('small', {}, task.statement),
         ),
         el('span', { class: 'calls' }, count(game.calls[place], 'call')),

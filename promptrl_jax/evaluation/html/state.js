@@ -50,14 +50,15 @@ function fewBest() {
 }
 
 // Colour, dash and marker of a strategy: of its place, so that they never change.
+const COLOURS = 8; // --series-0 to --series-7
 const DASHES = ['', '7 4', '2 3'];
 function style(strategy) {
   const others = strategies().filter((name) => name !== table().subject);
   const place = others.indexOf(strategy);
   if (place < 0) return { colour: 'var(--subject)', dash: '', width: 3 };
   return {
-    colour: `var(--series-${place % 6})`,
-    dash: DASHES[Math.floor(place / 6) % DASHES.length],
+    colour: `var(--series-${place % COLOURS})`,
+    dash: DASHES[Math.floor(place / COLOURS) % DASHES.length],
     width: 2,
   };
 }

@@ -1,13 +1,13 @@
 // The section of the trace viewer, and links into it.
 
-// Builds the section; `viewer` is null for a page without a trace.
 const lost = el(
   'p',
   { class: 'note', role: 'alert', hidden: true },
   'The address names a problem that this trace does not have.',
 );
+// False for a page without a trace.
 const viewer =
-  DATA.trace &&
+  GAMES.length > 0 &&
   el(
     'div',
     { class: 'viewer' },
