@@ -51,7 +51,7 @@ class Packed:
   """A trace in chunks.
 
   Attributes:
-    index: what `viewer.js` reads, ready for JSON: the problems, and for each
+    index: what `trace.js` reads, ready for JSON: the problems, and for each
       game columns with an entry for each episode.
     chunks: base64 of gzip of a JSON list of episodes.
     failures: by protocol, the name of the reference strategy and the class of
