@@ -43,6 +43,7 @@ setuptools.setup(
   package_data={
     'promptrl_jax': [
       'assets/*/*',
+      'evaluation/html/*',
       'models/cpp/*',
       'operators/*.txt',
       'py.typed',

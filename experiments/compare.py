@@ -2,10 +2,11 @@
 
   python -m experiments.compare --config=configs/compare.py:smoke --workdir=W
 
-Plays every strategy at every budget, cell by cell, and writes results.md,
-results.json, results.csv, trace.jsonl, plots and curves for TensorBoard. A run
-that was interrupted, or whose model could not be reached, goes on with the same
-command and pays for nothing twice. `touch W/stop` ends it before the next cell,
+Plays every strategy at every budget, cell by cell, and writes report.html (all
+figures, and every step of every episode), results.md, results.json,
+results.csv, trace.jsonl, plots and curves for TensorBoard. A run that was
+interrupted, or whose model could not be reached, goes on with the same command
+and pays for nothing twice. `touch W/stop` ends it before the next cell,
 with a report of what is there. `W/events.jsonl` says what has been done.
 
   ... --gate=ppo:70
@@ -113,7 +114,9 @@ def run(config, workdir, gates=()):
   header = session.make_header(
     'compare', load.describe(config.data), models, list(learned)
   )
-  print(report(workdir, cells, header | searched.facts(), config))
+  registers = {task.task_id: task.register for task in tasks['test']}
+  print(report(workdir, cells, header | searched.facts(), config, registers))
+  print(f'page         {workdir / "report.html"}')
   return check_gates(gates, workdir)
 
 
@@ -232,7 +235,7 @@ def play_cell(line_up, name, player, plan, store, log):
   return cell
 
 
-def report(workdir, cells, header, config):
+def report(workdir, cells, header, config, registers):
   """Writes tables, figures and curves; returns the headline table."""
   lines = ''.join(CellStore(workdir / 'cells').trace(cells))
   write_atomically(workdir / 'trace.jsonl', lines.encode())
@@ -246,6 +249,7 @@ def report(workdir, cells, header, config):
     subject=config.subject,
     resamples=config.eval.resamples,
     planned=sorted(rivals - {config.subject}),
+    registers=registers,
   )
 
 

@@ -5,8 +5,9 @@
 
 Trains the controllers, then runs every strategy on the test split at each
 budget and writes, in the workdir: results.json, results.md, results.csv,
-trace.jsonl, plots, metrics.jsonl and TensorBoard events per controller, and
-checkpoints. A run that was interrupted goes on where it stopped.
+report.html, trace.jsonl, plots, metrics.jsonl and TensorBoard events per
+controller, and checkpoints. A run that was interrupted goes on where it
+stopped.
 
   ... --mode=eval --controllers=runs/minicode2 --workdir=runs/transfer \
     --config.coder.model=FOLDER
@@ -216,6 +217,7 @@ def run(config, workdir, mode, controllers_of=None, chosen=Selection()):
     make_header(config, models, chosen) | searched.facts(),
     subject='ppo',
     resamples=config.eval.resamples,
+    registers={task.task_id: task.register for task in played},
   )
   folder = trained_in / f'seed_{config.seed}'
   output.draw_training(folder, results)
@@ -316,6 +318,7 @@ def show(workdir, table, folder, seconds):
   print(f'training     {sum(spent.values()):.0f} s: {parts}')
   print(f'evaluation   {seconds:.0f} s')
   print(f'report       {workdir / "results.md"}')
+  print(f'page         {workdir / "report.html"}')
   print(f'plots        {workdir}/*.png')
   print(f'trace        {workdir / "trace.jsonl"}')
   print(f'TensorBoard  tensorboard --logdir {workdir}')

@@ -14,6 +14,7 @@ from promptrl_jax.evaluation import (
   actions,
   curves,
   departures,
+  html_report,
   plots,
   references,
   report,
@@ -45,13 +46,15 @@ def write(
   subject: str,
   resamples: int,
   planned: Collection[str] = _PLANNED,
+  registers: Mapping[str, str] | None = None,
 ) -> str:
   """Writes tables and figures of the evaluation; returns the headline report.
 
   `workdir` holds `trace.jsonl`, `cells` are results by protocol, the headline
   first, and the strategies of `planned` are compared with `subject`.
+  `registers` are the wordings of problems by task id, where the data has them.
   """
-  parts, summaries = [], {}
+  parts, summaries, published = [], {}, references.PROMIS_MBPP
   for name, group in cells.items():
     names = {cell.strategy for cell in group}
     summaries[name] = report.summarise(
@@ -65,7 +68,7 @@ def write(
       report.to_markdown(
         summaries[name],
         {**header, 'seeds': seeds},
-        references=references.PROMIS_MBPP if name == 'oracle' else (),
+        references=published if name == 'oracle' else (),
       )
     )
   headline, every = next(iter(cells)), [c for g in cells.values() for c in g]
@@ -78,6 +81,15 @@ def write(
     workdir, {'header': header, 'tables': summaries}, '\n'.join(parts)
   )
   plots.solved_at_budget(workdir / 'solved_at_b.png', summaries[headline])
+  html_report.write(
+    workdir / 'report.html',
+    header=header,
+    cells_by_protocol=cells,
+    summaries=summaries,
+    trace=workdir / 'trace.jsonl',
+    references=published if 'oracle' in summaries else (),
+    registers=registers,
+  )
   return parts[0]
 
 

@@ -60,6 +60,7 @@ def test_it_leaves_what_the_readme_says(whole):
     'results.json',
     'results.md',
     'results.csv',
+    'report.html',
     'trace.jsonl',
     'solved_at_b.png',
     'learning_curve.png',

@@ -1,0 +1,166 @@
+"""One HTML file with all results of a run and a viewer of its trace.
+
+  header, cells, summaries, trace ──> html/report.html + *.css + *.js
+                                              │
+        data: one JSON element; trace: gzip chunks, opened on demand
+
+The page needs no server, no network and no build step. Its Content-Security-
+Policy forbids every connection and every script but its own, and the script
+inserts all data as text, so that what a model wrote is never read as HTML.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import hashlib
+import html
+import json
+import os
+import pathlib
+import string
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from promptrl_jax.evaluation import breakdown, tables, trace_chunks
+from promptrl_jax.evaluation.cells import Cell
+from promptrl_jax.evaluation.references import LABEL, Published
+from promptrl_jax.files import write_atomically
+
+_ASSETS = pathlib.Path(__file__).parent / 'html'
+_STYLES = ('page', 'tables', 'charts', 'trace', 'media')
+# One module, in this order: each part uses those before it.
+_SCRIPTS = (
+  *('dom', 'state', 'chart', 'figures', 'tables', 'breakdown', 'text', 'trace'),
+  *('steps', 'problems', 'episode', 'viewer', 'main'),
+)
+
+
+def write(
+  path: str | os.PathLike[str],
+  *,
+  header: Mapping[str, Any],
+  cells_by_protocol: Mapping[str, Sequence[Cell]],
+  summaries: Mapping[str, Mapping[str, Any]],
+  trace: str | os.PathLike[str] | None = None,
+  references: Sequence[Published] = (),
+  registers: Mapping[str, str] | None = None,
+) -> pathlib.Path:
+  """Writes the report of a run as one HTML file; returns its path.
+
+  Args:
+    path: of the file.
+    header: where the numbers come from; see `report.to_markdown`.
+    cells_by_protocol: results problem by problem, for the breakdowns and the
+      hidden results of the trace; a protocol without any has neither.
+    summaries: results of `report.summarise` by protocol, the headline first.
+    trace: path of the `trace.jsonl`; None for a page without a viewer.
+    references: published numbers, shown apart from the measured ones.
+    registers: task id -> wording of its statement, where the data has one.
+
+  Raises:
+    ValueError: there is no summary, cells belong to none, a number is not
+      finite, or the trace is malformed.
+  """
+  if not summaries:
+    raise ValueError('no summary to report: expected one for each protocol')
+  unknown = sorted(set(cells_by_protocol) - set(summaries))
+  if unknown:
+    raise ValueError(
+      f'cells under {unknown} have no summary; there are {sorted(summaries)}'
+    )
+  packed = None
+  if trace is not None:
+    packed = trace_chunks.pack(trace, cells_by_protocol, header['seeds'])
+  data = {
+    'header': _facts(header),
+    'protocols': {
+      name: _protocol(
+        summary, cells_by_protocol.get(name, ()), packed, registers or {}
+      )
+      for name, summary in summaries.items()
+    },
+    'references': {
+      'label': LABEL,
+      'rows': [dataclasses.asdict(each) for each in references],
+    },
+    'trace': packed.index if packed else None,
+  }
+  title = f'Results on {header["data_hash"].split()[0]}'
+  return write_atomically(path, _page(title, data, packed).encode())
+
+
+def _facts(header: Mapping[str, Any]) -> list[tuple[str, str]]:
+  """Provenance as pairs of texts."""
+
+  def text(value: Any) -> str:
+    if isinstance(value, Mapping):
+      return ', '.join(f'{k} {v}' for k, v in value.items())
+    if isinstance(value, str):
+      return value
+    return ', '.join(map(str, value)) if isinstance(value, list) else str(value)
+
+  names = {'data_hash': 'data hash', 'model_hashes': 'model hashes'}
+  return [(names.get(key, key), text(value)) for key, value in header.items()]
+
+
+def _protocol(
+  summary: Mapping[str, Any],
+  cells: Sequence[Cell],
+  packed: trace_chunks.Packed | None,
+  registers: Mapping[str, str],
+) -> dict[str, Any]:
+  """All that the page shows of one protocol."""
+  oracle = summary['protocol'] == 'oracle'
+  first = cells[0] if cells else None
+  groups = {}
+  if packed and first and summary['protocol'] in packed.failures:
+    strategy, failures = packed.failures[summary['protocol']]
+    groups[f'first failure of {strategy}'] = failures
+  if first:
+    groups['register'] = registers
+    families = zip(first.task_ids, first.families, strict=False)
+    groups['family'] = dict(families)
+  shares = {
+    name: breakdown.by_group(cells, group) for name, group in groups.items()
+  }
+  return {
+    **summary,
+    'label': tables.ORACLE_LABEL if oracle else '',
+    'groups': {name: found for name, found in shares.items() if found['cells']},
+    'alone': breakdown.solved_alone(cells),
+  }
+
+
+def _page(
+  title: str, data: Mapping[str, Any], packed: trace_chunks.Packed | None
+) -> str:
+  """Puts the parts together; data is escaped so that it ends no element."""
+  script = '\n'.join(_asset(f'{name}.js') for name in _SCRIPTS)
+  style = '\n'.join(_asset(f'{name}.css') for name in _STYLES)
+  encoded = json.dumps(data, allow_nan=False, separators=(',', ':'))
+  chunks = packed.chunks if packed else ()
+  return string.Template(_asset('report.html')).substitute(
+    title=html.escape(title),
+    script_hash=_hash(script),
+    style_hash=_hash(style),
+    style=style,
+    script=script,
+    # A JSON string may write any character as an escape.
+    data=encoded.replace('<', '\\u003c'),
+    chunks='\n'.join(
+      f'<script type="application/gzip" id="chunk-{i}">{chunk.decode()}'
+      '</script>'
+      for i, chunk in enumerate(chunks)
+    ),
+  )
+
+
+def _asset(name: str) -> str:
+  return (_ASSETS / name).read_text(encoding='utf-8')
+
+
+def _hash(text: str) -> str:
+  """The source expression that allows one inline element."""
+  digest = hashlib.sha256(text.encode()).digest()
+  return f'sha256-{base64.b64encode(digest).decode()}'

@@ -1,0 +1,333 @@
+"""The page in headless Chromium, by keyboard, at two widths.
+
+Needs selenium, Chromium and its driver: docs/testing.md. The last test, which
+is slow, opens the trace of 100 MB that the page is built for.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import shutil
+import time
+import urllib.parse
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+
+from promptrl_jax.evaluation import html_report, references
+from tests.evaluation.html_run import HOSTILE, HOSTILE_TASK, make_run, play
+
+webdriver = pytest.importorskip(
+  'selenium.webdriver', reason='selenium is not installed: docs/testing.md'
+)
+from selenium.webdriver.chrome.service import Service  # noqa: E402
+from selenium.webdriver.common.action_chains import ActionChains  # noqa: E402
+from selenium.webdriver.common.keys import Keys  # noqa: E402
+
+_CHROMIUM = shutil.which('chromium') or shutil.which('google-chrome')
+_DRIVER = shutil.which('chromedriver')
+pytestmark = pytest.mark.skipif(
+  not (_CHROMIUM and _DRIVER),
+  reason='Chromium or chromedriver is not installed: docs/testing.md',
+)
+_PATIENCE_S = 20.0
+
+
+@pytest.fixture(scope='module')
+def browser() -> Iterator[webdriver.Chrome]:
+  options = webdriver.ChromeOptions()
+  options.binary_location = _CHROMIUM
+  for flag in ('--headless=new', '--disable-gpu', '--disable-dev-shm-usage'):
+    options.add_argument(flag)
+  if os.geteuid() == 0:  # Chromium refuses to confine itself as root.
+    options.add_argument('--no-sandbox')
+  options.set_capability('goog:loggingPrefs', {'browser': 'ALL'})
+  driver = webdriver.Chrome(options=options, service=Service(_DRIVER))
+  yield driver
+  driver.quit()
+
+
+@pytest.fixture(scope='module')
+def page(tmp_path_factory) -> pathlib.Path:
+  folder = tmp_path_factory.mktemp('page')
+  run = make_run(folder)
+  return html_report.write(
+    folder / 'report.html',
+    header=run.header,
+    cells_by_protocol=run.cells,
+    summaries=run.summaries,
+    trace=run.trace,
+    references=references.PROMIS_MBPP,
+  )
+
+
+def wait(condition: Callable[[], object]) -> None:
+  """Returns once a condition holds."""
+  end = time.monotonic() + _PATIENCE_S
+  while not condition():
+    assert time.monotonic() < end, 'it never came to hold'
+    time.sleep(0.02)
+
+
+class Page:
+  """What a person does and sees."""
+
+  def __init__(self, browser, path, fragment='', width=1280, height=900):
+    self.browser = browser
+    browser.get('about:blank')  # Another fragment alone loads nothing.
+    browser.execute_cdp_cmd(
+      'Emulation.setDeviceMetricsOverride',
+      {
+        'width': width,
+        'height': height,
+        'deviceScaleFactor': 1,
+        'mobile': False,
+      },
+    )
+    browser.get(f'file://{path}{fragment}')
+    wait(lambda: self.run('return document.documentElement.dataset.ready'))
+
+  def run(self, script, *arguments):
+    return self.browser.execute_script(script, *arguments)
+
+  def text(self, selector):
+    script = 'return document.querySelector(arguments[0])?.innerText ?? ""'
+    return self.run(script, selector)
+
+  def press(self, *keys):
+    ActionChains(self.browser).send_keys(*keys).perform()
+
+  def focus(self, selector):
+    self.run('document.querySelector(arguments[0]).focus()', selector)
+
+  def focused(self):
+    return self.run(
+      'const e = document.activeElement; return e.id || e.className'
+    )
+
+  def waits_for(self, selector, part):
+    wait(lambda: part in self.text(selector))
+
+  def is_silent(self):
+    return self.browser.get_log('browser') == []
+
+
+def link(strategy, budget, seed, task, step=None):
+  parts = ['visible1', strategy, budget, seed, task]
+  parts += [] if step is None else [step]
+  quoted = (urllib.parse.quote(str(part), safe='') for part in parts)
+  return '#trace/' + '/'.join(quoted)
+
+
+def test_it_opens_from_a_file_without_an_error(browser, page):
+  shown = Page(browser, page)
+  shown.waits_for('.episode', 'ppo at B=4, seed 7: solved')
+  sections = shown.run(
+    'return [...document.querySelectorAll("main > section:not([hidden]) h2")]'
+    '.map((title) => title.innerText)'
+  )
+  assert sections == [
+    'Scores',
+    'Solved at each budget',
+    'Cost and quality',
+    'Differences',
+    'By kind of problem',
+    'Solved by one strategy alone',
+    'Traces',
+    'Where the numbers come from',
+    'References (published, not ours)',
+  ]
+  assert shown.is_silent()
+
+
+def test_the_table_marks_the_best_and_is_sorted_by_a_click(browser, page):
+  shown = Page(browser, page)
+  names = (
+    'return [...document.querySelectorAll(".headline tbody th")]'
+    '.map((cell) => cell.innerText)'
+  )
+  assert shown.run(names) == ['direct', 'ppo', 'bandit']
+  best = (
+    'return [...document.querySelectorAll(".best b")].map(b => b.innerText)'
+  )
+  assert shown.run(best) == ['25.0', '50.0']  # 3 of 12, 6 of 12.
+  shown.focus('[data-column="4"]')
+  shown.press(Keys.ENTER)
+  assert shown.run(names) == ['ppo', 'bandit', 'direct']
+  sorts = 'return document.querySelector("[data-column=\\"4\\"]").parentElement'
+  assert shown.run(f'{sorts}.ariaSort') == 'descending'
+  shown.press(Keys.ENTER)  # It still has the focus.
+  assert shown.run(names) == ['direct', 'bandit', 'ppo']
+
+
+def test_a_curve_is_read_by_keyboard_and_switched_off(browser, page):
+  shown = Page(browser, page)
+  shown.focus('#curves .chart svg')
+  shown.press(Keys.ARROW_RIGHT, Keys.ARROW_RIGHT)
+  shown.waits_for('#curves .tip', 'direct, B=4: 16.7 %')
+  shown.press(Keys.ARROW_UP)
+  shown.waits_for('#curves .tip', 'bandit, B=4: 33.3 %')
+  shown.press(Keys.ARROW_UP)
+  shown.waits_for('#curves .tip', 'ppo, B=4: 50.0 %')
+  shown.press(Keys.ESCAPE)
+  assert shown.run('return document.querySelector("#curves .tip").hidden')
+  lines = 'return document.querySelectorAll("#curves polyline").length'
+  assert shown.run(lines) == 3
+  shown.focus('#curves [data-name="bandit"]')
+  shown.press(Keys.SPACE)
+  assert shown.run(lines) == 2
+  assert shown.run('return document.activeElement.dataset.name') == 'bandit'
+
+
+def test_a_trace_is_walked_by_keyboard(browser, page):
+  shown = Page(browser, page)
+  shown.waits_for('.episode h3', 'mini/0')
+  shown.focus('#search')
+  shown.press(Keys.ARROW_DOWN)
+  assert shown.focused() == 'problems'
+  shown.press(Keys.ARROW_DOWN)
+  shown.waits_for('.episode h3', 'mini/1')
+  shown.press(Keys.ENTER)
+  assert shown.focused() == 'step-0'
+  assert '1 of 4' in shown.text('#step-panel')
+  assert "NameError: name 'x' is not defined" in shown.text('#step-panel')
+  shown.press(Keys.ARROW_RIGHT)
+  shown.waits_for('#step-panel', '3 of 4')
+  assert shown.focused() == 'step-1'
+  # The statement grew; the rewriter was asked for the first time.
+  inserted = shown.run(
+    'return [...document.querySelectorAll("#step-panel ins")]'
+    '.map((each) => each.textContent)'
+  )
+  assert inserted == [' Mind the zero.']
+  assert not shown.run('return document.querySelector("#step-panel del")')
+  assert 'to the rewriter' in shown.text('#step-panel')
+  assert 'assert f(1) == 2' in shown.text('#step-panel .tests .good')
+  shown.press(Keys.ARROW_RIGHT)
+  shown.waits_for('#step-panel', 'Solved: the submitted program passes 3 of 4')
+  assert shown.run('return location.hash') == link('ppo', 4, 7, 'mini/1', 3)
+  shown.press(Keys.ARROW_RIGHT)  # There is no further step.
+  assert shown.focused() == 'step-2'
+  shown.press(Keys.TAB, Keys.ESCAPE)
+  assert shown.focused() == 'step-2'
+  shown.press(Keys.ESCAPE)
+  assert shown.focused() == 'problems'
+  shown.press(Keys.ESCAPE)
+  assert shown.focused() == 'search'
+  assert shown.is_silent()
+
+
+def test_problems_are_filtered_and_searched(browser, page):
+  shown = Page(browser, page)
+  shown.waits_for('[role=status]', '6 problems of 6')
+  shown.run(
+    'const box = document.getElementById("choose-filter");'
+    'box.value = "unsolved"; box.dispatchEvent(new Event("change"))'
+  )
+  shown.waits_for('[role=status]', '3 problems of 6')
+  shown.focus('#search')
+  shown.press('ONERROR=alert')  # In one program alone, whatever the case.
+  shown.waits_for('[role=status]', '1 problem of 6')
+  assert HOSTILE_TASK.removeprefix('mini/') in shown.text('.problems')
+
+
+def test_another_strategy_shows_the_same_problem(browser, page):
+  shown = Page(browser, page, link('ppo', 4, 8, 'mini/2'))
+  shown.waits_for('.episode .note', 'ppo at B=4, seed 8')
+  shown.run(
+    'const box = document.getElementById("choose-strategy");'
+    'box.value = "direct"; box.dispatchEvent(new Event("change"))'
+  )
+  shown.waits_for('.episode .note', 'direct at B=4, seed 7')
+  assert shown.text('.episode h3') == 'mini/2'
+
+
+def test_a_link_opens_a_step_and_what_a_model_wrote_is_text(browser, page):
+  shown = Page(browser, page, link('ppo', 4, 8, HOSTILE_TASK, 1))
+  shown.waits_for('.episode h3', HOSTILE_TASK)
+  code = shown.run('return document.querySelector("pre.code").textContent')
+  assert code == HOSTILE
+  assert not shown.run('return document.querySelector("main img, main script")')
+  assert shown.run('return document.getElementById("trace-title")')
+  top = 'return document.getElementById("trace").getBoundingClientRect().top'
+  wait(lambda: 0 <= shown.run(top) < 120)
+  # The next link is followed as well.
+  shown.run('location.hash = arguments[0]', link('direct', 1, 7, 'mini/4', 2))
+  shown.waits_for('#step-panel', 'Not solved: the submitted program')
+  assert shown.is_silent()
+
+
+def test_a_link_to_nowhere_says_so(browser, page):
+  shown = Page(browser, page, link('ppo', 4, 8, 'mini/none'))
+  shown.waits_for('.viewer [role=alert]', 'this trace does not have')
+  shown.waits_for('.episode h3', 'mini/0')
+
+
+@pytest.mark.parametrize('width', [360, 390, 1280])
+def test_the_page_never_scrolls_sideways(browser, page, width):
+  shown = Page(browser, page, link('ppo', 4, 7, 'mini/1', 2), width)
+  shown.waits_for('.episode h3', 'mini/1')
+  beyond = (
+    'const page = document.documentElement;'
+    'return page.scrollWidth - page.clientWidth'
+  )
+  assert shown.run(beyond) == 0
+  for kind in ('first failure of direct', 'family'):
+    shown.run(
+      '[...document.querySelectorAll("#breakdown button")]'
+      '.find((each) => each.textContent === arguments[0]).click()',
+      kind,
+    )
+    assert shown.run(beyond) == 0
+
+
+def test_the_policy_stops_scripts_and_connections(browser, page):
+  shown = Page(browser, page)
+  shown.run(
+    'const script = document.createElement("script");'
+    'script.textContent = "window.x = 1"; document.body.append(script);'
+    'fetch("http://127.0.0.1:9/").catch(() => { window.refused = true; })'
+  )
+  assert shown.run('return window.x') is None
+  wait(lambda: shown.run('return window.refused'))
+  log = ' '.join(entry['message'] for entry in browser.get_log('browser'))
+  assert 'script-src' in log and 'connect-src' in log
+
+
+@pytest.mark.slow
+def test_a_trace_of_100_mb_opens_in_three_seconds(browser, tmp_path):
+  run = make_run(tmp_path)
+  rng = np.random.default_rng(0)
+  words = [f'w{word:x}' for word in rng.integers(0, 16**5, 20_000)]
+  size, task = 0, 0
+  with open(run.trace, 'a', encoding='utf-8') as file:
+    while size < 100e6:
+      text = ' '.join(rng.choice(words, 250))
+      code = f'def f(a):\n  # {text[:700]}\n  return a\n'
+      seed, place = divmod(task, 600)
+      for row in play(f'big/{place}', seed, 8, place, (text, text, code)):
+        label = {'strategy': 'ppo', 'protocol': 'visible1'}
+        size += file.write(json.dumps({**label, **row}) + '\n')
+      task += 1
+  path = html_report.write(
+    tmp_path / 'report.html',
+    header=run.header,
+    cells_by_protocol=run.cells,
+    summaries=run.summaries,
+    trace=run.trace,
+  )
+  started = time.perf_counter()
+  shown = Page(browser, path, link('ppo', 8, 3, 'big/77', 3))
+  shown.waits_for('.episode h3', 'big/77')
+  shown.waits_for('#step-panel', 'def f(a)')
+  seconds = time.perf_counter() - started
+  page_mb = path.stat().st_size / 1e6
+  print(f'{size / 1e6:.0f} MB, a page of {page_mb:.0f} MB in {seconds:.2f} s')
+  assert seconds < 3
+  started = time.perf_counter()
+  shown.run('location.hash = arguments[0]', link('ppo', 8, 9, 'big/500', 2))
+  shown.waits_for('.episode h3', 'big/500')
+  assert time.perf_counter() - started < 1

@@ -1,0 +1,139 @@
+"""A small run for the HTML report: rows of real attempts, cells, a summary."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import pathlib
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from promptrl_jax.evaluation import report
+from promptrl_jax.evaluation.cells import Cell, Detail
+from promptrl_jax.execution import ProgramResult, TestResult
+from promptrl_jax.llm.ask import Ask, Attempt, coder_prompt
+from promptrl_jax.llm.backend import Completion, Message, Request
+from promptrl_jax.types import Problem, UnitTests
+
+# What a model may write: it must be shown and never be read as HTML.
+HOSTILE = (
+  'def f(a):\n'
+  '  # </script><script>alert(1)</script><!-- <script>\n'
+  "  return '<img src=x onerror=alert(2)>&amp;'\n"
+)
+HOSTILE_TASK = 'mini/</script><b>3</b>'
+TASKS = ('mini/0', 'mini/1', 'mini/2', HOSTILE_TASK, 'mini/4', 'mini/5')
+FAMILIES = ('sums', 'sums', 'sorts', 'sorts', 'sorts', '')
+SEEDS = (7, 8)
+HEADER = {
+  'data_hash': 'mini <i>abc</i>',
+  'model_hashes': {'coder': 'tiny@12', 'rewriter': 'tiny@34'},
+  'seeds': list(SEEDS),
+  'command': 'python -m experiments.mbpp_ppo --workdir=W',
+}
+
+
+class Run(NamedTuple):
+  """What `html_report.write` takes."""
+
+  header: dict[str, Any]
+  cells: dict[str, list[Cell]]
+  summaries: dict[str, dict[str, Any]]
+  trace: pathlib.Path
+
+
+def play(
+  task: str, seed: int, budget: int, row: int, programs: Sequence[str]
+) -> list[dict[str, Any]]:
+  """The trace of an attempt that asks for programs, of which the last passes.
+
+  A program of a step is asked for after a rewritten statement, which the
+  rewriter was asked for.
+  """
+  problem = Problem(
+    task,
+    'Write a function to add the first numbers.',
+    UnitTests('f', 'def f(a):', ('assert f(1) == 2',)),
+  )
+  attempt = Attempt(problem, seed=seed, budget=budget, row=row)
+  for step, code in enumerate(programs):
+    if step:
+      _ask(attempt, 'rewriter', f'{problem.statement}\n=>')
+    prompt = coder_prompt(attempt, problem.statement + ' Mind the zero.' * step)
+    _ask(attempt, 'coder', f'{prompt.statement}\n###\ndef f(a):')
+    passed = step == len(programs) - 1 and code != HOSTILE
+    test = (
+      TestResult('passed')
+      if passed
+      else TestResult('error', 'NameError', "name 'x' is not defined")
+    )
+    attempt.record(code, ProgramResult(test.status, float(passed), (test,)))
+    attempt.trace[-1] |= {
+      'prompt': dataclasses.asdict(prompt),
+      'reward': 1.0 if passed else -0.02,
+    }
+  return attempt.trace
+
+
+def _ask(attempt: Attempt, role: str, text: str) -> None:
+  request = Request((Message('user', text),), temperature=0.8)
+  attempt.charge(Ask(role, request), Completion('', 9, 5, 'stop'))
+
+
+def make_cell(strategy: str, budget: int, passed: Sequence[Sequence[int]]):
+  """A cell of these outcomes, [seeds][problems]."""
+  solved = np.array(passed, bool)
+  count = np.ones(solved.shape, int)
+  detail = Detail(steps=1, actions='execute', mask='1101')
+  return Cell(
+    strategy,
+    budget,
+    'visible1',
+    TASKS,
+    solved,
+    np.where(solved, 1.0, 0.75),
+    calls=count,
+    attempts=count,
+    prompt_tokens=9 * count,
+    completion_tokens=5 * count,
+    details=tuple((detail,) * len(TASKS) for _ in passed),
+    families=FAMILIES,
+  )
+
+
+CELLS = (
+  make_cell('direct', 1, [[1, 0, 0, 0, 0, 0]]),
+  make_cell('direct', 4, [[1, 0, 0, 0, 0, 0]]),
+  make_cell('ppo', 1, [[1, 1, 0, 0, 0, 0], [1, 0, 0, 0, 0, 0]]),
+  make_cell('ppo', 4, [[1, 1, 1, 0, 0, 0], [1, 1, 0, 0, 1, 0]]),
+  make_cell('bandit', 4, [[1, 0, 1, 0, 0, 0], [1, 0, 1, 0, 0, 0]]),
+)
+
+
+def make_run(folder: pathlib.Path) -> Run:
+  """Writes `trace.jsonl` in the order of a run: by step, not by episode."""
+  rows = []
+  for cell in CELLS:
+    seeds = SEEDS[: len(cell.passed)]
+    played = [
+      row
+      for seed in seeds
+      for place, task in enumerate(TASKS)
+      for row in play(task, seed, cell.budget, place, _programs(cell, place))
+    ]
+    label = {'strategy': cell.strategy, 'protocol': cell.protocol}
+    played.sort(key=lambda row: (row['step'], row['row']))
+    rows += [{**label, **row} for row in played]
+  trace = folder / 'trace.jsonl'
+  trace.write_text(''.join(json.dumps(row) + '\n' for row in rows))
+  summary = report.summarise(CELLS, subject='ppo', resamples=50)
+  return Run(HEADER, {'visible1': list(CELLS)}, {'visible1': summary}, trace)
+
+
+def _programs(cell: Cell, place: int) -> tuple[str, ...]:
+  if TASKS[place] == HOSTILE_TASK:
+    return (HOSTILE,)
+  good = 'def f(a):\n  return a + 1\n'
+  return (good,) if cell.budget == 1 or not place else ('x', good)
