@@ -3,12 +3,13 @@
   plays ──> Ask(rewriter) ──one call──┐
         ──> Ask(coder)    ──one call──┼──> each play goes on with its answer
         ──> Execute       ──one call──┤
+        ──> ExecuteJobs   ──one call──┤
         ──> Decide        ──one call──┘
 
 Models are served in the order of `backends` and the pool after them, so that
 plays that ask one model more than others catch up before the next one is
 called: a step of N episodes costs at most one call of each model and one of the
-pool.
+pool. Plays that wait to `Meet` the others go on when nothing else is asked for.
 """
 
 from __future__ import annotations
@@ -18,8 +19,15 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from promptrl_jax.execution import Program, ProgramResult
-from promptrl_jax.llm.ask import Ask, Attempt, Execute, Play
+from promptrl_jax.execution import Call, CallResult, Program, ProgramResult
+from promptrl_jax.llm.ask import (
+  Ask,
+  Attempt,
+  Execute,
+  ExecuteJobs,
+  Meet,
+  Play,
+)
 from promptrl_jax.llm.backend import Backend, BackendError
 from promptrl_jax.llm.ledger import BudgetExceeded, Ledger
 from promptrl_jax.operators import Decide
@@ -35,6 +43,8 @@ class Pool(Protocol):
   """An execution pool, or a wrapper of one."""
 
   def run(self, programs: Sequence[Program]) -> list[ProgramResult]: ...
+
+  def evaluate(self, calls: Sequence[Call]) -> list[CallResult]: ...
 
 
 @dataclasses.dataclass
@@ -105,9 +115,17 @@ class Runner:
       waiting = [active for active in plays if active.waiting is not None]
       if not (self._serve_policies(waiting) or self._serve_models(waiting)):
         programs = [s for s in waiting if isinstance(s.waiting, Execute)]
-        if not programs:
+        batches = [s for s in waiting if isinstance(s.waiting, ExecuteJobs)]
+        meeting = [s for s in waiting if isinstance(s.waiting, Meet)]
+        if programs:
+          self._execute(programs)
+        elif batches:
+          self._execute_jobs(batches)
+        elif meeting:
+          for active in meeting:
+            self.answer(active, None)
+        else:
           return
-        self._execute(programs)
 
   def _serve_policies(self, waiting: Sequence[ActivePlay]) -> bool:
     """Lets one policy choose for all rows that carry it."""
@@ -161,6 +179,23 @@ class Runner:
         active.attempt.record(active.waiting.code, result)
         self.answer(active, result)
 
+  def _execute_jobs(self, rows: Sequence[ActivePlay]) -> None:
+    jobs = [job for active in rows for job in active.waiting.jobs]
+    started = time.perf_counter()
+    verdicts = iter(self._pool.run([j for j in jobs if isinstance(j, Program)]))
+    values = iter(self._pool.evaluate([j for j in jobs if isinstance(j, Call)]))
+    self.execute_seconds += time.perf_counter() - started
+    for active in rows:
+      results = [
+        next(verdicts if isinstance(job, Program) else values)
+        for job in active.waiting.jobs
+      ]
+      if any(result.status == 'infra_error' for result in results):
+        active.attempt.lost = True
+        self._end(active)
+      else:
+        self.answer(active, results)
+
   def _advance(self, active: ActivePlay, go_on: Callable[[Play], Any]) -> None:
     """Lets a play go on to its next request, or to its end."""
     try:
@@ -191,10 +226,15 @@ class Runner:
       )
     asked, attempt = active.waiting, active.attempt
     if not isinstance(asked, Ask):
-      if isinstance(asked, Execute | Decide):
+      if isinstance(asked, Execute | Decide | Meet):
+        return None
+      if isinstance(asked, ExecuteJobs) and all(
+        isinstance(job, Program | Call) for job in asked.jobs
+      ):
         return None
       return TypeError(
-        f'yielded {asked!r:.80}: expected Ask, Execute or Decide'
+        f'yielded {asked!r:.80}: expected Ask, Execute, ExecuteJobs of '
+        'Program and Call, Decide or Meet'
       )
     if asked.role not in self.backends:
       return ValueError(

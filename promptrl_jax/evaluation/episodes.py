@@ -20,9 +20,10 @@ Episode = Sequence[Mapping[str, Any]]  # rows of a trace, one per step
 
 def outcome(episode: Episode, is_solved: bool) -> str:
   """How an episode ended, in words."""
+  programs = [row for row in episode if row.get('code') is not None] or episode
   if is_solved:
-    return _OUTCOMES[int(len(episode) > 1)]
-  return _OUTCOMES[2 if episode[-1]['visible_passed'] else 3]
+    return _OUTCOMES[int(len(programs) > 1)]
+  return _OUTCOMES[2 if programs[-1]['visible_passed'] else 3]
 
 
 def choose(outcomes: Sequence[str], count: int) -> list[int]:
@@ -51,8 +52,9 @@ def to_markdown(
     for sent in row['sent']:
       text = '\n'.join(message['content'] for message in sent['messages'])
       lines += [f'asks the {sent["role"]}:\n', _fenced(text)]
-    lines += ['\nIts program:\n', _fenced(row['code'] or '')]
-    lines.append(f'\nThe visible tests: {row["status"]} {row["error_type"]}')
+    if row['code'] is not None:
+      lines += ['\nIts program:\n', _fenced(row['code'])]
+      lines.append(f'\nThe visible tests: {row["status"]} {row["error_type"]}')
   ended = [
     f'{test}  # {result.status} {result.error_type}'.rstrip()
     + (f': {" ".join(result.message.split())}' if result.message else '')

@@ -1,11 +1,13 @@
 """What a strategy asks for, and how a request to a model is built.
 
   prompt --template--> messages --fit--> Request --> Ask(role) ─┐
-                                        program --> Execute ────┴─> a runner
+                                        program --> Execute ────┤
+                   programs, tests or inputs --> ExecuteJobs ───┴─> a runner
 
-A strategy is a generator: it yields `Ask` and `Execute` and is sent the
-completion or the verdict. It never holds a model or a pool, so that a runner
-can play hundreds of strategies at once and batch what they ask for.
+A strategy is a generator: it yields `Ask`, `Execute` and `ExecuteJobs` and is
+sent the completion, the verdict or the results. It never holds a model or a
+pool, so that a runner can play hundreds of strategies at once and batch what
+they ask for.
 """
 
 from __future__ import annotations
@@ -14,13 +16,14 @@ import dataclasses
 import functools
 import logging
 import zlib
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any
 
-from promptrl_jax.execution.program import ProgramResult
+from promptrl_jax.execution.call import Call
+from promptrl_jax.execution.program import Program, ProgramResult
 from promptrl_jax.llm.backend import Backend, Completion, Message, Request
 from promptrl_jax.prompts import feedback as feedback_lib
-from promptrl_jax.prompts import templates
+from promptrl_jax.prompts import generated_tests, templates
 from promptrl_jax.prompts.examples import WorkedExample
 from promptrl_jax.types import Problem
 
@@ -53,6 +56,26 @@ class Execute:
   code: str
 
 
+@dataclasses.dataclass(frozen=True)
+class ExecuteJobs:
+  """Programs to run on tests or inputs that the strategy made up.
+
+  Answered by a list with the result of each job, in their order: a
+  `ProgramResult` of a `Program`, a `CallResult` of a `Call`. Each job has a
+  confined process of its own. No model is called, so nothing is charged.
+  """
+
+  jobs: tuple[Program | Call, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Meet:
+  """Waits until no other play has a request; answered by None.
+
+  For rules that count over all problems, which attempts see as their `peers`.
+  """
+
+
 @dataclasses.dataclass
 class Attempt:
   """One problem that is being solved, and what it has cost so far.
@@ -61,6 +84,7 @@ class Attempt:
     seed: distinguishes the random draws of several attempts.
     budget: most language-model calls, of all roles together.
     asked: prompts that were asked before: they are sampled, not greedy.
+    peers: the attempts of all problems that the strategy plays, this one too.
     lost: the system failed, so that the attempt says nothing.
     error: why the strategy has no submission; empty if it has one.
   """
@@ -76,6 +100,9 @@ class Attempt:
   asked: set[tuple[Message, ...]] = dataclasses.field(default_factory=set)
   sent: list[Ask] = dataclasses.field(default_factory=list)
   trace: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+  peers: Sequence[Attempt] = dataclasses.field(
+    default=(), repr=False, compare=False
+  )
   lost: bool = False
   error: str = ''
 
@@ -94,6 +121,13 @@ class Attempt:
     self.prompt_tokens += completion.prompt_tokens
     self.completion_tokens += completion.completion_tokens
     self.sent.append(asked)
+
+  def note(self, action: str, **fields: Any) -> None:
+    """Adds a trace row for anything but a program that was run."""
+    cost = len(self.sent)
+    no_program = {'code': None, 'status': '', 'error_type': '', 'feedback': ''}
+    row = self.trace_row(action, [], cost=cost, **(no_program | fields))
+    self.trace.append(row)
 
   def record(self, code: str, result: ProgramResult) -> None:
     """Adds a trace row for a program that was run."""
@@ -140,6 +174,7 @@ class Attempt:
 # Yields requests, is sent their answers, returns the submitted program.
 Play = Generator[Any, Any, str]
 Prompt = templates.CoderPrompt | templates.RewritePrompt
+WriteFn = Callable[[Any], templates.Messages]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -180,8 +215,8 @@ class AskConfig:
 
 def fitted_request(
   backend: Backend,
-  write: Callable[[Any], templates.Messages],
-  prompt: Prompt,
+  write: WriteFn,
+  prompt: Any,
   **sampling: Any,
 ) -> Request:
   """Returns a request that the model's context takes; see `templates.fit`.
@@ -236,32 +271,104 @@ class Tools:
     is_program = isinstance(prompt, templates.CoderPrompt)
     if is_program and config.instruction and not prompt.instruction:
       prompt = dataclasses.replace(prompt, instruction=config.instruction)
-    try:
-      request = fitted_request(
-        self.backends[role],
-        self.template.coder if is_program else self.template.rewriter,
-        prompt,
-        max_tokens=config.max_tokens if is_coder else config.rewrite_max_tokens,
-        stop=config.stop_strings if is_coder else (),
+    request = self._fitted(
+      attempt,
+      role,
+      self.template.coder if is_program else self.template.rewriter,
+      prompt,
+      max_tokens=config.max_tokens if is_coder else config.rewrite_max_tokens,
+      stop=config.stop_strings if is_coder else (),
+    )
+    if request is None:
+      return None
+    again = (
+      config.sample_temperature if is_coder else config.rewrite_temperature
+    )
+    first = again if resample else config.first_temperature
+    return (yield self._drawn(attempt, role, request, first, again))
+
+  def ask_in_words(
+    self,
+    attempt: Attempt,
+    role: str,
+    write: WriteFn,
+    prompt: Any,
+    *,
+    temperature: float = 0.0,
+    max_tokens: int = 0,
+    stop: tuple[str, ...] = (),
+  ) -> Generator[Ask, Completion, Completion | None]:
+    """Puts any other question to a model: for tests, reflections, words.
+
+    Args:
+      attempt: what it is charged to.
+      role: of the model.
+      write: turns the prompt into messages.
+      prompt: what to ask, with a `statement` that may be cut.
+      temperature: of the reply. At 0 it is greedy, and the same question is
+        sampled as a rewrite is if the attempt asks it again.
+      max_tokens: most tokens of the reply; 0: as many as of a program.
+      stop: strings that end the reply.
+
+    Returns:
+      The completion; None if the model's context cannot hold the prompt.
+
+    Raises:
+      ValueError: the models only continue texts.
+    """
+    self.check_instructed()
+    request = self._fitted(
+      attempt,
+      role,
+      write,
+      prompt,
+      max_tokens=max_tokens or self.config.max_tokens,
+      stop=stop,
+    )
+    if request is None:
+      return None
+    again = temperature or self.config.rewrite_temperature
+    return (yield self._drawn(attempt, role, request, temperature, again))
+
+  def check_instructed(self) -> None:
+    """Raises ValueError unless the models follow instructions."""
+    if not self.template.instructed:
+      known = [t.name for t in templates.TEMPLATES.values() if t.instructed]
+      raise ValueError(
+        f'template {self.template.name!r} is that of models which follow no '
+        'instruction and cannot be asked for tests, reflections or other '
+        f'words: expected ask.template={" or ".join(map(repr, known))} and a '
+        'model that follows instructions'
       )
+
+  def _fitted(
+    self, attempt: Attempt, role: str, write: WriteFn, prompt: Any, **fields
+  ) -> Request | None:
+    try:
+      return fitted_request(self.backends[role], write, prompt, **fields)
     except templates.PromptTooLongError as error:
       warn_once(attempt.problem.task_id, str(error))
       return None
-    again = resample or request.messages in attempt.asked
-    if not resample:
+
+  def _drawn(
+    self,
+    attempt: Attempt,
+    role: str,
+    request: Request,
+    first: float,
+    again: float,
+  ) -> Ask:
+    """The request at a temperature for its `first` time, or for `again`."""
+    temperature = again if request.messages in attempt.asked else first
+    if first != again:  # A resampled prompt may still be asked greedily.
       attempt.asked.add(request.messages)
-    temperature = config.first_temperature
-    if again:
-      temperature = (
-        config.sample_temperature if is_coder else config.rewrite_temperature
-      )
     request = dataclasses.replace(
       request,
       temperature=temperature,
-      top_p=config.top_p,
+      top_p=self.config.top_p,
       seed=attempt.draw_seed(),
     )
-    return (yield Ask(role, request))
+    return Ask(role, request)
 
   def count_tokens(self, text: str) -> int:
     """Tokens of a text as the coder counts them."""
@@ -289,6 +396,42 @@ class Tools:
       return prompt.statement
     return self.template.rewritten(prompt, completion.text)
 
+  def write_tests(
+    self,
+    attempt: Attempt,
+    prompt: templates.TestPrompt,
+    *,
+    known: tuple[str, ...] = (),
+  ) -> Generator[Ask, Completion, tuple[str, ...]]:
+    """Asks the coder for tests; returns the new ones that can be run.
+
+    They may be wrong, and there may be none, which says nothing about any
+    program. At most `prompt.count` are kept; `known` are not new.
+
+    Raises:
+      ValueError: the models only continue texts.
+    """
+    completion = yield from self.ask_in_words(
+      attempt, CODER, generated_tests.write_request, prompt
+    )
+    if completion is None:
+      return ()
+    found = generated_tests.collect(
+      completion.text,
+      attempt.problem.entry_point,
+      prompt.count,
+      known=known,
+      cut=completion.finish_reason == 'length',
+    )
+    attempt.note(
+      'write_tests',
+      tests=list(found.tests),
+      invalid=len(found.invalid),
+      duplicates=found.duplicates,
+      dropped=found.dropped,
+    )
+    return found.tests
+
 
 def make_tools(
   config: AskConfig,
@@ -306,6 +449,7 @@ def coder_prompt(
   code: str = '',
   feedback: str = '',
   examples: tuple[WorkedExample, ...] = (),
+  notes: tuple[str, ...] = (),
 ) -> templates.CoderPrompt:
   """A request for a program, or for the repair of `code` after `feedback`."""
   problem = attempt.problem
@@ -316,4 +460,5 @@ def coder_prompt(
     code,
     feedback,
     examples,
+    notes=notes,
   )

@@ -31,6 +31,7 @@ from promptrl_jax.envs.editing.rollout import Policy
 from promptrl_jax.llm.ask import Attempt, Play, Tools
 from promptrl_jax.operators import Episode
 from promptrl_jax.registry import Registry, check_call
+from promptrl_jax.strategies import epic, reflexion, reflexion_ucs
 from promptrl_jax.strategies.fewshot import fewshot
 from promptrl_jax.types import Problem
 
@@ -68,6 +69,8 @@ class TextStrategy:
       Attempt(problem, seed, budget, row)
       for row, problem in enumerate(problems)
     ]
+    for attempt in attempts:
+      attempt.peers = attempts
     return [(attempt, self._play_fn(attempt, tools)) for attempt in attempts]
 
 
@@ -137,4 +140,10 @@ def register(name: str, play_fn: PlayFn) -> PlayFn:
   return STRATEGIES.register(name, play_fn)
 
 
+register('epic', epic.epic)
+register('epic_fixed', epic.epic_fixed)
 register('fewshot', fewshot)
+register('immediate_refinement', reflexion.immediate_refinement)
+register('immediate_reflexion', reflexion.immediate_reflexion)
+register('reflexion', reflexion.reflexion)
+register('reflexion_ucs', reflexion_ucs.reflexion_ucs)

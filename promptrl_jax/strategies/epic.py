@@ -1,0 +1,366 @@
+"""EPiC: statements evolve, and generated tests are their fitness.
+
+Taherkhani et al. 2024, EPiC: Cost-effective Search-based Prompt Engineering of
+LLMs for Code Generation, arXiv 2408.11198.
+
+  tests ──> program of the statement ──fitness >= close_first──> submission
+                │
+  population: the statement and P descriptions by the model
+                │ <──────────────── 1 survivor, P - 1 children ──┐
+                v                                                │
+  programs, fitness ──1, or the best >= close_generation──> submission
+                └── parents are drawn in proportion to fitness ──┘
+
+`FAITHFUL` decides as the released code does. `FIXED` mends what is wrong there:
+it accepts no program that fails a test, keeps the best statement and submits
+its program, and drops generated tests that most good programs fail.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from collections.abc import Callable, Generator, Sequence
+from typing import Any
+
+import numpy as np
+
+from promptrl_jax.llm.ask import Attempt, Meet, Play, Tools, coder_prompt
+from promptrl_jax.operators import lexical, wording
+from promptrl_jax.operators.lexical import LexicalConfig
+from promptrl_jax.operators.wording import WordingConfig
+from promptrl_jax.rewards import agreement
+from promptrl_jax.strategies import self_tests
+from promptrl_jax.strategies.self_tests import SelfTestsConfig, Verdict
+
+PlayFn = Callable[[Attempt, Tools], Play]
+_MUTATIONS = ('lexical', 'model')
+
+
+@dataclasses.dataclass(frozen=True)
+class EpicConfig:
+  """Settings of the evolution; the defaults are those of the released code.
+
+  Attributes:
+    tests: of the tests that the model writes.
+    population: P, descriptions by the model, and statements of a generation
+      after the first, which has the original as well.
+    generations: most generations.
+    close_first: fitness at which the program of the original is submitted.
+    close_generation: fitness of the best program of a generation at which it
+      is submitted; a fitness of 1 is at once.
+    least_growth: the evolution ends after a generation, not the first, in which
+      no larger share of all problems was closed; negative: it goes on.
+    mutation: `lexical` replaces words by synonyms and costs no call, `model`
+      asks for a clearer description.
+    crossovers: children of a generation that the model merges of two parents.
+    elitism: whether the best statement survives; otherwise one is drawn.
+    validate: share of the programs that pass the visible tests (of all, if none
+      does) that must pass a generated test of the first generation for it to
+      count from there on; 0 keeps all.
+    submit_best: whether the best program is submitted if none was closed with;
+      otherwise that of the original.
+    shown_tests: generated tests that are shown with each new statement.
+    elaborate: how the descriptions of the first generation are asked for.
+    words: how mutations and crossovers of the model are asked for.
+    lexical: of the lexical mutation.
+  """
+
+  tests: SelfTestsConfig = SelfTestsConfig(count=10)
+  population: int = 5
+  generations: int = 4
+  close_first: float = 0.8
+  close_generation: float = 0.6
+  least_growth: float = 0.015
+  mutation: str = 'lexical'
+  crossovers: int = 0
+  elitism: bool = False
+  validate: float = 0.0
+  submit_best: bool = False
+  shown_tests: int = 3
+  elaborate: WordingConfig = WordingConfig(temperature=0.9, words=350)
+  words: WordingConfig = WordingConfig()
+  lexical: LexicalConfig = LexicalConfig(probability=0.25)
+
+  def __post_init__(self):
+    if self.population < 1 or self.generations < 1:
+      raise ValueError(
+        f'population={self.population}, generations={self.generations}: '
+        'expected 1 or more of both'
+      )
+    if not 0 <= self.crossovers < self.population:
+      raise ValueError(
+        f'crossovers={self.crossovers}: expected fewer than the '
+        f'population of {self.population}, one of which survives'
+      )
+    if self.mutation not in _MUTATIONS:
+      raise ValueError(
+        f'mutation={self.mutation!r}: expected {" or ".join(_MUTATIONS)}'
+      )
+    if not 0 <= self.validate <= 1:
+      raise ValueError(f'validate={self.validate}: expected a share in 0..1')
+
+
+FAITHFUL = EpicConfig()
+FIXED = EpicConfig(
+  close_first=1.0,
+  close_generation=1.0,
+  least_growth=-1.0,
+  elitism=True,
+  validate=0.5,
+  submit_best=True,
+  shown_tests=0,
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Candidate:
+  """One statement of a generation.
+
+  Attributes:
+    statement: the task in words.
+    operator: what made it: `original`, `elaborate`, `survive`, `lexical`,
+      `mutate` or `cross`.
+    parents: the statements that it was made of.
+    refused: why the reply of the model was not taken, so that the statement is
+      that of the parent; empty if it was.
+  """
+
+  statement: str
+  operator: str
+  parents: tuple[str, ...] = ()
+  refused: str = ''
+
+
+def epic_with(config: EpicConfig) -> PlayFn:
+  """Returns the strategy with these settings."""
+
+  def play(attempt: Attempt, tools: Tools) -> Play:
+    tools.check_instructed()
+    return (yield from _Evolution(attempt, tools, config).play())
+
+  return play
+
+
+class _Evolution:
+  """The evolution of the statement of one problem."""
+
+  def __init__(self, attempt: Attempt, tools: Tools, config: EpicConfig):
+    self._attempt, self._tools, self._config = attempt, tools, config
+    self._rng = random.Random(attempt.draw_seed())
+    self._tests: tuple[str, ...] = ()
+    self._valid: tuple[str, ...] = ()  # the generated tests that count
+    self._verdicts: dict[str, Verdict] = {}  # by statement, in order
+
+  def play(self) -> Play:
+    config = self._config
+    self._tests = yield from self_tests.write(
+      self._attempt, self._tools, config.tests
+    )
+    self._valid = self._tests
+    original = Candidate(self._attempt.problem.statement, 'original')
+    yield from self._score(original)
+    if self._closes(original, config.close_first):
+      return self._close(original, 0)
+    generation = yield from self._populate(original)
+    for number in range(1, config.generations + 1):
+      closed = yield from self._run(generation)
+      if number == 1 and config.validate:
+        self._validate()
+      best = self._best([c.statement for c in generation])
+      if closed is None and self._closes(best, config.close_generation):
+        closed = best
+      self._note(number, generation)
+      if closed is not None:
+        return self._close(closed, number)
+      yield Meet()
+      if self._attempt.budget_left < 1 or self._has_stalled(number):
+        break
+      generation = yield from self._breed(generation)
+    if config.submit_best:
+      best = self._best(list(self._verdicts))
+      return self._verdicts[best.statement].code
+    return self._verdicts[original.statement].code
+
+  # Fitness.
+
+  def _fitness(self, statement: str) -> float:
+    """Share of the tests that its program passes; 0 if it has none yet."""
+    verdict = self._verdicts.get(statement)
+    return verdict.only(self._valid).share if verdict else 0.0
+
+  def _best(self, statements: Sequence[str]) -> Candidate:
+    """The fittest statement, the first of equals, as one that survives."""
+    statement = max(statements, key=self._fitness)
+    return Candidate(statement, 'survive', (statement,))
+
+  def _closes(self, candidate: Candidate, threshold: float) -> bool:
+    """Whether its program is accepted; never without a test of the model's."""
+    known = bool(self._valid) and candidate.statement in self._verdicts
+    return known and self._fitness(candidate.statement) >= threshold
+
+  def _score(self, candidate: Candidate) -> Generator[Any, Any, None]:
+    """Has the program written and run, unless the statement is known."""
+    statement, problem = candidate.statement, self._attempt.problem
+    if statement in self._verdicts or self._attempt.budget_left < 1:
+      return
+    prompt = coder_prompt(self._attempt, statement)
+    if statement != problem.statement:
+      shown = self._tests[: self._config.shown_tests]
+      prompt = dataclasses.replace(prompt, tests=(*prompt.tests, *shown))
+    code = yield from self._tools.write_program(self._attempt, prompt)
+    self._verdicts[statement] = yield from self_tests.run(
+      self._attempt, code, self._tests
+    )
+
+  def _run(
+    self, generation: Sequence[Candidate]
+  ) -> Generator[Any, Any, Candidate | None]:
+    """Scores a generation in order, up to one that passes all tests."""
+    for candidate in generation:
+      yield from self._score(candidate)
+      if self._closes(candidate, 1.0):
+        return candidate
+    return None
+
+  def _validate(self) -> None:
+    """Drops generated tests that too few of the better programs pass."""
+    verdicts = [v for v in self._verdicts.values() if v.code]
+    voters = [v for v in verdicts if v.visible_passed] or verdicts
+    if not self._tests or not voters:
+      return
+    passed = np.array([v.passed[len(v.visible) :] for v in voters], bool)
+    judged = np.ones(len(voters), bool)
+    votes = agreement.vote(passed, judged, self._config.validate)
+    pairs = zip(self._tests, votes, strict=True)
+    self._valid = tuple(test for test, is_valid in pairs if is_valid)
+    self._attempt.note('validate_tests', tests=list(self._valid))
+
+  # Generations.
+
+  def _populate(
+    self, original: Candidate
+  ) -> Generator[Any, Any, list[Candidate]]:
+    generation = [original]
+    for _ in range(self._config.population):
+      if not self._can_ask(generation):
+        break
+      made = yield from wording.elaborate(
+        self._attempt, self._tools, original.statement, self._config.elaborate
+      )
+      generation.append(self._made(made, 'elaborate', (original.statement,)))
+    return generation
+
+  def _breed(
+    self, generation: Sequence[Candidate]
+  ) -> Generator[Any, Any, list[Candidate]]:
+    """One survivor and the children of parents drawn by their fitness."""
+    config = self._config
+    scored = [c.statement for c in generation if c.statement in self._verdicts]
+    fitness = [self._fitness(statement) for statement in scored]
+
+    def draw() -> str:
+      weights = fitness if any(fitness) else None
+      return self._rng.choices(scored, weights)[0]
+
+    if config.elitism:
+      children = [self._best(list(self._verdicts))]
+    else:
+      survivor = draw()
+      children = [Candidate(survivor, 'survive', (survivor,))]
+    for place in range(config.population - 1):
+      parent = draw()
+      if place >= config.population - 1 - config.crossovers:
+        child = yield from self._cross(parent, draw(), children)
+      else:
+        child = yield from self._mutate(parent, children)
+      if child is not None:
+        children.append(child)
+    return children
+
+  def _mutate(
+    self, parent: str, children: Sequence[Candidate]
+  ) -> Generator[Any, Any, Candidate | None]:
+    if self._config.mutation == 'lexical':
+      name = self._attempt.problem.entry_point
+      mutated = lexical.mutate(
+        parent, self._rng, self._config.lexical, protected=(name,)
+      )
+      return Candidate(mutated, 'lexical', (parent,))
+    if not self._can_ask(children):
+      return None
+    made = yield from wording.mutate(
+      self._attempt, self._tools, parent, self._config.words
+    )
+    return self._made(made, 'mutate', (parent,))
+
+  def _cross(
+    self, parent: str, other: str, children: Sequence[Candidate]
+  ) -> Generator[Any, Any, Candidate | None]:
+    if not self._can_ask(children):
+      return None
+    made = yield from wording.cross(
+      self._attempt, self._tools, parent, other, self._config.words
+    )
+    return self._made(made, 'cross', (parent, other))
+
+  def _can_ask(self, generation: Sequence[Candidate]) -> bool:
+    """Whether a call is left beside those of the programs that are due."""
+    due = {c.statement for c in generation} - self._verdicts.keys()
+    return self._attempt.budget_left >= len(due) + 2
+
+  def _made(
+    self, made: wording.Wording, operator: str, parents: tuple[str, ...]
+  ) -> Candidate:
+    child = Candidate(made.statement, operator, parents, made.refused)
+    self._attempt.note(operator, **dataclasses.asdict(child))
+    return child
+
+  # The end of the evolution, and its trace.
+
+  def _has_stalled(self, number: int) -> bool:
+    """Whether too few of all problems were closed in this generation."""
+    if number < 2:
+      return False
+    peers = self._attempt.peers or (self._attempt,)
+    closed = sum(
+      row['action'] == 'close' and row['generation'] == number
+      for peer in peers
+      for row in peer.trace
+    )
+    return closed <= self._config.least_growth * len(peers)
+
+  def _close(self, candidate: Candidate, number: int) -> str:
+    self._attempt.note(
+      'close',
+      generation=number,
+      statement=candidate.statement,
+      fitness=self._fitness(candidate.statement),
+    )
+    return self._verdicts[candidate.statement].code
+
+  def _note(self, number: int, generation: Sequence[Candidate]) -> None:
+    counts: dict[str, dict[str, int]] = {}
+    known: set[str] = set()
+    for candidate in generation:
+      count = counts.setdefault(
+        candidate.operator, {'made': 0, 'refused': 0, 'distinct': 0}
+      )
+      count['made'] += 1
+      count['refused'] += bool(candidate.refused)
+      count['distinct'] += candidate.statement not in known
+      known.add(candidate.statement)
+    codes = {v.code for s, v in self._verdicts.items() if s in known}
+    self._attempt.note(
+      'generation',
+      generation=number,
+      candidates=[dataclasses.asdict(c) for c in generation],
+      fitness=[self._fitness(c.statement) for c in generation],
+      best=max(map(self._fitness, self._verdicts)),
+      operators=counts,
+      distinct_programs=len(codes),
+    )
+
+
+epic = epic_with(FAITHFUL)
+epic_fixed = epic_with(FIXED)
