@@ -56,8 +56,9 @@ class EpicConfig:
     crossovers: children of a generation that the model merges of two parents.
     elitism: whether the best statement survives; otherwise one is drawn.
     validate: share of the programs that pass the visible tests (of all, if none
-      does) that must pass a generated test of the first generation for it to
-      count from there on; 0 keeps all.
+      does) that must pass a generated test in the first generation for it to
+      count from there on; 0 keeps all. A majority would drop right tests where
+      most programs are wrong.
     submit_best: whether the best program is submitted if none was closed with;
       otherwise that of the original.
     shown_tests: generated tests that are shown with each new statement.
@@ -107,7 +108,7 @@ FIXED = EpicConfig(
   close_generation=1.0,
   least_growth=-1.0,
   elitism=True,
-  validate=0.5,
+  validate=0.2,
   submit_best=True,
   shown_tests=0,
 )
@@ -173,8 +174,9 @@ class _Evolution:
       self._note(number, generation)
       if closed is not None:
         return self._close(closed, number)
-      yield Meet()
-      if self._attempt.budget_left < 1 or self._has_stalled(number):
+      has_stalled = yield from self._has_stalled(number)
+      is_last = number == config.generations or self._attempt.budget_left < 1
+      if has_stalled or is_last:
         break
       generation = yield from self._breed(generation)
     if config.submit_best:
@@ -318,8 +320,15 @@ class _Evolution:
 
   # The end of the evolution, and its trace.
 
-  def _has_stalled(self, number: int) -> bool:
-    """Whether too few of all problems were closed in this generation."""
+  def _has_stalled(self, number: int) -> Generator[Any, Any, bool]:
+    """Whether too few of all problems were closed in this generation.
+
+    All problems are in the same generation, as long as each of them waits for
+    the others here.
+    """
+    if self._config.least_growth < 0:
+      return False
+    yield Meet()
     if number < 2:
       return False
     peers = self._attempt.peers or (self._attempt,)
@@ -356,7 +365,6 @@ class _Evolution:
       generation=number,
       candidates=[dataclasses.asdict(c) for c in generation],
       fitness=[self._fitness(c.statement) for c in generation],
-      best=max(map(self._fitness, self._verdicts)),
       operators=counts,
       distinct_programs=len(codes),
     )

@@ -96,8 +96,10 @@ class Verdict:
   @property
   def text(self) -> str:
     """What a model is told of the tests."""
-    pairs = [*self.visible.items(), *self.generated.items()]
-    return feedback_lib.results_text(*zip(*pairs)) if pairs else ''
+    return feedback_lib.results_text(
+      [*self.visible, *self.generated],
+      [*self.visible.values(), *self.generated.values()],
+    )
 
 
 def write(
