@@ -11,12 +11,14 @@ attempt.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from promptrl_jax.prompts import examples as examples_lib
 from promptrl_jax.prompts import feedback as feedback_lib
+from promptrl_jax.prompts import rewrite
 from promptrl_jax.prompts.template import Messages
 
 
@@ -98,6 +100,7 @@ SYSTEM = (
   'with the program and what to do differently next time, as a hint to '
   'yourself. Name the mistake. Write no code.'
 )
+_MOST_SENTENCES = 3
 _NO_PROGRAM = '(The answer held no program that compiles.)'
 _EXAMPLES = (
   (
@@ -148,7 +151,17 @@ def _question(prompt: ReflectionPrompt) -> str:
 
 
 def read(reply: str) -> str:
-  """Returns the reflection in a reply on one line; '' if it is all code."""
+  """Returns the reflection in a reply on one line; '' if it is all code.
+
+  That is the first three distinct sentences, as many as are asked for: a small
+  model repeats itself until it is cut. Half a sentence is left out unless it is
+  all there is.
+  """
   lines = feedback_lib.without_code(reply).split('\n')
   words = [line for line in lines if not _LINE_OF_CODE.match(line.strip())]
-  return ' '.join(' '.join(words).split())
+  text = ' '.join(' '.join(words).split())
+  ends = [match.end() for match in rewrite.SENTENCE_END.finditer(text)]
+  sentences = [
+    text[start:end].strip() for start, end in itertools.pairwise([0, *ends])
+  ]
+  return ' '.join([*dict.fromkeys(sentences)][:_MOST_SENTENCES]) or text

@@ -21,6 +21,7 @@ from typing import Any
 from promptrl_jax.llm.ask import CODER, Attempt, Play, Tools, coder_prompt
 from promptrl_jax.prompts import reflection
 from promptrl_jax.prompts.reflection import Reflection, ReflectionPrompt
+from promptrl_jax.rewards import guards
 from promptrl_jax.strategies import self_tests
 from promptrl_jax.strategies.self_tests import SelfTestsConfig, Verdict
 
@@ -169,12 +170,17 @@ def _reflect(
     max_tokens=config.reflection_tokens,
   )
   text = reflection.read(completion.text) if completion else ''
+  if guards.is_repetitive(text):
+    text, refused = '', 'repetition'
+  else:
+    refused = '' if text else 'empty'
   if text:
     memory.append(Reflection(situation, text))
   attempt.note(
     'reflect',
     situation=situation,
     reflection=text,
+    refused=refused,
     after=verdict.status,
     state=verdict.state,
   )

@@ -26,6 +26,9 @@ def test_the_request_shows_program_and_results():
     ('def f(x):\nreturn more', 'return more'),
     ('```python\ndef f(x):\n  return x\n```', ''),
     ('  \n', ''),
+    ('Add. Add. Sort it. Add. Mind 2.5! And more.', 'Add. Sort it. Mind 2.5!'),
+    ('It adds one.\n\nThe function adds', 'It adds one.'),
+    ('it adds one too', 'it adds one too'),
   ],
 )
 def test_words_are_kept_and_code_is_not(reply, text):

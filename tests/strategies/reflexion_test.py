@@ -134,6 +134,20 @@ def test_the_seed_decides(play, name):
   assert trace(1) == trace(1) != trace(2)
 
 
+@pytest.mark.parametrize(
+  ('reply', 'reason'),
+  [('the sum of ' * 30, 'repetition'), ('```\nx = 1\n```', 'empty')],
+)
+def test_a_reflection_that_says_nothing_is_refused(play, reply, reason):
+  (played,), model = play(
+    STRATEGIES['reflexion'], answers(upto(3), RIGHT, reflections=(reply,))
+  )
+  (row,) = rows_of(played, 'reflect')
+  assert (row['reflection'], row['refused']) == ('', reason)
+  assert 'Keep in mind' not in model.of_kind('program')[1].messages[-1].content
+  assert '99' in played.submission
+
+
 def test_reflections_on_other_problems_are_shown_where_they_are_near(play):
   (first,), _ = play(STRATEGIES['reflexion'], answers(upto(3), RIGHT))
   memory = reflection.from_trace(first.attempt.trace)
