@@ -8,7 +8,8 @@ import pytest
 from promptrl_jax.operators.lexical import LexicalConfig
 from promptrl_jax.operators.wording import WordingConfig
 from promptrl_jax.strategies.base import STRATEGIES
-from promptrl_jax.strategies.epic import FAITHFUL, FIXED, EpicConfig, epic_with
+from promptrl_jax.strategies.epic import epic_with
+from promptrl_jax.strategies.epic_config import FAITHFUL, FIXED, EpicConfig
 from promptrl_jax.strategies.self_tests import SelfTestsConfig
 from promptrl_jax.testing import tiny
 from tests.golden.strategies import TESTS, in_turn, upto
