@@ -178,10 +178,8 @@ def test_parents_are_uniform_if_nothing_passes(play):
     (2, 1, 3),
     # Nothing is closed in the second: two generations are counted.
     (None, 1, 2),
-    # One in a hundred is less than 1.5 %.
-    (2, 99, 2),
-    # One in 50 is more.
-    (2, 49, 3),
+    # One in 67 is less than 1.5 %.
+    (2, 66, 2),
   ],
 )
 def test_it_ends_where_few_problems_were_closed(
