@@ -9,7 +9,7 @@
 Models are served in the order of `backends` and the pool after them, so that
 plays that ask one model more than others catch up before the next one is
 called: a step of N episodes costs at most one call of each model and one of the
-pool.
+pool. Plays that wait to `Meet` the others go on when nothing else is asked for.
 """
 
 from __future__ import annotations
@@ -20,7 +20,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from promptrl_jax.execution import Call, CallResult, Program, ProgramResult
-from promptrl_jax.llm.ask import Ask, Attempt, Execute, ExecuteJobs, Play
+from promptrl_jax.llm.ask import (
+  Ask,
+  Attempt,
+  Execute,
+  ExecuteJobs,
+  Meet,
+  Play,
+)
 from promptrl_jax.llm.backend import Backend, BackendError
 from promptrl_jax.llm.ledger import BudgetExceeded, Ledger
 from promptrl_jax.operators import Decide
@@ -108,13 +115,17 @@ class Runner:
       waiting = [active for active in plays if active.waiting is not None]
       if not (self._serve_policies(waiting) or self._serve_models(waiting)):
         programs = [s for s in waiting if isinstance(s.waiting, Execute)]
+        batches = [s for s in waiting if isinstance(s.waiting, ExecuteJobs)]
+        meeting = [s for s in waiting if isinstance(s.waiting, Meet)]
         if programs:
           self._execute(programs)
-          continue
-        batches = [s for s in waiting if isinstance(s.waiting, ExecuteJobs)]
-        if not batches:
+        elif batches:
+          self._execute_jobs(batches)
+        elif meeting:
+          for active in meeting:
+            self.answer(active, None)
+        else:
           return
-        self._execute_jobs(batches)
 
   def _serve_policies(self, waiting: Sequence[ActivePlay]) -> bool:
     """Lets one policy choose for all rows that carry it."""
@@ -215,7 +226,7 @@ class Runner:
       )
     asked, attempt = active.waiting, active.attempt
     if not isinstance(asked, Ask):
-      if isinstance(asked, Execute | Decide):
+      if isinstance(asked, Execute | Decide | Meet):
         return None
       if isinstance(asked, ExecuteJobs) and all(
         isinstance(job, Program | Call) for job in asked.jobs
@@ -223,7 +234,7 @@ class Runner:
         return None
       return TypeError(
         f'yielded {asked!r:.80}: expected Ask, Execute, ExecuteJobs of '
-        'Program and Call, or Decide'
+        'Program and Call, Decide or Meet'
       )
     if asked.role not in self.backends:
       return ValueError(

@@ -37,10 +37,10 @@ def run(channel: socket.socket, answer_bytes: int) -> NoReturn:
 def _run_test(
   request: dict[str, Any], channel: socket.socket, answer_bytes: int
 ) -> list[str]:
-  calls = 0
+  calls, returned = 0, []  # the value of the last call
 
   def stub(*args: Any, **kwargs: Any) -> Any:
-    nonlocal calls
+    nonlocal calls, returned
     call = [
       [codec.encode(arg) for arg in args],
       {name: codec.encode(value) for name, value in kwargs.items()},
@@ -53,7 +53,9 @@ def _run_test(
     calls += 1
     if 'raised' in answer:
       raise _exception(*answer['raised'])
-    return codec.decode(answer['value'])
+    value = codec.decode(answer['value'])
+    returned = [value]
+    return value
 
   stub.__name__ = request['entry_point']
   names = {'__name__': 'test', request['entry_point']: stub}
@@ -63,7 +65,7 @@ def _run_test(
   try:
     exec(compile(request['test'], '<test>', 'exec', dont_inherit=True), names)
   except AssertionError as error:
-    return ['failed', '', _text(error) or 'an assertion does not hold']
+    return ['failed', '', _text(error) or _without_text(returned)]
   except SyntaxError as error:
     return ['invalid', 'SyntaxError', f'the test: {_text(error)}']
   except codec.NotPlainError as error:
@@ -73,6 +75,13 @@ def _run_test(
   if not calls:
     return ['invalid', '', 'the test does not call the program']
   return ['passed', '', '']
+
+
+def _without_text(returned: list[Any]) -> str:
+  message = 'an assertion does not hold'
+  with contextlib.suppress(Exception):  # An int of more than 4,300 digits.
+    message += ''.join(f'; the last call returned {v!r}' for v in returned)
+  return message[:_MAX_TEXT]
 
 
 def _exception(name: str, text: str) -> BaseException:

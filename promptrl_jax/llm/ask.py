@@ -16,7 +16,7 @@ import dataclasses
 import functools
 import logging
 import zlib
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any
 
 from promptrl_jax.execution.call import Call
@@ -68,6 +68,14 @@ class ExecuteJobs:
   jobs: tuple[Program | Call, ...]
 
 
+@dataclasses.dataclass(frozen=True)
+class Meet:
+  """Waits until no other play has a request; answered by None.
+
+  For rules that count over all problems, which attempts see as their `peers`.
+  """
+
+
 @dataclasses.dataclass
 class Attempt:
   """One problem that is being solved, and what it has cost so far.
@@ -76,6 +84,7 @@ class Attempt:
     seed: distinguishes the random draws of several attempts.
     budget: most language-model calls, of all roles together.
     asked: prompts that were asked before: they are sampled, not greedy.
+    peers: the attempts of all problems that the strategy plays, this one too.
     lost: the system failed, so that the attempt says nothing.
     error: why the strategy has no submission; empty if it has one.
   """
@@ -91,6 +100,9 @@ class Attempt:
   asked: set[tuple[Message, ...]] = dataclasses.field(default_factory=set)
   sent: list[Ask] = dataclasses.field(default_factory=list)
   trace: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+  peers: Sequence[Attempt] = dataclasses.field(
+    default=(), repr=False, compare=False
+  )
   lost: bool = False
   error: str = ''
 
@@ -161,7 +173,8 @@ class Attempt:
 
 # Yields requests, is sent their answers, returns the submitted program.
 Play = Generator[Any, Any, str]
-Prompt = templates.CoderPrompt | templates.RewritePrompt | templates.TestPrompt
+Prompt = templates.CoderPrompt | templates.RewritePrompt
+WriteFn = Callable[[Any], templates.Messages]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -202,8 +215,8 @@ class AskConfig:
 
 def fitted_request(
   backend: Backend,
-  write: Callable[[Any], templates.Messages],
-  prompt: Prompt,
+  write: WriteFn,
+  prompt: Any,
   **sampling: Any,
 ) -> Request:
   """Returns a request that the model's context takes; see `templates.fit`.
@@ -258,37 +271,104 @@ class Tools:
     is_program = isinstance(prompt, templates.CoderPrompt)
     if is_program and config.instruction and not prompt.instruction:
       prompt = dataclasses.replace(prompt, instruction=config.instruction)
-    write, stop = self.template.rewriter, ()
-    if is_program:
-      write, stop = self.template.coder, config.stop_strings
-    elif isinstance(prompt, templates.TestPrompt):
-      write = generated_tests.write_request
-    try:
-      request = fitted_request(
-        self.backends[role],
-        write,
-        prompt,
-        max_tokens=config.max_tokens if is_coder else config.rewrite_max_tokens,
-        stop=stop,
+    request = self._fitted(
+      attempt,
+      role,
+      self.template.coder if is_program else self.template.rewriter,
+      prompt,
+      max_tokens=config.max_tokens if is_coder else config.rewrite_max_tokens,
+      stop=config.stop_strings if is_coder else (),
+    )
+    if request is None:
+      return None
+    again = (
+      config.sample_temperature if is_coder else config.rewrite_temperature
+    )
+    first = again if resample else config.first_temperature
+    return (yield self._drawn(attempt, role, request, first, again))
+
+  def ask_in_words(
+    self,
+    attempt: Attempt,
+    role: str,
+    write: WriteFn,
+    prompt: Any,
+    *,
+    temperature: float = 0.0,
+    max_tokens: int = 0,
+    stop: tuple[str, ...] = (),
+  ) -> Generator[Ask, Completion, Completion | None]:
+    """Puts any other question to a model: for tests, reflections, words.
+
+    Args:
+      attempt: what it is charged to.
+      role: of the model.
+      write: turns the prompt into messages.
+      prompt: what to ask, with a `statement` that may be cut.
+      temperature: of the reply. At 0 it is greedy, and the same question is
+        sampled as a rewrite is if the attempt asks it again.
+      max_tokens: most tokens of the reply; 0: as many as of a program.
+      stop: strings that end the reply.
+
+    Returns:
+      The completion; None if the model's context cannot hold the prompt.
+
+    Raises:
+      ValueError: the models only continue texts.
+    """
+    self.check_instructed()
+    request = self._fitted(
+      attempt,
+      role,
+      write,
+      prompt,
+      max_tokens=max_tokens or self.config.max_tokens,
+      stop=stop,
+    )
+    if request is None:
+      return None
+    again = temperature or self.config.rewrite_temperature
+    return (yield self._drawn(attempt, role, request, temperature, again))
+
+  def check_instructed(self) -> None:
+    """Raises ValueError unless the models follow instructions."""
+    if not self.template.instructed:
+      known = [t.name for t in templates.TEMPLATES.values() if t.instructed]
+      raise ValueError(
+        f'template {self.template.name!r} is that of models which follow no '
+        'instruction and cannot be asked for tests, reflections or other '
+        f'words: expected ask.template={" or ".join(map(repr, known))} and a '
+        'model that follows instructions'
       )
+
+  def _fitted(
+    self, attempt: Attempt, role: str, write: WriteFn, prompt: Any, **fields
+  ) -> Request | None:
+    try:
+      return fitted_request(self.backends[role], write, prompt, **fields)
     except templates.PromptTooLongError as error:
       warn_once(attempt.problem.task_id, str(error))
       return None
-    again = resample or request.messages in attempt.asked
-    if not resample:
+
+  def _drawn(
+    self,
+    attempt: Attempt,
+    role: str,
+    request: Request,
+    first: float,
+    again: float,
+  ) -> Ask:
+    """The request at a temperature for its `first` time, or for `again`."""
+    temperature = again if request.messages in attempt.asked else first
+    if first != again:  # A resampled prompt may still be asked greedily.
       attempt.asked.add(request.messages)
-    temperature = config.first_temperature
-    if again:
-      temperature = (
-        config.sample_temperature if is_coder else config.rewrite_temperature
-      )
     request = dataclasses.replace(
       request,
       temperature=temperature,
-      top_p=config.top_p,
+      top_p=self.config.top_p,
       seed=attempt.draw_seed(),
     )
-    return (yield Ask(role, request))
+    return Ask(role, request)
 
   def count_tokens(self, text: str) -> int:
     """Tokens of a text as the coder counts them."""
@@ -329,25 +409,28 @@ class Tools:
     program. At most `prompt.count` are kept; `known` are not new.
 
     Raises:
-      ValueError: the coder continues text and follows no instruction.
+      ValueError: the models only continue texts.
     """
-    if self.template is templates.PLAIN:
-      raise ValueError(
-        f'template {self.template.name!r} is that of models which follow no '
-        'instruction and cannot be asked for tests: expected '
-        "ask.template='chat' or 'code'; without tests there is the strategy "
-        "'mbr_exec'"
-      )
-    completion = yield from self.ask(attempt, CODER, prompt)
+    completion = yield from self.ask_in_words(
+      attempt, CODER, generated_tests.write_request, prompt
+    )
     if completion is None:
       return ()
-    return generated_tests.collect(
+    found = generated_tests.collect(
       completion.text,
       attempt.problem.entry_point,
       prompt.count,
       known=known,
       cut=completion.finish_reason == 'length',
-    ).tests
+    )
+    attempt.note(
+      'write_tests',
+      tests=list(found.tests),
+      invalid=len(found.invalid),
+      duplicates=found.duplicates,
+      dropped=found.dropped,
+    )
+    return found.tests
 
 
 def make_tools(
@@ -366,6 +449,7 @@ def coder_prompt(
   code: str = '',
   feedback: str = '',
   examples: tuple[WorkedExample, ...] = (),
+  notes: tuple[str, ...] = (),
 ) -> templates.CoderPrompt:
   """A request for a program, or for the repair of `code` after `feedback`."""
   problem = attempt.problem
@@ -376,4 +460,5 @@ def coder_prompt(
     code,
     feedback,
     examples,
+    notes=notes,
   )

@@ -27,6 +27,7 @@ def coder(prompt: CoderPrompt) -> Messages:
   for example in reversed(prompt.examples):  # The nearest one stands last.
     parts += [*_task(example), f'{example.code}\n\n']
   parts += _task(prompt)
+  parts += [_comment(f'Keep in mind: {note}') for note in prompt.notes]
   if prompt.attempt:
     parts += [
       _comment('This attempt is wrong:'),

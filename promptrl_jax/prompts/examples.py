@@ -88,7 +88,7 @@ class ExampleLibrary:
     if not self._examples:
       return ()
     (vector,) = _units(self._embed_fn([statement]))
-    order = np.argsort(-(self._vectors @ vector), kind='stable')
+    order = _order(self._vectors, vector)
     found = (self._examples[i] for i in order[: _MOST + 2])
     others = [
       example
@@ -96,6 +96,25 @@ class ExampleLibrary:
       if example.task_id != task_id and example.statement != statement
     ]
     return tuple(others[:_MOST])
+
+
+def nearest_first(
+  query: str, texts: Sequence[str], embed_fn: EmbedFn | None = None
+) -> list[int]:
+  """Returns the places of all texts, the nearest to the query first.
+
+  Texts that are equally near keep their order; `embed_fn` as in
+  `ExampleLibrary`.
+  """
+  if not texts:
+    return []
+  embed_fn = embed_fn or _words_of(texts)
+  (vector,) = _units(embed_fn([query]))
+  return _order(_units(embed_fn(texts)), vector).tolist()
+
+
+def _order(vectors: np.ndarray, vector: np.ndarray) -> np.ndarray:
+  return np.argsort(-(vectors @ vector), kind='stable')
 
 
 def _units(vectors: np.ndarray) -> np.ndarray:

@@ -34,6 +34,22 @@ def feedback_text(verdicts: Sequence[TestResult]) -> str:
   return '\n'.join([f'{_MASK_LABEL}: {mask}', *failures])
 
 
+def results_text(tests: Sequence[str], verdicts: Sequence[TestResult]) -> str:
+  """Returns one line for each test that may be shown, those passed first.
+
+  A test that was not passed has its call's value, the error, or the status
+  behind it.
+  """
+  pairs = list(zip(tests, verdicts, strict=True))
+  passed = [test for test, verdict in pairs if verdict.status == 'passed']
+  failed = [
+    f'{_failure_line(verdict)} in {test}'
+    for test, verdict in pairs
+    if verdict.status != 'passed'
+  ]
+  return '\n'.join([*(f'PASSED: {test}' for test in passed), *failed])
+
+
 def summarize_feedback(text: str, limit: int = 500) -> str:
   """Returns feedback without code and blank lines, cut to `limit` characters.
 
@@ -42,11 +58,19 @@ def summarize_feedback(text: str, limit: int = 500) -> str:
   """
   if limit < 1:
     raise ValueError(f'limit is {limit}; expected at least 1 character')
-  lines = _CODE.sub('\n', text).split('\n')
+  lines = without_code(text).split('\n')
   text = '\n'.join(line.rstrip() for line in lines if line.strip())
   if len(text) <= limit:
     return text
   return text[:limit].rstrip() + CUT_MARKER
+
+
+def without_code(text: str) -> str:
+  """Returns a text with an empty line in place of fenced and tagged code.
+
+  Code that is never closed reaches to the end.
+  """
+  return _CODE.sub('\n', text)
 
 
 def _failure_line(verdict: TestResult) -> str:

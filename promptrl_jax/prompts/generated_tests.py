@@ -25,7 +25,7 @@ _START = re.compile(
 _MAX_LINES = 20  # Of one assertion.
 _MAX_PREFIX = 100  # Characters before and with `assert`; bounds time on junk.
 
-_SYSTEM = (
+SYSTEM = (
   'You write tests for Python functions. Answer with assertions in a single '
   '```python code block and nothing else: one assertion per line, each a call '
   'with literal arguments and the literal value that it must return. Cover '
@@ -81,7 +81,7 @@ class GeneratedTests:
 
 def write_request(prompt: TestPrompt) -> Messages:
   """Returns messages for an instruction-tuned model, with examples."""
-  turns = [('system', _SYSTEM)]
+  turns = [('system', SYSTEM)]
   for example, tests in EXAMPLES:
     answer = '\n'.join(tests)
     turns += [

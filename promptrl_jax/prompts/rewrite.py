@@ -11,7 +11,7 @@ import re
 
 PREFIX = 'Rewritten task:'
 # A full stop inside `e.g.`, `i.e.`, `etc.`, `vs.`, `2.5` or `a.b` ends nothing.
-_SENTENCE_END = re.compile(
+SENTENCE_END = re.compile(
   r'(?<!\be\.g)(?<!\bi\.e)(?<!\betc)(?<!\bvs)[.!?]+(?=\s|\Z)', re.IGNORECASE
 )
 # Statements and syntax of code. The seed system took the bare words `from` and
@@ -39,7 +39,7 @@ def extract_rewrite(text: str) -> str:
   if len(parts) == 1:
     return _squeeze(text)
   lines = parts[1].strip().split('\n')
-  sentence_end = _SENTENCE_END.search(lines[0])
+  sentence_end = SENTENCE_END.search(lines[0])
   return _squeeze(lines[0][: sentence_end.end() if sentence_end else None])
 
 
@@ -57,7 +57,7 @@ def validate_rewrite(text: str, function_name: str) -> list[str]:
     errors.append(f'prefix occurs {len(parts) - 1} times')
   if not body:
     errors.append('empty body')
-  sentence_end = _SENTENCE_END.search(body)
+  sentence_end = SENTENCE_END.search(body)
   if '\n' in body or (sentence_end and sentence_end.end() < len(body)):
     errors.append('more than one sentence')
   errors.extend(
@@ -92,7 +92,7 @@ def _take_out_errors(words: str) -> str:
   words = re.sub(r'```\w*|~~~\w*|\[/?PYTHON\]', ' ', words, flags=re.IGNORECASE)
   words = words.translate(str.maketrans({';': ',', '{': '(', '}': ')'}))
   words = re.sub(r'\b(?:def|class|import)\b|#\s*include\b', ' ', words)
-  words = _SENTENCE_END.sub(',', _squeeze(words))
+  words = SENTENCE_END.sub(',', _squeeze(words))
   return _squeeze(' '.join(_split(words)))
 
 

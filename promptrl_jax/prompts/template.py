@@ -5,6 +5,7 @@ from __future__ import annotations
 import bisect
 import dataclasses
 from collections.abc import Callable
+from typing import Any
 
 from promptrl_jax.prompts.examples import WorkedExample
 
@@ -25,6 +26,7 @@ class CoderPrompt:
     examples: solved tasks to show before, the nearest first.
     instruction: how programs are to be written, the same for all tasks; empty:
       that of the template.
+    notes: what was learned from failing programs, the most useful first.
   """
 
   statement: str
@@ -34,6 +36,7 @@ class CoderPrompt:
   feedback: str = ''
   examples: tuple[WorkedExample, ...] = ()
   instruction: str = ''
+  notes: tuple[str, ...] = ()
 
   @property
   def function_name(self) -> str:
@@ -81,7 +84,8 @@ class Template:
 
   `program` is empty if the reply holds none. `rewritten` is the old statement
   if the reply is not usable, so that a failed rewrite never loses the task.
-  `stop` are strings that a program does not go beyond.
+  `stop` are strings that a program does not go beyond. `instructed` says
+  whether its models can be asked anything but programs and rewrites.
   """
 
   name: str
@@ -90,28 +94,31 @@ class Template:
   rewriter: Callable[[RewritePrompt], Messages]
   rewritten: Callable[[RewritePrompt, str], str]
   stop: tuple[str, ...] = ()
+  instructed: bool = True
 
 
 def fit(
   write: Callable[..., Messages],
-  prompt: CoderPrompt | RewritePrompt | TestPrompt,
+  prompt: Any,
   fits: FitsFn,
 ) -> Messages:
   """Writes messages that fit into the model's context.
 
-  Worked examples are left out, the farthest first, and then whole words are
-  dropped from the left of the statement until the prompt fits; signature,
-  tests, feedback and instructions are never cut. `write` is `coder` or
-  `rewriter` of a template, or `generated_tests.write_request`.
+  Worked examples are left out, the farthest first, then notes, the last first,
+  and then whole words are dropped from the left of the statement until the
+  prompt fits; signature, tests, feedback and instructions are never cut.
+  `write` is `coder` or `rewriter` of a template, or the `write_request` of
+  another question, whose prompt has a `statement`.
 
   Raises:
     PromptTooLongError: the messages do not fit even without the statement.
   """
   messages = write(prompt)
   if isinstance(prompt, CoderPrompt):
-    while prompt.examples and not fits(messages):
-      prompt = dataclasses.replace(prompt, examples=prompt.examples[:-1])
-      messages = write(prompt)
+    for field in ('examples', 'notes'):
+      while (parts := getattr(prompt, field)) and not fits(messages):
+        prompt = dataclasses.replace(prompt, **{field: parts[:-1]})
+        messages = write(prompt)
   if fits(messages):
     return messages
   words = prompt.statement.split(' ')

@@ -39,6 +39,7 @@ def _plain_coder(prompt: CoderPrompt) -> Messages:
   if prompt.attempt:
     failure = _first_failure(prompt.feedback)
     parts += ['# wrong:', prompt.attempt.rstrip(), f'# {failure}']
+  parts += [f'# {" ".join(note.split())}' for note in prompt.notes]
   return (('user', '\n'.join([*parts, '###', prompt.signature])),)
 
 
@@ -59,7 +60,12 @@ def _plain_rewritten(prompt: RewritePrompt, reply: str) -> str:
 
 
 PLAIN = Template(
-  'plain', _plain_coder, _plain_program, _plain_rewriter, _plain_rewritten
+  'plain',
+  _plain_coder,
+  _plain_program,
+  _plain_rewriter,
+  _plain_rewritten,
+  instructed=False,
 )
 
 CODER_INSTRUCTION = (
@@ -95,6 +101,9 @@ def _chat_coder(prompt: CoderPrompt) -> Messages:
       f'This attempt is wrong:\n```python\n{prompt.attempt}\n```\n'
       f'{prompt.feedback}\nGive a corrected program.'
     )
+  if prompt.notes:
+    notes = '\n'.join(f'- {note}' for note in prompt.notes)
+    parts.append(f'Keep in mind:\n{notes}')
   return (*messages, ('user', '\n\n'.join(parts)))
 
 

@@ -31,6 +31,7 @@ from promptrl_jax.envs.editing.rollout import Policy
 from promptrl_jax.llm.ask import Attempt, Play, Tools
 from promptrl_jax.operators import Episode
 from promptrl_jax.registry import Registry, check_call
+from promptrl_jax.strategies import epic, reflexion, reflexion_ucs
 from promptrl_jax.strategies.codet import codet
 from promptrl_jax.strategies.fewshot import best_of_n, fewshot
 from promptrl_jax.strategies.mbr_exec import mbr_exec
@@ -70,6 +71,8 @@ class TextStrategy:
       Attempt(problem, seed, budget, row)
       for row, problem in enumerate(problems)
     ]
+    for attempt in attempts:
+      attempt.peers = attempts
     return [(attempt, self._play_fn(attempt, tools)) for attempt in attempts]
 
 
@@ -141,5 +144,11 @@ def register(name: str, play_fn: PlayFn) -> PlayFn:
 
 register('best_of_n', best_of_n)
 register('codet', codet)
+register('epic', epic.epic)
+register('epic_fixed', epic.epic_fixed)
 register('fewshot', fewshot)
+register('immediate_refinement', reflexion.immediate_refinement)
+register('immediate_reflexion', reflexion.immediate_reflexion)
 register('mbr_exec', mbr_exec)
+register('reflexion', reflexion.reflexion)
+register('reflexion_ucs', reflexion_ucs.reflexion_ucs)

@@ -5,10 +5,13 @@ import re
 import pytest
 
 from promptrl_jax.envs import runner as runner_lib
+from promptrl_jax.execution import Program
 from promptrl_jax.llm.ask import (
   Ask,
   AskConfig,
   Execute,
+  ExecuteJobs,
+  Meet,
   coder_prompt,
   make_tools,
 )
@@ -172,3 +175,47 @@ def test_a_backend_that_cannot_be_reached_is_no_failure_of_a_strategy(pool):
 
   with pytest.raises(BackendError):
     play([ask_once], pool, coder=ScriptedBackend(dead))
+
+
+def test_plays_that_meet_wait_until_the_others_ask_for_nothing(pool):
+  order = []
+
+  def quick(attempt, tools):
+    yield Meet()
+    order.append(('met', attempt.row))
+    return (yield from ask_once(attempt, tools))
+
+  def slow(attempt, tools):
+    for _ in range(2):
+      code = yield from ask_once(attempt, tools)
+    order.append(('ready', attempt.row))
+    yield Meet()
+    order.append(('met', attempt.row))
+    return code
+
+  plays, _ = play([quick, slow, raises], pool)
+  assert order[0][0] == 'ready' and len(order) == 3
+  assert [bool(p.submission) for p in plays] == [True, True, False]
+
+
+def test_a_strategy_runs_programs_on_tests_of_its_own(pool):
+  results = []
+
+  def own(attempt, tools):
+    code = 'def add(x):\n  return x + 1'
+    jobs = tuple(
+      Program(code, (test,), entry_point='add', isolate_tests=True)
+      for test in ('assert add(1) == 2', 'assert add(1) == 3')
+    )
+    results.extend((yield ExecuteJobs(jobs)))
+    return code
+
+  (played,), _ = play([own], pool)
+  assert [result.status for result in results] == ['passed', 'failed']
+  assert (played.attempt.calls, played.attempt.attempts) == (0, 0)
+
+  def wrong(attempt, tools):
+    yield ExecuteJobs(('def add(x): ...',))
+
+  (failed,), _ = play([wrong], pool)
+  assert 'ExecuteJobs of Program and Call' in failed.attempt.error

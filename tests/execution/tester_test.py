@@ -122,3 +122,15 @@ def test_a_program_cannot_keep_its_tester_from_starting(pool, greedy):
   head = f'import os\ntry:\n  {greedy}\nexcept OSError: pass\n'
   result = isolated(pool, head + SQUARE, 'assert f(3) == 9')
   assert result.status == 'passed', result
+
+
+@pytest.mark.parametrize(
+  ('value', 'shown'),
+  [('[x]', 'returned [2]'), ('"a" * 10**4', "returned 'aaa"), ('10**5000', '')],
+)
+def test_a_failed_isolated_test_tells_what_came_back(pool, value, shown):
+  result = isolated(pool, f'def f(x): return {value}', 'assert f(2) == 7')
+  (test,) = result.tests
+  assert test.status == 'failed' and shown in test.message
+  assert test.message.startswith('an assertion does not hold')
+  assert len(test.message) <= 200

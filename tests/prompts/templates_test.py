@@ -48,6 +48,20 @@ def test_every_part_reaches_the_model(template):
     assert part in prompt
 
 
+@pytest.mark.parametrize('template', TEMPLATES.values(), ids=lambda t: t.name)
+def test_notes_are_shown_and_left_out_before_words_are(template):
+  notes = ('Look at negative numbers.', 'Mind the empty list.')
+  prompt = dataclasses.replace(CODER, notes=notes)
+  shown = text(template.coder(prompt))
+  assert all(note in shown for note in notes)
+
+  def fits(messages):
+    return notes[1] not in text(messages)
+
+  fitted = text(templates.fit(template.coder, prompt, fits))
+  assert notes[0] in fitted and 'Add two.' in fitted
+
+
 def test_plain_replies_go_on_after_the_signature():
   assert PLAIN.program(CODER, '\n  return x') == 'def f(x):\n  return x'
 

@@ -281,3 +281,13 @@ def test_leaks_in_canonical_statements_are_flagged(plant, least):
 
 def test_tiny_tasks_have_honest_statements():
   assert not any(flag(t.statement, t) for t in tiny.tasks(20))
+
+
+def test_an_instruction_that_is_repeated_is_found():
+  instruction = 'Keep the meaning and every number, and write no code.'
+  assert guards.quotes('KEEP the meaning -- and every number!', instruction)
+  assert not guards.quotes('Keep the meaning and each number.', instruction)
+  assert not guards.quotes('', instruction)
+  # Words that the parent has as well are no quotation.
+  parent = 'Keep the meaning and every number of the text.'
+  assert not guards.quotes(f'{parent} Sort it.', instruction, [parent])

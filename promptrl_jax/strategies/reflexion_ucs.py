@@ -1,0 +1,93 @@
+"""Reflexion as a uniform-cost search over programs.
+
+The variant `reflexion-ucs` of the released code of arXiv 2303.11366. A state is
+the set of tests that a program passes, as the bits of a number; its cost is the
+number of tests that it fails. The cheapest program is expanded into several,
+each after a reflection of its own, and a program in a state that has been seen
+is not expanded. Without a program that passes all, the one with the fewest
+failures is submitted.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import heapq
+
+from promptrl_jax.llm.ask import Attempt, Play, Tools
+from promptrl_jax.strategies import reflexion as reflexion_lib
+from promptrl_jax.strategies import self_tests
+from promptrl_jax.strategies.reflexion import PlayFn, ReflexionConfig
+
+
+@dataclasses.dataclass(frozen=True)
+class UcsConfig:
+  """Settings of the search.
+
+  Attributes:
+    reflexion: of each step; its `iterations` bound the programs that are
+      expanded. Programs are run, and `submit` is not read.
+    expansion: programs that one is expanded into.
+    temperature: of these programs; reflections on one program differ because
+      all but the first are sampled.
+  """
+
+  reflexion: ReflexionConfig = ReflexionConfig()
+  expansion: int = 3
+  temperature: float = 0.75
+
+  def __post_init__(self):
+    if self.expansion < 1:
+      raise ValueError(
+        f'expansion={self.expansion}: expected at least one program'
+      )
+    if not self.temperature > 0:
+      raise ValueError(
+        f'temperature={self.temperature}: expected more than 0, since programs '
+        'at 0 are all the same'
+      )
+    if not self.reflexion.run_tests:
+      raise ValueError(
+        'run_tests=False: expected True, since states are sets of tests passed'
+      )
+
+
+def reflexion_ucs_with(config: UcsConfig) -> PlayFn:
+  """Returns the strategy with other settings than `reflexion_ucs` has."""
+  step = config.reflexion
+
+  def play(attempt: Attempt, tools: Tools) -> Play:
+    tests, first = yield from reflexion_lib.first_program(attempt, tools, step)
+    warm = dataclasses.replace(
+      tools,
+      config=dataclasses.replace(
+        tools.config,
+        first_temperature=config.temperature,
+        sample_temperature=config.temperature,
+      ),
+    )
+    memory, best = reflexion_lib.remembered(tools), first
+    seen, waiting, found = {first.state}, [(first.failures, 0, first)], 0
+    for _ in range(step.iterations):
+      if not waiting or best.status == 'passed':
+        break
+      _, _, parent = heapq.heappop(waiting)
+      for _ in range(config.expansion):
+        if attempt.budget_left < step.calls or best.status == 'passed':
+          break
+        code = yield from reflexion_lib.next_program(
+          attempt, warm, parent, memory, step
+        )
+        verdict = yield from self_tests.run(attempt, code, tests)
+        is_new = verdict.state not in seen
+        if is_new:
+          found += 1  # Of equal costs, what was found first is expanded first.
+          seen.add(verdict.state)
+          heapq.heappush(waiting, (verdict.failures, found, verdict))
+        attempt.note('state', state=verdict.state, is_new=is_new)
+        best = min(best, verdict, key=lambda v: v.failures)
+    return best.code
+
+  return play
+
+
+reflexion_ucs = reflexion_ucs_with(UcsConfig())

@@ -1,0 +1,28 @@
+"""Requests for other words: which need what, and how a reply is read."""
+
+import pytest
+
+from promptrl_jax.prompts import wording
+from promptrl_jax.prompts.wording import WordingPrompt
+
+
+@pytest.mark.parametrize('operator', wording.INSTRUCTIONS)
+def test_the_worked_example_of_each_request_can_be_read(operator):
+  other = 'Add 1.' if operator == 'cross' else ''
+  prompt = WordingPrompt(operator, 'Add one.', 'def f(x):', other, 40)
+  system, _, (role, answer), (_, question) = wording.write_request(prompt)
+  assert role == 'assistant' and wording.read(answer)
+  assert 'at most 40 words' in system[1] and 'Add one.' in question
+
+
+@pytest.mark.parametrize(
+  ('operator', 'other', 'message'),
+  [
+    ('merge', '', "operator 'merge': expected one of elaborate, mutate"),
+    ('cross', '', 'a second description'),
+    ('mutate', 'Add 1.', 'a second description'),
+  ],
+)
+def test_a_request_that_cannot_be_asked_is_refused(operator, other, message):
+  with pytest.raises(ValueError, match=message):
+    WordingPrompt(operator, 'Add one.', 'def f(x):', other)

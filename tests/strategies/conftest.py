@@ -1,0 +1,42 @@
+"""Plays a strategy on tiny tasks with a scripted model and a real pool."""
+
+import pytest
+
+from promptrl_jax.envs.runner import Runner
+from promptrl_jax.execution.memo import MemoPool
+from promptrl_jax.llm.ask import CODER, REWRITER, AskConfig, make_tools
+from promptrl_jax.strategies.base import TextStrategy
+from promptrl_jax.tasks import splits
+from promptrl_jax.testing import tiny
+from promptrl_jax.testing.instructed import InstructedBackend
+
+
+@pytest.fixture
+def play(pool):
+  """Returns the plays that have ended, and the model that was asked."""
+
+  def run(
+    play_fn,
+    answers,
+    *,
+    budget=16,
+    tasks=tiny.tasks(4, 'test')[3:],  # to add 3
+    seed=0,
+    cut=(),
+    options=None,
+    template='chat',
+    strict=True,
+  ):
+    model = InstructedBackend(answers, cut)
+    backends = {REWRITER: model, CODER: model}
+    config = AskConfig(template=template, max_tokens=200)
+    plays = TextStrategy(play_fn).start(
+      [splits.reveal(task, 'visible1') for task in tasks],
+      make_tools(config, backends, options),
+      budget=budget,
+      seed=seed,
+    )
+    runner = Runner(backends, MemoPool(pool), strict=strict)
+    return runner.run(plays), model
+
+  return run
