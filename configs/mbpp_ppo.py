@@ -31,7 +31,7 @@ from promptrl_jax.envs.editing.config import EditingConfig
 from promptrl_jax.evaluation.open_loop import SearchConfig
 from promptrl_jax.evaluation.statistics import RESAMPLES
 from promptrl_jax.operators.examples import EMBEDDINGS, check_kind
-from promptrl_jax.strategies.base import STRATEGIES
+from promptrl_jax.strategies.base import INSTRUCTED, STRATEGIES
 from promptrl_jax.training.controller.config import (
   PROMIS,
   BanditConfig,
@@ -129,9 +129,10 @@ class Config(Job):
         f"examples='': {', '.join(sorted(used))} needs worked examples, "
         f'expected one of {", ".join(EMBEDDINGS)}'
       )
-    if 'codet' in self.eval.strategies and self.ask.template == 'plain':
+    asking = [name for name in self.eval.strategies if name in INSTRUCTED]
+    if asking and self.ask.template == 'plain':
       raise ValueError(
-        "eval.strategies has 'codet', which asks the coder for tests, and "
+        f'eval.strategies has {", ".join(asking)}, which asks in words, and '
         "ask.template='plain' is that of models which follow no instruction: "
         "expected 'chat' or 'code', or the strategy 'mbr_exec'"
       )

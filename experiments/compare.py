@@ -35,7 +35,6 @@ from promptrl_jax.evaluation.store import CellStore
 from promptrl_jax.files import write_atomically
 from promptrl_jax.llm.backend import BackendError
 from promptrl_jax.operators.examples import make_library
-from promptrl_jax.strategies.base import STRATEGIES
 from promptrl_jax.tasks import load
 from promptrl_jax.tools import command
 from promptrl_jax.training import workdir as workdir_lib
@@ -77,8 +76,6 @@ def run(config, workdir, gates=()):
     config = with_controllers(config, trained)
   session.check_templates(config, ('coder', 'rewriter'))
   searching.check_left_out(config)
-  for name in config.eval.strategies:
-    STRATEGIES[name]  # Raises for one that is not known.
 
   # --- Data -------------------------------------------------------------------
   tasks = load.load_tasks(config.data)

@@ -137,18 +137,29 @@ def _check(name: str, play_fn: Any) -> None:
 STRATEGIES: Registry[PlayFn] = Registry('strategy', _check)
 
 
-def register(name: str, play_fn: PlayFn) -> PlayFn:
-  """Makes a strategy known by its name; returns it."""
+# Names of strategies that ask models in words, for tests or reflections.
+INSTRUCTED: set[str] = set()
+
+
+def register(name: str, play_fn: PlayFn, *, instructed: bool = False) -> PlayFn:
+  """Makes a strategy known by its name; returns it.
+
+  `instructed` says that it needs models which follow instructions.
+  """
+  if instructed:
+    INSTRUCTED.add(name)
   return STRATEGIES.register(name, play_fn)
 
 
 register('best_of_n', best_of_n)
-register('codet', codet)
-register('epic', epic.epic)
-register('epic_fixed', epic.epic_fixed)
+register('codet', codet, instructed=True)
+register('epic', epic.epic, instructed=True)
+register('epic_fixed', epic.epic_fixed, instructed=True)
 register('fewshot', fewshot)
-register('immediate_refinement', reflexion.immediate_refinement)
-register('immediate_reflexion', reflexion.immediate_reflexion)
+register(
+  'immediate_refinement', reflexion.immediate_refinement, instructed=True
+)
+register('immediate_reflexion', reflexion.immediate_reflexion, instructed=True)
 register('mbr_exec', mbr_exec)
-register('reflexion', reflexion.reflexion)
-register('reflexion_ucs', reflexion_ucs.reflexion_ucs)
+register('reflexion', reflexion.reflexion, instructed=True)
+register('reflexion_ucs', reflexion_ucs.reflexion_ucs, instructed=True)

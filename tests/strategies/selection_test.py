@@ -177,7 +177,8 @@ def test_without_a_new_input_it_is_best_of_n(pool):
   checker = UnitTests('add', 'def add():', tests)
   task = dataclasses.replace(TASK, checker=checker)
   run, _ = play('mbr_exec', pool, ['2', '3', '1'], 4, task=task)
-  assert [row['action'] for row in run.trace] == ['execute'] * 2
+  actions = [row['action'] for row in run.trace]
+  assert actions == ['write_tests', 'execute', 'execute']
   assert run.calls.tolist() == [2]
 
 
@@ -245,8 +246,9 @@ def test_the_consensus_of_programs_and_tests_is_submitted(pool):
   assert run.trace[-1]['scores'] == [4, 0]
   assert run.calls.tolist() == [4]
   assert [asks_for_tests(r) for r in requests] == [True] + [False] * 3
-  # The first program's row carries the call that wrote the tests.
-  assert run.trace[0]['cost'] == 2
+  # The call that wrote the tests has a row of its own.
+  assert [row['action'] for row in run.trace[:2]] == ['write_tests', 'execute']
+  assert [row['cost'] for row in run.trace[:2]] == [1, 1]
 
 
 def test_numbers_beat_a_lone_program_with_more_tests(pool):
@@ -296,7 +298,8 @@ def test_without_a_test_the_visible_ones_decide(reply, pool):
   run, _ = play(
     'codet', pool, ['x', '3', 'x + 2'], 4, tests=[reply], config=CHAT
   )
-  assert [row['action'] for row in run.trace] == ['execute'] * 2
+  actions = [row['action'] for row in run.trace]
+  assert actions == ['write_tests', 'execute', 'execute']
   assert run.calls.tolist() == [3] and not run.passed.any()
 
 
