@@ -77,9 +77,11 @@ _POLL_S = 0.5
 
 
 def main(argv: list[str]) -> None:
-  # A hang-up and `kill` end a sweep as Ctrl-C does.
-  for number in (signal.SIGTERM, signal.SIGHUP):
-    signal.signal(number, signal.default_int_handler)
+  # `kill` and a hang-up end a sweep as Ctrl-C does, unless it is under nohup.
+  # Background jobs of a script ignore SIGINT, which its cells would, too.
+  for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    if (number, signal.getsignal(number)) != (signal.SIGHUP, signal.SIG_IGN):
+      signal.signal(number, signal.default_int_handler)
   with command.in_one_line('interrupted'):
     workdir = pathlib.Path(_WORKDIR.value)
     # In a container, the interpreter has another path.
@@ -136,14 +138,18 @@ def run(launcher: Launcher, cells: Sequence[Cell]) -> None:
   After Ctrl-C they are cancelled, and the process ends with status 130.
   """
   states = launcher.states(cells)
-  for cell in cells:
-    print(f'{cell.name}: {states[cell.name]}', flush=True)
+  for name, state in states.items():
+    if state.kind != 'missing':
+      print(f'{name}: {state}')
+  todo = to_submit(cells, states)
+  print(f'{len(todo)} of {len(cells)} cells are submitted', flush=True)
   try:
-    launcher.submit(to_submit(cells, states))
+    if todo:
+      launcher.submit(todo)
     while launcher.attached:
       before, states = states, launcher.states(cells)
       for name, state in states.items():
-        if state != before[name]:
+        if state != before[name] and state.kind != 'pending':
           print(f'{name}: {state}', flush=True)
       if not any(state.is_active for state in states.values()):
         return

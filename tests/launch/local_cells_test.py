@@ -7,41 +7,15 @@ import pathlib
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
 from launch.cells import Cell, State, check_same, last_line
 from launch.local import LocalLauncher
 from promptrl_jax import files
-from tests.launch.processes import assert_gone
+from tests.launch.processes import DONE, assert_gone, make, wait, wait_for
 
 ROOT = pathlib.Path(__file__).parents[2]
-DONE = 'echo {} > "$0/results.json"'
-
-
-def make(folder, script, name='cell'):
-  """A cell of a shell script, in which $0 is the workdir."""
-  workdir = folder / name
-  return Cell(name, workdir, ('sh', '-c', script, str(workdir)))
-
-
-def wait(launcher, cells, kinds=('done', 'failed', 'missing'), within=30.0):
-  """Waits until all cells are in one of the states; returns them."""
-  deadline = time.monotonic() + within
-  while time.monotonic() < deadline:
-    states = launcher.states(cells)
-    if all(state.kind in kinds for state in states.values()):
-      return states
-    time.sleep(0.01)
-  raise AssertionError(f'after {within} s: {states}')
-
-
-def wait_for(path, within=30.0):
-  deadline = time.monotonic() + within
-  while not path.exists():
-    assert time.monotonic() < deadline, f'no {path} after {within} s'
-    time.sleep(0.01)
 
 
 @pytest.fixture
@@ -248,7 +222,7 @@ def test_an_interrupted_sweep_ends_its_cells_and_says_how_to_go_on(tmp_path):
   assert process.returncode == 130
   assert '1 of 3 cells are done; the same command goes on' in errors
   assert 'Traceback' not in errors
-  assert 'a: missing\n' in out and 'a: running\n' in out
+  assert '3 of 3 cells are submitted\n' in out and 'a: running\n' in out
   assert_gone(pids)
   record = json.loads((tmp_path / 'a' / 'launch' / 'cell.json').read_text())
   assert record['command'][0] == 'sh'
