@@ -16,6 +16,9 @@ from typing import Any, Protocol
 
 from promptrl_jax.files import write_atomically
 
+# Of each cell: otherwise, what it prints for people would reach its log after
+# the error that ended it.
+ENVIRONMENT = {'PYTHONUNBUFFERED': '1'}
 # Bytes of a log in which its last line is looked for.
 _TAIL = 4096
 

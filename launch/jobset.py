@@ -91,6 +91,10 @@ class JobSetLauncher:
     # The kubelet would replace $(NAME) by a variable.
     words = [word.replace('$(', '$$(') for word in cell.command]
     container['command'], container['args'] = words[:3], words[3:]
+    container.setdefault('env', []).extend(
+      {'name': key, 'value': value}
+      for key, value in cells_lib.ENVIRONMENT.items()
+    )
     return jobset
 
   def _delete(self, cells: Sequence[Cell]) -> None:

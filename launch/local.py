@@ -105,9 +105,15 @@ class LocalLauncher:
         stdin=subprocess.DEVNULL,
         stdout=log,
         stderr=subprocess.STDOUT,
+        env={**os.environ, **cells_lib.ENVIRONMENT},
         process_group=0,
       )
-      self._tell_guard(str(process.pid))
+      try:
+        self._tell_guard(str(process.pid))
+      except OSError:  # The guard was killed: nothing may run without it.
+        signal_group(process.pid, signal.SIGKILL)
+        process.wait()
+        raise
       self._groups[cell.name] = process.pid
       return process
 
@@ -117,7 +123,8 @@ class LocalLauncher:
     with self._lock:
       signal_group(process.pid, signal.SIGKILL)  # What the cell has left.
       del self._groups[cell.name]
-      self._tell_guard(f'-{process.pid}')
+      with contextlib.suppress(BrokenPipeError):
+        self._tell_guard(f'-{process.pid}')
       return process.wait()
 
   def _end(self, futures: Mapping[str, concurrent.futures.Future]) -> None:

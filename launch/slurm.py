@@ -137,6 +137,7 @@ class Run:
         stdin=subprocess.DEVNULL,
         stdout=log,
         stderr=subprocess.STDOUT,
+        env={**os.environ, **cells_lib.ENVIRONMENT},
         process_group=0,
         # The command is told by `checkpoint`.
         preexec_fn=_ignore_preemption,

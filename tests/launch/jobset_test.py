@@ -95,6 +95,7 @@ def test_a_manifest_is_the_template_with_the_command_of_a_cell():
   words = [*container['command'], *container['args']]
   assert [word.replace('$$(', '$(') for word in words] == [*CELL.command]
   assert '$$(A)' in words
+  assert container['env'] == [{'name': 'PYTHONUNBUFFERED', 'value': '1'}]
   (old,) = template['spec']['replicatedJobs']
   old_pod = old['template']['spec']['template']['spec']
   for key in ('image', 'resources', 'volumeMounts'):

@@ -7,6 +7,7 @@ import pathlib
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -73,6 +74,28 @@ def test_what_cannot_speak_for_itself_has_a_reason(
   launcher.submit([cell])
   state = wait(launcher, [cell])['cell']
   assert state.kind == 'failed' and detail in state.detail
+
+
+def test_the_error_that_ended_a_python_program_is_its_last_line(
+  launcher, tmp_path
+):
+  script = "import sys; print('a table'); sys.exit('error: no data')"
+  cell = Cell('cell', tmp_path / 'cell', (sys.executable, '-c', script))
+  launcher.submit([cell])
+  assert wait(launcher, [cell]) == {'cell': State('failed', 'error: no data')}
+
+
+def test_nothing_runs_without_the_guard(launcher, tmp_path):
+  cells = [make(tmp_path, f'sleep 0.5; {DONE}', name) for name in 'ab']
+  launcher.submit(cells)
+  wait_for(cells[0].log)
+  while launcher._guard is None:
+    time.sleep(0.01)
+  launcher._guard.kill()
+  launcher._guard.wait()
+  states = wait(launcher, cells)
+  assert states['a'] == State('done')
+  assert states['b'].kind == 'failed' and 'Broken pipe' in states['b'].detail
 
 
 def test_a_folder_that_cannot_be_made_is_a_failure(launcher, tmp_path):
@@ -196,10 +219,14 @@ def start_sweep(folder):
     start_new_session=True,
   )
   pids = []
-  for name in 'ab':
-    path = folder / name / 'pids'
-    wait_for(path, 60.0)
-    pids += map(int, path.read_text().split())
+  try:
+    for name in 'ab':
+      path = folder / name / 'pids'
+      wait_for(path, 240.0)  # It imports much.
+      pids += map(int, path.read_text().split())
+  except AssertionError:
+    process.kill()
+    raise
   return process, pids
 
 
