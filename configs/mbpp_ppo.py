@@ -239,17 +239,53 @@ def _as_promis(c: ml_collections.ConfigDict) -> None:
   c.eval.oracle = False
 
 
-def get_hyper(arg: str = ''):
-  """The sweep of the ablations: reward, observation, action set."""
+def get_hyper(arg: str = 'minicode2'):
+  """The sweep of the ablations; rows that deviate from nothing are left out."""
   if arg == 'mbpp_real':
     return _ABLATIONS_OF_SMOLLM2
-  return [
-    {'editing.step_reward.kind': 'legacy'},
+  config = get_config(arg)
+  actions, budget = config.editing.actions, config.editing.budget
+  shaped = (
     {'editing.step_reward.potential': True},
+    {'editing.step_reward.share_weight': 1.0},
+    {'editing.step_reward.call_cost': 0.0},
+  )
+  rows = [
+    # What the controller sees.
     {'editing.observation': 'legacy'},
-    {'editing.accumulate': False},
+    {'editing.observation': 'rich'},
+    # What it may do: without mutation, without any rewrite, ...
     {'editing.actions': operators.PROMIS},
+    *(
+      {'editing.actions': tuple(name for name in actions if name not in absent)}
+      for absent in (
+        *(('lexical',), ('semantic',), ('lexical', 'semantic')),
+        *(('repair',), ('resample',), ('submit',)),
+      )
+    ),
+    # Whether an edit builds on those before it.
+    {'editing.accumulate': not config.editing.accumulate},
+    # What it is rewarded for.
+    {'editing.step_reward.kind': 'legacy'},
+    {'editing.step_reward.kind': 'shaped'},
+    *(shaped if config.editing.step_reward.kind == 'shaped' else ()),
+    # Which budgets it has seen: the largest alone, or small ones alone.
+    {'controller.budgets': (budget,)},
+    {'controller.budgets': (1, 2, 4)},
   ]
+  flat = config.to_dict()
+  return [row for row in rows if _deviates(flat, row)]
+
+
+def _deviates(config, row) -> bool:
+  """Whether a setting of a row has another value in the config."""
+  for key, value in row.items():
+    old = config
+    for part in key.split('.'):
+      old = old[part]
+    if old != value:
+      return True
+  return False
 
 
 # Why training adds nothing to the lists there: is it the start that hardly

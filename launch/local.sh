@@ -69,19 +69,11 @@ trap 'received="INT 130"' INT
 trap 'received="TERM 143"' TERM
 trap 'received="HUP 129"' HUP
 
-# Even after kill -9 of this script no process may be left. The guard reads the
-# process groups from a pipe that closes when the script exits for any reason,
-# and kills them. The word `done` tells it that all processes have ended.
+# Even after kill -9 of this script no process may be left: the guard is told
+# the process groups through a pipe that closes when the script exits.
 exec {guard}> >(
   trap '' INT TERM HUP
-  groups=()
-  while read -r line; do
-    if [[ $line == 'done' ]]; then exit; fi
-    groups+=("$line")
-  done
-  for group in "${groups[@]}"; do
-    kill -s KILL -- "-$group" 2>/dev/null
-  done
+  exec "$(dirname "${BASH_SOURCE[0]}")/guard.sh"
 )
 
 # The prefixing process must outlive the signal to print the last lines.
@@ -126,4 +118,4 @@ while ((left)); do
   fi
   left=$((left - 1))
 done
-echo 'done' >&"$guard"
+printf -- '-%s\n' "${pids[@]}" >&"$guard"

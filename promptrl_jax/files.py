@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import os
 import pathlib
+import time
 import uuid
 from collections.abc import Iterator
 
@@ -40,6 +41,10 @@ def write_atomically(path: str | os.PathLike[str], data: bytes) -> pathlib.Path:
   return path
 
 
+# Seconds for which `is_held` may be in the way of a process that wants to hold.
+_LOOK_S = 0.5
+
+
 @contextlib.contextmanager
 def held(folder: pathlib.Path) -> Iterator[None]:
   """Keeps a folder, which is created, to this process while a block runs.
@@ -52,13 +57,36 @@ def held(folder: pathlib.Path) -> Iterator[None]:
   folder.mkdir(parents=True, exist_ok=True)
   handle = os.open(folder, os.O_RDONLY)
   try:
-    try:
-      fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-      raise ValueError(
-        f'{folder} is in use by another process: wait until it has ended, stop '
-        'it, or use another --workdir'
-      ) from None
+    deadline = time.monotonic() + _LOOK_S
+    while not _lock(handle, fcntl.LOCK_EX):
+      if time.monotonic() > deadline:
+        raise ValueError(
+          f'{folder} is in use by another process: wait until it has ended, '
+          'stop it, or use another --workdir'
+        )
+      time.sleep(_LOOK_S / 10)
     yield
   finally:
     os.close(handle)
+
+
+def is_held(folder: pathlib.Path) -> bool:
+  """Whether some process, or a block of this one, holds a folder now."""
+  try:
+    handle = os.open(folder, os.O_RDONLY)
+  except FileNotFoundError:
+    return False
+  try:
+    # Those who look do not see each other.
+    return not _lock(handle, fcntl.LOCK_SH)
+  finally:
+    os.close(handle)
+
+
+def _lock(handle: int, kind: int) -> bool:
+  """Locks an open file if that can be done at once; returns whether it was."""
+  try:
+    fcntl.flock(handle, kind | fcntl.LOCK_NB)
+  except BlockingIOError:
+    return False
+  return True

@@ -161,12 +161,54 @@ def test_promis_preset_has_the_documented_values():
   assert (reward.kind, reward.success, reward.penalty) == ('legacy', 1.0, -0.1)
 
 
-@pytest.mark.parametrize('argument', ['minicode', 'mbpp_real'])
-def test_sweep_rows_name_fields_that_exist(argument):
-  module = importlib.import_module('configs.mbpp_ppo')
-  for row in module.get_hyper(argument):
-    config = module.get_config(argument).lock()
+SWEEPS = [
+  (stem, arg)
+  for stem, arg in PRESETS
+  if hasattr(importlib.import_module(f'configs.{stem}'), 'get_hyper')
+]
+
+
+@pytest.mark.parametrize(('stem', 'arg'), SWEEPS)
+def test_every_row_of_a_sweep_is_another_valid_config(stem, arg):
+  module = importlib.import_module(f'configs.{stem}')
+  rows = module.get_hyper(arg)
+  assert rows
+  for row in rows:
+    config = module.get_config(arg).lock()  # An unknown field is refused.
     config.update_from_flattened_dict(row)
+    read(stem, config)
+
+
+@pytest.mark.parametrize(
+  'arg', [arg for stem, arg in PRESETS if stem == 'mbpp_ppo']
+)
+def test_every_ablation_of_the_controller_changes_something(arg):
+  module = importlib.import_module('configs.mbpp_ppo')
+  base = read('mbpp_ppo', load('mbpp_ppo', arg))
+  seen = [base]
+  for row in module.get_hyper(arg):
+    config = module.get_config(arg)
+    config.update_from_flattened_dict(row)
+    made = read('mbpp_ppo', config)
+    assert made not in seen, row
+    seen.append(made)
+
+
+def test_the_ablations_are_those_that_were_planned():
+  rows = importlib.import_module('configs.mbpp_ppo').get_hyper('minicode2')
+  varied = {key for row in rows for key in row}
+  assert varied == {
+    'controller.budgets',
+    'editing.accumulate',
+    'editing.actions',
+    'editing.observation',
+    'editing.step_reward.call_cost',
+    'editing.step_reward.kind',
+    'editing.step_reward.potential',
+    'editing.step_reward.share_weight',
+  }
+  actions = [set(row.get('editing.actions', ())) for row in rows]
+  assert any(a and 'lexical' not in a for a in actions)  # mutation off
 
 
 @pytest.mark.parametrize(

