@@ -14,6 +14,7 @@ from promptrl_jax.testing.instructed import InstructedBackend
 @pytest.fixture
 def play(pool):
   """Returns the plays that have ended, and the model that was asked."""
+  memo = MemoPool(pool)  # Seeds and settings share most programs.
 
   def run(
     play_fn,
@@ -36,7 +37,7 @@ def play(pool):
       budget=budget,
       seed=seed,
     )
-    runner = Runner(backends, MemoPool(pool), strict=strict)
+    runner = Runner(backends, memo, strict=strict)
     return runner.run(plays), model
 
   return run
