@@ -13,6 +13,7 @@ import dataclasses
 import hashlib
 import json
 import pathlib
+import types
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -20,8 +21,7 @@ from promptrl_jax.tasks import json_lines
 from promptrl_jax.tasks.json_lines import DataError
 
 Row = tuple[str, dict[str, Any]]  # (location for errors, fields)
-# What every field of a task must be; `float` stands for any number.
-Fields = Mapping[str, type]
+Fields = Mapping[str, type | types.UnionType]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,18 +103,17 @@ class Benchmark:
     other = _benchmark_of(row)
     hint = f'; the row looks like one of {other}' if other else ''
     raise DataError(
-      f'{where}: field {field!r} must be {kind.__name__}, {got}: expected a '
+      f'{where}: field {field!r} must be {_name(kind)}, {got}: expected a '
       f'row of {self.name} ({self.file}){hint}'
     )
 
 
 def _first_wrong(
   row: Mapping[str, Any], fields: Fields
-) -> tuple[str, type] | None:
+) -> tuple[str, type | types.UnionType] | None:
   for field, kind in fields.items():
     value = row.get(field)
-    kinds = (int, float) if kind is float else kind
-    if not isinstance(value, kinds) or isinstance(value, bool):
+    if not isinstance(value, kind) or isinstance(value, bool):
       return field, kind
   return None
 
@@ -130,6 +129,10 @@ def _benchmark_of(row: Mapping[str, Any]) -> str:
   if 'test_list' in row:
     return 'mbpp' if 'text' in row else 'mbpp_sanitized'
   return ''
+
+
+def _name(kind: type | types.UnionType) -> str:
+  return kind.__name__ if isinstance(kind, type) else str(kind)
 
 
 def _shown(value: Any) -> str:

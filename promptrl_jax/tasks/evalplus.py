@@ -15,7 +15,9 @@ from __future__ import annotations
 
 import ast
 import dataclasses
-from collections.abc import Mapping
+import functools
+import logging
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from promptrl_jax.prompts import parsing
@@ -24,16 +26,19 @@ from promptrl_jax.tasks import (
   further_inputs,
   humaneval,
   input_types,
+  literals,
   mbpp,
   mbpp_sanitized,
+  right_outputs,
 )
-from promptrl_jax.tasks.benchmark import Benchmark
+from promptrl_jax.tasks.benchmark import Benchmark, Row
 from promptrl_jax.tasks.json_lines import DataError
+from promptrl_jax.tasks.right_outputs import Output, Reference
 from promptrl_jax.types import Task, UnitTests
 
 _PLUS = {
   **{'task_id': str, 'prompt': str, 'entry_point': str},
-  **{'canonical_solution': str, 'plus_input': list, 'atol': float},
+  **{'canonical_solution': str, 'plus_input': list | dict, 'atol': int | float},
 }
 HUMANEVAL_PLUS = Benchmark(
   name='HumanEval+',
@@ -54,76 +59,131 @@ MBPP_PLUS = Benchmark(
 )
 
 
-def humaneval_task(row: Mapping[str, Any], where: str) -> Task:
-  """Converts one row of HumanEval+; `where` names the row in errors."""
-  name = row['entry_point']
-  reference = f'{row["prompt"]}{row["canonical_solution"]}'
-  try:
-    if 'plus_input' not in row:
-      inputs, atol = _of_loop(row['test'])
-      tests = further_inputs.tests(name, reference, inputs, atol)
-      return humaneval.from_prompt(row, where, tests)
-    base = check_function.of_function(row['test'], name)
-    inputs = map(further_inputs.source, row['plus_input'])
-    extra = further_inputs.tests(name, reference, inputs, row['atol'])
-  except ValueError as error:
-    raise DataError(f'{where}: {row["task_id"]}: {error}') from error
-  return humaneval.from_prompt(row, where, (*base, *extra), len(extra))
+@dataclasses.dataclass(frozen=True)
+class _Draft:
+  """A task with its base tests, and the further inputs.
+
+  Attributes:
+    is_divided: whether base tests and further inputs can be told apart.
+  """
+
+  task: Task
+  where: str
+  inputs: tuple[str, ...]
+  atol: float
+  is_divided: bool = True
+
+  @property
+  def reference(self) -> Reference:
+    task = self.task
+    return Reference(self.where, task.reference, task.entry_point, self.inputs)
 
 
-def mbpp_task(row: Mapping[str, Any], split: str, where: str) -> Task:
-  """Converts one row of MBPP+; `where` names the row in errors."""
+def humaneval_tasks(rows: Sequence[Row]) -> tuple[Task, ...]:
+  """Converts rows of HumanEval+ to tasks."""
+  return _finished([_drafted(_humaneval, row, where) for where, row in rows])
+
+
+def mbpp_tasks(rows: Sequence[Row], split: str) -> tuple[Task, ...]:
+  """Converts rows of MBPP+ to tasks."""
+  convert = functools.partial(_mbpp, split=split)
+  return _finished([_drafted(convert, row, where) for where, row in rows])
+
+
+def _drafted(
+  convert: Callable[[Mapping[str, Any], str], _Draft],
+  row: Mapping[str, Any],
+  where: str,
+) -> _Draft:
   try:
-    if 'plus_input' not in row:
-      return _mbpp_of_hub(row, split, where)
-    name, reference = row['entry_point'], row['canonical_solution'].strip()
-    calls = list(input_types.arguments(row['assertion'], name))
-    stored = [*row['base_input'], *row['plus_input']]
-    inputs = input_types.restore(stored, calls)[len(row['base_input']) :]
-    base = check_function.of_script(row['assertion'], name)
-    extra = further_inputs.tests(
-      name, reference, map(further_inputs.source, inputs), row['atol']
-    )
-    statement = _statement(row['prompt'])
-    signature = mbpp.signature(reference, name)
+    return convert(row, where)
+  except DataError:
+    raise
   except (SyntaxError, ValueError) as error:
     raise DataError(f'{where}: {row["task_id"]}: {error}') from error
-  return Task(
+
+
+def _finished(drafts: Sequence[_Draft]) -> tuple[Task, ...]:
+  """Adds a test for each further input."""
+  outputs = right_outputs.outputs([draft.reference for draft in drafts])
+  left_out = sum(not o.judged for of_one in outputs for o in of_one)
+  if left_out:
+    logging.getLogger(__name__).warning(
+      '%d of %d further inputs are left out: for them the reference takes more '
+      'than the default limits of a program, or returns too much',
+      left_out,
+      sum(map(len, outputs)),
+    )
+  return tuple(
+    _with_extra(draft, of_one)
+    for draft, of_one in zip(drafts, outputs, strict=True)
+  )
+
+
+def _with_extra(draft: _Draft, outputs: Sequence[Output]) -> Task:
+  checker = draft.task.checker
+  assert isinstance(checker, UnitTests)
+  extra = further_inputs.tests(draft.reference, outputs, draft.atol)
+  checker = dataclasses.replace(
+    checker,
+    tests=(*checker.tests, *extra),
+    extra=len(extra) if draft.is_divided else 0,
+  )
+  return dataclasses.replace(draft.task, checker=checker)
+
+
+def _humaneval(row: Mapping[str, Any], where: str) -> _Draft:
+  if 'plus_input' not in row:
+    inputs, atol = _of_loop(row['test'])
+    task = humaneval.from_prompt(row, where, ())
+    return _Draft(task, where, inputs, atol, is_divided=False)
+  base = check_function.of_function(row['test'], row['entry_point'])
+  inputs = tuple(map(literals.arguments, _plus_inputs(row)))
+  task = humaneval.from_prompt(row, where, base)
+  return _Draft(task, where, inputs, row['atol'])
+
+
+def _mbpp(row: Mapping[str, Any], where: str, split: str) -> _Draft:
+  if 'plus_input' not in row:
+    return _mbpp_of_hub(row, where, split)
+  name, reference = row['entry_point'], row['canonical_solution'].strip()
+  calls = list(input_types.arguments(row['assertion'], name))
+  stored = [*row['base_input'], *_plus_inputs(row)]
+  inputs = input_types.restore(stored, calls)[len(row['base_input']) :]
+  base = check_function.of_script(row['assertion'], name)
+  task = Task(
     task_id=f'mbpp_plus/{mbpp.number(row["task_id"])}',
-    statement=statement,
+    statement=_statement(row['prompt']),
     checker=UnitTests(
       entry_point=name,
-      signature=signature,
-      tests=(*further_inputs.as_sets(name, base), *extra),
-      extra=len(extra),
+      signature=mbpp.signature(reference, name),
+      tests=further_inputs.as_sets(name, base),
     ),
     reference=reference,
     split=split,
   )
-
-
-def _mbpp_of_hub(row: Mapping[str, Any], split: str, where: str) -> Task:
-  setup = '\n'.join(row['test_imports'])
-  task = mbpp.programming_task(
-    row, split, where, row['prompt'], setup, 'mbpp_plus'
+  return _Draft(
+    task, where, tuple(map(literals.arguments, inputs)), row['atol']
   )
-  checker, name = task.checker, task.entry_point
-  assert isinstance(checker, UnitTests)
+
+
+def _plus_inputs(row: Mapping[str, Any]) -> list[list[Any]]:
+  inputs = row['plus_input'] or []  # MBPP+ writes `{}` where there are none.
+  if not all(isinstance(i, list) for i in inputs):
+    raise ValueError('"plus_input" must be a list of lists of arguments')
+  return inputs
+
+
+def _mbpp_of_hub(row: Mapping[str, Any], where: str, split: str) -> _Draft:
+  task = mbpp_sanitized.to_task(row, split, where, 'mbpp_plus')
   inputs, atol = _of_loop(row['test'])
   base = {
-    further_inputs.source(call)
-    for test in checker.tests
-    for call in input_types.arguments(test, name)
+    literals.arguments(call)
+    for test in task.tests
+    for call in input_types.arguments(test, task.entry_point)
     if call is not None
   }
-  extra = further_inputs.tests(
-    name, row['code'], [i for i in inputs if i not in base], atol
-  )
-  tests = (*checker.tests, *extra)
-  return dataclasses.replace(
-    task,
-    checker=dataclasses.replace(checker, tests=tests, extra=len(extra)),
-  )
+  return _Draft(task, where, tuple(i for i in inputs if i not in base), atol)
 
 
 def _statement(prompt: str) -> str:
@@ -136,20 +196,20 @@ def _statement(prompt: str) -> str:
   return '\n'.join(s for s in lines if not s.startswith('assert')).strip()
 
 
-def _of_loop(source: str) -> tuple[list[str], float]:
+def _of_loop(source: str) -> tuple[tuple[str, ...], float]:
   """Inputs and tolerance of a test that loops over `inputs`.
 
   Raises:
     ValueError: the test is of another form.
   """
-  inputs: list[str] | None = None
+  inputs: tuple[str, ...] | None = None
   atol: Any = None
   for node in ast.walk(parsing.parse(source)):
     match node:
       case ast.Assign(
         targets=[ast.Name('inputs')], value=ast.List(elts=elements)
       ):
-        inputs = [further_inputs.arguments_source(e) for e in elements]
+        inputs = tuple(map(literals.arguments_of, elements))
       case ast.Call(
         func=ast.Name('assertion'), args=[*_, ast.Constant(value=atol)]
       ):
@@ -161,5 +221,5 @@ def _of_loop(source: str) -> tuple[list[str], float]:
   return inputs, float(atol or 0)
 
 
-HUMANEVAL_TASK_SET = humaneval.task_set(HUMANEVAL_PLUS, humaneval_task)
-MBPP_TASK_SET = mbpp.task_set(MBPP_PLUS, mbpp_task)
+HUMANEVAL_TASK_SET = humaneval.task_set(HUMANEVAL_PLUS, humaneval_tasks)
+MBPP_TASK_SET = mbpp.task_set(MBPP_PLUS, mbpp_tasks)

@@ -4,18 +4,17 @@ EvalPlus stores inputs alone: a program is right if it returns what the
 reference returns, within a tolerance for floats. A few tasks of it accept more
 than that, because the task says less than the reference does.
 
-A test holds the reference under another name. It is judged where the program
-cannot read it (`docs/sandbox.md`), and never shown.
+A test holds the right output, or the reference under another name where the
+output is too long. Neither reaches the program (`docs/sandbox.md`).
 """
 
 from __future__ import annotations
 
 import ast
-import math
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 from promptrl_jax.tasks import check_function
+from promptrl_jax.tasks.right_outputs import Output, Reference
 
 _REFERENCE = '_right_'
 _ATOL = 1e-6  # EvalPlus's tolerance for floats, where a task names none.
@@ -79,33 +78,55 @@ _ROOT_ATOL = 1e-4
 
 
 def tests(
-  entry_point: str, reference: str, inputs: Iterable[str], atol: float
+  reference: Reference, outputs: Sequence[Output], atol: float
 ) -> tuple[str, ...]:
-  """Returns one test for each input.
+  """Returns a test for each input whose output can be judged.
 
   Args:
-    entry_point: the function under test.
-    reference: a program that defines it.
-    inputs: arguments as they stand in a call, `1, [2]`; see `source`.
+    reference: the right program and its inputs.
+    outputs: what it returns for them.
     atol: absolute tolerance of EvalPlus; 0: for floats alone.
 
   Raises:
     ValueError: the reference does not parse.
   """
-  if entry_point == _ROOT:
-    return tuple(_root_test(arguments, atol) for arguments in inputs)
-  right = check_function.renamed(reference, entry_point, _REFERENCE)
+  name = reference.entry_point
+  if name == _ROOT:
+    atol = atol or _ROOT_ATOL
+    return tuple(
+      _IS_ROOT.format(coefficients=a, call=f'{name}({a})', atol=atol)
+      for a in reference.inputs
+    )
   comparison = _COMPARISON.format(
     rtol=_RTOL,
     atol=atol,
     default=_ATOL,
-    accepts=_ACCEPTED.get(entry_point, _EXACT),
+    accepts=_ACCEPTED.get(name, _EXACT),
   )
-  return tuple(
-    f'{right}\n{comparison}args_ = [{arguments}]\n'
-    f'assert is_right_({entry_point}(*args_), {_REFERENCE}(*args_), args_)'
-    for arguments in inputs
-  )
+  is_exact = not atol and name not in _ACCEPTED
+  computed = check_function.renamed(reference.code, name, _REFERENCE)
+
+  def test(arguments: str, right: str | None) -> str:
+    if right is None:
+      above, right = f'{computed}\n{comparison}', f'{_REFERENCE}(*args_)'
+    elif is_exact and not _may_be_floats(right):
+      return f'assert {name}({arguments}) == {right}'
+    else:
+      above = comparison
+    return (
+      f'{above}args_ = [{arguments}]\n'
+      f'assert is_right_({name}(*args_), {right}, args_)'
+    )
+
+  pairs = zip(reference.inputs, outputs, strict=True)
+  return tuple(test(a, out.source) for a, out in pairs if out.judged)
+
+
+def _may_be_floats(right: str) -> bool:
+  """Whether a literal is a float, or a list or tuple of floats."""
+  value = ast.literal_eval(right)
+  parts = value if isinstance(value, (list, tuple)) and value else [value]
+  return all(isinstance(part, float) for part in parts)
 
 
 def as_sets(entry_point: str, assertions: Iterable[str]) -> tuple[str, ...]:
@@ -113,45 +134,6 @@ def as_sets(entry_point: str, assertions: Iterable[str]) -> tuple[str, ...]:
   if entry_point not in _AS_SETS:
     return tuple(assertions)
   return tuple(map(_as_set, assertions))
-
-
-def source(arguments: Iterable[Any]) -> str:
-  """Returns plain values as the arguments of a call."""
-  return ', '.join(map(_literal, arguments))
-
-
-def arguments_source(node: ast.expr) -> str:
-  """Returns the items of a list or tuple in source code, as `source` does.
-
-  Raises:
-    ValueError: the node is no list or tuple.
-  """
-  if not isinstance(node, (ast.List, ast.Tuple)):
-    raise ValueError(f'an input must be a list, got {ast.unparse(node)[:60]}')
-  return ', '.join(ast.unparse(_Floats().visit(item)) for item in node.elts)
-
-
-class _Floats(ast.NodeTransformer):
-  """Replaces the names `inf` and `nan`, which tests do not know."""
-
-  def visit_Name(self, node: ast.Name) -> ast.expr:
-    if node.id in ('inf', 'nan'):
-      return ast.parse(f'float({node.id!r})', mode='eval').body
-    return node
-
-
-def _literal(value: Any) -> str:
-  if isinstance(value, float) and not math.isfinite(value):
-    return f'float({str(value)!r})'
-  if isinstance(value, dict):
-    items = (f'{_literal(k)}: {_literal(v)}' for k, v in value.items())
-    return f'{{{", ".join(items)}}}'
-  if isinstance(value, (list, tuple, set)) and value:
-    items = ', '.join(map(_literal, value))
-    if isinstance(value, tuple):
-      return f'({items},)' if len(value) == 1 else f'({items})'
-    return f'[{items}]' if isinstance(value, list) else f'{{{items}}}'
-  return repr(value)
 
 
 def _as_set(assertion: str) -> str:
@@ -168,11 +150,3 @@ def _as_set(assertion: str) -> str:
 
 def _set_of(node: ast.expr) -> ast.expr:
   return ast.Call(ast.Name('set', ast.Load()), [node], [])
-
-
-def _root_test(arguments: str, atol: float) -> str:
-  return _IS_ROOT.format(
-    coefficients=arguments,
-    call=f'{_ROOT}({arguments})',
-    atol=atol or _ROOT_ATOL,
-  )

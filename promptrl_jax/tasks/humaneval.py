@@ -16,13 +16,13 @@ from __future__ import annotations
 import ast
 import dataclasses
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from promptrl_jax.execution import syntax
 from promptrl_jax.prompts import parsing
 from promptrl_jax.tasks import check_function, mbpp
-from promptrl_jax.tasks.benchmark import Benchmark
+from promptrl_jax.tasks.benchmark import Benchmark, Row
 from promptrl_jax.tasks.json_lines import DataError
 from promptrl_jax.tasks.task_set import SPLITS, DataConfig, TaskSet
 from promptrl_jax.types import Task, UnitTests
@@ -54,19 +54,18 @@ class Options:
 
 
 def task_set(
-  benchmark: Benchmark, to_task: Callable[[Mapping[str, Any], str], Task]
+  benchmark: Benchmark, convert: Callable[[Sequence[Row]], tuple[Task, ...]]
 ) -> TaskSet:
   """Returns the task set of a benchmark that has HumanEval's problems.
 
   Args:
     benchmark: its rows.
-    to_task: (row, location for errors) -> task.
+    convert: rows -> their tasks.
   """
 
   def load(split: str, config: DataConfig) -> tuple[Task, ...]:
     if split == 'test':
-      rows = benchmark.read(config.path)
-      return tuple(to_task(row, where) for where, row in rows)
+      return convert(benchmark.read(config.path))
     if split not in SPLITS:
       raise DataError(f'split {split!r}: {benchmark.name} has test')
     if not config.options.mbpp:
@@ -92,6 +91,11 @@ def task_set(
   return TaskSet(load=load, digest=digest, options=Options, few_shots=few_shots)
 
 
+def to_tasks(rows: Sequence[Row]) -> tuple[Task, ...]:
+  """Converts rows to tasks."""
+  return tuple(to_task(row, where) for where, row in rows)
+
+
 def to_task(row: Mapping[str, Any], where: str) -> Task:
   """Converts one row to a `Task`; `where` names the row in errors."""
   if 'plus_input' in row:
@@ -107,7 +111,7 @@ def to_task(row: Mapping[str, Any], where: str) -> Task:
 
 
 def from_prompt(
-  row: Mapping[str, Any], where: str, tests: tuple[str, ...], extra: int = 0
+  row: Mapping[str, Any], where: str, tests: tuple[str, ...]
 ) -> Task:
   """Returns the task of a prompt, its solution and its tests.
 
@@ -115,7 +119,7 @@ def from_prompt(
     row: has the fields `task_id`, `prompt`, `entry_point` and
       `canonical_solution`, the body of the function.
     where: location for errors.
-    tests, extra: as of `UnitTests`.
+    tests: as of `UnitTests`.
 
   Raises:
     DataError: the prompt is not a function with a docstring.
@@ -142,7 +146,6 @@ def from_prompt(
       signature=signature,
       tests=tests,
       setup=_helpers(above, tests),
-      extra=extra,
     ),
     reference=program.strip('\n'),
     split='test',
@@ -179,4 +182,4 @@ def _mbpp_path(config: DataConfig) -> str:
   return '' if path == _MBPP_ON_HUB else path
 
 
-TASK_SET = task_set(HUMANEVAL, to_task)
+TASK_SET = task_set(HUMANEVAL, to_tasks)

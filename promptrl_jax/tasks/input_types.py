@@ -61,6 +61,15 @@ class Shape:
     return value
 
 
+def _is_number(value: Any) -> bool:
+  """Whether a JSON value is a number, which may stand in a text."""
+  try:
+    complex(value)
+  except (TypeError, ValueError):
+    return False
+  return True
+
+
 def _number(text: str) -> complex | float:
   """The number in a text: JSON has no complex ones."""
   value = complex(text)
@@ -89,26 +98,21 @@ def restore(
   Args:
     inputs: the arguments of each input, of JSON.
     calls: arguments of some of them, of Python; see `arguments`.
-
-  Raises:
-    ValueError: a number that JSON keeps as a text is none.
   """
   seen: dict[int, Shape] = {}
   for call in calls:
     for place, value in enumerate(call or ()):
       seen.setdefault(place, Shape()).learn(value)
-  # JSON has no complex numbers: an argument that is a number there and a text
-  # in every input is one.
   numbers = {
     place
     for place, shape in seen.items()
-    if str not in shape.kinds
-    and all(isinstance(i[place], str) for i in inputs if place < len(i))
+    if shape.kinds <= {int, float, complex}
+    and all(_is_number(i[place]) for i in inputs if place < len(i))
   }
   return [
     tuple(
       _number(value)
-      if place in numbers
+      if place in numbers and isinstance(value, str)
       else seen.get(place, Shape()).restore(value)
       for place, value in enumerate(values)
     )

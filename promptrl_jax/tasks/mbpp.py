@@ -8,12 +8,12 @@ train.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from promptrl_jax.prompts import parsing
 from promptrl_jax.prompts.entry_point import entry_point
-from promptrl_jax.tasks.benchmark import Benchmark
+from promptrl_jax.tasks.benchmark import Benchmark, Row
 from promptrl_jax.tasks.json_lines import DataError
 from promptrl_jax.tasks.task_set import TaskSet
 from promptrl_jax.types import Task, UnitTests
@@ -31,7 +31,8 @@ MBPP = Benchmark(
   part='full',
   file='mbpp.jsonl',
 )
-ToTask = Callable[[Mapping[str, Any], str, str], Task]
+# (rows, split) -> their tasks.
+ToTasks = Callable[[Sequence[Row], str], tuple[Task, ...]]
 
 
 def load(split: str, path: str = '') -> tuple[Task, ...]:
@@ -43,16 +44,16 @@ def load(split: str, path: str = '') -> tuple[Task, ...]:
     DataError: the file is missing or malformed, or the split is unknown or
       empty.
   """
-  return load_split(MBPP, to_task, split, path)
+  return load_split(MBPP, to_tasks, split, path)
 
 
 def few_shots(path: str = '') -> tuple[Task, ...]:
   """Loads the split `prompt`, which a file may leave out."""
-  return tasks_of(MBPP, to_task, 'prompt', path)
+  return tasks_of(MBPP, to_tasks, 'prompt', path)
 
 
 def load_split(
-  benchmark: Benchmark, convert: ToTask, split: str, path: str
+  benchmark: Benchmark, convert: ToTasks, split: str, path: str
 ) -> tuple[Task, ...]:
   """As `load`, for any benchmark with MBPP's task ids."""
   if split not in SPLITS:
@@ -70,17 +71,15 @@ def load_split(
 
 
 def tasks_of(
-  benchmark: Benchmark, convert: ToTask, split: str, path: str
+  benchmark: Benchmark, convert: ToTasks, split: str, path: str
 ) -> tuple[Task, ...]:
   """The tasks of a split by their ids, none if there are none."""
-  return tuple(
-    convert(row, split, where)
-    for where, row in benchmark.read(path)
-    if number(row['task_id']) in SPLITS[split]
-  )
+  rows = benchmark.read(path)
+  ids = SPLITS[split]
+  return convert([r for r in rows if number(r[1]['task_id']) in ids], split)
 
 
-def task_set(benchmark: Benchmark, convert: ToTask) -> TaskSet:
+def task_set(benchmark: Benchmark, convert: ToTasks) -> TaskSet:
   """Returns the task set of a benchmark with MBPP's task ids and splits."""
   return TaskSet(
     load=lambda split, config: load_split(
@@ -99,10 +98,14 @@ def number(task_id: int | str) -> int:
   return int(digits) if digits.isdecimal() else -1
 
 
-def to_task(row: Mapping[str, Any], split: str, where: str) -> Task:
-  """Converts one row to a `Task`; `where` names the row in errors."""
-  setup = row.get('test_setup_code') or ''
-  return programming_task(row, split, where, row['text'], setup)
+def to_tasks(rows: Sequence[Row], split: str) -> tuple[Task, ...]:
+  """Converts rows to tasks."""
+  return tuple(
+    programming_task(
+      row, split, where, row['text'], row.get('test_setup_code') or ''
+    )
+    for where, row in rows
+  )
 
 
 def programming_task(
@@ -148,4 +151,4 @@ def signature(code: str, name: str) -> str:
   return f'def {name}(*args):'
 
 
-TASK_SET = task_set(MBPP, to_task)
+TASK_SET = task_set(MBPP, to_tasks)
