@@ -46,13 +46,9 @@ def of_function(source: str, entry_point: str) -> tuple[str, ...]:
     raise ValueError(f'no function {_FUNCTION}({_PARAMETER}) in the tests')
   check = checks[-1]
   before = module.body[: module.body.index(check)]
+  if entry_point in syntax.stored(check):  # It would hide the function.
+    check = _Rename(entry_point, f'{entry_point}_').visit(check)
   named = _Rename(_PARAMETER, entry_point)
-  # A local variable of the function's name would hide it.
-  if entry_point in syntax.stored(check):
-    raise ValueError(
-      f'{_FUNCTION} has a variable of the name {entry_point!r}, which is that '
-      'of the function under test'
-    )
   body = [named.visit(statement) for statement in check.body]
   return _tests([*before, *body], entry_point)
 

@@ -15,8 +15,13 @@ import pathlib
 from collections.abc import Sequence
 
 from promptrl_jax import files
-from promptrl_jax.execution import Call, CallResult, ExecutionPool, Limits
-from promptrl_jax.execution.call import ExpressionResult
+from promptrl_jax.execution import (
+  Call,
+  CallResult,
+  ExecutionPool,
+  ExpressionResult,
+  Limits,
+)
 from promptrl_jax.tasks import literals
 from promptrl_jax.tasks.json_lines import DataError
 
