@@ -90,7 +90,7 @@ def tests(
   Raises:
     ValueError: the reference does not parse.
   """
-  name = reference.entry_point
+  name, atol = reference.entry_point, float(atol)
   if name == _ROOT:
     atol = atol or _ROOT_ATOL
     return tuple(

@@ -163,7 +163,8 @@ def test_what_has_no_order_is_compared_as_a_set(tmp_path, pool):
   )
   turned = 'def similar_elements(a, b):\n  return [x for x in b if x in a]'
   assert verdicts(pool, task, turned) == '111'
-  assert verdicts(pool, task, turned.replace('not', '')[:-9]) == '000'
+  first = 'def similar_elements(a, b):\n  return a'
+  assert verdicts(pool, task, first) == '001'
 
 
 def test_a_pattern_may_return_a_match_or_a_truth_value(tmp_path, pool):
@@ -187,7 +188,7 @@ def test_any_root_is_right(tmp_path, pool):
     'entry_point': 'find_zero',
     'prompt': 'def find_zero(xs: list):\n  """ A root of 1 or -1. """\n',
     'canonical_solution': '  return 1.0\n',
-    'test': 'def check(candidate):\n  assert abs(candidate([-1, 1]) - 1) < 1e-4',
+    'test': 'def check(candidate):\n  assert candidate([-1, 1]) == 1',
     'plus_input': [[[-1, 0, 1]], [[-3, 3]]],
     'atol': 0.0001,
   }
