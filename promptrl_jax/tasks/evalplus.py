@@ -99,7 +99,7 @@ def _drafted(
     return convert(row, where)
   except DataError:
     raise
-  except (SyntaxError, ValueError) as error:
+  except (SyntaxError, TypeError, ValueError) as error:
     raise DataError(f'{where}: {row["task_id"]}: {error}') from error
 
 

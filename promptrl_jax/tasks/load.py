@@ -123,8 +123,8 @@ def load_tasks(
   """Loads the tasks of a set by split, without overlaps in training.
 
   Training tasks that are worded like a validation or test task are left out;
-  that depends on the whole splits and not on their limits. So are tasks of
-  which the protocol would hide no test. `only` names the
+  that depends on the whole splits and not on their limits. So are, with a
+  warning, tasks of which the protocol would hide no test. `only` names the
   splits to load; empty for all of the set, which are `train`, `validation` and
   `test` and perhaps others.
 

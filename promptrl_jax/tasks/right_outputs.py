@@ -89,7 +89,8 @@ def outputs(
       len(missing),
       sum(len(r.inputs) for r in missing),
     )
-    with ExecutionPool(workers, LIMITS) as pool:
+    # References are published programs, which need no strong confinement.
+    with ExecutionPool(workers, LIMITS, allow_weak=True) as pool:
       first = pool.submit_calls([_call(r, r.inputs) for r in missing])
       for reference, future in zip(missing, first, strict=True):
         found = _outputs(reference, future.result(), pool)
@@ -145,9 +146,13 @@ def _read(reference: Reference) -> tuple[Output, ...] | None:
 
 def _write(reference: Reference, found: Sequence[Output]) -> None:
   path = _path(reference)
-  if path:
-    rows = [dataclasses.astuple(output) for output in found]
+  if not path:
+    return
+  rows = [dataclasses.astuple(output) for output in found]
+  try:
     files.write_atomically(path, json.dumps(rows).encode())
+  except OSError as error:  # The next run computes them again.
+    _LOG.warning('%s could not be written: %s', path, error)
 
 
 def _path(reference: Reference) -> pathlib.Path | None:
