@@ -13,8 +13,13 @@ Arguments:
                --config.coder.http.base_url=http://127.0.0.1:8000/v1
                --config.coder.model=NAME   (likewise --config.rewriter...)
              without an endpoint the embedded coder walks it, near zero
-  mbpp_real  the same splits with SmolLM2 135M Instruct as coder and rewriter,
-             in this process (`make real`): --config.data.path=mbpp.jsonl;
+             --config.data.name=mbpp_plus or mbpp_sanitized: docs/data.md
+  humaneval  the same with HumanEval for test and MBPP for the rest:
+               --config.data.path=HumanEval.jsonl
+               --config.data.options.mbpp=mbpp.jsonl
+  mbpp_real  the splits of mbpp with SmolLM2 135M Instruct as coder and
+             rewriter, in this process (`make real`):
+               --config.data.path=mbpp.jsonl
              about six hours on two cores with AVX-512
   promis     the settings of PROMIS (arXiv 2605.19102, released code): three
              actions, ten features, +1 / -0.1, Monte-Carlo returns, 1000
@@ -32,6 +37,7 @@ from promptrl_jax.evaluation.open_loop import SearchConfig
 from promptrl_jax.evaluation.statistics import RESAMPLES
 from promptrl_jax.operators.examples import EMBEDDINGS, check_kind
 from promptrl_jax.strategies.base import INSTRUCTED, STRATEGIES
+from promptrl_jax.tasks import humaneval
 from promptrl_jax.training.controller.config import (
   PROMIS,
   BanditConfig,
@@ -42,7 +48,7 @@ from promptrl_jax.training.controller.config import (
 
 _ARGUMENTS = (
   *('smoke', 'quickstart', 'minicode2', 'minicode'),
-  *('mbpp', 'mbpp_real', 'promis'),
+  *('mbpp', 'humaneval', 'mbpp_real', 'promis'),
 )
 
 
@@ -163,7 +169,10 @@ def get_config(arg: str = 'minicode2') -> ml_collections.ConfigDict:
     c.eval.bandits = False
   if arg in ('mbpp', 'mbpp_real'):
     c.data.name = 'mbpp'
-  if arg == 'mbpp':
+  if arg == 'humaneval':
+    c.data.name = 'humaneval'
+    c.data.options = settings.to_config_dict(humaneval.Options())
+  if arg in ('mbpp', 'humaneval'):
     c.pool.limits.cpu_s = 5.0
   if arg == 'mbpp_real':
     _for_smollm2(c)

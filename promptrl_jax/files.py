@@ -1,4 +1,4 @@
-"""Writes files atomically, and keeps folders to one process."""
+"""Writes files atomically, keeps folders to one process, names the cache."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import pathlib
 import time
 import uuid
 from collections.abc import Iterator
+
+_CACHE = 'PROMPTRL_COMPILATION_CACHE'
 
 
 def write_atomically(path: str | os.PathLike[str], data: bytes) -> pathlib.Path:
@@ -90,3 +92,21 @@ def _lock(handle: int, kind: int) -> bool:
   except BlockingIOError:
     return False
   return True
+
+
+def cache_folder() -> pathlib.Path | None:
+  """Returns the folder of compiled programs and other caches; creates it.
+
+  It is that of the environment variable `PROMPTRL_COMPILATION_CACHE`, or else
+  `~/.cache/promptrl_jax`; None if the variable is empty or the folder cannot be
+  created, because a home folder that is read-only must not stop a run.
+  """
+  folder = os.environ.get(_CACHE, os.path.expanduser('~/.cache/promptrl_jax'))
+  if not folder:
+    return None
+  path = pathlib.Path(folder)
+  try:
+    path.mkdir(parents=True, exist_ok=True)
+  except OSError:
+    return None
+  return path

@@ -38,15 +38,19 @@ class UnitTests:
 
   Attributes:
     entry_point: name of the function that the tests call.
-    signature: the first line of the program, `def f(a, b):`.
+    signature: how the program begins: `def f(a, b):`, perhaps below imports and
+      functions that it may call.
     tests: assertions, each one or more statements that end in an `assert`.
     setup: statements that run after the program and before the tests.
+    extra: how many of the last tests try further inputs of an extended data set
+      (MBPP+, HumanEval+); the others are its base tests.
   """
 
   entry_point: str
   signature: str
   tests: tuple[str, ...]
   setup: str = ''
+  extra: int = 0
 
 
 @dataclasses.dataclass(frozen=True)

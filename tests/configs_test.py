@@ -19,7 +19,7 @@ PRESETS = [
   for stem, args in {
     'mbpp_ppo': (
       *('smoke', 'quickstart', 'minicode2', 'minicode', 'mbpp', 'promis'),
-      'mbpp_real',
+      *('humaneval', 'mbpp_real'),
     ),
     'mbpp_grpo': (
       *('smoke', 'minicode', 'minicode2', 'algorithms', 'mbpp', 'mbpp_real'),

@@ -15,6 +15,7 @@ import decimal
 import fractions
 import json
 import math
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -54,7 +55,8 @@ def encode(value: Any) -> Any:
   """Turns plain data into values that JSON can represent.
 
   Besides the built-in types these are deque, Decimal, Fraction, date, datetime,
-  timedelta, dict views and iterators (which are used up), nested at will.
+  timedelta, dict views and iterators (which are used up), nested at will. A
+  match of `re` is the tuple of its text and groups, which is true as it is.
 
   Raises:
     NotPlainError: the value contains another type, or is too large.
@@ -113,6 +115,8 @@ class _Encoder:
       if _is_huge_range(value):
         raise NotPlainError(f'a range of more than {MAX_ELEMENTS} elements')
       return {'range': self._all(ends, depth)}
+    if kind is re.Match:
+      return self.encode((value.group(), *value.groups()), depth)
     if kind in _AS_TEXT:
       if kind is decimal.Decimal and _is_huge_decimal(value):
         raise NotPlainError(f'a Decimal beyond 1e{_MAX_EXPONENT}')

@@ -24,8 +24,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from promptrl_jax.files import write_atomically
-from promptrl_jax.parallel import compilation
+from promptrl_jax.files import cache_folder, write_atomically
 
 FOLDER = pathlib.Path(__file__).parent / 'cpp'
 _FUNCTIONS = ('few_rows_bfloat16', 'few_rows_float32')
@@ -112,7 +111,7 @@ def _load() -> ctypes.CDLL:
   inputs = (sources, _FLAGS, compiler, jax.__version__, _processor())
   name = hashlib.sha256(repr(inputs).encode()).hexdigest()[:16]
   with tempfile.TemporaryDirectory(prefix='promptrl_native_') as temporary:
-    folder = compilation.cache_folder() or pathlib.Path(temporary)
+    folder = cache_folder() or pathlib.Path(temporary)
     path = folder / f'native_{name}.so'
     if not path.exists():
       compiled = pathlib.Path(temporary) / 'compiled.so'

@@ -9,7 +9,7 @@ import os
 import pathlib
 import tempfile
 
-from promptrl_jax.parallel import compilation
+from promptrl_jax import files
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Package:
 
   def _assembled(self) -> pathlib.Path:
     """Joins the parts in the cache, unless that has happened before."""
-    folder = compilation.cache_folder() or pathlib.Path(tempfile.gettempdir())
+    folder = files.cache_folder() or pathlib.Path(tempfile.gettempdir())
     module = importlib.import_module(self.module)
     path = folder / module.MODEL_NAME
     if not path.is_file():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 import dataclasses
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -13,13 +14,19 @@ Messages = tuple[tuple[str, str], ...]  # (role, content)
 FitsFn = Callable[[Messages], bool]
 
 
+def function_name(signature: str) -> str:
+  """Returns the name in the last `def` of a signature."""
+  line = re.split(r'^def ', signature, flags=re.MULTILINE)[-1]
+  return line.split('(')[0].strip()
+
+
 @dataclasses.dataclass(frozen=True)
 class CoderPrompt:
   """A request for a program.
 
   Attributes:
     statement: the task in words, as edited so far.
-    signature: first line of the program, `def f(a):`.
+    signature: how the program begins; its last `def` is that of the function.
     tests: visible assertions, empty under the `blind` protocol.
     attempt: a failing program to repair, or empty.
     feedback: the verdicts on the attempt, from `feedback.feedback_text`.
@@ -40,7 +47,7 @@ class CoderPrompt:
 
   @property
   def function_name(self) -> str:
-    return self.signature.split('(')[0].removeprefix('def ').strip()
+    return function_name(self.signature)
 
 
 @dataclasses.dataclass(frozen=True)

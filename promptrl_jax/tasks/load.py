@@ -16,10 +16,13 @@ from typing import Any
 from promptrl_jax import settings
 from promptrl_jax.registry import Registry
 from promptrl_jax.tasks import (
+  evalplus,
+  humaneval,
   instruction_files,
   instruction_sets,
   mbpp,
   mbpp_instruction,
+  mbpp_sanitized,
   overlaps,
   questions,
   splits,
@@ -62,15 +65,14 @@ _BUILT_IN = {
     # Two forms of one result, two readings of loose words, read the same.
     statements_identify=False,
   ),
-  'mbpp': TaskSet(
-    load=lambda split, config: mbpp.load(split, config.path or None),
-    digest=lambda config: mbpp.digest(config.path or None),
-    few_shots=lambda config: mbpp.few_shots(config.path or None),
-    statements_identify=mbpp.STATEMENTS_IDENTIFY_TASKS,
-  ),
+  'mbpp': mbpp.TASK_SET,
+  'mbpp_sanitized': mbpp_sanitized.TASK_SET,
+  'mbpp_plus': evalplus.MBPP_TASK_SET,
+  'humaneval': humaneval.TASK_SET,
+  'humaneval_plus': evalplus.HUMANEVAL_TASK_SET,
   'mbpp_instruction': TaskSet(
     load=mbpp_instruction.load,
-    digest=lambda config: mbpp.digest(config.path or None),
+    digest=mbpp.TASK_SET.digest,
     options=mbpp_instruction.Options,
   ),
   'questions': TaskSet(load=questions.load, options=questions.Options),
@@ -121,12 +123,14 @@ def load_tasks(
   """Loads the tasks of a set by split, without overlaps in training.
 
   Training tasks that are worded like a validation or test task are left out;
-  that depends on the whole splits and not on their limits. `only` names the
+  that depends on the whole splits and not on their limits. So are, with a
+  warning, tasks of which the protocol would hide no test. `only` names the
   splits to load; empty for all of the set, which are `train`, `validation` and
   `test` and perhaps others.
 
   Raises:
-    ValueError: a setting is not known, or two splits share a task.
+    ValueError: a setting is not known, two splits share a task, or the protocol
+      hides no test of any task of a split.
     DataError: the data is missing or malformed.
   """
   if config.protocol not in splits.PROTOCOLS:
@@ -147,6 +151,9 @@ def load_tasks(
     if config.train_tasks:
       train = _chosen(train, config.train_tasks)
     parts['train'] = tuple(t for t in train if t.task_id not in left_out)
+  parts = {
+    split: _with_hidden(split, tasks, config) for split, tasks in parts.items()
+  }
   limits = {'train': config.train_limit, 'validation': config.validation_limit}
   return {
     split: tasks[: limits.get(split, config.test_limit) or None]
@@ -202,6 +209,35 @@ def _overlapping(
       config.path,
     )
   return left_out
+
+
+def _with_hidden(
+  split: str, tasks: tuple[Task, ...], config: DataConfig
+) -> tuple[Task, ...]:
+  """The tasks of which the protocol hides a test, with a warning for others."""
+  reasons = {
+    task.task_id: reason
+    for task in tasks
+    if (reason := splits.nothing_hidden(task.checker, config.protocol))
+  }
+  if not reasons:
+    return tasks
+  task_id, reason = next(iter(reasons.items()))
+  if len(reasons) == len(tasks):
+    raise ValueError(
+      f'data.protocol={config.protocol!r} does not fit {config.name}: each '
+      f'task of {split} ({task_id}, ...) {reason}'
+    )
+  logging.getLogger(__name__).warning(
+    '%s: %d of %d tasks of %s are left out (%s): each %s',
+    config.name,
+    len(reasons),
+    len(tasks),
+    split,
+    ', '.join(reasons),
+    reason,
+  )
+  return tuple(t for t in tasks if t.task_id not in reasons)
 
 
 def _chosen(tasks: Sequence[Task], path: str) -> tuple[Task, ...]:

@@ -34,10 +34,9 @@ def load(split: str, config: DataConfig) -> tuple[Task, ...]:
   Raises:
     DataError: as `mbpp.load`.
   """
-  path = config.path or None
-  tasks = mbpp.load(split, path)
+  tasks = mbpp.load(split, config.path)
   if split == 'train':
-    parts = {name: mbpp.load(name, path) for name in SPLITS}
+    parts = {name: mbpp.load(name, config.path) for name in SPLITS}
     overlapping = overlaps.check_no_leak(parts).train_ids()
     tasks = tuple(t for t in tasks if t.task_id not in overlapping)
   text = config.options.instruction

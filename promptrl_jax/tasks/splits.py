@@ -4,18 +4,19 @@
 |---------------|------------------------------------|-------------------|
 | `blind`       | statement and signature            | all tests         |
 | `visible1`    | also the first assertion           | all others        |
-| `visible_all` | all assertions but the last        | the last          |
+| `visible_all` | all base assertions                | further inputs    |
 | `oracle`      | the scored tests, as a stop rule   | the same tests    |
 
-MBPP and minicode have no second set of inputs, so `visible_all` keeps the last
-assertion back: visible and hidden tests are disjoint everywhere but in
-`oracle`, which serves parity with published numbers and nothing else. Of a task
-with right answers instead of tests, nothing is visible but in `oracle`.
+Visible and hidden tests are disjoint everywhere but in `oracle`, which serves
+parity with published numbers and nothing else. `visible_all` is for data with a
+second set of inputs (MBPP+, HumanEval+; `UnitTests.extra`). Of a task with
+right answers instead of tests, nothing is visible but in `oracle`.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
 from promptrl_jax.types import Answers, Checker, Problem, Task, UnitTests
 
@@ -30,17 +31,33 @@ def visible_tests(task: Task, protocol: str) -> tuple[str, ...]:
     TypeError: the task is not checked by unit tests.
   """
   check_protocol(protocol)
-  tests = task.tests
+  tests, checker = task.tests, task.checker
   if not tests:
     raise ValueError(f'task {task.task_id} has no tests')
-  if protocol == 'visible1' and len(tests) < 2:
-    raise ValueError(
-      f'task {task.task_id} has one test: with "visible1" none would be '
-      'hidden; use "blind" or "oracle"'
+  reason = nothing_hidden(checker, protocol)
+  if reason:
+    raise ValueError(f'task {task.task_id} {reason}')
+  assert isinstance(checker, UnitTests)
+  base = len(tests) - checker.extra
+  counts = {'blind': 0, 'visible1': 1, 'visible_all': base}
+  return tests[: counts.get(protocol)]
+
+
+def nothing_hidden(checker: Checker, protocol: str) -> str:
+  """Returns why a protocol hides no test of a task; empty if it does."""
+  if not isinstance(checker, UnitTests):
+    return ''
+  if protocol == 'visible1' and len(checker.tests) < 2:
+    return (
+      'has one test: with "visible1" none would be hidden; use "blind" or '
+      '"oracle"'
     )
-  last = len(tests) - 1
-  counts = {'blind': 0, 'visible1': 1, 'visible_all': last, 'oracle': last + 1}
-  return tests[: counts[protocol]]
+  if protocol == 'visible_all' and not checker.extra:
+    return (
+      'has no further inputs beside its base tests: with "visible_all" none '
+      'would be hidden; use mbpp_plus or humaneval_plus, or "visible1"'
+    )
+  return ''
 
 
 def hidden_tests(task: Task, protocol: str) -> tuple[str, ...]:
@@ -61,7 +78,7 @@ def visible(task: Task, protocol: str) -> Checker:
   check_protocol(protocol)
   checker = task.checker
   if isinstance(checker, UnitTests):
-    return dataclasses.replace(checker, tests=visible_tests(task, protocol))
+    return _with_tests(checker, visible_tests(task, protocol))
   if protocol == 'oracle':
     return checker
   if isinstance(checker, Answers):
@@ -73,8 +90,7 @@ def hidden(task: Task, protocol: str) -> Checker:
   """Returns the part of the checker that scores a submission."""
   check_protocol(protocol)
   if isinstance(task.checker, UnitTests):
-    tests = hidden_tests(task, protocol)
-    return dataclasses.replace(task.checker, tests=tests)
+    return _with_tests(task.checker, hidden_tests(task, protocol))
   return task.checker
 
 
@@ -97,8 +113,8 @@ def reveal_for_training(task: Task, protocol: str) -> Problem:
   problem, reward = reveal(task, protocol), task.checker
   if isinstance(reward, UnitTests):
     # In `oracle` no test is left; a test that occurs twice is run once.
-    tests = tuple(t for t in reward.tests if t not in problem.visible_tests)
-    reward = dataclasses.replace(reward, tests=tests)
+    seen = set(problem.visible_tests)
+    reward = _with_tests(reward, [t for t in reward.tests if t not in seen])
   return dataclasses.replace(problem, reward=reward)
 
 
@@ -115,8 +131,13 @@ def for_reward(problem: Problem) -> Checker:
     )
   if isinstance(problem.reward, UnitTests):
     tests = problem.visible_tests + problem.reward.tests
-    return dataclasses.replace(problem.reward, tests=tests)
+    return _with_tests(problem.reward, tests)
   return problem.reward
+
+
+def _with_tests(checker: UnitTests, tests: Sequence[str]) -> UnitTests:
+  """A part of a checker, which is not divided any further."""
+  return dataclasses.replace(checker, tests=tuple(tests), extra=0)
 
 
 def check_protocol(protocol: str) -> None:

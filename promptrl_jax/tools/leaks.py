@@ -2,6 +2,8 @@
 
   python -m promptrl_jax.tools.leaks --data=mbpp --path=mbpp.jsonl
   python -m promptrl_jax.tools.leaks --data=minicode
+  python -m promptrl_jax.tools.leaks --data=humaneval --path=HumanEval.jsonl \
+    --options=mbpp=mbpp.jsonl
 
 The command exits with status 1 if two splits share a task, which means an id or
 a statement with its tests. It also lists tasks with similar statements, which
@@ -27,14 +29,17 @@ _DATA = flags.DEFINE_string('data', None, 'Task set.', required=True)
 _PATH = flags.DEFINE_string(
   'path', '', 'File or folder of the data; empty: the package or the hub.'
 )
+_OPTIONS = flags.DEFINE_multi_string(
+  'options', [], 'Settings of the task set, NAME=VALUE.'
+)
 _PLUGINS = flags.DEFINE_list('plugins', [], 'Modules that register task sets.')
 
 
 def load(
-  name: str, path: str = ''
+  name: str, path: str = '', options: Mapping[str, str] | None = None
 ) -> tuple[Mapping[str, Sequence[Task]], bool]:
   """Returns all splits of a task set, and whether statements identify tasks."""
-  config = DataConfig(name, path)
+  config = DataConfig(name, path, options=options or {})
   chosen = load_lib.task_set(config)
   config = load_lib.with_options(config, chosen)
   parts = {split: chosen.load(split, config) for split in chosen.splits}
@@ -61,11 +66,20 @@ def describe(
   return '\n'.join(lines), not report.errors()
 
 
+def options() -> dict[str, str]:
+  """Reads the flag of that name."""
+  pairs = [text.partition('=') for text in _OPTIONS.value]
+  for name, mark, value in pairs:
+    if not (name and mark):
+      raise ValueError(f'--options={name}{mark}{value}: expected NAME=VALUE')
+  return {name: value for name, _, value in pairs}
+
+
 @command.without_arguments
 def main() -> None:
   """Prints the report; exits with status 1 if it is not clean."""
   registry.import_plugins(_PLUGINS.value)
-  text, clean = describe(*load(_DATA.value, _PATH.value))
+  text, clean = describe(*load(_DATA.value, _PATH.value, options()))
   print(text)
   if not clean:
     sys.exit('error: two splits share a task')

@@ -8,6 +8,7 @@ import fractions
 import itertools
 import json
 import math
+import re
 import time
 
 import pytest
@@ -96,6 +97,12 @@ def test_subclasses_travel_as_their_base_type():
     back = there_and_back(value)
     assert back == expected
     assert type(back) is type(expected)
+
+
+def test_a_match_is_the_tuple_of_its_text_and_groups():
+  match = re.search('(b)|(x)', 'abc')
+  assert there_and_back([match]) == [('b', 'b', None)]
+  assert there_and_back(re.search('x?', 'abc')) == ('',)  # True, as a match.
 
 
 def test_iterators_and_views_come_back_as_iterators():

@@ -177,3 +177,18 @@ def test_a_model_that_continues_a_file_is_shown_what_a_rewrite_is():
     assert not validate_rewrite(answer, name)
     written = CODE.rewritten(RewritePrompt('', name), answer)
     assert f'{PREFIX} {written}' == answer
+
+
+def test_a_signature_may_stand_below_what_the_program_needs():
+  above = 'import math\n\ndef helper(x):\n    return x\n\n\n'
+  prompt = CoderPrompt('Take the root.', f'{above}def root(n: int):')
+  assert prompt.function_name == 'root'
+  body = '\n    return helper(math.sqrt(n))\n'
+  for template in (PLAIN, CODE):
+    ((_, text),) = template.coder(prompt)
+    assert text.endswith(prompt.signature)
+    assert template.program(prompt, body).strip() == (
+      f'{prompt.signature}{body}'.strip()
+    )
+  reply = f'```python\n{prompt.signature}{body}```'
+  assert CHAT.program(prompt, reply) == f'{prompt.signature}{body}'.strip()

@@ -159,8 +159,8 @@ def test_a_plug_in_with_other_fields_is_refused_where_it_is_registered(
   ('settings', 'message'),
   [
     (
-      {'name': 'humaneval'},
-      "'humaneval': expected one of minicode, minicode2, mbpp",
+      {'name': 'human_eval'},
+      "'human_eval': expected one of minicode, minicode2, mbpp",
     ),
     ({'protocol': 'all'}, "data.protocol='all'"),
     ({'options': {'x': 1}}, 'data.options.x: no such .* one of none'),

@@ -128,7 +128,7 @@ def test_a_thousand_statements_are_compared_in_seconds():
 @needs_data
 def test_overlaps_of_the_official_mbpp():
   parts = {split: mbpp.load(split, str(DATA)) for split in mbpp.SPLITS}
-  report = overlaps.check_no_leak(parts, mbpp.STATEMENTS_IDENTIFY_TASKS)
+  report = overlaps.check_no_leak(parts, mbpp.TASK_SET.statements_identify)
   assert report.counts() == {
     (('test', 'train'), 'same statement'): 3,
     (('test', 'train'), 'near duplicate'): 4,

@@ -9,6 +9,9 @@ from promptrl_jax.testing import tiny
 from promptrl_jax.types import Problem
 
 TASK = tiny.tasks(1)[0]
+PLUS = dataclasses.replace(
+  TASK, checker=dataclasses.replace(TASK.checker, extra=1)
+)
 
 
 @pytest.mark.parametrize(
@@ -16,13 +19,28 @@ TASK = tiny.tasks(1)[0]
   [('blind', 0), ('visible1', 1), ('visible_all', 2), ('oracle', 3)],
 )
 def test_counts(protocol, visible):
-  assert splits.visible_tests(TASK, protocol) == TASK.tests[:visible]
-  hidden = splits.hidden_tests(TASK, protocol)
+  assert splits.visible_tests(PLUS, protocol) == TASK.tests[:visible]
+  hidden = splits.hidden_tests(PLUS, protocol)
   if protocol == 'oracle':
     assert hidden == TASK.tests
   else:
     assert set(hidden).isdisjoint(TASK.tests[:visible])
     assert len(hidden) == 3 - visible
+
+
+def test_visible_all_needs_further_inputs():
+  for protocol in ('blind', 'visible1', 'oracle'):
+    assert splits.visible_tests(TASK, protocol) == splits.visible_tests(
+      PLUS, protocol
+    )
+  with pytest.raises(ValueError, match=r'no further inputs.*use mbpp_plus'):
+    splits.reveal(TASK, 'visible_all')
+
+
+def test_a_part_of_a_checker_is_not_divided_any_further():
+  problem = splits.reveal_for_training(PLUS, 'visible_all')
+  assert problem.visible.extra == problem.reward.extra == 0
+  assert splits.for_reward(problem) == TASK.checker
 
 
 def test_a_problem_has_no_hidden_test():

@@ -37,7 +37,7 @@ def mbpp_settings(path, rows):
       'task_id': number,
       'text': text,
       'code': 'def f(x):\n  return x',
-      'test_list': [f'assert f({number}) == {number}'],
+      'test_list': [f'assert f({n}) == {n}' for n in (number, 0)],
     }
     for number, text in rows
   ]

@@ -30,14 +30,15 @@ ROWS = [
 ]
 
 
-def leaks(path):
+def leaks(path, data='mbpp', *flags):
   return subprocess.run(
     [
       sys.executable,
       '-m',
       'promptrl_jax.tools.leaks',
-      '--data=mbpp',
+      f'--data={data}',
       f'--path={path}',
+      *flags,
     ],
     capture_output=True,
     text=True,
@@ -65,6 +66,27 @@ def test_a_planted_duplicate_fails(tmp_path):
   assert result.returncode == 1
   assert 'same tests: mbpp/602 of train, mbpp/11 of test' in result.stdout
   assert 'two splits share a task' in result.stderr
+
+
+def test_humaneval_is_compared_with_the_mbpp_that_is_trained_on(tmp_path):
+  row = {
+    'task_id': 'HumanEval/0',
+    'prompt': f'def f(x):\n    """{ROWS[2]["text"]}"""\n',
+    'entry_point': 'f',
+    'canonical_solution': '    return x[::-1]\n',
+    'test': 'def check(candidate):\n    assert candidate("xy") == "yx"\n',
+  }
+  path = write(tmp_path / 'HumanEval.jsonl', [row])
+  given = f'--options=mbpp={write(tmp_path / "mbpp.jsonl", ROWS)}'
+  result = leaks(path, 'humaneval', given)
+  assert result.returncode == 0, result.stderr
+  assert 'train 1, validation 1, test 1\n' in result.stdout
+  assert 'left out of training: 1 mbpp/601' in result.stdout
+  result = leaks(path, 'humaneval')
+  assert result.returncode == 1
+  assert result.stderr.startswith("error: HumanEval has no split 'train'")
+  result = leaks(path, 'humaneval', '--options=mbpp')
+  assert 'error: --options=mbpp: expected NAME=VALUE' in result.stderr
 
 
 def test_missing_data_is_an_error_of_one_line(tmp_path):

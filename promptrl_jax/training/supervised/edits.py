@@ -18,6 +18,7 @@ from typing import Any
 from promptrl_jax.execution import ExecutionPool, Program
 from promptrl_jax.prompts import feedback as feedback_lib
 from promptrl_jax.prompts import templates
+from promptrl_jax.prompts.template import function_name
 from promptrl_jax.rewards import guards
 from promptrl_jax.tasks import splits
 from promptrl_jax.training.supervised.chat import Chat
@@ -150,10 +151,9 @@ def find_kept(rows: Iterable[Mapping[str, Any]]) -> list[Edit]:
 
 def _edit(row: Mapping[str, Any], before: str, feedback: str) -> Edit:
   """Returns the edit that led to the prompt of a row."""
-  signature = row['prompt']['signature']
   return Edit(
     task_id=row['task_id'],
-    function_name=signature.split('(')[0].removeprefix('def ').strip(),
+    function_name=function_name(row['prompt']['signature']),
     before=before,
     feedback=feedback,
     after=row['prompt']['statement'],

@@ -89,9 +89,11 @@ def test_other_splits_are_refused(pool, split):
 
 
 def test_the_coder_sees_visible_tests_only(pool):
+  checker = dataclasses.replace(TASKS[0].checker, extra=1)
+  task = dataclasses.replace(TASKS[0], checker=checker)
   for protocol, count in (('blind', 0), ('visible1', 1), ('visible_all', 2)):
     env, backend = make(pool, protocol=protocol)
-    env.rewards(TASKS[:1], [GOOD.format(0)], seed=0)
+    env.rewards([task], [GOOD.format(0)], seed=0)
     assert backend.prompts[0].count('assert') == count
 
 
