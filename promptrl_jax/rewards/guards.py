@@ -73,6 +73,8 @@ FLAGS = (
 # line that marks a gap.
 _STUTTER = re.compile(r'([^\s_.]{1,6}?)\1{5,}')
 _LONGEST_WORD = 60
+# This many words in a row are quoted: two texts about tasks share shorter runs.
+_QUOTED = 6
 _FEWEST_RUNS, _WINDOW = 6, 16
 
 
@@ -98,6 +100,22 @@ def flag(
     ),
   }
   return next((name for name in FLAGS if checks[name]()), '')
+
+
+def quotes(text: str, instruction: str, allowed: Sequence[str] = ()) -> bool:
+  """Whether a text repeats an instruction instead of following it.
+
+  That is six words in a row of the instruction, in any case and whatever marks
+  stand between them, that none of the `allowed` texts holds.
+  """
+  known = frozenset[tuple[str, ...]]().union(*map(_word_runs, allowed))
+  return not _word_runs(text).isdisjoint(_word_runs(instruction) - known)
+
+
+def _word_runs(text: str) -> frozenset[tuple[str, ...]]:
+  words = re.findall(r'\w+', text.lower())
+  runs = zip(*(words[i:] for i in range(_QUOTED)), strict=False)
+  return frozenset(runs)
 
 
 def _has_words(text: str, config: GuardsConfig) -> bool:
