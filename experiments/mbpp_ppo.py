@@ -184,10 +184,11 @@ def run(config, workdir, mode, controllers_of=None, chosen=Selection()):
   announce(config, tasks, coder, rewriter)
   with session.open_pool(config.pool) as pool:
     line_up = session.make_line_up(config, coder, rewriter, pool, library)
-    # --- Lists and temperatures, chosen on validation -------------------------
+    # --- Lists, temperatures and words, chosen on validation ------------------
     searched = searching.search(
       config, line_up, tasks['validation'], workdir, trained, mode
     )
+    instructed = searching.instruct(config, line_up, tasks, workdir)
 
     # --- Training -------------------------------------------------------------
     learned = {}
@@ -210,7 +211,14 @@ def run(config, workdir, mode, controllers_of=None, chosen=Selection()):
     results = chosen.folder(workdir)
     results.mkdir(parents=True, exist_ok=True)
     cells = evaluate(
-      config, line_up, played, tasks['validation'], searched, learned, results
+      config,
+      line_up,
+      played,
+      tasks['validation'],
+      searched.entrants(config.editing, config.ask)
+      | {name: i.entrant(config.ask) for name, i in instructed.items()},
+      learned,
+      results,
     )
     if config.eval.allocation:
       allocate(
@@ -219,10 +227,13 @@ def run(config, workdir, mode, controllers_of=None, chosen=Selection()):
     seconds = time.perf_counter() - started
 
   # --- Report -----------------------------------------------------------------
+  facts = searched.facts()
+  for instruction in instructed.values():
+    facts |= instruction.facts()
   table = output.write(
     results,
     cells,
-    make_header(config, models, chosen) | searched.facts(),
+    make_header(config, models, chosen) | facts,
     subject='ppo',
     resamples=config.eval.resamples,
   )
@@ -264,11 +275,13 @@ def announce(config, tasks, coder, rewriter):
   )
 
 
-def evaluate(config, line_up, played, validation, searched, learned, workdir):
-  """Plays the whole line-up; returns cells by protocol."""
+def evaluate(config, line_up, played, validation, chosen, learned, workdir):
+  """Plays the whole line-up; returns cells by protocol.
+
+  `chosen` are the entrants that were chosen on validation.
+  """
   seeds = list(range(config.seed, config.seed + config.seeds))
-  entrants = rivals(config.editing)
-  entrants |= searched.entrants(config.editing, config.ask)
+  entrants = rivals(config.editing) | chosen
   for name in config.eval.strategies:
     strategy = TextStrategy(STRATEGIES[name])
     entrants[name] = Entrant.of(strategy)
