@@ -23,8 +23,14 @@ from promptrl_jax.strategies.fewshot import few_shots
 from promptrl_jax.strategies.texts.gepa import GepaConfig
 from promptrl_jax.strategies.texts.journal import Journal
 from promptrl_jax.strategies.texts.optimize import FEWEST, check_budget
-from promptrl_jax.strategies.texts.pool import Evaluate, Pool, Seen
+from promptrl_jax.strategies.texts.pool import (
+  Pool,
+)
 from promptrl_jax.strategies.texts.proposer import Proposer, ProposerConfig
+from promptrl_jax.strategies.texts.requests import (
+  Evaluate,
+  Seen,
+)
 from promptrl_jax.strategies.texts.searches import SEARCHES, play, until_ended
 from promptrl_jax.tasks import splits
 from promptrl_jax.types import Task

@@ -8,10 +8,12 @@ from __future__ import annotations
 import dataclasses
 
 from promptrl_jax.strategies.texts.pool import (
+  Pool,
+)
+from promptrl_jax.strategies.texts.requests import (
   MERGE,
   REWRITE,
   Parent,
-  Pool,
   Propose,
   Search,
 )

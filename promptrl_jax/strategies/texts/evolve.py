@@ -14,7 +14,12 @@ import itertools
 import numpy as np
 
 from promptrl_jax.strategies.texts import best_of_n
-from promptrl_jax.strategies.texts.pool import Pool, Search
+from promptrl_jax.strategies.texts.pool import (
+  Pool,
+)
+from promptrl_jax.strategies.texts.requests import (
+  Search,
+)
 
 
 @dataclasses.dataclass(frozen=True)

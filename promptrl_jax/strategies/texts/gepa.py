@@ -12,9 +12,7 @@ A parent is drawn with probability proportional to the examples on which it is
 best. A new text that is better than its parent on a minibatch is scored on all
 search examples. After one was taken, two candidates of the front that come from
 different branches are merged: a model writes one text of both, which is taken
-if it is as good as the better one on examples on which they differ. (With one
-text there is nothing to recombine without a model, as the original does with
-systems of several texts.)
+if it is as good as the better one on examples on which they differ.
 """
 
 from __future__ import annotations
@@ -26,13 +24,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from promptrl_jax.strategies.texts import pareto
+from promptrl_jax.strategies.texts import merging, pareto
 from promptrl_jax.strategies.texts.pool import (
-  MERGE,
+  Pool,
+)
+from promptrl_jax.strategies.texts.requests import (
   REFLECT,
   Ended,
   Parent,
-  Pool,
   Propose,
   Search,
   Seen,
@@ -40,7 +39,7 @@ from promptrl_jax.strategies.texts.pool import (
   total,
 )
 
-_PARENTS, _BATCHES, _PAIRS = range(3)  # What random numbers are drawn for.
+_PARENTS, _BATCHES, _MERGES = range(3)  # What random numbers are drawn for.
 # Looks in a row that ask for nothing, since nothing failed in their minibatch.
 _MOST_IDLE = 100
 
@@ -84,10 +83,13 @@ def search(pool: Pool, config: GepaConfig) -> Search:
     calls = pool.calls
     if is_fresh and due:
       is_fresh = False
-      pair = _pair(pool, tried, look)
+      rng = _draws(pool.seed, look, _MERGES)
+      pair = merging.draw_pair(pool, tried, rng)
       if pair:
         tried.add(pair)
-        was_taken = yield from _merge(pool, config, pair, look)
+        was_taken = yield from merging.merge(
+          pool, pair, config.merge_examples, rng
+        )
         due, merged = due - was_taken, merged + was_taken
         continue
     is_fresh = yield from _reflect(pool, config, look, drawn)
@@ -217,97 +219,6 @@ def _price(pool: Pool, jobs: Sequence[tuple[str, Sequence[int]]]) -> int:
     len(set(pool.validation).difference(batch)) for _, batch in jobs
   )
   return known + proposed + rest
-
-
-def _pair(
-  pool: Pool, tried: set[tuple[int, int]], look: int
-) -> tuple[int, int] | None:
-  """Draws two candidates of the front to merge; None if there are none.
-
-  They come from a common ancestor that is not better than either, none is the
-  other's ancestor, and they were not merged before.
-  """
-  means = [candidate.mean for candidate in pool.candidates]
-  above = {k: pool.ancestors(k) for k in pareto.front(pool.scores)}
-  pairs = [
-    (i, j)
-    for i, j in itertools.combinations(above, 2)
-    if (i, j) not in tried
-    and i not in above[j]
-    and j not in above[i]
-    and any(means[a] <= min(means[i], means[j]) for a in above[i] & above[j])
-  ]
-  if not pairs:
-    return None
-  return pairs[_draws(pool.seed, look, _PAIRS).integers(len(pairs))]
-
-
-def _merge(
-  pool: Pool, config: GepaConfig, pair: tuple[int, int], look: int
-) -> Search:
-  """Merges two candidates; returns whether the new text was taken."""
-  examples = deciding_examples(
-    pool.scores[list(pair)],
-    config.merge_examples,
-    _draws(pool.seed, look, _PARENTS),
-  )
-  shown = [pool.validation[i] for i in examples]
-  pool.check_affords(1 + pool.each * len(pool.validation))
-  parents = tuple(Parent(pool.candidates[k].text) for k in pair)
-  (proposal,) = yield from pool.propose(
-    [Propose(MERGE, parents, pool.draw_seed(0))]
-  )
-  before = [
-    math.fsum(pool.candidates[k].scores[i] for i in examples) for k in pair
-  ]
-  why, after, taken = proposal.refused, None, None
-  if not why:
-    (seen,) = yield from pool.look([(proposal.text, shown)])
-    why = failure(seen)
-    if not why:
-      after = total(seen)
-      if after < max(before):
-        why = 'worse than its better parent'
-  if not why:
-    why = yield from pool.admit(proposal.text, pair)
-    if not why:
-      why, taken = 'as good as its better parent', len(pool.candidates) - 1
-  pool.record(
-    MERGE,
-    pair,
-    proposal.text,
-    why,
-    candidate=taken,
-    examples=shown,
-    before=before,
-    after=after,
-  )
-  return taken is not None
-
-
-def deciding_examples(
-  scores: np.ndarray, count: int, rng: np.random.Generator
-) -> list[int]:
-  """Draws examples that two candidates are compared on.
-
-  A third each of those on which the first, the second, and neither is better;
-  the rest, where there are too few of a kind, from all others.
-
-  Args:
-    scores: float [2, examples].
-    count: how many are wanted.
-    rng: is consumed.
-  """
-  first, second = scores
-  kinds = [first > second, second > first, first == second]
-  chosen: list[int] = []
-  for kind in kinds:
-    room = min(-(-count // 3), count - len(chosen))
-    places = rng.permutation(np.flatnonzero(kind))[:room]
-    chosen += places.tolist()
-  others = [i for i in range(len(first)) if i not in chosen]
-  chosen += rng.permutation(others)[: count - len(chosen)].astype(int).tolist()
-  return chosen
 
 
 def _draws(seed: int, number: int, purpose: int) -> np.random.Generator:

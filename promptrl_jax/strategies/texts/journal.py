@@ -16,7 +16,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from promptrl_jax.files import write_atomically
-from promptrl_jax.strategies.texts.pool import Evaluate, Proposal, Seen
+from promptrl_jax.strategies.texts.requests import (
+  Evaluate,
+  Proposal,
+  Seen,
+)
 
 _FORMAT = 1
 

@@ -17,16 +17,18 @@ from promptrl_jax.strategies.texts.evolve import ranked
 from promptrl_jax.strategies.texts.journal import Journal
 from promptrl_jax.strategies.texts.pool import (
   Candidate,
+  Pool,
+  Step,
+)
+from promptrl_jax.strategies.texts.proposer import Proposer, ProposerConfig
+from promptrl_jax.strategies.texts.requests import (
   Evaluate,
   EvaluationError,
-  Pool,
   Search,
   Seen,
-  Step,
   failure,
   total,
 )
-from promptrl_jax.strategies.texts.proposer import Proposer, ProposerConfig
 from promptrl_jax.strategies.texts.searches import SEARCHES, play, until_ended
 
 # Fewer candidates than these are no search.

@@ -10,7 +10,7 @@ from promptrl_jax.prompts import meta, reflection
 from promptrl_jax.prompts.meta import MetaConfig
 from promptrl_jax.prompts.templates import Messages
 from promptrl_jax.rewards import guards
-from promptrl_jax.strategies.texts.pool import (
+from promptrl_jax.strategies.texts.requests import (
   MERGE,
   REFLECT,
   Proposal,

@@ -10,9 +10,11 @@ from promptrl_jax.registry import Registry
 from promptrl_jax.strategies.texts import best_of_n, evolve, gepa
 from promptrl_jax.strategies.texts.journal import Journal
 from promptrl_jax.strategies.texts.pool import (
+  Pool,
+)
+from promptrl_jax.strategies.texts.requests import (
   Ended,
   Evaluate,
-  Pool,
   Proposal,
   Propose,
   Search,
@@ -79,10 +81,10 @@ def play(
   Returns:
     What the search returns.
   """
-  answers = None
+  answers: Any = None
   while True:
     try:
-      requests = search.send(answers)  # type: ignore[arg-type]
+      requests = search.send(answers)
     except StopIteration as end:
       return end.value
     if isinstance(requests[0], Propose):

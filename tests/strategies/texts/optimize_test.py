@@ -9,11 +9,11 @@ import pytest
 import promptrl_jax as pr
 from promptrl_jax.llm.backend import BackendError, Completion
 from promptrl_jax.strategies.texts import evolve
-from promptrl_jax.strategies.texts.pool import (
+from promptrl_jax.strategies.texts.proposer import ProposerConfig
+from promptrl_jax.strategies.texts.requests import (
   EvaluationError,
   NothingUsableError,
 )
-from promptrl_jax.strategies.texts.proposer import ProposerConfig
 from promptrl_jax.testing.scripted import ScriptedBackend
 
 WORDS = ('apple', 'pear', 'plum', 'fig', 'lime', 'date', 'kiwi', 'nut')
