@@ -33,6 +33,7 @@ import ml_collections
 from configs.job import Job, check_argument, on_minicode2, use_smollm2
 from promptrl_jax import operators, settings
 from promptrl_jax.envs.editing.config import EditingConfig
+from promptrl_jax.evaluation.instruction_search import InstructionSearchConfig
 from promptrl_jax.evaluation.open_loop import SearchConfig
 from promptrl_jax.evaluation.statistics import RESAMPLES
 from promptrl_jax.operators.examples import EMBEDDINGS, check_kind
@@ -65,6 +66,8 @@ class EvalConfig:
     bandits: also train and play contextual bandits.
     shuffled: also train and play a controller whose rewards are shuffled.
     allocation: also give all problems one budget, see `strategies/allocation`.
+    instruction_search: of the global instruction of `gepa`, which is played if
+      there are calls for it; takes models that follow instructions.
     resamples: of the bootstrap.
   """
 
@@ -76,6 +79,7 @@ class EvalConfig:
   bandits: bool = True
   shuffled: bool = False
   allocation: bool = False
+  instruction_search: InstructionSearchConfig = InstructionSearchConfig()
   resamples: int = RESAMPLES
 
   def __post_init__(self):

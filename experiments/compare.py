@@ -94,8 +94,9 @@ def run(config, workdir, gates=()):
     searched = searching.search(
       config, line_up, tasks['validation'], workdir, trained, 'eval'
     )
+    instructed = searching.instruct(config, line_up, tasks, workdir)
     learned = read_learners(config, line_up, pool, tasks, searched, trained)
-    players = entrants.make(config, searched, learned)
+    players = entrants.make(config, searched, instructed, learned)
     check_players(players, config.subject, gates)
 
     # --- Cells ----------------------------------------------------------------
@@ -112,7 +113,8 @@ def run(config, workdir, gates=()):
     'compare', load.describe(config.data), models, list(learned)
   )
   registers = {task.task_id: task.register for task in tasks['test']}
-  print(report(workdir, cells, header | searched.facts(), config, registers))
+  header |= searching.facts(searched, instructed)
+  print(report(workdir, cells, header, config, registers))
   print(f'page         {workdir / "report.html"}')
   return check_gates(gates, workdir)
 

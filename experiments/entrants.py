@@ -8,16 +8,19 @@ from promptrl_jax.evaluation.play import Entrant, rivals
 from promptrl_jax.strategies.base import STRATEGIES, TextStrategy
 
 
-def make(config, searched, learned):
+def make(config, searched, instructed, learned):
   """Rivals, what was chosen on validation, registered strategies, learners.
 
   Args:
     config: settings of the job.
-    searched: what was chosen on validation.
+    searched: lists and temperatures that were chosen on validation.
+    instructed: instructions that were searched there, by name.
     learned: seed -> name -> (strategy, calls of its training); perhaps empty.
   """
   entrants = rivals(config.editing)
   entrants |= searched.entrants(config.editing, config.ask)
+  for name, instruction in instructed.items():
+    entrants[name] = instruction.entrant(config.ask)
   for name in config.eval.strategies:
     entrants[name] = Entrant.of(TextStrategy(STRATEGIES[name]))
   for name in next(iter(learned.values()), ()):

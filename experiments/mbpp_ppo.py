@@ -176,10 +176,11 @@ def run(config, workdir, mode, controllers_of=None, chosen=Selection()):
   session.announce(config, tasks, coder, rewriter)
   with session.open_pool(config.pool) as pool:
     line_up = session.make_line_up(config, coder, rewriter, pool, library)
-    # --- Lists and temperatures, chosen on validation -------------------------
+    # --- Lists, temperatures and words, chosen on validation ------------------
     searched = searching.search(
       config, line_up, tasks['validation'], workdir, trained, mode
     )
+    instructed = searching.instruct(config, line_up, tasks, workdir)
 
     # --- Training -------------------------------------------------------------
     learned = {}
@@ -202,7 +203,13 @@ def run(config, workdir, mode, controllers_of=None, chosen=Selection()):
     results = chosen.folder(workdir)
     results.mkdir(parents=True, exist_ok=True)
     cells = evaluate(
-      config, line_up, played, tasks['validation'], searched, learned, results
+      config,
+      line_up,
+      played,
+      tasks['validation'],
+      entrants.make(config, searched, instructed, learned),
+      list(learned),
+      results,
     )
     if config.eval.allocation:
       allocate(
@@ -211,10 +218,11 @@ def run(config, workdir, mode, controllers_of=None, chosen=Selection()):
     seconds = time.perf_counter() - started
 
   # --- Report -----------------------------------------------------------------
+  facts = searching.facts(searched, instructed)
   table = output.write(
     results,
     cells,
-    make_header(config, models, chosen) | searched.facts(),
+    make_header(config, models, chosen) | facts,
     subject='ppo',
     resamples=config.eval.resamples,
     registers={task.task_id: task.register for task in played},
@@ -240,10 +248,8 @@ def prepare(config, workdir, trained, coder, rewriter):
   return models
 
 
-def evaluate(config, line_up, played, validation, searched, learned, workdir):
+def evaluate(config, line_up, played, validation, players, seeds, workdir):
   """Plays the whole line-up; returns cells by protocol."""
-  seeds = list(learned)
-  players = entrants.make(config, searched, learned)
   plans = [
     Plan(config.data.protocol, budget, played, seeds)
     for budget in config.eval.budgets

@@ -11,7 +11,7 @@ import json
 import tqdm
 
 from experiments import controllers
-from promptrl_jax.evaluation import open_loop
+from promptrl_jax.evaluation import instruction_search, open_loop
 from promptrl_jax.evaluation.play import rivals
 from promptrl_jax.files import write_atomically
 
@@ -60,6 +60,38 @@ def search(config, line_up, validation, workdir, trained, mode):
   return tuned
 
 
+def instruct(config, line_up, tasks, workdir):
+  """The instruction that is searched on validation, by the name that it plays.
+
+  None, unless `config.eval.instruction_search` has calls for it. What was
+  answered is kept in a journal, so that no run pays for it twice.
+  """
+  name = instruction_search.NAME
+  if not config.eval.instruction_search.calls or name in config.eval.without:
+    return {}
+  found = instruction_search.find(
+    line_up,
+    tasks['train'],
+    tasks['validation'],
+    config.ask,
+    config.eval.instruction_search,
+    protocol=config.data.protocol,
+    seed=config.seed,
+    journal=workdir / 'instruction_journal.json',
+  )
+  content = json.dumps(dataclasses.asdict(found), indent=2)
+  write_atomically(workdir / 'instruction.json', f'{content}\n'.encode())
+  return {name: found}
+
+
+def facts(searched, instructed):
+  """What was chosen in words, for the header of a report."""
+  found = searched.facts()
+  for instruction in instructed.values():
+    found |= instruction.facts()
+  return found
+
+
 def needs_lists(config, mode):
   """Whether a list is played, or a controller starts from one."""
   played = not set(open_loop.LISTS) <= set(config.eval.without)
@@ -72,6 +104,7 @@ def check_left_out(config):
   known = {
     *rivals(config.editing),
     *open_loop.rival_names(config.editing),
+    instruction_search.NAME,
     *config.eval.strategies,
     *controllers.names(config),
   }

@@ -29,6 +29,7 @@ _HOMES = {
   'load_tasks': 'tasks.load',
   'Message': 'llm.backend',
   'Operator': 'operators',
+  'optimize': 'strategies.texts.optimize',
   'Problem': 'types',
   'Program': 'execution',
   'PromptEdit': 'envs.gym',
@@ -59,6 +60,7 @@ if TYPE_CHECKING:  # `as` marks a name as exported.
   from promptrl_jax.llm.load import load_backend as load_backend
   from promptrl_jax.operators import Operator as Operator
   from promptrl_jax.sampling import Sampler as Sampler
+  from promptrl_jax.strategies.texts.optimize import optimize as optimize
   from promptrl_jax.tasks.load import load_tasks as load_tasks
   from promptrl_jax.training.controller.learner import (
     ControllerLearner as ControllerLearner,

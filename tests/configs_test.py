@@ -33,6 +33,7 @@ PRESETS = [
       *('smoke', 'minicode', 'jsonl', 'questions', 'mbpp', 'plugin'),
       *('minicode_real', 'mbpp_real'),
     ),
+    'improve': ('minicode2', 'smollm2', 'server'),
     'sft_rewriter': ('smoke', 'minicode', 'minicode2'),
     'pretrain_minicode': ('coder', 'rewriter', 'coder_smoke', 'rewriter_smoke'),
   }.items()

@@ -26,7 +26,7 @@ from promptrl_jax.files import write_atomically
 _PLANNED = (
   *('best_open_loop', 'single_list', 'hand_rule', 'greedy_first', 'best_of_b'),
   *('greedy_first_tuned', 'best_of_b_tuned', 'best_fixed', 'fewshot'),
-  *('fewshot_tuned', 'codet', 'mbr_exec'),
+  *('fewshot_tuned', 'codet', 'mbr_exec', 'gepa'),
   *('bandit', 'bandit_mc', 'ppo_shuffled', 'random', 'direct'),
 )
 

@@ -1,10 +1,13 @@
 """The examples of the documentation run as documented."""
 
+import http.server
+import json
 import os
 import pathlib
 import re
 import subprocess
 import sys
+import threading
 
 import pytest
 
@@ -82,6 +85,16 @@ def test_a_rewriter_is_trained_with_a_reward_of_ones_own(tmp_path):
   assert (tmp_path / 'model' / 'model.safetensors').is_file()
 
 
+def test_a_text_is_optimized_with_embedded_models():
+  text, _, scores = run('my_text')
+  assert text.startswith('Write a')
+  pattern = (
+    r'search examples ([01]\.\d+) -> ([01]\.\d+), held out [01]\.\d+ -> '
+  )
+  before, after = map(float, re.match(pattern, scores).groups())
+  assert before <= after
+
+
 def run_script(folder, text):
   """Runs a program as a file of its own; returns what it prints."""
   script = folder / 'script.py'
@@ -103,6 +116,47 @@ def test_the_program_of_the_readme_runs(tmp_path):
   (program,) = re.findall(r'```python\n(.*?)```', page, flags=re.DOTALL)
   printed = run_script(tmp_path, program)
   assert re.match(r'\d+% solved in \d\.\d calls', printed)
+
+
+class Speller(http.server.BaseHTTPRequestHandler):
+  """A model that spells words backwards once it is told to."""
+
+  def do_POST(self):
+    body = json.loads(self.rfile.read(int(self.headers['Content-Length'])))
+    asked = [message['content'] for message in body['messages']]
+    reply = asked[-1]
+    if 'is steered by the text' in reply:
+      assert 'Feedback:\nanswered ' in reply
+      reply = '<text>\nSpell it backwards.\n</text>'
+    elif 'backwards' in asked[0]:
+      reply = reply[::-1]
+    choice = {'message': {'content': reply}, 'finish_reason': 'stop'}
+    usage = {'prompt_tokens': 1, 'completion_tokens': 1}
+    payload = json.dumps({'choices': [choice], 'usage': usage}).encode()
+    self.send_response(200)
+    self.send_header('Content-Length', str(len(payload)))
+    self.end_headers()
+    self.wfile.write(payload)
+
+  def log_message(self, *unused):
+    pass
+
+
+def test_the_ten_lines_of_the_page_on_optimizing_run(tmp_path):
+  page = (ROOT / 'docs' / 'optimize.md').read_text(encoding='utf-8')
+  (program,) = re.findall(r'```python\n(.*?)```', page, flags=re.DOTALL)
+  assert len([line for line in program.splitlines() if line.strip()]) <= 10
+  with http.server.ThreadingHTTPServer(('127.0.0.1', 0), Speller) as server:
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    program = program.replace(':11434/', f':{server.server_port}/')
+    try:
+      printed = run_script(tmp_path, program)
+    finally:
+      server.shutdown()
+      thread.join()
+  assert printed.startswith('Spell it backwards.\n')
+  assert '0.000 -> 1.000, held out 0.000 -> 1.000; 1 candidates' in printed
 
 
 def test_the_recipes_of_the_page_on_extending_run(tmp_path):

@@ -9,9 +9,14 @@ import pytest
 
 from tests.experiments import commands
 
+INSTRUCTION = 'Write Python that adds odd numbers, too.'
+
 
 class Stub(http.server.BaseHTTPRequestHandler):
-  """Answers coder requests with a right program for even tasks only."""
+  """Answers coder requests with a right program for even tasks only.
+
+  It writes the others, too, under the instruction that its reflections find.
+  """
 
   def do_POST(self):
     size = int(self.headers['Content-Length'])
@@ -20,10 +25,13 @@ class Stub(http.server.BaseHTTPRequestHandler):
     found = re.search(r'add (\d+) to', text)
     if 'Begin with' in text:
       amount = int(found.group(1)) if found else 0
-      shift = amount if amount % 2 == 0 else amount + 1
+      is_told = body['messages'][0]['content'] == INSTRUCTION
+      shift = amount if is_told or amount % 2 == 0 else amount + 1
       if self.server.forgets_imports:
         shift = f'math.trunc({shift})'
       reply = f'```python\ndef add(x):\n  return x + {shift}\n```'
+    elif 'is steered by the text' in text:
+      reply = f'<text>\n{INSTRUCTION}\n</text>'
     else:
       reply = 'no rewrite today'
     payload = json.dumps(
@@ -104,13 +112,18 @@ def run(tmp_path, server, *flags):
 
 
 def test_it_walks_mbpp_with_a_model_behind_http(tmp_path, server):
-  result = run(tmp_path, server)
+  result = run(tmp_path, server, '--config.eval.instruction_search.calls=40')
   assert result.returncode == 0, result.stderr[-3000:]
   table = json.loads((tmp_path / 'run' / 'results.json').read_text())
   assert table['header']['data_hash'].startswith('mbpp ')
   assert table['header']['import header'] == 'off'
   cells = {c['strategy']: c for c in table['tables']['visible1']['cells']}
   assert cells['direct']['pass']['mean'] == pytest.approx(2 / 3)
+  found = json.loads((tmp_path / 'run' / 'instruction.json').read_text())
+  assert found['text'] == INSTRUCTION and found['candidates'] == 2
+  assert cells['gepa']['pass']['mean'] == 1.0
+  assert cells['gepa']['optimisation_calls'] == found['calls'] == 13
+  assert repr(INSTRUCTION) in table['header']['instruction of gepa']
 
 
 @pytest.mark.slow

@@ -1,0 +1,92 @@
+"""A small genetic algorithm over texts, whose operators are model calls.
+
+Each generation keeps the best texts as they are (elitism) and fills up with
+children: a parent wins a tournament on its mean score; a child is a rewrite of
+one parent (mutation) or one text made of two (crossover). The best mean never
+falls from one generation to the next.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+
+import numpy as np
+
+from promptrl_jax.strategies.texts import best_of_n
+from promptrl_jax.strategies.texts.pool import (
+  Pool,
+)
+from promptrl_jax.strategies.texts.requests import (
+  Search,
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class EvolveConfig:
+  """Settings of the algorithm.
+
+  Attributes:
+    population: texts of a generation.
+    elite: of these, the best ones of the generation before.
+    crossover: probability that a child has two parents.
+    tournament: texts of which the best becomes a parent.
+  """
+
+  population: int = 4
+  elite: int = 1
+  crossover: float = 0.5
+  tournament: int = 2
+
+  def __post_init__(self):
+    if not 1 <= self.elite < self.population:
+      raise ValueError(
+        f'elite={self.elite}, population={self.population}: expected '
+        '1 <= elite < population'
+      )
+    if not 0 <= self.crossover <= 1 or self.tournament < 1:
+      raise ValueError(
+        f'crossover={self.crossover}, tournament={self.tournament}: expected '
+        'a probability and a size of 1 or more'
+      )
+
+
+price = best_of_n.price
+
+
+def search(pool: Pool, config: EvolveConfig) -> Search:
+  """Breeds generations until the budget is spent."""
+  yield from pool.start()
+  population = [0]
+  for generation in itertools.count():
+    kept = ranked(pool, population)[: config.elite]
+    room = config.population - len(kept)
+    count = min(room, pool.calls_left // price(pool))
+    pool.check_affords(max(1, count) * price(pool))
+    rng = np.random.default_rng([pool.seed, generation])
+    families = [_parents(pool, population, config, rng) for _ in range(count)]
+    children = yield from best_of_n.breed(pool, families)
+    population = kept + children
+
+
+def ranked(pool: Pool, places: list[int]) -> list[int]:
+  """Places of candidates by falling mean, of equals the oldest first."""
+  return sorted(places, key=lambda k: (-pool.candidates[k].mean, k))
+
+
+def _parents(
+  pool: Pool,
+  population: list[int],
+  config: EvolveConfig,
+  rng: np.random.Generator,
+) -> tuple[int, ...]:
+  """Draws one parent, or two different ones."""
+  is_crossed = rng.random() < config.crossover
+
+  def win(entrants: list[int]) -> int:
+    size = min(config.tournament, len(entrants))
+    return ranked(pool, rng.choice(entrants, size, replace=False).tolist())[0]
+
+  first = win(population)
+  others = [k for k in population if k != first]
+  return (first, win(others)) if is_crossed and others else (first,)

@@ -1,0 +1,130 @@
+"""Writes the best prompts of a finished run for other programs.
+
+  python -m promptrl_jax.tools.export runs/rewrite --format=promptfoo
+  python -m promptrl_jax.tools.export runs/minicode2 --strategy=ppo --budget=8
+
+A run of `rewrite` or `prewrite` has one instruction for each task: the best one
+on dev, or that of --strategy. A run of `mbpp_ppo` has one prompt for each
+problem: the request whose program passed the visible tests, or the last one;
+and with --strategy=gepa the instruction that was searched. Files go to --out,
+by default `export` in the workdir, and are byte for byte what was sent.
+"""
+
+from __future__ import annotations
+
+import json
+import pathlib
+
+from absl import app, flags
+
+from promptrl_jax.evaluation import episodes, instruction_search, output
+from promptrl_jax.files import write_atomically
+from promptrl_jax.prompts import export
+from promptrl_jax.prompts.templates import Messages
+from promptrl_jax.tools import command
+from promptrl_jax.training import workdir as workdir_lib
+
+_FORMAT = flags.DEFINE_enum(
+  'format', 'text', list(export.FORMATS), 'Format of the files.'
+)
+_STRATEGY = flags.DEFINE_string(
+  'strategy', '', 'Whose prompts; empty: ppo, or the best instruction on dev.'
+)
+_BUDGET = flags.DEFINE_integer('budget', 8, 'Model calls per problem.')
+_OUT = flags.DEFINE_string('out', '', 'Folder of the files.')
+
+
+def find(
+  workdir: pathlib.Path, strategy: str = '', budget: int = 8
+) -> dict[str, Messages]:
+  """Returns the best prompts of a finished run by name.
+
+  Raises:
+    FileNotFoundError: there is no finished run.
+    ValueError: it has no such strategy.
+  """
+  if (workdir / 'instructions.jsonl').exists():
+    return _instructions(workdir, strategy)
+  if strategy == instruction_search.NAME:
+    return _instruction(workdir)
+  if not (workdir / 'trace.jsonl').exists():
+    raise FileNotFoundError(
+      f'{workdir} has no instructions.jsonl and no trace.jsonl: is it a '
+      'finished run of rewrite, prewrite or mbpp_ppo?'
+    )
+  rows = output.read_jsonl(workdir / 'trace.jsonl')
+  played = episodes.read(rows, strategy or 'ppo', budget)
+  return {
+    task: messages
+    for task, steps in played.items()
+    if (messages := best_messages(steps))
+  }
+
+
+def best_messages(steps: episodes.Episode) -> Messages:
+  """The request of an episode whose program passes, or its last request.
+
+  Empty if its programs were never asked for.
+  """
+  asked = [
+    (step['visible_passed'], sent['messages'])
+    for step in steps
+    for sent in [s for s in step['sent'] if s['role'] == 'coder'][-1:]
+  ]
+  if not asked:
+    return ()
+  messages = next((m for passed, m in asked if passed), asked[-1][1])
+  return tuple((m['role'], m['content']) for m in messages)
+
+
+def _instructions(workdir: pathlib.Path, strategy: str) -> dict[str, Messages]:
+  ask = workdir_lib.results(workdir)['config']['ask']
+  prompts = {}
+  for number, row in enumerate(
+    output.read_jsonl(workdir / 'instructions.jsonl')
+  ):
+    choices = {k: v for k, v in row.items() if isinstance(v, dict)}
+    if strategy and strategy not in choices:
+      raise ValueError(
+        f'--strategy={strategy}: expected one of {", ".join(choices)}'
+      )
+    name = strategy or max(choices, key=lambda key: choices[key]['dev'])
+    text = choices[name]['instruction']
+    messages = (
+      export.instruction_messages(row['template'], text)
+      if row['template']
+      else export.coder_messages(ask['template'], text)
+    )
+    prompts[f'{row["task"]}_{number}'] = messages
+  return prompts
+
+
+def _instruction(workdir: pathlib.Path) -> dict[str, Messages]:
+  path = workdir / 'instruction.json'
+  if not path.exists():
+    raise FileNotFoundError(
+      f'{path} does not exist: no instruction was searched in this run '
+      '(config.eval.instruction_search.calls)'
+    )
+  found = json.loads(path.read_text(encoding='utf-8'))
+  _, config = workdir_lib.load_config(workdir)
+  template = config['ask']['template']
+  name = instruction_search.NAME
+  return {name: export.coder_messages(template, found['text'])}
+
+
+def main(argv: list[str]) -> None:
+  if len(argv) != 2:
+    raise app.UsageError('expected the workdir of one finished run')
+  workdir = pathlib.Path(argv[1])
+  with command.in_one_line():
+    prompts = find(workdir, _STRATEGY.value, _BUDGET.value)
+    files = export.FORMATS[_FORMAT.value](prompts)
+    folder = pathlib.Path(_OUT.value) if _OUT.value else workdir / 'export'
+    for name, text in files.items():
+      write_atomically(folder / name, text.encode())
+    print(f'{len(files)} files of {len(prompts)} prompts in {folder}')
+
+
+if __name__ == '__main__':
+  app.run(main)
