@@ -36,7 +36,7 @@ from promptrl_jax.envs.rewriting.config import RewritingConfig
 from promptrl_jax.evaluation.statistics import RESAMPLES
 from promptrl_jax.execution.config import PoolConfig
 from promptrl_jax.llm.ask import AskConfig
-from promptrl_jax.llm.http import HttpConfig
+from promptrl_jax.llm.http_config import HttpConfig
 from promptrl_jax.llm.load import BackendConfig
 from promptrl_jax.prompts.meta import MetaConfig
 from promptrl_jax.strategies.prewrite import RewriteConfig

@@ -11,7 +11,8 @@ from typing import Any
 from jax.sharding import Mesh
 
 from promptrl_jax.llm.backend import Backend
-from promptrl_jax.llm.http import HttpBackend, HttpConfig
+from promptrl_jax.llm.http import HttpBackend
+from promptrl_jax.llm.http_config import HttpConfig
 from promptrl_jax.llm.jax_lm import JaxLM
 from promptrl_jax.models import presets, pretrained
 from promptrl_jax.parallel import mesh as mesh_lib

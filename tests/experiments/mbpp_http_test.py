@@ -1,62 +1,34 @@
 """The mbpp preset against a local OpenAI-compatible stub."""
 
-import http.server
 import json
 import re
-import threading
 
 import pytest
 
+from promptrl_jax.testing.fake_openai import FakeOpenAI
+from promptrl_jax.testing.fake_server import Reply
 from tests.experiments import commands
 
 
-class Stub(http.server.BaseHTTPRequestHandler):
+def right_if_even(body, program='return x + {}'):
   """Answers coder requests with a right program for even tasks only."""
+  text = body['messages'][-1]['content']
+  if 'Begin with' not in text:
+    return 'no rewrite today'
+  found = re.search(r'add (\d+) to', text)
+  amount = int(found.group(1)) if found else 0
+  shift = amount if amount % 2 == 0 else amount + 1
+  return f'```python\ndef add(x):\n  {program.format(shift)}\n```'
 
-  def do_POST(self):
-    size = int(self.headers['Content-Length'])
-    body = json.loads(self.rfile.read(size))
-    text = body['messages'][-1]['content']
-    found = re.search(r'add (\d+) to', text)
-    if 'Begin with' in text:
-      amount = int(found.group(1)) if found else 0
-      shift = amount if amount % 2 == 0 else amount + 1
-      if self.server.forgets_imports:
-        shift = f'math.trunc({shift})'
-      reply = f'```python\ndef add(x):\n  return x + {shift}\n```'
-    else:
-      reply = 'no rewrite today'
-    payload = json.dumps(
-      {
-        'choices': [{'message': {'content': reply}, 'finish_reason': 'stop'}],
-        'usage': {'prompt_tokens': 11, 'completion_tokens': 7},
-      }
-    ).encode()
-    if self.server.broken:
-      self.send_response(500)
-      self.end_headers()
-      return
-    self.send_response(200)
-    self.send_header('Content-Type', 'application/json')
-    self.send_header('Content-Length', str(len(payload)))
-    self.end_headers()
-    self.wfile.write(payload)
 
-  def log_message(self, *unused):
-    pass
+def without_import(body):
+  return right_if_even(body, 'return x + math.trunc({})')
 
 
 @pytest.fixture
 def server():
-  server = http.server.ThreadingHTTPServer(('127.0.0.1', 0), Stub)
-  server.broken = False
-  server.forgets_imports = False
-  thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-  thread.start()
-  yield server
-  server.shutdown()
-  thread.join()
-  server.server_close()
+  with FakeOpenAI(right_if_even) as server:
+    yield server
 
 
 def write_data(path):
@@ -76,13 +48,12 @@ def write_data(path):
 
 def run(tmp_path, server, *flags):
   write_data(tmp_path / 'mbpp.jsonl')
-  url = f'http://127.0.0.1:{server.server_port}/v1'
   roles = [
     f'--config.{role}.{field}={value}'
     for role in ('coder', 'rewriter')
     for field, value in (
       ('backend', 'http'),
-      ('http.base_url', url),
+      ('http.base_url', server.url),
       ('model', 'stub'),
       ('http.max_retries', 1),
       ('http.timeout_s', 5.0),
@@ -115,7 +86,7 @@ def test_it_walks_mbpp_with_a_model_behind_http(tmp_path, server):
 
 @pytest.mark.slow
 def test_the_import_header_is_an_option_that_the_report_names(tmp_path, server):
-  server.forgets_imports = True
+  server.answer_fn = without_import
   result = run(tmp_path, server, '--config.pool.import_header')
   assert result.returncode == 0, result.stderr[-3000:]
   table = json.loads((tmp_path / 'run' / 'results.json').read_text())
@@ -125,7 +96,7 @@ def test_the_import_header_is_an_option_that_the_report_names(tmp_path, server):
 
 
 def test_a_dead_endpoint_is_an_error_and_not_a_zero(tmp_path, server):
-  server.broken = True
+  server.answer_fn = lambda body: Reply(500)
   result = run(tmp_path, server)
   assert result.returncode != 0
   assert '500' in result.stderr
