@@ -56,12 +56,11 @@ def begin(
 def check_templates(config, roles: Sequence[str] = ('coder',)) -> None:
   """Raises ValueError for a server that would be asked as embedded models."""
   for role in roles:
-    if (
-      getattr(config, role).backend == 'http' and config.ask.template == 'plain'
-    ):
+    model = getattr(config, role)
+    if model.is_server and config.ask.template == 'plain':
       raise ValueError(
-        f'{role}.backend=http needs --config.ask.template=chat: the plain '
-        'format is that of the embedded models'
+        f'{role}.backend={model.backend} needs --config.ask.template=chat: the '
+        'plain format is that of the embedded models'
       )
 
 

@@ -221,7 +221,8 @@ class Runner:
 
   def _end(self, active: ActivePlay, error: str = '') -> None:
     active.waiting, active.attempt.error = None, error
-    active.attempt.record_rest()
+    if not active.attempt.lost:
+      active.attempt.record_rest()
     active.play.close()
 
 

@@ -119,7 +119,7 @@ class CachedBackend:
   def complete(self, requests: Sequence[Request]) -> list[Completion]:
     """Returns completions in order; misses go to the backend in batches."""
     rows = self._answers(
-      [(self._key(r), _without_idle_seed(r)) for r in requests], self._ask
+      [(self._key(r), without_idle_seed(r)) for r in requests], self._ask
     )
     return [Completion(*row) for row in rows]
 
@@ -206,13 +206,9 @@ class CachedBackend:
     self.backend.close()
 
   def _key(self, request: Request, *scored: str) -> bytes:
-    fields = dataclasses.asdict(_without_idle_seed(request))
-    # Where there is no scope, keys are those of the older format.
-    if not (self._has_scopes and request.scope):
-      del fields['scope']
-    parts = [self.name, self._identity, fields, *scored]
-    content = json.dumps(parts, sort_keys=True)
-    return hashlib.sha256(content.encode()).digest()
+    if not self._has_scopes:
+      request = dataclasses.replace(request, scope='')
+    return _key(self.name, self._identity, request, *scored)
 
   def _find(self, keys: Iterable[bytes]) -> dict[bytes, Any]:
     answers = {}
@@ -225,7 +221,58 @@ class CachedBackend:
     return answers
 
 
-def _without_idle_seed(request: Request) -> Request:
+class Record:
+  """Reads the completions in a file of `CachedBackend`."""
+
+  def __init__(self, path: str | os.PathLike[str]):
+    """Opens a file, to read only.
+
+    Raises:
+      ValueError: it is not a cache, or one that does not name its models.
+    """
+    uri = f'{pathlib.Path(path).absolute().as_uri()}?mode=ro'
+    try:
+      self._database = sqlite3.connect(uri, uri=True, check_same_thread=False)
+      (version,) = self._database.execute('PRAGMA user_version').fetchone()
+    except sqlite3.Error as error:
+      raise ValueError(
+        f'{path} is no cache of completions ({error})'
+      ) from error
+    if version != _FORMAT:
+      self._database.close()
+      raise ValueError(
+        f'{path} has format {version}, expected {_FORMAT}: it is no cache of '
+        'completions, or an older one, which does not name its models'
+      )
+    self._lock = threading.Lock()
+
+  def models(self) -> list[tuple[str, str]]:
+    """Returns name and identity of all models that used the file."""
+    with self._lock:
+      rows = self._database.execute('SELECT name, identity FROM models')
+      return sorted(rows.fetchall())
+
+  def find(
+    self, name: str, identity: str, request: Request
+  ) -> Completion | None:
+    """Returns what a model answered to a request; None: it was not asked."""
+    query = 'SELECT completion FROM completions WHERE key = ?'
+    with self._lock:
+      row = self._database.execute(
+        query, (_key(name, identity, request),)
+      ).fetchone()
+    return None if row is None else Completion(*json.loads(row[0]))
+
+
+def _key(name: str, identity: str, request: Request, *scored: str) -> bytes:
+  fields = dataclasses.asdict(without_idle_seed(request))
+  if not request.scope:
+    del fields['scope']  # Such keys are those of the older format.
+  content = json.dumps([name, identity, fields, *scored], sort_keys=True)
+  return hashlib.sha256(content.encode()).digest()
+
+
+def without_idle_seed(request: Request) -> Request:
   """Returns the request with seed 0 if it is greedy."""
   if request.temperature == 0:
     return dataclasses.replace(request, seed=0)
