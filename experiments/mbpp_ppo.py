@@ -40,8 +40,12 @@ from promptrl_jax.evaluation import (
 )
 from promptrl_jax.evaluation.play import Entrant, Plan, rivals
 from promptrl_jax.files import write_atomically
+from promptrl_jax.llm import preflight
+from promptrl_jax.llm.preflight import CandidateCost
+from promptrl_jax.operators import FALLBACK, OPERATORS
 from promptrl_jax.operators.examples import make_library
 from promptrl_jax.strategies.base import (
+  COSTS,
   STRATEGIES,
   TextStrategy,
 )
@@ -178,12 +182,17 @@ def run(config, workdir, mode, controllers_of=None, chosen=Selection()):
   library = make_library(config.examples, tasks['train'])
 
   # --- Models and pool --------------------------------------------------------
+  ledger = session.open_ledger(config, workdir, 'coder', 'rewriter')
+  bought = candidates(config, len(played))  # Refused before any work.
   coder, rewriter = session.load_models(config)
   models = prepare(config, workdir, trained, coder, rewriter)
   config = played_config
   announce(config, tasks, coder, rewriter)
+  print(bought)
   with session.open_pool(config.pool) as pool:
-    line_up = session.make_line_up(config, coder, rewriter, pool, library)
+    line_up = session.make_line_up(
+      config, ledger, coder, rewriter, pool, library
+    )
     # --- Lists and temperatures, chosen on validation -------------------------
     searched = searching.search(
       config, line_up, tasks['validation'], workdir, trained, mode
@@ -262,6 +271,29 @@ def announce(config, tasks, coder, rewriter):
     f'one run can tell {found} '
     f'(paired, if {_DISCORDANT:.0%} of problems are solved by one side only)'
   )
+
+
+def candidates(config, problems):
+  """Says what the largest budget buys for each strategy.
+
+  Raises:
+    ValueError: there is a cap on calls that buys none of them enough.
+  """
+  names = [n for n in config.editing.actions if OPERATORS[n].rival]
+  costs = {
+    OPERATORS[n].rival: CandidateCost(
+      OPERATORS[n].calls, most=1 if n == FALLBACK else None
+    )
+    for n in names
+  }
+  costs |= {name: COSTS[name] for name in config.eval.strategies}
+  costs = {n: c for n, c in costs.items() if n not in config.eval.without}
+  budget, cap = max(config.eval.budgets), config.spend.calls // max(1, problems)
+  # A table of small budgets is wanted; a cap that cuts its largest one is not.
+  least = config.spend.least_candidates if 0 < cap < budget else 0
+  if config.spend.calls:
+    budget = min(budget, cap)
+  return preflight.describe(preflight.check(costs, budget, least), budget)
 
 
 def evaluate(config, line_up, played, validation, searched, learned, workdir):

@@ -6,10 +6,13 @@ No flags here.
 from __future__ import annotations
 
 import contextlib
+import os
+import pathlib
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
+import jax
 from ml_collections import ConfigDict
 
 from promptrl_jax import registry, settings
@@ -19,7 +22,8 @@ from promptrl_jax.execution.memo import MemoPool
 from promptrl_jax.llm.ask import CODER, REWRITER
 from promptrl_jax.llm.backend import Backend
 from promptrl_jax.llm.cache import IN_MEMORY, CachedBackend
-from promptrl_jax.llm.load import load_backend
+from promptrl_jax.llm.ledger import Ledger
+from promptrl_jax.llm.load import BackendConfig, load_backend
 from promptrl_jax.parallel import compilation
 from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.prompts.examples import ExampleLibrary
@@ -84,8 +88,38 @@ def load_models(config) -> tuple[Backend, Backend]:
   return coder, load_backend(config.rewriter, mesh)
 
 
+def open_ledger(config, workdir: pathlib.Path, *roles: str) -> Ledger:
+  """The ledger of a run, which is kept in its workdir if there are caps.
+
+  Each process of several has one, and the caps for itself.
+
+  Raises:
+    ValueError: a model of these roles has no price, but a cap on dollars.
+  """
+  for role in roles:
+    given = getattr(config, role)
+    if given.is_server:
+      config.spend.price(given.model)
+  process = jax.process_index()
+  path = workdir / (f'ledger_{process}.json' if process else 'ledger.json')
+  return Ledger(config.spend, path if config.spend.is_limited else None)
+
+
+def cached(
+  model: Backend,
+  role: str,
+  given: BackendConfig,
+  ledger: Ledger,
+  path: str | os.PathLike[str] = '',
+) -> CachedBackend:
+  """A model with a cache, in memory if there is no path, and a meter."""
+  meter = ledger.meter(role, model, free=not given.is_server)
+  return CachedBackend(model, path or IN_MEMORY, given.identity, meter=meter)
+
+
 def make_line_up(
   config,
+  ledger: Ledger,
   coder: Backend,
   rewriter: Backend,
   pool: Any,
@@ -97,7 +131,7 @@ def make_line_up(
     CODER: (coder, config.coder),
   }
   cached = {
-    role: CachedBackend(model, config.cache or IN_MEMORY, given.identity)
+    role: cached(model, role, given, ledger, config.cache)
     for role, (model, given) in roles.items()
   }
   return LineUp(cached, MemoPool(pool), config.ask, {'examples': library})

@@ -29,6 +29,7 @@ from promptrl_jax.envs.editing.config import EditingConfig
 from promptrl_jax.envs.editing.play import edit
 from promptrl_jax.envs.editing.rollout import Policy
 from promptrl_jax.llm.ask import Attempt, Play, Tools
+from promptrl_jax.llm.preflight import CandidateCost
 from promptrl_jax.operators import Episode
 from promptrl_jax.registry import Registry, check_call
 from promptrl_jax.strategies.fewshot import fewshot
@@ -132,9 +133,17 @@ def _check(name: str, play_fn: Any) -> None:
 STRATEGIES: Registry[PlayFn] = Registry('strategy', _check)
 
 
-def register(name: str, play_fn: PlayFn) -> PlayFn:
-  """Makes a strategy known by its name; returns it."""
-  return STRATEGIES.register(name, play_fn)
+# What a candidate of each strategy costs, for the line before a run.
+COSTS: dict[str, CandidateCost] = {}
+
+
+def register(
+  name: str, play_fn: PlayFn, cost: CandidateCost = CandidateCost()
+) -> PlayFn:
+  """Makes a strategy and its costs known by its name; returns it."""
+  STRATEGIES.register(name, play_fn)
+  COSTS[name] = cost
+  return play_fn
 
 
 register('fewshot', fewshot)
