@@ -98,7 +98,7 @@ def open_ledger(config, workdir: pathlib.Path, *roles: str) -> Ledger:
   """
   for role in roles:
     given = getattr(config, role)
-    if given.is_server:
+    if not given.is_free:
       config.spend.price(given.model)
   process = jax.process_index()
   path = workdir / (f'ledger_{process}.json' if process else 'ledger.json')
@@ -113,7 +113,7 @@ def cached(
   path: str | os.PathLike[str] = '',
 ) -> CachedBackend:
   """A model with a cache, in memory if there is no path, and a meter."""
-  meter = ledger.meter(role, model, free=not given.is_server)
+  meter = ledger.meter(role, model, free=given.is_free)
   return CachedBackend(model, path or IN_MEMORY, given.identity, meter=meter)
 
 
@@ -130,11 +130,11 @@ def make_line_up(
     REWRITER: (rewriter, config.rewriter),
     CODER: (coder, config.coder),
   }
-  cached = {
+  backends = {
     role: cached(model, role, given, ledger, config.cache)
     for role, (model, given) in roles.items()
   }
-  return LineUp(cached, MemoPool(pool), config.ask, {'examples': library})
+  return LineUp(backends, MemoPool(pool), config.ask, {'examples': library})
 
 
 @contextlib.contextmanager

@@ -97,6 +97,11 @@ class BackendConfig:
     return self.backend in ('http', 'ollama')
 
   @property
+  def is_free(self) -> bool:
+    """Whether its calls cost no money; a plug-in may ask a server."""
+    return self.backend in ('jax', 'replay')
+
+  @property
   def identity(self) -> str:
     """Settings that completions depend on, as JSON text for cache keys."""
     fields = ['backend', 'dtype', 'kv_cache', 'base_url']
