@@ -8,6 +8,7 @@ import ml_collections
 from promptrl_jax import settings
 from promptrl_jax.execution.config import PoolConfig
 from promptrl_jax.llm.ask import AskConfig
+from promptrl_jax.llm.ledger import SpendConfig
 from promptrl_jax.llm.load import BackendConfig
 from promptrl_jax.tasks.minicode2 import suite as minicode2
 from promptrl_jax.tasks.task_set import DataConfig
@@ -28,6 +29,7 @@ class Job:
     plugins: modules that register operators, strategies, task sets, rewards,
       ...
     rewriter: rewrites statements; where training starts, if it is trained.
+    spend: caps of calls, tokens and dollars, prices, dry run.
   """
 
   seed: int = 0
@@ -38,6 +40,7 @@ class Job:
   rewriter: BackendConfig = BackendConfig(model='minicode_rewriter')
   pool: PoolConfig = PoolConfig()
   ask: AskConfig = AskConfig()
+  spend: SpendConfig = SpendConfig()
 
 
 def on_minicode2(config: ml_collections.ConfigDict) -> None:

@@ -36,7 +36,8 @@ from promptrl_jax.envs.rewriting.config import RewritingConfig
 from promptrl_jax.evaluation.statistics import RESAMPLES
 from promptrl_jax.execution.config import PoolConfig
 from promptrl_jax.llm.ask import AskConfig
-from promptrl_jax.llm.http import HttpConfig
+from promptrl_jax.llm.http_config import HttpConfig
+from promptrl_jax.llm.ledger import SpendConfig
 from promptrl_jax.llm.load import BackendConfig
 from promptrl_jax.prompts.meta import MetaConfig
 from promptrl_jax.strategies.prewrite import RewriteConfig
@@ -105,6 +106,7 @@ class Config:
     runs_programs: the task model writes a program, and its value is the answer;
       for models and prompts like the embedded ones.
     pool: where programs run.
+    spend: caps of calls, tokens and dollars, prices, dry run.
   """
 
   seed: int = 0
@@ -122,6 +124,7 @@ class Config:
     meta=MetaConfig('minicode'), reward='score'
   )
   pool: PoolConfig = PoolConfig()
+  spend: SpendConfig = SpendConfig()
   eval: EvalConfig = EvalConfig()
 
 

@@ -83,14 +83,19 @@ def run(config, workdir, gates=()):
   library = make_library(config.examples, tasks['train'])
 
   # --- Models, pool, choices on validation ------------------------------------
+  ledger = session.open_ledger(config, workdir, 'coder', 'rewriter')
+  bought = entrants.candidates(config, len(tasks['test']))
   coder, rewriter = session.load_models(config)
   models = {'coder': coder.name, 'rewriter': rewriter.name}
   if trained is not None:
     models['controllers of'] = trained.label(config)
   prepare(workdir, config, models, trained)
   session.announce(config, tasks, coder, rewriter)
+  print(bought)
   with session.open_pool(config.pool) as pool:
-    line_up = session.make_line_up(config, coder, rewriter, pool, library)
+    line_up = session.make_line_up(
+      config, ledger, coder, rewriter, pool, library
+    )
     searched = searching.search(
       config, line_up, tasks['validation'], workdir, trained, 'eval'
     )

@@ -40,8 +40,13 @@ def learn(
 ):
   """Policies of one seed, trained or read, with the calls of their training."""
   models = line_up.backends
-  if not config.controller.worlds:  # nothing would be asked for twice
-    models = {role: cached.backend for role, cached in models.items()}
+  if not (config.controller.worlds or config.spend.is_limited):
+    # Nothing is asked for twice, but by a run that goes on: that only costs
+    # where a server answers.
+    models = {
+      role: cached.backend if getattr(config, role).is_free else cached
+      for role, cached in models.items()
+    }
   env = EditingEnv(
     models[CODER],
     models[REWRITER],

@@ -5,7 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from promptrl_jax.evaluation.play import Entrant, rivals
-from promptrl_jax.strategies.base import STRATEGIES, TextStrategy
+from promptrl_jax.llm import preflight
+from promptrl_jax.llm.preflight import CandidateCost
+from promptrl_jax.operators import FALLBACK, OPERATORS
+from promptrl_jax.strategies.base import COSTS, STRATEGIES, TextStrategy
 
 
 def make(config, searched, instructed, learned):
@@ -34,3 +37,26 @@ def make(config, searched, instructed, learned):
     for name, entrant in entrants.items()
     if name not in config.eval.without
   }
+
+
+def candidates(config, problems):
+  """Says what the largest budget buys for each strategy.
+
+  Raises:
+    ValueError: there is a cap on calls that buys none of them enough.
+  """
+  names = [n for n in config.editing.actions if OPERATORS[n].rival]
+  costs = {
+    OPERATORS[n].rival: CandidateCost(
+      OPERATORS[n].calls, most=1 if n == FALLBACK else None
+    )
+    for n in names
+  }
+  costs |= {name: COSTS[name] for name in config.eval.strategies}
+  costs = {n: c for n, c in costs.items() if n not in config.eval.without}
+  budget, cap = max(config.eval.budgets), config.spend.calls // max(1, problems)
+  # A table of small budgets is wanted; a cap that cuts its largest one is not.
+  least = config.spend.least_candidates if 0 < cap < budget else 0
+  if config.spend.calls:
+    budget = min(budget, cap)
+  return preflight.describe(preflight.check(costs, budget, least), budget)

@@ -147,9 +147,12 @@ def run(
   tasks = load.load_tasks(config.data, dict.fromkeys(('train', split)))
   session.check_programs(tasks)
   library = make_library(config.examples or 'words', tasks['train'])
+  ledger = session.open_ledger(config, workdir, 'coder', 'rewriter')
   coder, rewriter = session.load_models(config)
   with session.open_pool(config.pool) as pool:
-    line_up = session.make_line_up(config, coder, rewriter, pool, library)
+    line_up = session.make_line_up(
+      config, ledger, coder, rewriter, pool, library
+    )
     played = Played(config, line_up, tasks[split], instructions)
     grid = played.grid(templates, examples)
     best = max(grid, key=lambda key: grid[key]['passed'])

@@ -80,9 +80,12 @@ def run(config, statement, tests, signature, protocol, workdir):
   if config.examples:
     solved = load.load_tasks(config.data, only=('train',))['train']
     library = make_library(config.examples, solved)
+  ledger = session.open_ledger(config, workdir, 'coder', 'rewriter')
   coder, rewriter = session.load_models(config)
   with session.open_pool(config.pool) as pool:
-    line_up = session.make_line_up(config, coder, rewriter, pool, library)
+    line_up = session.make_line_up(
+      config, ledger, coder, rewriter, pool, library
+    )
     with line_up.counting() as paid:
       runs = line_up.run_all(
         [

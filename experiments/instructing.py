@@ -39,7 +39,6 @@ CANONICAL = 'canonical wording (reference)'
 USER_ERRORS = (ValueError, OSError, BackendError, TooWeakError, sqlite3.Error)
 
 _REQUESTS_PER_CALL = 512  # What the progress bar waits for.
-_ROUNDS = 8  # Requests of each connection to a server between two savings.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -130,27 +129,24 @@ def joined_to_train(task, train):
   )
 
 
-def open_model(config, mesh, cache, stack):
+def open_model(given, role, ledger, mesh, cache, stack):
   """A model with its answers on disk, closed at the end."""
-  if not config.model:
+  if not given.model:
     raise ValueError(
       'no model is named: give --config.rewriter.model= and '
       '--config.task_model.model='
     )
-  # A server answers slowly: what it has answered is kept from time to time.
-  batch = (
-    _ROUNDS * config.http.concurrency if config.backend == 'http' else None
-  )
-  backend = CachedBackend(
-    load_backend(config, mesh), cache, config.identity, batch
-  )
+  model = load_backend(given, mesh)
+  backend = session.cached(model, role, given, ledger, cache)
   stack.callback(backend.close)
   return backend
 
 
-def open_task_model(config, mesh, cache, stack):
+def open_task_model(config, ledger, mesh, cache, stack):
   """The frozen model, behind a pool if it answers by programs."""
-  model = open_model(config.task_model, mesh, cache, stack)
+  model = open_model(
+    config.task_model, 'task_model', ledger, mesh, cache, stack
+  )
   if not config.runs_programs:
     return model
   pool = stack.enter_context(session.open_pool(config.pool))

@@ -30,7 +30,6 @@ from promptrl_jax.evaluation import joint_report
 from promptrl_jax.evaluation.play import LineUp, Plan
 from promptrl_jax.execution.memo import MemoPool
 from promptrl_jax.llm.ask import CODER, REWRITER
-from promptrl_jax.llm.cache import CachedBackend
 from promptrl_jax.llm.load import load_backend
 from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.tasks.load import describe, load_tasks
@@ -69,7 +68,10 @@ def run(config, workdir):
   tasks = load_tasks(config.data)
   session.check_programs(tasks)
   mesh = mesh_lib.from_text(config.mesh)
-  coder = CachedBackend(load_backend(config.coder, mesh))
+  ledger = session.open_ledger(config, workdir, CODER)
+  coder = session.cached(
+    load_backend(config.coder, mesh), CODER, config.coder, ledger
+  )
   start = build.load_start(config.rewriter, config.train.reference.model)
   config.train.check()
   build.check_reference(config.train, start)

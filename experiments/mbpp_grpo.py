@@ -27,7 +27,7 @@ from promptrl_jax.envs.rewriting.env import RewritingEnv
 from promptrl_jax.envs.rewriting.failed import failed_tasks
 from promptrl_jax.evaluation import cells, output, report, rewriter
 from promptrl_jax.llm import load
-from promptrl_jax.llm.cache import CachedBackend
+from promptrl_jax.llm.ask import CODER
 from promptrl_jax.parallel import distributed, exchange
 from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.settings import to_mapping
@@ -69,6 +69,7 @@ def run(config, workdir):
   }
   tasks = load_tasks(config.data)
   mesh = mesh_lib.of_process(config.mesh)
+  ledger = session.open_ledger(config, workdir, CODER)
   coder = load.load_backend(config.coder, mesh)
   start = build.load_start(config.rewriter, config.train.reference.model)
   for learner_config in settings.values():
@@ -79,7 +80,7 @@ def run(config, workdir):
   with session.open_pool(config.pool) as pool:
     # --- Training -------------------------------------------------------------
     env = RewritingEnv(
-      CachedBackend(coder),
+      session.cached(coder, CODER, config.coder, ledger),
       pool,
       config.rewriting,
       config.ask,

@@ -170,12 +170,17 @@ def run(config, workdir, mode, controllers_of=None, chosen=Selection()):
   library = make_library(config.examples, tasks['train'])
 
   # --- Models and pool --------------------------------------------------------
+  ledger = session.open_ledger(config, workdir, 'coder', 'rewriter')
+  bought = entrants.candidates(config, len(played))  # Refused before any work.
   coder, rewriter = session.load_models(config)
   models = prepare(config, workdir, trained, coder, rewriter)
   config = played_config
   session.announce(config, tasks, coder, rewriter)
+  print(bought)
   with session.open_pool(config.pool) as pool:
-    line_up = session.make_line_up(config, coder, rewriter, pool, library)
+    line_up = session.make_line_up(
+      config, ledger, coder, rewriter, pool, library
+    )
     # --- Lists, temperatures and words, chosen on validation ------------------
     searched = searching.search(
       config, line_up, tasks['validation'], workdir, trained, mode

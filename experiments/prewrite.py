@@ -80,10 +80,11 @@ def run(config, workdir):
     f'{len(tasks.train)} instruction(s) to train on, {len(tasks.validation)} '
     f'that say when to stop, {len(tasks.dev)} to rewrite in the end'
   )
+  ledger = session.open_ledger(config, workdir, 'task_model')
   mesh = mesh_lib.from_text(config.mesh)
   cache = config.cache or workdir / 'cache.sqlite'
   with contextlib.ExitStack() as stack:
-    task_model = instructing.open_task_model(config, mesh, cache, stack)
+    task_model = instructing.open_task_model(config, ledger, mesh, cache, stack)
     print(f'rewriter {start.name}, task model {task_model.name}')
     # A folder of the same name may hold another model by now.
     names = {'rewriter': start.name, 'task_model': task_model.name}
@@ -102,7 +103,7 @@ def run(config, workdir):
       candidates |= {
         (name, seed, way): texts
         for way, texts in draw(
-          config, model, mesh, cache, env, tasks.dev, folder
+          config, model, ledger, mesh, cache, env, tasks.dev, folder
         ).items()
       }
     chosen, scores, calls = instructing.measure(
@@ -162,11 +163,12 @@ def train(config, settings, start, mesh, env, tasks, workdir):
   return models
 
 
-def draw(config, model, mesh, cache, env, tasks, folder):
+def draw(config, model, ledger, mesh, cache, env, tasks, folder):
   """Candidates of one rewriter; writes its trace."""
   with contextlib.ExitStack() as closing:
+    given = rewriter_config(config, model)
     backend = instructing.open_model(
-      rewriter_config(config, model), mesh, cache, closing
+      given, 'rewriter', ledger, mesh, cache, closing
     )
     samples, trace = instructing.draw_candidates(backend, env, tasks, config)
   instructing.write_lines(folder / 'trace.jsonl', trace)

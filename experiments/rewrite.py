@@ -58,11 +58,14 @@ def run(config, workdir):
   )
 
   # --- Models -----------------------------------------------------------------
+  ledger = session.open_ledger(config, workdir, 'rewriter', 'task_model')
   mesh = mesh_lib.from_text(config.mesh)
   cache = config.cache or workdir / 'cache.sqlite'
   with contextlib.ExitStack() as stack:
-    rewriter = instructing.open_model(config.rewriter, mesh, cache, stack)
-    task_model = instructing.open_task_model(config, mesh, cache, stack)
+    rewriter = instructing.open_model(
+      config.rewriter, 'rewriter', ledger, mesh, cache, stack
+    )
+    task_model = instructing.open_task_model(config, ledger, mesh, cache, stack)
     print(f'rewriter {rewriter.name}, task model {task_model.name}')
     env = instructing.open_env(task_model, config, tasks, stack)
 

@@ -6,10 +6,13 @@ No flags here.
 from __future__ import annotations
 
 import contextlib
+import os
+import pathlib
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
+import jax
 from ml_collections import ConfigDict
 
 from promptrl_jax import registry, settings
@@ -20,7 +23,8 @@ from promptrl_jax.execution.memo import MemoPool
 from promptrl_jax.llm.ask import CODER, REWRITER
 from promptrl_jax.llm.backend import Backend
 from promptrl_jax.llm.cache import IN_MEMORY, CachedBackend
-from promptrl_jax.llm.load import load_backend
+from promptrl_jax.llm.ledger import Ledger
+from promptrl_jax.llm.load import BackendConfig, load_backend
 from promptrl_jax.parallel import compilation
 from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.prompts.examples import ExampleLibrary
@@ -59,12 +63,11 @@ def begin(
 def check_templates(config, roles: Sequence[str] = ('coder',)) -> None:
   """Raises ValueError for a server that would be asked as embedded models."""
   for role in roles:
-    if (
-      getattr(config, role).backend == 'http' and config.ask.template == 'plain'
-    ):
+    model = getattr(config, role)
+    if model.is_server and config.ask.template == 'plain':
       raise ValueError(
-        f'{role}.backend=http needs --config.ask.template=chat: the plain '
-        'format is that of the embedded models'
+        f'{role}.backend={model.backend} needs --config.ask.template=chat: the '
+        'plain format is that of the embedded models'
       )
 
 
@@ -88,8 +91,40 @@ def load_models(config) -> tuple[Backend, Backend]:
   return coder, load_backend(config.rewriter, mesh)
 
 
+def open_ledger(config, workdir: pathlib.Path | None, *roles: str) -> Ledger:
+  """The ledger of a run, kept in its workdir if it has one and there are caps.
+
+  Each process of several has one, and the caps for itself.
+
+  Raises:
+    ValueError: a model of these roles has no price, but a cap on dollars.
+  """
+  for role in roles:
+    given = getattr(config, role)
+    if not given.is_free:
+      config.spend.price(given.model)
+  if workdir is None or not config.spend.is_limited:
+    return Ledger(config.spend)
+  process = jax.process_index()
+  name = f'ledger_{process}.json' if process else 'ledger.json'
+  return Ledger(config.spend, workdir / name)
+
+
+def cached(
+  model: Backend,
+  role: str,
+  given: BackendConfig,
+  ledger: Ledger,
+  path: str | os.PathLike[str] = '',
+) -> CachedBackend:
+  """A model with a cache, in memory if there is no path, and a meter."""
+  meter = ledger.meter(role, model, free=given.is_free)
+  return CachedBackend(model, path or IN_MEMORY, given.identity, meter=meter)
+
+
 def make_line_up(
   config,
+  ledger: Ledger,
   coder: Backend,
   rewriter: Backend,
   pool: Any,
@@ -100,11 +135,11 @@ def make_line_up(
     REWRITER: (rewriter, config.rewriter),
     CODER: (coder, config.coder),
   }
-  cached = {
-    role: CachedBackend(model, config.cache or IN_MEMORY, given.identity)
+  backends = {
+    role: cached(model, role, given, ledger, config.cache)
     for role, (model, given) in roles.items()
   }
-  return LineUp(cached, MemoPool(pool), config.ask, {'examples': library})
+  return LineUp(backends, MemoPool(pool), config.ask, {'examples': library})
 
 
 def announce(config, tasks, coder, rewriter):

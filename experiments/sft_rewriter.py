@@ -37,7 +37,6 @@ from promptrl_jax.execution.memo import MemoPool
 from promptrl_jax.files import write_atomically
 from promptrl_jax.llm import load
 from promptrl_jax.llm.ask import CODER, REWRITER
-from promptrl_jax.llm.cache import CachedBackend
 from promptrl_jax.models import pretrained
 from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.prompts import templates
@@ -82,7 +81,10 @@ def run(config, workdir):
   session.check_programs(tasks)
   begin = build.load_start(config.rewriter)
   mesh = mesh_lib.from_text(config.mesh)
-  coder = CachedBackend(load.load_backend(config.coder, mesh))
+  ledger = session.open_ledger(config, workdir, CODER)
+  coder = session.cached(
+    load.load_backend(config.coder, mesh), CODER, config.coder, ledger
+  )
   start = load.load_backend(config.rewriter, mesh)
   workdir_lib.prepare(workdir, 'sft_rewriter', config)
   with session.open_pool(config.pool) as pool:

@@ -195,12 +195,14 @@ class Problem(_UnitTestFields):
       run; it has no tests, answers or examples where none are visible.
     reward: the hidden part of the checker of a *training* task, which may be
       used for reward and never shown; None outside the training split.
+    split: as in `Task`.
   """
 
   task_id: str
   statement: str
   visible: Checker
   reward: Checker | None = None
+  split: str = ''
 
   @property
   def visible_tests(self) -> tuple[str, ...]:

@@ -156,12 +156,13 @@ class Runner:
   def _complete(
     self, role: str, backend: Backend, rows: Sequence[ActivePlay]
   ) -> None:
+    asks = [_in_scope(active) for active in rows]
     self.ledger.reserve(role, len(rows))
     started = time.perf_counter()
-    completions = backend.complete([active.waiting.request for active in rows])
+    completions = backend.complete([ask.request for ask in asks])
     self.ledger.record(role, completions, time.perf_counter() - started)
-    for active, completion in zip(rows, completions, strict=True):
-      active.attempt.charge(active.waiting, completion)
+    for active, ask, completion in zip(rows, asks, completions, strict=True):
+      active.attempt.charge(ask, completion)
       self.answer(active, completion)
 
   def _execute(self, rows: Sequence[ActivePlay]) -> None:
@@ -248,6 +249,7 @@ class Runner:
 
   def _take(self, active: ActivePlay, value: Any) -> None:
     """Takes the submission of a play that has ended."""
+    active.attempt.record_rest()
     if isinstance(value, str) and value.strip():
       active.submission = value
     elif value is None or isinstance(value, str):
@@ -259,7 +261,16 @@ class Runner:
 
   def _end(self, active: ActivePlay, error: str = '') -> None:
     active.waiting, active.attempt.error = None, error
+    if not active.attempt.lost:
+      active.attempt.record_rest()
     active.play.close()
+
+
+def _in_scope(active: ActivePlay) -> Ask:
+  """What a play asks, for answers of the split of its problem alone."""
+  scope = active.attempt.problem.split
+  request = dataclasses.replace(active.waiting.request, scope=scope)
+  return dataclasses.replace(active.waiting, request=request)
 
 
 def to_program(problem: Problem, code: str) -> Program:

@@ -98,7 +98,7 @@ class Attempt:
   prompt_tokens: int = 0
   completion_tokens: int = 0
   asked: set[tuple[Message, ...]] = dataclasses.field(default_factory=set)
-  sent: list[Ask] = dataclasses.field(default_factory=list)
+  sent: list[tuple[Ask, Completion]] = dataclasses.field(default_factory=list)
   trace: list[dict[str, Any]] = dataclasses.field(default_factory=list)
   peers: Sequence[Attempt] = dataclasses.field(
     default=(), repr=False, compare=False
@@ -120,7 +120,7 @@ class Attempt:
     self.calls += 1
     self.prompt_tokens += completion.prompt_tokens
     self.completion_tokens += completion.completion_tokens
-    self.sent.append(asked)
+    self.sent.append((asked, completion))
 
   def note(self, action: str, **fields: Any) -> None:
     """Adds a trace row for anything but a program that was run."""
@@ -145,10 +145,20 @@ class Attempt:
       )
     )
 
+  def record_rest(self) -> None:
+    """Adds a trace row for calls after which no program was run, if any."""
+    if self.sent:
+      row = self.trace_row('ask', [], cost=len(self.sent), code=None, status='')
+      self.trace.append(row | {'error_type': '', 'feedback': ''})
+
   def trace_row(
     self, action: str, visible: list[bool], **fields: Any
   ) -> dict[str, Any]:
-    """One row of `trace.jsonl`, with the requests sent since the last one."""
+    """One row of `trace.jsonl`, with the requests sent since the last one.
+
+    `answers` are the completions of the requests in `sent`, in their order: the
+    backend `replay` gives them again.
+    """
     row = {
       'row': self.row,
       'task_id': self.problem.task_id,
@@ -159,8 +169,9 @@ class Attempt:
       'prompt': None,
       'sent': [
         {'role': ask.role, **dataclasses.asdict(ask.request)}
-        for ask in self.sent
+        for ask, _ in self.sent
       ],
+      'answers': [dataclasses.asdict(answer) for _, answer in self.sent],
       'visible': visible,
       'visible_passed': bool(visible) and all(visible),
       'reward': 0.0,

@@ -6,8 +6,8 @@ One call carries a whole batch, so that a backend can run the requests together.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Iterator, Sequence
+from typing import Protocol, runtime_checkable
 
 
 class BackendError(RuntimeError):
@@ -31,6 +31,9 @@ class Request:
     top_p: probability mass of nucleus sampling, in (0, 1].
     seed: seed of the sample; n samples of one prompt need n seeds.
     stop: strings that end the completion and are not part of its text.
+    scope: a cache answers it only with what was asked in the same scope: the
+      split of the problem, so that what was chosen on one split is asked anew
+      on another. The model does not see it.
   """
 
   messages: tuple[Message, ...]
@@ -39,6 +42,7 @@ class Request:
   seed: int = 0
   max_tokens: int = 128
   stop: tuple[str, ...] = ()
+  scope: str = ''
 
   @property
   def is_text(self) -> bool:
@@ -82,4 +86,15 @@ class Backend(Protocol):
 
   def close(self) -> None:
     """Frees the resources of the backend; calling it again has no effect."""
+    ...
+
+
+@runtime_checkable
+class Incremental(Protocol):
+  """A backend that hands out completions before a batch is done, or fails."""
+
+  def complete_each(
+    self, requests: Sequence[Request]
+  ) -> Iterator[tuple[int, Completion]]:
+    """Yields (index, completion) pairs as they come in; may end in an error."""
     ...

@@ -2,13 +2,17 @@
 
 The key is a hash of the model's name and the whole request with its seed, so
 two samples of one prompt never share an entry. Greedy requests ignore the seed.
-A cache hit takes no time and no tokens, but callers still count it as a model
-call in their ledger.
+The scope of a request, its split, is part of the key: an answer that something
+was chosen by on one split does not stand in for one on another. Files of format
+1 are older than scopes. They go on as they were, one answer for all splits.
+A cache hit takes no time, no tokens and no money, but callers still count it as
+a model call where strategies are compared.
 
 The entries lie in an SQLite database, in memory or in a file, which several
-processes can use at once. A batch is written in one transaction before its
-completions are returned, so a process that is killed loses only the batch that
-it was waiting for.
+processes can use at once. What a server answers is written at once, and the
+batch of a model in this process in one transaction before its completions are
+returned, so that a process that is killed, or a backend that fails, loses no
+answer of the one and a batch of the other.
 """
 
 from __future__ import annotations
@@ -17,6 +21,7 @@ import contextlib
 import dataclasses
 import hashlib
 import json
+import logging
 import os
 import pathlib
 import sqlite3
@@ -26,11 +31,21 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from promptrl_jax.llm.backend import Backend, BackendError, Completion, Request
+from promptrl_jax.llm.backend import (
+  Backend,
+  BackendError,
+  Completion,
+  Incremental,
+  Request,
+)
+from promptrl_jax.llm.ledger import Ledger, Meter
 
+_LOG = logging.getLogger(__name__)
 IN_MEMORY = ':memory:'
 _Query = TypeVar('_Query')
-_FORMAT = 1  # Version of the database, stored in its `user_version`.
+_Answers = list[tuple[int, Any]]  # with their indices in a batch
+# Version of the database, stored in its `user_version`: 2 has scopes in keys.
+_FORMAT, _WITHOUT_SCOPES = 2, 1
 _BATCH = 2048  # requests to the backend at once, with a file
 _LOCK_TIMEOUT_S = 60.0  # How long to wait for another process that writes.
 
@@ -44,6 +59,7 @@ class CachedBackend:
     path: str | os.PathLike[str] = IN_MEMORY,
     identity: str = '',
     batch: int | None = None,
+    meter: Meter | None = None,
   ):
     """Opens or creates the database.
 
@@ -53,6 +69,7 @@ class CachedBackend:
       batch: upper limit on the misses that the backend gets in one call; None:
         2,048 with a file, so that what a kill loses took minutes, and no limit
         without. The completions of a call are stored before the next call.
+      meter: counts what the backend is asked, and refuses what is beyond a cap.
 
     Raises:
       ValueError: the file is not a cache, or has another version.
@@ -63,7 +80,21 @@ class CachedBackend:
     self._identity = identity
     self._batch = batch or (None if str(path) == IN_MEMORY else _BATCH)
     self._lock = threading.Lock()
+    self._meter = meter or Ledger().meter('', backend, free=True)
     self._database = _open(path)
+    (version,) = self._database.execute('PRAGMA user_version').fetchone()
+    self._has_scopes = version > _WITHOUT_SCOPES
+    if self._has_scopes:
+      with self._database:
+        self._database.execute(
+          'INSERT OR IGNORE INTO models VALUES (?, ?)', (self.name, identity)
+        )
+    else:
+      _LOG.warning(
+        'cache %s was made before splits had answers of their own: all splits '
+        'share its answers; give another path to keep them apart',
+        path,
+      )
     self.hits = 0
     self.misses = 0
     self._counts: list[set[bytes]] = []
@@ -88,10 +119,7 @@ class CachedBackend:
   def complete(self, requests: Sequence[Request]) -> list[Completion]:
     """Returns completions in order; misses go to the backend in batches."""
     rows = self._answers(
-      [(self._key(r), _without_idle_seed(r)) for r in requests],
-      lambda batch: [
-        dataclasses.astuple(c) for c in self.backend.complete(batch)
-      ],
+      [(self._key(r), without_idle_seed(r)) for r in requests], self._ask
     )
     return [Completion(*row) for row in rows]
 
@@ -101,9 +129,9 @@ class CachedBackend:
     """Scores texts as `JaxLM.score`; see `scorer.as_scorer`."""
     model: Any = self.backend
 
-    def ask(batch: Sequence[tuple[Request, str]]) -> list[list[float]]:
+    def ask(batch: Sequence[tuple[Request, str]]) -> Iterator[_Answers]:
       scores = model.score(*map(list, zip(*batch, strict=True)), given)
-      return [row.tolist() for row in scores]
+      yield list(enumerate(row.tolist() for row in scores))
 
     # A score depends only on the messages of a request.
     rows = self._answers(
@@ -118,11 +146,12 @@ class CachedBackend:
   def _answers(
     self,
     queries: Sequence[tuple[bytes, _Query]],
-    ask: Callable[[Sequence[_Query]], Sequence[Any]],
+    ask: Callable[[Sequence[_Query]], Iterator[_Answers]],
   ) -> list[Any]:
     """Returns answers to (key, query) pairs from the database or `ask`.
 
-    `ask` takes a batch of queries; answers must be JSON data.
+    `ask` takes a batch of queries and yields answers, which must be JSON data,
+    with their indices; those that are yielded together are stored at once.
     """
     for asked in self._counts:
       asked.update(key for key, _ in queries)
@@ -132,24 +161,37 @@ class CachedBackend:
       size, keys = self._batch or len(missing), list(missing)
       for start in range(0, len(keys), size):
         batch = keys[start : start + size]
-        new_answers = ask([missing[key] for key in batch])
-        if len(new_answers) != len(batch):
-          raise BackendError(
-            f'{self.name} gave {len(new_answers)} completions for {len(batch)} '
-            'requests'
-          )
-        # JSON escapes unpaired surrogates, which UTF-8 cannot encode.
-        rows = zip(batch, map(json.dumps, new_answers), strict=True)
-        with self._lock, self._database:
-          self._database.executemany(
-            'INSERT OR IGNORE INTO completions VALUES (?, ?)', rows
-          )
+        for new_answers in ask([missing[key] for key in batch]):
+          # JSON escapes unpaired surrogates, which UTF-8 cannot encode.
+          rows = [(batch[i], json.dumps(answer)) for i, answer in new_answers]
+          with self._lock, self._database:
+            self._database.executemany(
+              'INSERT OR IGNORE INTO completions VALUES (?, ?)', rows
+            )
       # If another process wrote an answer first, all processes return that one.
       answers |= self._find(missing)
     with self._lock:
       self.misses += len(missing)
       self.hits += len(queries) - len(missing)
     return [answers[key] for key, _ in queries]
+
+  def _ask(self, requests: Sequence[Request]) -> Iterator[_Answers]:
+    """Asks the backend, within the caps of the run."""
+    with self._meter.paying(requests) as record:
+      if isinstance(self.backend, Incremental):
+        for i, completion in self.backend.complete_each(requests):
+          record(i, completion)
+          yield [(i, dataclasses.astuple(completion))]
+        return
+      completions = self.backend.complete(requests)
+      if len(completions) != len(requests):
+        raise BackendError(
+          f'{self.name} gave {len(completions)} completions for '
+          f'{len(requests)} requests'
+        )
+      for i, completion in enumerate(completions):
+        record(i, completion)
+      yield list(enumerate(map(dataclasses.astuple, completions)))
 
   def fits(self, request: Request) -> bool:
     return self.backend.fits(request)
@@ -164,10 +206,9 @@ class CachedBackend:
     self.backend.close()
 
   def _key(self, request: Request, *scored: str) -> bytes:
-    fields = dataclasses.asdict(_without_idle_seed(request))
-    parts = [self.name, self._identity, fields, *scored]
-    content = json.dumps(parts, sort_keys=True)
-    return hashlib.sha256(content.encode()).digest()
+    if not self._has_scopes:
+      request = dataclasses.replace(request, scope='')
+    return _key(self.name, self._identity, request, *scored)
 
   def _find(self, keys: Iterable[bytes]) -> dict[bytes, Any]:
     answers = {}
@@ -180,7 +221,58 @@ class CachedBackend:
     return answers
 
 
-def _without_idle_seed(request: Request) -> Request:
+class Record:
+  """Reads the completions in a file of `CachedBackend`."""
+
+  def __init__(self, path: str | os.PathLike[str]):
+    """Opens a file, to read only.
+
+    Raises:
+      ValueError: it is not a cache, or one that does not name its models.
+    """
+    uri = f'{pathlib.Path(path).absolute().as_uri()}?mode=ro'
+    try:
+      self._database = sqlite3.connect(uri, uri=True, check_same_thread=False)
+      (version,) = self._database.execute('PRAGMA user_version').fetchone()
+    except sqlite3.Error as error:
+      raise ValueError(
+        f'{path} is no cache of completions ({error})'
+      ) from error
+    if version != _FORMAT:
+      self._database.close()
+      raise ValueError(
+        f'{path} has format {version}, expected {_FORMAT}: it is no cache of '
+        'completions, or an older one, which does not name its models'
+      )
+    self._lock = threading.Lock()
+
+  def models(self) -> list[tuple[str, str]]:
+    """Returns name and identity of all models that used the file."""
+    with self._lock:
+      rows = self._database.execute('SELECT name, identity FROM models')
+      return sorted(rows.fetchall())
+
+  def find(
+    self, name: str, identity: str, request: Request
+  ) -> Completion | None:
+    """Returns what a model answered to a request; None: it was not asked."""
+    query = 'SELECT completion FROM completions WHERE key = ?'
+    with self._lock:
+      row = self._database.execute(
+        query, (_key(name, identity, request),)
+      ).fetchone()
+    return None if row is None else Completion(*json.loads(row[0]))
+
+
+def _key(name: str, identity: str, request: Request, *scored: str) -> bytes:
+  fields = dataclasses.asdict(without_idle_seed(request))
+  if not request.scope:
+    del fields['scope']  # Such keys are those of the older format.
+  content = json.dumps([name, identity, fields, *scored], sort_keys=True)
+  return hashlib.sha256(content.encode()).digest()
+
+
+def without_idle_seed(request: Request) -> Request:
   """Returns the request with seed 0 if it is greedy."""
   if request.temperature == 0:
     return dataclasses.replace(request, seed=0)
@@ -203,7 +295,7 @@ def _open(path: str | os.PathLike[str]) -> sqlite3.Connection:
     with database:
       database.execute('BEGIN IMMEDIATE')
       (version,) = database.execute('PRAGMA user_version').fetchone()
-      if version not in (0, _FORMAT):
+      if version not in (0, _WITHOUT_SCOPES, _FORMAT):
         raise ValueError(
           f'cache {path} has format {version}, expected {_FORMAT}: give '
           'another path'
@@ -219,7 +311,13 @@ def _open(path: str | os.PathLike[str]) -> sqlite3.Connection:
         'CREATE TABLE IF NOT EXISTS completions '
         '(key BLOB PRIMARY KEY, completion TEXT NOT NULL) WITHOUT ROWID'
       )
-      database.execute(f'PRAGMA user_version = {_FORMAT}')
+      if version != _WITHOUT_SCOPES:
+        database.execute(
+          'CREATE TABLE IF NOT EXISTS models '
+          '(name TEXT, identity TEXT, PRIMARY KEY (name, identity)) '
+          'WITHOUT ROWID'
+        )
+        database.execute(f'PRAGMA user_version = {_FORMAT}')
   except sqlite3.DatabaseError as error:
     database.close()
     raise ValueError(

@@ -10,9 +10,13 @@ from typing import Any
 
 from jax.sharding import Mesh
 
+from promptrl_jax import settings
+from promptrl_jax.llm import replay
 from promptrl_jax.llm.backend import Backend
-from promptrl_jax.llm.http import HttpBackend, HttpConfig
+from promptrl_jax.llm.http import HttpBackend
+from promptrl_jax.llm.http_config import HttpConfig
 from promptrl_jax.llm.jax_lm import JaxLM
+from promptrl_jax.llm.ollama import OllamaBackend, OllamaOptions, Progress
 from promptrl_jax.models import presets, pretrained
 from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.registry import Registry, check_call
@@ -32,18 +36,19 @@ class BackendConfig:
 
   Attributes:
     backend: `jax` runs the model in this process; `http` asks an
-      OpenAI-compatible server.
+      OpenAI-compatible server, `ollama` an Ollama server by its own protocol;
+      `replay` gives recorded completions again.
     model: for `jax`, an embedded model (`minicode_coder`,
       `minicode_rewriter`), a preset (`codellama_7b_instruct`, see
       `models/presets.py`), a model folder, a GGUF file or an id on the hub
-      (`Qwen/Qwen2.5-Coder-0.5B-Instruct`); for `http`, the server's name of the
-      model.
+      (`Qwen/Qwen2.5-Coder-0.5B-Instruct`); for servers, their name of the
+      model; for `replay`, the `trace.jsonl` of a run or the file of a cache.
     dtype: type of the parameters, for `jax` only: `float32`, `bfloat16`,
       `int8`, which quantizes the kernels of a causal model and keeps its other
       parameters in bfloat16, or `gguf`, which keeps those of a GGUF file in the
       4 or 8 bits that it stores.
-    top_k, min_p, repetition_penalty: as in `Sampling`, for `jax` only; all of
-      them are off by default.
+    top_k, min_p, repetition_penalty: as in `Sampling`, for `jax` and `ollama`;
+      all of them are off by default.
     filters: further filters as text, such as `epsilon=3e-4`, for `jax` only;
       see `sampling.filters.FILTERS`.
     beams: width of the beam search for requests at temperature 0, for an
@@ -51,8 +56,10 @@ class BackendConfig:
     prompt_tokens, new_tokens: most tokens of a prompt and of a completion, for
       `jax` only.
     slots: completions that are decoded at once, for `jax` only.
+    http: address, time-outs, retries and limits of a server.
     prompt_cache_gib: memory for prompts that may be asked again, for `jax`
       only.
+    options: settings of this backend alone: `OllamaOptions`, `ReplayOptions`.
   """
 
   backend: str = 'jax'
@@ -77,13 +84,22 @@ class BackendConfig:
         raise ValueError(f'{field}={getattr(self, field)}: expected 1 or more')
     if self.beams < 1:
       raise ValueError(f'beams={self.beams}: expected 1 (greedy) or more')
-    if self.backend == 'http' and self.beams != 1:
+    if self.is_server and self.beams != 1:
       raise ValueError(f'beams={self.beams}: a server is asked for 1 alone')
     if self.backend == 'http' and self.method != Sampling():
       raise ValueError(
         f'{self.method}: a server chooses these itself, expected those of '
         f'{Sampling()}'
       )
+
+  @property
+  def is_server(self) -> bool:
+    return self.backend in ('http', 'ollama')
+
+  @property
+  def is_free(self) -> bool:
+    """Whether its calls cost no money; a plug-in may ask a server."""
+    return self.backend in ('jax', 'replay')
 
   @property
   def identity(self) -> str:
@@ -136,6 +152,33 @@ def _load_http(config: BackendConfig, mesh: Mesh | None) -> Backend:
   return HttpBackend(config.model, config.http)
 
 
+def _load_ollama(config: BackendConfig, mesh: Mesh | None) -> Backend:
+  del mesh
+  options = settings.from_mapping(OllamaOptions, config.options, 'options')
+  backend = OllamaBackend(config.model, config.http, config.method)
+  try:
+    backend.find(options.pull, _print_progress)
+  except BaseException:
+    backend.close()
+    raise
+  return backend
+
+
+def _print_progress(step: Progress) -> None:
+  done = f' {step.completed / step.total:.0%}' if step.total else ''
+  print(f'\r{step.status}{done}', end='', flush=True)
+  if step.completed == step.total:
+    print()
+
+
+def _load_replay(config: BackendConfig, mesh: Mesh | None) -> Backend:
+  del mesh
+  options = settings.from_mapping(
+    replay.ReplayOptions, config.options, 'options'
+  )
+  return replay.load(config.model, options, config.http.max_context)
+
+
 def _check(name: str, load_fn: LoadFn) -> None:
   check_call(f'backend {name!r}', load_fn, 'config', 'mesh')
 
@@ -150,6 +193,8 @@ def register(name: str, load_fn: LoadFn) -> LoadFn:
 
 register('jax', _load_jax)
 register('http', _load_http)
+register('ollama', _load_ollama)
+register('replay', _load_replay)
 
 
 def find(model: str) -> pathlib.Path:

@@ -29,6 +29,7 @@ from promptrl_jax.envs.editing.config import EditingConfig
 from promptrl_jax.envs.editing.play import edit
 from promptrl_jax.envs.editing.rollout import Policy
 from promptrl_jax.llm.ask import Attempt, Play, Tools
+from promptrl_jax.llm.preflight import CandidateCost
 from promptrl_jax.operators import Episode
 from promptrl_jax.registry import Registry, check_call
 from promptrl_jax.strategies import epic, reflexion, reflexion_ucs
@@ -139,27 +140,50 @@ STRATEGIES: Registry[PlayFn] = Registry('strategy', _check)
 
 # Names of strategies that ask models in words, for tests or reflections.
 INSTRUCTED: set[str] = set()
+# What a candidate of each strategy costs, for the line before a run.
+COSTS: dict[str, CandidateCost] = {}
 
 
-def register(name: str, play_fn: PlayFn, *, instructed: bool = False) -> PlayFn:
-  """Makes a strategy known by its name; returns it.
+def register(
+  name: str,
+  play_fn: PlayFn,
+  cost: CandidateCost = CandidateCost(),
+  *,
+  instructed: bool = False,
+) -> PlayFn:
+  """Makes a strategy and its costs known by its name; returns it.
 
   `instructed` says that it needs models which follow instructions.
   """
+  STRATEGIES.register(name, play_fn)
+  COSTS[name] = cost
   if instructed:
     INSTRUCTED.add(name)
-  return STRATEGIES.register(name, play_fn)
+  return play_fn
 
+
+# A reflection, or a rewrite of the statement, and the program after it.
+_AFTER_WORDS = CandidateCost(calls=2)
 
 register('best_of_n', best_of_n)
 register('codet', codet, instructed=True)
-register('epic', epic.epic, instructed=True)
-register('epic_fixed', epic.epic_fixed, instructed=True)
+register('epic', epic.epic, _AFTER_WORDS, instructed=True)
+register('epic_fixed', epic.epic_fixed, _AFTER_WORDS, instructed=True)
 register('fewshot', fewshot)
 register(
   'immediate_refinement', reflexion.immediate_refinement, instructed=True
 )
-register('immediate_reflexion', reflexion.immediate_reflexion, instructed=True)
+register(
+  'immediate_reflexion',
+  reflexion.immediate_reflexion,
+  _AFTER_WORDS,
+  instructed=True,
+)
 register('mbr_exec', mbr_exec)
-register('reflexion', reflexion.reflexion, instructed=True)
-register('reflexion_ucs', reflexion_ucs.reflexion_ucs, instructed=True)
+register('reflexion', reflexion.reflexion, _AFTER_WORDS, instructed=True)
+register(
+  'reflexion_ucs',
+  reflexion_ucs.reflexion_ucs,
+  _AFTER_WORDS,
+  instructed=True,
+)

@@ -180,6 +180,7 @@ def _request(
       temperature=temperature,
       seed=seed,
       max_tokens=env.ask_config.rewrite_max_tokens,
+      scope=task.split,
     )
 
   fits = lambda messages: rewriter.fits(build(messages))

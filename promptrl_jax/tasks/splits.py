@@ -96,7 +96,8 @@ def hidden(task: Task, protocol: str) -> Checker:
 
 def reveal(task: Task, protocol: str) -> Problem:
   """Returns what a solver gets: an object with no place for a hidden check."""
-  return Problem(task.task_id, task.statement, visible(task, protocol))
+  shown = visible(task, protocol)
+  return Problem(task.task_id, task.statement, shown, split=task.split)
 
 
 def reveal_for_training(task: Task, protocol: str) -> Problem:

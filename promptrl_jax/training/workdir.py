@@ -12,7 +12,20 @@ from promptrl_jax.files import write_atomically
 from promptrl_jax.training.checkpoint import FORMAT
 
 # Settings of how a run is computed, not of what: a run may go on with others.
-_FREE = ('config.mesh', 'config.pool.workers')
+# How patient a run is with its servers, and what it may send them.
+_PACE = (
+  *('connect_timeout_s', 'read_timeout_s', 'timeout_s', 'run_timeout_s'),
+  *('max_retries', 'backoff_s', 'max_wait_s', 'concurrency'),
+  *('requests_per_minute', 'tokens_per_minute'),
+)
+_FREE = (
+  *('config.mesh', 'config.pool.workers', 'config.spend'),
+  *(
+    f'config.{role}.http.{field}'
+    for role in ('coder', 'rewriter', 'task_model')
+    for field in _PACE
+  ),
+)
 
 
 def prepare(
@@ -23,7 +36,8 @@ def prepare(
 ) -> None:
   """Creates the directory with its `config.json`, or checks that it is equal.
 
-  A run may go on with another mesh or another number of pool workers. `models`
+  A run may go on with another mesh, another number of pool workers, other caps
+  of what it may spend and other time-outs and limits of its servers. `models`
   are names by role, if a run may only go on with the same ones; a folder of the
   same name may hold another model by now.
 

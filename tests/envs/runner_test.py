@@ -94,6 +94,27 @@ def test_calls_tokens_and_the_trace_are_kept_per_attempt(pool):
   assert row['cost'] == 2 and row['code'] == second.submission
 
 
+def asks_and_submits(attempt, tools):
+  return (yield from tools.write_program(attempt, coder_prompt(attempt)))
+
+
+def test_the_traces_hold_every_call_and_completion_that_the_meter_has(pool):
+  plays, runner = play([ask_once, rewrite_first, asks_and_submits], pool)
+  rows = [row for played in plays for row in played.attempt.trace]
+  assert [row['action'] for row in rows] == ['execute', 'execute', 'ask']
+  spent = runner.ledger.spent
+  assert spent.calls == sum(row['cost'] for row in rows) == 4
+  answers = [answer for row in rows for answer in row['answers']]
+  assert spent.prompt_tokens == sum(a['prompt_tokens'] for a in answers) == 40
+  assert spent.completion_tokens == sum(a['completion_tokens'] for a in answers)
+  assert [[a['text'] for a in row['answers']] for row in rows] == [
+    ['\n  return x'],
+    [' Some other words.', '\n  return x'],
+    ['\n  return x'],
+  ]
+  assert all(ask['scope'] == 'test' for row in rows for ask in row['sent'])
+
+
 def raises(attempt, tools):
   yield from tools.write_program(attempt, coder_prompt(attempt))
   raise KeyError('lost my notes')

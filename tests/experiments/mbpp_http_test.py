@@ -1,70 +1,42 @@
 """The mbpp preset against a local OpenAI-compatible stub."""
 
-import http.server
 import json
 import re
-import threading
 
 import pytest
 
+from promptrl_jax.testing.fake_openai import FakeOpenAI
+from promptrl_jax.testing.fake_server import Reply
 from tests.experiments import commands
 
 INSTRUCTION = 'Write Python that adds odd numbers, too.'
 
 
-class Stub(http.server.BaseHTTPRequestHandler):
+def right_if_even(body, program='return x + {}'):
   """Answers coder requests with a right program for even tasks only.
 
   It writes the others, too, under the instruction that its reflections find.
   """
+  text = body['messages'][-1]['content']
+  if 'is steered by the text' in text:
+    return f'<text>\n{INSTRUCTION}\n</text>'
+  if 'Begin with' not in text:
+    return 'no rewrite today'
+  found = re.search(r'add (\d+) to', text)
+  amount = int(found.group(1)) if found else 0
+  is_told = body['messages'][0]['content'] == INSTRUCTION
+  shift = amount if is_told or amount % 2 == 0 else amount + 1
+  return f'```python\ndef add(x):\n  {program.format(shift)}\n```'
 
-  def do_POST(self):
-    size = int(self.headers['Content-Length'])
-    body = json.loads(self.rfile.read(size))
-    text = body['messages'][-1]['content']
-    found = re.search(r'add (\d+) to', text)
-    if 'Begin with' in text:
-      amount = int(found.group(1)) if found else 0
-      is_told = body['messages'][0]['content'] == INSTRUCTION
-      shift = amount if is_told or amount % 2 == 0 else amount + 1
-      if self.server.forgets_imports:
-        shift = f'math.trunc({shift})'
-      reply = f'```python\ndef add(x):\n  return x + {shift}\n```'
-    elif 'is steered by the text' in text:
-      reply = f'<text>\n{INSTRUCTION}\n</text>'
-    else:
-      reply = 'no rewrite today'
-    payload = json.dumps(
-      {
-        'choices': [{'message': {'content': reply}, 'finish_reason': 'stop'}],
-        'usage': {'prompt_tokens': 11, 'completion_tokens': 7},
-      }
-    ).encode()
-    if self.server.broken:
-      self.send_response(500)
-      self.end_headers()
-      return
-    self.send_response(200)
-    self.send_header('Content-Type', 'application/json')
-    self.send_header('Content-Length', str(len(payload)))
-    self.end_headers()
-    self.wfile.write(payload)
 
-  def log_message(self, *unused):
-    pass
+def without_import(body):
+  return right_if_even(body, 'return x + math.trunc({})')
 
 
 @pytest.fixture
 def server():
-  server = http.server.ThreadingHTTPServer(('127.0.0.1', 0), Stub)
-  server.broken = False
-  server.forgets_imports = False
-  thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-  thread.start()
-  yield server
-  server.shutdown()
-  thread.join()
-  server.server_close()
+  with FakeOpenAI(right_if_even) as server:
+    yield server
 
 
 def write_data(path):
@@ -84,13 +56,12 @@ def write_data(path):
 
 def run(tmp_path, server, *flags):
   write_data(tmp_path / 'mbpp.jsonl')
-  url = f'http://127.0.0.1:{server.server_port}/v1'
   roles = [
     f'--config.{role}.{field}={value}'
     for role in ('coder', 'rewriter')
     for field, value in (
       ('backend', 'http'),
-      ('http.base_url', url),
+      ('http.base_url', server.url),
       ('model', 'stub'),
       ('http.max_retries', 1),
       ('http.timeout_s', 5.0),
@@ -128,7 +99,7 @@ def test_it_walks_mbpp_with_a_model_behind_http(tmp_path, server):
 
 @pytest.mark.slow
 def test_the_import_header_is_an_option_that_the_report_names(tmp_path, server):
-  server.forgets_imports = True
+  server.answer_fn = without_import
   result = run(tmp_path, server, '--config.pool.import_header')
   assert result.returncode == 0, result.stderr[-3000:]
   table = json.loads((tmp_path / 'run' / 'results.json').read_text())
@@ -138,9 +109,51 @@ def test_the_import_header_is_an_option_that_the_report_names(tmp_path, server):
 
 
 def test_a_dead_endpoint_is_an_error_and_not_a_zero(tmp_path, server):
-  server.broken = True
+  server.answer_fn = lambda body: Reply(500)
   result = run(tmp_path, server)
   assert result.returncode != 0
   assert '500' in result.stderr
   assert 'Traceback' not in result.stderr
   assert not (tmp_path / 'run' / 'results.json').exists()
+
+
+def asked(server):
+  """The different requests that a server had: one that is slow comes twice."""
+  return {json.dumps(body, sort_keys=True) for body in server.bodies}
+
+
+def test_a_cap_on_calls_ends_the_run_and_a_higher_one_goes_on(tmp_path, server):
+  cache = f'--config.cache={tmp_path / "cache.sqlite"}'
+  flags = (cache, '--config.eval.bandits=False')
+  result = run(tmp_path, server, *flags, '--config.spend.calls=50')
+  assert result.returncode != 0
+  assert 'spend.calls=50: ' in result.stderr
+  assert 'Traceback' not in result.stderr
+  assert 'candidates that 2 calls per problem buy: direct 1' in result.stdout
+  assert 0 < len(asked(server)) <= 50
+  assert not (tmp_path / 'run' / 'results.json').exists()
+
+  result = run(tmp_path, server, *flags, '--config.spend.calls=5000')
+  assert result.returncode == 0, result.stderr[-3000:]
+  ledger = json.loads((tmp_path / 'run' / 'ledger.json').read_text())
+  spent = sum(usage['calls'] for usage in ledger.values())
+  # No answer was paid for twice, and both runs are in one ledger.
+  assert len(asked(server)) == spent
+
+
+@pytest.mark.parametrize(
+  ('flags', 'message'),
+  [
+    (('--config.spend.dollars=1.0',), "needs the price of 'stub'"),
+    (('--config.spend.calls=3',), 'fewer than 3 candidates: '),
+    (('--config.spend.dry_run',), 'dry run: '),
+  ],
+)
+def test_a_run_that_cannot_or_may_not_pay_asks_nothing(
+  tmp_path, server, flags, message
+):
+  result = run(tmp_path, server, *flags)
+  assert result.returncode != 0
+  assert message in result.stderr
+  assert 'Traceback' not in result.stderr
+  assert not server.bodies

@@ -1,11 +1,9 @@
 """Training of PRewrite as a user runs it: whole, killed, resumed, bad input."""
 
 import dataclasses
-import http.server
 import json
 import pathlib
 import re
-import threading
 
 import jax
 import numpy as np
@@ -13,6 +11,7 @@ import pytest
 
 from promptrl_jax.models import pretrained
 from promptrl_jax.testing import tiny
+from promptrl_jax.testing.fake_openai import FakeOpenAI
 from tests.experiments import commands
 
 UPDATES = 4
@@ -23,39 +22,16 @@ WORDS = {
 }
 
 
-class TaskModel(http.server.BaseHTTPRequestHandler):
+def answer(body):
   """Spells backwards if the instruction has an odd length."""
-
-  def do_POST(self):
-    body = json.loads(self.rfile.read(int(self.headers['Content-Length'])))
-    instruction, given = body['messages'][-1]['content'].rsplit('\nWord: ', 1)
-    self.server.bodies.append(body)
-    reply = given[::-1] if len(instruction) % 2 else given
-    payload = json.dumps(
-      {
-        'choices': [{'message': {'content': reply}, 'finish_reason': 'stop'}],
-        'usage': {'prompt_tokens': 11, 'completion_tokens': 7},
-      }
-    ).encode()
-    self.send_response(200)
-    self.send_header('Content-Length', str(len(payload)))
-    self.end_headers()
-    self.wfile.write(payload)
-
-  def log_message(self, *unused):
-    pass
+  instruction, given = body['messages'][-1]['content'].rsplit('\nWord: ', 1)
+  return given[::-1] if len(instruction) % 2 else given
 
 
 @pytest.fixture(scope='module')
 def server():
-  server = http.server.ThreadingHTTPServer(('127.0.0.1', 0), TaskModel)
-  server.bodies = []
-  thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-  thread.start()
-  yield server
-  server.shutdown()
-  thread.join()
-  server.server_close()
+  with FakeOpenAI(answer) as server:
+    yield server
 
 
 @pytest.fixture(scope='module')
@@ -101,7 +77,7 @@ def command(inputs, server, workdir, *flags):
     '--config=configs/prewrite.py:jsonl',
     *(f'--config.data.options.{name}={inputs / name}.jsonl' for name in WORDS),
     f'--config.rewriter.model={inputs / "model"}',
-    f'--config.task_model.http.base_url=http://127.0.0.1:{server.server_port}/v1',
+    f'--config.task_model.http.base_url={server.url}',
     '--config.task_model.model=task',
     '--config.task_model.http.max_retries=0',
     '--config.train.parameters=full',

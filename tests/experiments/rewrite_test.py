@@ -1,12 +1,12 @@
 """PRewrite from the command line: embedded models, and models behind HTTP."""
 
-import http.server
 import json
 import re
-import threading
 
 import pytest
 
+from promptrl_jax.testing.fake_openai import FakeOpenAI
+from promptrl_jax.testing.fake_server import Reply
 from tests.experiments import commands
 
 SMOKE = '--config=configs/rewrite.py:smoke'
@@ -54,45 +54,20 @@ def test_another_process_writes_the_same_bytes(tmp_path):
     assert written[0] == written[1]
 
 
-class Stub(http.server.BaseHTTPRequestHandler):
+def answer(body):
   """A rewriter that appends its seed, and a model that obeys the third."""
-
-  def do_POST(self):
-    size = int(self.headers['Content-Length'])
-    body = json.loads(self.rfile.read(size))
-    content = body['messages'][-1]['content']
-    self.server.bodies.append(body)
-    if body['model'] == 'rewriter':
-      seed = body['seed'] if body['temperature'] else 'greedy'
-      reply = f'"{content.split("Instruction: ")[1]} Try {seed}."'
-    else:
-      instruction, given = content.split('\nWord: ')
-      reply = given[::-1] if instruction.endswith('Try 3.') else given
-    payload = json.dumps(
-      {
-        'choices': [{'message': {'content': reply}, 'finish_reason': 'stop'}],
-        'usage': {'prompt_tokens': 11, 'completion_tokens': 7},
-      }
-    ).encode()
-    self.send_response(self.server.status)
-    self.send_header('Content-Length', str(len(payload)))
-    self.end_headers()
-    self.wfile.write(payload)
-
-  def log_message(self, *unused):
-    pass
+  content = body['messages'][-1]['content']
+  if body['model'] == 'rewriter':
+    seed = body['seed'] if body['temperature'] else 'greedy'
+    return f'"{content.split("Instruction: ")[1]} Try {seed}."'
+  instruction, given = content.split('\nWord: ')
+  return given[::-1] if instruction.endswith('Try 3.') else given
 
 
 @pytest.fixture
 def server():
-  server = http.server.ThreadingHTTPServer(('127.0.0.1', 0), Stub)
-  server.bodies, server.status = [], 200
-  thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-  thread.start()
-  yield server
-  server.shutdown()
-  thread.join()
-  server.server_close()
+  with FakeOpenAI(answer) as server:
+    yield server
 
 
 def run_http(tmp_path, server, *flags, task='qa'):
@@ -112,12 +87,11 @@ def run_http(tmp_path, server, *flags, task='qa'):
     ]
     text = ''.join(json.dumps(row) + '\n' for row in rows)
     (tmp_path / f'{name}.jsonl').write_text(text)
-  url = f'http://127.0.0.1:{server.server_port}/v1'
   models = [
     f'--config.{role}.{field}={value}'
     for role, model in (('rewriter', 'rewriter'), ('task_model', 'task'))
     for field, value in (
-      ('http.base_url', url),
+      ('http.base_url', server.url),
       ('model', model),
       ('http.max_retries', 0),
       ('http.timeout_s', 5.0),
@@ -215,7 +189,7 @@ def test_a_dev_file_with_an_unknown_task_is_refused(tmp_path, server):
 
 
 def test_a_dead_endpoint_is_an_error_and_not_a_zero(tmp_path, server):
-  server.status = 500
+  server.answer_fn = lambda body: Reply(500)
   result = run_http(tmp_path, server)
   assert result.returncode != 0
   assert '500' in result.stderr

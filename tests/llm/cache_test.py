@@ -133,6 +133,50 @@ def test_batches_are_as_small_as_asked_and_kept_one_by_one(tmp_path):
     CachedBackend(Recorder(), batch=0)
 
 
+class Servant(Recorder):
+  """Hands out completions one by one, the last one first, and may break."""
+
+  def __init__(self, breaks_after=10**9):
+    super().__init__()
+    self.asked = []
+    self._left = breaks_after
+
+  def complete_each(self, requests):
+    for i, request in reversed(list(enumerate(requests))):
+      if not self._left:
+        raise BackendError('down')
+      self._left -= 1
+      self.asked.append(request)
+      text = f're: {request.messages[0].content}'
+      yield i, Completion(text, 1, 1, 'stop')
+
+
+def test_what_was_answered_before_a_failure_is_not_paid_for_again(tmp_path):
+  path = tmp_path / 'cache.sqlite'
+  requests = [ask(text) for text in 'abcde']
+  first = CachedBackend(Servant(breaks_after=3), path)
+  with pytest.raises(BackendError, match='down'):
+    first.complete(requests)
+  first.close()
+  inner = Servant()
+  again = CachedBackend(inner, path)
+  texts = [c.text for c in again.complete(requests)]
+  assert texts == ['re: a', 're: b', 're: c', 're: d', 're: e']
+  assert inner.asked == [ask('b'), ask('a')]  # The last ones came first.
+  assert (again.hits, again.misses) == (3, 2)
+
+
+def test_an_answer_of_one_split_never_stands_in_for_another():
+  inner = Recorder()
+  cached = CachedBackend(inner)
+  splits = ('', 'validation', 'test')
+  texts = [cached.complete([ask(scope=s)])[0].text for s in splits]
+  assert len(set(texts)) == 3
+  assert [cached.complete([ask(scope=s)])[0].text for s in splits] == texts
+  # It is no part of what the model is asked, and so is not of a greedy seed.
+  assert cached.complete([ask(scope='test', seed=3)])[0].text == texts[2]
+
+
 # --- In a file ----------------------------------------------------------------
 
 
@@ -217,10 +261,31 @@ def test_files_that_are_no_cache_are_refused(tmp_path):
     CachedBackend(Recorder(), other)
   with sqlite3.connect(tmp_path / 'new.sqlite') as database:
     database.execute('PRAGMA user_version = 7')
-  with pytest.raises(ValueError, match='format 7, expected 1'):
+  with pytest.raises(ValueError, match='format 7, expected 2'):
     CachedBackend(Recorder(), tmp_path / 'new.sqlite')
   with pytest.raises(ValueError, match='no cache at'):
     CachedBackend(Recorder(), tmp_path)
+
+
+def test_a_file_from_before_scopes_goes_on_with_one_answer_for_all(
+  tmp_path, caplog
+):
+  path = tmp_path / 'cache.sqlite'
+  old = CachedBackend(Recorder(), path)
+  (first,) = old.complete([ask()])
+  old.close()
+  with sqlite3.connect(path) as database:  # As it was then.
+    database.execute('DROP TABLE models')
+    database.execute('PRAGMA user_version = 1')
+  inner = Recorder()
+  cached = CachedBackend(inner, path)
+  assert 'all splits share its answers' in caplog.text
+  for scope in ('', 'validation', 'test'):
+    assert cached.complete([ask(scope=scope)]) == [first]
+  assert cached.misses == 0
+  cached.close()
+  with sqlite3.connect(path) as database:
+    assert database.execute('PRAGMA user_version').fetchone() == (1,)
 
 
 # A process that writes batches of answers, with the batch in every text.

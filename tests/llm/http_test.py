@@ -2,8 +2,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import http.server
-import json
 import logging
 import os
 import signal
@@ -15,6 +13,16 @@ import pytest
 
 from promptrl_jax.llm import backend as backend_lib
 from promptrl_jax.llm import http as http_lib
+from promptrl_jax.llm.backend import Completion
+from promptrl_jax.llm.http_config import HttpConfig
+from promptrl_jax.testing.fake_openai import NO_USAGE, FakeOpenAI
+from promptrl_jax.testing.fake_server import (
+  CUT,
+  HANG,
+  WRONG_JSON,
+  Reply,
+  rate_limited,
+)
 
 KEY = 'sk-very-secret'
 
@@ -24,91 +32,37 @@ def ask(text='hi', **kwargs):
   return backend_lib.Request(messages, **kwargs)
 
 
+def echo(body):
+  return 're: ' + body['messages'][-1]['content']
+
+
 def answer(text, finish_reason='stop'):
+  """The body of a response, for texts that no server should send."""
   return {
     'choices': [{'message': {'content': text}, 'finish_reason': finish_reason}],
     'usage': {'prompt_tokens': 7, 'completion_tokens': 2},
   }
 
 
-def echo(body):
-  return 200, answer('re: ' + body['messages'][-1]['content'])
-
-
-class StubServer:
-  """Answers with `reply_fn(body) -> (status, json or bytes[, headers])`."""
-
-  def __init__(self, reply_fn):
-    self.bodies, self.headers, self.paths = [], [], []
-    self.in_flight = self.most_in_flight = 0
-    lock = threading.Lock()
-    stub = self
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-      protocol_version = 'HTTP/1.1'
-
-      def do_POST(self):
-        body = json.loads(self.rfile.read(int(self.headers['content-length'])))
-        with lock:
-          stub.bodies.append(body)
-          stub.headers.append(dict(self.headers))
-          stub.paths.append(self.path)
-          stub.in_flight += 1
-          stub.most_in_flight = max(stub.most_in_flight, stub.in_flight)
-        status, data, *headers = reply_fn(body)
-        with lock:
-          stub.in_flight -= 1
-        if not isinstance(data, bytes):
-          data = json.dumps(data).encode()
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-          self.send_response(status)
-          for name, value in (headers[0] if headers else {}).items():
-            self.send_header(name, value)
-          self.send_header('content-length', str(len(data)))
-          self.end_headers()
-          self.wfile.write(data)
-
-      def log_message(self, *args):
-        pass
-
-    self._server = http.server.ThreadingHTTPServer(('127.0.0.1', 0), Handler)
-    self._server.daemon_threads = True
-    self.url = f'http://127.0.0.1:{self._server.server_port}/v1'
-    threading.Thread(
-      target=self._server.serve_forever, args=(0.01,), daemon=True
-    ).start()
-
-  def close(self):
-    self._server.shutdown()
-    self._server.server_close()
-
-
 @pytest.fixture
 def connect(monkeypatch):
-  """`connect(reply_fn, **settings) -> (backend, stub)`, closed afterwards."""
+  """`connect(answer_fn, faults, **settings) -> (backend, server)`, closed."""
   monkeypatch.setenv('OPENAI_API_KEY', KEY)
   with contextlib.ExitStack() as stack:
 
-    def connect_fn(reply_fn, **settings):
-      stub = StubServer(reply_fn)
-      stack.callback(stub.close)
+    def connect_fn(answer_fn=echo, faults=(), **settings):
+      server = stack.enter_context(FakeOpenAI(answer_fn, faults))
       defaults = {'backoff_s': 0.01, 'max_retries': 2}
-      config = http_lib.HttpConfig(stub.url, **(defaults | settings))
+      config = HttpConfig(server.url, **(defaults | settings))
       backend = http_lib.HttpBackend('m', config)
       stack.callback(backend.close)
-      return backend, stub
+      return backend, server
 
     yield connect_fn
 
 
-def in_turn(*replies):
-  """A reply function that gives each of the replies once."""
-  rest = iter(replies)
-  return lambda body: next(rest)
-
-
 def test_body_carries_every_setting_and_system_text_has_its_own_role(connect):
-  backend, stub = connect(echo)
+  backend, server = connect(echo)
   messages = (
     backend_lib.Message('system', 'be brief'),
     backend_lib.Message('user', 'hi'),
@@ -118,9 +72,9 @@ def test_body_carries_every_setting_and_system_text_has_its_own_role(connect):
   [completion] = backend.complete([request])
 
   assert completion == backend_lib.Completion('re: hi', 7, 2, 'stop')
-  assert stub.paths == ['/v1/chat/completions']
-  assert stub.headers[0]['Authorization'] == f'Bearer {KEY}'
-  assert stub.bodies == [
+  assert server.paths == ['/v1/chat/completions']
+  assert server.headers[0]['Authorization'] == f'Bearer {KEY}'
+  assert server.bodies == [
     {
       'model': 'm',
       'messages': [
@@ -137,22 +91,20 @@ def test_body_carries_every_setting_and_system_text_has_its_own_role(connect):
 
 
 def test_a_text_is_continued_as_it_stands(connect):
-  def reply(body):
-    choice = {'text': f'{body["prompt"]} x', 'finish_reason': 'stop'}
-    return 200, {**answer(''), 'choices': [choice]}
-
-  backend, stub = connect(reply)
+  backend, server = connect(lambda body: f'{body["prompt"]} x')
   text = backend_lib.Message('text', 'def f(x):')
   (completion,) = backend.complete([backend_lib.Request((text,))])
   assert completion.text == 'def f(x): x'
-  assert stub.paths == ['/v1/completions'] and 'messages' not in stub.bodies[0]
+  assert (
+    server.paths == ['/v1/completions'] and 'messages' not in server.bodies[0]
+  )
 
 
 def test_order_is_kept_when_answers_arrive_in_reverse(connect):
   def slow_first(body):
     i = int(body['messages'][0]['content'])
     time.sleep(0.05 * (3 - i))
-    return 200, answer(str(i))
+    return str(i)
 
   backend, _ = connect(slow_first)
   completions = backend.complete([ask(str(i)) for i in range(4)])
@@ -168,61 +120,52 @@ def test_concurrency_bound_is_reached_and_not_passed(connect):
     time.sleep(0.05)  # Time for a fourth to come in.
     return echo(body)
 
-  backend, stub = connect(wait_for_three, concurrency=3)
+  backend, server = connect(wait_for_three, concurrency=3)
   backend.complete([ask(str(i)) for i in range(9)])
-  assert stub.most_in_flight == 3
+  assert server.most_in_flight == 3
 
 
 @pytest.mark.parametrize('status', [408, 409, 429, 500, 503])
 def test_transient_status_is_tried_again(connect, status):
-  backend, stub = connect(in_turn((status, {}), (200, answer('ok'))))
-  assert backend.complete([ask()])[0].text == 'ok'
-  assert len(stub.bodies) == 2
+  backend, server = connect(faults=[Reply(status)])
+  assert backend.complete([ask()])[0].text == 're: hi'
+  assert len(server.bodies) == 2
 
 
 def test_server_error_until_exhaustion_reports_attempts_and_body(connect):
-  backend, stub = connect(lambda body: (500, {'error': 'out of memory'}))
+  backend, server = connect(lambda body: Reply(500, {'error': 'out of memory'}))
   with pytest.raises(backend_lib.BackendError) as caught:
     backend.complete([ask()])
   assert 'after 3 attempts' in str(caught.value)
   assert 'HTTP 500' in str(caught.value)
   assert 'out of memory' in str(caught.value)
-  assert len(stub.bodies) == 3
+  assert len(server.bodies) == 3
 
 
 def test_client_error_is_not_retried_and_key_stays_secret(connect, caplog):
   caplog.set_level(logging.DEBUG)
-  backend, stub = connect(lambda body: (401, {'error': f'bad key {KEY}'}))
+  backend, server = connect(
+    lambda body: Reply(401, {'error': f'bad key {KEY}'})
+  )
   with pytest.raises(backend_lib.BackendError) as caught:
     backend.complete([ask()])
   assert 'HTTP 401' in str(caught.value)
   assert '$OPENAI_API_KEY' in str(caught.value)
-  assert len(stub.bodies) == 1
+  assert len(server.bodies) == 1
   assert KEY not in str(caught.value) + caplog.text
 
 
 def test_hanging_server_ends_in_a_time_out(connect):
-  release = threading.Event()
-
-  def hang(body):
-    release.wait(5)
-    return echo(body)
-
-  backend, stub = connect(hang, timeout_s=0.2, max_retries=1)
+  backend, server = connect(faults=[HANG] * 2, timeout_s=0.2, max_retries=1)
   start = time.monotonic()
   with pytest.raises(backend_lib.BackendError, match='did not answer in time'):
     backend.complete([ask()])
   assert time.monotonic() - start < 4
-  assert len(stub.bodies) == 2
-  release.set()
+  assert len(server.bodies) == 2
 
 
 def test_silence_ends_in_the_read_time_out_before_the_total_one(connect):
-  def slow(body):
-    time.sleep(0.5)
-    return echo(body)
-
-  backend, _ = connect(slow, read_timeout_s=0.1, max_retries=0)
+  backend, _ = connect(faults=[HANG], read_timeout_s=0.1, max_retries=0)
   with pytest.raises(backend_lib.BackendError, match='ReadTimeout'):
     backend.complete([ask()])
 
@@ -232,7 +175,7 @@ def test_refused_connection_says_so(monkeypatch):
   with socket.socket() as free:
     free.bind(('127.0.0.1', 0))
     url = f'http://127.0.0.1:{free.getsockname()[1]}'
-  config = http_lib.HttpConfig(url, max_retries=1, backoff_s=0.01)
+  config = HttpConfig(url, max_retries=1, backoff_s=0.01)
   with (
     contextlib.closing(http_lib.HttpBackend('m', config)) as backend,
     pytest.raises(backend_lib.BackendError, match='is the server running'),
@@ -245,59 +188,53 @@ def test_refused_connection_says_so(monkeypatch):
   [
     ({'choices': [], 'usage': {}}, 'has no choices'),
     ({'usage': {}}, "KeyError\\('choices'\\)"),
-    ({'choices': [{'message': {'content': 'x'}}]}, "KeyError\\('usage'\\)"),
+    (NO_USAGE.body, "KeyError\\('usage'\\)"),
     ({'choices': [{}], 'usage': {}}, "KeyError\\('message'\\)"),
     ([1, 2], 'TypeError'),
     (answer([{'text': 'x'}]), 'content is list'),
     (b'<html>', 'is not JSON'),
-    (b'{"choices": [', 'is not JSON'),
+    (WRONG_JSON.body, 'is not JSON'),
     (answer(None, 'content_filter'), 'content filter'),
   ],
 )
 def test_unusable_answer_is_a_system_failure(connect, reply, message):
-  backend, stub = connect(lambda body: (200, reply))
+  backend, server = connect(lambda body: Reply(body=reply))
   with pytest.raises(backend_lib.BackendError, match=message):
     backend.complete([ask()])
-  assert len(stub.bodies) == 1
+  assert len(server.bodies) == 1
 
 
 def test_cut_and_empty_answers_are_the_models_own(connect):
-  backend, _ = connect(lambda body: (200, answer(None, 'length')))
+  backend, _ = connect(lambda body: Completion('', 7, 2, 'length'))
   [completion] = backend.complete([ask()])
   assert (completion.text, completion.finish_reason) == ('', 'length')
 
 
 def test_retry_after_is_waited_for(connect):
-  backend, _ = connect(
-    in_turn((429, {}, {'Retry-After': '0.3'}), (200, answer('ok')))
-  )
+  backend, _ = connect(faults=[rate_limited('0.3')])
   start = time.monotonic()
   backend.complete([ask()])
   assert time.monotonic() - start >= 0.3
 
 
 def test_retry_after_beyond_patience_fails_at_once(connect):
-  backend, stub = connect(lambda body: (429, {}, {'Retry-After': '3600'}))
+  backend, server = connect(lambda body: rate_limited('3600'))
   with pytest.raises(backend_lib.BackendError, match='wait 3600 s'):
     backend.complete([ask()])
-  assert len(stub.bodies) == 1
+  assert len(server.bodies) == 1
 
 
 def test_one_hopeless_request_cancels_the_rest(connect):
-  release = threading.Event()
-
   def reply(body):
     if body['messages'][0]['content'] == 'bad':
-      return 400, {'error': 'bad request'}
-    release.wait(5)
-    return echo(body)
+      return Reply(400, {'error': 'bad request'})
+    return HANG
 
   backend, _ = connect(reply)
   start = time.monotonic()
   with pytest.raises(backend_lib.BackendError, match='HTTP 400'):
     backend.complete([ask('good'), ask('bad')])
   assert time.monotonic() - start < 4
-  release.set()
 
 
 @pytest.fixture
@@ -341,7 +278,7 @@ def test_proxy_is_not_asked_for_a_server_on_this_machine(connect, monkeypatch):
 
 def test_key_is_required_off_this_machine_and_optional_on_it(monkeypatch):
   monkeypatch.delenv('OPENAI_API_KEY', raising=False)
-  remote = http_lib.HttpConfig('https://api.example.com/v1')
+  remote = HttpConfig('https://api.example.com/v1')
   with pytest.raises(ValueError, match='OPENAI_API_KEY holds no key'):
     http_lib.HttpBackend('m', remote)
   for config in (
@@ -354,7 +291,7 @@ def test_key_is_required_off_this_machine_and_optional_on_it(monkeypatch):
 
 def test_key_that_no_header_can_hold_is_refused_without_showing_it(monkeypatch):
   monkeypatch.setenv('OPENAI_API_KEY', 'se\ncret')
-  config = http_lib.HttpConfig('http://127.0.0.1:1')
+  config = HttpConfig('http://127.0.0.1:1')
   with pytest.raises(ValueError, match='cannot be sent') as caught:
     http_lib.HttpBackend('m', config)
   assert 'cret' not in str(caught.value)
@@ -367,12 +304,14 @@ def test_key_that_no_header_can_hold_is_refused_without_showing_it(monkeypatch):
     {'base_url': 'http://user:secret@localhost:8000'},
     {'timeout_s': 0},
     {'concurrency': 0},
+    {'run_timeout_s': -1.0},
+    {'tokens_per_minute': float('nan')},
   ],
 )
 def test_bad_settings_are_refused_without_showing_a_password(settings):
   settings = {'base_url': 'http://localhost'} | settings
   with pytest.raises(ValueError) as caught:
-    http_lib.HttpConfig(**settings)
+    HttpConfig(**settings)
   assert 'secret' not in str(caught.value)
 
 
@@ -414,3 +353,61 @@ def test_closed_backend_refuses_work(connect):
   backend.close()
   with pytest.raises(backend_lib.BackendError, match='was closed'):
     backend.complete([ask()])
+
+
+def test_a_connection_that_is_cut_is_tried_again(connect):
+  backend, server = connect(faults=[CUT])
+  assert backend.complete([ask()])[0].text == 're: hi'
+  assert len(server.bodies) == 2
+
+
+def test_answers_are_handed_out_before_a_slow_one_and_before_a_failure(connect):
+  def reply(body):
+    text = body['messages'][0]['content']
+    return {'slow': HANG, 'bad': Reply(400)}.get(text) or echo(body)
+
+  backend, _ = connect(reply)
+  answers = backend.complete_each([ask('slow'), ask('a'), ask('b')])
+  assert {next(answers)[0], next(answers)[0]} == {1, 2}
+  answers.close()  # Cancels the slow one.
+
+  backend, _ = connect(reply, concurrency=1)
+  answers = backend.complete_each([ask('a'), ask('bad'), ask('b')])
+  assert next(answers)[0] == 0
+  with pytest.raises(backend_lib.BackendError, match='HTTP 400'):
+    next(answers)
+
+
+def test_requests_of_a_minute_are_bounded_with_their_retries(connect):
+  backend, server = connect(
+    faults=[Reply(500)] * 2, requests_per_minute=1200, concurrency=4
+  )
+  start = time.monotonic()
+  backend.complete([ask(str(i)) for i in range(4)])
+  assert len(server.bodies) == 6
+  assert time.monotonic() - start >= 5 * 0.05  # 1200 a minute, one at once
+
+
+def test_tokens_that_were_not_used_are_given_back(connect):
+  # 100 of 1,000 may be sent at once, which is one request as long as it is not
+  # known how little it uses: the second one would wait for 7 s.
+  backend, _ = connect(tokens_per_minute=1000, concurrency=1)
+  start = time.monotonic()
+  backend.complete([ask('x' * 30, max_tokens=86) for _ in range(4)])
+  assert time.monotonic() - start < 4
+
+
+def test_a_run_ends_after_its_time_and_starts_nothing_more(connect):
+  def reply(body):
+    return HANG if body['messages'][0]['content'] == 'slow' else echo(body)
+
+  backend, server = connect(reply, run_timeout_s=0.3)
+  start = time.monotonic()
+  with pytest.raises(
+    backend_lib.BackendError, match='run_timeout_s=0.3 .* 1 of'
+  ):
+    backend.complete([ask('fast'), ask('slow')])
+  assert time.monotonic() - start < 4
+  with pytest.raises(backend_lib.BackendError, match='run_timeout_s'):
+    backend.complete([ask('late')])
+  assert len(server.bodies) == 2

@@ -8,7 +8,7 @@ import pytest
 
 from promptrl_jax.llm import load
 from promptrl_jax.llm.backend import Message, Request
-from promptrl_jax.llm.http import HttpConfig
+from promptrl_jax.llm.http_config import HttpConfig
 from promptrl_jax.llm.jax_lm import JaxLM
 from promptrl_jax.llm.load import BackendConfig, load_backend
 from promptrl_jax.models import encoder, pretrained

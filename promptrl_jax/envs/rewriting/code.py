@@ -17,7 +17,9 @@ from promptrl_jax.tasks import splits
 from promptrl_jax.types import Task
 
 
-def sampling(ask: AskConfig, question: str, seed: int) -> dict[str, Any]:
+def sampling(
+  ask: AskConfig, task: Task, question: str, seed: int
+) -> dict[str, Any]:
   """Returns how the frozen model samples its answer to a question in one batch.
 
   All rewrites of a task share `question`, so that they meet the same random
@@ -32,6 +34,7 @@ def sampling(ask: AskConfig, question: str, seed: int) -> dict[str, Any]:
     'seed': own_seed if ask.first_temperature else 0,
     'max_tokens': ask.max_tokens,
     'stop': ask.stop_strings,
+    'scope': task.split,
   }
 
 
@@ -90,7 +93,7 @@ class CodeForm:
     None if the context cannot take it, which is a failure of the rewrite.
     """
     prompt = self._coder_prompt(task, statement)
-    settings = sampling(self._ask, task.task_id, seed)
+    settings = sampling(self._ask, task, task.task_id, seed)
     write = self._template.coder
     try:
       return (fitted_request(self._model, write, prompt, **settings),)

@@ -33,7 +33,7 @@ class ProgramsForm(WordsForm):
     return tuple(
       Request(
         tuple(Message(*pair) for pair in self._template.coder(prompt)),
-        **sampling(self._ask, f'{task.task_id}/{example.task_id}', seed),
+        **sampling(self._ask, task, f'{task.task_id}/{example.task_id}', seed),
       )
       for example, prompt in zip(
         task.checker.examples, self._prompts(task, statement), strict=True

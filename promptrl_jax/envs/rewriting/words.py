@@ -92,7 +92,7 @@ class WordsForm:
         for example in checker.examples
       ]
     return tuple(
-      Request((Message('user', text),), **sampling(self._ask, name, seed))
+      Request((Message('user', text),), **sampling(self._ask, task, name, seed))
       for name, text in questions
     )
 

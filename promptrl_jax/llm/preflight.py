@@ -1,0 +1,78 @@
+"""How many candidates a budget of model calls buys, before the first call.
+
+A search that tries one or two candidates is no search: a comparison at such a
+budget says nothing about it, and is refused unless it is asked for.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+LEAST = 3
+
+
+@dataclasses.dataclass(frozen=True)
+class CandidateCost:
+  """What a strategy pays for the programs, or texts, that it compares.
+
+  Attributes:
+    calls: of one candidate: 1 for a sample or a repair, 2 for a reflection and
+      the program after it, P for a look at P proposals.
+    fixed: calls for a problem before its first candidate, for tests say.
+    most: candidates, whatever the budget; None for any number.
+  """
+
+  calls: int = 1
+  fixed: int = 0
+  most: int | None = None
+
+  def __post_init__(self):
+    most = 1 if self.most is None else self.most
+    if self.calls < 1 or self.fixed < 0 or most < 1:
+      raise ValueError(
+        f'{self}: expected at least 1 call per candidate, 0 or more fixed ones '
+        'and at least 1 candidate'
+      )
+
+  def candidates(self, budget: int) -> int:
+    """Returns how many candidates a budget of calls buys."""
+    bought = max(0, budget - self.fixed) // self.calls
+    return bought if self.most is None else min(bought, self.most)
+
+
+def check(
+  costs: Mapping[str, CandidateCost], budget: int, least: int = LEAST
+) -> dict[str, int]:
+  """Returns the candidates that a budget per problem buys for each strategy.
+
+  Args:
+    costs: of each strategy.
+    budget: model calls per problem.
+    least: candidates that each strategy must get, or as many as it ever has.
+
+  Raises:
+    ValueError: a strategy gets fewer; names each one and what it would take.
+  """
+  bought = {name: cost.candidates(budget) for name, cost in costs.items()}
+  short = {}
+  for name, cost in costs.items():
+    wanted = least if cost.most is None else min(least, cost.most)
+    if bought[name] < wanted:
+      short[name] = cost.fixed + wanted * cost.calls
+  if short:
+    needs = ', '.join(
+      f'{name} {bought[name]} (needs {calls} calls)'
+      for name, calls in short.items()
+    )
+    raise ValueError(
+      f'{budget} calls per problem buy fewer than {least} candidates: {needs}; '
+      'raise the budget or the cap, or lower least_candidates'
+    )
+  return bought
+
+
+def describe(bought: Mapping[str, int], budget: int) -> str:
+  """Returns one line: what `check` found."""
+  listed = ', '.join(f'{name} {count}' for name, count in bought.items())
+  return f'candidates that {budget} calls per problem buy: {listed}'

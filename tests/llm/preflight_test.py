@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import pytest
+
+from promptrl_jax.llm import preflight
+from promptrl_jax.llm.preflight import CandidateCost
+from promptrl_jax.strategies import base
+
+COSTS = {
+  'direct': CandidateCost(most=1),
+  'repair': CandidateCost(),
+  'reflexion': CandidateCost(2, fixed=1),
+  'looks': CandidateCost(4),
+}
+
+
+def test_a_budget_buys_what_is_left_after_the_fixed_calls():
+  bought = preflight.check(COSTS, 12)
+  assert bought == {'direct': 1, 'repair': 12, 'reflexion': 5, 'looks': 3}
+  assert preflight.describe(bought, 12) == (
+    'candidates that 12 calls per problem buy: direct 1, repair 12, reflexion '
+    '5, looks 3'
+  )
+  assert CandidateCost(2, fixed=3).candidates(2) == 0
+
+
+def test_fewer_than_three_candidates_are_refused_unless_told_otherwise():
+  message = (
+    r'6 calls .* fewer than 3 candidates: reflexion 2 \(needs 7 calls\), looks '
+    r'1 \(needs 12 calls\)'
+  )
+  with pytest.raises(ValueError, match=message):
+    preflight.check(COSTS, 6)
+  assert preflight.check(COSTS, 6, least=1)['looks'] == 1
+  with pytest.raises(ValueError, match=r'direct 0 \(needs 1 calls\)'):
+    preflight.check(COSTS, 0, least=1)
+
+
+def test_a_cost_that_makes_no_sense_is_refused():
+  for settings in ({'calls': 0}, {'fixed': -1}, {'most': 0}):
+    with pytest.raises(ValueError, match='at least 1 call per candidate'):
+      CandidateCost(**settings)
+
+
+def test_a_strategy_declares_its_cost_where_it_is_registered(monkeypatch):
+  monkeypatch.setattr(base.STRATEGIES, '_plugins', {})
+  monkeypatch.setattr(base, 'COSTS', {})
+
+  def play(attempt, tools):
+    yield
+
+  base.register('plain', play)
+  base.register('costly', play, CandidateCost(2, fixed=1))
+  assert {
+    'plain': CandidateCost(),
+    'costly': CandidateCost(2, fixed=1),
+  } == base.COSTS
