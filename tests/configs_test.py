@@ -4,7 +4,6 @@ import ast
 import dataclasses
 import functools
 import importlib
-import json
 import pathlib
 import re
 
@@ -72,12 +71,14 @@ def test_a_saved_config_is_the_config(stem, arg, tmp_path):
 def test_the_published_controllers_are_those_of_the_preset():
   config = load('mbpp_ppo', 'minicode2')
   config.seeds = 5
-  mine = settings.to_mapping(read('mbpp_ppo', config))
-  _, published = workdir.load_config(ROOT / 'docs/results/minicode2')
-  differ = {name for name, value in published.items() if name not in mine}
-  for name, value in json.loads(json.dumps(mine)).items():
-    if published[name] != value:
-      differ.add(name)
+  mine = read('mbpp_ppo', config)
+  _, saved = workdir.load_config(ROOT / 'docs/results/minicode2')
+  published = settings.from_mapping(type(mine), saved)
+  differ = {
+    name
+    for name, value in vars(mine).items()
+    if getattr(published, name) != value
+  }
   assert differ <= {'cache', 'eval'}
 
 

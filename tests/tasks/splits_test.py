@@ -74,4 +74,5 @@ def test_problem_fields_are_those_a_solver_may_know():
     'statement',
     'visible',
     'reward',
+    'split',  # keeps the answers of a cache apart
   }
