@@ -43,6 +43,10 @@ class LocalLauncher:
     self._cancelled: set[str] = set()
     self._lock = threading.Lock()
     self._guard: subprocess.Popen[str] | None = None
+    # A shell has processes in the background ignore interrupts, and cells that
+    # inherited this could not save their state when they are cancelled.
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+      signal.signal(signal.SIGINT, signal.default_int_handler)
 
   def submit(self, cells: Sequence[Cell]) -> None:
     for cell in cells:

@@ -90,7 +90,8 @@ def test_models_name_each_embedded_one_and_the_suite(sections):
 
 
 def test_every_kind_of_backend_is_reported(sections):
-  assert set(sections['backends']) == set(load.BACKENDS) == {'jax', 'http'}
+  kinds = {'jax', 'http', 'ollama', 'replay'}
+  assert set(sections['backends']) == set(load.BACKENDS) == kinds
 
 
 def test_an_extra_lacks_what_its_requirements_extras_lack(monkeypatch):

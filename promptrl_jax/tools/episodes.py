@@ -26,17 +26,17 @@ from promptrl_jax.execution.config import PoolConfig
 from promptrl_jax.tasks import load
 from promptrl_jax.tasks.task_set import DataConfig
 from promptrl_jax.tools import command
+from promptrl_jax.tools.budget_flag import BUDGET
 from promptrl_jax.training import workdir as workdir_lib
 
 _STRATEGY = flags.DEFINE_string('strategy', 'ppo', 'Name in the table.')
-_BUDGET = flags.DEFINE_integer('budget', 8, 'Model calls per problem.')
 _COUNT = flags.DEFINE_integer('count', 10, 'Problems.', lower_bound=1)
 
 
 def run(folders: Sequence[str]) -> None:
   """Prints what the flags ask for."""
   folder = pathlib.Path(folders[0])
-  name, budget = _STRATEGY.value, _BUDGET.value
+  name, budget = _STRATEGY.value, BUDGET.value
   rows = output.read_jsonl(folder / 'trace.jsonl')
   played = episodes.read(rows, name, budget)
   cell = next(

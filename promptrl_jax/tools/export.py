@@ -6,8 +6,9 @@
 A run of `rewrite` or `prewrite` has one instruction for each task: the best one
 on dev, or that of --strategy. A run of `mbpp_ppo` has one prompt for each
 problem: the request whose program passed the visible tests, or the last one;
-and with --strategy=gepa the instruction that was searched. Files go to --out,
-by default `export` in the workdir, and are byte for byte what was sent.
+and with --strategy=gepa the instruction that was searched. Files go to
+--folder, by default `export` in the workdir, and are byte for byte what was
+sent.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from promptrl_jax.files import write_atomically
 from promptrl_jax.prompts import export
 from promptrl_jax.prompts.templates import Messages
 from promptrl_jax.tools import command
+from promptrl_jax.tools.budget_flag import BUDGET
 from promptrl_jax.training import workdir as workdir_lib
 
 _FORMAT = flags.DEFINE_enum(
@@ -30,8 +32,7 @@ _FORMAT = flags.DEFINE_enum(
 _STRATEGY = flags.DEFINE_string(
   'strategy', '', 'Whose prompts; empty: ppo, or the best instruction on dev.'
 )
-_BUDGET = flags.DEFINE_integer('budget', 8, 'Model calls per problem.')
-_OUT = flags.DEFINE_string('out', '', 'Folder of the files.')
+_FOLDER = flags.DEFINE_string('folder', '', 'Folder of the files.')
 
 
 def find(
@@ -118,9 +119,9 @@ def main(argv: list[str]) -> None:
     raise app.UsageError('expected the workdir of one finished run')
   workdir = pathlib.Path(argv[1])
   with command.in_one_line():
-    prompts = find(workdir, _STRATEGY.value, _BUDGET.value)
+    prompts = find(workdir, _STRATEGY.value, BUDGET.value)
     files = export.FORMATS[_FORMAT.value](prompts)
-    folder = pathlib.Path(_OUT.value) if _OUT.value else workdir / 'export'
+    folder = pathlib.Path(_FOLDER.value or workdir / 'export')
     for name, text in files.items():
       write_atomically(folder / name, text.encode())
     print(f'{len(files)} files of {len(prompts)} prompts in {folder}')

@@ -21,8 +21,8 @@ from promptrl_jax.tasks.task_set import DataConfig
 from promptrl_jax.tools import command
 from promptrl_jax.training import workdir as workdir_lib
 
-_OUT = flags.DEFINE_string(
-  'out', '', 'File to write; empty: report.html in the workdir.'
+_PAGE = flags.DEFINE_string(
+  'page', '', 'File to write; empty: report.html in the workdir.'
 )
 
 
@@ -77,7 +77,7 @@ def main(argv: list[str]) -> None:
   if len(argv) != 2:
     raise app.UsageError('expected the workdir of one finished run')
   with command.in_one_line():
-    out = pathlib.Path(_OUT.value) if _OUT.value else None
+    out = pathlib.Path(_PAGE.value) if _PAGE.value else None
     print(run(pathlib.Path(argv[1]), out))
 
 

@@ -14,12 +14,11 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from absl import app, flags
+from absl import app
 
 from promptrl_jax.tools import command, compare_models
+from promptrl_jax.tools.budget_flag import BUDGET
 from promptrl_jax.training import workdir as workdir_lib
-
-_BUDGET = flags.DEFINE_integer('budget', 8, 'Model calls per problem.')
 
 _RIVALS = (
   *('direct', 'random', 'greedy_first', 'greedy_first_tuned'),
@@ -104,7 +103,7 @@ def main(argv):
     raise app.UsageError('expected at least two workdirs')
   with command.in_one_line():
     runs = [workdir_lib.results(pathlib.Path(name)) for name in argv[1:]]
-    print(table(runs, _BUDGET.value))
+    print(table(runs, BUDGET.value))
 
 
 if __name__ == '__main__':

@@ -112,7 +112,10 @@ def test_each_pooling_gives_its_own_vectors(pooling, params):
     'first': hidden[0, 0],
     'pooler': np.tanh(hidden[0, 0] @ params['params']['pooler']),
   }[pooling]
-  np.testing.assert_allclose(vectors[0], expected, atol=1e-5)
+  # Sums of other lengths are rounded otherwise, by float32's share of the
+  # largest number, which is 32 without a last norm.
+  scale = np.abs(expected).max()
+  np.testing.assert_allclose(vectors[0] / scale, expected / scale, atol=1e-6)
 
 
 def test_a_folder_is_read_with_the_settings_it_was_published_with(
