@@ -97,7 +97,7 @@ def run(config, statement, tests, signature, protocol, workdir):
     played = dict(zip(entrants, runs, strict=True))
     best = choose(played)
     steps = [dict(step) for step in played[best.strategy].trace]
-    hidden = judge(pool, task, best.code, protocol)
+    hidden, passed_hidden = judge(pool, task, best.code, protocol)
   found = {
     'task': dataclasses.asdict(task),
     'protocol': protocol,
@@ -105,9 +105,7 @@ def run(config, statement, tests, signature, protocol, workdir):
     'calls': calls,
     'code': best.code,
     'visible': best.visible,
-    'held_out': []
-    if protocol == 'oracle'
-    else [result.status == 'passed' for _, result in hidden],
+    'held_out': [] if protocol == 'oracle' else passed_hidden,
     'strategies': {
       name: {
         'calls': int(one.calls[0]),
@@ -188,11 +186,14 @@ def choose(played):
 
 
 def judge(pool, task, code, protocol):
-  """Each hidden test with its result."""
+  """Each hidden test that ran with its result, and which of all passed."""
   (program,) = hidden_programs([code], [task], protocol)
   (result,) = pool.run([program])
   check_judged('programs', [task], [result.score is not None])
-  return list(zip(program.tests, result.tests, strict=False))
+  ran = list(zip(program.tests, result.tests, strict=False))
+  passed = [test.status == 'passed' for _, test in ran]
+  # A program that does not even load runs no test and passes none.
+  return ran, passed + [False] * (len(program.tests) - len(ran))
 
 
 def to_markdown(found, steps, hidden):

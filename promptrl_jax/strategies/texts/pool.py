@@ -50,7 +50,8 @@ class Step:
   """One decision of a search.
 
   Attributes:
-    kind: `start`, or one of `Propose.kind`.
+    kind: `start`, one of `Propose.kind`, or `held out` for a text that could
+      not be scored there.
     parents: places in the pool.
     text: what was proposed; empty if nothing usable was.
     candidate: its place in the pool; None if it was not taken.
