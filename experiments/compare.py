@@ -244,15 +244,18 @@ def report(workdir, cells, header, config, registers):
   lines = ''.join(CellStore(workdir / 'cells').trace(cells))
   write_atomically(workdir / 'trace.jsonl', lines.encode())
   events.to_tensorboard(events.read(events.path(workdir)), workdir / 'curves')
-  subject = {c.budget for c in cells if c.strategy == config.subject}
-  rivals = {c.strategy for c in cells if c.budget in subject}
+  # What was stopped early may lack the subject.
+  names = [cell.strategy for cell in cells]
+  subject = config.subject if config.subject in names else names[0]
+  budgets = {cell.budget for cell in cells if cell.strategy == subject}
+  rivals = {cell.strategy for cell in cells if cell.budget in budgets}
   return output.write(
     workdir,
     {cells[0].protocol: cells},
     header,
-    subject=config.subject,
+    subject=subject,
     resamples=config.eval.resamples,
-    planned=sorted(rivals - {config.subject}),
+    planned=sorted(rivals - {subject}),
     registers=registers,
   )
 
@@ -290,6 +293,9 @@ def check_gates(gates, workdir):
   failed = []
   for gate in gates:
     mine = [c for c in table['cells'] if c['strategy'] == gate.strategy]
+    if not mine:
+      failed.append(f'gate: {gate.strategy} has not played yet')
+      continue
     last = max(mine, key=lambda cell: cell['budget'])
     low = 100 * last['pass']['low']
     if low < gate.mark:

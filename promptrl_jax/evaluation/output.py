@@ -57,10 +57,11 @@ def write(
   parts, summaries, published = [], {}, references.PROMIS_MBPP
   for name, group in cells.items():
     names = {cell.strategy for cell in group}
+    rivals = [rival for rival in planned if rival in names]
     summaries[name] = report.summarise(
       group,
-      subject=subject,
-      rivals=[rival for rival in planned if rival in names],
+      subject=subject if rivals else None,
+      rivals=rivals,
       resamples=resamples,
     )
     seeds = header['seeds'][: max(len(cell.passed) for cell in group)]

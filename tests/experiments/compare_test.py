@@ -1,6 +1,7 @@
 """The comparison as a user runs it: whole, stopped and resumed, bad input."""
 
 import json
+import shutil
 
 import pytest
 
@@ -60,6 +61,21 @@ def test_a_stopped_one_goes_on_to_the_same_results(whole, tmp_path):
   assert second.returncode == 0, second.stderr[-3000:]
   for name in ('results.csv', 'trace.jsonl', 'searched.json'):
     assert (workdir / name).read_bytes() == (whole[0] / name).read_bytes()
+
+
+def test_what_was_stopped_early_is_reported(whole, tmp_path):
+  workdir = tmp_path / 'part'
+  shutil.copytree(whole[0], workdir)
+  for path in (workdir / 'cells/visible1').glob('best_open_loop_*.csv'):
+    path.unlink()
+  (workdir / 'stop').touch()
+  result = run(workdir, '--gate=best_open_loop:50')
+  assert 'the same command goes on' in result.stdout
+  assert result.returncode == 1
+  assert 'gate: best_open_loop has not played yet' in result.stderr
+  table = json.loads((workdir / 'results.json').read_text())['tables']
+  played = {cell['strategy'] for cell in table['visible1']['cells']}
+  assert 'direct' in played and 'best_open_loop' not in played
 
 
 def test_cells_that_are_there_are_not_played_again(whole):
