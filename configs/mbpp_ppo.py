@@ -37,6 +37,7 @@ from promptrl_jax.evaluation.instruction_search import InstructionSearchConfig
 from promptrl_jax.evaluation.open_loop import SearchConfig
 from promptrl_jax.evaluation.statistics import RESAMPLES
 from promptrl_jax.operators.examples import EMBEDDINGS, check_kind
+from promptrl_jax.prompts.templates import TEMPLATES
 from promptrl_jax.strategies.base import INSTRUCTED, STRATEGIES
 from promptrl_jax.tasks import humaneval
 from promptrl_jax.training.controller.config import (
@@ -140,10 +141,11 @@ class Config(Job):
         f'expected one of {", ".join(EMBEDDINGS)}'
       )
     asking = [name for name in self.eval.strategies if name in INSTRUCTED]
-    if asking and self.ask.template == 'plain':
+    if asking and not TEMPLATES[self.ask.template].instructed:
       raise ValueError(
         f'eval.strategies has {", ".join(asking)}, which asks in words, and '
-        "ask.template='plain' is that of models which follow no instruction: "
+        f'ask.template={self.ask.template!r} is that of models which follow no '
+        'instruction: '
         "expected 'chat' or 'code', or the strategy 'mbr_exec'"
       )
 

@@ -109,7 +109,8 @@ def run(config, workdir, gates=()):
       Plan(config.data.protocol, budget, tasks['test'], list(learned))
       for budget in sorted(config.eval.budgets)
     ]
-    cells = play(line_up, players, plans, workdir)
+    store = CellStore(workdir / 'cells')
+    cells = play(line_up, players, plans, store, workdir)
 
   # --- Report -----------------------------------------------------------------
   if not cells:
@@ -119,7 +120,7 @@ def run(config, workdir, gates=()):
   )
   registers = {task.task_id: task.register for task in tasks['test']}
   header |= searching.facts(searched, instructed)
-  print(report(workdir, cells, header, config, registers))
+  print(report(workdir, store, cells, header, config, registers))
   print(f'page         {workdir / "report.html"}')
   return check_gates(gates, workdir)
 
@@ -179,16 +180,13 @@ def check_players(players, subject, gates):
       )
 
 
-def play(line_up, players, plans, workdir):
+def play(line_up, players, plans, store, workdir):
   """Plays the cells that are not there yet; returns all that are, in order.
 
   Raises:
     BackendError: a model cannot be reached; what was played is kept.
   """
-  store, log = (
-    CellStore(workdir / 'cells'),
-    events.EventLog(events.path(workdir)),
-  )
+  log = events.EventLog(events.path(workdir))
   todo = [(plan, name) for plan in plans for name in players]
   log.add('start', cells=len(todo))
   cells, best = [], {}
@@ -239,9 +237,9 @@ def play_cell(line_up, name, player, plan, store, log):
   return cell
 
 
-def report(workdir, cells, header, config, registers):
+def report(workdir, store, cells, header, config, registers):
   """Writes tables, figures and curves; returns the headline table."""
-  lines = ''.join(CellStore(workdir / 'cells').trace(cells))
+  lines = ''.join(store.trace(cells))
   write_atomically(workdir / 'trace.jsonl', lines.encode())
   events.to_tensorboard(events.read(events.path(workdir)), workdir / 'curves')
   # What was stopped early may lack the subject.

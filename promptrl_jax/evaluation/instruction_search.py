@@ -17,7 +17,7 @@ from typing import Any
 from promptrl_jax.evaluation.play import Entrant, Game, LineUp
 from promptrl_jax.evaluation.protocol import Run
 from promptrl_jax.llm.ask import REWRITER, AskConfig
-from promptrl_jax.prompts.templates import CODER_INSTRUCTION
+from promptrl_jax.prompts.templates import CODER_INSTRUCTION, TEMPLATES
 from promptrl_jax.strategies.base import TextStrategy
 from promptrl_jax.strategies.fewshot import few_shots
 from promptrl_jax.strategies.texts.gepa import GepaConfig
@@ -142,10 +142,10 @@ def find(
     SystemFailure: the pool failed where a result was due.
     BackendError: a model cannot be reached.
   """
-  if ask.template == 'plain':
+  if not TEMPLATES[ask.template].instructed:
     raise ValueError(
-      f'{NAME} with template=plain: models that complete the texts that they '
-      'were trained on follow no instruction; expected code or chat'
+      f'{NAME} with template={ask.template}: models that complete the texts '
+      'that they were trained on follow no instruction; expected code or chat'
     )
   shown = [task for task in train if task.split != 'train']
   if shown or not train:

@@ -148,8 +148,7 @@ class Attempt:
   def record_rest(self) -> None:
     """Adds a trace row for calls after which no program was run, if any."""
     if self.sent:
-      row = self.trace_row('ask', [], cost=len(self.sent), code=None, status='')
-      self.trace.append(row | {'error_type': '', 'feedback': ''})
+      self.note('ask')
 
   def trace_row(
     self, action: str, visible: list[bool], **fields: Any
