@@ -17,7 +17,7 @@ from promptrl_jax.envs.editing.env import EditingEnv
 from promptrl_jax.evaluation.play import Entrant, Game
 from promptrl_jax.execution.memo import MemoPool
 from promptrl_jax.files import write_atomically
-from promptrl_jax.llm.ask import CODER, REWRITER
+from promptrl_jax.llm.attempt import CODER, REWRITER
 from promptrl_jax.rl import bandits
 from promptrl_jax.strategies import policies
 from promptrl_jax.strategies.base import OverOperators

@@ -29,7 +29,7 @@ from promptrl_jax.envs.rewriting.env import RewritingEnv
 from promptrl_jax.evaluation import joint_report
 from promptrl_jax.evaluation.play import LineUp, Plan
 from promptrl_jax.execution.memo import MemoPool
-from promptrl_jax.llm.ask import CODER, REWRITER
+from promptrl_jax.llm.attempt import CODER, REWRITER
 from promptrl_jax.llm.load import load_backend
 from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.tasks.load import describe, load_tasks

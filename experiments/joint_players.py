@@ -12,7 +12,7 @@ from typing import Any
 from promptrl_jax.envs.editing.config import EditingConfig
 from promptrl_jax.envs.editing.env import EditingEnv
 from promptrl_jax.evaluation.play import Entrant, LineUp
-from promptrl_jax.llm.ask import REWRITER
+from promptrl_jax.llm.attempt import REWRITER
 from promptrl_jax.llm.backend import Backend
 from promptrl_jax.llm.cache import CachedBackend
 from promptrl_jax.llm.jax_lm import JaxLM

@@ -27,7 +27,7 @@ from promptrl_jax.envs.rewriting.env import RewritingEnv
 from promptrl_jax.envs.rewriting.failed import failed_tasks
 from promptrl_jax.evaluation import cells, output, report, rewriter
 from promptrl_jax.llm import load
-from promptrl_jax.llm.ask import CODER
+from promptrl_jax.llm.attempt import CODER
 from promptrl_jax.parallel import distributed, exchange
 from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.settings import to_mapping

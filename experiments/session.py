@@ -20,7 +20,7 @@ from promptrl_jax.evaluation import statistics
 from promptrl_jax.evaluation.play import LineUp
 from promptrl_jax.execution.config import PoolConfig
 from promptrl_jax.execution.memo import MemoPool
-from promptrl_jax.llm.ask import CODER, REWRITER
+from promptrl_jax.llm.attempt import CODER, REWRITER
 from promptrl_jax.llm.backend import Backend
 from promptrl_jax.llm.cache import IN_MEMORY, CachedBackend
 from promptrl_jax.llm.ledger import Ledger

@@ -5,7 +5,8 @@ python -m docs.examples.my_strategy
 
 from promptrl_jax.evaluation.play import evaluate
 from promptrl_jax.execution import ExecutionPool
-from promptrl_jax.llm.ask import Execute, coder_prompt
+from promptrl_jax.llm.ask import coder_prompt
+from promptrl_jax.llm.attempt import Execute
 from promptrl_jax.llm.load import BackendConfig, load_backend
 from promptrl_jax.prompts.feedback import feedback_text
 from promptrl_jax.strategies import base

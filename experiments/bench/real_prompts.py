@@ -40,7 +40,8 @@ from absl import app, flags
 from experiments.bench.peers import launch
 from experiments.bench.rates import copy_rate, packed_rate, product_rate
 from promptrl_jax.llm import load
-from promptrl_jax.llm.ask import Attempt, coder_prompt
+from promptrl_jax.llm.ask import coder_prompt
+from promptrl_jax.llm.attempt import Attempt
 from promptrl_jax.parallel import compilation
 from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.prompts import templates

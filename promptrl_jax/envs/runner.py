@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from promptrl_jax.execution import Call, CallResult, Program, ProgramResult
-from promptrl_jax.llm.ask import (
+from promptrl_jax.llm.attempt import (
   Ask,
   Attempt,
   Execute,

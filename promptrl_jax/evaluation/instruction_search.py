@@ -16,7 +16,8 @@ from typing import Any
 
 from promptrl_jax.evaluation.play import Entrant, Game, LineUp
 from promptrl_jax.evaluation.protocol import Run
-from promptrl_jax.llm.ask import REWRITER, AskConfig
+from promptrl_jax.llm.ask import AskConfig
+from promptrl_jax.llm.attempt import REWRITER
 from promptrl_jax.prompts.templates import CODER_INSTRUCTION, TEMPLATES
 from promptrl_jax.strategies.base import TextStrategy
 from promptrl_jax.strategies.fewshot import few_shots

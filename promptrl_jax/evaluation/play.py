@@ -36,13 +36,8 @@ from promptrl_jax.evaluation.protocol import (
 )
 from promptrl_jax.execution import ExecutionPool
 from promptrl_jax.execution.memo import MemoPool
-from promptrl_jax.llm.ask import (
-  CODER,
-  REWRITER,
-  AskConfig,
-  Attempt,
-  make_tools,
-)
+from promptrl_jax.llm.ask import AskConfig, make_tools
+from promptrl_jax.llm.attempt import CODER, REWRITER, Attempt
 from promptrl_jax.llm.backend import Backend
 from promptrl_jax.llm.cache import CachedBackend
 from promptrl_jax.operators import FALLBACK, OPERATORS

@@ -7,7 +7,8 @@ import dataclasses
 from typing import Any
 
 from promptrl_jax.execution.program import ProgramResult
-from promptrl_jax.llm.ask import Attempt, coder_prompt
+from promptrl_jax.llm.ask import coder_prompt
+from promptrl_jax.llm.attempt import Attempt
 from promptrl_jax.prompts import feedback as feedback_lib
 from promptrl_jax.prompts import templates
 from promptrl_jax.prompts.examples import WorkedExample

@@ -12,7 +12,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Generator
 
-from promptrl_jax.llm.ask import REWRITER, Ask, Attempt, Tools
+from promptrl_jax.llm.ask import Tools
+from promptrl_jax.llm.attempt import REWRITER, Ask, Attempt
 from promptrl_jax.llm.backend import Completion
 from promptrl_jax.prompts import wording
 from promptrl_jax.prompts.wording import WordingPrompt

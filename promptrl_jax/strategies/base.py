@@ -28,7 +28,8 @@ from promptrl_jax.envs.editing import env as editing
 from promptrl_jax.envs.editing.config import EditingConfig
 from promptrl_jax.envs.editing.play import edit
 from promptrl_jax.envs.editing.rollout import Policy
-from promptrl_jax.llm.ask import Attempt, Play, Tools
+from promptrl_jax.llm.ask import Tools
+from promptrl_jax.llm.attempt import Attempt, Play
 from promptrl_jax.llm.preflight import CandidateCost
 from promptrl_jax.operators import Episode
 from promptrl_jax.registry import Registry, check_call

@@ -15,13 +15,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 
-from promptrl_jax.llm.ask import (
-  Attempt,
-  ExecuteJobs,
-  Play,
-  Tools,
-  coder_prompt,
-)
+from promptrl_jax.llm.ask import Tools, coder_prompt
+from promptrl_jax.llm.attempt import Attempt, ExecuteJobs, Play
 from promptrl_jax.prompts.templates import TestPrompt
 from promptrl_jax.rewards import agreement
 from promptrl_jax.strategies.fewshot import best_of_n

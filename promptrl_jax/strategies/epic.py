@@ -25,7 +25,8 @@ from typing import Any
 
 import numpy as np
 
-from promptrl_jax.llm.ask import Attempt, Meet, Play, Tools, coder_prompt
+from promptrl_jax.llm.ask import Tools, coder_prompt
+from promptrl_jax.llm.attempt import Attempt, Meet, Play
 from promptrl_jax.operators import lexical, wording
 from promptrl_jax.rewards import agreement
 from promptrl_jax.strategies import self_tests

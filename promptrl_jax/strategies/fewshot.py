@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from promptrl_jax.llm.ask import Attempt, Play, Tools, coder_prompt
+from promptrl_jax.llm.ask import Tools, coder_prompt
+from promptrl_jax.llm.attempt import Attempt, Play
 from promptrl_jax.operators import MOST_EXAMPLES
 from promptrl_jax.prompts.examples import ExampleLibrary
 from promptrl_jax.strategies.sampled import sample_program

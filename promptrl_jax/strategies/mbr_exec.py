@@ -17,13 +17,8 @@ import dataclasses
 from collections.abc import Callable, Sequence
 
 from promptrl_jax.execution import Call, CallResult
-from promptrl_jax.llm.ask import (
-  Attempt,
-  ExecuteJobs,
-  Play,
-  Tools,
-  coder_prompt,
-)
+from promptrl_jax.llm.ask import Tools, coder_prompt
+from promptrl_jax.llm.attempt import Attempt, ExecuteJobs, Play
 from promptrl_jax.rewards import agreement
 from promptrl_jax.rewards.inputs import mutated_calls
 from promptrl_jax.strategies.fewshot import best_of_n

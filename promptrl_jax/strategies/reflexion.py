@@ -18,7 +18,8 @@ import dataclasses
 from collections.abc import Callable, Generator
 from typing import Any
 
-from promptrl_jax.llm.ask import CODER, Attempt, Play, Tools, coder_prompt
+from promptrl_jax.llm.ask import Tools, coder_prompt
+from promptrl_jax.llm.attempt import CODER, Attempt, Play
 from promptrl_jax.prompts import reflection
 from promptrl_jax.prompts.reflection import Reflection, ReflectionPrompt
 from promptrl_jax.rewards import guards

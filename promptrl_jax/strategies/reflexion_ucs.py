@@ -13,7 +13,8 @@ from __future__ import annotations
 import dataclasses
 import heapq
 
-from promptrl_jax.llm.ask import Attempt, Play, Tools
+from promptrl_jax.llm.ask import Tools
+from promptrl_jax.llm.attempt import Attempt, Play
 from promptrl_jax.strategies import reflexion as reflexion_lib
 from promptrl_jax.strategies import self_tests
 from promptrl_jax.strategies.reflexion import PlayFn, ReflexionConfig

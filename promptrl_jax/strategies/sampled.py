@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any
 
-from promptrl_jax.llm.ask import Attempt, Execute, Tools
+from promptrl_jax.llm.ask import Tools
+from promptrl_jax.llm.attempt import Attempt, Execute
 from promptrl_jax.prompts.templates import CoderPrompt
 
 

@@ -12,7 +12,8 @@ from collections.abc import Collection, Generator
 from typing import Any
 
 from promptrl_jax.execution.program import TestResult
-from promptrl_jax.llm.ask import Attempt, Execute, ExecuteJobs, Tools
+from promptrl_jax.llm.ask import Tools
+from promptrl_jax.llm.attempt import Attempt, Execute, ExecuteJobs
 from promptrl_jax.prompts import feedback as feedback_lib
 from promptrl_jax.prompts.templates import TestPrompt
 from promptrl_jax.rewards import agreement

@@ -23,7 +23,7 @@ from promptrl_jax.envs.rewriting.env import RewritingEnv
 from promptrl_jax.envs.rewriting.failed import failed_tasks
 from promptrl_jax.evaluation import report, rewriter
 from promptrl_jax.evaluation.cells import Cell
-from promptrl_jax.llm.ask import CODER
+from promptrl_jax.llm.attempt import CODER
 from promptrl_jax.tasks import load
 from promptrl_jax.tasks.task_set import DataConfig
 from promptrl_jax.tools import command

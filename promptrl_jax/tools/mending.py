@@ -20,7 +20,7 @@ from promptrl_jax.envs.editing.config import EditingConfig
 from promptrl_jax.evaluation import mending
 from promptrl_jax.evaluation.open_loop import SearchConfig
 from promptrl_jax.files import write_atomically
-from promptrl_jax.llm.ask import CODER, REWRITER
+from promptrl_jax.llm.attempt import CODER, REWRITER
 from promptrl_jax.llm.cache import IN_MEMORY
 from promptrl_jax.operators import FALLBACK, OPERATORS
 from promptrl_jax.tasks import load as load_lib

@@ -19,7 +19,7 @@ from absl import app, flags
 from promptrl_jax.envs.editing.config import EditingConfig
 from promptrl_jax.evaluation import mending
 from promptrl_jax.files import write_atomically
-from promptrl_jax.llm.ask import CODER, REWRITER
+from promptrl_jax.llm.attempt import CODER, REWRITER
 from promptrl_jax.llm.load import ASSETS
 from promptrl_jax.models import pretrained, weights
 from promptrl_jax.tasks.minicode2.suite import SUITE

@@ -6,15 +6,8 @@ import pytest
 
 from promptrl_jax.envs import runner as runner_lib
 from promptrl_jax.execution import Program
-from promptrl_jax.llm.ask import (
-  Ask,
-  AskConfig,
-  Execute,
-  ExecuteJobs,
-  Meet,
-  coder_prompt,
-  make_tools,
-)
+from promptrl_jax.llm.ask import AskConfig, coder_prompt, make_tools
+from promptrl_jax.llm.attempt import Ask, Execute, ExecuteJobs, Meet
 from promptrl_jax.llm.backend import BackendError, Message, Request
 from promptrl_jax.llm.ledger import BudgetExceeded
 from promptrl_jax.strategies.base import TextStrategy

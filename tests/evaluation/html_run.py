@@ -13,7 +13,8 @@ import numpy as np
 from promptrl_jax.evaluation import report
 from promptrl_jax.evaluation.cells import Cell, Detail
 from promptrl_jax.execution import ProgramResult, TestResult
-from promptrl_jax.llm.ask import Ask, Attempt, coder_prompt
+from promptrl_jax.llm.ask import coder_prompt
+from promptrl_jax.llm.attempt import Ask, Attempt
 from promptrl_jax.llm.backend import Completion, Message, Request
 from promptrl_jax.types import Problem, UnitTests
 

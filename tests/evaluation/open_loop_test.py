@@ -11,7 +11,8 @@ from promptrl_jax.evaluation import mending, open_loop
 from promptrl_jax.evaluation.open_loop import Found, SearchConfig
 from promptrl_jax.evaluation.play import Entrant, LineUp
 from promptrl_jax.execution.memo import MemoPool
-from promptrl_jax.llm.ask import CODER, REWRITER, AskConfig
+from promptrl_jax.llm.ask import AskConfig
+from promptrl_jax.llm.attempt import CODER, REWRITER
 from promptrl_jax.llm.cache import CachedBackend
 from promptrl_jax.prompts.examples import ExampleLibrary, from_tasks
 from promptrl_jax.testing import tiny

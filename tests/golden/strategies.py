@@ -16,7 +16,8 @@ import zlib
 
 from promptrl_jax.envs.runner import Runner
 from promptrl_jax.execution import ExecutionPool
-from promptrl_jax.llm.ask import CODER, REWRITER, AskConfig, make_tools
+from promptrl_jax.llm.ask import AskConfig, make_tools
+from promptrl_jax.llm.attempt import CODER, REWRITER
 from promptrl_jax.strategies.base import STRATEGIES, TextStrategy
 from promptrl_jax.tasks import splits
 from promptrl_jax.testing import tiny

@@ -5,6 +5,7 @@ import logging
 import pytest
 
 from promptrl_jax.llm import ask
+from promptrl_jax.llm.attempt import CODER, Attempt
 from promptrl_jax.prompts import templates
 from promptrl_jax.testing.scripted import ScriptedBackend
 from promptrl_jax.types import Problem, UnitTests
@@ -16,12 +17,12 @@ PROBLEM = Problem(
 
 def test_a_prompt_without_room_has_no_answer_and_is_told_once(caplog):
   backend = ScriptedBackend(str, prompt_limit=1)
-  tools = ask.Tools(templates.PLAIN, {ask.CODER: backend}, ask.AskConfig())
+  tools = ask.Tools(templates.PLAIN, {CODER: backend}, ask.AskConfig())
   caplog.set_level(logging.WARNING)
   for seed in range(3):
-    attempt = ask.Attempt(PROBLEM, seed)
+    attempt = Attempt(PROBLEM, seed)
     with pytest.raises(StopIteration) as ended:
-      next(tools.ask(attempt, ask.CODER, ask.coder_prompt(attempt)))
+      next(tools.ask(attempt, CODER, ask.coder_prompt(attempt)))
     assert ended.value.value is None and attempt.calls == 0
   assert caplog.text.count('long/1: the prompt is longer than the model') == 1
   assert not backend.batches

@@ -8,13 +8,8 @@ import sqlite3
 import pytest
 
 from promptrl_jax.evaluation.play import Entrant, LineUp, Plan
-from promptrl_jax.llm.ask import (
-  CODER,
-  REWRITER,
-  AskConfig,
-  Execute,
-  coder_prompt,
-)
+from promptrl_jax.llm.ask import AskConfig, coder_prompt
+from promptrl_jax.llm.attempt import CODER, REWRITER, Execute
 from promptrl_jax.llm.backend import BackendError, Message, Request
 from promptrl_jax.llm.cache import CachedBackend
 from promptrl_jax.llm.load import BackendConfig, load_backend

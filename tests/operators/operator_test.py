@@ -7,6 +7,7 @@ from promptrl_jax.envs.editing import play as editing
 from promptrl_jax.envs.editing.config import EditingConfig
 from promptrl_jax.evaluation import play
 from promptrl_jax.llm import ask
+from promptrl_jax.llm.attempt import CODER
 from promptrl_jax.operators import OPERATORS, Operator, Question
 from promptrl_jax.operators.operator import OPERATORS as TABLE
 from promptrl_jax.prompts import templates
@@ -70,7 +71,7 @@ def test_what_returns_no_question_is_told_by_name(register):
   config = EditingConfig(actions=('keep', 'shout'))
   episode = operators.Episode(PROBLEM, budget=4)
   tools = ask.Tools(
-    templates.PLAIN, {ask.CODER: ScriptedBackend(str)}, ask.AskConfig()
+    templates.PLAIN, {CODER: ScriptedBackend(str)}, ask.AskConfig()
   )
   steps = editing.edit(episode, tools, config)
   next(steps)

@@ -2,7 +2,8 @@
 
 import pytest
 
-from promptrl_jax.llm.ask import CODER, REWRITER, AskConfig, Attempt, make_tools
+from promptrl_jax.llm.ask import AskConfig, make_tools
+from promptrl_jax.llm.attempt import CODER, REWRITER, Attempt
 from promptrl_jax.operators import wording
 from promptrl_jax.prompts import wording as prompts
 from promptrl_jax.rewards.guards import GuardsConfig

@@ -11,7 +11,7 @@ from promptrl_jax.evaluation import allocation, critic, plots
 from promptrl_jax.evaluation.open_loop import strategy
 from promptrl_jax.evaluation.play import Entrant, LineUp
 from promptrl_jax.execution.memo import MemoPool
-from promptrl_jax.llm.ask import CODER, REWRITER
+from promptrl_jax.llm.attempt import CODER, REWRITER
 from promptrl_jax.strategies.allocation import Allocation
 from promptrl_jax.strategies.base import OverOperators
 from promptrl_jax.testing import tiny

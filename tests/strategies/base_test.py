@@ -7,7 +7,8 @@ from promptrl_jax.envs.editing import rollout
 from promptrl_jax.envs.editing.config import EditingConfig
 from promptrl_jax.envs.editing.env import EditingEnv
 from promptrl_jax.evaluation.play import Entrant, LineUp
-from promptrl_jax.llm.ask import Execute, coder_prompt
+from promptrl_jax.llm.ask import coder_prompt
+from promptrl_jax.llm.attempt import Execute
 from promptrl_jax.strategies import base, policies
 from promptrl_jax.tasks import splits
 from promptrl_jax.testing import tiny

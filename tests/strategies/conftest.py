@@ -4,7 +4,8 @@ import pytest
 
 from promptrl_jax.envs.runner import Runner
 from promptrl_jax.execution.memo import MemoPool
-from promptrl_jax.llm.ask import CODER, REWRITER, AskConfig, make_tools
+from promptrl_jax.llm.ask import AskConfig, make_tools
+from promptrl_jax.llm.attempt import CODER, REWRITER
 from promptrl_jax.strategies.base import TextStrategy
 from promptrl_jax.tasks import splits
 from promptrl_jax.testing import tiny

@@ -13,7 +13,8 @@ from promptrl_jax.envs.rewriting.env import RewritingEnv
 from promptrl_jax.evaluation import instruction_report
 from promptrl_jax.evaluation.instruction_report import Scores
 from promptrl_jax.evaluation.play import Entrant, LineUp, Plan
-from promptrl_jax.llm.ask import AskConfig, Execute, coder_prompt
+from promptrl_jax.llm.ask import AskConfig, coder_prompt
+from promptrl_jax.llm.attempt import Execute
 from promptrl_jax.llm.backend import Message, Request
 from promptrl_jax.prompts import export as formats
 from promptrl_jax.strategies import base

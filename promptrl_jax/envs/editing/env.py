@@ -18,7 +18,8 @@ from promptrl_jax.envs.editing import play
 from promptrl_jax.envs.editing.config import EditingConfig
 from promptrl_jax.envs.runner import Runner
 from promptrl_jax.execution import ExecutionPool
-from promptrl_jax.llm.ask import CODER, REWRITER, AskConfig, make_tools
+from promptrl_jax.llm.ask import AskConfig, make_tools
+from promptrl_jax.llm.attempt import CODER, REWRITER
 from promptrl_jax.llm.backend import Backend
 from promptrl_jax.operators import OPERATORS, Episode
 from promptrl_jax.types import Problem

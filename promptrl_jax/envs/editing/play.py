@@ -16,7 +16,8 @@ from typing import Any
 
 from promptrl_jax.envs.editing.config import EditingConfig
 from promptrl_jax.execution.program import ProgramResult, TestResult
-from promptrl_jax.llm.ask import Ask, Execute, Play, Tools
+from promptrl_jax.llm.ask import Tools
+from promptrl_jax.llm.attempt import Ask, Execute, Play
 from promptrl_jax.llm.backend import Completion
 from promptrl_jax.operators import (
   FALLBACK,
