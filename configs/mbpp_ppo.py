@@ -206,6 +206,7 @@ def _for_smollm2(c: ml_collections.ConfigDict) -> None:
     use_smollm2(c, role)
     c[role].prompt_cache_gib = 8.0  # 500 problems, each with an example
   c.ask.rewrite_max_tokens = 96
+  c.eval.instruction_search.max_tokens = c.rewriter.new_tokens
   c.seeds = 3
   c.examples = 'words'
   c.editing.actions = (*operators.DEFAULT, 'add_demo')

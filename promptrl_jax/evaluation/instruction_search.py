@@ -18,6 +18,7 @@ from promptrl_jax.evaluation.play import Entrant, Game, LineUp
 from promptrl_jax.evaluation.protocol import Run
 from promptrl_jax.llm.ask import AskConfig
 from promptrl_jax.llm.attempt import REWRITER
+from promptrl_jax.llm.backend import Message, Request
 from promptrl_jax.prompts.templates import CODER_INSTRUCTION, TEMPLATES
 from promptrl_jax.strategies.base import TextStrategy
 from promptrl_jax.strategies.fewshot import few_shots
@@ -30,6 +31,7 @@ from promptrl_jax.strategies.texts.pool import (
 from promptrl_jax.strategies.texts.proposer import Proposer, ProposerConfig
 from promptrl_jax.strategies.texts.requests import (
   Evaluate,
+  NothingUsableError,
   Seen,
 )
 from promptrl_jax.strategies.texts.searches import SEARCHES, play, until_ended
@@ -104,7 +106,8 @@ class Instruction:
     """What was found in words, for the header of a report."""
     return {
       f'instruction of {NAME}': f'{self.text!r} ({100 * self.score:.1f} % of '
-      f'validation, {100 * self.start_score:.1f} before; {self.calls} calls)'
+      f'validation, {100 * self.start_score:.1f} before; {self.calls} calls; '
+      f'ended: {self.ended})'
     }
 
 
@@ -138,8 +141,9 @@ def find(
     journal: JSON file; a search that was interrupted goes on with it.
 
   Raises:
-    ValueError: the models do not follow instructions, a task that would be
-      shown is none of training, or the calls buy fewer than three candidates.
+    ValueError: the models do not follow instructions or write shorter replies
+      than are asked for, a task that would be shown is none of training, or the
+      calls buy fewer than three candidates.
     SystemFailure: the pool failed where a result was due.
     BackendError: a model cannot be reached.
   """
@@ -154,6 +158,13 @@ def find(
       f'{len(shown)} of {len(train)} tasks to show are not of the split train: '
       'expected training tasks alone, at least one'
     )
+  writer = line_up.backends[REWRITER]
+  empty = Request((Message('user', ''),), max_tokens=config.max_tokens)
+  if not writer.fits(empty):
+    raise ValueError(
+      f'instruction_search.max_tokens={config.max_tokens}: {writer.name} gives '
+      'no reply of so many tokens; expected at most its new_tokens'
+    )
   tasks = [*train, *validation[: config.problems or None]]
   start = ask.instruction or _OWN.get(ask.template, '')
   pool = Pool(
@@ -165,16 +176,20 @@ def find(
   )
   kind = SEARCHES[NAME]
   check_budget(pool, kind, config.gepa, NAME, FEWEST)
-  ended = play(
-    until_ended(kind.search(pool, config.gepa)),
-    Proposer(
-      line_up.backends[REWRITER],
-      lambda place: _shown(tasks[place], protocol),
-      config.proposer,
-    ),
-    lambda requests: _score(line_up, tasks, requests, ask, protocol, seed),
-    Journal(journal, _identity(line_up, tasks, ask, config, protocol)),
-  )
+  try:
+    ended = play(
+      until_ended(kind.search(pool, config.gepa)),
+      Proposer(
+        writer,
+        lambda place: _shown(tasks[place], protocol),
+        config.proposer,
+      ),
+      lambda requests: _score(line_up, tasks, requests, ask, protocol, seed),
+      Journal(journal, _identity(line_up, tasks, ask, config, protocol)),
+    )
+  except NothingUsableError as error:
+    # That is a result of the search: other strategies play all the same.
+    ended = str(error)
   first, best = pool.candidates[0], pool.candidates[pool.best]
   return Instruction(
     text=best.text,

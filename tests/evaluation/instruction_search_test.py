@@ -134,6 +134,28 @@ def test_a_chat_model_starts_from_what_its_template_says(pool):
   assert found.start.startswith('You are an expert Python programmer')
 
 
+def test_a_model_that_writes_nothing_usable_leaves_the_start(pool):
+  found, _ = search(pool, writer=lambda request: '')
+  assert found.text == found.start and found.score == found.start_score
+  assert 'not usable, the last one is empty' in found.ended
+  assert found.ended in found.facts()['instruction of gepa']
+
+
+def test_replies_that_the_model_cannot_give_are_refused_before_any_call(pool):
+  line_up = LineUp(
+    {
+      'rewriter': CachedBackend(ScriptedBackend(writer, prompt_limit=-1)),
+      'coder': CachedBackend(ScriptedBackend(coder)),
+    },
+    pool,
+    ASK,
+  )
+  with pytest.raises(ValueError, match='max_tokens=512: .* expected at most'):
+    instruction_search.find(
+      line_up, TRAIN, VALIDATION, ASK, CONFIG, protocol='visible1'
+    )
+
+
 @pytest.mark.parametrize(
   ('options', 'reason'),
   [
