@@ -1,0 +1,155 @@
+"""What a perfect choice among B samples would solve: oracle@B.
+
+Best-of-B submits the program that the visible tests like best. If any of its B
+programs passes the hidden tests, a perfect choice would have solved the
+problem: that is the coverage of B samples (Chen et al. 2021, arXiv 2107.03374;
+Brown et al. 2024, arXiv 2407.21787), and no strategy, since it reads the hidden
+tests. One that changes prompts may lie above it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from promptrl_jax.envs.runner import Pool
+from promptrl_jax.evaluation import protocol, statistics
+from promptrl_jax.evaluation.cells import Cell
+from promptrl_jax.evaluation.play import Entrant, Game, LineUp, Plan
+from promptrl_jax.evaluation.protocol import Run
+from promptrl_jax.llm.ask import Tools, coder_prompt
+from promptrl_jax.llm.attempt import Attempt, Play
+from promptrl_jax.strategies.base import TextStrategy
+from promptrl_jax.strategies.sampled import sample_program
+
+NAME = 'oracle_of_n'
+
+
+def sample_all(attempt: Attempt, tools: Tools) -> Play:
+  """Asks for B programs, the first one greedy, whatever the tests say."""
+  prompt, code = coder_prompt(attempt), ''
+  for _ in range(attempt.budget_left):
+    code, _ = yield from sample_program(attempt, tools, prompt)
+  return code
+
+
+def measure(line_up: LineUp, pool: Pool, plan: Plan) -> Cell:
+  """The cell of a perfect choice among B samples.
+
+  Its `soft` is that of the best program by hidden tests.
+
+  Raises:
+    SystemFailure: the pool failed where a result was due.
+    BackendError: a model cannot be reached.
+  """
+  sampler = Entrant.of(TextStrategy(sample_all))
+  runs = line_up.run_all(
+    [
+      Game(sampler, plan.tasks, plan.protocol, plan.budget, seed)
+      for seed in plan.seeds
+    ]
+  )
+  soft = np.stack([_best(run, pool, plan) for run in runs])
+  return protocol.to_cell(
+    NAME,
+    plan.budget,
+    plan.protocol,
+    plan.tasks,
+    [
+      dataclasses.replace(run, passed=row == 1.0, soft=row, details=())
+      for run, row in zip(runs, soft, strict=True)
+    ],
+  )
+
+
+def _best(run: Run, pool: Pool, plan: Plan) -> np.ndarray:
+  """Share of hidden tests that the best program of each problem passes."""
+  best = np.zeros(len(plan.tasks))
+  ran = [row for row in run.trace if row['code']]
+  soft, _ = protocol.score(
+    [row['code'] for row in ran],
+    [plan.tasks[row['row']] for row in ran],
+    plan.protocol,
+    pool,
+  )
+  np.maximum.at(best, [row['row'] for row in ran], soft)
+  return best
+
+
+def compare(
+  bounds: Sequence[Cell],
+  cells: Sequence[Cell],
+  subject: str,
+  rival: str = 'greedy_first',
+  resamples: int = statistics.RESAMPLES,
+) -> list[dict[str, Any]]:
+  """How much of the gap between best-of-B and oracle@B a strategy closes.
+
+  Args:
+    bounds: cells of `measure`.
+    cells: of the strategies, on the same problems and seeds.
+    subject: the strategy.
+    rival: best-of-B; its first program is greedy, too.
+    resamples: of the bootstrap.
+
+  Returns:
+    A row per budget at which all three are there: `best_of_n`, `oracle`,
+    `subject`, `closed` (the share of the gap; None where there is none), and
+    `above_half` with `low` and `high`: by how much the subject is above the
+    middle of the gap, with a 95 % interval over problems and seeds.
+  """
+  by_key = {(cell.strategy, cell.budget): cell for cell in cells}
+  rows = []
+  for bound in bounds:
+    pair = [by_key.get((name, bound.budget)) for name in (subject, rival)]
+    if None in pair:
+      continue
+    mine, other, top = (
+      np.asarray(cell.passed, float) for cell in (*pair, bound)
+    )
+    if len(mine) != len(top):  # A strategy that plays one seed.
+      mine, other = (np.broadcast_to(x, top.shape) for x in (mine, other))
+    gap = float(top.mean() - other.mean())
+    middle = (top + other) / 2
+    interval = statistics.bootstrap_difference(
+      mine, middle, groups=bound.families or None, resamples=resamples, seed=0
+    )
+    rows.append(
+      {
+        'budget': bound.budget,
+        'best_of_n': float(other.mean()),
+        'oracle': float(top.mean()),
+        'subject': float(mine.mean()),
+        'closed': float(mine.mean() - other.mean()) / gap if gap else None,
+        'above_half': float(mine.mean() - middle.mean()),
+        'low': interval.low,
+        'high': interval.high,
+      }
+    )
+  return rows
+
+
+def to_markdown(rows: Sequence[Mapping[str, Any]], subject: str) -> str:
+  """Prints the result of `compare`."""
+  lines = [
+    f'### How much of the gap to a perfect choice {subject} closes',
+    '',
+    'oracle@B: some of B samples of the first prompt, the first one greedy, '
+    'passes the hidden tests. Another prompt may solve more.',
+    '',
+    f'| B | best of B | oracle@B | {subject} | gap closed '
+    f'| {subject} - middle of the gap |',
+    '|---:|---:|---:|---:|---:|---:|',
+  ]
+  for row in rows:
+    closed = '' if row['closed'] is None else f'{100 * row["closed"]:.0f} %'
+    lines.append(
+      f'| {row["budget"]} | {100 * row["best_of_n"]:.1f} '
+      f'| {100 * row["oracle"]:.1f} | {100 * row["subject"]:.1f} | {closed} '
+      f'| {100 * row["above_half"]:+.1f} '
+      f'[{100 * row["low"]:+.1f}, {100 * row["high"]:+.1f}] |'
+    )
+  return '\n'.join([*lines, ''])
