@@ -104,11 +104,12 @@ def compare(
   by_key = {(cell.strategy, cell.budget): cell for cell in cells}
   rows = []
   for bound in bounds:
-    pair = [by_key.get((name, bound.budget)) for name in (subject, rival)]
-    if None in pair:
+    names = [(name, bound.budget) for name in (subject, rival)]
+    if not set(names) <= set(by_key):
       continue
     mine, other, top = (
-      np.asarray(cell.passed, float) for cell in (*pair, bound)
+      np.asarray(cell.passed, float)
+      for cell in (*(by_key[name] for name in names), bound)
     )
     if len(mine) != len(top):  # A strategy that plays one seed.
       mine, other = (np.broadcast_to(x, top.shape) for x in (mine, other))
