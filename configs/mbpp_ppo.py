@@ -38,7 +38,7 @@ from promptrl_jax.evaluation.open_loop import SearchConfig
 from promptrl_jax.evaluation.statistics import RESAMPLES
 from promptrl_jax.operators.examples import EMBEDDINGS, check_kind
 from promptrl_jax.prompts.templates import TEMPLATES
-from promptrl_jax.strategies.base import INSTRUCTED, STRATEGIES
+from promptrl_jax.strategies.base import STRATEGIES
 from promptrl_jax.tasks import humaneval
 from promptrl_jax.training.controller.config import (
   PROMIS,
@@ -125,8 +125,8 @@ class Config(Job):
 
   def __post_init__(self):
     check_kind(self.examples)
-    for name in self.eval.strategies:
-      STRATEGIES[name]  # Raises for an unknown one, before any training.
+    # Raises for an unknown one, before any training.
+    strategies = {name: STRATEGIES[name] for name in self.eval.strategies}
     if 'ppo' in self.eval.without:
       raise ValueError(
         f'eval.without={self.eval.without}: ppo is what the report is about'
@@ -140,7 +140,7 @@ class Config(Job):
         f"examples='': {', '.join(sorted(used))} needs worked examples, "
         f'expected one of {", ".join(EMBEDDINGS)}'
       )
-    asking = [name for name in self.eval.strategies if name in INSTRUCTED]
+    asking = [name for name, known in strategies.items() if known.instructed]
     if asking and not TEMPLATES[self.ask.template].instructed:
       raise ValueError(
         f'eval.strategies has {", ".join(asking)}, which asks in words, and '

@@ -8,7 +8,7 @@ from promptrl_jax.evaluation.play import Entrant, rivals
 from promptrl_jax.llm import preflight
 from promptrl_jax.llm.preflight import CandidateCost
 from promptrl_jax.operators import FALLBACK, OPERATORS
-from promptrl_jax.strategies.base import COSTS, STRATEGIES, TextStrategy
+from promptrl_jax.strategies.base import STRATEGIES, named
 
 
 def make(config, searched, instructed, learned):
@@ -25,7 +25,7 @@ def make(config, searched, instructed, learned):
   for name, instruction in instructed.items():
     entrants[name] = instruction.entrant(config.ask)
   for name in config.eval.strategies:
-    entrants[name] = Entrant.of(TextStrategy(STRATEGIES[name]))
+    entrants[name] = Entrant.of(named(name))
   for name in next(iter(learned.values()), ()):
     by_seed = {seed: by_name[name][0] for seed, by_name in learned.items()}
     calls = [by_name[name][1] for by_name in learned.values()]
@@ -52,7 +52,7 @@ def candidates(config, problems):
     )
     for n in names
   }
-  costs |= {name: COSTS[name] for name in config.eval.strategies}
+  costs |= {name: STRATEGIES[name].cost for name in config.eval.strategies}
   costs = {n: c for n, c in costs.items() if n not in config.eval.without}
   budget, cap = max(config.eval.budgets), config.spend.calls // max(1, problems)
   # A table of small budgets is wanted; a cap that cuts its largest one is not.

@@ -28,7 +28,7 @@ from promptrl_jax.evaluation.protocol import check_judged, hidden_programs
 from promptrl_jax.files import write_atomically
 from promptrl_jax.operators.examples import make_library
 from promptrl_jax.prompts import export
-from promptrl_jax.strategies.base import STRATEGIES, TextStrategy
+from promptrl_jax.strategies.base import STRATEGIES, named
 from promptrl_jax.tasks import load, own
 from promptrl_jax.tools import command
 from promptrl_jax.tools.export import best_messages
@@ -142,8 +142,8 @@ def choose_entrants(config):
   if set(open_loop.HAND_RULE) <= set(editing.actions):
     rule = open_loop.strategy(open_loop.HAND_RULE, editing)
     known['hand_rule'] = Entrant.of(rule)
-  for name, play_fn in STRATEGIES.items():
-    known[name] = Entrant.of(TextStrategy(play_fn))
+  for name in STRATEGIES:
+    known[name] = Entrant.of(named(name))
   if unknown := [name for name in config.strategies if name not in known]:
     raise ValueError(
       f'strategies={config.strategies}: {", ".join(unknown)} is not known, '

@@ -360,7 +360,7 @@ def evaluate(
     config,
   )
   if not isinstance(strategies, Mapping):
-    strategies = {name: base.STRATEGIES[name] for name in strategies}
+    strategies = {name: base.named(name) for name in strategies}
   cells = []
   for name, given in strategies.items():
     strategy = cast(base.Strategy, given)

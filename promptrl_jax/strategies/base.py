@@ -19,10 +19,11 @@ operators becomes a strategy through `OverOperators`.
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from promptrl_jax.envs.editing import env as editing
 from promptrl_jax.envs.editing.config import EditingConfig
@@ -127,7 +128,24 @@ class ByBudget:
     return chosen.start(problems, tools, budget=budget, seed=seed)
 
 
-def _check(name: str, play_fn: Any) -> None:
+@dataclasses.dataclass(frozen=True)
+class Registered:
+  """A strategy that reads and writes text, and what it needs.
+
+  Attributes:
+    play_fn: the generator function.
+    cost: of a candidate, for the line before a run.
+    instructed: it asks models in words, for tests or reflections, and needs
+      ones that follow instructions.
+  """
+
+  play_fn: PlayFn
+  cost: CandidateCost = CandidateCost()
+  instructed: bool = False
+
+
+def _check(name: str, registered: Registered) -> None:
+  play_fn = registered.play_fn
   if not inspect.isgeneratorfunction(play_fn):
     raise TypeError(
       f'strategy {name!r}: expected a generator function of (attempt, tools) '
@@ -136,13 +154,7 @@ def _check(name: str, play_fn: Any) -> None:
   check_call(f'strategy {name!r}', play_fn, 'attempt', 'tools')
 
 
-STRATEGIES: Registry[PlayFn] = Registry('strategy', _check)
-
-
-# Names of strategies that ask models in words, for tests or reflections.
-INSTRUCTED: set[str] = set()
-# What a candidate of each strategy costs, for the line before a run.
-COSTS: dict[str, CandidateCost] = {}
+STRATEGIES: Registry[Registered] = Registry('strategy', _check)
 
 
 def register(
@@ -152,15 +164,18 @@ def register(
   *,
   instructed: bool = False,
 ) -> PlayFn:
-  """Makes a strategy and its costs known by its name; returns it.
-
-  `instructed` says that it needs models which follow instructions.
-  """
-  STRATEGIES.register(name, play_fn)
-  COSTS[name] = cost
-  if instructed:
-    INSTRUCTED.add(name)
+  """Makes a strategy known by its name, see `Registered`; returns it."""
+  STRATEGIES.register(name, Registered(play_fn, cost, instructed))
   return play_fn
+
+
+def named(name: str) -> TextStrategy:
+  """The registered strategy of a name.
+
+  Raises:
+    ValueError: there is none; lists the names there are.
+  """
+  return TextStrategy(STRATEGIES[name].play_fn)
 
 
 # A reflection, or a rewrite of the statement, and the program after it.

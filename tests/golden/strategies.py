@@ -18,7 +18,7 @@ from promptrl_jax.envs.runner import Runner
 from promptrl_jax.execution import ExecutionPool
 from promptrl_jax.llm.ask import AskConfig, make_tools
 from promptrl_jax.llm.attempt import CODER, REWRITER
-from promptrl_jax.strategies.base import STRATEGIES, TextStrategy
+from promptrl_jax.strategies.base import named
 from promptrl_jax.tasks import splits
 from promptrl_jax.testing import tiny
 from promptrl_jax.testing.instructed import InstructedBackend
@@ -89,9 +89,7 @@ def decisions(name, pool):
   backends = {REWRITER: model, CODER: model}
   tools = make_tools(AskConfig(template='chat', max_tokens=200), backends)
   problem = splits.reveal(tiny.tasks(4, 'test')[3], 'visible1')
-  started = TextStrategy(STRATEGIES[name]).start(
-    [problem], tools, budget=40, seed=0
-  )
+  started = named(name).start([problem], tools, budget=40, seed=0)
   (played,) = Runner(backends, pool, strict=True).run(started)
   lines = [
     {

@@ -44,14 +44,13 @@ def test_a_cost_that_makes_no_sense_is_refused():
 
 def test_a_strategy_declares_its_cost_where_it_is_registered(monkeypatch):
   monkeypatch.setattr(base.STRATEGIES, '_plugins', {})
-  monkeypatch.setattr(base, 'COSTS', {})
 
   def play(attempt, tools):
     yield
 
   base.register('plain', play)
   base.register('costly', play, CandidateCost(2, fixed=1))
-  assert {
+  assert {name: known.cost for name, known in base.STRATEGIES.items()} == {
     'plain': CandidateCost(),
     'costly': CandidateCost(2, fixed=1),
-  } == base.COSTS
+  }

@@ -6,7 +6,7 @@ from promptrl_jax.envs.runner import Runner
 from promptrl_jax.execution.memo import MemoPool
 from promptrl_jax.llm.ask import AskConfig, make_tools
 from promptrl_jax.llm.attempt import CODER, REWRITER
-from promptrl_jax.strategies.base import TextStrategy
+from promptrl_jax.strategies.base import TextStrategy, named
 from promptrl_jax.tasks import splits
 from promptrl_jax.testing import tiny
 from promptrl_jax.testing.instructed import InstructedBackend
@@ -32,7 +32,9 @@ def play(pool):
     model = InstructedBackend(answers, cut)
     backends = {REWRITER: model, CODER: model}
     config = AskConfig(template=template, max_tokens=200)
-    plays = TextStrategy(play_fn).start(
+    is_name = isinstance(play_fn, str)
+    strategy = named(play_fn) if is_name else TextStrategy(play_fn)
+    plays = strategy.start(
       [splits.reveal(task, 'visible1') for task in tasks],
       make_tools(config, backends, options),
       budget=budget,

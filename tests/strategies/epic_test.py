@@ -7,7 +7,6 @@ import pytest
 
 from promptrl_jax.operators.lexical import LexicalConfig
 from promptrl_jax.operators.wording import WordingConfig
-from promptrl_jax.strategies.base import STRATEGIES
 from promptrl_jax.strategies.epic import epic_with
 from promptrl_jax.strategies.epic_config import FAITHFUL, FIXED, EpicConfig
 from promptrl_jax.strategies.self_tests import SelfTestsConfig
@@ -61,14 +60,14 @@ def generations(played):
   ('limit', 'closes'), [(4, False), (5, True), (6, True)]
 )
 def test_the_original_closes_at_a_fitness_of_four_fifths(play, limit, closes):
-  (played,), _ = play(STRATEGIES['epic'], answers({}, original=limit))
+  (played,), _ = play('epic', answers({}, original=limit))
   first = [row['generation'] for row in rows_of(played, 'close')]
   assert (first == [0]) == closes
   assert (played.attempt.calls == 2) == closes
 
 
 def test_the_best_of_a_generation_closes_at_three_fifths(play):
-  (played,), _ = play(STRATEGIES['epic'], answers({1: 3, 3: 4}))
+  (played,), _ = play('epic', answers({1: 3, 3: 4}))
   (generation,) = generations(played)
   assert generation['fitness'] == [0.2, 0.0, 0.4, 0.0, 0.6, 0.0]
   (closed,) = rows_of(played, 'close')
@@ -79,13 +78,13 @@ def test_the_best_of_a_generation_closes_at_three_fifths(play):
 
 
 def test_a_candidate_that_passes_all_closes_before_the_next_is_asked(play):
-  (played,), model = play(STRATEGIES['epic'], answers({1: 9, 3: 9}))
+  (played,), model = play('epic', answers({1: 9, 3: 9}))
   assert rows_of(played, 'close')[0]['statement'].endswith('variant 1.')
   assert len(model.of_kind('program')) == 3  # the original, variants 0 and 1
 
 
 def test_five_descriptions_make_six_candidates(play):
-  (played,), model = play(STRATEGIES['epic'], answers({}), budget=40)
+  (played,), model = play('epic', answers({}), budget=40)
   requests = model.of_kind('elaborate')
   assert [r.temperature for r in requests] == [0.9] * 5
   assert len({r.seed for r in requests}) == 5
@@ -107,7 +106,7 @@ def test_a_malformed_reply_is_the_original_and_not_solved(play, reply):
 
   for name in ('epic', 'epic_fixed'):
     (played,), model = play(
-      STRATEGIES[name],
+      name,
       answers({}, elaborate=first_is_malformed),
       budget=40,
     )
@@ -259,12 +258,12 @@ def test_a_program_that_fails_a_test_is_not_accepted(play):
 def test_tests_that_too_few_programs_pass_do_not_count(play):
   wrong = f'{TESTS}\nassert add(0) == 77'
   kinds = answers({1: 6, 3: 3}, tests=in_turn(wrong))
-  (played,), _ = play(STRATEGIES['epic_fixed'], kinds, budget=40)
+  (played,), _ = play('epic_fixed', kinds, budget=40)
   (row,) = rows_of(played, 'validate_tests')
   assert 'assert add(0) == 77' not in row['tests'] and len(row['tests']) == 4
   (closed,) = rows_of(played, 'close')
   assert closed['statement'].endswith('variant 1.')
-  (played,), _ = play(STRATEGIES['epic'], kinds, budget=40)
+  (played,), _ = play('epic', kinds, budget=40)
   assert not rows_of(played, 'validate_tests')
 
 
@@ -274,7 +273,7 @@ def test_tests_that_too_few_programs_pass_do_not_count(play):
 @pytest.mark.parametrize('name', ['epic', 'epic_fixed'])
 def test_without_tests_nothing_is_accepted(play, name):
   kinds = answers({}, original=9, tests=in_turn('None.'))
-  (played,), model = play(STRATEGIES[name], kinds)
+  (played,), model = play(name, kinds)
   assert not rows_of(played, 'close') and model.of_kind('elaborate')
   assert 'x < 9' in played.submission
 
@@ -310,7 +309,7 @@ def test_the_budget_is_never_exceeded(play, name, budget, mutation):
 
 @pytest.mark.parametrize('name', ['epic', 'epic_fixed'])
 def test_nonsense_is_no_error_of_the_strategy(play, name):
-  (played,), _ = play(STRATEGIES[name], {})
+  (played,), _ = play(name, {})
   assert played.attempt.error == 'submitted nothing'
   assert not played.attempt.lost and played.attempt.calls <= 16
 
@@ -318,7 +317,7 @@ def test_nonsense_is_no_error_of_the_strategy(play, name):
 @pytest.mark.parametrize('name', ['epic', 'epic_fixed'])
 def test_the_seed_decides(play, name):
   def trace(seed):
-    (played,), _ = play(STRATEGIES[name], answers({1: 3}), seed=seed, budget=40)
+    (played,), _ = play(name, answers({1: 3}), seed=seed, budget=40)
     return [
       [c['statement'] for c in row['candidates']] for row in generations(played)
     ]

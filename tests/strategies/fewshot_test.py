@@ -27,7 +27,7 @@ def shown(request):
 
 def play(pool, coder, budget=4, options=None):
   models = {'rewriter': ScriptedBackend(coder), 'coder': ScriptedBackend(coder)}
-  entrant = Entrant.of(base.TextStrategy(base.STRATEGIES['fewshot']))
+  entrant = Entrant.of(base.named('fewshot'))
   return LineUp(models, pool, options=options).run(
     entrant, TASKS, protocol='visible1', budget=budget, seed=0
   )

@@ -7,7 +7,6 @@ import pytest
 
 from promptrl_jax.llm.ask import AskConfig
 from promptrl_jax.prompts import reflection
-from promptrl_jax.strategies.base import STRATEGIES
 from promptrl_jax.strategies.reflexion import ReflexionConfig, reflexion_with
 from promptrl_jax.strategies.reflexion_ucs import UcsConfig, reflexion_ucs_with
 from promptrl_jax.strategies.self_tests import SelfTestsConfig
@@ -44,7 +43,7 @@ def test_decisions_are_those_that_are_recorded(name, pool):
 
 
 def test_it_fails_reflects_and_succeeds_at_the_second_program(play):
-  (played,), model = play(STRATEGIES['reflexion'], answers(upto(3), RIGHT))
+  (played,), model = play('reflexion', answers(upto(3), RIGHT))
   assert actions_of(played) == ['write_tests', 'execute', 'reflect', 'execute']
   assert [kind for kind, _ in model.asked] == [
     *('tests', 'program', 'reflect', 'program')
@@ -77,9 +76,7 @@ def test_three_reflections_stand_in_the_next_prompt_and_the_cap_holds(play):
 
 @pytest.mark.parametrize('tests', ['', 'assert True', 'I cannot write tests.'])
 def test_no_tests_are_unknown_and_the_loop_goes_on(play, tests):
-  (played,), _ = play(
-    STRATEGIES['reflexion'], answers(RIGHT, tests=tests), budget=6
-  )
+  (played,), _ = play('reflexion', answers(RIGHT, tests=tests), budget=6)
   assert rows_of(played, 'write_tests')[0]['tests'] == []
   statuses = [row['after'] for row in rows_of(played, 'reflect')]
   assert statuses == ['unknown', 'unknown']
@@ -95,9 +92,7 @@ def test_five_of_twelve_tests_are_kept(play):
     *right[4:],
   ]
   assert len(lines) == 12
-  (played,), _ = play(
-    STRATEGIES['reflexion'], answers(RIGHT, tests='\n'.join(lines))
-  )
+  (played,), _ = play('reflexion', answers(RIGHT, tests='\n'.join(lines)))
   (row,) = rows_of(played, 'write_tests')
   # `add(1) == 4` is the visible test, so it counts as known.
   assert row['tests'] == [right[0], *right[2:6]]
@@ -108,14 +103,14 @@ def test_five_of_twelve_tests_are_kept(play):
 @pytest.mark.parametrize('budget', [1, 2, 4, 8, 16])
 @pytest.mark.parametrize('programs', [(upto(2), upto(1)), ('Hm?',), (RIGHT,)])
 def test_the_budget_is_never_exceeded(play, name, budget, programs):
-  (played,), model = play(STRATEGIES[name], answers(*programs), budget=budget)
+  (played,), model = play(name, answers(*programs), budget=budget)
   assert played.attempt.calls == len(model.asked) <= budget
   assert played.attempt.error == ('submitted nothing' * (programs == ('Hm?',)))
 
 
 @pytest.mark.parametrize('name', VARIANTS)
 def test_nonsense_is_no_error_of_the_strategy(play, name):
-  (played,), _ = play(STRATEGIES[name], {})
+  (played,), _ = play(name, {})
   assert played.attempt.error == 'submitted nothing'
   assert not played.attempt.lost and played.attempt.calls <= 16
 
@@ -128,7 +123,7 @@ def test_the_seed_decides(play, name):
 
   def trace(seed):
     kinds = {**answers(), 'program': drawn}
-    (played,), _ = play(STRATEGIES[name], kinds, seed=seed)
+    (played,), _ = play(name, kinds, seed=seed)
     return [{**row, 'seed': 0} for row in played.attempt.trace]
 
   assert trace(1) == trace(1) != trace(2)
@@ -140,7 +135,8 @@ def test_the_seed_decides(play, name):
 )
 def test_a_reflection_that_says_nothing_is_refused(play, reply, reason):
   (played,), model = play(
-    STRATEGIES['reflexion'], answers(upto(3), RIGHT, reflections=(reply,))
+    'reflexion',
+    answers(upto(3), RIGHT, reflections=(reply,)),
   )
   (row,) = rows_of(played, 'reflect')
   assert (row['reflection'], row['refused']) == ('', reason)
@@ -149,11 +145,11 @@ def test_a_reflection_that_says_nothing_is_refused(play, reply, reason):
 
 
 def test_reflections_on_other_problems_are_shown_where_they_are_near(play):
-  (first,), _ = play(STRATEGIES['reflexion'], answers(upto(3), RIGHT))
+  (first,), _ = play('reflexion', answers(upto(3), RIGHT))
   memory = reflection.from_trace(first.attempt.trace)
   assert [m.text for m in memory] == [REFLECTIONS[0]]
   _, model = play(
-    STRATEGIES['reflexion'],
+    'reflexion',
     answers(upto(2), RIGHT, reflections=('Another hint.',)),
     options={'reflections': memory},
   )
@@ -166,27 +162,23 @@ def test_models_that_follow_no_instruction_are_refused_before_any_call(
   play, name
 ):
   with pytest.raises(ValueError, match="template 'plain'.*'chat' or 'code'"):
-    play(STRATEGIES[name], {}, template=AskConfig().template)
+    play(name, {}, template=AskConfig().template)
 
 
 def test_without_tests_the_last_program_is_submitted(play):
   programs = (RIGHT, upto(2), upto(3))
-  (played,), model = play(
-    STRATEGIES['immediate_reflexion'], answers(*programs), budget=5
-  )
+  (played,), model = play('immediate_reflexion', answers(*programs), budget=5)
   assert 'x < 3' in played.submission
   shown = model.of_kind('program')[1].messages[-1].content
   assert 'x < 99' in shown and 'PASSED' not in shown and 'FAILED' not in shown
-  (played,), model = play(
-    STRATEGIES['immediate_refinement'], answers(*programs), budget=3
-  )
+  (played,), model = play('immediate_refinement', answers(*programs), budget=3)
   assert [kind for kind, _ in model.asked] == ['program'] * 3
   assert 'x < 3' in played.submission
 
 
 def test_the_search_submits_the_fewest_failures_without_a_goal(play):
   programs = (upto(2), upto(4), upto(3), upto(2))
-  (played,), _ = play(STRATEGIES['reflexion_ucs'], answers(*programs), budget=8)
+  (played,), _ = play('reflexion_ucs', answers(*programs), budget=8)
   # The visible test is bit 0, those of the model follow.
   states = [row['state'] for row in rows_of(played, 'state')]
   assert states == [0b00111, 0b00011, 0b00001]
@@ -197,7 +189,7 @@ def test_the_search_submits_the_fewest_failures_without_a_goal(play):
 
 def test_the_search_expands_the_cheapest_program_first(play):
   programs = (upto(1), upto(2), upto(4), upto(3), RIGHT)
-  (played,), model = play(STRATEGIES['reflexion_ucs'], answers(*programs))
+  (played,), model = play('reflexion_ucs', answers(*programs))
   assert 'x < 4' in model.of_kind('program')[4].messages[-1].content
   assert '99' in played.submission
 

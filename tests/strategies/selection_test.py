@@ -62,9 +62,10 @@ def play(
     return f'```python\n{signature}{body}\n```' if config is CHAT else body
 
   backend = ScriptedBackend(answer)
-  play_fn = base.STRATEGIES[strategy] if isinstance(strategy, str) else strategy
+  is_name = isinstance(strategy, str)
+  strategy = base.named(strategy) if is_name else base.TextStrategy(strategy)
   run = LineUp({'rewriter': backend, 'coder': backend}, pool, config).run(
-    Entrant.of(base.TextStrategy(play_fn)),
+    Entrant.of(strategy),
     [task],
     protocol='visible1',
     budget=budget,
@@ -205,7 +206,7 @@ def test_problems_are_compared_in_one_call_of_the_pool(pool):
     return f'\n  return x + {added}'
 
   run = LineUp({'coder': ScriptedBackend(answer)}, Counting()).run(
-    Entrant.of(base.TextStrategy(base.STRATEGIES['mbr_exec'])),
+    Entrant.of(base.named('mbr_exec')),
     tiny.tasks(5, 'test'),
     protocol='visible1',
     budget=2,
@@ -344,7 +345,7 @@ def test_the_last_test_of_a_reply_that_was_cut_is_left_out(pool):
 
   backend = Cut(answer)
   run = LineUp({'coder': backend}, pool, CHAT).run(
-    Entrant.of(base.TextStrategy(base.STRATEGIES['codet'])),
+    Entrant.of(base.named('codet')),
     [TASK],
     protocol='visible1',
     budget=4,
