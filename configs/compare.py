@@ -39,10 +39,13 @@ class Config(mbpp_ppo.Config):
     controllers: workdir of a finished run of `mbpp_ppo`, which trained what is
       played; its actions and observation are used. Empty: nothing is learned.
     subject: strategy that the others are compared with.
+    portfolio: strategies that share the budget of a problem, one after the
+      other, in a portfolio that is chosen on validation; empty: none plays.
   """
 
   controllers: str = ''
   subject: str = 'ppo'
+  portfolio: tuple[str, ...] = ()
 
 
 def get_config(arg: str = 'minicode2') -> ml_collections.ConfigDict:
@@ -57,6 +60,8 @@ def get_config(arg: str = 'minicode2') -> ml_collections.ConfigDict:
     c.controllers = str(_RESULTS / 'minicode2')
     c.cache = 'runs/compare_completions.sqlite'
     c.search.beam, c.search.seeds = 2, 1
+    c.eval.strategies = ('mbr_exec',)
+    c.portfolio = ('ppo', 'best_open_loop', 'greedy_first', 'mbr_exec')
   if name == 'mbpp_real':
     c.controllers = str(_RESULTS / 'mbpp')
   if name == 'mbpp':

@@ -102,6 +102,10 @@ def run(config, workdir, gates=()):
     instructed = searching.instruct(config, line_up, tasks, workdir)
     learned = read_learners(config, line_up, pool, tasks, searched, trained)
     players = entrants.make(config, searched, instructed, learned)
+    portfolios, shares = searching.choose_portfolio(
+      config, players, line_up, tasks['validation'], workdir
+    )
+    players |= portfolios
     check_players(players, config.subject, gates)
 
     # --- Cells ----------------------------------------------------------------
@@ -119,7 +123,7 @@ def run(config, workdir, gates=()):
     'compare', load.describe(config.data), models, list(learned)
   )
   registers = {task.task_id: task.register for task in tasks['test']}
-  header |= searching.facts(searched, instructed)
+  header |= searching.facts(searched, instructed) | shares
   print(report(workdir, store, cells, header, config, registers))
   print(f'page         {workdir / "report.html"}')
   return check_gates(gates, workdir)

@@ -11,7 +11,7 @@ import json
 import tqdm
 
 from experiments import controllers
-from promptrl_jax.evaluation import instruction_search, open_loop
+from promptrl_jax.evaluation import instruction_search, open_loop, portfolio
 from promptrl_jax.evaluation.play import rivals
 from promptrl_jax.files import write_atomically
 
@@ -82,6 +82,31 @@ def instruct(config, line_up, tasks, workdir):
   content = json.dumps(dataclasses.asdict(found), indent=2)
   write_atomically(workdir / 'instruction.json', f'{content}\n'.encode())
   return {name: found}
+
+
+def choose_portfolio(config, players, line_up, validation, workdir):
+  """The portfolio of `config.portfolio` and its control, and what it is.
+
+  Chosen once and kept in `portfolio.json`; nothing without members.
+  """
+  if not config.portfolio:
+    return {}, {}
+  portfolio.check_members(config.portfolio, players, config.seed)
+  path = workdir / 'portfolio.json'
+  if path.exists():
+    chosen = portfolio.Chosen.from_json(json.loads(path.read_text()))
+  else:
+    chosen = portfolio.choose(
+      line_up,
+      {name: players[name] for name in config.portfolio},
+      validation[: config.search.problems or None],
+      protocol=config.data.protocol,
+      budgets=config.eval.budgets,
+      seeds=range(config.seed, config.seed + config.seeds),
+    )
+    content = json.dumps(dataclasses.asdict(chosen), indent=2)
+    write_atomically(path, f'{content}\n'.encode())
+  return chosen.entrants(players), chosen.facts()
 
 
 def facts(searched, instructed):
