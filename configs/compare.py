@@ -41,11 +41,14 @@ class Config(mbpp_ppo.Config):
     subject: strategy that the others are compared with.
     portfolio: strategies that share the budget of a problem, one after the
       other, in a portfolio that is chosen on validation; empty: none plays.
+    oracle_of_n: also measure what a perfect choice among B samples solves, in B
+      calls per problem.
   """
 
   controllers: str = ''
   subject: str = 'ppo'
   portfolio: tuple[str, ...] = ()
+  oracle_of_n: bool = False
 
 
 def get_config(arg: str = 'minicode2') -> ml_collections.ConfigDict:
@@ -61,9 +64,11 @@ def get_config(arg: str = 'minicode2') -> ml_collections.ConfigDict:
     c.cache = 'runs/compare_completions.sqlite'
     c.search.beam, c.search.seeds = 2, 1
     c.eval.strategies = ('mbr_exec',)
+    c.oracle_of_n = True
     c.portfolio = ('ppo', 'best_open_loop', 'greedy_first', 'mbr_exec')
   if name == 'mbpp_real':
     c.controllers = str(_RESULTS / 'mbpp')
+    c.oracle_of_n = True
   if name == 'mbpp':
     c.subject = 'best_open_loop'
   if arg == 'smoke':

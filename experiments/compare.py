@@ -29,7 +29,7 @@ from ml_collections import config_flags
 from configs.compare import Config
 from experiments import controllers, entrants, searching, session
 from experiments.trained import Trained
-from promptrl_jax.evaluation import events, output
+from promptrl_jax.evaluation import ceiling, events, output
 from promptrl_jax.evaluation.play import Plan
 from promptrl_jax.evaluation.store import CellStore
 from promptrl_jax.files import write_atomically
@@ -115,6 +115,7 @@ def run(config, workdir, gates=()):
     ]
     store = CellStore(workdir / 'cells')
     cells = play(line_up, players, plans, store, workdir)
+    bounds = measure_ceilings(config, line_up, pool, plans, cells, store)
 
   # --- Report -----------------------------------------------------------------
   if not cells:
@@ -124,7 +125,7 @@ def run(config, workdir, gates=()):
   )
   registers = {task.task_id: task.register for task in tasks['test']}
   header |= searching.facts(searched, instructed) | shares
-  print(report(workdir, store, cells, header, config, registers))
+  print(report(workdir, store, cells, header, config, registers, bounds))
   print(f'page         {workdir / "report.html"}')
   return check_gates(gates, workdir)
 
@@ -241,7 +242,23 @@ def play_cell(line_up, name, player, plan, store, log):
   return cell
 
 
-def report(workdir, store, cells, header, config, registers):
+def measure_ceilings(config, line_up, pool, plans, cells, store):
+  """What a perfect choice among B samples solves, for the budgets played."""
+  if not config.oracle_of_n:
+    return []
+  bounds = []
+  for plan in plans:
+    if not any(cell.budget == plan.budget for cell in cells):
+      continue
+    bound = store.read(plan.protocol, ceiling.NAME, plan.budget)
+    if bound is None:
+      bound = ceiling.measure(line_up, pool, plan)
+      store.write(bound, [])
+    bounds.append(bound)
+  return bounds
+
+
+def report(workdir, store, cells, header, config, registers, bounds):
   """Writes tables, figures and curves; returns the headline table."""
   lines = ''.join(store.trace(cells))
   write_atomically(workdir / 'trace.jsonl', lines.encode())
@@ -259,6 +276,7 @@ def report(workdir, store, cells, header, config, registers):
     resamples=config.eval.resamples,
     planned=sorted(rivals - {subject}),
     registers=registers,
+    bounds=bounds,
   )
 
 

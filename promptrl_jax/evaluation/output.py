@@ -12,6 +12,7 @@ import numpy as np
 
 from promptrl_jax.evaluation import (
   actions,
+  ceiling,
   curves,
   departures,
   html_report,
@@ -47,12 +48,14 @@ def write(
   resamples: int,
   planned: Collection[str] = _PLANNED,
   registers: Mapping[str, str] | None = None,
+  bounds: Sequence[Cell] = (),
 ) -> str:
   """Writes tables and figures of the evaluation; returns the headline report.
 
   `workdir` holds `trace.jsonl`, `cells` are results by protocol, the headline
   first, and the strategies of `planned` are compared with `subject`.
-  `registers` are the wordings of problems by task id, where the data has them.
+  `registers` are the wordings of problems by task id, where the data has them,
+  `bounds` the cells of `ceiling.measure`.
   """
   parts, summaries, published = [], {}, references.PROMIS_MBPP
   for name, group in cells.items():
@@ -76,10 +79,15 @@ def write(
   taken = draw_actions(workdir, cells[headline], subject)
   parts.append(actions.actions_markdown(taken))
   parts.append(_departures(cells[headline], subject))
+  gaps = ceiling.compare(bounds, cells[headline], subject, resamples=resamples)
+  if gaps:
+    parts.append(ceiling.to_markdown(gaps, subject))
   write_csv(workdir / 'results.csv', every)
   write_problems(workdir / 'problems.json', every)
   report.write_results(
-    workdir, {'header': header, 'tables': summaries}, '\n'.join(parts)
+    workdir,
+    {'header': header, 'tables': summaries, 'ceiling': gaps},
+    '\n'.join(parts),
   )
   plots.solved_at_budget(workdir / 'solved_at_b.png', summaries[headline])
   html_report.write(

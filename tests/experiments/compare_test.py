@@ -13,6 +13,7 @@ SMALL = (
   '--config.controllers=',
   '--config.subject=best_open_loop',
   '--config.eval.strategies=()',
+  '--config.oracle_of_n=False',
   '--config.portfolio=("best_open_loop","greedy_first")',
   '--config.data.validation_limit=3',
   '--config.data.test_limit=4',
