@@ -41,6 +41,10 @@ class Config(mbpp_ppo.Config):
     subject: strategy that the others are compared with.
     portfolio: strategies that share the budget of a problem, one after the
       other, in a portfolio that is chosen on validation; empty: none plays.
+    trained_rewriter: model of a rewriter that was trained, such as a run of
+      `experiments.mbpp_grpo` leaves: with it in the place of `rewriter`, the
+      best list (searched anew) plays as `rewriter`, the controllers as
+      `ppo_rewriter`; empty: neither plays.
     oracle_of_n: also measure what a perfect choice among B samples solves, in B
       calls per problem.
   """
@@ -49,6 +53,7 @@ class Config(mbpp_ppo.Config):
   subject: str = 'ppo'
   portfolio: tuple[str, ...] = ()
   oracle_of_n: bool = False
+  trained_rewriter: str = ''
 
 
 def get_config(arg: str = 'minicode2') -> ml_collections.ConfigDict:
@@ -65,7 +70,8 @@ def get_config(arg: str = 'minicode2') -> ml_collections.ConfigDict:
     c.search.beam, c.search.seeds = 2, 1
     c.eval.strategies = ('mbr_exec',)
     c.oracle_of_n = True
-    c.portfolio = ('ppo', 'best_open_loop', 'greedy_first', 'mbr_exec')
+    c.trained_rewriter = str(_RESULTS / 'minicode2' / 'rewriter')
+    c.portfolio = ('ppo_rewriter', 'rewriter', 'greedy_first', 'mbr_exec')
   if name == 'mbpp_real':
     c.controllers = str(_RESULTS / 'mbpp')
     c.oracle_of_n = True

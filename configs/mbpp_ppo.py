@@ -64,7 +64,8 @@ class EvalConfig:
     without: rivals that are not played, though the actions allow them.
     oracle: also the parity table, best of at most 10 tries.
     oracle_limit: first N test problems of that table; 0 for all.
-    bandits: also train and play contextual bandits.
+    bandits: also train and play contextual bandits, LinUCB.
+    thompson: also train and play one that explores by Thompson sampling.
     shuffled: also train and play a controller whose rewards are shuffled.
     allocation: also give all problems one budget, see `strategies/allocation`.
     instruction_search: of the global instruction of `gepa`, which is played if
@@ -78,6 +79,7 @@ class EvalConfig:
   oracle: bool = True
   oracle_limit: int = 100
   bandits: bool = True
+  thompson: bool = False
   shuffled: bool = False
   allocation: bool = False
   instruction_search: InstructionSearchConfig = InstructionSearchConfig()

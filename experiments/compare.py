@@ -102,8 +102,12 @@ def run(config, workdir, gates=()):
     instructed = searching.instruct(config, line_up, tasks, workdir)
     learned = read_learners(config, line_up, pool, tasks, searched, trained)
     players = entrants.make(config, searched, instructed, learned)
+    validation = tasks['validation']
+    players |= entrants.with_rewriter(
+      config, ledger, coder, pool, library, validation, workdir, players
+    )
     portfolios, shares = searching.choose_portfolio(
-      config, players, line_up, tasks['validation'], workdir
+      config, players, line_up, validation, workdir
     )
     players |= portfolios
     check_players(players, config.subject, gates)

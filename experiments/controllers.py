@@ -26,13 +26,22 @@ from promptrl_jax.training import run as run_lib
 from promptrl_jax.training.controller import bandit, cloning
 from promptrl_jax.training.controller.learner import make_learner
 
-# Whether they learn from returns of whole episodes, by name.
-_BANDITS = {'bandit': False, 'bandit_mc': True}
+_BANDITS = {
+  'bandit': bandit.Kind(),
+  'bandit_mc': bandit.Kind(monte_carlo=True),
+}
+_THOMPSON = {'thompson': bandit.Kind(monte_carlo=True, thompson=True)}
 
 
 def names(config):
   """Names of all that is trained."""
-  return *variants(config), *(_BANDITS if config.eval.bandits else ())
+  return *variants(config), *bandit_kinds(config)
+
+
+def bandit_kinds(config):
+  """The bandits that are trained, by name."""
+  found = dict(_BANDITS) if config.eval.bandits else {}
+  return found | (_THOMPSON if config.eval.thompson else {})
 
 
 def learn(
@@ -81,14 +90,11 @@ def learn(
     policy = policies.controller(learner.act_greedy, params, seed)
     learned[name] = OverOperators(policy, config.editing), calls
   _, calls = learned['ppo']
-  if config.eval.bandits:
-    for name, monte_carlo in _BANDITS.items():
-      path = folder / f'{name}.npz'
-      if mode == 'eval' and not path.exists():
-        continue  # Nothing is trained, and nothing is written here.
-      learned[name] = train_bandit(
-        config, env, problems, seed, path, calls, monte_carlo
-      )
+  for name, kind in bandit_kinds(config).items():
+    path = folder / f'{name}.npz'
+    if mode == 'eval' and not path.exists():
+      continue  # Nothing is trained, and nothing is written here.
+    learned[name] = train_bandit(config, env, problems, seed, path, calls, kind)
   return learned
 
 
@@ -196,7 +202,7 @@ def read(path, template):
   return structure.unflatten(arrays), calls
 
 
-def train_bandit(config, env, problems, seed, path, calls, monte_carlo):
+def train_bandit(config, env, problems, seed, path, calls, kind):
   """A contextual bandit, trained once, and the calls of its training."""
   if not path.exists():
     with tqdm.tqdm(
@@ -214,7 +220,7 @@ def train_bandit(config, env, problems, seed, path, calls, monte_carlo):
         config.bandit,
         seed,
         calls=calls,
-        monte_carlo=monte_carlo,
+        kind=kind,
         progress=progress,
       )
     save(path, *learned)

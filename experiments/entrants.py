@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 
+from experiments import searching, session
+from promptrl_jax.evaluation import open_loop
 from promptrl_jax.evaluation.play import Entrant, rivals
 from promptrl_jax.llm import preflight
+from promptrl_jax.llm.attempt import REWRITER
+from promptrl_jax.llm.load import load_backend
 from promptrl_jax.llm.preflight import CandidateCost
 from promptrl_jax.operators import FALLBACK, OPERATORS
+from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.strategies.base import STRATEGIES, named
 
 
@@ -36,6 +43,39 @@ def make(config, searched, instructed, learned):
     name: entrant
     for name, entrant in entrants.items()
     if name not in config.eval.without
+  }
+
+
+def with_rewriter(
+  config, ledger, coder, pool, library, validation, workdir, players
+):
+  """The best list and the controllers with a rewriter that was trained.
+
+  The list is searched with that rewriter, and kept in `WORKDIR/rewriter`.
+  """
+  if not config.trained_rewriter:
+    return {}
+  given = dataclasses.replace(config.rewriter, model=config.trained_rewriter)
+  model = load_backend(given, mesh_lib.from_text(config.mesh))
+  unwanted = set(open_loop.rival_names(config.editing)) - {'best_open_loop'}
+  config = dataclasses.replace(
+    config,
+    rewriter=given,
+    eval=dataclasses.replace(config.eval, without=tuple(sorted(unwanted))),
+  )
+  line_up = session.make_line_up(config, ledger, coder, model, pool, library)
+  folder = workdir / 'rewriter'
+  folder.mkdir(exist_ok=True)
+  searched = searching.search(config, line_up, validation, folder, None, 'eval')
+  found = {
+    'rewriter': searched.entrants(config.editing, config.ask)['best_open_loop']
+  }
+  if 'ppo' in players:
+    found['ppo_rewriter'] = players['ppo']
+  models = {REWRITER: line_up.backends[REWRITER]}
+  return {
+    name: dataclasses.replace(entrant, models=lambda seed: models)
+    for name, entrant in found.items()
   }
 
 

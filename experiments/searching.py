@@ -91,14 +91,14 @@ def choose_portfolio(config, players, line_up, validation, workdir):
   """
   if not config.portfolio:
     return {}, {}
-  portfolio.check_members(config.portfolio, players, config.seed)
+  members = portfolio.members(config.portfolio, players, config.seed)
   path = workdir / 'portfolio.json'
   if path.exists():
     chosen = portfolio.Chosen.from_json(json.loads(path.read_text()))
   else:
     chosen = portfolio.choose(
       line_up,
-      {name: players[name] for name in config.portfolio},
+      members,
       validation[: config.search.problems or None],
       protocol=config.data.protocol,
       budgets=config.eval.budgets,
@@ -106,7 +106,7 @@ def choose_portfolio(config, players, line_up, validation, workdir):
     )
     content = json.dumps(dataclasses.asdict(chosen), indent=2)
     write_atomically(path, f'{content}\n'.encode())
-  return chosen.entrants(players), chosen.facts()
+  return chosen.entrants(members), chosen.facts()
 
 
 def facts(searched, instructed):

@@ -28,7 +28,7 @@ _PLANNED = (
   *('best_open_loop', 'single_list', 'hand_rule', 'greedy_first', 'best_of_b'),
   *('greedy_first_tuned', 'best_of_b_tuned', 'best_fixed', 'fewshot'),
   *('fewshot_tuned', 'codet', 'mbr_exec', 'gepa'),
-  *('bandit', 'bandit_mc', 'ppo_shuffled', 'random', 'direct'),
+  *('bandit', 'bandit_mc', 'thompson', 'ppo_shuffled', 'random', 'direct'),
 )
 
 

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from promptrl_jax.evaluation.play import Entrant, Game, LineUp
+from promptrl_jax.llm.backend import Backend
 from promptrl_jax.strategies.portfolio import (
   Portfolio,
   Schedule,
@@ -63,9 +64,8 @@ class Chosen:
       saved['calls'],
     )
 
-  def entrants(self, entrants: Mapping[str, Entrant]) -> dict[str, Entrant]:
+  def entrants(self, members: Mapping[str, Entrant]) -> dict[str, Entrant]:
     """The portfolio and its control, whose schedules are drawn."""
-    members = {name: entrants[name] for name in self.members}
     paid = sum(entrant.optimisation_calls for entrant in members.values())
     return {
       NAME: _entrant(members, fixed(self.best), paid + self.calls),
@@ -83,22 +83,40 @@ class Chosen:
     }
 
 
-def check_members(
+def members(
   names: Sequence[str], entrants: Mapping[str, Entrant], seed: int
-) -> None:
-  """Raises ValueError for a strategy that cannot be a member."""
+) -> dict[str, Entrant]:
+  """Returns the strategies of these names as members of one portfolio.
+
+  All play with the same models: those of the line-up, but for what a member
+  replaces.
+
+  Raises:
+    ValueError: a strategy cannot be a member.
+  """
   if unknown := [name for name in names if name not in entrants]:
     raise ValueError(
       f'portfolio: {", ".join(unknown)} is not played, expected some of '
       f'{", ".join(entrants)}'
     )
+  shared: dict[str, Backend] = {}
   for name in names:
     entrant = entrants[name]
-    if entrant.ask is not None or entrant.models(seed):
+    if entrant.ask is not None:
       raise ValueError(
-        f'portfolio: {name!r} has models or temperatures of its own, and all '
-        'members are asked alike: expected another strategy'
+        f'portfolio: {name!r} has a temperature or an instruction of its own, '
+        'and all members are asked alike: expected another strategy'
       )
+    for role, model in entrant.models(seed).items():
+      if shared.setdefault(role, model) is not model:
+        raise ValueError(
+          f'portfolio: {name!r} has a {role} of its own, and so has another '
+          'member: expected one for all'
+        )
+  return {
+    name: dataclasses.replace(entrants[name], models=lambda seed: shared)
+    for name in names
+  }
 
 
 def choose(
@@ -114,7 +132,7 @@ def choose(
 
   Args:
     line_up: plays; with cached models.
-    entrants: the members by name.
+    entrants: what `members` returned.
     tasks: validation tasks.
     protocol: which tests are visible.
     budgets: those that a schedule is wanted for.
@@ -235,5 +253,6 @@ def _entrant(
       {name: member.make(seed) for name, member in members.items()},
       schedule_fn,
     ),
+    models=next(iter(members.values())).models,  # the same for all
     optimisation_calls=paid,
   )

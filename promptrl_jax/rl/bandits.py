@@ -1,9 +1,11 @@
-"""Contextual bandit with a linear model per action: LinUCB.
+"""Contextual bandits with a linear model per action.
 
-Li et al., "A contextual-bandit approach to personalized news article
-recommendation", arXiv 1003.0146, algorithm 1 (disjoint linear models). The
-bandit reads the observations of the controller and learns the immediate reward
-of each action. As it cannot plan, it is a baseline for policies that do.
+LinUCB: Li et al., "A contextual-bandit approach to personalized news article
+recommendation", arXiv 1003.0146, algorithm 1 (disjoint linear models). Thompson
+sampling: Agrawal and Goyal, "Thompson sampling for contextual bandits with
+linear payoffs", arXiv 1209.3352. Both read the observations of the controller
+and learn the reward of each action from the same statistics. As they cannot
+plan, they are baselines for policies that do.
 """
 
 from __future__ import annotations
@@ -66,8 +68,31 @@ def scores(
 
   Features x are `[E, O]` observations, alpha is the exploration.
   """
+  means, widths = _posterior(bandit, features)
+  return means + exploration * widths
+
+
+def thompson_scores(
+  bandit: LinearBandit, features: jax.Array, scale: float, key: jax.Array
+) -> jax.Array:
+  """Returns scores `[E, A]` under parameters drawn from their posteriors.
+
+    theta_a ~ N(precision_a^-1 response_a, scale^2 precision_a^-1)
+
+  One draw for each row and action. As the models are disjoint, the score
+  x^T theta_a is drawn instead of theta_a: it is normal with the mean of LinUCB
+  and a standard deviation of scale sqrt(x^T precision_a^-1 x).
+  """
+  means, widths = _posterior(bandit, features)
+  return means + scale * widths * jax.random.normal(key, means.shape)
+
+
+def _posterior(
+  bandit: LinearBandit, features: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+  """Means `[E, A]` of x^T theta_a, and sqrt(x^T precision_a^-1 x)."""
   chex.assert_rank(features, 2)
   inverse = jnp.linalg.inv(bandit.precision)
   theta = jnp.einsum('aop,ap->ao', inverse, bandit.response)
   width = jnp.einsum('eo,aop,ep->ea', features, inverse, features)
-  return features @ theta.T + exploration * jnp.sqrt(jnp.maximum(width, 0.0))
+  return features @ theta.T, jnp.sqrt(jnp.maximum(width, 0.0))

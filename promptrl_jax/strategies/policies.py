@@ -85,13 +85,30 @@ def _without_values(actions: np.ndarray) -> Decision:
 def bandit(
   statistics: bandits.LinearBandit, exploration: float = 0.0
 ) -> Policy:
-  """The action with the highest score of a contextual bandit."""
+  """The action with the highest score of a contextual bandit, LinUCB."""
   score_fn = jax.jit(bandits.scores)
 
   def policy(observations, masks, step):
     del step
-    values = np.asarray(score_fn(statistics, observations, exploration))
-    chosen = np.where(masks, values, -np.inf).argmax(axis=1)
-    return _without_values(chosen.astype(np.int32))
+    return _highest(score_fn(statistics, observations, exploration), masks)
 
   return policy
+
+
+def thompson(
+  statistics: bandits.LinearBandit, scale: float, key: jax.Array
+) -> Policy:
+  """The action that is best under parameters drawn from their posteriors."""
+  score_fn = jax.jit(bandits.thompson_scores)
+
+  def policy(observations, masks, step):
+    drawn = jax.random.fold_in(key, step)
+    return _highest(score_fn(statistics, observations, scale, drawn), masks)
+
+  return policy
+
+
+def _highest(scores: jax.Array, masks: np.ndarray) -> Decision:
+  """The action with the highest score of those that are available."""
+  chosen = np.where(masks, np.asarray(scores), -np.inf).argmax(axis=1)
+  return _without_values(chosen.astype(np.int32))

@@ -14,6 +14,7 @@ SMALL = (
   '--config.subject=best_open_loop',
   '--config.eval.strategies=()',
   '--config.oracle_of_n=False',
+  '--config.trained_rewriter=minicode2_rewriter',
   '--config.portfolio=("best_open_loop","greedy_first")',
   '--config.data.validation_limit=3',
   '--config.data.test_limit=4',
@@ -47,7 +48,7 @@ def test_it_leaves_tables_traces_and_curves(whole):
   kinds = [event['event'] for event in seen]
   played = [e for e in seen if e['event'] == 'cell']
   assert kinds == ['start', *['cell'] * len(played), 'done']
-  assert seen[0]['cells'] == seen[-1]['cells'] == len(played) == 2 * 8
+  assert seen[0]['cells'] == seen[-1]['cells'] == len(played) == 2 * 9
   curves = {path.name for path in (workdir / 'curves/visible1').iterdir()}
   assert curves == {event['strategy'] for event in played}
 

@@ -24,6 +24,7 @@ SMALL = (
   '--config.patience=4',  # Validates the start, and ends nothing early.
   '--config.eval.budgets=(2,)',
   '--config.eval.shuffled=True',
+  '--config.eval.thompson=True',
 )
 
 
@@ -76,7 +77,13 @@ def test_it_leaves_what_the_readme_says(whole):
 
 def test_what_takes_long_says_how_far_it_is(whole):
   _, result = whole
-  for name in ('search', 'train seed 0', 'bandit seed 0', 'bandit_mc seed 0'):
+  for name in (
+    'search',
+    'train seed 0',
+    'bandit seed 0',
+    'bandit_mc seed 0',
+    'thompson seed 0',
+  ):
     assert f'{name}: ' in result.stderr, name
   assert 'solved=' in result.stderr
 
@@ -224,7 +231,14 @@ def test_a_part_of_a_split_is_played_by_the_checkpoint_that_is_asked_for(
   assert len(problems) == 3
   for problem in problems:
     strategies = {row['strategy'] for row in problem['results']}
-    played = {'direct', 'ppo', 'ppo_shuffled', 'bandit', 'best_fixed'}
+    played = {
+      'direct',
+      'ppo',
+      'ppo_shuffled',
+      'bandit',
+      'thompson',
+      'best_fixed',
+    }
     assert played <= strategies
     assert all(row['soft'] <= 1.0 for row in problem['results'])
   header = json.loads((folder / 'results.json').read_text())['header']

@@ -1,10 +1,11 @@
-"""LinUCB: against ridge regression, and learning which action pays."""
+"""Linear bandits: against ridge regression, and learning which action pays."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from promptrl_jax.rl import bandits
+from promptrl_jax.strategies import policies
 
 
 def data(count=400, seed=0):
@@ -71,3 +72,40 @@ def test_the_bound_shrinks_with_what_was_seen():
     return bandits.scores(bandit, x, 1.0) - bandits.scores(bandit, x, 0.0)
 
   assert (width(many) < width(few)).all()
+
+
+def test_thompson_scores_are_drawn_from_the_posterior():
+  """Against parameters drawn by numpy, as the paper has them."""
+  features, actions, rewards, mask = data(30)
+  bandit = bandits.update(
+    bandits.initial(2, 2), features, actions, rewards, mask
+  )
+  x, count, scale = np.array([0.7, 1.0]), 40_000, 0.5
+  scores = bandits.thompson_scores(
+    bandit, jnp.tile(x, (count, 1)), scale, jax.random.key(0)
+  )
+  for action in range(2):
+    seen, y = features[actions == action], rewards[actions == action]
+    covariance = np.linalg.inv(seen.T @ seen + np.eye(2))
+    theta = np.random.default_rng(1).multivariate_normal(
+      covariance @ seen.T @ y, scale**2 * covariance, count
+    )
+    expected = theta @ x
+    deviation = expected.std()
+    error = 5 * deviation / count**0.5
+    np.testing.assert_allclose(
+      scores[:, action].mean(), expected.mean(), atol=2 * error
+    )
+    np.testing.assert_allclose(scores[:, action].std(), deviation, rtol=0.03)
+  assert abs(np.corrcoef(scores.T)[0, 1]) < 0.03  # The models are disjoint.
+
+
+def test_thompson_policy_is_reproducible_and_explores():
+  policy = policies.thompson(bandits.initial(2, 2), 1.0, jax.random.key(3))
+  seen, allowed = np.ones((2000, 2), np.float32), np.ones((2000, 2), bool)
+  first = policy(seen, allowed, 0).actions
+  np.testing.assert_array_equal(first, policy(seen, allowed, 0).actions)
+  assert (first != policy(seen, allowed, 1).actions).any()
+  assert 0.45 < first.mean() < 0.55  # Nothing is known yet.
+  allowed[:, 1] = False
+  assert not policy(seen, allowed, 0).actions.any()

@@ -134,7 +134,8 @@ def test_a_member_is_refused_calls_beyond_its_slice(line_up):
 
 
 def test_the_best_schedule_is_found_and_single_members_count(line_up):
-  members = {'even': Entrant.of(EVEN), 'large': Entrant.of(LARGE)}
+  entrants = {'even': Entrant.of(EVEN), 'large': Entrant.of(LARGE)}
+  members = portfolio_lib.members(tuple(entrants), entrants, 0)
   chosen = portfolio_lib.choose(
     line_up,
     members,
@@ -170,8 +171,19 @@ def test_the_best_schedule_is_found_and_single_members_count(line_up):
 
 def test_who_cannot_be_a_member_is_refused(line_up):
   del line_up
-  tuned = Entrant.of(EVEN, ask=AskConfig())
-  with pytest.raises(ValueError, match="'tuned' has models or temperatures"):
-    portfolio_lib.check_members(('tuned',), {'tuned': tuned}, 0)
-  with pytest.raises(ValueError, match='nobody is not played, expected some'):
-    portfolio_lib.check_members(('nobody',), {'tuned': tuned}, 0)
+  models = [{'rewriter': CachedBackend(ScriptedBackend(str))} for _ in range(2)]
+  known = {
+    'tuned': Entrant.of(EVEN, ask=AskConfig()),
+    'even': Entrant.of(EVEN, models=lambda seed: models[0]),
+    'large': Entrant.of(LARGE, models=lambda seed: models[1]),
+    'plain': Entrant.of(LARGE),
+  }
+  for names, reason in {
+    ('tuned',): "'tuned' has a temperature or an instruction",
+    ('nobody',): 'nobody is not played, expected some of tuned',
+    ('even', 'large'): "'large' has a rewriter of its own",
+  }.items():
+    with pytest.raises(ValueError, match=reason):
+      portfolio_lib.members(names, known, 0)
+  shared = portfolio_lib.members(('plain', 'even'), known, 0)
+  assert [shared[name].models(0) for name in shared] == [models[0]] * 2

@@ -23,6 +23,21 @@ from promptrl_jax.training.controller.rollout import (
 from promptrl_jax.types import Problem
 
 
+@dataclasses.dataclass(frozen=True)
+class Kind:
+  """What a bandit learns, and how it explores.
+
+  Attributes:
+    monte_carlo: learns what an episode earns from a step on, not that step's
+      reward alone: then an edit is worth what later steps make of it.
+    thompson: draws parameters from their posteriors instead of adding a
+      confidence bound.
+  """
+
+  monte_carlo: bool = False
+  thompson: bool = False
+
+
 def train(
   env: EditingEnv,
   problems: Sequence[Problem],
@@ -31,7 +46,7 @@ def train(
   seed: int,
   *,
   calls: int,
-  monte_carlo: bool = False,
+  kind: Kind = Kind(),
   progress: Callable[[int, float], None] = lambda calls, solved: None,
 ) -> tuple[bandits.LinearBandit, int]:
   """Plays batches of episodes and learns from each.
@@ -43,8 +58,7 @@ def train(
     config: settings of the bandit.
     seed: of the draws.
     calls: model calls after which no further batch is played.
-    monte_carlo: learns what an episode earns from a step on, not that step's
-      reward alone: then an edit is worth what later steps make of it.
+    kind: what it learns, and how it explores.
     progress: told after each batch of its calls and the share it solved.
 
   Returns:
@@ -61,13 +75,13 @@ def train(
     indices, seeds, budgets = draw_batch(problems, controller, seed, step)
     played = rollout.collect(
       env,
-      policies.bandit(statistics, config.exploration),
+      _exploring(statistics, config, kind, seed, step),
       [problems[i] for i in indices],
       seeds,
       budgets,
       [(i, len(problems)) for i in indices],
     )
-    rewards = returns_to_go(played) if monte_carlo else played.rewards
+    rewards = returns_to_go(played) if kind.monte_carlo else played.rewards
     size = played.observations.shape[-1]
     statistics = update_fn(
       statistics,
@@ -81,3 +95,16 @@ def train(
     solved = np.mean([episode.best_share == 1.0 for episode in env.episodes])
     progress(spent, float(solved))
   return statistics, paid
+
+
+def _exploring(
+  statistics: bandits.LinearBandit,
+  config: BanditConfig,
+  kind: Kind,
+  seed: int,
+  step: int,
+) -> rollout.Policy:
+  if kind.thompson:
+    key = jax.random.fold_in(jax.random.key(seed), step)
+    return policies.thompson(statistics, config.scale, key)
+  return policies.bandit(statistics, config.exploration)

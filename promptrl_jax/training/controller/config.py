@@ -77,10 +77,13 @@ class BanditConfig:
   They play until they have made as many model calls as the controller.
 
   Attributes:
-    exploration: width of the confidence bound, in rewards.
+    exploration: width of the confidence bound of LinUCB, in rewards.
+    scale: of the standard deviation of the posterior that Thompson sampling
+      draws from, in rewards.
   """
 
   exploration: float = 0.3
+  scale: float = 0.3
 
 
 @dataclasses.dataclass(frozen=True)
