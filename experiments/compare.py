@@ -29,7 +29,7 @@ from ml_collections import config_flags
 from configs.compare import Config
 from experiments import controllers, entrants, searching, session
 from experiments.trained import Trained
-from promptrl_jax.evaluation import ceiling, events, output
+from promptrl_jax.evaluation import coverage, events, output
 from promptrl_jax.evaluation.play import Plan
 from promptrl_jax.evaluation.store import CellStore
 from promptrl_jax.files import write_atomically
@@ -254,9 +254,9 @@ def measure_ceilings(config, line_up, pool, plans, cells, store):
   for plan in plans:
     if not any(cell.budget == plan.budget for cell in cells):
       continue
-    bound = store.read(plan.protocol, ceiling.NAME, plan.budget)
+    bound = store.read(plan.protocol, coverage.NAME, plan.budget)
     if bound is None:
-      bound = ceiling.measure(line_up, pool, plan)
+      bound = coverage.measure(line_up, pool, plan)
       store.write(bound, [])
     bounds.append(bound)
   return bounds

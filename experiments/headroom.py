@@ -31,8 +31,9 @@ from ml_collections import config_flags
 
 from configs.mbpp_ppo import Config
 from experiments import session
-from promptrl_jax.evaluation import mending, statistics
+from promptrl_jax.evaluation import coverage, mending
 from promptrl_jax.evaluation.play import Entrant, Game, LineUp
+from promptrl_jax.evaluation.protocol import to_cell
 from promptrl_jax.files import write_atomically
 from promptrl_jax.operators import MOST_EXAMPLES
 from promptrl_jax.operators.examples import make_library
@@ -240,13 +241,12 @@ class Played:
         for seed in range(samples)
       ]
     )
-    right = np.sum([run.passed for run in runs], axis=0)
-    by_k = {}
-    for k in (1, 2, 4, 8, 16):
-      if 2 * k <= samples:
-        values = [statistics.pass_at_k(samples, int(c), k) for c in right]
-        by_k[k] = float(np.mean(values))
-    return by_k
+    drawn = to_cell('samples', 1, self.config.data.protocol, self.tasks, runs)
+    return {
+      k: float(coverage.pass_at_k(drawn, k).mean())
+      for k in (1, 2, 4, 8, 16)
+      if 2 * k <= samples
+    }
 
   def mending(self, cell, seeds):
     """What a second call solves, by operator and by end of the first."""

@@ -12,7 +12,7 @@ import numpy as np
 
 from promptrl_jax.evaluation import (
   actions,
-  ceiling,
+  coverage,
   curves,
   departures,
   html_report,
@@ -55,7 +55,7 @@ def write(
   `workdir` holds `trace.jsonl`, `cells` are results by protocol, the headline
   first, and the strategies of `planned` are compared with `subject`.
   `registers` are the wordings of problems by task id, where the data has them,
-  `bounds` the cells of `ceiling.measure`.
+  `bounds` the cells of `coverage.measure`.
   """
   parts, summaries, published = [], {}, references.PROMIS_MBPP
   for name, group in cells.items():
@@ -79,14 +79,14 @@ def write(
   taken = draw_actions(workdir, cells[headline], subject)
   parts.append(actions.actions_markdown(taken))
   parts.append(_departures(cells[headline], subject))
-  gaps = ceiling.compare(bounds, cells[headline], subject, resamples=resamples)
+  gaps = coverage.compare(bounds, cells[headline], subject, resamples=resamples)
   if gaps:
-    parts.append(ceiling.to_markdown(gaps, subject))
+    parts.append(coverage.to_markdown(gaps, subject))
   write_csv(workdir / 'results.csv', every)
   write_problems(workdir / 'problems.json', every)
   report.write_results(
     workdir,
-    {'header': header, 'tables': summaries, 'ceiling': gaps},
+    {'header': header, 'tables': summaries, 'coverage': gaps},
     '\n'.join(parts),
   )
   plots.solved_at_budget(workdir / 'solved_at_b.png', summaries[headline])

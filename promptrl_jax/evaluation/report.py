@@ -146,8 +146,23 @@ def _summarise_cell(cell: Cell, resamples: int, seed: int) -> dict[str, Any]:
       cell.passed.astype(float), cell.families, resamples, seed
     ),
     'soft': _estimate(cell.soft, cell.families, resamples, seed),
+    'pass_hat_k': _reliability(cell, resamples, seed),
     **{name: float(np.mean(getattr(cell, name))) for name in _COSTS},
   }
+
+
+def _reliability(cell: Cell, resamples: int, seed: int) -> list[dict[str, Any]]:
+  """pass^k over the seeds of a cell, for each k; empty for a single run."""
+  seeds = len(cell.passed)
+  right = cell.passed.sum(axis=0)
+  rows = []
+  for k in range(1, seeds + 1) if seeds > 1 else ():
+    values = np.array([statistics.pass_hat_k(seeds, int(c), k) for c in right])
+    interval = statistics.bootstrap_interval(
+      values[None], groups=cell.families or None, resamples=resamples, seed=seed
+    )
+    rows.append({'k': k, 'mean': float(values.mean()), **interval._asdict()})
+  return rows
 
 
 def _estimate(
@@ -237,13 +252,14 @@ def to_markdown(
     _header_block(summary, header),
     tables.score_table(summary, 'pass', solved),
     tables.score_table(summary, 'soft', soft),
+    tables.reliability_table(summary),
     tables.cost_table(summary),
   ]
   if summary['comparisons']:
     parts.append(tables.comparison_table(summary))
   if references:
     parts.append(references_lib.references_markdown(references))
-  return '\n'.join(parts)
+  return '\n'.join(filter(None, parts))
 
 
 def _header_block(summary: Mapping[str, Any], header: Mapping[str, Any]) -> str:

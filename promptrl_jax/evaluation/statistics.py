@@ -141,6 +141,23 @@ def pass_at_k(n: int, c: int, k: int) -> float:
   return 1.0 - math.comb(n - c, k) / math.comb(n, k)
 
 
+def pass_hat_k(n: int, c: int, k: int) -> float:
+  """Returns the unbiased estimate `C(c, k) / C(n, k)` of one problem.
+
+  The probability that k independent trials all pass: what a user may rely on.
+  Source: Yao et al. 2024, tau-bench, section 4.3 (arXiv 2406.12045), pass^k. A
+  trial may be a whole search, since trials do not see one another. The score of
+  a data set is the mean over its problems.
+  """
+  if not 0 <= c <= n:
+    raise ValueError(f'c must lie in 0..n = 0..{n}, got {c}.')
+  if not 1 <= k <= n:
+    raise ValueError(
+      f'k must lie in 1..n = 1..{n}, got {k}: run at least k trials.'
+    )
+  return math.comb(c, k) / math.comb(n, k)
+
+
 def wilson_interval(successes: int, trials: int) -> Interval:
   """Returns the score interval of a proportion, without continuity correction.
 

@@ -30,11 +30,41 @@ def score_table(summary: Mapping[str, Any], metric: str, title: str) -> str:
 
 
 def _score_text(score: Mapping[str, Any]) -> str:
-  text = f'{100 * score["mean"]:.1f} '
-  text += f'[{100 * score["low"]:.1f}, {100 * score["high"]:.1f}]'
+  text = _interval_text(score)
   if score['seed_sd'] is not None:
     text += f' ± {100 * score["seed_sd"]:.1f}'
   return text
+
+
+def _interval_text(score: Mapping[str, Any]) -> str:
+  return (
+    f'{100 * score["mean"]:.1f} '
+    f'[{100 * score["low"]:.1f}, {100 * score["high"]:.1f}]'
+  )
+
+
+def reliability_table(summary: Mapping[str, Any]) -> str:
+  """Returns the table of pass^k over all seeds; '' if there is one seed."""
+  ks = [len(cell['pass_hat_k']) for cell in summary['cells']]
+  if not any(ks):
+    return ''
+  budgets = sorted({x['budget'] for x in summary['cells']})
+  shown = {
+    (x['strategy'], x['budget']): x['pass_hat_k'][-1]
+    for x in summary['cells']
+    if x['pass_hat_k']
+  }
+  lines = [
+    f'### pass^{max(ks)}: solved in every one of {max(ks)} independent runs',
+    '',
+    '| strategy | ' + ' | '.join(f'B={b}' for b in budgets) + ' |',
+    '|---|' + '---:|' * len(budgets),
+  ]
+  for strategy in dict.fromkeys(name for name, _ in shown):
+    row = [shown.get((strategy, budget)) for budget in budgets]
+    texts = ['' if x is None else _interval_text(x) for x in row]
+    lines.append(f'| {strategy} | ' + ' | '.join(texts) + ' |')
+  return '\n'.join([*lines, ''])
 
 
 def cost_table(summary: Mapping[str, Any]) -> str:

@@ -305,3 +305,14 @@ def test_families_of_different_sizes_keep_the_mean_of_problems():
   groups = ['large'] * 30 + [f'small{i}' for i in range(10)]
   low, high = statistics.bootstrap_interval(values, groups=groups)
   assert low < values.mean() < high and low == 0.0
+
+
+def test_pass_hat_k_equals_share_of_all_draws_that_pass_throughout():
+  trials = [True] * 4 + [False] * 3
+  draws = list(itertools.combinations(trials, 3))
+  expected = sum(all(draw) for draw in draws) / len(draws)
+  assert statistics.pass_hat_k(7, 4, 3) == pytest.approx(expected, abs=1e-12)
+  assert statistics.pass_hat_k(5, 1, 2) == 0.0
+  assert statistics.pass_hat_k(5, 5, 5) == statistics.pass_hat_k(4, 4, 1) == 1.0
+  with pytest.raises(ValueError, match='run at least k trials'):
+    statistics.pass_hat_k(2, 1, 3)

@@ -1,11 +1,12 @@
-"""Oracle@B is what a perfect choice among B samples would solve."""
+"""pass@k of samples; oracle@B, what a perfect choice among them solves."""
 
+import dataclasses
 import re
 
 import numpy as np
 import pytest
 
-from promptrl_jax.evaluation import ceiling
+from promptrl_jax.evaluation import coverage
 from promptrl_jax.evaluation.play import Entrant, LineUp, Plan
 from promptrl_jax.llm.ask import AskConfig
 from promptrl_jax.llm.cache import CachedBackend
@@ -39,7 +40,21 @@ def cells(pool):
   plans = [Plan('visible1', budget, TASKS, (0, 1)) for budget in (1, 3)]
   entrant = Entrant.of(TextStrategy(best_of_n))
   played = [line_up.play_cell('greedy_first', entrant, p)[0] for p in plans]
-  return [ceiling.measure(line_up, pool, p) for p in plans], played
+  return [coverage.measure(line_up, pool, p) for p in plans], played
+
+
+def test_pass_at_k_takes_samples_and_refuses_a_search(cells):
+  bounds, played = cells
+  samples = dataclasses.replace(
+    played[0],
+    passed=np.array([[1, 0, 1, 0], [0, 0, 1, 0]], bool),
+    soft=np.array([[1, 0, 1, 0], [0, 0, 1, 0]], float),
+  )
+  assert coverage.pass_at_k(samples, 1).tolist() == [0.5, 0, 1, 0]
+  assert coverage.pass_at_k(samples, 2).tolist() == [1, 0, 1, 0]
+  for cell in (played[1], bounds[1]):
+    with pytest.raises(ValueError, match=r'at B=3: .*solved@B'):
+      coverage.pass_at_k(cell, 1)
 
 
 def test_it_goes_on_after_a_visible_pass_and_chooses_by_hidden_tests(cells):
@@ -57,13 +72,13 @@ def test_it_goes_on_after_a_visible_pass_and_chooses_by_hidden_tests(cells):
 
 def test_the_share_of_the_gap_that_is_closed(cells):
   bounds, played = cells
-  rows = ceiling.compare(bounds, played, 'greedy_first')
+  rows = coverage.compare(bounds, played, 'greedy_first')
   assert [row['closed'] for row in rows] == [None, 0.0]
   assert (rows[1]['oracle'], rows[1]['above_half']) == (0.5, -0.25)
-  perfect = ceiling.compare(
-    bounds, [*played, *bounds], ceiling.NAME, resamples=200
+  perfect = coverage.compare(
+    bounds, [*played, *bounds], coverage.NAME, resamples=200
   )
   assert perfect[1]['closed'] == 1.0 and perfect[1]['above_half'] == 0.25
-  assert '| 3 | 0.0 | 50.0 | 50.0 | 100 % |' in ceiling.to_markdown(
-    perfect, ceiling.NAME
+  assert '| 3 | 0.0 | 50.0 | 50.0 | 100 % |' in coverage.to_markdown(
+    perfect, coverage.NAME
   )

@@ -1,4 +1,4 @@
-"""What a perfect choice among B samples would solve: oracle@B.
+"""What is among several programs: pass@k, and oracle@B.
 
 Best-of-B submits the program that the visible tests like best. If any of its B
 programs passes the hidden tests, a perfect choice would have solved the
@@ -34,6 +34,30 @@ def sample_all(attempt: Attempt, tools: Tools) -> Play:
   for _ in range(attempt.budget_left):
     code, _ = yield from sample_program(attempt, tools, prompt)
   return code
+
+
+def pass_at_k(cell: Cell, k: int) -> np.ndarray:
+  """pass@k of each problem, float [problems], of independent samples.
+
+  Args:
+    cell: of one call per problem, a seed for each sample.
+    k: samples, at most as many as the cell has.
+
+  Raises:
+    ValueError: the cell is that of a search, whose programs are no independent
+      samples: later ones depend on the verdicts on those before.
+  """
+  if cell.budget > 1:
+    raise ValueError(
+      f'pass@k of {cell.strategy!r} at B={cell.budget}: the programs of a '
+      'search depend on one another and stop at a visible pass; expected '
+      'samples of one call each (B=1), or compare pass@1 by budget (solved@B)'
+    )
+  samples = len(cell.passed)
+  right = cell.passed.sum(axis=0)
+  return np.array(
+    [statistics.pass_at_k(samples, int(c), k) for c in right], np.float64
+  )
 
 
 def measure(line_up: LineUp, pool: Pool, plan: Plan) -> Cell:
