@@ -45,6 +45,8 @@ class Config(mbpp_ppo.Config):
       `experiments.mbpp_grpo` leaves: with it in the place of `rewriter`, the
       best list (searched anew) plays as `rewriter`, the controllers as
       `ppo_rewriter`; empty: neither plays.
+    rescore: also play what was chosen by a score on validation there again,
+      with fresh draws, and print it beside that score and the one on test.
     oracle_of_n: also measure what a perfect choice among B samples solves, in B
       calls per problem.
   """
@@ -54,6 +56,7 @@ class Config(mbpp_ppo.Config):
   portfolio: tuple[str, ...] = ()
   oracle_of_n: bool = False
   trained_rewriter: str = ''
+  rescore: bool = True
 
 
 def get_config(arg: str = 'minicode2') -> ml_collections.ConfigDict:

@@ -29,7 +29,7 @@ from ml_collections import config_flags
 from configs.compare import Config
 from experiments import controllers, entrants, searching, session
 from experiments.trained import Trained
-from promptrl_jax.evaluation import coverage, events, output
+from promptrl_jax.evaluation import coverage, events, output, selection
 from promptrl_jax.evaluation.play import Plan
 from promptrl_jax.evaluation.store import CellStore
 from promptrl_jax.files import write_atomically
@@ -103,10 +103,11 @@ def run(config, workdir, gates=()):
     learned = read_learners(config, line_up, pool, tasks, searched, trained)
     players = entrants.make(config, searched, instructed, learned)
     validation = tasks['validation']
-    players |= entrants.with_rewriter(
+    rewriting, chosen = entrants.with_rewriter(
       config, ledger, coder, pool, library, validation, workdir, players
     )
-    portfolios, shares = searching.choose_portfolio(
+    players |= rewriting
+    portfolios, shared = searching.choose_portfolio(
       config, players, line_up, validation, workdir
     )
     players |= portfolios
@@ -119,6 +120,10 @@ def run(config, workdir, gates=()):
     ]
     store = CellStore(workdir / 'cells')
     cells = play(line_up, players, plans, store, workdir)
+    choices = [searched, *instructed.values(), *([shared] if shared else [])]
+    rescored = rescore(
+      config, line_up, players, choices, chosen, trained, validation, cells
+    )
     bounds = measure_ceilings(config, line_up, pool, plans, cells, store)
 
   # --- Report -----------------------------------------------------------------
@@ -127,9 +132,18 @@ def run(config, workdir, gates=()):
   header = session.make_header(
     'compare', load.describe(config.data), models, list(learned)
   )
-  registers = {task.task_id: task.register for task in tasks['test']}
-  header |= searching.facts(searched, instructed) | shares
-  print(report(workdir, store, cells, header, config, registers, bounds))
+  header |= searching.facts(*choices)
+  table = report(
+    workdir,
+    store,
+    cells,
+    header,
+    config,
+    registers={task.task_id: task.register for task in tasks['test']},
+    bounds=bounds,
+    rescored=rescored,
+  )
+  print(table)
   print(f'page         {workdir / "report.html"}')
   return check_gates(gates, workdir)
 
@@ -262,7 +276,29 @@ def measure_ceilings(config, line_up, pool, plans, cells, store):
   return bounds
 
 
-def report(workdir, store, cells, header, config, registers, bounds):
+def rescore(
+  config, line_up, players, choices, chosen, trained, validation, cells
+):
+  """Selection scores beside test scores of all that was chosen by one."""
+  if not config.rescore:
+    return []
+  found = [one for c in choices for one in c.selected(config.eval.budgets)]
+  found += chosen
+  if trained is not None:
+    seeds = range(config.seed, config.seed + config.seeds)
+    found += trained.selected(seeds)
+  return selection.rescore(
+    line_up,
+    players,
+    found,
+    validation,
+    cells,
+    protocol=config.data.protocol,
+    seeds=range(config.seed, config.seed + config.seeds),
+  )
+
+
+def report(workdir, store, cells, header, config, **more):
   """Writes tables, figures and curves; returns the headline table."""
   lines = ''.join(store.trace(cells))
   write_atomically(workdir / 'trace.jsonl', lines.encode())
@@ -279,8 +315,7 @@ def report(workdir, store, cells, header, config, registers, bounds):
     subject=subject,
     resamples=config.eval.resamples,
     planned=sorted(rivals - {subject}),
-    registers=registers,
-    bounds=bounds,
+    **more,
   )
 
 

@@ -51,10 +51,11 @@ def with_rewriter(
 ):
   """The best list and the controllers with a rewriter that was trained.
 
-  The list is searched with that rewriter, and kept in `WORKDIR/rewriter`.
+  The list is searched with that rewriter, and kept in `WORKDIR/rewriter`. What
+  was chosen by a score is returned, too.
   """
   if not config.trained_rewriter:
-    return {}
+    return {}, []
   given = dataclasses.replace(config.rewriter, model=config.trained_rewriter)
   model = load_backend(given, mesh_lib.from_text(config.mesh))
   unwanted = set(open_loop.rival_names(config.editing)) - {'best_open_loop'}
@@ -73,10 +74,15 @@ def with_rewriter(
   if 'ppo' in players:
     found['ppo_rewriter'] = players['ppo']
   models = {REWRITER: line_up.backends[REWRITER]}
+  chosen = [
+    dataclasses.replace(one, strategy='rewriter')
+    for one in searched.selected(config.eval.budgets)
+    if one.strategy == 'best_open_loop'
+  ]
   return {
     name: dataclasses.replace(entrant, models=lambda seed: models)
     for name, entrant in found.items()
-  }
+  }, chosen
 
 
 def candidates(config, problems):

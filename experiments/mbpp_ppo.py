@@ -223,7 +223,7 @@ def run(config, workdir, mode, controllers_of=None, chosen=Selection()):
     seconds = time.perf_counter() - started
 
   # --- Report -----------------------------------------------------------------
-  facts = searching.facts(searched, instructed)
+  facts = searching.facts(searched, *instructed.values())
   table = output.write(
     results,
     cells,

@@ -85,12 +85,12 @@ def instruct(config, line_up, tasks, workdir):
 
 
 def choose_portfolio(config, players, line_up, validation, workdir):
-  """The portfolio of `config.portfolio` and its control, and what it is.
+  """The portfolio of `config.portfolio` and its control, and what was chosen.
 
   Chosen once and kept in `portfolio.json`; nothing without members.
   """
   if not config.portfolio:
-    return {}, {}
+    return {}, None
   members = portfolio.members(config.portfolio, players, config.seed)
   path = workdir / 'portfolio.json'
   if path.exists():
@@ -106,14 +106,14 @@ def choose_portfolio(config, players, line_up, validation, workdir):
     )
     content = json.dumps(dataclasses.asdict(chosen), indent=2)
     write_atomically(path, f'{content}\n'.encode())
-  return chosen.entrants(members), chosen.facts()
+  return chosen.entrants(members), chosen
 
 
-def facts(searched, instructed):
+def facts(*choices):
   """What was chosen in words, for the header of a report."""
-  found = searched.facts()
-  for instruction in instructed.values():
-    found |= instruction.facts()
+  found = {}
+  for choice in choices:
+    found |= choice.facts()
   return found
 
 

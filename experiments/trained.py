@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from configs.mbpp_ppo import Config
 from promptrl_jax import settings
+from promptrl_jax.evaluation import output
+from promptrl_jax.evaluation.selection import Selected
 from promptrl_jax.tasks import load
 from promptrl_jax.training import workdir as workdir_lib
 
@@ -70,6 +73,23 @@ class Trained:
         for name in _OF_SEARCH
       )
     )
+
+  def selected(self, seeds: Sequence[int]) -> list[Selected]:
+    """The controllers with the score by which their checkpoints were chosen.
+
+    Empty where the run has not kept it.
+    """
+    best = []
+    for seed in seeds:
+      path = self.folder / f'seed_{seed}' / 'metrics.jsonl'
+      rows = output.read_jsonl(path) if path.exists() else ()
+      name = 'eval/validation_pass'
+      scores = [row[name] for row in rows if name in row]
+      if not scores:
+        return []
+      best.append(max(scores))
+    budgets = tuple(sorted(self.config.eval.budgets))
+    return [Selected('ppo', budgets, math.fsum(best) / len(best))]
 
   def label(self, config: Config) -> str:
     """The coder that the controllers learnt with, and its tasks if others."""

@@ -16,6 +16,7 @@ from typing import Any
 
 from promptrl_jax.evaluation.play import Entrant, Game, LineUp
 from promptrl_jax.evaluation.protocol import Run
+from promptrl_jax.evaluation.selection import Selected
 from promptrl_jax.llm.ask import AskConfig
 from promptrl_jax.llm.attempt import REWRITER
 from promptrl_jax.llm.backend import Message, Request
@@ -101,6 +102,11 @@ class Instruction:
       ask=dataclasses.replace(ask, instruction=self.text),
       optimisation_calls=self.calls,
     )
+
+  def selected(self, budgets: Sequence[int]) -> list[Selected]:
+    """What was chosen by a score, which is that of one greedy program."""
+    del budgets
+    return [Selected(NAME, (1,), self.score)]
 
   def facts(self) -> dict[str, str]:
     """What was found in words, for the header of a report."""

@@ -19,6 +19,7 @@ import numpy as np
 
 from promptrl_jax.envs.editing.config import EditingConfig
 from promptrl_jax.evaluation.play import Entrant, Game, LineUp, rivals
+from promptrl_jax.evaluation.selection import Selected
 from promptrl_jax.llm.ask import AskConfig
 from promptrl_jax.operators import MOST_EXAMPLES, OPERATORS
 from promptrl_jax.strategies import base, policies
@@ -68,6 +69,8 @@ class Found:
     temperatures: the best one of each rival that only samples.
     temperature_calls: model calls that each of them paid for.
     examples: how many each of them shows that has been given a choice.
+    means: mean over the budgets of the pass rate on validation of `single`, by
+      the name that it plays under, and of the tuned rivals, by theirs.
   """
 
   best: Mapping[int, List] = dataclasses.field(default_factory=dict)
@@ -77,6 +80,7 @@ class Found:
   temperatures: Mapping[str, float] = dataclasses.field(default_factory=dict)
   temperature_calls: Mapping[str, int] = dataclasses.field(default_factory=dict)
   examples: Mapping[str, int] = dataclasses.field(default_factory=dict)
+  means: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
   @classmethod
   def from_json(cls, saved: Mapping[str, Any]) -> Found:
@@ -94,7 +98,23 @@ class Found:
       temperatures=self.temperatures,
       temperature_calls=self.temperature_calls,
       examples=self.examples,
+      means={**self.means, **lists.means},
     )
+
+  def selected(self, budgets: Sequence[int]) -> list[Selected]:
+    """What was chosen by a score, for the budgets that are played."""
+    budgets = tuple(sorted(budgets))
+    best = [
+      Selected(LISTS[0], (budget,), self.scores[budget])
+      for budget in budgets
+      if budget in self.best
+    ]
+    # These are means over the budgets of the search, which may be others.
+    is_same = budgets == tuple(sorted(self.best)) or not self.best
+    means = self.means if is_same else {}
+    return best + [
+      Selected(name, budgets, mean) for name, mean in means.items()
+    ]
 
   def entrants(
     self, editing: EditingConfig, ask: AskConfig
@@ -214,6 +234,7 @@ def search(
     single=max(mean, key=lambda operators: mean[operators]),
     scores={b: beams[b][0][0] for b in budgets},
     calls=calls,
+    means={LISTS[1]: max(mean.values())},
   )
 
 
@@ -263,6 +284,7 @@ def tune(
       temperatures={**found.temperatures, name: temperature},
       temperature_calls={**found.temperature_calls, name: calls},
       examples={**found.examples, **examples},
+      means={**found.means, _tuned(name): means[count, temperature]},
     )
   return found
 

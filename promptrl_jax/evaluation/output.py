@@ -19,6 +19,7 @@ from promptrl_jax.evaluation import (
   plots,
   references,
   report,
+  selection,
 )
 from promptrl_jax.evaluation.cells import Cell, Detail, write_csv
 from promptrl_jax.files import write_atomically
@@ -49,13 +50,15 @@ def write(
   planned: Collection[str] = _PLANNED,
   registers: Mapping[str, str] | None = None,
   bounds: Sequence[Cell] = (),
+  rescored: Sequence[Mapping[str, Any]] = (),
 ) -> str:
   """Writes tables and figures of the evaluation; returns the headline report.
 
   `workdir` holds `trace.jsonl`, `cells` are results by protocol, the headline
   first, and the strategies of `planned` are compared with `subject`.
   `registers` are the wordings of problems by task id, where the data has them,
-  `bounds` the cells of `coverage.measure`.
+  `bounds` the cells of `coverage.measure`, `rescored` what `selection.rescore`
+  returned.
   """
   parts, summaries, published = [], {}, references.PROMIS_MBPP
   for name, group in cells.items():
@@ -82,11 +85,18 @@ def write(
   gaps = coverage.compare(bounds, cells[headline], subject, resamples=resamples)
   if gaps:
     parts.append(coverage.to_markdown(gaps, subject))
+  if rescored:
+    parts.append(selection.to_markdown(rescored))
   write_csv(workdir / 'results.csv', every)
   write_problems(workdir / 'problems.json', every)
   report.write_results(
     workdir,
-    {'header': header, 'tables': summaries, 'coverage': gaps},
+    {
+      'header': header,
+      'tables': summaries,
+      'coverage': gaps,
+      'selection': rescored,
+    },
     '\n'.join(parts),
   )
   plots.solved_at_budget(workdir / 'solved_at_b.png', summaries[headline])

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from promptrl_jax.evaluation.play import Entrant, Game, LineUp
+from promptrl_jax.evaluation.selection import Selected
 from promptrl_jax.llm.backend import Backend
 from promptrl_jax.strategies.portfolio import (
   Portfolio,
@@ -71,6 +72,14 @@ class Chosen:
       NAME: _entrant(members, fixed(self.best), paid + self.calls),
       CONTROL: _entrant(members, drawn(self.members), paid),
     }
+
+  def selected(self, budgets: Sequence[int]) -> list[Selected]:
+    """What was chosen by a score, for the budgets that are played."""
+    return [
+      Selected(NAME, (budget,), self.scores[budget])
+      for budget in sorted(budgets)
+      if budget in self.scores
+    ]
 
   def facts(self) -> dict[str, str]:
     """What was chosen in words, for the header of a report."""

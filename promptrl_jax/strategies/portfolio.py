@@ -187,7 +187,7 @@ def _play(whole: _Whole, parts: Sequence[tuple[str, Attempt, Play]]) -> Play:
     code = yield from _within_slice(part, play)
     passed = max(
       (sum(row['visible']) for row in part.trace if row.get('code') == code),
-      default=-1,
+      default=0,  # It was never run, and may be right.
     )
     if isinstance(code, str) and code.strip() and passed > most:
       best, most = code, passed

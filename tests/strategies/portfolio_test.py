@@ -133,6 +133,17 @@ def test_a_member_is_refused_calls_beyond_its_slice(line_up):
   assert 'beyond the slice of 2' in cell.details[0][0].error
 
 
+def test_a_program_that_its_member_never_ran_is_submitted(line_up):
+  def right(attempt, tools):
+    yield from tools.write_program(attempt, coder_prompt(attempt))
+    return f'def add(x):\n  return x + {number(attempt)}\n'
+
+  strategy = Portfolio(
+    {'right': TextStrategy(right)}, portfolio.fixed({1: (Slice('right', 1),)})
+  )
+  assert run(line_up, strategy, 1).passed.all()
+
+
 def test_the_best_schedule_is_found_and_single_members_count(line_up):
   entrants = {'even': Entrant.of(EVEN), 'large': Entrant.of(LARGE)}
   members = portfolio_lib.members(tuple(entrants), entrants, 0)

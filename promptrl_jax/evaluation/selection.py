@@ -1,0 +1,126 @@
+"""Selection scores beside test scores: how much of a score was luck.
+
+What is chosen by its score is on average worse than that score: the winner's
+curse (Cawley and Talbot 2010, On Over-fitting in Model Selection and Subsequent
+Selection Bias in Performance Evaluation, JMLR 11). So what was chosen on
+validation is played there again with draws that it was not chosen on, which
+takes the luck of the draws away, and on test, which takes that of the problems
+away, too.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from promptrl_jax.evaluation.cells import Cell
+from promptrl_jax.evaluation.play import Entrant, Game, LineUp
+from promptrl_jax.types import Task
+
+# Seeds from here on were used by no choice.
+_FRESH = 1_000
+
+
+@dataclasses.dataclass(frozen=True)
+class Selected:
+  """A strategy, or a part of one, that was chosen by a score.
+
+  Attributes:
+    strategy: its name in the table.
+    budgets: those that the score is the mean over.
+    score: pass rate on validation, by which it was chosen.
+  """
+
+  strategy: str
+  budgets: tuple[int, ...]
+  score: float
+
+
+def rescore(
+  line_up: LineUp,
+  entrants: Mapping[str, Entrant],
+  selected: Sequence[Selected],
+  tasks: Sequence[Task],
+  cells: Sequence[Cell],
+  *,
+  protocol: str,
+  seeds: Sequence[int],
+) -> list[dict[str, Any]]:
+  """Plays what was chosen on validation again, and looks up its test score.
+
+  Args:
+    line_up: plays.
+    entrants: the strategies by name.
+    selected: what was chosen; what did not play on test is left out.
+    tasks: of validation.
+    cells: of test.
+    protocol: which tests are visible.
+    seeds: of the strategies; each is played once, with fresh draws.
+
+  Returns:
+    A row each, with `strategy`, `budgets`, and the pass rates `chosen`, `again`
+    and `test`.
+  """
+  by_key = {(cell.strategy, cell.budget): cell for cell in cells}
+  selected = [
+    one
+    for one in selected
+    if all((one.strategy, budget) in by_key for budget in one.budgets)
+  ]
+  games = [
+    Game(_of_seed(entrants[one.strategy], seed), tasks, protocol, budget, fresh)
+    for one in selected
+    for budget in one.budgets
+    for fresh, seed in enumerate(seeds, _FRESH)
+  ]
+  passed = iter([run.passed.mean() for run in line_up.run_all(games)])
+  return [
+    {
+      'strategy': one.strategy,
+      'budgets': list(one.budgets),
+      'chosen': one.score,
+      'again': float(
+        np.mean([next(passed) for _ in seeds for _ in one.budgets])
+      ),
+      'test': float(
+        np.mean([by_key[one.strategy, b].passed.mean() for b in one.budgets])
+      ),
+    }
+    for one in selected
+  ]
+
+
+def _of_seed(entrant: Entrant, seed: int) -> Entrant:
+  """The entrant as it is for one seed, whatever the draws."""
+  return dataclasses.replace(
+    entrant,
+    make=lambda fresh: entrant.make(seed),
+    models=lambda fresh: entrant.models(seed),
+  )
+
+
+def to_markdown(rows: Sequence[Mapping[str, Any]]) -> str:
+  """Prints the result of `rescore`."""
+  lines = [
+    '### Selection score beside test score',
+    '',
+    'Solved in %: on validation, where it was chosen by this score; there '
+    'again with fresh draws; on test. Several budgets: the mean over them. A '
+    'score by which something was chosen is no estimate of what it is worth.',
+    '',
+    '| strategy | B | chosen on validation | validation, again | test '
+    '| test - chosen |',
+    '|---|---|---:|---:|---:|---:|',
+  ]
+  for row in rows:
+    values = [100 * row[name] for name in ('chosen', 'again', 'test')]
+    shown = ' | '.join(f'{value:.1f}' for value in values)
+    budgets = ', '.join(map(str, row['budgets']))
+    lines.append(
+      f'| {row["strategy"]} | {budgets} | {shown} '
+      f'| {values[2] - values[0]:+.1f} |'
+    )
+  return '\n'.join([*lines, ''])
