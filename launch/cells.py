@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import pathlib
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from typing import IO, Any, Protocol
 
 from promptrl_jax.files import write_atomically
 
@@ -100,6 +102,32 @@ class Launcher(Protocol):
   def describe(self, cells: Sequence[Cell]) -> str:
     """Returns what `submit` would hand to the engine."""
     ...
+
+
+def start(
+  command: Sequence[str],
+  log: IO[bytes],
+  preexec_fn: Callable[[], None] | None = None,
+) -> subprocess.Popen[bytes]:
+  """Starts the command of a cell, a process group whose output is logged.
+
+  Args:
+    command: program and arguments.
+    log: open file.
+    preexec_fn: called in the new process, as `subprocess.Popen` does.
+
+  Raises:
+    OSError: the program cannot be started.
+  """
+  return subprocess.Popen(
+    command,
+    stdin=subprocess.DEVNULL,
+    stdout=log,
+    stderr=subprocess.STDOUT,
+    env={**os.environ, **ENVIRONMENT},
+    process_group=0,
+    preexec_fn=preexec_fn,
+  )
 
 
 def state_from_files(cell: Cell) -> State:

@@ -16,6 +16,7 @@ import signal
 import subprocess
 import threading
 from collections.abc import Iterable, Mapping, Sequence
+from typing import IO
 
 from launch import cells as cells_lib
 from launch.cells import Cell, State
@@ -92,7 +93,7 @@ class LocalLauncher:
       cells_lib.record(cell)
       with cell.log.open('ab') as log:
         try:
-          process = self._start(cell, log.fileno())
+          process = self._start(cell, log)
         except OSError as error:
           log.write(f'{error}\n'.encode())
           return
@@ -100,18 +101,11 @@ class LocalLauncher:
         if status < 0:  # A process that is killed prints nothing.
           log.write(f'ended by {signal.Signals(-status).name}\n'.encode())
 
-  def _start(self, cell: Cell, log: int) -> subprocess.Popen[bytes]:
+  def _start(self, cell: Cell, log: IO[bytes]) -> subprocess.Popen[bytes]:
     with self._lock:
       if cell.name in self._cancelled:
         raise OSError('cancelled before it started')
-      process = subprocess.Popen(
-        cell.command,
-        stdin=subprocess.DEVNULL,
-        stdout=log,
-        stderr=subprocess.STDOUT,
-        env={**os.environ, **cells_lib.ENVIRONMENT},
-        process_group=0,
-      )
+      process = cells_lib.start(cell.command, log)
       try:
         self._tell_guard(str(process.pid))
       except OSError:  # The guard was killed: nothing may run without it.

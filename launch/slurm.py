@@ -132,16 +132,8 @@ class Run:
       RuntimeError: the command failed, so that Slurm counts the task as failed.
     """
     with open(self._log, 'ab') as log:
-      self._process = subprocess.Popen(
-        self._command,
-        stdin=subprocess.DEVNULL,
-        stdout=log,
-        stderr=subprocess.STDOUT,
-        env={**os.environ, **cells_lib.ENVIRONMENT},
-        process_group=0,
-        # The command is told by `checkpoint`.
-        preexec_fn=_ignore_preemption,
-      )
+      # The command is told of a preemption by `checkpoint`.
+      self._process = cells_lib.start(self._command, log, _ignore_preemption)
     status = self._process.wait()
     if status < 0:
       # Slurm signals every process of a task. If the task is queued again, the
