@@ -74,6 +74,7 @@ def get_config(arg: str = 'minicode2') -> ml_collections.ConfigDict:
     c.eval.strategies = ('mbr_exec',)
     c.oracle_of_n = True
     c.trained_rewriter = str(_RESULTS / 'minicode2' / 'rewriter')
+    c.subject = 'portfolio'
     c.portfolio = ('ppo_rewriter', 'rewriter', 'greedy_first', 'mbr_exec')
   if name == 'mbpp_real':
     c.controllers = str(_RESULTS / 'mbpp')
