@@ -349,8 +349,14 @@ def evaluate(
     One cell per strategy: `cell.passed` is bool [seeds, problems].
 
   Raises:
-    ValueError: a name is not registered.
+    ValueError: a name is not registered, there is no task or seed, or the
+      budget is less than one call.
   """
+  if budget < 1 or not tasks or not seeds:
+    raise ValueError(
+      f'budget={budget}, {len(tasks)} tasks, {len(seeds)} seeds: expected at '
+      'least one model call per problem, one task and one seed'
+    )
   line_up = LineUp(
     {
       REWRITER: CachedBackend(rewriter or coder),

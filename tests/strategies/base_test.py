@@ -6,7 +6,7 @@ import pytest
 from promptrl_jax.envs.editing import rollout
 from promptrl_jax.envs.editing.config import EditingConfig
 from promptrl_jax.envs.editing.env import EditingEnv
-from promptrl_jax.evaluation.play import Entrant, LineUp
+from promptrl_jax.evaluation.play import Entrant, LineUp, evaluate
 from promptrl_jax.llm.ask import coder_prompt
 from promptrl_jax.llm.attempt import Execute
 from promptrl_jax.strategies import base, policies
@@ -104,3 +104,14 @@ def test_what_is_no_strategy_is_refused_where_it_is_registered():
     base.register('short', short)
   with pytest.raises(ValueError, match='expected one of'):
     base.STRATEGIES['nobody']
+
+
+@pytest.mark.parametrize(
+  'given', [{'budget': 0}, {'tasks': []}, {'seeds': ()}], ids=str
+)
+def test_an_evaluation_of_nothing_is_refused_before_any_call(pool, given):
+  model = ScriptedBackend(str)
+  options = {'tasks': TASKS, **given}
+  with pytest.raises(ValueError, match='at least one model call per problem'):
+    evaluate(('best_of_n',), coder=model, pool=pool, **options)
+  assert not model.batches
