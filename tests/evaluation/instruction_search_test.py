@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from promptrl_jax.evaluation import instruction_search
+from promptrl_jax.evaluation import diversity, instruction_search
 from promptrl_jax.evaluation.instruction_search import InstructionSearchConfig
 from promptrl_jax.evaluation.play import LineUp
 from promptrl_jax.llm.ask import AskConfig
@@ -59,6 +59,9 @@ def test_the_instruction_that_solves_more_is_found_and_played(pool):
   # Four for the start; two of its minibatch, a reflection, two, four.
   assert found.calls == 4 + 2 + 1 + 2 + 4
   assert [step['kind'] for step in found.history] == ['start', 'reflect']
+  (counted,) = diversity.of_search('gepa', 'visible1', found.history)
+  assert (counted['operator'], counted['proposed']) == ('reflect', 1)
+  assert (counted['distinct'], counted['improved']) == (1, 1)
   entrant = found.entrant(ASK)
   assert entrant.optimisation_calls == found.calls
   run = line_up.run(entrant, TEST, protocol='visible1', budget=4, seed=0)

@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from promptrl_jax.evaluation import diversity
 from promptrl_jax.operators.lexical import LexicalConfig
 from promptrl_jax.operators.wording import WordingConfig
 from promptrl_jax.strategies.epic import epic_with
@@ -117,6 +118,14 @@ def test_a_malformed_reply_is_the_original_and_not_solved(play, reply):
     assert first['operators']['elaborate'] == {
       **{'made': 5, 'refused': 1, 'distinct': 4},
     }
+    trace = [
+      {**row, 'strategy': name, 'protocol': 'visible1'}
+      for row in played.attempt.trace
+    ]
+    counted = diversity.of_trace(trace)[0]
+    assert (counted['operator'], counted['proposed']) == ('elaborate', 5)
+    assert counted['refused'] == {'malformed': 1}
+    assert (counted['distinct'], counted['populations']) == (4, 1)
     assert not rows_of(played, 'close')
     # The program of a statement is written once.
     texts = [r.messages for r in model.of_kind('program')]
