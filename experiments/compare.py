@@ -29,7 +29,13 @@ from ml_collections import config_flags
 from configs.compare import Config
 from experiments import controllers, entrants, searching, session
 from experiments.trained import Trained
-from promptrl_jax.evaluation import coverage, events, output, selection
+from promptrl_jax.evaluation import (
+  coverage,
+  events,
+  learning,
+  output,
+  selection,
+)
 from promptrl_jax.evaluation.play import Plan
 from promptrl_jax.evaluation.store import CellStore
 from promptrl_jax.files import write_atomically
@@ -142,6 +148,8 @@ def run(config, workdir, gates=()):
     registers={task.task_id: task.register for task in tasks['test']},
     bounds=bounds,
     rescored=rescored,
+    searches={name: one.history for name, one in instructed.items()},
+    learning=learning.read(trained.folder, list(learned)) if trained else (),
   )
   print(table)
   print(f'page         {workdir / "report.html"}')

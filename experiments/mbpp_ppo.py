@@ -34,6 +34,7 @@ from experiments.trained import Trained
 from promptrl_jax.evaluation import (
   allocation,
   critic,
+  learning,
   output,
   plots,
 )
@@ -231,6 +232,8 @@ def run(config, workdir, mode, controllers_of=None, chosen=Selection()):
     subject='ppo',
     resamples=config.eval.resamples,
     registers={task.task_id: task.register for task in played},
+    searches={name: one.history for name, one in instructed.items()},
+    learning=learning.read(trained_in, list(learned)),
   )
   folder = trained_in / f'seed_{config.seed}'
   output.draw_training(folder, results)

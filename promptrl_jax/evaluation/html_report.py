@@ -31,8 +31,9 @@ _ASSETS = pathlib.Path(__file__).parent / 'html'
 _STYLES = ('page', 'tables', 'charts', 'trace', 'media')
 # One module, in this order: each part uses those before it.
 _SCRIPTS = (
-  *('dom', 'state', 'chart', 'figures', 'tables', 'breakdown', 'text', 'trace'),
-  *('steps', 'problems', 'episode', 'viewer', 'main'),
+  *('dom', 'state', 'chart', 'figures', 'learning', 'tables', 'breakdown'),
+  *('operators', 'text', 'trace', 'steps', 'problems', 'episode', 'viewer'),
+  'main',
 )
 
 
@@ -45,6 +46,8 @@ def write(
   trace: str | os.PathLike[str] | None = None,
   references: Sequence[Published] = (),
   registers: Mapping[str, str] | None = None,
+  operators: Sequence[Mapping[str, Any]] = (),
+  learning: Sequence[Mapping[str, Any]] = (),
 ) -> pathlib.Path:
   """Writes the report of a run as one HTML file; returns its path.
 
@@ -57,6 +60,8 @@ def write(
     trace: path of the `trace.jsonl`; None for a page without a viewer.
     references: published numbers, shown apart from the measured ones.
     registers: task id -> wording of its statement, where the data has one.
+    operators: rows of `diversity.of_trace` and `diversity.of_search`.
+    learning: panels of `learning.read`.
 
   Raises:
     ValueError: there is no summary, cells belong to none, a number is not
@@ -84,6 +89,8 @@ def write(
       'label': LABEL,
       'rows': [dataclasses.asdict(each) for each in references],
     },
+    'operators': operators,
+    'learning': learning,
     'trace': packed.index if packed else None,
   }
   title = f'Results on {header["data_hash"].split()[0]}'

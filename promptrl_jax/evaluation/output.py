@@ -15,6 +15,7 @@ from promptrl_jax.evaluation import (
   coverage,
   curves,
   departures,
+  diversity,
   html_report,
   plots,
   references,
@@ -31,6 +32,8 @@ _PLANNED = (
   *('fewshot_tuned', 'codet', 'mbr_exec', 'gepa'),
   *('bandit', 'bandit_mc', 'thompson', 'ppo_shuffled', 'random', 'direct'),
 )
+
+LEARNING = 'learning.json'  # The curves of the page, in the workdir.
 
 
 def read_jsonl(path: pathlib.Path) -> Iterator[dict[str, Any]]:
@@ -51,6 +54,8 @@ def write(
   registers: Mapping[str, str] | None = None,
   bounds: Sequence[Cell] = (),
   rescored: Sequence[Mapping[str, Any]] = (),
+  searches: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
+  learning: Sequence[Mapping[str, Any]] = (),
 ) -> str:
   """Writes tables and figures of the evaluation; returns the headline report.
 
@@ -58,7 +63,8 @@ def write(
   first, and the strategies of `planned` are compared with `subject`.
   `registers` are the wordings of problems by task id, where the data has them,
   `bounds` the cells of `coverage.measure`, `rescored` what `selection.rescore`
-  returned.
+  returned, `searches` the histories of `diversity.of_search` by strategy,
+  `learning` the panels of `learning.read`.
   """
   parts, summaries, published = [], {}, references.PROMIS_MBPP
   for name, group in cells.items():
@@ -87,6 +93,11 @@ def write(
     parts.append(coverage.to_markdown(gaps, subject))
   if rescored:
     parts.append(selection.to_markdown(rescored))
+  operators = diversity.of_trace(read_jsonl(workdir / 'trace.jsonl'))
+  for name, history in (searches or {}).items():
+    operators += diversity.of_search(name, headline, history)
+  if operators:
+    parts.append(diversity.to_markdown(operators))
   write_csv(workdir / 'results.csv', every)
   write_problems(workdir / 'problems.json', every)
   report.write_results(
@@ -96,9 +107,13 @@ def write(
       'tables': summaries,
       'coverage': gaps,
       'selection': rescored,
+      'operators': operators,
     },
     '\n'.join(parts),
   )
+  if learning:
+    content = json.dumps(learning, allow_nan=False)
+    write_atomically(workdir / LEARNING, f'{content}\n'.encode())
   plots.solved_at_budget(workdir / 'solved_at_b.png', summaries[headline])
   html_report.write(
     workdir / 'report.html',
@@ -108,6 +123,8 @@ def write(
     trace=workdir / 'trace.jsonl',
     references=published if 'oracle' in summaries else (),
     registers=registers,
+    operators=operators,
+    learning=learning,
   )
   return parts[0]
 

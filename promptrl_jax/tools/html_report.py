@@ -2,20 +2,22 @@
 
   python -m promptrl_jax.tools.html_report runs/a
 
-reads results.json, and results.csv and trace.jsonl where there are any: without
-the first no problem is broken down, without the second there is no viewer. The
-page, `report.html` of the workdir, needs neither these files nor a network.
+reads results.json, and results.csv, trace.jsonl and learning.json where there
+are any: without the first no problem is broken down, without the second there
+is no viewer, without the third no learning curve. The page, `report.html` of
+the workdir, needs neither these files nor a network.
 """
 
 from __future__ import annotations
 
+import json
 import pathlib
 from collections.abc import Mapping
 
 from absl import app, flags
 
 from promptrl_jax import settings
-from promptrl_jax.evaluation import cells, html_report, references
+from promptrl_jax.evaluation import cells, html_report, output, references
 from promptrl_jax.tasks import load
 from promptrl_jax.tasks.task_set import DataConfig
 from promptrl_jax.tools import command
@@ -42,6 +44,7 @@ def run(workdir: pathlib.Path, out: pathlib.Path | None = None) -> pathlib.Path:
     )
   header, summaries = results['header'], results['tables']
   rows, trace = workdir / 'results.csv', workdir / 'trace.jsonl'
+  curves = workdir / output.LEARNING
   by_protocol: dict[str, list[cells.Cell]] = {}
   for cell in cells.read_csv(rows) if rows.exists() else ():
     by_protocol.setdefault(cell.protocol, []).append(cell)
@@ -53,6 +56,8 @@ def run(workdir: pathlib.Path, out: pathlib.Path | None = None) -> pathlib.Path:
     trace=trace if trace.exists() else None,
     references=references.PROMIS_MBPP if 'oracle' in summaries else (),
     registers=_registers(workdir, header['data_hash']),
+    operators=results.get('operators', ()),
+    learning=json.loads(curves.read_text()) if curves.exists() else (),
   )
 
 

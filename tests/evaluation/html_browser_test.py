@@ -18,7 +18,14 @@ import numpy as np
 import pytest
 
 from promptrl_jax.evaluation import html_report, references
-from tests.evaluation.html_run import HOSTILE, HOSTILE_TASK, make_run, play
+from tests.evaluation.html_run import (
+  HOSTILE,
+  HOSTILE_TASK,
+  LEARNING,
+  OPERATORS,
+  make_run,
+  play,
+)
 
 webdriver = pytest.importorskip(
   'selenium.webdriver', reason='selenium is not installed: docs/testing.md'
@@ -61,6 +68,8 @@ def page(tmp_path_factory) -> pathlib.Path:
     summaries=run.summaries,
     trace=run.trace,
     references=references.PROMIS_MBPP,
+    operators=OPERATORS,
+    learning=LEARNING,
   )
 
 
@@ -136,6 +145,8 @@ def test_it_opens_from_a_file_without_an_error(browser, page):
     'Differences',
     'By kind of problem',
     'Solved by one strategy alone',
+    'Candidates by operator',
+    'Learning curves',
     'Traces',
     'Where the numbers come from',
     'References (published, not ours)',
@@ -180,6 +191,42 @@ def test_a_curve_is_read_by_keyboard_and_switched_off(browser, page):
   shown.press(Keys.SPACE)
   assert shown.run(lines) == 2
   assert shown.run('return document.activeElement.dataset.name') == 'bandit'
+
+
+def test_a_learning_curve_has_a_line_per_seed_and_their_mean(browser, page):
+  shown = Page(browser, page)
+  count = 'return document.querySelectorAll("#learning arguments").length'
+  assert shown.run(count.replace('arguments', 'polyline')) == 3
+  assert shown.run(count.replace('arguments', 'polygon')) == 1  # their spread
+  ticks = shown.run(
+    'return [...document.querySelectorAll("#learning .axes text")]'
+    '.map((tick) => tick.textContent)'
+  )
+  assert {'0', '-0.5'} <= set(ticks)  # Returns are no shares.
+  shown.focus('#learning .chart svg')
+  shown.press(Keys.ARROW_RIGHT, Keys.ARROW_RIGHT)
+  shown.waits_for('#learning .tip', 'ppo, seed 7, update 2 (30 calls): 0.250')
+  shown.press(Keys.ARROW_UP)
+  shown.waits_for(
+    '#learning .tip', 'ppo, mean of seeds, update 2 (32 calls): 0.500 ± 0.354'
+  )
+  shown.run('document.querySelectorAll("#learning button")[1].click()')
+  assert 'model calls of training' in shown.text('#learning .chart')
+  assert shown.is_silent()
+
+
+def test_operators_are_those_of_the_budget_and_of_searches(browser, page):
+  shown = Page(browser, page)
+  rows = (
+    'return [...document.querySelectorAll("#operators tbody tr")]'
+    '.map((row) => row.cells[1].innerText.split("\\n")[0])'
+  )
+  assert shown.run(rows) == ['cross', 'reflect']
+  assert shown.text('#operators tbody .number:nth-child(5)').split() == [
+    *('7', '4', 'malformed', '3', 'cut')
+  ]
+  shown.run('document.querySelector("#operators button").click()')  # B=1
+  assert shown.run(rows) == ['reflect']
 
 
 def test_a_trace_is_walked_by_keyboard(browser, page):

@@ -9,7 +9,12 @@ import re
 import pytest
 
 from promptrl_jax.evaluation import html_report, references
-from tests.evaluation.html_run import HOSTILE_TASK, make_run
+from tests.evaluation.html_run import (
+  HOSTILE_TASK,
+  LEARNING,
+  OPERATORS,
+  make_run,
+)
 
 
 class Elements(html.parser.HTMLParser):
@@ -67,6 +72,8 @@ def page(run, tmp_path_factory):
     tmp_path_factory.mktemp('page') / 'report.html',
     references=references.PROMIS_MBPP,
     registers={'mini/0': 'plain', 'mini/1': 'noisy'},
+    operators=OPERATORS,
+    learning=LEARNING,
   )
 
 
@@ -146,6 +153,7 @@ def test_the_data_holds_the_numbers_of_the_summary(page, run):
   facts = dict(data['header'])
   assert facts['model hashes'] == 'coder tiny@12, rewriter tiny@34'
   assert facts['seeds'] == '7, 8'
+  assert (data['operators'], data['learning']) == (OPERATORS, LEARNING)
   rows = data['references']['rows']
   assert len(rows) == len(references.PROMIS_MBPP)
   assert {row['strategy'] for row in rows}.isdisjoint(
@@ -157,6 +165,7 @@ def test_without_problems_and_trace_there_are_tables_alone(run, tmp_path):
   page = write(run, tmp_path / 'report.html', cells_by_protocol={}, trace=None)
   data = data_of(page)
   assert data['trace'] is None
+  assert data['operators'] == data['learning'] == []
   assert data['protocols']['visible1']['groups'] == {}
   assert data['protocols']['visible1']['alone'] == []
 

@@ -36,6 +36,37 @@ HEADER = {
 }
 
 
+# The mean of the returns of the two seeds falls below 0 and rises again.
+LEARNING = [
+  {
+    'metric': 'rollout/return',
+    'title': 'Return of training episodes',
+    'is_share': False,
+    'learners': [
+      {
+        'name': 'ppo',
+        'seeds': [
+          {'seed': 7, 'updates': [1, 2], 'calls': [9, 30], 'y': [-0.5, 0.25]},
+          {'seed': 8, 'updates': [1, 2], 'calls': [9, 34], 'y': [-0.1, 0.75]},
+        ],
+        'mean': {
+          **{'updates': [1, 2], 'calls': [9, 32], 'y': [-0.3, 0.5]},
+          'sd': [0.283, 0.354],
+        },
+      }
+    ],
+  }
+]
+OPERATORS = [
+  {
+    **{'strategy': 'bandit', 'protocol': 'visible1', 'budget': budget},
+    **{'operator': operator, 'populations': 12, 'proposed': 60},
+    **{'refused': {'cut': 3, 'malformed': 4}, 'distinct': 50, 'improved': 9},
+  }
+  for budget, operator in ((4, 'cross'), (None, 'reflect'))
+]
+
+
 class Run(NamedTuple):
   """What `html_report.write` takes."""
 

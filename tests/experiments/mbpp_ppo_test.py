@@ -65,6 +65,7 @@ def test_it_leaves_what_the_readme_says(whole):
     'trace.jsonl',
     'solved_at_b.png',
     'learning_curve.png',
+    'learning.json',
     'actions.png',
     'action_usage.png',
   ):
@@ -306,6 +307,15 @@ def test_controllers_play_with_another_coder_and_both_stand_in_one_table(
   )
   # Nothing was trained, here or there; another coder has other best lists.
   assert not list(workdir.glob('seed_*'))
+  # The page shows how they were trained elsewhere.
+  here, there = (
+    [
+      [one for one in panel['learners'] if one['name'] == 'ppo']
+      for panel in json.loads((folder / 'learning.json').read_text())
+    ]
+    for folder in (workdir, whole[0])
+  )
+  assert here == there and here[0]
   assert (workdir / 'searched.json').exists()
   trace = [json.loads(x) for x in (workdir / 'trace.jsonl').open()]
   assert {'ppo', 'bandit'} <= {row['strategy'] for row in trace}

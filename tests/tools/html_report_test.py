@@ -10,13 +10,17 @@ from promptrl_jax.tasks.load import describe, load_tasks
 from promptrl_jax.tasks.task_set import DataConfig
 from promptrl_jax.tools import html_report
 from promptrl_jax.training import workdir as workdir_lib
-from tests.evaluation.html_run import CELLS, make_run
+from tests.evaluation.html_run import CELLS, LEARNING, OPERATORS, make_run
 
 
 @pytest.fixture
 def workdir(tmp_path):
   run = make_run(tmp_path)
-  content = {'header': run.header, 'tables': run.summaries}
+  content = {
+    **{'header': run.header, 'tables': run.summaries},
+    'operators': OPERATORS,
+  }
+  (tmp_path / 'learning.json').write_text(json.dumps(LEARNING))
   (tmp_path / 'results.json').write_text(json.dumps(content))
   cells.write_csv(tmp_path / 'results.csv', CELLS)
   return tmp_path
@@ -36,14 +40,16 @@ def test_it_reads_what_a_run_leaves(workdir):
   assert list(data['protocols']['visible1']['groups']) == [
     *('first failure of direct', 'family')
   ]
+  assert (data['operators'], data['learning']) == (OPERATORS, LEARNING)
   assert data['references']['rows'] == []  # Of another protocol.
 
 
 def test_it_does_with_the_results_alone(workdir, tmp_path):
   (workdir / 'results.csv').unlink()
   (workdir / 'trace.jsonl').unlink()
+  (workdir / 'learning.json').unlink()
   data = data_of(html_report.run(workdir, tmp_path / 'other.html'))
-  assert data['trace'] is None
+  assert data['trace'] is None and data['learning'] == []
   assert data['protocols']['visible1']['cells']
 
 

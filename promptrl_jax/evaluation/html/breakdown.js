@@ -39,35 +39,10 @@ function groups() {
       `pass@1 in % at ${budgetName(state.budget)} by ${
         grouping
       }, n problems each`,
-      el(
-        'table',
+      grid(
+        [el('td', {}), columns.map((name) => columnHead(name))],
+        rows.map(([name, rates]) => strategyRow(name, rates.map(rate))),
         { class: 'heatmap' },
-        el(
-          'thead',
-          {},
-          el(
-            'tr',
-            {},
-            el('td', {}),
-            columns.map((name) =>
-              el('th', { scope: 'col', class: 'number' }, name),
-            ),
-          ),
-        ),
-        el(
-          'tbody',
-          {},
-          rows.map(([name, rates]) =>
-            el(
-              'tr',
-              {
-                class: name === table().subject ? 'subject' : null,
-              },
-              el('th', { scope: 'row' }, name),
-              rates.map(rate),
-            ),
-          ),
-        ),
       ),
       across ? '' : 'tall',
     ),
@@ -98,37 +73,21 @@ function alone() {
   return scrolling(
     'Solved by one strategy alone',
     note,
-    el(
-      'table',
-      {},
-      el(
-        'thead',
-        {},
+    grid(
+      [columnHead('strategy', ''), columnHead('problems'), el('td', {})],
+      rows.map((row) =>
         el(
           'tr',
           {},
-          el('th', { scope: 'col' }, 'strategy'),
-          el('th', { scope: 'col', class: 'number' }, 'problems'),
-          el('td', {}),
-        ),
-      ),
-      el(
-        'tbody',
-        {},
-        rows.map((row) =>
+          el('th', { scope: 'row' }, row.strategies.join(' = ')),
+          el('td', { class: 'number' }, row.problems.length),
           el(
-            'tr',
+            'td',
             {},
-            el('th', { scope: 'row' }, row.strategies.join(' = ')),
-            el('td', { class: 'number' }, row.problems.length),
             el(
-              'td',
-              {},
-              el(
-                'ul',
-                { class: 'chips' },
-                row.problems.map((task) => link(row, task)),
-              ),
+              'ul',
+              { class: 'chips' },
+              row.problems.map((task) => link(row, task)),
             ),
           ),
         ),

@@ -1,12 +1,14 @@
-// A chart with a logarithmic x axis, whose points can be read by mouse or keys.
+// A chart whose points can be read by mouse or keys; x is logarithmic, y a share,
+// unless the options say otherwise.
 
 function ticksOf(low, high, most) {
   const rough = (high - low) / most;
   const power = 10 ** Math.floor(Math.log10(rough));
   const step = [1, 2, 5, 10].map((f) => f * power).find((s) => s >= rough);
   const ticks = [];
-  for (let t = Math.ceil(low / step) * step; t <= high + 1e-9; t += step)
-    ticks.push(t);
+  // Whole multiples: a sum of steps would miss 0 by a little.
+  for (let k = Math.ceil(low / step); k * step <= high + 1e-9; k++)
+    ticks.push(k * step);
   return ticks;
 }
 
@@ -19,6 +21,8 @@ function logTicks(low, high) {
   }
   return ticks;
 }
+
+const MOST_DOTS = 20; // Of a longer curve they are small.
 
 const nearest = (points, x) =>
   points.reduce((a, b) => (Math.abs(b.x - x) < Math.abs(a.x - x) ? b : a));
@@ -39,8 +43,10 @@ function spread(heights, gap, low, high) {
   return placed;
 }
 
-// series: {name, colour, dash, width, points: [{x, y, low, high, text}], band}
-// options: label, xLabel, yLabel, xTicks, front: points of a line of its own
+// series: {name, colour, dash, width, points: [{x, y, low, high, text}], band,
+//   thin: a faint line without a name}
+// options: label, xLabel, yLabel, xTicks, front: points of a line of its own,
+//   linear: the x axis, plain: y is any number
 function chart(series, options) {
   if (!series.length) return el('p', { class: 'note' }, 'No curve is chosen.');
   const box = el('div', { class: 'chart' });
@@ -49,12 +55,19 @@ function chart(series, options) {
   const all = series.flatMap((s) => s.points);
   const extent = [...all, ...(options.front ?? [])];
   const xs = extent.map((p) => p.x);
-  const pad = options.xTicks ? 1.03 : 1.12;
+  const scale = options.linear ? (v) => v : Math.log;
+  const pad = options.linear ? 1 : options.xTicks ? 1.03 : 1.12;
   const xRange = [Math.min(...xs) / pad, Math.max(...xs) * pad];
   const top = Math.max(...extent.map((p) => p.high ?? p.y));
   const bottom = Math.min(...extent.map((p) => p.low ?? p.y));
   const margin = Math.max((top - bottom) * 0.06, 0.01);
-  const yRange = [Math.max(0, bottom - margin), Math.min(1, top + margin)];
+  const unit = options.plain ? 1 : 100;
+  const yRange = options.plain
+    ? [bottom - margin, top + margin]
+    : [Math.max(0, bottom - margin), Math.min(1, top + margin)];
+  const xTicks =
+    options.xTicks ??
+    (options.linear ? ticksOf(...xRange, 5) : logTicks(...xRange));
   let active = null;
 
   function draw() {
@@ -70,7 +83,8 @@ function chart(series, options) {
     const x = (v) =>
       edge.left +
       (width - edge.left - edge.right) *
-        (Math.log(v / xRange[0]) / Math.log(xRange[1] / xRange[0]));
+        ((scale(v) - scale(xRange[0])) /
+          (scale(xRange[1]) - scale(xRange[0]) || 1));
     const y = (v) =>
       height -
       edge.bottom -
@@ -81,20 +95,20 @@ function chart(series, options) {
     const axes = svg(
       'g',
       { class: 'axes' },
-      ticksOf(100 * yRange[0], 100 * yRange[1], 6).map((t) => [
+      ticksOf(unit * yRange[0], unit * yRange[1], 6).map((t) => [
         svg('line', {
           x1: edge.left,
           x2: width - edge.right,
-          y1: y(t / 100),
-          y2: y(t / 100),
+          y1: y(t / unit),
+          y2: y(t / unit),
         }),
         svg(
           'text',
-          { x: edge.left - 8, y: y(t / 100) + 4, 'text-anchor': 'end' },
+          { x: edge.left - 8, y: y(t / unit) + 4, 'text-anchor': 'end' },
           String(Number(t.toPrecision(6))),
         ),
       ]),
-      (options.xTicks ?? logTicks(...xRange)).map((t) =>
+      xTicks.map((t) =>
         svg(
           'text',
           {
@@ -135,16 +149,17 @@ function chart(series, options) {
         stroke: s.colour,
         'stroke-width': s.width,
         'stroke-dasharray': s.dash || null,
-        class: options.front ? 'faint' : null,
+        class: options.front || s.thin ? 'faint' : null,
       }),
-      s.points.map((p) =>
-        svg('circle', {
-          cx: x(p.x),
-          cy: y(p.y),
-          r: 4,
-          fill: s.colour,
-        }),
-      ),
+      !s.thin &&
+        s.points.map((p) =>
+          svg('circle', {
+            cx: x(p.x),
+            cy: y(p.y),
+            r: s.points.length > MOST_DOTS ? 2 : 4,
+            fill: s.colour,
+          }),
+        ),
     ]);
     const front = options.front && [
       svg('path', {
@@ -163,15 +178,16 @@ function chart(series, options) {
       ),
     ];
     const drawn = series.filter((s) => s.points.length);
+    const labelled = drawn.filter((s) => !s.thin);
     const heights = spread(
-      drawn.map((s) => y(s.points.at(-1).y)),
+      labelled.map((s) => y(s.points.at(-1).y)),
       15,
       edge.top + 4,
       height - edge.bottom,
     );
     const ends =
       wide &&
-      drawn.map((s, i) => {
+      labelled.map((s, i) => {
         const last = s.points.at(-1);
         const to = width - edge.right + 14;
         return [

@@ -52,6 +52,17 @@ function segments(label, choices, chosen, choose) {
   );
 }
 
+// A table of a row of heads (elements) and of rows (tr elements).
+const grid = (heads, rows, attributes = {}) =>
+  el(
+    'table',
+    attributes,
+    el('thead', {}, el('tr', {}, heads)),
+    el('tbody', {}, rows),
+  );
+const columnHead = (text, kind = 'number') =>
+  el('th', { scope: 'col', class: kind || null }, text);
+
 // A table below its caption, in a box of its own that scrolls, by keyboard too.
 function scrolling(label, caption, table, extra = '') {
   return [

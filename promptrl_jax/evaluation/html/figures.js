@@ -163,42 +163,28 @@ function forest() {
   return scrolling(
     'Differences',
     caption,
-    el(
-      'table',
-      {},
-      el(
-        'thead',
-        {},
-        el(
+    grid(
+      ['rival', scale, 'difference', 'p (Holm)', ''].map((text) =>
+        columnHead(text, ''),
+      ),
+      rows.map((row) => {
+        const result = row[state.metric];
+        const [kind, words] = verdict(result);
+        return el(
           'tr',
           {},
-          ['rival', scale, 'difference', 'p (Holm)', ''].map((text) =>
-            el('th', { scope: 'col' }, text),
+          el('th', { scope: 'row' }, row.other),
+          el('td', {}, bar(result, kind)),
+          el(
+            'td',
+            { class: 'number' },
+            el('b', {}, signed(result.difference)),
+            ` ${interval(result.low, result.high, signed)}`,
           ),
-        ),
-      ),
-      el(
-        'tbody',
-        {},
-        rows.map((row) => {
-          const result = row[state.metric];
-          const [kind, words] = verdict(result);
-          return el(
-            'tr',
-            {},
-            el('th', { scope: 'row' }, row.other),
-            el('td', {}, bar(result, kind)),
-            el(
-              'td',
-              { class: 'number' },
-              el('b', {}, signed(result.difference)),
-              ` ${interval(result.low, result.high, signed)}`,
-            ),
-            el('td', { class: 'number' }, pText(result.p_holm)),
-            el('td', { class: `verdict ${kind}` }, words),
-          );
-        }),
-      ),
+          el('td', { class: 'number' }, pText(result.p_holm)),
+          el('td', { class: `verdict ${kind}` }, words),
+        );
+      }),
     ),
   );
 }

@@ -71,6 +71,18 @@ const SECTIONS = [
     'Solved by one strategy alone',
     () => (table().alone.length ? [budgetChoice(), alone()] : null),
   ],
+  [
+    'operators',
+    'Operators',
+    'Candidates by operator',
+    () => (hasOperators() ? [budgetChoice(), operatorTable()] : null),
+  ],
+  [
+    'learning',
+    'Learning',
+    'Learning curves',
+    () => (DATA.learning.length ? learningCurves() : null),
+  ],
   ['trace', 'Traces', 'Traces', () => viewer],
   [
     'provenance',

@@ -63,24 +63,34 @@ function style(strategy) {
   };
 }
 
+// A row of a table, of which that of the subject stands out.
+const strategyRow = (name, ...cells) =>
+  el(
+    'tr',
+    { class: name === table().subject ? 'subject' : null },
+    el('th', { scope: 'row' }, name),
+    cells,
+  );
+
+function swatch(name) {
+  const { colour, dash, width } = style(name);
+  return svg(
+    'svg',
+    { width: 26, height: 10, 'aria-hidden': 'true' },
+    svg('line', {
+      x1: 1,
+      x2: 25,
+      y1: 5,
+      y2: 5,
+      stroke: colour,
+      'stroke-width': width,
+      'stroke-dasharray': dash || null,
+    }),
+  );
+}
+
 const [ALL, FEW] = ['(all)', '(best)']; // No strategies, but buttons as well.
 function legend(redraw) {
-  const swatch = (name) => {
-    const { colour, dash, width } = style(name);
-    return svg(
-      'svg',
-      { width: 26, height: 10, 'aria-hidden': 'true' },
-      svg('line', {
-        x1: 1,
-        x2: 25,
-        y1: 5,
-        y2: 5,
-        stroke: colour,
-        'stroke-width': width,
-        'stroke-dasharray': dash || null,
-      }),
-    );
-  };
   const toggle = (name) => {
     const has = state.shown.has(name);
     if (has) state.shown.delete(name);

@@ -80,33 +80,18 @@ function headline() {
   return scrolling(
     'Scores',
     caption,
-    el(
-      'table',
+    grid(
+      [
+        head('name', 'strategy'),
+        budgets().map((budget) => head(budget, budgetName(budget))),
+      ],
+      rows.map((name) =>
+        strategyRow(
+          name,
+          budgets().map((budget) => score(name, budget)),
+        ),
+      ),
       { class: 'headline' },
-      el(
-        'thead',
-        {},
-        el(
-          'tr',
-          {},
-          head('name', 'strategy'),
-          budgets().map((budget) => head(budget, budgetName(budget))),
-        ),
-      ),
-      el(
-        'tbody',
-        {},
-        rows.map((name) =>
-          el(
-            'tr',
-            {
-              class: name === table().subject ? 'subject' : null,
-            },
-            el('th', { scope: 'row' }, name),
-            budgets().map((budget) => score(name, budget)),
-          ),
-        ),
-      ),
     ),
   );
 }
@@ -133,37 +118,23 @@ function costTable() {
       'Costs',
       'Means per problem; calls paid once are those of ' +
         'training or search, before the first test problem.',
-      el(
-        'table',
-        {},
-        el(
-          'thead',
-          {},
-          el(
-            'tr',
-            {},
-            el('th', { scope: 'col' }, 'strategy'),
-            columns.map(([name]) =>
-              el('th', { scope: 'col', class: 'number' }, name),
-            ),
-          ),
-        ),
-        el(
-          'tbody',
-          {},
-          strategies()
-            .flatMap(cellsOf)
-            .map((cell) =>
-              el(
-                'tr',
-                {},
-                el('th', { scope: 'row' }, cell.strategy),
-                columns.map(([, get]) =>
-                  el('td', { class: 'number' }, get(cell)),
-                ),
+      grid(
+        [
+          columnHead('strategy', ''),
+          columns.map(([name]) => columnHead(name)),
+        ],
+        strategies()
+          .flatMap(cellsOf)
+          .map((cell) =>
+            el(
+              'tr',
+              {},
+              el('th', { scope: 'row' }, cell.strategy),
+              columns.map(([, get]) =>
+                el('td', { class: 'number' }, get(cell)),
               ),
             ),
-        ),
+          ),
       ),
     ),
   );
@@ -206,43 +177,27 @@ function references() {
   return scrolling(
     'Published numbers',
     caption,
-    el(
-      'table',
-      { class: 'published' },
-      el(
-        'thead',
-        {},
+    grid(
+      columns.map((name) =>
+        columnHead(
+          { strict: 'solved', note: 'protocol there' }[name] ?? name,
+          '',
+        ),
+      ),
+      DATA.references.rows.map((row) =>
         el(
           'tr',
           {},
           columns.map((name) =>
             el(
-              'th',
-              { scope: 'col' },
-              { strict: 'solved', note: 'protocol there' }[name] ?? name,
+              'td',
+              { class: ['strict', 'soft'].includes(name) ? 'number' : null },
+              typeof row[name] === 'number' ? row[name].toFixed(2) : row[name],
             ),
           ),
         ),
       ),
-      el(
-        'tbody',
-        {},
-        DATA.references.rows.map((row) =>
-          el(
-            'tr',
-            {},
-            columns.map((name) =>
-              el(
-                'td',
-                { class: ['strict', 'soft'].includes(name) ? 'number' : null },
-                typeof row[name] === 'number'
-                  ? row[name].toFixed(2)
-                  : row[name],
-              ),
-            ),
-          ),
-        ),
-      ),
+      { class: 'published' },
     ),
   );
 }
