@@ -155,7 +155,7 @@ class Attempt:
         {'role': ask.role, **dataclasses.asdict(ask.request)}
         for ask, _ in self.sent
       ],
-      'answers': [dataclasses.asdict(answer) for _, answer in self.sent],
+      'answers': [answer.to_fields() for _, answer in self.sent],
       'visible': visible,
       'visible_passed': bool(visible) and all(visible),
       'reward': 0.0,

@@ -6,8 +6,8 @@ One call carries a whole batch, so that a backend can run the requests together.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
-from typing import Protocol, runtime_checkable
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Protocol, runtime_checkable
 
 
 class BackendError(RuntimeError):
@@ -51,17 +51,54 @@ class Request:
 
 
 @dataclasses.dataclass(frozen=True)
+class Confidence:
+  """How sure a model was of a completion, at temperature 1 without filters.
+
+  Attributes:
+    mean_logp: mean log-prob of its tokens, in nats.
+    least_logp: that of its least probable token.
+    entropy: mean entropy, in nats, of the distributions of its tokens.
+  """
+
+  mean_logp: float
+  least_logp: float
+  entropy: float
+
+
+@dataclasses.dataclass(frozen=True)
 class Completion:
   """A completion and its token counts.
 
   Attributes:
     finish_reason: `stop`, or `length` if `max_tokens` cut the text.
+    confidence: None where the backend does not measure it.
   """
 
   text: str
   prompt_tokens: int
   completion_tokens: int
   finish_reason: str
+  confidence: Confidence | None = None
+
+  def to_fields(self) -> dict[str, Any]:
+    """JSON data for `from_fields`; without a confidence if there is none."""
+    fields = dataclasses.asdict(self)
+    if self.confidence is None:
+      del fields['confidence']
+    return fields
+
+  @classmethod
+  def from_fields(cls, fields: Mapping[str, Any]) -> Completion:
+    """Reads what `to_fields` wrote.
+
+    Raises:
+      TypeError: a field is missing or unknown.
+    """
+    fields = dict(fields)
+    confidence = fields.pop('confidence', None)
+    if confidence is not None:
+      confidence = Confidence(**confidence)
+    return cls(**fields, confidence=confidence)
 
 
 class Backend(Protocol):

@@ -121,7 +121,7 @@ class CachedBackend:
     rows = self._answers(
       [(self._key(r), without_idle_seed(r)) for r in requests], self._ask
     )
-    return [Completion(*row) for row in rows]
+    return [_completion(row) for row in rows]
 
   def score(
     self, requests: Sequence[Request], texts: Sequence[str], given: str = ''
@@ -181,7 +181,7 @@ class CachedBackend:
       if isinstance(self.backend, Incremental):
         for i, completion in self.backend.complete_each(requests):
           record(i, completion)
-          yield [(i, dataclasses.astuple(completion))]
+          yield [(i, _row(completion))]
         return
       completions = self.backend.complete(requests)
       if len(completions) != len(requests):
@@ -191,7 +191,7 @@ class CachedBackend:
         )
       for i, completion in enumerate(completions):
         record(i, completion)
-      yield list(enumerate(map(dataclasses.astuple, completions)))
+      yield list(enumerate(map(_row, completions)))
 
   def fits(self, request: Request) -> bool:
     return self.backend.fits(request)
@@ -261,7 +261,17 @@ class Record:
       row = self._database.execute(
         query, (_key(name, identity, request),)
       ).fetchone()
-    return None if row is None else Completion(*json.loads(row[0]))
+    return None if row is None else _completion(json.loads(row[0]))
+
+
+def _row(completion: Completion) -> list[Any]:
+  """The values of a completion; older files hold rows without the last."""
+  return list(completion.to_fields().values())
+
+
+def _completion(row: Sequence[Any]) -> Completion:
+  names = [field.name for field in dataclasses.fields(Completion)]
+  return Completion.from_fields(dict(zip(names, row, strict=False)))
 
 
 def _key(name: str, identity: str, request: Request, *scored: str) -> bytes:

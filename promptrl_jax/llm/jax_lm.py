@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from jax.sharding import Mesh
 
-from promptrl_jax.llm.backend import Completion, Request
+from promptrl_jax.llm.backend import Completion, Confidence, Request
 from promptrl_jax.models import pretrained
 from promptrl_jax.models.tokenizer import Tokenizer
 from promptrl_jax.sampling.methods import Sampling
@@ -178,4 +178,20 @@ def _completion(sample: TextSample, request: Request) -> Completion:
   if places:
     text = text[: min(places)]
   reason = 'stop' if sample.stopped or places else 'length'
-  return Completion(text, sample.prompt_tokens, len(sample.tokens), reason)
+  return Completion(
+    text,
+    sample.prompt_tokens,
+    len(sample.tokens),
+    reason,
+    _confidence(sample.certainty),
+  )
+
+
+def _confidence(certainty: np.ndarray | None) -> Confidence | None:
+  """Sums up what the sampler measured of [2, T] tokens, if anything."""
+  if certainty is None or not certainty.shape[1]:
+    return None
+  logps, entropies = certainty
+  return Confidence(
+    float(logps.mean()), float(logps.min()), float(entropies.mean())
+  )

@@ -59,6 +59,8 @@ class BackendConfig:
     http: address, time-outs, retries and limits of a server.
     prompt_cache_gib: memory for prompts that may be asked again, for `jax`
       only.
+    certainty: measure how sure the model is of its completions
+      (`Completion.confidence`), for `jax` only.
     options: settings of this backend alone: `OllamaOptions`, `ReplayOptions`.
   """
 
@@ -76,6 +78,7 @@ class BackendConfig:
   new_tokens: int = EngineConfig().new_tokens
   slots: int = EngineConfig().slots
   prompt_cache_gib: float = 1.0
+  certainty: bool = False
   options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
   def __post_init__(self):
@@ -86,6 +89,11 @@ class BackendConfig:
       raise ValueError(f'beams={self.beams}: expected 1 (greedy) or more')
     if self.is_server and self.beams != 1:
       raise ValueError(f'beams={self.beams}: a server is asked for 1 alone')
+    if self.certainty and (self.backend != 'jax' or self.beams != 1):
+      raise ValueError(
+        f'certainty=True with backend={self.backend!r} and beams={self.beams}: '
+        'only a model in this process measures it, and no beam search does'
+      )
     if self.backend == 'http' and self.method != Sampling():
       raise ValueError(
         f'{self.method}: a server chooses these itself, expected those of '
@@ -106,9 +114,10 @@ class BackendConfig:
     """Settings that completions depend on, as JSON text for cache keys."""
     fields = ['backend', 'dtype', 'kv_cache', 'base_url']
     fields += ['top_k', 'min_p', 'repetition_penalty']
-    # These two appear only if they are set, so that older caches stay valid.
+    # These appear only if they are set, so that older caches stay valid.
     fields += ['filters'] if self.filters else []
     fields += ['beams'] if self.beams != 1 else []
+    fields += ['certainty'] if self.certainty else []
     values = {**vars(self), 'base_url': self.http.base_url}
     return json.dumps({field: values[field] for field in fields})
 
@@ -140,6 +149,7 @@ def _load_jax(config: BackendConfig, mesh: Mesh | None) -> Backend:
       prompt_lengths=prompt_lengths_up_to(config.prompt_tokens),
       new_tokens=config.new_tokens,
       prompt_cache_bytes=int(config.prompt_cache_gib * _GIB),
+      certainty=config.certainty,
     ),
     config.kv_cache,
     config.method,

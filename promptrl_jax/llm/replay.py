@@ -146,7 +146,7 @@ def _pairs(line: bytes, where: str) -> list[tuple[str, Request, Completion]]:
     if sent and 'answers' not in row:
       raise ValueError('a trace from before completions were recorded')
     return [
-      (ask['role'], _request(ask), Completion(**answer))
+      (ask['role'], _request(ask), Completion.from_fields(answer))
       for ask, answer in zip(sent, row.get('answers', ()), strict=True)
     ]
   except (ValueError, TypeError, KeyError) as error:

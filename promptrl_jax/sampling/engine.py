@@ -222,5 +222,5 @@ def make_engine(
       model.
   """
   model = make_model(config, shapes.prompt_limit, shapes.new_tokens)
-  programs = make_programs(model, method, mesh)
+  programs = make_programs(model, method, mesh, shapes.certainty)
   return Engine(model, params, mesh, shapes, programs)

@@ -12,6 +12,19 @@ from promptrl_jax.sampling import methods
 
 
 @struct.dataclass
+class Certainty:
+  """How sure a model is of its tokens, at temperature 1 without filters.
+
+  Attributes:
+    logps: [B, N], log-probs of the generated tokens; 0 on padding.
+    entropies: [B, N], in nats, of the next-token distributions; 0 on padding.
+  """
+
+  logps: jax.Array
+  entropies: jax.Array
+
+
+@struct.dataclass
 class Completions:
   """Generated tokens and their log-probs.
 
@@ -19,12 +32,14 @@ class Completions:
     tokens: int32 [B, N], padding after the stop token, which is included.
     logps: [B, N], log-probs of `tokens` under the sampled distribution; 0 on
       padding.
+    certainty: None unless the engine was told to measure it.
   """
 
   tokens: jax.Array
   logps: jax.Array
   mask: jax.Array
   stopped: jax.Array
+  certainty: Certainty | None = None
 
 
 @struct.dataclass
@@ -48,7 +63,7 @@ class Generated:
 
   Attributes:
     last: int32 [B], tokens of the last step; padding for a finished row.
-    tokens, logps: [B, N], as in `Completions`.
+    tokens, logps, certainty: [B, N], as in `Completions`.
   """
 
   step: jax.Array
@@ -58,6 +73,7 @@ class Generated:
   counts: jax.Array
   stopped: jax.Array
   seen: jax.Array | None
+  certainty: Certainty | None = None
 
   def active(self, options: Options) -> jax.Array:
     """bool [B], which rows are not finished."""
@@ -67,7 +83,9 @@ class Generated:
     """The tokens so far, with the mask of those that were generated."""
     places = jnp.arange(self.tokens.shape[1])
     mask = places < self.counts[:, None]
-    return Completions(self.tokens, self.logps, mask, self.stopped)
+    return Completions(
+      self.tokens, self.logps, mask, self.stopped, self.certainty
+    )
 
 
 def start(
@@ -75,6 +93,7 @@ def start(
   rows: int,
   new_tokens: int,
   seen: jax.Array | None,
+  certainty: bool = False,
 ) -> Generated:
   """The state of `rows` before the first of at most `new_tokens` steps."""
   shape = (rows, new_tokens)
@@ -86,6 +105,9 @@ def start(
     counts=jnp.zeros(rows, jnp.int32),
     stopped=jnp.zeros(rows, bool),
     seen=seen,
+    certainty=Certainty(jnp.zeros(shape), jnp.zeros(shape))
+    if certainty
+    else None,
   )
 
 
@@ -101,6 +123,7 @@ def draw(
   uniform = jax.lax.dynamic_index_in_dim(
     options.uniforms, generated.step, keepdims=False
   )
+  unfiltered = logits
   logits = methods.distribution(
     logits, options.temperature, method, options.top_p, generated.seen
   )
@@ -115,6 +138,12 @@ def draw(
   write = lambda all_, new: jax.lax.dynamic_update_slice_in_dim(
     all_, new[:, None], generated.step, axis=1
   )
+  certainty = generated.certainty
+  if certainty is not None:
+    now = jax.tree.map(
+      lambda x: jnp.where(active, x, 0.0), _certainty(unfiltered, tokens)
+    )
+    certainty = jax.tree.map(write, certainty, now)
   seen = generated.seen
   if seen is not None:
     seen = seen.at[jnp.arange(len(tokens)), tokens].set(True)
@@ -126,6 +155,16 @@ def draw(
     counts=generated.counts + active,
     stopped=generated.stopped | (active & ends(config, tokens)),
     seen=seen,
+    certainty=certainty,
+  )
+
+
+def _certainty(logits: jax.Array, tokens: jax.Array) -> Certainty:
+  """Of one step, [B], from logits [B, V]."""
+  logps = jax.nn.log_softmax(logits.astype(jnp.float32), axis=-1)
+  return Certainty(
+    jnp.take_along_axis(logps, tokens[:, None], axis=1)[:, 0],
+    -jnp.sum(jnp.exp(logps) * logps, axis=-1),
   )
 
 

@@ -115,6 +115,7 @@ def decode(
   enough_free: jax.Array,
   steps: jax.Array,
   together: bool = False,
+  certainty: bool = False,
 ) -> tuple[SlotState, loop.Completions]:
   """Generates up to `steps` tokens for every slot that is not free.
 
@@ -124,6 +125,7 @@ def decode(
     together: whether all groups of a mesh run until each has enough free slots.
       Groups whose devices share parameters must: XLA lets them exchange data by
       collectives in which all groups take part.
+    certainty: also measure how sure the model is of each token.
   """
   rows, most = len(batch.generated), model.new_tokens
   options = loop.Options(
@@ -150,7 +152,7 @@ def decode(
     )
     return _LoopState(generated, logits, cache)
 
-  generated = loop.start(model.config, rows, most, slots.seen)
+  generated = loop.start(model.config, rows, most, slots.seen, certainty)
   state = jax.lax.while_loop(
     cond, body, _LoopState(generated, slots.logits, slots.cache)
   )
@@ -186,7 +188,10 @@ class Programs:
 
 
 def make_programs(
-  model: Model, method: methods.Sampling, mesh: Mesh
+  model: Model,
+  method: methods.Sampling,
+  mesh: Mesh,
+  certainty: bool = False,
 ) -> Programs:
   """Jits the programs with slots that are split over `data` of a mesh.
 
@@ -216,7 +221,9 @@ def make_programs(
 
   together = mesh_lib.splits_parameters(mesh)
   prefill_rows = functools.partial(prefill, model, method)
-  decode_slots = functools.partial(decode, model, method, together=together)
+  decode_slots = functools.partial(
+    decode, model, method, together=together, certainty=certainty
+  )
   return Programs(
     empty_fn=jax.jit(make_empty, out_shardings=state, static_argnums=(0, 1)),
     prefill_fn=jit(prefill_rows, state, replicated, *[split] * 2),

@@ -35,6 +35,7 @@ class EngineConfig:
     ends: lengths of the end of a prompt that is read alone where the tokens
       before it are known from another prompt, ascending; empty: never. Only on
       CPU, where it changes no bit.
+    certainty: measure how sure the model is of each token, see `Sample`.
   """
 
   slots: int = 16
@@ -44,6 +45,7 @@ class EngineConfig:
   prefill_rows: int = 4
   prompt_cache_bytes: int = 0
   ends: tuple[int, ...] = (64, 96, 192)
+  certainty: bool = False
 
   def __post_init__(self):
     for field in ('slots', 'new_tokens', 'steps', 'prefill_rows'):
@@ -133,11 +135,15 @@ class Sample:
     logps: float32 [T], log-probs of `tokens` under the sampled distribution.
     stopped: whether it ended with a stop token or by its `watch`, not by its
       limit.
+    certainty: float32 [2, T], log-probs of `tokens` at temperature 1 without
+      filters, and entropies in nats of the distributions there; None unless
+      `EngineConfig.certainty`.
   """
 
   tokens: np.ndarray
   logps: np.ndarray
   stopped: bool
+  certainty: np.ndarray | None = None
 
 
 def check(

@@ -46,6 +46,7 @@ class TextSample:
   tokens: np.ndarray
   logps: np.ndarray
   stopped: bool
+  certainty: np.ndarray | None = None
 
 
 class Sampler:
@@ -210,7 +211,9 @@ class Sampler:
     ordered = [samples[i] for i in range(len(prompts))]
     texts = self.tokenizer.decode_after([s.tokens.tolist() for s in ordered])
     return [
-      TextSample(text, len(prompt), s.tokens, s.logps, s.stopped)
+      TextSample(
+        text, len(prompt), s.tokens, s.logps, s.stopped, s.certainty
+      )
       for text, prompt, s in zip(texts, prompts, ordered, strict=True)
     ]
 

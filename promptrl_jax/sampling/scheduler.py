@@ -45,6 +45,7 @@ class _Sequence:
   params: SamplingParams
   tokens: list[np.ndarray] = dataclasses.field(default_factory=list)
   logps: list[np.ndarray] = dataclasses.field(default_factory=list)
+  certainty: list[np.ndarray] = dataclasses.field(default_factory=list)
 
 
 @dataclasses.dataclass
@@ -276,6 +277,10 @@ class Scheduler:
     """Keeps the tokens of a decode call, and frees the slots that ended."""
     tokens = np.asarray(completions.tokens)
     logps = np.asarray(completions.logps)
+    measured = completions.certainty
+    certainty = None
+    if measured is not None:
+      certainty = np.stack([measured.logps, measured.entropies])
     counts = np.sum(completions.mask, axis=1)
     self.batch.generated[:] += counts
     for slot in np.flatnonzero(counts):
@@ -288,6 +293,8 @@ class Scheduler:
       # Copies: a view would keep the arrays of the whole call.
       sequence.tokens.append(tokens[slot, :count].copy())
       sequence.logps.append(logps[slot, :count].copy())
+      if certainty is not None:
+        sequence.certainty.append(certainty[:, slot, :count].copy())
       if stopped or self.batch.generated[slot] >= self.batch.max_tokens[slot]:
         self._finish(sequence, stopped)
         self._running[slot] = None
@@ -360,4 +367,7 @@ class Scheduler:
       np.concatenate([np.zeros(0, np.int32), *sequence.tokens]),
       np.concatenate([np.zeros(0, np.float32), *sequence.logps]),
       stopped,
+      np.concatenate(sequence.certainty, axis=1)
+      if sequence.certainty
+      else None,
     )

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import pathlib
 import sqlite3
 import subprocess
@@ -8,7 +9,13 @@ import sys
 import pytest
 
 from promptrl_jax.llm import cache
-from promptrl_jax.llm.backend import BackendError, Completion, Message, Request
+from promptrl_jax.llm.backend import (
+  BackendError,
+  Completion,
+  Confidence,
+  Message,
+  Request,
+)
 from promptrl_jax.llm.cache import CachedBackend
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -190,6 +197,25 @@ def test_a_file_answers_in_the_next_process_as_well(tmp_path):
   assert again.complete(requests) == first
   assert (again.hits, again.misses) == (5, 0)
   assert len({c.text for c in first}) == 5
+
+
+def test_confidence_is_kept_beside_rows_that_were_stored_without(tmp_path):
+  sure = Completion('a', 1, 1, 'stop', Confidence(-0.5, -2.0, 0.25))
+
+  class Sure(Recorder):
+    def complete(self, requests):
+      return [sure for _ in requests]
+
+  path = tmp_path / 'cache.sqlite'
+  with_row_of_four = CachedBackend(Recorder(), path)
+  with_row_of_four.complete([ask('old')])
+  CachedBackend(Sure(), path).complete([ask('new')])
+  (row,) = sqlite3.connect(path).execute(
+    "SELECT completion FROM completions WHERE completion LIKE '%answer%'"
+  )
+  assert json.loads(row[0]) == ['answer 0', 1, 1, 'stop']
+  found = CachedBackend(Recorder(), path).complete([ask('old'), ask('new')])
+  assert found == [Completion('answer 0', 1, 1, 'stop'), sure]
 
 
 def test_another_model_or_identity_has_answers_of_its_own(tmp_path):

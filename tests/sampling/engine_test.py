@@ -9,6 +9,7 @@ import pytest
 
 from promptrl_jax.models import native
 from promptrl_jax.parallel import mesh as mesh_lib
+from promptrl_jax.sampling.batch_scorer import BatchScorer
 from promptrl_jax.sampling.engine import make_engine
 from promptrl_jax.sampling.methods import Sampling
 from promptrl_jax.sampling.prepare import prepare
@@ -453,3 +454,40 @@ def test_prompts_beyond_the_context_are_refused():
   settings = dataclasses.replace(SETTINGS, prompt_lengths=(120,))
   with pytest.raises(ValueError, match=r'120 and new_tokens=24 .* of 128'):
     make_engine(tiny.CONFIG, METHOD, params(), MESH, settings)
+
+
+def test_certainty_is_that_of_the_unfiltered_distribution():
+  asked = requests(8, samples=2)
+  shapes = dataclasses.replace(SETTINGS, certainty=True)
+  plain = engine().run(asked)
+  found = make_engine(CONFIG, METHOD, params(), MESH, shapes).run(asked)
+  assert {s.certainty for s in flat(plain)} == {None}
+  for expected_one, sample in zip(flat(plain), flat(found), strict=True):
+    assert sample.tokens.tolist() == expected_one.tokens.tolist()
+    np.testing.assert_array_equal(sample.logps, expected_one.logps)
+  scorer = BatchScorer(CONFIG, params(), MESH, SETTINGS)
+  scores = scorer.run(
+    [r.prompt for r in asked for _ in r.samples],
+    [s.tokens.tolist() for s in flat(found)],
+  )
+  for sample, logps in zip(flat(found), scores, strict=True):
+    assert sample.certainty.shape == (2, len(sample.tokens))
+    np.testing.assert_allclose(sample.certainty[0], logps, atol=1e-4)
+
+
+def test_entropy_is_the_mean_surprise_of_what_is_sampled():
+  asked = [
+    EngineRequest(r.prompt, [SamplingParams(NEW, seed=i) for i in range(4)])
+    for r in requests(10)
+  ]
+  shapes = dataclasses.replace(SETTINGS, certainty=True)
+  config = dataclasses.replace(CONFIG, eos_token_ids=())
+  found = make_engine(config, Sampling(), params(), MESH, shapes).run(asked)
+  logps, entropies = np.concatenate(
+    [sample.certainty for sample in flat(found)], axis=1
+  )
+  assert logps.size == 40 * NEW
+  # The standard error of 960 tokens is below 0.05.
+  assert abs(logps.mean() + entropies.mean()) < 0.15
+  assert entropies.min() > 0
+  assert entropies.max() < np.log(CONFIG.vocab_size)
