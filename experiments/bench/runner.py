@@ -1,6 +1,7 @@
 """The share of a model's batched rate that is left inside the runner.
 
   python -m experiments.bench.runner
+  python -m experiments.bench.runner --smollm2 --problems=24 --budget=4 --runs=1
 
 Plays strategies of `experiments.compare` on test problems of minicode 2, with
 an empty cache of completions and of verdicts, then asks the models the same
@@ -11,6 +12,7 @@ strategy, and one for all of them together, has
 
 ratio          rate inside the runner / rate in one batch, its median over runs
 min_ratio      the smallest of the runs
+without_pool   the ratio without the seconds of the execution pool, median
 runner_tokens_per_s, batch_tokens_per_s   medians over runs
 small_batches, cache, pool, rest
                where the runner's seconds go that one batch would not take, as
@@ -32,6 +34,7 @@ import numpy as np
 from absl import app, flags
 
 from configs import compare as compare_config
+from configs import job
 from experiments import controllers, entrants, session
 from experiments.trained import Trained
 from promptrl_jax.evaluation import open_loop
@@ -49,6 +52,9 @@ _STRATEGIES = flags.DEFINE_list(
 )
 _PROBLEMS = flags.DEFINE_integer('problems', 200, 'First N test problems.')
 _BUDGET = flags.DEFINE_integer('budget', 8, 'Model calls per problem.')
+_SMOLLM2 = flags.DEFINE_boolean(
+  'smollm2', False, 'Ask SmolLM2 135M Instruct (`make real`) in both roles.'
+)
 _RUNS = flags.DEFINE_integer('runs', 5, 'Timed runs of each.', lower_bound=1)
 
 
@@ -105,7 +111,11 @@ def main(argv):
   if len(argv) > 1:
     raise app.UsageError(f'unknown arguments: {argv[1:]}')
   with command.in_one_line():
-    config = session.begin(compare_config.Config, compare_config.get_config())
+    given = compare_config.get_config()
+    for role in (CODER, REWRITER) if _SMOLLM2.value else ():
+      job.use_smollm2(given, role)
+      given[role].prompt_cache_gib = 0.0  # one batch would find all prompts
+    config = session.begin(compare_config.Config, given)
     trained = Trained.load(pathlib.Path(config.controllers))
     config = trained.applied_to(config)
     tasks = load.load_tasks(config.data)
@@ -210,6 +220,9 @@ def line(name: str, runs: Sequence[Run]) -> dict[str, Any]:
     'tokens': int(runs[0].tokens),
     'ratio': round(median(lambda run: run.batch / run.runner), 3),
     'min_ratio': round(min(run.batch / run.runner for run in runs), 3),
+    'without_pool': round(
+      median(lambda run: run.batch / (run.runner - run.pool)), 3
+    ),
     'runner_tokens_per_s': round(median(lambda run: run.tokens / run.runner)),
     'batch_tokens_per_s': round(median(lambda run: run.tokens / run.batch)),
   } | {
