@@ -61,7 +61,8 @@ class EvalConfig:
   Attributes:
     budgets: model calls per problem, one column of the table each.
     strategies: registered strategies that are played, too.
-    without: rivals that are not played, though the actions allow them.
+    without: strategies of the table that are not played, though the other
+      settings allow them; any but the subject of the report.
     oracle: also the parity table, best of at most 10 tries.
     oracle_limit: first N test problems of that table; 0 for all.
     bandits: also train and play contextual bandits, LinUCB.
@@ -91,6 +92,11 @@ class EvalConfig:
         f'eval.budgets={self.budgets}: expected at least one budget, each of '
         'at least one model call per problem'
       )
+    if len(set(self.budgets)) < len(self.budgets):
+      raise ValueError(
+        f'eval.budgets={self.budgets}: expected each budget once (a flag that '
+        'is given twice adds its values)'
+      )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,6 +115,8 @@ class Config(Job):
     patience: validations without a new best that end a training; its start is
       then validated, too. 0: none do.
   """
+
+  subject = 'ppo'  # no setting here: a comparison may be about another one
 
   seeds: int = 1
   editing: EditingConfig = EditingConfig()
@@ -129,9 +137,10 @@ class Config(Job):
     check_kind(self.examples)
     # Raises for an unknown one, before any training.
     strategies = {name: STRATEGIES[name] for name in self.eval.strategies}
-    if 'ppo' in self.eval.without:
+    if self.subject in self.eval.without:
       raise ValueError(
-        f'eval.without={self.eval.without}: ppo is what the report is about'
+        f'eval.without={self.eval.without}: {self.subject} is what the report '
+        'is about'
       )
     used = {'fewshot', 'add_demo'} & {
       *self.eval.strategies,

@@ -34,6 +34,7 @@ from promptrl_jax.evaluation import (
   events,
   learning,
   output,
+  portfolio,
   selection,
 )
 from promptrl_jax.evaluation.play import Plan
@@ -81,7 +82,10 @@ def run(config, workdir, gates=()):
     trained = Trained.load(pathlib.Path(config.controllers))
     config = with_controllers(config, trained)
   session.check_templates(config, ('coder', 'rewriter'))
-  searching.check_left_out(config)
+  entrants.check_left_out(config, (*entrants.REWRITING, *portfolio.NAMES))
+  names = entrants.names(config, trained.folder if trained else None)
+  entrants.check_members(config, names)
+  check_played(names, config.subject, gates)
 
   # --- Data -------------------------------------------------------------------
   tasks = load.load_tasks(config.data)
@@ -112,12 +116,11 @@ def run(config, workdir, gates=()):
     rewriting, chosen = entrants.with_rewriter(
       config, ledger, coder, pool, library, validation, workdir, players
     )
-    players |= rewriting
+    players = entrants.kept(config, players | rewriting)
     portfolios, shared = searching.choose_portfolio(
       config, players, line_up, validation, workdir
     )
-    players |= portfolios
-    check_players(players, config.subject, gates)
+    players |= entrants.kept(config, portfolios)
 
     # --- Cells ----------------------------------------------------------------
     plans = [
@@ -202,12 +205,12 @@ def read_learners(config, line_up, pool, tasks, searched, trained):
   }
 
 
-def check_players(players, subject, gates):
+def check_played(names, subject, gates):
   """Raises ValueError for a subject or a gate that nobody plays for."""
   for name in (subject, *(gate.strategy for gate in gates)):
-    if name not in players:
+    if name not in names:
       raise ValueError(
-        f'{name!r} is not played: expected one of {", ".join(players)}'
+        f'{name!r} is not played: expected one of {", ".join(names)}'
       )
 
 

@@ -38,6 +38,13 @@ def names(config):
   return *variants(config), *bandit_kinds(config)
 
 
+def played_names(config, folder):
+  """Names of what `learn` reads from a finished run, without training."""
+  place = folder / f'seed_{config.seed}'
+  kinds = [n for n in bandit_kinds(config) if (place / f'{n}.npz').exists()]
+  return *variants(config), *kinds
+
+
 def bandit_kinds(config):
   """The bandits that are trained, by name."""
   found = dict(_BANDITS) if config.eval.bandits else {}

@@ -6,8 +6,9 @@ import dataclasses
 
 import numpy as np
 
-from experiments import searching, session
-from promptrl_jax.evaluation import open_loop
+from experiments import controllers, searching, session
+from experiments.trained import rewriter_calls
+from promptrl_jax.evaluation import instruction_search, open_loop, portfolio
 from promptrl_jax.evaluation.play import Entrant, rivals
 from promptrl_jax.llm import preflight
 from promptrl_jax.llm.attempt import REWRITER
@@ -16,6 +17,9 @@ from promptrl_jax.llm.preflight import CandidateCost
 from promptrl_jax.operators import FALLBACK, OPERATORS
 from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.strategies.base import STRATEGIES, named
+
+# The best list and the controllers with a rewriter that was trained.
+REWRITING = _LIST, _PPO = 'rewriter', 'ppo_rewriter'
 
 
 def make(config, searched, instructed, learned):
@@ -39,11 +43,74 @@ def make(config, searched, instructed, learned):
     entrants[name] = Entrant(
       by_seed.__getitem__, optimisation_calls=float(np.mean(calls))
     )
+  return entrants
+
+
+def kept(config, entrants):
+  """The entrants without those that `eval.without` names."""
   return {
     name: entrant
     for name, entrant in entrants.items()
     if name not in config.eval.without
   }
+
+
+def names(config, controllers_of):
+  """Names of all that plays in a comparison, known before any call.
+
+  Args:
+    config: settings of the comparison.
+    controllers_of: workdir of the run that trained its controllers, or None.
+  """
+  learned = ()
+  if controllers_of is not None:
+    learned = controllers.played_names(config, controllers_of)
+  found = [*rivals(config.editing), *searching.names(config)]
+  found += [*config.eval.strategies, *learned]
+  if config.trained_rewriter:
+    found += [_LIST, _PPO] if 'ppo' in learned else [_LIST]
+  if config.portfolio:
+    found += portfolio.NAMES
+  return tuple(kept(config, dict.fromkeys(found)))
+
+
+def check_left_out(config, further):
+  """Raises ValueError for a strategy that is left out and not known.
+
+  Args:
+    config: settings of the job.
+    further: names that only this job plays.
+  """
+  known = {
+    *rivals(config.editing),
+    *open_loop.rival_names(config.editing),
+    instruction_search.NAME,
+    *config.eval.strategies,
+    *controllers.names(config),
+    *further,
+  }
+  if unknown := set(config.eval.without) - known:
+    raise ValueError(
+      f'eval.without names {", ".join(sorted(unknown))}: expected some of '
+      f'{", ".join(sorted(known))}'
+    )
+
+
+def check_members(config, played):
+  """Raises ValueError for a portfolio that `portfolio.members` would refuse.
+
+  Args:
+    config: settings of the comparison.
+    played: names of all that plays.
+  """
+  no_members = {*portfolio.NAMES, *searching.asks_otherwise(config)}
+  possible = [name for name in played if name not in no_members]
+  if wrong := [name for name in config.portfolio if name not in possible]:
+    raise ValueError(
+      f'portfolio={config.portfolio}: {", ".join(wrong)} is not played, or '
+      'asked in a way of its own: expected some of '
+      f'{", ".join(possible)}'
+    )
 
 
 def with_rewriter(
@@ -52,9 +119,13 @@ def with_rewriter(
   """The best list and the controllers with a rewriter that was trained.
 
   The list is searched with that rewriter, and kept in `WORKDIR/rewriter`. What
-  was chosen by a score is returned, too.
+  was chosen by a score is returned, too. What `eval.without` leaves out is not
+  searched.
   """
-  if not config.trained_rewriter:
+  wanted = {_LIST, _PPO} - set(config.eval.without)
+  if 'ppo' not in players:
+    wanted.discard(_PPO)
+  if not (config.trained_rewriter and wanted):
     return {}, []
   given = dataclasses.replace(config.rewriter, model=config.trained_rewriter)
   model = load_backend(given, mesh_lib.from_text(config.mesh))
@@ -65,22 +136,28 @@ def with_rewriter(
     eval=dataclasses.replace(config.eval, without=tuple(sorted(unwanted))),
   )
   line_up = session.make_line_up(config, ledger, coder, model, pool, library)
-  folder = workdir / 'rewriter'
-  folder.mkdir(exist_ok=True)
-  searched = searching.search(config, line_up, validation, folder, None, 'eval')
-  found = {
-    'rewriter': searched.entrants(config.editing, config.ask)['best_open_loop']
-  }
-  if 'ppo' in players:
-    found['ppo_rewriter'] = players['ppo']
+  found, chosen = {}, []
+  if _LIST in wanted:
+    folder = workdir / 'rewriter'
+    folder.mkdir(exist_ok=True)
+    searched = searching.search(
+      config, line_up, validation, folder, None, 'eval'
+    )
+    lists = searched.entrants(config.editing, config.ask)
+    found[_LIST] = lists['best_open_loop']
+    chosen = [
+      dataclasses.replace(one, strategy=_LIST)
+      for one in searched.selected(config.eval.budgets)
+      if one.strategy == 'best_open_loop'
+    ]
+  if _PPO in wanted:
+    found[_PPO] = players['ppo']
   models = {REWRITER: line_up.backends[REWRITER]}
-  chosen = [
-    dataclasses.replace(one, strategy='rewriter')
-    for one in searched.selected(config.eval.budgets)
-    if one.strategy == 'best_open_loop'
-  ]
+  paid = rewriter_calls(config.trained_rewriter)
   return {
-    name: dataclasses.replace(entrant, models=lambda seed: models)
+    name: dataclasses.replace(
+      entrant, models=lambda seed: models, training_calls=paid
+    )
     for name, entrant in found.items()
   }, chosen
 

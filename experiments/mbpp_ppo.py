@@ -87,6 +87,8 @@ _FIRST = flags.DEFINE_integer(
 )
 flags.mark_flag_as_required('workdir')
 
+_BEST_FIXED = 'best_fixed'  # the row that `LineUp.best_fixed` makes
+
 
 @dataclasses.dataclass(frozen=True)
 class Selection:
@@ -161,7 +163,7 @@ def run(config, workdir, mode, controllers_of=None, chosen=Selection()):
   trained_in = trained.folder if trained else workdir
   played_config = chosen.applied_to(config)  # Refused before any work.
   session.check_templates(config, ('coder', 'rewriter'))
-  searching.check_left_out(config)
+  entrants.check_left_out(config, (_BEST_FIXED,))
 
   # --- Data -------------------------------------------------------------------
   only = dict.fromkeys((*SPLITS, chosen.split))
@@ -213,7 +215,9 @@ def run(config, workdir, mode, controllers_of=None, chosen=Selection()):
       line_up,
       played,
       tasks['validation'],
-      entrants.make(config, searched, instructed, learned),
+      entrants.kept(
+        config, entrants.make(config, searched, instructed, learned)
+      ),
       list(learned),
       results,
     )
@@ -272,7 +276,8 @@ def evaluate(config, line_up, played, validation, players, seeds, workdir):
     workdir / 'trace.jsonl',
     lambda todo: tqdm.tqdm(todo, desc='evaluate', unit='strategy'),
   )
-  if sum(entrant.fixed for entrant in players.values()) > 1:
+  is_wanted = _BEST_FIXED not in config.eval.without
+  if is_wanted and sum(entrant.fixed for entrant in players.values()) > 1:
     for plan in plans:
       mine = cells[plan.protocol]
       mine.append(line_up.best_fixed(players, plan, validation, mine))

@@ -10,9 +10,7 @@ import json
 
 import tqdm
 
-from experiments import controllers
 from promptrl_jax.evaluation import instruction_search, open_loop, portfolio
-from promptrl_jax.evaluation.play import rivals
 from promptrl_jax.files import write_atomically
 
 
@@ -87,11 +85,15 @@ def instruct(config, line_up, tasks, workdir):
 def choose_portfolio(config, players, line_up, validation, workdir):
   """The portfolio of `config.portfolio` and its control, and what was chosen.
 
-  Chosen once and kept in `portfolio.json`; nothing without members.
+  Chosen once and kept in `portfolio.json`; nothing without members. What
+  `eval.without` leaves out is not chosen.
   """
-  if not config.portfolio:
+  if not config.portfolio or set(portfolio.NAMES) <= set(config.eval.without):
     return {}, None
   members = portfolio.members(config.portfolio, players, config.seed)
+  control = {portfolio.CONTROL: portfolio.control(members)}
+  if portfolio.NAME in config.eval.without:
+    return control, None
   path = workdir / 'portfolio.json'
   if path.exists():
     chosen = portfolio.Chosen.from_json(json.loads(path.read_text()))
@@ -106,7 +108,7 @@ def choose_portfolio(config, players, line_up, validation, workdir):
     )
     content = json.dumps(dataclasses.asdict(chosen), indent=2)
     write_atomically(path, f'{content}\n'.encode())
-  return chosen.entrants(members), chosen
+  return {portfolio.NAME: chosen.entrant(members)} | control, chosen
 
 
 def facts(*choices):
@@ -124,17 +126,21 @@ def needs_lists(config, mode):
   return played or cloned or config.eval.allocation
 
 
-def check_left_out(config):
-  """Raises ValueError for a rival that is left out and not known."""
-  known = {
-    *rivals(config.editing),
-    *open_loop.rival_names(config.editing),
-    instruction_search.NAME,
-    *config.eval.strategies,
-    *controllers.names(config),
-  }
-  if unknown := set(config.eval.without) - known:
-    raise ValueError(
-      f'eval.without names {", ".join(sorted(unknown))}: expected some of '
-      f'{", ".join(sorted(known))}'
-    )
+def names(config):
+  """Names under which plays what `search` and `instruct` find."""
+  absent = set()
+  if not set(open_loop.HAND_RULE) <= set(config.editing.actions):
+    absent.add('hand_rule')
+  if not config.examples:
+    absent.add('fewshot_tuned')
+  found = [n for n in open_loop.rival_names(config.editing) if n not in absent]
+  if config.eval.instruction_search.calls:
+    found.append(instruction_search.NAME)
+  return found
+
+
+def asks_otherwise(config):
+  """Names of those that have a temperature or an instruction of their own."""
+  same = {*open_loop.LISTS, 'hand_rule'}
+  rivals = open_loop.rival_names(config.editing)
+  return {*rivals, instruction_search.NAME} - same

@@ -85,7 +85,7 @@ class Cell:
     attempts: programs that were run; int [seeds, problems].
     prompt_tokens, completion_tokens: tokens in and out; int [seeds, problems].
     optimisation_calls: model calls paid once, before the first test problem,
-      mean over seeds.
+      mean over seeds; None: unknown.
     details: [seeds][problems], or empty.
     families: of the problems, in column order; an empty name, or none at all,
       stands for a problem that resembles no other.
@@ -104,7 +104,7 @@ class Cell:
   attempts: np.ndarray
   prompt_tokens: np.ndarray
   completion_tokens: np.ndarray
-  optimisation_calls: float = 0.0
+  optimisation_calls: float | None = 0.0
   details: tuple[tuple[Detail, ...], ...] = ()
   families: tuple[str, ...] = ()
 
@@ -130,7 +130,7 @@ class Cell:
         f'names {len(self.families)}, expected one for each of '
         f'{len(self.task_ids)} problems, or none.',
       )
-    if self.optimisation_calls < 0:
+    if self.optimisation_calls is not None and self.optimisation_calls < 0:
       self._refuse('optimisation_calls', f'is {self.optimisation_calls} < 0.')
     self._check_arrays()
     self._check_values()
@@ -241,7 +241,7 @@ def write_csv(
           int(cell.passed[seed, problem]),
           float(cell.soft[seed, problem]),
           *(int(getattr(cell, name)[seed, problem]) for name in _COUNTS),
-          float(cell.optimisation_calls),
+          _paid_text(cell.optimisation_calls),
           *(getattr(detail, name) for name in _DETAILS),
         ]
       )
@@ -288,13 +288,22 @@ def _cell_from_rows(rows: list[dict[str, str]]) -> Cell:
     passed=column('pass', int).astype(bool),
     soft=column('soft', float),
     **{name: column(name, int) for name in _COUNTS},
-    optimisation_calls=float(first['optimisation_calls']),
+    optimisation_calls=_read_paid(first['optimisation_calls']),
     families=tuple(row['family'] for row in rows[: len(task_ids)]),
     details=tuple(
       tuple(map(_detail, rows[i : i + len(task_ids)]))
       for i in range(0, len(rows), len(task_ids))
     ),
   )
+
+
+def _paid_text(calls: float | None) -> str:
+  """Calls as they stand in a file: nothing, if they are unknown."""
+  return '' if calls is None else str(float(calls))
+
+
+def _read_paid(text: str) -> float | None:
+  return float(text) if text else None
 
 
 def _detail(row: dict[str, str]) -> Detail:

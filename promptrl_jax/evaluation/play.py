@@ -56,7 +56,10 @@ class Entrant:
     fixed: always the same operator, so that it may become `best_fixed`.
     single: one greedy call, whatever the budget, and no use for seeds.
     ask: how requests are written and sampled; None: as the line-up does.
-    optimisation_calls: calls paid once, before the first test problem.
+    optimisation_calls: calls paid once, before the first test problem, but for
+      those of `training_calls`.
+    training_calls: calls of the training of `models`, which a portfolio of
+      several entrants with these models pays once; None: unknown.
   """
 
   make: Callable[[int], base.Strategy]
@@ -65,6 +68,14 @@ class Entrant:
   single: bool = False
   ask: AskConfig | None = None
   optimisation_calls: float = 0.0
+  training_calls: float | None = 0.0
+
+  @property
+  def calls_paid_once(self) -> float | None:
+    """All calls before the first test problem; None: unknown."""
+    if self.training_calls is None:
+      return None
+    return self.optimisation_calls + self.training_calls
 
   @classmethod
   def of(cls, strategy: base.Strategy, **fields: Any) -> Entrant:
@@ -274,7 +285,7 @@ class LineUp:
       for run in runs
       for row in run.trace
     ]
-    paid = entrant.optimisation_calls
+    paid = entrant.calls_paid_once
     cell = to_cell(name, plan.budget, plan.protocol, plan.tasks, runs, paid)
     return cell, rows
 

@@ -30,7 +30,7 @@ from promptrl_jax.strategies.portfolio import (
 )
 from promptrl_jax.types import Task
 
-NAME, CONTROL = 'portfolio', 'random_portfolio'
+NAMES = NAME, CONTROL = 'portfolio', 'random_portfolio'
 # Schedules with the best values that are played, beside each member alone.
 _PLAYED = 4
 
@@ -65,13 +65,9 @@ class Chosen:
       saved['calls'],
     )
 
-  def entrants(self, members: Mapping[str, Entrant]) -> dict[str, Entrant]:
-    """The portfolio and its control, whose schedules are drawn."""
-    paid = sum(entrant.optimisation_calls for entrant in members.values())
-    return {
-      NAME: _entrant(members, fixed(self.best), paid + self.calls),
-      CONTROL: _entrant(members, drawn(self.members), paid),
-    }
+  def entrant(self, members: Mapping[str, Entrant]) -> Entrant:
+    """The portfolio."""
+    return _entrant(members, fixed(self.best), self.calls)
 
   def selected(self, budgets: Sequence[int]) -> list[Selected]:
     """What was chosen by a score, for the budgets that are played."""
@@ -92,6 +88,11 @@ class Chosen:
     }
 
 
+def control(members: Mapping[str, Entrant]) -> Entrant:
+  """The control of a portfolio of these members, whose schedules are drawn."""
+  return _entrant(members, drawn(tuple(members)))
+
+
 def members(
   names: Sequence[str], entrants: Mapping[str, Entrant], seed: int
 ) -> dict[str, Entrant]:
@@ -109,6 +110,7 @@ def members(
       f'{", ".join(entrants)}'
     )
   shared: dict[str, Backend] = {}
+  paid: float | None = 0.0
   for name in names:
     entrant = entrants[name]
     if entrant.ask is not None:
@@ -116,14 +118,18 @@ def members(
         f'portfolio: {name!r} has a temperature or an instruction of its own, '
         'and all members are asked alike: expected another strategy'
       )
-    for role, model in entrant.models(seed).items():
+    own = entrant.models(seed)
+    paid = entrant.training_calls if own else paid
+    for role, model in own.items():
       if shared.setdefault(role, model) is not model:
         raise ValueError(
           f'portfolio: {name!r} has a {role} of its own, and so has another '
           'member: expected one for all'
         )
   return {
-    name: dataclasses.replace(entrants[name], models=lambda seed: shared)
+    name: dataclasses.replace(
+      entrants[name], models=lambda seed: shared, training_calls=paid
+    )
     for name in names
   }
 
@@ -255,13 +261,16 @@ def _visible_share(trace: Sequence[Mapping[str, Any]], count: int):
 
 
 def _entrant(
-  members: Mapping[str, Entrant], schedule_fn: Any, paid: float = 0.0
+  members: Mapping[str, Entrant], schedule_fn: Any, choice_calls: int = 0
 ) -> Entrant:
+  paid = sum(member.optimisation_calls for member in members.values())
+  first = next(iter(members.values()))
   return Entrant(
     lambda seed: Portfolio(
       {name: member.make(seed) for name, member in members.items()},
       schedule_fn,
     ),
-    models=next(iter(members.values())).models,  # the same for all
-    optimisation_calls=paid,
+    models=first.models,  # the same for all
+    optimisation_calls=paid + choice_calls,
+    training_calls=first.training_calls,
   )

@@ -97,7 +97,7 @@ def to_cell(
   protocol: str,
   tasks: Sequence[Task],
   runs: Sequence[Run],
-  optimisation_calls: float = 0.0,
+  optimisation_calls: float | None = 0.0,
 ) -> Cell:
   """Stacks the runs of several seeds."""
 

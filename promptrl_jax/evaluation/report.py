@@ -27,7 +27,6 @@ _COSTS = (
   'attempts',
   'prompt_tokens',
   'completion_tokens',
-  'optimisation_calls',
 )
 
 
@@ -148,6 +147,7 @@ def _summarise_cell(cell: Cell, resamples: int, seed: int) -> dict[str, Any]:
     'soft': _estimate(cell.soft, cell.families, resamples, seed),
     'pass_hat_k': _reliability(cell, resamples, seed),
     **{name: float(np.mean(getattr(cell, name))) for name in _COSTS},
+    'optimisation_calls': cell.optimisation_calls,
   }
 
 

@@ -77,11 +77,12 @@ def cost_table(summary: Mapping[str, Any]) -> str:
     '|---|' + '---:|' * 7,
   ]
   for cell in summary['cells']:
+    paid = cell['optimisation_calls']
     lines.append(
       f'| {cell["strategy"]} | {cell["budget"]} | {cell["seeds"]} '
       f'| {cell["calls"]:.2f} | {cell["attempts"]:.2f} '
       f'| {cell["prompt_tokens"]:.1f} | {cell["completion_tokens"]:.1f} '
-      f'| {cell["optimisation_calls"]:.0f} |'
+      f'| {"unknown" if paid is None else f"{paid:.0f}"} |'
     )
   return '\n'.join([*lines, ''])
 

@@ -6,8 +6,8 @@ Forms are named by their ending: `` (base), `s`, `ing`, `ed` (past tense) and
 
 from __future__ import annotations
 
+import functools
 import re
-from collections.abc import Iterator
 
 _VERB_TABLE = """
   become became become, begin began begun, break broke broken, bring brought
@@ -44,6 +44,7 @@ _DOUBLED = frozenset(
   {'begin', 'commit', 'equip', 'input', 'occur', 'omit', 'output', 'permit'}
   | {'prefer', 'refer', 'submit', 'transfer'}
 )
+_MOST_WORDS = 1 << 14  # whose analyses are kept: problems share their words
 _SHORT_SYLLABLE = re.compile(r'(?:[^aeiou]|qu)*[aeiou][^aeiouwxy]')
 
 
@@ -74,14 +75,14 @@ def inflect(lemma: str, reading: str, form: str) -> str:
   raise ValueError(f'form is {form!r}; expected one of "", s, ing, ed, en')
 
 
-def analyses(word: str) -> Iterator[tuple[str, str, str]]:
-  """Yields every (lemma, reading, form) of a word, base form first.
+@functools.lru_cache(_MOST_WORDS)
+def analyses(word: str) -> tuple[tuple[str, str, str], ...]:
+  """Returns every (lemma, reading, form) of a word, base form first.
 
   A lemma need not be an English word: `computing` could be a form of a verb
   `comput`. Callers look each lemma up in a lexicon.
   """
-  for reading in ('noun', 'verb', 'adj', 'adv'):
-    yield word, reading, ''
+  found = [(word, reading, '') for reading in ('noun', 'verb', 'adj', 'adv')]
   for reading, form in (
     ('noun', 's'),
     ('verb', 's'),
@@ -91,7 +92,8 @@ def analyses(word: str) -> Iterator[tuple[str, str, str]]:
   ):
     for lemma in _base_forms(word, reading):
       if lemma != word and inflect(lemma, reading, form) == word:
-        yield lemma, reading, form
+        found.append((lemma, reading, form))
+  return tuple(found)
 
 
 def _base_forms(word: str, reading: str) -> list[str]:

@@ -65,7 +65,7 @@ def test_report_recomputed_from_the_csv_is_equal(tmp_path, make_cell):
   given = [
     make_cell(optimisation_calls=120.5),
     make_cell('direct', seeds=1),
-    make_cell(budget=8),
+    make_cell(budget=8, optimisation_calls=None),
   ]
   path = cells.write_csv(tmp_path / 'problems.csv', given)
   read = cells.read_csv(path)

@@ -38,6 +38,15 @@ def test_summary_totals_equal_the_cells(make_cell):
   assert entry['pass']['low'] < entry['pass']['mean'] < entry['pass']['high']
 
 
+def test_calls_that_nobody_counted_are_unknown(make_cell):
+  given = [make_cell(optimisation_calls=None), make_cell('direct', seeds=1)]
+  entries = tables.cost_table(_summarise(given)).splitlines()[4:]
+  assert [row.split(' | ')[-1] for row in entries if row] == [
+    'unknown |',
+    '0 |',
+  ]
+
+
 def test_summary_is_json_and_repeats(make_cell):
   cells = [make_cell(), make_cell('direct', seeds=1)]
   summary = _summarise(cells)

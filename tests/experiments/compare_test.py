@@ -5,7 +5,11 @@ import shutil
 
 import pytest
 
+from configs.compare import Config
+from experiments import entrants
+from promptrl_jax import settings
 from promptrl_jax.evaluation import events
+from promptrl_jax.training import workdir as workdir_lib
 from tests.experiments import commands
 
 SMALL = (
@@ -51,6 +55,10 @@ def test_it_leaves_tables_traces_and_curves(whole):
   assert seen[0]['cells'] == seen[-1]['cells'] == len(played) == 2 * 9
   curves = {path.name for path in (workdir / 'curves/visible1').iterdir()}
   assert curves == {event['strategy'] for event in played}
+  job, saved = workdir_lib.load_config(workdir)
+  assert job == 'compare'
+  known = entrants.names(settings.from_mapping(Config, saved), None)
+  assert known == tuple(e['strategy'] for e in played[: len(known)])
 
 
 def test_a_stopped_one_goes_on_to_the_same_results(whole, tmp_path):
@@ -98,14 +106,64 @@ def test_cells_that_are_there_are_not_played_again(whole):
   assert (workdir / 'results.csv').read_bytes() == before
 
 
+SAMPLING = ('best_of_b', 'best_of_b_tuned', 'greedy_first_tuned', 'repair')
+EDITS = ('semantic', 'lexical', 'hand_rule', 'random', 'single_list')
+
+
+@pytest.mark.parametrize(
+  ('without', 'played', 'not_paid'),
+  [
+    (
+      ('direct', 'mbr_exec', 'ppo', 'rewriter', 'portfolio'),
+      ('greedy_first', 'best_open_loop', 'ppo_rewriter', 'random_portfolio'),
+      ('rewriter', 'portfolio.json'),
+    ),
+    (
+      ('best_open_loop', 'ppo_rewriter', 'random_portfolio'),
+      ('direct', 'greedy_first', 'mbr_exec', 'ppo', 'rewriter', 'portfolio'),
+      ('searched.json',),
+    ),
+  ],
+)
+def test_strategies_of_any_kind_are_left_out(
+  without, played, not_paid, tmp_path
+):
+  # A flag of a tuple that is given twice is put together.
+  small = [flag for flag in SMALL if not flag.startswith('--config.portfolio')]
+  result = commands.run(
+    'experiments.compare',
+    f'--workdir={tmp_path}',
+    *small,
+    '--config.controllers=docs/results/minicode2',
+    "--config.eval.strategies=('mbr_exec',)",
+    "--config.portfolio=('greedy_first',)",
+    '--config.subject=greedy_first',
+    '--config.oracle_of_n=False',
+    '--config.rescore=False',
+    f'--config.eval.without={(*without, *SAMPLING, *EDITS)}',
+  )
+  assert result.returncode == 0, result.stderr[-3000:]
+  cells = {path.name for path in (tmp_path / 'cells/visible1').glob('*.csv')}
+  assert cells == {f'{name}_{b}.csv' for name in played for b in (1, 2)}
+  assert not any((tmp_path / name).exists() for name in not_paid)
+
+
 @pytest.mark.parametrize(
   ('flag', 'message'),
   [
     ('--config.eval.budgets=(0,)', 'at least one model call'),
+    ('--config.eval.budgets=(2,)', 'budgets=(1, 2, 2): expected each'),
     ("--config.eval.strategies=('nobody',)", "'nobody'"),
     ('--gate=ppo', 'expected STRATEGY:MARK'),
     ('--config.data.test_limit=-1', 'test_limit'),
     ('--config.controllers=nowhere', 'nowhere'),
+    ("--config.eval.without=('rewritten',)", 'names rewritten: expected some'),
+    ("--config.eval.without=('best_open_loop',)", 'best_open_loop is what the'),
+    ("--config.portfolio=('ppo',)", 'ppo is not played, or'),
+    ("--config.portfolio=('portfolio',)", 'portfolio is not played, or'),
+    ("--config.portfolio=('best_of_b_tuned',)", 'asked in a way of its own'),
+    ('--config.subject=ppo', "'ppo' is not played: expected one of direct"),
+    ('--gate=nobody:5', "'nobody' is not played: expected one of direct"),
   ],
 )
 def test_bad_input_is_one_line_and_writes_nothing(flag, message, tmp_path):
@@ -113,12 +171,6 @@ def test_bad_input_is_one_line_and_writes_nothing(flag, message, tmp_path):
   assert result.returncode == 1
   assert message in result.stderr.splitlines()[-1]
   assert not (tmp_path / 'W').exists()
-
-
-def test_a_subject_that_does_not_play_is_named(tmp_path):
-  result = run(tmp_path / 'W', '--config.subject=ppo')
-  assert result.returncode == 1
-  assert "'ppo' is not played: expected one of" in result.stderr
 
 
 def test_events_of_a_killed_process_are_whole_lines(tmp_path):

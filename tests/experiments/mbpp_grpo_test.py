@@ -7,6 +7,7 @@ import jax
 import numpy as np
 import pytest
 
+from experiments.trained import rewriter_calls
 from promptrl_jax.evaluation.cells import read_csv
 from promptrl_jax.llm.load import ASSETS
 from promptrl_jax.models import pretrained
@@ -78,6 +79,8 @@ def test_it_leaves_results_and_a_model(whole):
   assert 'TensorBoard' in result.stdout
   start = ASSETS / 'minicode_rewriter'
   assert not equal(start, folder / 'model')
+  calls = [row['budget/calls'] for row in rows(workdir)]
+  assert rewriter_calls(str(folder / 'model')) == sum(calls) > 0
   header = json.loads((workdir / 'results.json').read_text())['header']
   assert header['seeds'] == [0] and 'minicode' in header['data_hash']
 

@@ -1,5 +1,7 @@
 """A portfolio divides the calls of a problem among other strategies."""
 
+import dataclasses
+
 import pytest
 
 from promptrl_jax.envs.editing.config import EditingConfig
@@ -173,10 +175,11 @@ def test_the_best_schedule_is_found_and_single_members_count(line_up):
     )
     == chosen
   )
-  played = chosen.entrants(members)
   plan = Plan('visible1', 2, TASKS, (0, 1))
-  best, _ = line_up.play_cell('portfolio', played['portfolio'], plan)
-  control, _ = line_up.play_cell('random', played['random_portfolio'], plan)
+  best, _ = line_up.play_cell('portfolio', chosen.entrant(members), plan)
+  assert best.optimisation_calls == chosen.calls > 0
+  drawn = portfolio_lib.control(members)
+  control, _ = line_up.play_cell('random', drawn, plan)
   assert best.passed.mean() == chosen.scores[2] >= control.passed.mean()
 
 
@@ -198,3 +201,23 @@ def test_who_cannot_be_a_member_is_refused(line_up):
       portfolio_lib.members(names, known, 0)
   shared = portfolio_lib.members(('plain', 'even'), known, 0)
   assert [shared[name].models(0) for name in shared] == [models[0]] * 2
+
+
+def test_calls_that_members_share_are_paid_once():
+  model = {'rewriter': CachedBackend(ScriptedBackend(str))}
+  one, other = (
+    Entrant.of(
+      EVEN,
+      models=lambda seed: model,
+      optimisation_calls=calls,
+      training_calls=5.0,
+    )
+    for calls in (2.0, 3.0)
+  )
+  known = {'one': one, 'plain': Entrant.of(LARGE), 'other': other}
+  control = portfolio_lib.control(portfolio_lib.members(tuple(known), known, 0))
+  assert control.calls_paid_once == 10
+  known['one'] = dataclasses.replace(one, training_calls=None)
+  known['other'] = dataclasses.replace(other, training_calls=None)
+  members = portfolio_lib.members(tuple(known), known, 0)
+  assert portfolio_lib.control(members).calls_paid_once is None

@@ -107,7 +107,9 @@ function costTable() {
     [
       'calls paid once',
       (c) =>
-        c.optimisation_calls.toLocaleString('en', { maximumFractionDigits: 0 }),
+        c.optimisation_calls?.toLocaleString('en', {
+          maximumFractionDigits: 0,
+        }) ?? 'unknown',
     ],
   ];
   return el(

@@ -1,0 +1,235 @@
+"""The share of a model's batched rate that is left inside the runner.
+
+  python -m experiments.bench.runner
+  python -m experiments.bench.runner --smollm2 --problems=24 --budget=4 --runs=1
+
+Plays strategies of `experiments.compare` on test problems of minicode 2, with
+an empty cache of completions and of verdicts, then asks the models the same
+requests once more, all of a model in one batch. Both generate the same tokens
+with the same models and slots, so that the ratio of their rates is that of
+their seconds. They alternate after a warm-up of both; a line of JSON for each
+strategy, and one for all of them together, has
+
+ratio          rate inside the runner / rate in one batch, its median over runs
+min_ratio      the smallest of the runs
+without_pool   the ratio without the seconds of the execution pool, median
+runner_tokens_per_s, batch_tokens_per_s   medians over runs
+small_batches, cache, pool, rest
+               where the runner's seconds go that one batch would not take, as
+               shares of its seconds: calls of models with less than all
+               requests, keys and database of the cache, the execution pool
+               (hidden tests, too), and everything else, such as prompts
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import pathlib
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from absl import app, flags
+
+from configs import compare as compare_config
+from configs import job
+from experiments import controllers, entrants, session
+from experiments.trained import Trained
+from promptrl_jax.evaluation import open_loop
+from promptrl_jax.evaluation.play import LineUp, Plan
+from promptrl_jax.execution.memo import MemoPool
+from promptrl_jax.llm.attempt import CODER, REWRITER
+from promptrl_jax.llm.cache import CachedBackend
+from promptrl_jax.tasks import load
+from promptrl_jax.tools import command
+
+_STRATEGIES = flags.DEFINE_list(
+  'strategies',
+  ['greedy_first', 'best_open_loop', 'mbr_exec', 'ppo'],
+  'Strategies of the comparison.',
+)
+_PROBLEMS = flags.DEFINE_integer('problems', 200, 'First N test problems.')
+_BUDGET = flags.DEFINE_integer('budget', 8, 'Model calls per problem.')
+_SMOLLM2 = flags.DEFINE_boolean(
+  'smollm2', False, 'Ask SmolLM2 135M Instruct (`make real`) in both roles.'
+)
+_RUNS = flags.DEFINE_integer('runs', 5, 'Timed runs of each.', lower_bound=1)
+
+
+class Timed:
+  """Wraps a model or a pool: adds up the seconds of its calls.
+
+  Attributes:
+    seconds: so far.
+    asked: the arguments of all calls, one list.
+  """
+
+  def __init__(self, inner: Any, *methods: str):
+    self.seconds, self.asked = 0.0, []
+    self._inner = inner
+    for name in methods:
+      setattr(self, name, self._timed(getattr(inner, name)))
+
+  def _timed(self, method: Callable[[Sequence], Any]) -> Any:
+    def call(rows: Sequence) -> Any:
+      self.asked += rows
+      start = time.perf_counter()
+      result = method(rows)
+      self.seconds += time.perf_counter() - start
+      return result
+
+    return call
+
+  def __getattr__(self, name: str) -> Any:
+    return getattr(self._inner, name)
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+  """Seconds of one strategy, played once and asked once in one batch.
+
+  Attributes:
+    requests: to all models, without those that the cache answers.
+    tokens: that the models generate.
+    runner: of all that is played.
+    batch: of the same requests in one batch for each model.
+    models, cache, pool: parts of `runner`.
+  """
+
+  requests: int
+  tokens: int
+  runner: float
+  batch: float
+  models: float
+  cache: float
+  pool: float
+
+
+def main(argv):
+  if len(argv) > 1:
+    raise app.UsageError(f'unknown arguments: {argv[1:]}')
+  with command.in_one_line():
+    given = compare_config.get_config()
+    for role in (CODER, REWRITER) if _SMOLLM2.value else ():
+      job.use_smollm2(given, role)
+      given[role].prompt_cache_gib = 0.0  # one batch would find all prompts
+    config = session.begin(compare_config.Config, given)
+    trained = Trained.load(pathlib.Path(config.controllers))
+    config = trained.applied_to(config)
+    tasks = load.load_tasks(config.data)
+    models = dict(
+      zip((CODER, REWRITER), session.load_models(config), strict=True)
+    )
+    with session.open_pool(config.pool) as pool:
+      players = find_players(config, trained, tasks, models, pool)
+      plan = Plan(
+        config.data.protocol,
+        _BUDGET.value,
+        tasks['test'][: _PROBLEMS.value],
+        (config.seed,),
+      )
+      play = lambda: {
+        name: measure(config, models, pool, name, players[name], plan)
+        for name in _STRATEGIES.value
+      }
+      play()  # compiles
+      runs = [play() for _ in range(_RUNS.value)]
+  for name in _STRATEGIES.value:
+    print(json.dumps(line(name, [run[name] for run in runs])))
+  print(json.dumps(line('all', [total(run.values()) for run in runs])))
+
+
+def find_players(config, trained, tasks, models, pool):
+  """The strategies of the flag, with the published lists and controller."""
+  searched = json.loads((trained.folder / 'searched.json').read_text())
+  found = open_loop.Found.from_json(searched)
+  line_up = LineUp(cached(models), pool, config.ask)
+  learned = controllers.learn(
+    config,
+    line_up,
+    pool,
+    tasks,
+    found,
+    config.seed,
+    trained.folder / f'seed_{config.seed}',
+    'eval',
+    'best',
+  )
+  players = entrants.make(config, found, {}, {config.seed: learned})
+  if unknown := [n for n in _STRATEGIES.value if n not in players]:
+    raise ValueError(
+      f'--strategies={unknown[0]}: expected some of {", ".join(players)}'
+    )
+  return players
+
+
+def cached(models):
+  """The models by role, in the order of the comparison, with empty caches."""
+  return {role: CachedBackend(models[role]) for role in (REWRITER, CODER)}
+
+
+def measure(config, models, pool, name, player, plan) -> Run:
+  """Plays a strategy, then asks the same in one batch for each model."""
+  inner = {role: Timed(model, 'complete') for role, model in models.items()}
+  outer = {
+    role: Timed(model, 'complete') for role, model in cached(inner).items()
+  }
+  judge = Timed(MemoPool(pool), 'run', 'evaluate')
+  line_up = LineUp(outer, judge, config.ask)
+  start = time.perf_counter()
+  line_up.play_cell(name, player, plan)
+  runner = time.perf_counter() - start
+  asked = {role: model.asked for role, model in inner.items() if model.asked}
+  start = time.perf_counter()
+  answers = [models[role].complete(rows) for role, rows in asked.items()]
+  batch = time.perf_counter() - start
+  in_models = sum(model.seconds for model in inner.values())
+  return Run(
+    requests=sum(map(len, asked.values())),
+    tokens=sum(c.completion_tokens for part in answers for c in part),
+    runner=runner,
+    batch=batch,
+    models=in_models,
+    cache=sum(model.seconds for model in outer.values()) - in_models,
+    pool=judge.seconds,
+  )
+
+
+def total(runs) -> Run:
+  """Several strategies, one after the other."""
+  return Run(*np.sum([dataclasses.astuple(run) for run in runs], axis=0))
+
+
+def line(name: str, runs: Sequence[Run]) -> dict[str, Any]:
+  """What is printed of the runs of one strategy."""
+
+  def median(value: Callable[[Run], float]) -> float:
+    return float(np.median([value(run) for run in runs]))
+
+  losses = {
+    'small_batches': lambda run: run.models - run.batch,
+    'cache': lambda run: run.cache,
+    'pool': lambda run: run.pool,
+    'rest': lambda run: run.runner - run.models - run.cache - run.pool,
+  }
+  return {
+    'strategy': name,
+    'requests': int(runs[0].requests),
+    'tokens': int(runs[0].tokens),
+    'ratio': round(median(lambda run: run.batch / run.runner), 3),
+    'min_ratio': round(min(run.batch / run.runner for run in runs), 3),
+    'without_pool': round(
+      median(lambda run: run.batch / (run.runner - run.pool)), 3
+    ),
+    'runner_tokens_per_s': round(median(lambda run: run.tokens / run.runner)),
+    'batch_tokens_per_s': round(median(lambda run: run.tokens / run.batch)),
+  } | {
+    part: round(median(lambda run, s=seconds: s(run) / run.runner), 3)
+    for part, seconds in losses.items()
+  }
+
+
+if __name__ == '__main__':
+  app.run(main)
