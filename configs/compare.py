@@ -41,6 +41,10 @@ class Config(mbpp_ppo.Config):
     subject: strategy that the others are compared with.
     portfolio: strategies that share the budget of a problem, one after the
       other, in a portfolio that is chosen on validation; empty: none plays.
+    verified: strategies that play once more, as NAME_verified, with a verifier
+      that chooses what is submitted; see `strategies/verified.py`. Let the
+      coder measure its `certainty`.
+    verifier_problems: first training problems that verifiers are fitted on.
     trained_rewriter: model of a rewriter that was trained, such as a run of
       `experiments.mbpp_grpo` leaves: with it in the place of `rewriter`, the
       best list (searched anew) plays as `rewriter`, the controllers as
@@ -55,6 +59,8 @@ class Config(mbpp_ppo.Config):
   subject: str = 'ppo'
   portfolio: tuple[str, ...] = ()
   oracle_of_n: bool = False
+  verified: tuple[str, ...] = ()
+  verifier_problems: int = 400
   trained_rewriter: str = ''
   rescore: bool = True
 

@@ -85,6 +85,7 @@ def run(config, workdir, gates=()):
   entrants.check_left_out(config, (*entrants.REWRITING, *portfolio.NAMES))
   names = entrants.names(config, trained.folder if trained else None)
   entrants.check_members(config, names)
+  entrants.check_verified(config, names)
   check_played(names, config.subject, gates)
 
   # --- Data -------------------------------------------------------------------
@@ -121,6 +122,11 @@ def run(config, workdir, gates=()):
       config, players, line_up, validation, workdir
     )
     players |= entrants.kept(config, portfolios)
+    verifiers = searching.fit_verifiers(
+      config, players, line_up, pool, tasks, workdir
+    )
+    verified = {v.name: v.entrant(players[v.strategy]) for v in verifiers}
+    players |= entrants.kept(config, verified)
 
     # --- Cells ----------------------------------------------------------------
     plans = [
@@ -151,6 +157,7 @@ def run(config, workdir, gates=()):
     registers={task.task_id: task.register for task in tasks['test']},
     bounds=bounds,
     rescored=rescored,
+    verifiers=verifiers,
     searches={name: one.history for name, one in instructed.items()},
     learning=learning.read(trained.folder, list(learned)) if trained else (),
   )

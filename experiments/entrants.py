@@ -8,7 +8,12 @@ import numpy as np
 
 from experiments import controllers, searching, session
 from experiments.trained import rewriter_calls
-from promptrl_jax.evaluation import instruction_search, open_loop, portfolio
+from promptrl_jax.evaluation import (
+  instruction_search,
+  open_loop,
+  portfolio,
+  verifying,
+)
 from promptrl_jax.evaluation.play import Entrant, rivals
 from promptrl_jax.llm import preflight
 from promptrl_jax.llm.attempt import REWRITER
@@ -71,6 +76,7 @@ def names(config, controllers_of):
     found += [_LIST, _PPO] if 'ppo' in learned else [_LIST]
   if config.portfolio:
     found += portfolio.NAMES
+  found += [verifying.label(name) for name in config.verified]
   return tuple(kept(config, dict.fromkeys(found)))
 
 
@@ -110,6 +116,21 @@ def check_members(config, played):
       f'portfolio={config.portfolio}: {", ".join(wrong)} is not played, or '
       'asked in a way of its own: expected some of '
       f'{", ".join(possible)}'
+    )
+
+
+def check_verified(config, played):
+  """Raises ValueError for a strategy that is to be verified and not played.
+
+  Args:
+    config: settings of the comparison.
+    played: names of all that plays.
+  """
+  possible = set(played) - {verifying.label(name) for name in config.verified}
+  if wrong := [name for name in config.verified if name not in possible]:
+    raise ValueError(
+      f'verified={config.verified}: {", ".join(wrong)} is not played: expected '
+      f'some of {", ".join(sorted(possible))}'
     )
 
 

@@ -10,7 +10,12 @@ import json
 
 import tqdm
 
-from promptrl_jax.evaluation import instruction_search, open_loop, portfolio
+from promptrl_jax.evaluation import (
+  instruction_search,
+  open_loop,
+  portfolio,
+  verifying,
+)
 from promptrl_jax.files import write_atomically
 
 
@@ -109,6 +114,35 @@ def choose_portfolio(config, players, line_up, validation, workdir):
     content = json.dumps(dataclasses.asdict(chosen), indent=2)
     write_atomically(path, f'{content}\n'.encode())
   return {portfolio.NAME: chosen.entrant(members)} | control, chosen
+
+
+def fit_verifiers(config, players, line_up, pool, tasks, workdir):
+  """A verifier for each strategy of `config.verified`.
+
+  Fitted once at the largest budget, and kept in `verifiers.json`.
+  """
+  path = workdir / 'verifiers.json'
+  if path.exists():
+    saved = json.loads(path.read_text())
+    return [verifying.Fitted.from_json(one) for one in saved]
+  found = [
+    verifying.fit(
+      line_up,
+      pool,
+      name,
+      players[name],
+      tasks['train'][: config.verifier_problems],
+      tasks['validation'],
+      protocol=config.data.protocol,
+      budget=max(config.eval.budgets),
+      seed=config.seed,
+    )
+    for name in tqdm.tqdm(config.verified, desc='verifier', unit='strategy')
+  ]
+  if found:
+    content = json.dumps([dataclasses.asdict(one) for one in found], indent=1)
+    write_atomically(path, f'{content}\n'.encode())
+  return found
 
 
 def facts(*choices):

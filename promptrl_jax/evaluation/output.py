@@ -21,6 +21,7 @@ from promptrl_jax.evaluation import (
   references,
   report,
   selection,
+  verifying,
 )
 from promptrl_jax.evaluation.cells import Cell, Detail, write_csv
 from promptrl_jax.files import write_atomically
@@ -54,6 +55,7 @@ def write(
   registers: Mapping[str, str] | None = None,
   bounds: Sequence[Cell] = (),
   rescored: Sequence[Mapping[str, Any]] = (),
+  verifiers: Sequence[verifying.Fitted] = (),
   searches: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
   learning: Sequence[Mapping[str, Any]] = (),
 ) -> str:
@@ -63,8 +65,9 @@ def write(
   first, and the strategies of `planned` are compared with `subject`.
   `registers` are the wordings of problems by task id, where the data has them,
   `bounds` the cells of `coverage.measure`, `rescored` what `selection.rescore`
-  returned, `searches` the histories of `diversity.of_search` by strategy,
-  `learning` the panels of `learning.read`.
+  returned, `verifiers` those that chose what was submitted, `searches` the
+  histories of `diversity.of_search` by strategy, `learning` the panels of
+  `learning.read`.
   """
   parts, summaries, published = [], {}, references.PROMIS_MBPP
   for name, group in cells.items():
@@ -93,6 +96,11 @@ def write(
     parts.append(coverage.to_markdown(gaps, subject))
   if rescored:
     parts.append(selection.to_markdown(rescored))
+  if verifiers:
+    parts.append(verifying.to_markdown(verifiers))
+    plots.reliability_of_verifiers(
+      workdir / 'reliability.png', {v.name: v.quality for v in verifiers}
+    )
   operators = diversity.of_trace(read_jsonl(workdir / 'trace.jsonl'))
   for name, history in (searches or {}).items():
     operators += diversity.of_search(name, headline, history)
@@ -107,6 +115,7 @@ def write(
       'tables': summaries,
       'coverage': gaps,
       'selection': rescored,
+      'verifiers': [dataclasses.asdict(one) for one in verifiers],
       'operators': operators,
     },
     '\n'.join(parts),

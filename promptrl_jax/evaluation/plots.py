@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 import os
 import pathlib
@@ -387,4 +388,38 @@ def reliability(
   axes.set_ylabel('mean return', color=canvas.INK)
   axes.legend(frameon=False, fontsize=8)
   canvas.title(axes, 'Reliability of the critic')
+  return canvas.save(figure, path)
+
+
+def reliability_of_verifiers(
+  path: str | os.PathLike[str], found: Mapping[str, Mapping[str, Any]]
+) -> pathlib.Path:
+  """Draws the probabilities of verifiers against the share that is right.
+
+  Args:
+    path: file to write.
+    found: by strategy and split, what `evaluation.verifying.quality` returns;
+      bars are 95 % intervals of validation, on which no verifier was fitted.
+  """
+  figure = canvas.new_figure(4.6, 4.4)
+  axes = figure.subplots()
+  canvas.clean(axes)
+  axes.axline((0, 0), slope=1, color=canvas.GREY, linewidth=1.0)
+  for (name, splits), color in zip(
+    found.items(), itertools.cycle(canvas.COLOURS), strict=False
+  ):
+    bins = splits['validation'].get('bins', ())
+    said = [b['predicted'] for b in bins]
+    true = [b['happened'] for b in bins]
+    bars = [
+      [b['happened'] - b['low'] for b in bins],
+      [b['high'] - b['happened'] for b in bins],
+    ]
+    axes.errorbar(
+      said, true, bars, fmt='o-', color=color, markersize=4, label=name
+    )
+  axes.set_xlabel('P(right), as the verifier says', color=canvas.INK)
+  axes.set_ylabel('share that is right', color=canvas.INK)
+  axes.legend(frameon=False, fontsize=8)
+  canvas.title(axes, 'Reliability of the verifiers on validation')
   return canvas.save(figure, path)

@@ -101,12 +101,15 @@ class Tools:
   Attributes:
     options: what some of them need: `examples`, an `ExampleLibrary`, and
       `lexical`, a `LexicalConfig`.
+    goes_on: strategies are to spend all their calls, also after a program that
+      passes the visible tests, because a verifier chooses among the programs.
   """
 
   template: templates.Template
   backends: Mapping[str, Backend]
   config: AskConfig
   options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+  goes_on: bool = False
 
   def ask(
     self, attempt: Attempt, role: str, prompt: Prompt, *, resample: bool = False

@@ -211,9 +211,7 @@ class Sampler:
     ordered = [samples[i] for i in range(len(prompts))]
     texts = self.tokenizer.decode_after([s.tokens.tolist() for s in ordered])
     return [
-      TextSample(
-        text, len(prompt), s.tokens, s.logps, s.stopped, s.certainty
-      )
+      TextSample(text, len(prompt), s.tokens, s.logps, s.stopped, s.certainty)
       for text, prompt, s in zip(texts, prompts, ordered, strict=True)
     ]
 

@@ -31,7 +31,7 @@ def few_shots(count: int) -> PlayFn:
       code, passed = yield from sample_program(attempt, tools, prompt)
       if passed > most:
         best, most = code, passed
-      if visible and passed == visible:
+      if visible and passed == visible and not tools.goes_on:
         break
     return best
 

@@ -131,7 +131,7 @@ class Portfolio:
         (one.member, *started[place][one][row])
         for place, one in enumerate(schedule)
       ]
-      plays.append((attempt, _play(attempt, parts)))
+      plays.append((attempt, _play(attempt, parts, tools.goes_on)))
     return plays
 
 
@@ -170,7 +170,9 @@ class _Whole(Attempt):
     self.part = None
 
 
-def _play(whole: _Whole, parts: Sequence[tuple[str, Attempt, Play]]) -> Play:
+def _play(
+  whole: _Whole, parts: Sequence[tuple[str, Attempt, Play]], goes_on: bool
+) -> Play:
   best, most = '', -1
   visible = len(whole.problem.visible_tests)
   for place, (member, part, play) in enumerate(parts):
@@ -191,7 +193,8 @@ def _play(whole: _Whole, parts: Sequence[tuple[str, Attempt, Play]]) -> Play:
     )
     if isinstance(code, str) and code.strip() and passed > most:
       best, most = code, passed
-    if (visible and most == visible) or whole.budget_left < 1:
+    passes = bool(visible) and most == visible
+    if (passes and not goes_on) or whole.budget_left < 1:
       break
   return best
 

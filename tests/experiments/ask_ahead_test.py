@@ -7,6 +7,8 @@ import sqlite3
 import subprocess
 import sys
 
+import pytest
+
 ROOT = pathlib.Path(__file__).parents[2]
 COMMON = (
   '--config=configs/compare.py:smoke',
@@ -32,6 +34,7 @@ def keys(path):
     return {key for (key,) in database.execute('SELECT key FROM completions')}
 
 
+@pytest.mark.slow
 def test_a_comparison_finds_what_was_asked_ahead(tmp_path):
   cache = tmp_path / 'cache.sqlite'
   asked = run(

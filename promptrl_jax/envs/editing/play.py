@@ -70,6 +70,7 @@ def edit(
         episode, prompt, resample=question.resample
       )
       passed = _take(episode, code, (yield Execute(code)))
+      episode.terminated = episode.terminated and not tools.goes_on
     episode.terminated = episode.terminated or question is None
     episode.last_action = operator.name
     episode.steps += 1

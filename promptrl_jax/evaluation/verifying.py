@@ -1,0 +1,259 @@
+"""Fits the verifier of a strategy on training problems; checks it on others.
+
+strategy --training problems--> programs --hidden tests--> right or wrong
+    └─ features after 1, 2, 4, ... programs ──fit──> verifier
+                                     validation ──> its reliability
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from promptrl_jax.envs.runner import Pool
+from promptrl_jax.evaluation import critic, protocol, statistics
+from promptrl_jax.evaluation.play import Entrant, Game, LineUp
+from promptrl_jax.llm.ask import Tools
+from promptrl_jax.llm.attempt import Attempt, Play
+from promptrl_jax.rewards import verifier as verifier_lib
+from promptrl_jax.rewards.verifier import Verifier
+from promptrl_jax.strategies.base import Plays, Strategy
+from promptrl_jax.strategies.verified import Verified, Written, watch
+from promptrl_jax.types import Problem, Task
+
+
+def label(strategy: str) -> str:
+  """Name of a strategy that plays with a verifier."""
+  return f'{strategy}_verified'
+
+
+@dataclasses.dataclass(frozen=True)
+class Judged:
+  """Programs that pass the visible tests, and whether they are right.
+
+  Attributes:
+    rows: features [N, F].
+    solved: bool [N], the hidden tests pass.
+    shares: [N]; those of a problem after as many programs add up to 1 / sizes.
+    written: int [N], programs so far.
+  """
+
+  rows: np.ndarray
+  solved: np.ndarray
+  shares: np.ndarray
+  written: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True)
+class Fitted:
+  """A verifier and what is known of it.
+
+  Attributes:
+    strategy: whose programs it judges.
+    verifier: the model.
+    calls: that the fit paid for.
+    quality: by split, what `quality` says.
+  """
+
+  strategy: str
+  verifier: Verifier
+  calls: int
+  quality: Mapping[str, Mapping[str, Any]]
+
+  @property
+  def name(self) -> str:
+    return label(self.strategy)
+
+  @classmethod
+  def from_json(cls, saved: Mapping[str, Any]) -> Fitted:
+    """Reads what `dataclasses.asdict` wrote."""
+    model = Verifier.from_json(saved['verifier'])
+    return cls(saved['strategy'], model, saved['calls'], saved['quality'])
+
+  def entrant(self, entrant: Entrant) -> Entrant:
+    """The strategy with this verifier."""
+    return dataclasses.replace(
+      entrant,
+      make=lambda seed: Verified(entrant.make(seed), self.verifier),
+      single=False,
+      fixed=False,
+      optimisation_calls=entrant.optimisation_calls + self.calls,
+    )
+
+
+def fit(
+  line_up: LineUp,
+  pool: Pool,
+  name: str,
+  entrant: Entrant,
+  train: Sequence[Task],
+  validation: Sequence[Task],
+  **where: Any,
+) -> Fitted:
+  """Fits on training problems, measures on both; `where` as of `judge`."""
+  with line_up.counting() as calls:
+    seen = judge(line_up, pool, entrant, train, **where)
+    paid = calls()
+  model = verifier_lib.fit(seen.rows, seen.solved, seen.shares)
+  others = judge(line_up, pool, entrant, validation, **where)
+  found = {'train': quality(model, seen), 'validation': quality(model, others)}
+  return Fitted(name, model, paid, found)
+
+
+def judge(
+  line_up: LineUp,
+  pool: Pool,
+  entrant: Entrant,
+  tasks: Sequence[Task],
+  *,
+  protocol: str,
+  budget: int,
+  seed: int,
+) -> Judged:
+  """Plays all calls of each problem and looks the programs' verdicts up.
+
+  Raises:
+    SystemFailure: the pool failed where a result was due.
+    BackendError: a model cannot be reached.
+  """
+  recorder = _Recorder(entrant.make(seed))
+  playing = dataclasses.replace(entrant, make=lambda seed: recorder)
+  line_up.run_all([Game(playing, tasks, protocol, budget, seed)])
+  right = _verdicts(recorder.found, tasks, protocol, pool)
+  sizes = [2**k for k in range(budget.bit_length()) if 2**k <= budget]
+  columns: list[tuple[np.ndarray, ...]] = []
+  for row, written in recorder.found.items():
+    for size in sizes:
+      passing = [c for place, c in written.passing if place < size]
+      if size > len(written.codes) or not passing:
+        continue
+      columns.append(
+        (
+          verifier_lib.features(passing, size),
+          np.array([right[row, c.code] for c in passing]),
+          np.full(len(passing), 1 / len(passing) / len(sizes)),
+          np.full(len(passing), size),
+        )
+      )
+  if not columns:
+    nothing = np.zeros(0)
+    none = np.zeros((0, len(verifier_lib.FEATURES)))
+    return Judged(none, nothing.astype(bool), nothing, nothing)
+  return Judged(*(np.concatenate(each) for each in zip(*columns, strict=True)))
+
+
+class _Recorder:
+  """Plays a strategy to its end; keeps what each problem's play has written."""
+
+  def __init__(self, strategy: Strategy):
+    self._strategy = strategy
+    self.found: dict[int, Written] = {}
+
+  def start(
+    self, problems: Sequence[Problem], tools: Tools, *, budget: int, seed: int
+  ) -> Plays:
+    tools = dataclasses.replace(tools, goes_on=True)
+    plays = self._strategy.start(problems, tools, budget=budget, seed=seed)
+    return [(attempt, self._play(attempt, play)) for attempt, play in plays]
+
+  def _play(self, attempt: Attempt, play: Play) -> Play:
+    returned, self.found[attempt.row] = yield from watch(attempt, play)
+    return returned
+
+
+def _verdicts(
+  found: Mapping[int, Written],
+  tasks: Sequence[Task],
+  name: str,
+  pool: Pool,
+) -> dict[tuple[int, str], bool]:
+  """Whether each passing program passes the hidden tests, by row and code."""
+  keys = list(
+    dict.fromkeys(
+      (row, candidate.code)
+      for row, written in found.items()
+      for _, candidate in written.passing
+    )
+  )
+  soft, _ = protocol.score(
+    [code for _, code in keys], [tasks[row] for row, _ in keys], name, pool
+  )
+  return dict(zip(keys, (soft == 1.0).tolist(), strict=True))
+
+
+def quality(model: Verifier, seen: Judged) -> dict[str, Any]:
+  """How well probabilities agree with what is true.
+
+  Returns:
+    `programs`, `right` (their share), `brier` and that of the `share` alone,
+    `auroc` (a right program is above a wrong one), `error` (mean distance in
+    bins of equal counts, as of `critic.mean_error`) and these `bins`.
+  """
+  if not len(seen.rows):
+    return {'programs': 0}
+  said = model.probabilities(seen.rows)
+  true = seen.solved.astype(float)
+  bins = critic.reliability(said, true)
+  for row in bins:
+    right = round(row['happened'] * row['count'])
+    interval = statistics.wilson_interval(right, int(row['count']))
+    row['low'], row['high'] = interval
+  return {
+    'programs': len(true),
+    'right': float(true.mean()),
+    'brier': float(np.mean((said - true) ** 2)),
+    'brier_of_share': float(np.mean((true.mean() - true) ** 2)),
+    'auroc': _auroc(said, seen.solved),
+    'error': critic.mean_error(bins),
+    'bins': bins,
+  }
+
+
+def to_markdown(verifiers: Sequence[Fitted]) -> str:
+  """How good the verifiers are, and what they look at."""
+  lines = [
+    '### Verifiers',
+    '',
+    'Of programs that pass the visible tests: the share that is right, and how '
+    'well the verifier tells these from the others. AUROC: P(a right program '
+    'is above a wrong one). Brier score: mean squared error of the '
+    'probabilities, beside that of the share alone. Error: distance from the '
+    'diagonal of the reliability diagram.',
+    '',
+    '| strategy | split | programs | right | AUROC | Brier | of the share '
+    '| error |',
+    '|---|---|---:|---:|---:|---:|---:|---:|',
+  ]
+  for fitted in verifiers:
+    for split, row in fitted.quality.items():
+      if not row['programs']:
+        continue
+      auroc = '-' if row['auroc'] is None else f'{row["auroc"]:.2f}'
+      lines.append(
+        f'| {fitted.strategy} | {split} | {row["programs"]} '
+        f'| {100 * row["right"]:.1f} % | {auroc} | {row["brier"]:.3f} '
+        f'| {row["brier_of_share"]:.3f} | {row["error"]:.3f} |'
+      )
+  names = ' | '.join(fitted.strategy for fitted in verifiers)
+  lines += [
+    '',
+    f'| weight of a standardised feature | {names} |',
+    '|---|' + '---:|' * len(verifiers),
+  ]
+  for i, feature in enumerate(verifier_lib.FEATURES):
+    weights = [f'{fitted.verifier.weights[i]:+.2f}' for fitted in verifiers]
+    lines.append(f'| {feature} | {" | ".join(weights)} |')
+  return '\n'.join((*lines, ''))
+
+
+def _auroc(said: np.ndarray, solved: np.ndarray) -> float | None:
+  """P(a right program is above a wrong one); ties count half."""
+  right, wrong = said[solved], np.sort(said[~solved])
+  if not len(right) or not len(wrong):
+    return None
+  below = np.searchsorted(wrong, right, 'left')
+  not_above = np.searchsorted(wrong, right, 'right')
+  return float(np.mean((below + not_above) / 2) / len(wrong))

@@ -1,0 +1,154 @@
+"""A verifier chooses among all programs that pass the visible tests.
+
+The task is to add 2: `3 * x` and `3` pass the visible test `add(1) == 3` and
+are wrong, `x + 2` and `2 + x` are right and agree.
+"""
+
+import numpy as np
+import pytest
+
+from promptrl_jax.envs.editing.config import EditingConfig
+from promptrl_jax.evaluation import verifying
+from promptrl_jax.evaluation.play import Entrant, LineUp
+from promptrl_jax.llm.attempt import Attempt, Execute
+from promptrl_jax.llm.backend import Completion, Confidence
+from promptrl_jax.llm.cache import CachedBackend
+from promptrl_jax.llm.ledger import BudgetExceeded
+from promptrl_jax.rewards.verifier import FEATURES, Verifier
+from promptrl_jax.strategies import base, policies
+from promptrl_jax.strategies.verified import Verified, watch
+from promptrl_jax.tasks import splits
+from promptrl_jax.testing import tiny
+from promptrl_jax.testing.scripted import ScriptedBackend
+
+TASK = tiny.tasks(3, 'test')[2]
+WRONG_FIRST = ['3 * x', 'x', 'x + 2', '2 + x']
+
+
+def looks_at(feature, weight=1.0):
+  count = len(FEATURES)
+  weights = [weight * (name == feature) for name in FEATURES]
+  return Verifier((0.0,) * count, (1.0,) * count, tuple(weights), 0.0)
+
+
+class Sure(ScriptedBackend):
+  """Is surest of products."""
+
+  def complete(self, requests):
+    return [
+      Completion(
+        c.text,
+        c.prompt_tokens,
+        c.completion_tokens,
+        c.finish_reason,
+        Confidence(-0.1 if '* x' in c.text else -1.0, -2.0, 0.5),
+      )
+      for c in super().complete(requests)
+    ]
+
+
+def line_up(pool, bodies):
+  programs = []
+
+  def answer(request):
+    programs.append(bodies[len(programs) % len(bodies)])
+    return f'\n  return {programs[-1]}'
+
+  backend = Sure(answer)
+  return LineUp({'rewriter': backend, 'coder': backend}, pool)
+
+
+def play(pool, strategy, bodies=WRONG_FIRST, budget=4):
+  run = line_up(pool, bodies).run(
+    Entrant.of(strategy), [TASK], protocol='visible1', budget=budget, seed=0
+  )
+  assert [detail.error for detail in run.details] == ['']
+  return run
+
+
+CONFIG = EditingConfig(budget=4, max_steps=4)
+STRATEGIES = {
+  'text': base.named('best_of_n'),
+  'operators': base.OverOperators(
+    policies.fixed('resample', CONFIG.actions), CONFIG
+  ),
+}
+both = pytest.mark.parametrize(
+  'strategy', STRATEGIES.values(), ids=STRATEGIES.keys()
+)
+
+
+@both
+def test_agreement_overrules_the_first_pass(pool, strategy):
+  alone = play(pool, strategy)
+  assert alone.calls.tolist() == [1] and not alone.passed.any()
+  run = play(pool, Verified(strategy, looks_at('agreeing, above mean')))
+  assert run.calls.tolist() == [4] and run.passed.all()
+  last = run.trace[-1]
+  assert last['action'] == 'verify'
+  assert last['submission'].endswith('return x + 2')
+  # Of the three that pass, alone 1 / (1 + 1 / 2), in a group of two 3 / 4.
+  np.testing.assert_allclose(
+    last['probabilities'], [2 / 3, 3 / 4, 3 / 4], atol=1e-4
+  )
+
+
+@both
+def test_log_probs_of_the_completion_count(pool, strategy):
+  run = play(pool, Verified(strategy, looks_at('mean log-prob, above mean')))
+  assert run.trace[-1]['submission'].endswith('3 * x') and not run.passed.any()
+  run = play(
+    pool, Verified(strategy, looks_at('mean log-prob, above mean', -1.0))
+  )
+  assert run.passed.all()
+
+
+@both
+def test_without_a_pass_the_strategy_decides(pool, strategy):
+  run = play(pool, Verified(strategy, looks_at('groups')), ['x', 'x - 2'])
+  assert run.trace[-1]['action'] != 'verify' and not run.passed.any()
+
+
+def test_errors_reach_the_strategy_within():
+  seen = []
+
+  def inner(attempt):
+    try:
+      yield Execute('a')
+    except BudgetExceeded as error:
+      seen.append(str(error))
+    return 'b'
+
+  attempt = Attempt(splits.reveal(TASK, 'visible1'))
+  play = watch(attempt, inner(attempt))
+  next(play)
+  with pytest.raises(StopIteration) as end:
+    play.throw(BudgetExceeded('no more'))
+  assert seen == ['no more'] and end.value.value[0] == 'b'
+
+
+def test_a_verifier_is_fitted_to_tell_right_programs_from_wrong_ones(pool):
+  def guess(request):
+    number = int(request.messages[-1].content.split(' add ')[1].split()[0])
+    right, wrong = f'x + {number}', f'{number + 1} * x'  # equal for x = 1
+    is_wrong = request.temperature == 0 or request.seed % 3
+    return '\n  return ' + (wrong if is_wrong else right)
+
+  backend = CachedBackend(Sure(guess))
+  players = LineUp({'rewriter': backend, 'coder': backend}, pool)
+  entrant = Entrant.of(base.named('best_of_n'))
+  where = {'protocol': 'visible1', 'budget': 4, 'seed': 0}
+  train, others = tiny.tasks(12, 'train'), tiny.tasks(12, 'test')
+  seen = verifying.judge(players, pool, entrant, train, **where)
+  assert seen.rows.shape == (len(seen.solved), len(FEATURES))
+  assert set(seen.written) == {1, 2, 4}
+  np.testing.assert_allclose(seen.shares.sum(), 12)
+  found = verifying.fit(players, pool, 'it', entrant, train, others, **where)
+  weights = dict(zip(FEATURES, found.verifier.weights, strict=True))
+  assert weights['mean log-prob, above mean'] < -0.3
+  assert found.quality['validation']['auroc'] > 0.7
+  alone, verified = (
+    players.run(one, others, **where)
+    for one in (entrant, found.entrant(entrant))
+  )
+  assert alone.passed.mean() < 0.6 < verified.passed.mean()
