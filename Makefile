@@ -72,6 +72,7 @@ bench: setup
 	  --tunix_python=$(TUNIX_PYTHON) --vllm_python=$(VLLM_PYTHON)
 	$(BIN)/python -m experiments.bench.engine
 	$(BIN)/python -m experiments.bench.int8
+	$(BIN)/python -m experiments.bench.runner
 	$(if $(MBPP),$(BIN)/python -m experiments.bench.first_answer)
 	$(if $(MBPP),$(BIN)/python -m experiments.bench.real_prompts \
 	  --path=$(MBPP) --transformers_python=$(TRANSFORMERS_PYTHON) \

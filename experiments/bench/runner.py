@@ -1,7 +1,6 @@
 """The share of a model's batched rate that is left inside the runner.
 
   python -m experiments.bench.runner
-  python -m experiments.bench.runner --smollm2 --problems=24 --budget=4 --runs=1
 
 Plays strategies of `experiments.compare` on test problems of minicode 2, with
 an empty cache of completions and of verdicts, then asks the models the same
@@ -34,7 +33,6 @@ import numpy as np
 from absl import app, flags
 
 from configs import compare as compare_config
-from configs import job
 from experiments import controllers, entrants, session
 from experiments.trained import Trained
 from promptrl_jax.evaluation import open_loop
@@ -44,6 +42,7 @@ from promptrl_jax.llm.attempt import CODER, REWRITER
 from promptrl_jax.llm.cache import CachedBackend
 from promptrl_jax.tasks import load
 from promptrl_jax.tools import command
+from promptrl_jax.tools.budget_flag import BUDGET
 
 _STRATEGIES = flags.DEFINE_list(
   'strategies',
@@ -51,10 +50,6 @@ _STRATEGIES = flags.DEFINE_list(
   'Strategies of the comparison.',
 )
 _PROBLEMS = flags.DEFINE_integer('problems', 200, 'First N test problems.')
-_BUDGET = flags.DEFINE_integer('budget', 8, 'Model calls per problem.')
-_SMOLLM2 = flags.DEFINE_boolean(
-  'smollm2', False, 'Ask SmolLM2 135M Instruct (`make real`) in both roles.'
-)
 _RUNS = flags.DEFINE_integer('runs', 5, 'Timed runs of each.', lower_bound=1)
 
 
@@ -111,13 +106,12 @@ def main(argv):
   if len(argv) > 1:
     raise app.UsageError(f'unknown arguments: {argv[1:]}')
   with command.in_one_line():
-    given = compare_config.get_config()
-    for role in (CODER, REWRITER) if _SMOLLM2.value else ():
-      job.use_smollm2(given, role)
-      given[role].prompt_cache_gib = 0.0  # one batch would find all prompts
-    config = session.begin(compare_config.Config, given)
+    config = session.begin(compare_config.Config, compare_config.get_config())
     trained = Trained.load(pathlib.Path(config.controllers))
-    config = trained.applied_to(config)
+    config = dataclasses.replace(
+      trained.applied_to(config), portfolio=(), trained_rewriter=''
+    )
+    check_names(entrants.names(config, trained.folder))
     tasks = load.load_tasks(config.data)
     models = dict(
       zip((CODER, REWRITER), session.load_models(config), strict=True)
@@ -126,7 +120,7 @@ def main(argv):
       players = find_players(config, trained, tasks, models, pool)
       plan = Plan(
         config.data.protocol,
-        _BUDGET.value,
+        BUDGET.value,
         tasks['test'][: _PROBLEMS.value],
         (config.seed,),
       )
@@ -139,6 +133,14 @@ def main(argv):
   for name in _STRATEGIES.value:
     print(json.dumps(line(name, [run[name] for run in runs])))
   print(json.dumps(line('all', [total(run.values()) for run in runs])))
+
+
+def check_names(known):
+  """Raises ValueError for a strategy of the flag that is not known."""
+  if unknown := [n for n in _STRATEGIES.value if n not in known]:
+    raise ValueError(
+      f'--strategies={unknown[0]}: expected some of {", ".join(known)}'
+    )
 
 
 def find_players(config, trained, tasks, models, pool):
@@ -157,12 +159,7 @@ def find_players(config, trained, tasks, models, pool):
     'eval',
     'best',
   )
-  players = entrants.make(config, found, {}, {config.seed: learned})
-  if unknown := [n for n in _STRATEGIES.value if n not in players]:
-    raise ValueError(
-      f'--strategies={unknown[0]}: expected some of {", ".join(players)}'
-    )
-  return players
+  return entrants.make(config, found, {}, {config.seed: learned})
 
 
 def cached(models):

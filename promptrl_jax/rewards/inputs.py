@@ -13,7 +13,7 @@ from __future__ import annotations
 import ast
 import random
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 from promptrl_jax.prompts import parsing
 
@@ -164,5 +164,6 @@ def _with_one_changed(
 
 
 def _replaced(node: ast.expr, **fields: list[Any]) -> ast.expr:
-  # Not `copy.copy`, in which most of the time of a mutation would go.
-  return type(node)(**{n: getattr(node, n) for n in node._fields} | fields)
+  # Not `copy.copy`: it took a quarter of the time of all mutations.
+  kept = {name: getattr(node, name) for name in node._fields}
+  return cast(Any, type(node))(**{**kept, **fields})
