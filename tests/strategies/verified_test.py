@@ -87,10 +87,10 @@ def test_agreement_overrules_the_first_pass(pool, strategy):
   last = run.trace[-1]
   assert last['action'] == 'verify'
   assert last['submission'].endswith('return x + 2')
-  # Of the three that pass, alone 1 / (1 + 1 / 2), in a group of two 3 / 4.
-  np.testing.assert_allclose(
-    last['probabilities'], [2 / 3, 3 / 4, 3 / 4], atol=1e-4
-  )
+  # Logits are log 2 and twice log 3, less their mean.
+  odds = np.array([2, 3, 3]) / 18 ** (1 / 3)
+  chances = odds / (1 + odds)
+  np.testing.assert_allclose(last['probabilities'], chances, atol=1e-4)
 
 
 @both
