@@ -67,6 +67,9 @@ class EvalConfig:
     oracle_limit: first N test problems of that table; 0 for all.
     bandits: also train and play contextual bandits, LinUCB.
     thompson: also train and play one that explores by Thompson sampling.
+    token_prices: prices of 1,000 tokens, in rewards, at which the controller
+      also plays, as `ppo_at_PRICE`: its cost curve, if it was trained with
+      `controller.token_prices`.
     shuffled: also train and play a controller whose rewards are shuffled.
     allocation: also give all problems one budget, see `strategies/allocation`.
     instruction_search: of the global instruction of `gepa`, which is played if
@@ -81,6 +84,7 @@ class EvalConfig:
   oracle_limit: int = 100
   bandits: bool = True
   thompson: bool = False
+  token_prices: tuple[float, ...] = ()
   shuffled: bool = False
   allocation: bool = False
   instruction_search: InstructionSearchConfig = InstructionSearchConfig()
@@ -290,6 +294,14 @@ def get_hyper(arg: str = 'minicode2'):
         *(('repair',), ('resample',), ('submit',)),
       )
     ),
+    # What seeing programs fail is worth.
+    {'editing.observation': 'masked'},
+    # One network for all prices of a token.
+    {
+      'controller.token_prices': (0.02, 2.0),
+      'editing.sees_price': True,
+      'eval.token_prices': (0.05, 0.2, 0.5, 1.0),
+    },
     # Whether an edit builds on those before it.
     {'editing.accumulate': not config.editing.accumulate},
     # What it is rewarded for.

@@ -35,14 +35,24 @@ _THOMPSON = {'thompson': bandit.Kind(monte_carlo=True, thompson=True)}
 
 def names(config):
   """Names of all that is trained."""
-  return *variants(config), *bandit_kinds(config)
+  return *variants(config), *at_prices(config), *bandit_kinds(config)
 
 
 def played_names(config, folder):
   """Names of what `learn` reads from a finished run, without training."""
   place = folder / f'seed_{config.seed}'
   kinds = [n for n in bandit_kinds(config) if (place / f'{n}.npz').exists()]
-  return *variants(config), *kinds
+  return *variants(config), *at_prices(config), *kinds
+
+
+def at_prices(config):
+  """Names of the controller at all prices that it plays at."""
+  return map(at_price_name, config.eval.token_prices)
+
+
+def at_price_name(price):
+  """The name under which the controller plays at a price of 1,000 tokens."""
+  return f'ppo_at_{price:g}'
 
 
 def bandit_kinds(config):
@@ -96,6 +106,10 @@ def learn(
       params, calls = restore(learner, place, checkpoint)
     policy = policies.controller(learner.act_greedy, params, seed)
     learned[name] = OverOperators(policy, config.editing), calls
+    if name == 'ppo':
+      for price in config.eval.token_prices:
+        at_price = OverOperators(policy, config.editing, price)
+        learned[at_price_name(price)] = at_price, calls
   _, calls = learned['ppo']
   for name, kind in bandit_kinds(config).items():
     path = folder / f'{name}.npz'

@@ -45,6 +45,8 @@ class Episode(Attempt):
       the next time.
     examples: solved tasks that the prompt shows.
     nearest: solved tasks that it may show, the nearest first.
+    token_price: what 1,000 tokens cost, in rewards; prompts and completions
+      count alike.
     terminated, truncated: how the episode ended, if it did.
   """
 
@@ -78,6 +80,7 @@ class Episode(Attempt):
   )
   examples: tuple[WorkedExample, ...] = ()
   nearest: tuple[WorkedExample, ...] = ()
+  token_price: float = 0.0
   terminated: bool = False
   truncated: bool = False
 
@@ -87,6 +90,12 @@ class Episode(Attempt):
   @property
   def done(self) -> bool:
     return self.terminated or self.truncated or self.lost
+
+  @property
+  def token_cost(self) -> float:
+    """What all tokens so far cost, in rewards."""
+    tokens = self.prompt_tokens + self.completion_tokens
+    return self.token_price * tokens / 1000
 
   @property
   def edited(self) -> bool:

@@ -86,12 +86,15 @@ class OverOperators:
   shape per step and is compiled once.
 
   Attributes:
-    policy: chooses the operators.
+    policy: chooses the operators; it may see the price of 1,000 tokens.
   """
 
-  def __init__(self, policy: Policy, config: EditingConfig):
+  def __init__(
+    self, policy: Policy, config: EditingConfig, token_price: float = 0.0
+  ):
     self.policy = policy
     self._config = config
+    self._price = token_price
 
   def start(
     self, problems: Sequence[Problem], tools: Tools, *, budget: int, seed: int
@@ -102,6 +105,7 @@ class OverOperators:
       [seed] * count,
       [budget] * count,
       [(i, count) for i in range(count)],
+      [self._price] * count,
     )
     names, steps = self._config.actions, itertools.count()
 

@@ -9,7 +9,7 @@ from promptrl_jax.envs.editing import observation as observation_lib
 from promptrl_jax.operators.lexical import LexicalConfig
 from promptrl_jax.rewards.tests import StepRewardConfig
 
-OBSERVATIONS = ('rich', 'legacy')
+OBSERVATIONS = ('rich', 'masked', 'legacy')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,7 +20,10 @@ class EditingConfig:
     actions: operators that may be chosen; see `promptrl_jax.operators`.
     budget: most language-model calls of an episode.
     max_steps: most steps of an episode.
-    observation: `rich`, or `legacy` (the ten features of PROMIS).
+    observation: `rich`; `masked`, the same without anything that running the
+      programs has shown; or `legacy` (the ten features of PROMIS).
+    sees_price: the price of a token is part of the observation, see
+      `ControllerConfig.token_prices`.
     accumulate: edits build on one another; False starts each from the original
       statement, as PROMIS does.
     lexical: of the synonym mutation.
@@ -31,6 +34,7 @@ class EditingConfig:
   budget: int = 8
   max_steps: int = 8
   observation: str = 'rich'
+  sees_price: bool = False
   accumulate: bool = True
   lexical: LexicalConfig = LexicalConfig()
   step_reward: StepRewardConfig = StepRewardConfig()
@@ -39,16 +43,17 @@ class EditingConfig:
     operators.check(self.actions)
     if self.observation not in OBSERVATIONS:
       raise ValueError(
-        f'observation {self.observation!r}: expected "rich" or "legacy"'
+        f'observation {self.observation!r}: expected one of {OBSERVATIONS}'
       )
     if self.budget < 1:
       raise ValueError(f'budget={self.budget}: expected at least one call')
 
   @property
   def observation_size(self) -> int:
+    size = observation_lib.rich_size(len(self.actions))
     if self.observation == 'legacy':
-      return observation_lib.LEGACY_SIZE
-    return observation_lib.rich_size(len(self.actions))
+      size = observation_lib.LEGACY_SIZE
+    return size + self.sees_price
 
   def without(self, name: str) -> EditingConfig:
     """Returns the settings without one operator."""

@@ -30,30 +30,41 @@ def make_episodes(
   seeds: Sequence[int],
   budgets: Sequence[int],
   positions: Sequence[tuple[int, int]] | None = None,
+  prices: Sequence[float] | None = None,
 ) -> list[Episode]:
   """One episode per problem, in row order; see `EditingEnv.reset`."""
   positions = positions or [(0, 1)] * len(problems)
-  rows = zip(problems, seeds, budgets, positions, strict=True)
+  prices = prices or [0.0] * len(problems)
+  rows = zip(problems, seeds, budgets, positions, prices, strict=True)
   return [
-    Episode(problem, seed, budget, row, position=position)
-    for row, (problem, seed, budget, position) in enumerate(rows)
+    Episode(problem, seed, budget, row, position=position, token_price=price)
+    for row, (problem, seed, budget, position, price) in enumerate(rows)
   ]
 
 
 def observe(episodes: Sequence[Episode], config: EditingConfig) -> np.ndarray:
   """Observations float32 [N, O] of N episodes."""
-  if config.observation == 'rich':
-    actions, budget = config.actions, config.budget
-    rich = observation_lib.rich_observation
-    return np.stack([rich(e, actions, budget) for e in episodes])
-  return np.stack(
-    [
-      observation_lib.legacy_observation(
-        e.problem.statement, e.feedbacks, e.steps, *e.position
-      )
-      for e in episodes
-    ]
-  )
+  return np.stack([_observe(episode, config) for episode in episodes])
+
+
+def _observe(episode: Episode, config: EditingConfig) -> np.ndarray:
+  if config.observation == 'legacy':
+    seen = observation_lib.legacy_observation(
+      episode.problem.statement,
+      episode.feedbacks,
+      episode.steps,
+      *episode.position,
+    )
+  else:
+    if config.observation == 'masked':
+      episode = observation_lib.masked(episode)
+    seen = observation_lib.rich_observation(
+      episode, config.actions, config.budget
+    )
+  if not config.sees_price:
+    return seen
+  price = observation_lib.price_feature(episode.token_price)
+  return np.append(seen, np.float32(price))
 
 
 def masks(episodes: Sequence[Episode], config: EditingConfig) -> np.ndarray:
@@ -117,6 +128,7 @@ class EditingEnv:
     seeds: Sequence[int],
     budgets: Sequence[int] | None = None,
     positions: Sequence[tuple[int, int]] | None = None,
+    prices: Sequence[float] | None = None,
   ) -> tuple[np.ndarray, np.ndarray]:
     """Starts one episode per problem.
 
@@ -127,12 +139,13 @@ class EditingEnv:
         samples as long as they ask the same.
       budgets: calls of each episode, `config.budget` by default.
       positions: (index, size) of each problem in its data set.
+      prices: of 1,000 tokens in each episode, in rewards; 0 by default.
 
     Returns:
       Observations float32 [N, O] and action masks bool [N, A].
     """
     budgets = budgets or [self.config.budget] * len(problems)
-    self.episodes = make_episodes(problems, seeds, budgets, positions)
+    self.episodes = make_episodes(problems, seeds, budgets, positions, prices)
     self._plays = self.runner.start(
       [
         (e, play.edit(e, self._tools, self.config, gamma=self._gamma))

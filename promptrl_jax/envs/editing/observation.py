@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import functools
+import math
 import re
 import zlib
 from collections.abc import Sequence
@@ -54,6 +56,27 @@ def legacy_observation(
     ],
     np.float32,
   )
+
+
+def masked(episode: Episode) -> Episode:
+  """A copy that has not seen what its programs did when they were run."""
+  return dataclasses.replace(
+    episode,
+    status='unknown' if episode.attempts else 'start',
+    error_type='',
+    visible=(),
+    feedback='',
+    feedbacks=[],
+    best_visible=0.0,
+  )
+
+
+def price_feature(price: float) -> float:
+  """The price of 1,000 tokens on a logarithmic scale: 0, and 1 at a reward.
+
+  A hundredth of a reward is 0.15.
+  """
+  return math.log1p(100 * price) / math.log1p(100)
 
 
 def rich_size(num_actions: int) -> int:

@@ -61,7 +61,7 @@ def edit(
     statement = episode.statement
     question = yield from _apply(operator, episode, tools)
     _note(episode, operator, statement, question, tools)
-    share, code = episode.best_share, ''
+    share, code, cost = episode.best_share, '', episode.token_cost
     if question is None:
       passed, prompt = share == 1.0, None
     else:
@@ -88,6 +88,8 @@ def edit(
         gamma=gamma,
         config=config.step_reward,
       )
+    cost = episode.token_cost - cost  # of the rewrite and of the program
+    episode.reward -= config.step_reward.scale * cost
     episode.trace.append(_trace_row(episode, operator, prompt))
   return episode.best_code
 

@@ -64,6 +64,7 @@ def collect(
   seeds: Sequence[int],
   budgets: Sequence[int] | None = None,
   positions: Sequence[tuple[int, int]] | None = None,
+  prices: Sequence[float] | None = None,
 ) -> Trajectories:
   """Plays one episode per problem.
 
@@ -72,7 +73,7 @@ def collect(
   system lost have no valid step.
   """
   count, horizon = len(problems), env.config.max_steps
-  observations, masks = env.reset(problems, seeds, budgets, positions)
+  observations, masks = env.reset(problems, seeds, budgets, positions, prices)
   names = env.config.actions
   size = horizon, count
   floats = ('logps', 'values', 'next_values', 'rewards')

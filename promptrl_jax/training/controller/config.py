@@ -29,6 +29,10 @@ class ControllerConfig:
       that were made in its state, see `rl.advantages.sibling_advantages`.
     shuffle_rewards: whether episodes are given each other's returns. A control:
       what is learned from them is not learned from the outcome.
+    token_prices: least and highest price of 1,000 tokens, in rewards: that of
+      an episode is drawn between them, each power as likely, and is 0 for one
+      in four. The policy sees it (`editing.sees_price`), so that one network
+      has learned every trade of solved problems for tokens. Empty: all are 0.
     clone: whether training starts from the best lists, see `cloning.py`.
     trunk: widths of the layers that actor and critic share.
     head: widths of the layers of each head.
@@ -41,6 +45,7 @@ class ControllerConfig:
   worlds: int = 0
   continuations: int = 1
   shuffle_rewards: bool = False
+  token_prices: tuple[float, ...] = ()
   clone: bool = False
   trunk: tuple[int, ...] = (128, 128)
   head: tuple[int, ...] = (64,)
@@ -50,6 +55,12 @@ class ControllerConfig:
       raise ValueError(
         f'continuations={self.continuations}: expected a divisor of '
         f'episodes={self.episodes}'
+      )
+    prices = self.token_prices
+    if prices and not (len(prices) == 2 and 0 < prices[0] <= prices[1]):
+      raise ValueError(
+        f'token_prices={prices}: expected the least and the highest price, '
+        'above 0, or nothing'
       )
 
 

@@ -80,6 +80,7 @@ class ControllerLearner:
       seeds,
       budgets,
       [(i, len(problems)) for i in indices],
+      rollout_lib.draw_prices(self.config, seed, step),
     )
     seconds = time.perf_counter() - started
     used = {name: value - before[name] for name, value in _usage(env).items()}

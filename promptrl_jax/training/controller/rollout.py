@@ -21,6 +21,8 @@ from promptrl_jax.rl.advantages import gae, sibling_advantages
 from promptrl_jax.rl.masked import normalize
 from promptrl_jax.training.controller.config import ControllerConfig, PPOConfig
 
+_FREE = 0.25  # share of the episodes in which tokens cost nothing
+
 
 @flax.struct.dataclass
 class PPOBatch:
@@ -149,6 +151,26 @@ def draw_batch(
   seeds = [first + place % count for place in places]
   again = lambda drawn: np.repeat(drawn, config.continuations).tolist()
   return again(indices), again(seeds), again(budgets)
+
+
+def draw_prices(
+  config: ControllerConfig, seed: int, step: int
+) -> list[float] | None:
+  """Draws the price of 1,000 tokens in each episode of a step, if any.
+
+  Policies that are told their objective: Schaul et al. 2015, Universal Value
+  Function Approximators; Abels et al. 2019, arXiv 1809.07803, of the weights of
+  several rewards, as here. Episodes that are judged against each other have
+  one price.
+  """
+  if not config.token_prices:
+    return None
+  rng = np.random.default_rng([seed, step, 3])
+  started = config.episodes // config.continuations
+  low, high = np.log(config.token_prices)
+  prices = np.exp(rng.uniform(low, high, started))
+  prices[rng.random(started) < _FREE] = 0.0
+  return np.repeat(prices, config.continuations).tolist()
 
 
 def shuffle_returns(rollout: Trajectories, seed: int) -> Trajectories:
