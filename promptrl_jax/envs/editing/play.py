@@ -58,10 +58,10 @@ def edit(
       operator = OPERATORS[FALLBACK]
     if not config.accumulate:
       episode.undo_all()
-    statement = episode.statement
+    statement, cost = episode.statement, episode.token_cost
     question = yield from _apply(operator, episode, tools)
     _note(episode, operator, statement, question, tools)
-    share, code, cost = episode.best_share, '', episode.token_cost
+    share, code = episode.best_share, ''
     if question is None:
       passed, prompt = share == 1.0, None
     else:

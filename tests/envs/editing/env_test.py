@@ -292,3 +292,16 @@ def test_unknown_settings_are_refused(pool):
   with pytest.raises(ValueError, match='poor'):
     EditingConfig(observation='poor')
   assert EditingEnv  # the class itself takes only a valid config
+
+
+def test_tokens_are_paid_for_where_they_have_a_price(make_env, problems):
+  rewards = []
+  for prices in (None, [0.0, 2.0]):
+    env = make_env()
+    env.reset(problems[:2], [0, 0], prices=prices)
+    rewards.append(env.step(['semantic', 'semantic'])[2])
+  free, paid = rewards
+  second = env.episodes[1]
+  tokens = second.prompt_tokens + second.completion_tokens
+  assert second.calls == 2 and tokens > 0
+  np.testing.assert_allclose(free - paid, [0, 2.0 * tokens / 1000], rtol=1e-5)

@@ -1,9 +1,13 @@
 """What the controller sees."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
 from promptrl_jax.envs.editing import observation
+from promptrl_jax.envs.editing.config import EditingConfig
+from promptrl_jax.envs.editing.env import observe
 from promptrl_jax.operators import Episode
 
 
@@ -135,3 +139,44 @@ def test_what_the_first_answer_got_wrong_stays_in_sight(problems):
     episode.feedbacks = [f'FAILED: f(1) returned 7, expected {first}', '']
     seen.append(observation.rich_observation(episode, ('keep',), 4))
   assert not np.array_equal(*seen)
+
+
+def test_masked_hides_what_the_programs_did_and_nothing_else(
+  make_env, problems
+):
+  config = EditingConfig(observation='masked')
+  env = make_env(config=config)
+  env.reset(problems[3:4], [0])
+  env.step(['keep'])
+  (episode,) = env.episodes
+  assert episode.feedback and episode.status != 'unknown'
+  seen = observe([episode], config)
+  other = dataclasses.replace(
+    episode,
+    status='error',
+    error_type='NameError',
+    visible=(False,),
+    feedback='FAILED: NameError: x',
+    feedbacks=['FAILED: f(1) returned 2, expected 3'],
+    best_visible=0.5,
+  )
+  rich = EditingConfig()
+  assert not np.array_equal(*(observe([e], rich) for e in (episode, other)))
+  np.testing.assert_array_equal(observe([other], config), seen)
+  for change in ({'steps': 3}, {'statement': 'Another.'}, {'budget': 99}):
+    changed = dataclasses.replace(episode, **change)
+    assert not np.array_equal(observe([changed], config), seen), change
+
+
+def test_the_price_of_a_token_is_the_last_feature(problems):
+  config = EditingConfig(sees_price=True)
+  assert config.observation_size == EditingConfig().observation_size + 1
+  episodes = [Episode(problems[0], token_price=p) for p in (0.0, 0.01, 1.0)]
+  seen = observe(episodes, config)
+  assert seen.shape == (3, config.observation_size)
+  assert seen.dtype == np.float32
+  expected = [0.0, np.log(2) / np.log(101), 1.0]
+  np.testing.assert_allclose(seen[:, -1], expected, rtol=1e-6)
+  np.testing.assert_array_equal(
+    seen[:, :-1], observe(episodes, EditingConfig())
+  )

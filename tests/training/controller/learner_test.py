@@ -25,6 +25,7 @@ from promptrl_jax.training.controller.config import (
 from promptrl_jax.training.controller.rollout import (
   as_terminated,
   draw_batch,
+  draw_prices,
   make_batch,
   returns_to_go,
   shuffle_returns,
@@ -136,6 +137,23 @@ def test_few_worlds_repeat_their_seeds():
   drawn = [draw_batch(PROBLEMS, config, 2, step)[1] for step in range(3)]
   assert len({seed for seeds in drawn for seed in seeds}) == 4
   assert len(set(draw_batch(PROBLEMS, CONFIG, 2, 0)[1])) == CONFIG.episodes
+
+
+def test_prices_are_drawn_on_a_logarithmic_scale_and_some_are_free():
+  config = dataclasses.replace(
+    CONFIG, episodes=6000, continuations=2, token_prices=(0.01, 1.0)
+  )
+  assert draw_prices(CONFIG, 0, 0) is None
+  prices = np.array(draw_prices(config, 0, 0))
+  assert len(prices) == config.episodes
+  np.testing.assert_array_equal(prices[::2], prices[1::2])
+  assert abs(np.mean(prices == 0) - 0.25) < 0.03
+  paid = prices[prices > 0]
+  assert paid.min() >= 0.01 and paid.max() <= 1.0
+  assert abs(np.mean(paid < 0.1) - 0.5) < 0.03  # half of the powers of ten
+  assert draw_prices(config, 0, 1) != prices.tolist()
+  with pytest.raises(ValueError, match=r'token_prices=\(1.0, 0.5\)'):
+    dataclasses.replace(CONFIG, token_prices=(1.0, 0.5))
 
 
 def test_continuations_start_in_the_same_state():
