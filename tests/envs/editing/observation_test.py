@@ -145,7 +145,7 @@ def test_masked_hides_what_the_programs_did_and_nothing_else(
   make_env, problems
 ):
   config = EditingConfig(observation='masked')
-  env = make_env(config=config)
+  env = make_env()
   env.reset(problems[3:4], [0])
   env.step(['keep'])
   (episode,) = env.episodes
