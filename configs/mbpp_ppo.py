@@ -101,6 +101,8 @@ class EvalConfig:
         f'eval.budgets={self.budgets}: expected each budget once (a flag that '
         'is given twice adds its values)'
       )
+    if wrong := [price for price in self.token_prices if not price >= 0]:
+      raise ValueError(f'eval.token_prices has {wrong}: expected 0 or more')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -145,6 +147,17 @@ class Config(Job):
       raise ValueError(
         f'eval.without={self.eval.without}: {self.subject} is what the report '
         'is about'
+      )
+    if self.editing.sees_certainty and not self.coder.certainty:
+      raise ValueError(
+        'editing.sees_certainty=True: the controller would see nothing; '
+        'expected coder.certainty=True, too'
+      )
+    prices = self.controller.token_prices or self.eval.token_prices
+    if prices and not self.editing.sees_price:
+      raise ValueError(
+        f'token_prices={prices}: the controller would not know them; expected '
+        'editing.sees_price=True, too'
       )
     used = {'fewshot', 'add_demo'} & {
       *self.eval.strategies,
@@ -294,8 +307,9 @@ def get_hyper(arg: str = 'minicode2'):
         *(('repair',), ('resample',), ('submit',)),
       )
     ),
-    # What seeing programs fail is worth.
+    # What seeing programs fail is worth, and the coder's log-probs.
     {'editing.observation': 'masked'},
+    {'editing.sees_certainty': True, 'coder.certainty': True},
     # One network for all prices of a token.
     {
       'controller.token_prices': (0.02, 2.0),

@@ -200,17 +200,38 @@ def test_the_ablations_are_those_that_were_planned():
   rows = importlib.import_module('configs.mbpp_ppo').get_hyper('minicode2')
   varied = {key for row in rows for key in row}
   assert varied == {
+    'coder.certainty',
     'controller.budgets',
+    'controller.token_prices',
     'editing.accumulate',
     'editing.actions',
     'editing.observation',
+    'editing.sees_certainty',
+    'editing.sees_price',
     'editing.step_reward.call_cost',
     'editing.step_reward.kind',
     'editing.step_reward.potential',
     'editing.step_reward.share_weight',
+    'eval.token_prices',
   }
   actions = [set(row.get('editing.actions', ())) for row in rows]
   assert any(a and 'lexical' not in a for a in actions)  # mutation off
+
+
+@pytest.mark.parametrize(
+  ('setting', 'value', 'message'),
+  [
+    ('editing.sees_certainty', True, 'expected coder.certainty=True'),
+    ('controller.token_prices', (0.1, 1.0), 'expected editing.sees_price'),
+    ('eval.token_prices', (0.1,), 'expected editing.sees_price'),
+    ('eval.token_prices', (-1.0,), r'has \[-1.0\]: expected 0 or more'),
+  ],
+)
+def test_what_the_controller_would_not_see_is_refused(setting, value, message):
+  config = load('mbpp_ppo', 'smoke')
+  config.update_from_flattened_dict({setting: value})
+  with pytest.raises(ValueError, match=message):
+    read('mbpp_ppo', config)
 
 
 @pytest.mark.parametrize(

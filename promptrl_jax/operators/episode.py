@@ -8,7 +8,8 @@ from typing import Any
 
 from promptrl_jax.execution.program import ProgramResult
 from promptrl_jax.llm.ask import coder_prompt
-from promptrl_jax.llm.attempt import Attempt
+from promptrl_jax.llm.attempt import CODER, Ask, Attempt
+from promptrl_jax.llm.backend import Completion, Confidence
 from promptrl_jax.prompts import feedback as feedback_lib
 from promptrl_jax.prompts import templates
 from promptrl_jax.prompts.examples import WorkedExample
@@ -45,6 +46,7 @@ class Episode(Attempt):
       the next time.
     examples: solved tasks that the prompt shows.
     nearest: solved tasks that it may show, the nearest first.
+    confidence: of the last program's completion, where it is measured.
     token_price: what 1,000 tokens cost, in rewards; prompts and completions
       count alike.
     terminated, truncated: how the episode ended, if it did.
@@ -80,6 +82,7 @@ class Episode(Attempt):
   )
   examples: tuple[WorkedExample, ...] = ()
   nearest: tuple[WorkedExample, ...] = ()
+  confidence: Confidence | None = None
   token_price: float = 0.0
   terminated: bool = False
   truncated: bool = False
@@ -120,6 +123,11 @@ class Episode(Attempt):
   def asks(self, attempt: str = '') -> tuple[str, str, int]:
     """What a request says; `attempt` is a program to be repaired, if any."""
     return self.statement, attempt, len(self.examples)
+
+  def charge(self, asked: Ask, completion: Completion) -> None:
+    super().charge(asked, completion)
+    if asked.role == CODER:
+      self.confidence = completion.confidence
 
   def record(self, code: str, result: ProgramResult) -> None:
     """Leaves the trace to the step, which knows operator and reward."""

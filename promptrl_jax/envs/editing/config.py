@@ -22,6 +22,8 @@ class EditingConfig:
     max_steps: most steps of an episode.
     observation: `rich`; `masked`, the same without anything that running the
       programs has shown; or `legacy` (the ten features of PROMIS).
+    sees_certainty: how sure the coder was of its last program is part of the
+      observation; takes a coder that measures it (`coder.certainty`).
     sees_price: the price of a token is part of the observation, see
       `ControllerConfig.token_prices`.
     accumulate: edits build on one another; False starts each from the original
@@ -34,6 +36,7 @@ class EditingConfig:
   budget: int = 8
   max_steps: int = 8
   observation: str = 'rich'
+  sees_certainty: bool = False
   sees_price: bool = False
   accumulate: bool = True
   lexical: LexicalConfig = LexicalConfig()
@@ -53,6 +56,8 @@ class EditingConfig:
     size = observation_lib.rich_size(len(self.actions))
     if self.observation == 'legacy':
       size = observation_lib.LEGACY_SIZE
+    if self.sees_certainty:
+      size += observation_lib.CERTAINTY_SIZE
     return size + self.sees_price
 
   def without(self, name: str) -> EditingConfig:

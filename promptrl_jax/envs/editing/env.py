@@ -61,10 +61,12 @@ def _observe(episode: Episode, config: EditingConfig) -> np.ndarray:
     seen = observation_lib.rich_observation(
       episode, config.actions, config.budget
     )
-  if not config.sees_price:
-    return seen
-  price = observation_lib.price_feature(episode.token_price)
-  return np.append(seen, np.float32(price))
+  more = []
+  if config.sees_certainty:
+    more += observation_lib.certainty_features(episode.confidence)
+  if config.sees_price:
+    more.append(observation_lib.price_feature(episode.token_price))
+  return np.concatenate([seen, more], dtype=np.float32) if more else seen
 
 
 def masks(episodes: Sequence[Episode], config: EditingConfig) -> np.ndarray:

@@ -12,11 +12,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from promptrl_jax.llm.backend import Confidence
 from promptrl_jax.operators import Episode
 
 LEGACY_SIZE = 10
 PROMPT_SIZE = 96  # features of the embedded prompt
 FEEDBACK_SIZE = 32  # features of the embedded feedback
+CERTAINTY_SIZE = 4
 MOST_VISIBLE = 4  # visible tests with a feature of their own
 
 STATUSES = (
@@ -69,6 +71,21 @@ def masked(episode: Episode) -> Episode:
     feedbacks=[],
     best_visible=0.0,
   )
+
+
+def certainty_features(confidence: Confidence | None) -> list[float]:
+  """How sure the coder was of its last program, [CERTAINTY_SIZE].
+
+  Whether that is known, mean and least log-prob and mean entropy of its tokens.
+  """
+  if confidence is None:
+    return [0.0] * CERTAINTY_SIZE
+  return [
+    1.0,
+    confidence.mean_logp,
+    confidence.least_logp / 4,  # of one token, so it is several times larger
+    confidence.entropy,
+  ]
 
 
 def price_feature(price: float) -> float:

@@ -8,6 +8,8 @@ import pytest
 from promptrl_jax.envs.editing import observation
 from promptrl_jax.envs.editing.config import EditingConfig
 from promptrl_jax.envs.editing.env import observe
+from promptrl_jax.llm.attempt import CODER, REWRITER, Ask
+from promptrl_jax.llm.backend import Completion, Confidence, Message, Request
 from promptrl_jax.operators import Episode
 
 
@@ -180,3 +182,22 @@ def test_the_price_of_a_token_is_the_last_feature(problems):
   np.testing.assert_array_equal(
     seen[:, :-1], observe(episodes, EditingConfig())
   )
+
+
+def test_certainty_of_the_last_program_is_seen(problems):
+  config = EditingConfig(sees_certainty=True, sees_price=True)
+  base = EditingConfig()
+  assert config.observation_size == base.observation_size + 5
+  episode = Episode(problems[0], budget=4, token_price=1.0)
+  request = Request((Message('user', 'x'),))
+  (before,) = observe([episode], config)
+  np.testing.assert_array_equal(before[-5:], [0, 0, 0, 0, 1])
+  sure = Completion('y', 3, 2, 'stop', Confidence(-0.5, -2.0, 0.25))
+  episode.charge(Ask(CODER, request), sure)
+  # What a rewriter says of itself is not of the program.
+  other = Completion('z', 3, 2, 'stop', Confidence(-9.0, -9.0, 9.0))
+  episode.charge(Ask(REWRITER, request), other)
+  (after,) = observe([episode], config)
+  np.testing.assert_allclose(after[-5:], [1, -0.5, -0.5, 0.25, 1])
+  episode.charge(Ask(CODER, request), Completion('y', 3, 2, 'stop'))
+  np.testing.assert_array_equal(observe([episode], config)[0, -5:-1], [0] * 4)
