@@ -307,7 +307,7 @@ class Transformer(nn.Module):
     table = sharding.pin(self.embedding, self.mesh, 'tensor')
     x = sharding.pin(rows_of(table, tokens), self.mesh, ROWS)
     if self.config.positions == 'learned':
-      x = x + self.position_embedding[positions]
+      x = x + rows_of(self.position_embedding, positions)
     x = x.astype(self.config.dtype)
     scale = self.config.embedding_scale
     return x if scale == 1.0 else x * jnp.asarray(scale, x.dtype)
