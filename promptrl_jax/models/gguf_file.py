@@ -60,7 +60,7 @@ class _Info(NamedTuple):
 
 
 class GgufFile:
-  """The metadata and the tensors of one file.
+  """The metadata and the tensors of one file; it stands for its path.
 
   Attributes:
     metadata: numbers, texts, lists of texts and arrays of numbers, by name.
@@ -88,6 +88,9 @@ class GgufFile:
       self.metadata, self._tensors = self._read_header()
     except (struct.error, UnicodeDecodeError) as error:
       raise self._truncated(f'its header cannot be read ({error})') from None
+
+  def __fspath__(self) -> str:
+    return str(self.path)
 
   def names(self) -> set[str]:
     return set(self._tensors)
@@ -200,7 +203,7 @@ class GgufFile:
     if kind == _ARRAY:
       item, count = self._unpack('<IQ')
       if item == _STRING:
-        return [self._text() for _ in range(count)]
+        return self._texts(count)
       return self._numbers(item, count)
     number = self._numbers(kind, 1)[0]
     # The shortest decimal of a float32 is what its author wrote: 1e-6.
@@ -214,14 +217,19 @@ class GgufFile:
     return np.frombuffer(self._bytes, dtype, count, start)
 
   def _text(self) -> str:
-    # Half a million of them: without `_unpack`, in half of the time.
-    start = self._at + _SIZE.size
-    if start > len(self._bytes):
-      self._advance(_SIZE.size)  # raises
-    (size,) = _SIZE.unpack_from(self._bytes, self._at)
-    self._at = start
-    end = self._advance(size) + size
-    return self._bytes[start:end].decode()
+    return self._texts(1)[0]
+
+  def _texts(self, count: int) -> list[str]:
+    # Half a million of them: without `_unpack`, in a third of the time.
+    data, at, end, texts = self._bytes, self._at, len(self._bytes), []
+    for _ in range(count):
+      (size,) = _SIZE.unpack_from(data, at)
+      start, at = at + _SIZE.size, at + _SIZE.size + size
+      if at > end:
+        raise self._too_short(size, start)
+      texts.append(data[start:at].decode())
+    self._at = at
+    return texts
 
   def _unpack(self, layout: str) -> tuple[Any, ...]:
     start = self._advance(struct.calcsize(layout))
@@ -231,12 +239,15 @@ class GgufFile:
     """Moves past `size` bytes; returns where they start."""
     start = self._at
     if start + size > len(self._bytes):
-      raise self._truncated(
-        f'its header asks for {size} bytes at byte {start}, the file has '
-        f'{len(self._bytes)}'
-      )
+      raise self._too_short(size, start)
     self._at = start + size
     return start
+
+  def _too_short(self, size: int, start: int) -> CheckpointError:
+    return self._truncated(
+      f'its header asks for {size} bytes at byte {start}, the file has '
+      f'{len(self._bytes)}'
+    )
 
   def _truncated(self, reason: str) -> CheckpointError:
     return CheckpointError(f'{self.path}: {reason}: truncated? Fetch it again')

@@ -85,6 +85,11 @@ def is_gguf(source: str | os.PathLike[str]) -> bool:
   return pathlib.Path(source).suffix == SUFFIX
 
 
+def opened(source: str | os.PathLike[str]) -> GgufFile:
+  """Returns the file at a path, or the one that is open already."""
+  return source if isinstance(source, GgufFile) else GgufFile(source)
+
+
 class GgufTensors:
   """The tensors of a file, under the names of Hugging Face.
 
