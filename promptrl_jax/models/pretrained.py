@@ -205,7 +205,7 @@ def load_pretrained(
   files = gguf_model.opened(folder) if gguf_model.is_gguf(folder) else folder
   # A vocabulary of 262,144 tokens takes as long as weights of 250 MB.
   with futures.ThreadPoolExecutor(1) as thread:
-    reading = thread.submit(tokenizer_lib.load, files)
+    reading = thread.submit(_load_tokenizer, files, layout is not None)
     in_file = layout is not None and jax.default_backend() == 'cpu'
     config, params = load_model(files, mesh, dtype, in_file)
     if layout is not None:
@@ -244,6 +244,13 @@ def save_pretrained(
   """
   save_model(folder, config, params, dtype)
   tokenizer_lib.save(folder, tokenizer)
+
+
+def _load_tokenizer(source: Any, renders: bool) -> tokenizer_lib.Tokenizer:
+  tokenizer = tokenizer_lib.load(source)
+  if renders and tokenizer.chat is not None:
+    _ = tokenizer.chat.renderer  # Half a second, which the weights take, too.
+  return tokenizer
 
 
 def write_config(

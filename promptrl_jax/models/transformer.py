@@ -363,4 +363,5 @@ def shapes(config: TransformerConfig) -> Any:
     config, lambda _: jax.ShapeDtypeStruct((1, 2, 2), jnp.bool_)
   )
   init = Transformer(config).init
-  return jax.eval_shape(init, jax.random.key(0), tokens, tokens, mask)
+  key = jax.eval_shape(jax.random.key, 0)  # A real one would be compiled.
+  return jax.eval_shape(init, key, tokens, tokens, mask)

@@ -187,13 +187,13 @@ def check_tensors(
       f'{tensors.folder} does not fit its config: missing '
       f'{_shortened(missing)}, not known {_shortened(unknown)}'
     )
+  shapes = {rule: _stored_shape(rule, leaves[rule.leaf]) for rule in table.rules}
   for name, (rule, _) in expected.items():
     shape = tensors.shape(present[name])
-    expected_shape = _stored_shape(rule, leaves[rule.leaf])
-    if shape != expected_shape:
+    if shape != shapes[rule]:
       raise CheckpointError(
         f'{present[name]} in {tensors.folder} has shape {shape}; the config '
-        f'says {expected_shape}'
+        f'says {shapes[rule]}'
       )
   return present
 
