@@ -8,14 +8,24 @@ never holds them twice.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Any
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from flax import traverse_util
 
-from promptrl_jax.models import weights
+from promptrl_jax.models import few_rows, weights
 from promptrl_jax.parallel import host_memory
+
+
+@runtime_checkable
+class _InParts(Protocol):
+  """Tensors that are read in parts, see `GgufFile.read_parts`."""
+
+  def read_parts(
+    self, name: str, write: Callable[[slice, np.ndarray], None]
+  ) -> None: ...
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -68,6 +78,31 @@ class FileLeaf:
     name = self.names[rule.name_of(self.layer)]
     tensor = rule.to_ours(weights.read(self.tensors, name))
     return tensor.astype(self.dtype, copy=False)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class PackedRows:
+  """An embedding [out, in] that is read into panels of `few_rows`."""
+
+  leaf: FileLeaf
+
+  @property
+  def shape(self) -> tuple[int, ...]:
+    return few_rows.packed_shape(*self.leaf.shape, self.dtype)
+
+  @property
+  def dtype(self) -> np.dtype:
+    return self.leaf.dtype
+
+  def fill(self, out: np.ndarray) -> None:
+    """Reads the embedding into panels of its shape and type."""
+    leaf = self.leaf
+    name = leaf.names[leaf.rules[0].name]
+    write = functools.partial(few_rows.pack_rows, out)
+    if isinstance(leaf.tensors, _InParts):
+      leaf.tensors.read_parts(name, write)
+    else:  # A view of the file.
+      write(slice(0, len(out) * few_rows.OUTPUTS), np.asarray(leaf))
 
 
 def load_tree(

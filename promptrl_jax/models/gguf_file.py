@@ -16,6 +16,7 @@ import mmap
 import os
 import pathlib
 import struct
+from collections.abc import Callable
 from concurrent import futures
 from typing import Any, NamedTuple
 
@@ -46,7 +47,8 @@ _STRING, _ARRAY = 8, 9
 TYPES = ('F32', 'F16', 'BF16', 'Q8_0', 'Q4_0', 'Q4_1', 'Q5_0', 'Q5_1')
 TYPES += ('Q4_K', 'Q5_K', 'Q6_K')
 _SIZE = struct.Struct('<Q')  # of a text
-_AT_ONCE = 1 << 20  # weights that are dequantized at once, to stay in a cache
+_AT_ONCE = 1 << 17  # weights that are dequantized at once, to stay in a cache
+_ROWS = 32  # A part has a multiple of so many: panels of `few_rows`.
 _ALIGNMENT = 32  # of tensors, if the file does not say
 
 
@@ -120,26 +122,46 @@ class GgufFile:
       dtype: of the result.
       order: the rows of the result; None: all in their order.
     """
-    info, rows = self._tensors[name], self.rows(name)
-    result = host_memory.empty((len(rows), info.shape[-1]), dtype)
-    step = max(1, _AT_ONCE // info.shape[-1])
+    shape = self.shape(name)
+    result = host_memory.empty((math.prod(shape[:-1]), shape[-1]), dtype)
+    self.read_parts(name, result.__setitem__, order)
+    return result.reshape(shape)
 
-    def fill(start: int) -> None:
-      part = slice(start, start + step)
+  def read_parts(
+    self,
+    name: str,
+    write: Callable[[slice, np.ndarray], None],
+    order: np.ndarray | None = None,
+  ) -> None:
+    """Dequantizes a tensor; hands each part to `write`, in several threads.
+
+    Args:
+      write: function of the place of some rows and their weights [rows, n],
+        which have the type of the file or are float32.
+      order: as of `read`.
+    """
+    info, rows = self._tensors[name], self.rows(name)
+    step = max(1, _AT_ONCE // info.shape[-1] // _ROWS) * _ROWS
+
+    def read(start: int) -> None:
+      part = slice(start, min(start + step, len(rows)))
       some = rows[part] if order is None else rows[order[part]]
-      result[part] = self._dequantize(some, info.type)
+      write(part, self._dequantize(some, info.type))
 
     # NumPy lets go of the interpreter's lock meanwhile.
     with futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as threads:
-      for _ in threads.map(fill, range(0, len(rows), step)):
+      for _ in threads.map(read, range(0, len(rows), step)):
         pass
-    return result.reshape(info.shape)
 
   def _dequantize(self, rows: np.ndarray, kind: Any) -> np.ndarray:
     views = {'F32': np.float32, 'F16': np.float16, 'BF16': ml_dtypes.bfloat16}
     if kind.name in views:
       return np.ascontiguousarray(rows).view(views[kind.name])
-    return self._gguf.quants.dequantize(rows, kind)
+    # `quants.dequantize` takes 16 rows at once: a NumPy call of so few numbers
+    # waits for the interpreter's lock longer than it works.
+    blocks = rows.reshape(-1, self._gguf.GGML_QUANT_SIZES[kind][1])
+    weights = getattr(self._gguf.quants, kind.name).dequantize_blocks(blocks)
+    return weights.reshape(len(rows), -1)
 
   def _read_header(self) -> tuple[dict[str, Any], dict[str, _Info]]:
     version, num_tensors, num_fields = self._unpack('<IQQ')

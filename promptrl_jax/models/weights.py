@@ -187,7 +187,9 @@ def check_tensors(
       f'{tensors.folder} does not fit its config: missing '
       f'{_shortened(missing)}, not known {_shortened(unknown)}'
     )
-  shapes = {rule: _stored_shape(rule, leaves[rule.leaf]) for rule in table.rules}
+  shapes = {
+    rule: _stored_shape(rule, leaves[rule.leaf]) for rule in table.rules
+  }
   for name, (rule, _) in expected.items():
     shape = tensors.shape(present[name])
     if shape != shapes[rule]:

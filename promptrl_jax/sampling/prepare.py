@@ -18,9 +18,9 @@ from flax import struct
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
+from promptrl_jax.models import few_rows, native
 from promptrl_jax.models import kernels as kernels_lib
-from promptrl_jax.models import native
-from promptrl_jax.models.file_leaves import FileLeaf
+from promptrl_jax.models.file_leaves import FileLeaf, PackedRows
 from promptrl_jax.parallel import host_memory, sharding
 
 # The stack that is taken apart: of a causal model, of an encoder-decoder.
@@ -129,6 +129,11 @@ def _split_fn(
     params: Any, read: _Convert = _unchanged, place: _Convert = _unchanged
   ) -> DecodeParams:
     def store(kernel: Any, transposed: bool = False) -> Any:
+      if transposed and bits is None and isinstance(kernel, FileLeaf):
+        turned = jax.ShapeDtypeStruct(kernel.shape[::-1], kernel.dtype)
+        if few_rows.fits(turned):
+          panels = PackedRows(kernel)
+          return place(kernels_lib.StoredKernel(panels, threads=threads))
       kernel = read(kernel)
       if transposed:
         kernel = jax.tree.map(lambda x: x.T, kernel)
@@ -230,7 +235,7 @@ def _can_share(mesh: Mesh, rules: sharding.Rules | None) -> bool:
 def _shared(leaf: Any, mesh: Mesh) -> jax.Array:
   """One array of the host that all devices of the mesh read."""
   aligned = host_memory.empty(leaf.shape, leaf.dtype)
-  if isinstance(leaf, FileLeaf):
+  if isinstance(leaf, FileLeaf | PackedRows):
     leaf.fill(aligned)
   else:
     host_memory.copy(aligned, np.asarray(leaf))
