@@ -15,6 +15,7 @@ from promptrl_jax.sampling.requests import EngineConfig
 from promptrl_jax.sampling.sampler import Sampler
 from promptrl_jax.testing import tiny
 from tests.golden import causal, encoder_decoder
+from tests.models.gguf_test import convert
 
 FOLDERS = {
   **{name: causal.FOLDER / name for name in ('gpt2', 'qwen2', 'gemma3')},
@@ -50,6 +51,17 @@ def test_prepared_from_files_it_is_the_same(name, bits):
   _, tree = pretrained.load_model(FOLDERS[name])
   _, late = pretrained.load_model(FOLDERS[name], in_file=True)
   equal(*(prepare.prepare(x, mesh, bits=bits) for x in (late, tree)))
+
+
+@pytest.mark.parametrize('dtype', ['bfloat16', 'float32'])
+def test_an_embedding_in_several_parts_is_the_same(
+  dtype, tmp_path, monkeypatch
+):
+  path = convert(FOLDERS['gemma3'], tmp_path / 'model.gguf')
+  monkeypatch.setattr('promptrl_jax.models.gguf_file._AT_ONCE', 1)  # 32 rows
+  _, tree = pretrained.load_model(path, dtype=dtype)
+  _, late = pretrained.load_model(path, dtype=dtype, in_file=True)
+  equal(*(prepare.prepare(x, make_data_mesh(2)) for x in (late, tree)))
 
 
 def test_loading_a_sampler_holds_its_weights_once(tmp_path, monkeypatch):
