@@ -43,9 +43,10 @@ def pack(kernel: Any) -> Any:
   return split.transpose(2, 0, 3, 1)
 
 
-def packed_shape(outputs: int, inputs: int, dtype: Any) -> tuple[int, ...]:
-  """Returns the shape of the panels of a kernel that fits."""
-  depth = 4 // jnp.dtype(dtype).itemsize
+def packed_shape(rows: Any) -> tuple[int, ...]:
+  """Returns the shape of the panels of rows [out, in] that fit."""
+  outputs, inputs = rows.shape
+  depth = _depth(rows)
   return outputs // OUTPUTS, inputs // depth, OUTPUTS, depth
 
 

@@ -88,7 +88,7 @@ class PackedRows:
 
   @property
   def shape(self) -> tuple[int, ...]:
-    return few_rows.packed_shape(*self.leaf.shape, self.dtype)
+    return few_rows.packed_shape(self.leaf)
 
   @property
   def dtype(self) -> np.dtype:

@@ -95,7 +95,7 @@ def test_packed_in_parts_it_is_the_same(dtype):
   _, kernel = factors(1, dtype)
   kernel = np.asarray(kernel)
   expected = few_rows.pack(kernel)
-  panels = np.zeros(few_rows.packed_shape(160, 96, dtype), kernel.dtype)
+  panels = np.zeros(few_rows.packed_shape(kernel.T), kernel.dtype)
   assert panels.shape == expected.shape
   for start, stop in ((64, 160), (0, 64)):
     rows = kernel.T[start:stop].astype(np.float32)
