@@ -27,8 +27,9 @@ class ChatTemplate:
   special: Mapping[str, str]
 
   @functools.cached_property
-  def _renderer(self) -> Any:
-    # Takes seconds, and a type checker would read all of its models.
+  def renderer(self) -> Any:
+    """What renders the template; made at its first use, in half a second."""
+    # A type checker would read all of its models.
     transformers = importlib.import_module('transformers')
 
     empty = tokenizers.Tokenizer(tokenizers.models.BPE())
@@ -53,7 +54,7 @@ class ChatTemplate:
       else ''
     )
     try:
-      text = self._renderer.apply_chat_template(
+      text = self.renderer.apply_chat_template(
         [{'role': role, 'content': content} for role, content in messages],
         tokenize=False,
         add_generation_prompt=not is_open,

@@ -212,7 +212,8 @@ def shapes(config: EncoderConfig) -> Any:
   """Returns the parameter tree with `jax.ShapeDtypeStruct` leaves."""
   tokens = jax.ShapeDtypeStruct((1, 1), jnp.int32)
   mask = jax.ShapeDtypeStruct((1, 1), jnp.bool_)
-  return jax.eval_shape(Encoder(config).init, jax.random.key(0), tokens, mask)
+  key = jax.eval_shape(jax.random.key, 0)  # A real one would be compiled.
+  return jax.eval_shape(Encoder(config).init, key, tokens, mask)
 
 
 def mean_pool(hidden: jax.Array, mask: jax.Array) -> jax.Array:

@@ -149,9 +149,8 @@ def shapes(config: EncoderDecoderConfig) -> Any:
   """Returns the parameter tree with `jax.ShapeDtypeStruct` leaves."""
   tokens = jnp.zeros((1, 1), jnp.int32)
   init = EncoderDecoder(config).init
-  return jax.eval_shape(
-    init, jax.random.key(0), tokens, tokens.astype(bool), tokens
-  )
+  key = jax.eval_shape(jax.random.key, 0)  # A real one would be compiled.
+  return jax.eval_shape(init, key, tokens, tokens.astype(bool), tokens)
 
 
 def as_stored(

@@ -17,6 +17,7 @@ from promptrl_jax.models.cache import LayerCache
 from promptrl_jax.models.encoder_decoder import EncoderDecoder
 from promptrl_jax.models.encoder_decoder_config import EncoderDecoderConfig
 from promptrl_jax.models.encoder_decoder_layers import DecoderLayer, rms_norm
+from promptrl_jax.models.kernels import rows_of
 
 
 def encode(
@@ -45,7 +46,7 @@ def decode(
   bias = relative_bias.causal(
     tree['decoder_bias'], tokens.shape[1], config.max_distance
   )
-  x: Any = tree['embedding'][tokens].astype(config.dtype)
+  x: Any = rows_of(tree['embedding'], tokens).astype(config.dtype)
   own_mask = jnp.ones(tokens.shape, bool)
   for layer in layers:
     x, _ = block.apply(layer, x, encoded, bias, mask, own_mask)
@@ -120,7 +121,7 @@ def decode_step(
   mask = jnp.broadcast_to(mask, (tokens.shape[0], slots))
   unused = cross[0].num_slots - prompt_mask.shape[1]
   prompt_mask = jnp.pad(prompt_mask, ((0, 0), (0, unused)))
-  x = tree['embedding'][tokens][:, None].astype(config.dtype)
+  x = rows_of(tree['embedding'], tokens)[:, None].astype(config.dtype)
   new_cache = []
   for layer, own_cache, prompt_cache in zip(layers, own, cross, strict=True):
     x, own_cache = block.apply(

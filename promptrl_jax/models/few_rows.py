@@ -12,8 +12,10 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from promptrl_jax.models import native
+from promptrl_jax.parallel import host_memory
 
 OUTPUTS = 32  # outputs per panel
 _DTYPES = ('bfloat16', 'float32')
@@ -41,10 +43,28 @@ def pack(kernel: Any) -> Any:
   return split.transpose(2, 0, 3, 1)
 
 
+def packed_shape(rows: Any) -> tuple[int, ...]:
+  """Returns the shape of the panels of rows [out, in] that fit."""
+  outputs, inputs = rows.shape
+  depth = _depth(rows)
+  return outputs // OUTPUTS, inputs // depth, OUTPUTS, depth
+
+
 def unpack(panels: Any) -> Any:
   """Returns the kernel [out, in] of `panels`."""
   count, blocks, outputs, depth = panels.shape
   return panels.transpose(0, 2, 1, 3).reshape(count * outputs, blocks * depth)
+
+
+def pack_rows(panels: np.ndarray, part: slice, kernel: np.ndarray) -> None:
+  """Packs a part of a kernel's outputs, [out of the part, in], into `panels`.
+
+  The part begins and ends with a panel.
+  """
+  place = panels[part.start // OUTPUTS : part.stop // OUTPUTS]
+  place = place.transpose(0, 2, 1, 3)
+  kernel = kernel.astype(panels.dtype, copy=False)
+  host_memory.copy(place, kernel.reshape(place.shape))
 
 
 def rows(panels: jax.Array, outputs: jax.Array) -> jax.Array:

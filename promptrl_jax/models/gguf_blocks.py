@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import traverse_util
 
-from promptrl_jax.models import weights
+from promptrl_jax.models import file_leaves, weights
 from promptrl_jax.models.blocks import BLOCK, Blocks, quantize
 
 
@@ -61,14 +61,14 @@ def load_tree(
   dtype: Any,
   kernels: Collection[str],
 ) -> Any:
-  """Loads a parameter tree whose kernels keep the blocks of the file.
+  """Returns a parameter tree whose kernels keep the blocks of the file.
 
   Args:
-    shapes, dtype: as of `weights.load_tree`.
+    shapes, dtype: as of `file_leaves.load_tree`.
     kernels: names of the leaves that become `Blocks`.
 
   Returns:
-    A tree with the other leaves in `params` and the kernels in `blocks`.
+    A tree of `FileLeaf`s: the kernels in `blocks`, the others in `params`.
   """
   leaves: dict[str, Any] = {
     **traverse_util.flatten_dict(shapes['params'], sep='/')
@@ -81,7 +81,8 @@ def load_tree(
     wanted = {r.leaf: _divided(leaves[r.leaf], r, divisor) for r in rules}
     tree = traverse_util.unflatten_dict(wanted, sep='/')
     part = dataclasses.replace(table, rules=tuple(rules))
-    return weights.load_tree(source, part, {'params': tree}, dtype)['params']
+    tree = file_leaves.load_tree(source, part, {'params': tree}, dtype)
+    return tree['params']
 
   rest = _Part(tensors, tensors.names() - names, '')
   codes, scales, mins = (

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import pathlib
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -85,6 +85,11 @@ def is_gguf(source: str | os.PathLike[str]) -> bool:
   return pathlib.Path(source).suffix == SUFFIX
 
 
+def opened(source: str | os.PathLike[str]) -> GgufFile:
+  """Returns the file at a path, or the one that is open already."""
+  return source if isinstance(source, GgufFile) else GgufFile(source)
+
+
 class GgufTensors:
   """The tensors of a file, under the names of Hugging Face.
 
@@ -116,6 +121,13 @@ class GgufTensors:
     if c.norm_offset and stored.endswith('norm.weight'):
       return (self._file.read(stored) - c.norm_offset).astype(self._dtype)
     return self._file.read(stored, self._dtype, self._order(stored))
+
+  def read_parts(
+    self, name: str, write: Callable[[slice, np.ndarray], None]
+  ) -> None:
+    """Hands a kernel or an embedding to `write`, as `GgufFile.read_parts`."""
+    stored = self._stored[name]
+    self._file.read_parts(stored, write, self._order(stored))
 
   def read_blocks(self, name: str) -> Blocks:
     """Returns a kernel [out, in] in parts, as `gguf_blocks.read` does."""

@@ -216,10 +216,15 @@ def _merges(
   pieces: Sequence[str], ids: Mapping[str, int]
 ) -> Iterator[tuple[str, str]]:
   """Yields the pairs that make each piece, the piece merged first in front."""
+  id_of = ids.get
   for piece in pieces:
-    pairs = [
-      (piece[:i], piece[i:])
-      for i in range(1, len(piece))
-      if piece[:i] in ids and piece[i:] in ids
-    ]
-    yield from sorted(pairs, key=lambda pair: (ids[pair[0]], ids[pair[1]]))
+    pairs = []
+    for i in range(1, len(piece)):
+      left = id_of(first := piece[:i])
+      if left is not None:
+        right = id_of(second := piece[i:])
+        if right is not None:
+          pairs.append((left, right, first, second))
+    pairs.sort()
+    for _, _, first, second in pairs:
+      yield first, second

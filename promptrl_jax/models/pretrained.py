@@ -25,6 +25,7 @@ from promptrl_jax.models import (
   encoder,
   encoder_decoder,
   encoder_weights,
+  file_leaves,
   gguf_blocks,
   gguf_model,
   lora,
@@ -104,7 +105,7 @@ def family(model_type: str | None) -> Family:
 def load_config(folder: str | os.PathLike[str]) -> Any:
   """Reads the `config.json` of a model folder, or the header of a GGUF file."""
   if gguf_model.is_gguf(folder):
-    return _gguf_config(GgufFile(folder))
+    return _gguf_config(gguf_model.opened(folder))
   path = pathlib.Path(folder) / CONFIG
   if not path.is_file():
     raise FileNotFoundError(f'no {CONFIG} in {folder}: is this a model folder?')
@@ -133,6 +134,7 @@ def load_model(
   folder: str | os.PathLike[str],
   mesh: Mesh | None = None,
   dtype: Any = jnp.float32,
+  in_file: bool = False,
 ) -> tuple[Any, Any]:
   """Loads config and parameters as `load_pretrained`, without a tokenizer."""
   in_blocks = dtype == AS_STORED
@@ -140,11 +142,12 @@ def load_model(
     dtype = jnp.bfloat16
     if mesh is not None or not gguf_model.is_gguf(folder):
       raise ValueError(
-        f'dtype={AS_STORED!r}: expected a GGUF file, not {folder}, and a mesh '
-        'that splits no parameters; or load the model as bfloat16 or int8'
+        f'dtype={AS_STORED!r}: expected a GGUF file, not {os.fspath(folder)}, '
+        'and a mesh that splits no parameters; or load the model as bfloat16 '
+        'or int8'
       )
   if gguf_model.is_gguf(folder):
-    file = GgufFile(folder)
+    file = gguf_model.opened(folder)
     config = _gguf_config(file)
     tensors = gguf_model.GgufTensors(file, config, dtype)
   else:
@@ -165,6 +168,8 @@ def load_model(
     return config, gguf_blocks.load_tree(
       tensors, table, shapes, dtype, [*KERNELS, *tied]
     )
+  if in_file and mesh is None:
+    return config, file_leaves.load_tree(tensors, table, shapes, dtype)
   params = weights.load_tree(tensors, table, shapes, dtype, shardings)
   return config, params
 
@@ -174,6 +179,7 @@ def load_pretrained(
   mesh: Mesh | None = None,
   dtype: Any = jnp.float32,
   revision: str | None = None,
+  layout: Callable[[Any, Any], Any] | None = None,
 ) -> tuple[Any, Any, tokenizer_lib.Tokenizer]:
   """Loads a model and its tokenizer, each tensor directly onto its devices.
 
@@ -185,6 +191,10 @@ def load_pretrained(
       CPU the activations are float32, which is faster there. `gguf` keeps the
       kernels of a GGUF file in 4 or 8 bits as they are stored, see
       `blocks.Blocks`, and the rest in bfloat16.
+    layout: function from config and parameters to what is returned for them,
+      called while the tokenizer is read. On CPU and without a mesh, its
+      parameters are in their files (`file_leaves.FileLeaf`), as those of `gguf`
+      always are, so that it holds no second copy.
 
   Raises:
     FileNotFoundError: the folder or model does not exist or lacks a file.
@@ -192,10 +202,14 @@ def load_pretrained(
       text names the file, key or number.
   """
   folder = find(source, revision)
+  files = gguf_model.opened(folder) if gguf_model.is_gguf(folder) else folder
   # A vocabulary of 262,144 tokens takes as long as weights of 250 MB.
   with futures.ThreadPoolExecutor(1) as thread:
-    reading = thread.submit(tokenizer_lib.load, folder)
-    config, params = load_model(folder, mesh, dtype)
+    reading = thread.submit(_load_tokenizer, files, layout is not None)
+    in_file = layout is not None and jax.default_backend() == 'cpu'
+    config, params = load_model(files, mesh, dtype, in_file)
+    if layout is not None:
+      params = layout(config, params)
     tokenizer = reading.result()
   if tokenizer.vocab_size > config.vocab_size:
     raise ValueError(
@@ -230,6 +244,13 @@ def save_pretrained(
   """
   save_model(folder, config, params, dtype)
   tokenizer_lib.save(folder, tokenizer)
+
+
+def _load_tokenizer(source: Any, renders: bool) -> tokenizer_lib.Tokenizer:
+  tokenizer = tokenizer_lib.load(source)
+  if renders and tokenizer.chat is not None:
+    _ = tokenizer.chat.renderer  # Half a second, which the weights take, too.
+  return tokenizer
 
 
 def write_config(

@@ -143,9 +143,9 @@ def load(path: str | os.PathLike[str]) -> Tokenizer:
     FileNotFoundError: the path has no tokenizer.
     ValueError: the tokenizer cannot be read, or has no token that ends a text.
   """
-  path = pathlib.Path(path)
   if gguf_model.is_gguf(path):
-    return _of_gguf(GgufFile(path))
+    return _of_gguf(gguf_model.opened(path))
+  path = pathlib.Path(path)
   if path.is_file():
     return _wrap(tokenizers.Tokenizer.from_file(str(path)))
   files = tokenizer_files.read(path)

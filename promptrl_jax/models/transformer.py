@@ -307,7 +307,7 @@ class Transformer(nn.Module):
     table = sharding.pin(self.embedding, self.mesh, 'tensor')
     x = sharding.pin(rows_of(table, tokens), self.mesh, ROWS)
     if self.config.positions == 'learned':
-      x = x + self.position_embedding[positions]
+      x = x + rows_of(self.position_embedding, positions)
     x = x.astype(self.config.dtype)
     scale = self.config.embedding_scale
     return x if scale == 1.0 else x * jnp.asarray(scale, x.dtype)
@@ -363,4 +363,5 @@ def shapes(config: TransformerConfig) -> Any:
     config, lambda _: jax.ShapeDtypeStruct((1, 2, 2), jnp.bool_)
   )
   init = Transformer(config).init
-  return jax.eval_shape(init, jax.random.key(0), tokens, tokens, mask)
+  key = jax.eval_shape(jax.random.key, 0)  # A real one would be compiled.
+  return jax.eval_shape(init, key, tokens, tokens, mask)

@@ -44,8 +44,11 @@ __all__ = [
   'Source',
   'Table',
   'Tensors',
+  'check_tensors',
+  'flat',
   'linear',
   'load_tree',
+  'read',
   'save_tree',
   'transpose',
 ]
@@ -86,13 +89,23 @@ class Rule:
     """Whether the rule covers one tensor per layer."""
     return _LAYER in self.name
 
+  @property
+  def place(self) -> tuple[int | slice, ...]:
+    """Where the part lies in the leaf, or in that of one layer."""
+    index = [slice(*i) if isinstance(i, tuple) else i for i in self.index]
+    return tuple(slice(None) if i is None else i for i in index)
+
+  def name_of(self, layer: int | None) -> str:
+    """Returns the name of the tensor, or of that of a layer."""
+    return self.name.replace(_LAYER, str(layer))
+
   def names(self, num_layers: int) -> Iterator[tuple[str, int | None]]:
     """Yields the name and the layer of each tensor of this rule."""
     if not self.is_layered:
       yield self.name, None
     else:
       for layer in range(num_layers):
-        yield self.name.replace(_LAYER, str(layer)), layer
+        yield self.name_of(layer), layer
 
 
 @dataclasses.dataclass(frozen=True)
@@ -137,9 +150,9 @@ def load_tree(
   Raises:
     CheckpointError: a tensor is missing, unknown or of the wrong shape.
   """
-  leaves = _flat(shapes)
-  names = _check_tensors(tensors, table, leaves)
-  leaf_shardings = _flat(shardings) if shardings is not None else {}
+  leaves = flat(shapes)
+  names = check_tensors(tensors, table, leaves)
+  leaf_shardings = flat(shardings) if shardings is not None else {}
   filled: dict[str, jax.Array] = {}
   for rule in table.rules:
     leaf, sharding = leaves[rule.leaf], leaf_shardings.get(rule.leaf)
@@ -149,14 +162,14 @@ def load_tree(
       value = jax.jit(make, out_shardings=sharding)()
     write = _make_write_fn(rule, sharding)
     for name, layer in rule.names(leaf.shape[0]):
-      tensor = _spread(tensors.read(names[name]), sharding)
+      tensor = _spread(read(tensors, names[name]), sharding)
       value = write(value, tensor, layer or 0)
     filled[rule.leaf] = value
   ordered = {path: filled[path] for path in leaves}
   return {'params': traverse_util.unflatten_dict(ordered, sep='/')}
 
 
-def _check_tensors(
+def check_tensors(
   tensors: Source, table: Table, leaves: Mapping[str, Any]
 ) -> dict[str, str]:
   """Checks names and shapes; returns each tensor's name in the files."""
@@ -174,15 +187,25 @@ def _check_tensors(
       f'{tensors.folder} does not fit its config: missing '
       f'{_shortened(missing)}, not known {_shortened(unknown)}'
     )
+  shapes = {
+    rule: _stored_shape(rule, leaves[rule.leaf]) for rule in table.rules
+  }
   for name, (rule, _) in expected.items():
     shape = tensors.shape(present[name])
-    expected_shape = _stored_shape(rule, leaves[rule.leaf])
-    if shape != expected_shape:
+    if shape != shapes[rule]:
       raise CheckpointError(
         f'{present[name]} in {tensors.folder} has shape {shape}; the config '
-        f'says {expected_shape}'
+        f'says {shapes[rule]}'
       )
   return present
+
+
+def read(tensors: Source, name: str) -> np.ndarray:
+  """Reads a tensor by its name in the files."""
+  tensor = tensors.read(name)
+  # NumPy itself has no bfloat16.
+  is_bfloat16 = tensor.dtype.kind == 'V'
+  return tensor.view(ml_dtypes.bfloat16) if is_bfloat16 else tensor
 
 
 def save_tree(
@@ -200,7 +223,7 @@ def save_tree(
   """
   folder = pathlib.Path(folder)
   folder.mkdir(parents=True, exist_ok=True)
-  leaves = _flat(params)
+  leaves = flat(params)
   rules = _rules_by_name(table, leaves)
   sizes = {}
   for name, (rule, _) in rules.items():
@@ -285,9 +308,7 @@ def _stored_shape(rule: Rule, leaf: Any) -> tuple[int, ...]:
 
 def _part(rule: Rule, leaf: Any, layer: int = 0) -> Any:
   """Returns the part of a leaf that holds a rule's tensor."""
-  index = [slice(*i) if isinstance(i, tuple) else i for i in rule.index]
-  index = [slice(None) if i is None else i for i in index]
-  return leaf[(layer, *index)] if rule.is_layered else leaf[tuple(index)]
+  return leaf[(layer, *rule.place) if rule.is_layered else rule.place]
 
 
 def _stored(
@@ -320,8 +341,6 @@ def _make_write_fn(
 
 def _spread(tensor: np.ndarray, sharding: NamedSharding | None) -> Any:
   """Puts a stored tensor on the devices of `sharding`, split if possible."""
-  if tensor.dtype.kind == 'V':  # numpy itself has no bfloat16.
-    tensor = tensor.view(ml_dtypes.bfloat16)
   if sharding is None:
     return jax.device_put(tensor, may_alias=True)
   mesh: Mesh = sharding.mesh  # pyright: ignore[reportAssignmentType]
@@ -335,7 +354,7 @@ def _spread(tensor: np.ndarray, sharding: NamedSharding | None) -> Any:
   )
 
 
-def _flat(tree: Any) -> dict[str, Any]:
+def flat(tree: Any) -> dict[str, Any]:
   """Returns the leaves by their path below `params`."""
   return traverse_util.flatten_dict(tree['params'], sep='/')
 

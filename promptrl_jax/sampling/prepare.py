@@ -18,12 +18,18 @@ from flax import struct
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
+from promptrl_jax.models import few_rows, native
 from promptrl_jax.models import kernels as kernels_lib
-from promptrl_jax.models import native
+from promptrl_jax.models.file_leaves import FileLeaf, PackedRows
 from promptrl_jax.parallel import host_memory, sharding
 
 # The stack that is taken apart: of a causal model, of an encoder-decoder.
 _STACKS = ('layers', 'decoder')
+_Convert = Callable[[Any], Any]
+
+
+def _unchanged(tree: Any) -> Any:
+  return tree
 
 
 @struct.dataclass
@@ -69,12 +75,22 @@ def prepare(
   `rules` split leaves; None: every device has all of it. CPU devices then share
   one copy in memory, so that the weights of a small model stay in a cache that
   its cores share: two of 17 MB each took 1.7 times as long to multiply 8 rows.
-  `bits` is as for `kernels.store`.
+  `bits` is as for `kernels.store`. `FileLeaf`s are read one by one there.
   """
   split = _split_fn(params, mesh, rules, bits)
+  is_file = lambda leaf: isinstance(leaf, FileLeaf)
   if _can_share(mesh, rules):
-    parts = split(jax.tree.map(np.asarray, params))
-    return jax.tree.map(lambda leaf: _shared(np.asarray(leaf), mesh), parts)
+    params = jax.tree.map(
+      lambda leaf: leaf if is_file(leaf) else np.asarray(leaf), params
+    )
+    return split(
+      params,
+      lambda tree: jax.tree.map(np.asarray, tree),
+      lambda tree: jax.tree.map(lambda leaf: _shared(leaf, mesh), tree),
+    )
+  params = jax.tree.map(
+    lambda leaf: np.asarray(leaf) if is_file(leaf) else leaf, params
+  )
   parts, stack = jax.eval_shape(split, params), _stack(params['params'])
   placed = _placed(parts, stack, mesh, rules)
   return jax.jit(split, out_shardings=placed)(params)
@@ -97,15 +113,32 @@ def abstract(
 
 def _split_fn(
   params: Any, mesh: Mesh, rules: sharding.Rules | None, bits: int | None
-) -> Callable[[Any], DecodeParams]:
-  """Returns the function that takes the stack apart."""
+) -> Callable[..., DecodeParams]:
+  """Returns the function that takes the stack apart.
+
+  Its further arguments read the leaves of a kernel, and place those of what is
+  stored, before the next kernel is read.
+  """
   threads = 0
   if _can_share(mesh, rules) and native.is_available():
     threads = 1 if mesh.size > 1 else len(os.sched_getaffinity(0))
   stack = _stack(params['params'])
   num_layers = jax.tree.leaves(params['params'][stack])[0].shape[0]
 
-  def split(params: Any) -> DecodeParams:
+  def split(
+    params: Any, read: _Convert = _unchanged, place: _Convert = _unchanged
+  ) -> DecodeParams:
+    def store(kernel: Any, transposed: bool = False) -> Any:
+      if transposed and bits is None and isinstance(kernel, FileLeaf):
+        turned = jax.ShapeDtypeStruct(kernel.shape[::-1], kernel.dtype)
+        if few_rows.fits(turned):
+          panels = PackedRows(kernel)
+          return place(kernels_lib.StoredKernel(panels, threads=threads))
+      kernel = read(kernel)
+      if transposed:
+        kernel = jax.tree.map(lambda x: x.T, kernel)
+      return place(kernels_lib.store(kernel, bits, threads))
+
     top = {
       name: {k: v for k, v in tree.items() if k != stack}
       for name, tree in params.items()
@@ -117,10 +150,10 @@ def _split_fn(
       jax.tree.map(lambda leaf, i=i: leaf[i], stacks) for i in range(num_layers)
     )
     if stack == _STACKS[0]:
-      top = _with_tied_head(top, bits, threads)
+      top = _with_tied_head(top, store, packs=threads > 0)
     return DecodeParams(
-      _stored(top, bits, threads),
-      tuple(_stored(layer, bits, threads) for layer in layers),
+      _stored(top, store, place),
+      tuple(_stored(layer, store, place) for layer in layers),
     )
 
   return split
@@ -131,19 +164,19 @@ def _stack(params: Any) -> str:
 
 
 def _with_tied_head(
-  top: dict[str, Any], bits: int | None, threads: int
+  top: dict[str, Any], store: Callable[..., Any], packs: bool
 ) -> dict[str, Any]:
   """Packs an embedding that is also the projection on the vocabulary."""
   params, given = dict(top['params']), dict(top.get('blocks', {}))
   if 'lm_head' in params or 'lm_head' in given:
     return top
   if 'embedding' in given:
-    table = jax.tree.map(lambda x: x.T, given.pop('embedding'))
-  elif threads:
-    table = params.pop('embedding').T
+    table = given.pop('embedding')
+  elif packs:
+    table = params.pop('embedding')
   else:
     return top
-  stored = kernels_lib.store(table, bits, threads)
+  stored = store(table, transposed=True)
   if not stored.threads:  # The sizes do not fit.
     return top
   named = {'embedding': stored}
@@ -151,20 +184,18 @@ def _with_tied_head(
 
 
 def _stored(
-  variables: dict[str, Any], bits: int | None, threads: int
+  variables: dict[str, Any], store: Callable[..., Any], place: _Convert
 ) -> dict[str, Any]:
   """Moves the kernels from `params` and `blocks` to `stored`."""
   params = dict(variables['params'])
   given = {**params, **variables.get('blocks', {})}
   stored = {
-    name: kernels_lib.store(given[name], bits, threads)
-    for name in kernels_lib.KERNELS
-    if name in given
+    name: store(given[name]) for name in kernels_lib.KERNELS if name in given
   }
-  others = {k: v for k, v in variables.items() if k != 'blocks'}
-  params = {k: v for k, v in params.items() if k not in stored}
+  others = {k: v for k, v in variables.items() if k not in ('blocks', 'stored')}
+  others['params'] = {k: v for k, v in params.items() if k not in stored}
   stored |= variables.get('stored', {})
-  return {**others, 'params': params, 'stored': stored}
+  return {**place(others), 'stored': stored}
 
 
 def _placed(
@@ -197,13 +228,17 @@ def _place(
 
 
 def _can_share(mesh: Mesh, rules: sharding.Rules | None) -> bool:
+  """Whether all devices of a mesh read one copy of the parameters."""
   return rules is None and next(iter(mesh.devices.flat)).platform == 'cpu'
 
 
-def _shared(leaf: np.ndarray, mesh: Mesh) -> jax.Array:
+def _shared(leaf: Any, mesh: Mesh) -> jax.Array:
   """One array of the host that all devices of the mesh read."""
   aligned = host_memory.empty(leaf.shape, leaf.dtype)
-  aligned[...] = leaf
+  if isinstance(leaf, FileLeaf | PackedRows):
+    leaf.fill(aligned)
+  else:
+    host_memory.copy(aligned, np.asarray(leaf))
   aligned.flags.writeable = False
   parts = [
     jax.device_put(aligned, device, may_alias=True)

@@ -73,6 +73,7 @@ class Sampler:
     """Lays out the parameters for decoding.
 
     Args:
+      params: of the model, or what `prepare` made of them for this mesh.
       mesh: devices to sample on; None: all, along `data`. The devices of a mesh
         with the axis `data` alone hold a copy of the model each and work on
         slots of their own; over `fsdp` and `tensor` the parameters are split.
@@ -91,10 +92,8 @@ class Sampler:
       pad_token_id=tokenizer.pad_id,
     )
     mesh = mesh_lib.make_data_mesh() if mesh is None else mesh
-    rules = None
-    if mesh_lib.splits_parameters(mesh):
-      rules = pretrained.family(config.family).partition
-    params = prepare.prepare(params, mesh, rules, bits)
+    if not isinstance(params, prepare.DecodeParams):
+      params = _prepared(config, params, mesh, bits)
     self.config = config
     self.tokenizer = tokenizer
     self.shapes = shapes
@@ -129,11 +128,18 @@ class Sampler:
       ValueError: the model cannot be read, writes no text, or has heads that
         the mesh does not divide.
     """
+    mesh = mesh_lib.make_data_mesh() if mesh is None else mesh
     # On a mesh of data alone, devices of a CPU are to share one copy.
-    split = mesh if mesh and mesh_lib.splits_parameters(mesh) else None
+    split = mesh if mesh_lib.splits_parameters(mesh) else None
     bits = 8 if dtype == 'int8' else None
+
+    def layout(config: Any, params: Any) -> Any:
+      if not isinstance(config, LanguageModelConfig):
+        return None
+      return _prepared(config, params, mesh, bits)
+
     config, params, tokenizer = pretrained.load_pretrained(
-      source, split, 'bfloat16' if bits else dtype
+      source, split, 'bfloat16' if bits else dtype, layout=layout
     )
     if not isinstance(config, LanguageModelConfig):
       raise ValueError(
@@ -236,3 +242,12 @@ class Sampler:
     """Number of sampling programs so far: constant after warm-up."""
     searches = self._searcher.compiled_programs() if self._searcher else 0
     return self._engine.compiled_programs() + searches
+
+
+def _prepared(
+  config: LanguageModelConfig, params: Any, mesh: Mesh, bits: int | None
+) -> prepare.DecodeParams:
+  rules = None
+  if mesh_lib.splits_parameters(mesh):
+    rules = pretrained.family(config.family).partition
+  return prepare.prepare(params, mesh, rules, bits)

@@ -115,7 +115,7 @@ def prompts(vocab_size: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def log_probs(model, tokens: np.ndarray, mask: np.ndarray) -> np.ndarray:
-  """Log-probs [B, T, V] of a model of transformers."""
+  """Log-probs [B, T, V] of a model of transformers, in float32 or float64."""
   import torch
 
   positions = np.maximum(np.cumsum(mask, axis=-1) - 1, 0)
@@ -125,7 +125,8 @@ def log_probs(model, tokens: np.ndarray, mask: np.ndarray) -> np.ndarray:
       attention_mask=torch.tensor(mask, dtype=torch.long),
       position_ids=torch.tensor(positions),
     ).logits
-  return torch.log_softmax(logits.float(), -1).numpy()
+  wide = torch.promote_types(logits.dtype, torch.float32)
+  return torch.log_softmax(logits, -1, dtype=wide).numpy()
 
 
 def greedy(model, tokens: np.ndarray, mask: np.ndarray) -> np.ndarray:

@@ -88,3 +88,16 @@ def test_a_layer_does_not_care_how_its_kernel_is_stored(rows, dtype):
   assert packed.threads == 2
   actual = jax.jit(kernels.dense)(x.astype(jnp.float32), packed)
   np.testing.assert_allclose(actual, plain, rtol=1e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize('dtype', ['bfloat16', 'float32'])
+def test_packed_in_parts_it_is_the_same(dtype):
+  _, kernel = factors(1, dtype)
+  kernel = np.asarray(kernel)
+  expected = few_rows.pack(kernel)
+  panels = np.zeros(few_rows.packed_shape(kernel.T), kernel.dtype)
+  assert panels.shape == expected.shape
+  for start, stop in ((64, 160), (0, 64)):
+    rows = kernel.T[start:stop].astype(np.float32)
+    few_rows.pack_rows(panels, slice(start, stop), rows)
+  np.testing.assert_array_equal(panels, expected)

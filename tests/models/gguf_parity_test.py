@@ -1,6 +1,7 @@
 """Public models equal transformers reading the same GGUF file."""
 
 import dataclasses
+import functools
 
 import numpy as np
 import pytest
@@ -36,6 +37,20 @@ def theirs(path, kind, **settings):
   )
 
 
+def in_float64(model):
+  """Computes all of a model in float64, as transformers does but for norms."""
+
+  def forward(norm, x):
+    eps = getattr(norm, 'variance_epsilon', None) or norm.eps
+    scale = norm.weight + ('Gemma' in type(norm).__name__)
+    return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + eps) * scale
+
+  for module in model.double().modules():
+    if type(module).__name__.endswith('RMSNorm'):
+      module.forward = functools.partial(forward, module)
+  return model
+
+
 def test_log_probs_and_greedy_text_equal_those_of_transformers(path):
   config, params, tokenizer = pretrained.load_pretrained(path)
   tokens, mask = tokenizer_lib.pad_left(
@@ -48,11 +63,17 @@ def test_log_probs_and_greedy_text_equal_those_of_transformers(path):
   config = dataclasses.replace(config, eos_token_ids=())
   expected = causal.log_probs(reference, tokens, mask)
   actual = np.asarray(log_probs(config, params, tokens, mask))
-  assert np.abs(actual - expected)[mask].max() <= 1e-4
   np.testing.assert_array_equal(
     greedy(config, params, tokens, mask),
     causal.greedy(reference, tokens, mask),
   )
+  # The order of sums in the products of torch depends on the processor: with
+  # AVX2 alone its log-probs are 1.7 times as far from those in float64, which
+  # both are therefore compared with.
+  exact = causal.log_probs(in_float64(reference), tokens, mask)
+  errors, their_errors = (np.abs(x - exact)[mask] for x in (actual, expected))
+  assert errors.max() <= 1.5e-4
+  assert errors.mean() <= 1.5 * their_errors.mean()
 
 
 def test_texts_have_the_tokens_of_transformers(path):

@@ -12,11 +12,13 @@ os.environ.pop('XLA_FLAGS', None)  # They trade memory for quick compilation.
 import jax
 jax.config.update('jax_num_cpu_devices', 8)
 import jax.numpy as jnp
-from promptrl_jax.models import causal_families, gguf_file, gguf_model
+from promptrl_jax.models import causal_families, file_leaves
+from promptrl_jax.models import gguf_file, gguf_model
 from promptrl_jax.models import tensor_files, transformer, weights
 from promptrl_jax.models.config import TransformerConfig
 from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.parallel import sharding
+from promptrl_jax.sampling import prepare
 
 config = TransformerConfig(
   vocab_size=48_000, hidden_size=768, num_layers=10, num_heads=12,
@@ -80,7 +82,11 @@ if os.path.exists(os.path.join(folder, 'model.gguf')):
   tensors = gguf_model.GgufTensors(file, config)
 else:
   tensors = weights.Tensors(folder)
-params = weights.load_tree(tensors, table, shapes, shardings=shardings)
+if sys.argv[2] == 'prepare':
+  leaves = file_leaves.load_tree(tensors, table, shapes, 'float32')
+  params = prepare.prepare(leaves, mesh_lib.make_data_mesh(1))
+else:
+  params = weights.load_tree(tensors, table, shapes, shardings=shardings)
 jax.block_until_ready(params)
 done.set()
 watcher.join()
@@ -91,7 +97,8 @@ print(json.dumps([peak[0] - before - kept, 48_000 * 768 * 4]))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('how', ['read', 'split'])  # one device, eight
+# One device, eight, and one device that is to decode.
+@pytest.mark.parametrize('how', ['read', 'split', 'prepare'])
 @pytest.mark.parametrize('change', ['', 'convert', 'quantize'])
 def test_reading_holds_at_most_the_largest_tensor_and_a_third(
   change, how, tmp_path

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from promptrl_jax.models import encoder_decoder, transformer
 from promptrl_jax.parallel.mesh import make_data_mesh
 from promptrl_jax.sampling import programs
 from promptrl_jax.sampling.engine import make_engine
@@ -16,7 +17,7 @@ from promptrl_jax.sampling.methods import Sampling
 from promptrl_jax.sampling.model import InputBatch, make_model
 from promptrl_jax.sampling.prepare import abstract, prepare
 from promptrl_jax.sampling.requests import EngineConfig
-from promptrl_jax.testing import tiny
+from promptrl_jax.testing import tiny, tiny_encoder_decoder
 
 N = 6
 MODEL = make_model(dataclasses.replace(tiny.CONFIG, eos_token_ids=()), 8, N)
@@ -103,3 +104,29 @@ def test_compiled_without_parameters_it_is_the_program_that_an_engine_runs():
   expected = engine.programs.prefill_fn(params(), tokens, mask)
   prompts = compiled.prefill(params(), tokens, mask)
   jax.tree.map(np.testing.assert_array_equal, prompts, expected)
+
+
+@pytest.mark.parametrize(
+  ('family', 'config', 'tied'),
+  [
+    (transformer, tiny.CONFIG, True),
+    (transformer, tiny.CONFIG, False),
+    (encoder_decoder, tiny_encoder_decoder.GATED, False),
+  ],
+)
+def test_decoding_holds_no_copy_of_an_embedding_of_16_bits(
+  family, config, tied
+):
+  config = dataclasses.replace(
+    config, vocab_size=2**15, hidden_size=64, tie_embeddings=tied
+  )
+  params = jax.tree.map(
+    lambda s: jax.ShapeDtypeStruct(s.shape, jnp.bfloat16),
+    family.shapes(config),
+  )
+  shapes = EngineConfig(1, (8,), N)
+  compiled = compile_engine(
+    config, METHOD, abstract(params, MESH), MESH, shapes
+  )
+  used = compiled.decode.memory_analysis().temp_size_in_bytes
+  assert used < 2 * config.vocab_size * config.hidden_size
