@@ -68,7 +68,6 @@ class Verified:
     candidates = [candidate for _, candidate in written.passing]
     rows = features(candidates, len(written.codes))
     chances = self._verifier.probabilities(rows)
-    # Equal ones by majority: the first has most agreement.
     chosen = candidates[int(np.argmax(chances))].code
     attempt.note(
       'verify',
