@@ -36,6 +36,7 @@ from promptrl_jax.evaluation import (
   output,
   portfolio,
   selection,
+  verifying,
 )
 from promptrl_jax.evaluation.play import Plan
 from promptrl_jax.evaluation.store import CellStore
@@ -82,7 +83,9 @@ def run(config, workdir, gates=()):
     trained = Trained.load(pathlib.Path(config.controllers))
     config = with_controllers(config, trained)
   session.check_templates(config, ('coder', 'rewriter'))
-  entrants.check_left_out(config, (*entrants.REWRITING, *portfolio.NAMES))
+  further = *entrants.REWRITING, *portfolio.NAMES
+  further += tuple(map(verifying.label, config.verified))
+  entrants.check_left_out(config, further)
   names = entrants.names(config, trained.folder if trained else None)
   entrants.check_members(config, names)
   entrants.check_verified(config, names)

@@ -125,6 +125,8 @@ def fit_verifiers(config, players, line_up, pool, tasks, workdir):
   if path.exists():
     saved = json.loads(path.read_text())
     return [verifying.Fitted.from_json(one) for one in saved]
+  without = config.eval.without
+  wanted = [n for n in config.verified if verifying.label(n) not in without]
   found = [
     verifying.fit(
       line_up,
@@ -137,7 +139,7 @@ def fit_verifiers(config, players, line_up, pool, tasks, workdir):
       budget=max(config.eval.budgets),
       seed=config.seed,
     )
-    for name in tqdm.tqdm(config.verified, desc='verifier', unit='strategy')
+    for name in tqdm.tqdm(wanted, desc='verifier', unit='strategy')
   ]
   if found:
     content = json.dumps([dataclasses.asdict(one) for one in found], indent=1)

@@ -20,6 +20,9 @@ SMALL = (
   '--config.oracle_of_n=True',
   '--config.trained_rewriter=minicode2_rewriter',
   '--config.portfolio=("best_open_loop","greedy_first")',
+  '--config.verified=("greedy_first",)',
+  '--config.verifier_problems=12',
+  '--config.coder.certainty=True',
   '--config.data.validation_limit=3',
   '--config.data.test_limit=4',
   '--config.eval.budgets=(1,2)',
@@ -45,14 +48,17 @@ def whole(tmp_path_factory):
 
 def test_it_leaves_tables_traces_and_curves(whole):
   workdir, result = whole
-  for name in ('results.md', 'results.csv', 'trace.jsonl', 'solved_at_b.png'):
+  for name in (
+    *('results.md', 'results.csv', 'trace.jsonl', 'solved_at_b.png'),
+    *('reliability.png', 'verifiers.json'),
+  ):
     assert (workdir / name).stat().st_size
   assert '| best_open_loop |' in result.stdout
   seen = events.read(workdir / 'events.jsonl')
   kinds = [event['event'] for event in seen]
   played = [e for e in seen if e['event'] == 'cell']
   assert kinds == ['start', *['cell'] * len(played), 'done']
-  assert seen[0]['cells'] == seen[-1]['cells'] == len(played) == 2 * 9
+  assert seen[0]['cells'] == seen[-1]['cells'] == len(played) == 2 * 10
   curves = {path.name for path in (workdir / 'curves/visible1').iterdir()}
   assert curves == {event['strategy'] for event in played}
   job, saved = workdir_lib.load_config(workdir)
@@ -129,7 +135,8 @@ def test_strategies_of_any_kind_are_left_out(
   without, played, not_paid, tmp_path
 ):
   # A flag of a tuple that is given twice is put together.
-  small = [flag for flag in SMALL if not flag.startswith('--config.portfolio')]
+  others = '--config.portfolio', '--config.verifie', '--config.coder'
+  small = [flag for flag in SMALL if not flag.startswith(others)]
   result = commands.run(
     'experiments.compare',
     f'--workdir={tmp_path}',
@@ -159,6 +166,7 @@ def test_strategies_of_any_kind_are_left_out(
     ('--config.controllers=nowhere', 'nowhere'),
     ("--config.eval.without=('rewritten',)", 'names rewritten: expected some'),
     ("--config.eval.without=('best_open_loop',)", 'best_open_loop is what the'),
+    ("--config.verified=('ppo',)", 'ppo is not played: expected some of'),
     ("--config.portfolio=('ppo',)", 'ppo is not played, or'),
     ("--config.portfolio=('portfolio',)", 'portfolio is not played, or'),
     ("--config.portfolio=('best_of_b_tuned',)", 'asked in a way of its own'),
