@@ -139,7 +139,9 @@ def fit_verifiers(config, players, line_up, pool, tasks, workdir):
       budget=max(config.eval.budgets),
       seed=config.seed,
     )
-    for name in tqdm.tqdm(wanted, desc='verifier', unit='strategy')
+    for name in tqdm.tqdm(
+      wanted, desc='verifier', unit='strategy', disable=not wanted
+    )
   ]
   if found:
     content = json.dumps([dataclasses.asdict(one) for one in found], indent=1)
