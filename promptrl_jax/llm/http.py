@@ -12,7 +12,13 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from promptrl_jax.llm.backend import BackendError, Completion, Request
+from promptrl_jax.llm import http_logprobs
+from promptrl_jax.llm.backend import (
+  BackendError,
+  Completion,
+  Confidence,
+  Request,
+)
 from promptrl_jax.llm.http_config import HttpConfig, estimate_tokens
 from promptrl_jax.llm.transport import Post, Transport
 
@@ -78,13 +84,17 @@ class ServerBackend:
 class HttpBackend(ServerBackend):
   """A language model on an OpenAI-compatible server."""
 
-  def __init__(self, model: str, config: HttpConfig):
+  def __init__(self, model: str, config: HttpConfig, certainty: bool = False):
     """Reads the API key; opens no connection yet.
+
+    With `certainty`, completions have the confidence of the model, from the
+    log-probs that the server gives.
 
     Raises:
       ValueError: there is no address, or the key is missing or cannot be sent
         in a header.
     """
+    self._certainty = certainty
     if not config.base_url:
       raise ValueError(
         'backend "http" needs http.base_url, e.g. http://127.0.0.1:8000/v1'
@@ -105,6 +115,8 @@ class HttpBackend(ServerBackend):
       body['messages'] = [dataclasses.asdict(m) for m in request.messages]
     if request.stop:
       body['stop'] = list(request.stop)
+    if self._certainty:
+      body |= http_logprobs.asked(is_chat=not request.is_text)
     path = '/completions' if request.is_text else '/chat/completions'
     return Post(path, body, most_tokens(request))
 
@@ -117,13 +129,17 @@ class HttpBackend(ServerBackend):
     is_text = 'text' in choice and 'message' not in choice
     text = choice['text'] if is_text else choice['message']['content']
     prompt, completion = usage['prompt_tokens'], usage['completion_tokens']
-    return completion_of(
-      text, prompt, completion, choice.get('finish_reason') == 'length'
-    )
+    sure = http_logprobs.confidence(choice) if self._certainty else None
+    cut = choice.get('finish_reason') == 'length'
+    return completion_of(text, prompt, completion, cut, sure)
 
 
 def completion_of(
-  text: Any, prompt_tokens: Any, completion_tokens: Any, cut: bool
+  text: Any,
+  prompt_tokens: Any,
+  completion_tokens: Any,
+  cut: bool,
+  confidence: Confidence | None = None,
 ) -> tuple[Completion, int]:
   """Returns a completion and its tokens; raises TypeError for other data."""
   text = text or ''  # Null for an empty completion.
@@ -134,6 +150,7 @@ def completion_of(
     prompt_tokens=int(prompt_tokens),
     completion_tokens=int(completion_tokens),
     finish_reason='length' if cut else 'stop',
+    confidence=confidence,
   )
   return completion, completion.prompt_tokens + completion.completion_tokens
 

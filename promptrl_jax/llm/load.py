@@ -60,7 +60,7 @@ class BackendConfig:
     prompt_cache_gib: memory for prompts that may be asked again, for `jax`
       only.
     certainty: measure how sure the model is of its completions
-      (`Completion.confidence`), for `jax` only.
+      (`Completion.confidence`), for `jax` without beams and `http`.
     options: settings of this backend alone: `OllamaOptions`, `ReplayOptions`.
   """
 
@@ -89,10 +89,11 @@ class BackendConfig:
       raise ValueError(f'beams={self.beams}: expected 1 (greedy) or more')
     if self.is_server and self.beams != 1:
       raise ValueError(f'beams={self.beams}: a server is asked for 1 alone')
-    if self.certainty and (self.backend != 'jax' or self.beams != 1):
+    measures = self.backend in ('jax', 'http') and self.beams == 1
+    if self.certainty and not measures:
       raise ValueError(
         f'certainty=True with backend={self.backend!r} and beams={self.beams}: '
-        'only a model in this process measures it, and no beam search does'
+        "expected 'jax' or 'http' and no beam search, which measure it"
       )
     if self.backend == 'http' and self.method != Sampling():
       raise ValueError(
@@ -159,7 +160,7 @@ def _load_jax(config: BackendConfig, mesh: Mesh | None) -> Backend:
 
 def _load_http(config: BackendConfig, mesh: Mesh | None) -> Backend:
   del mesh
-  return HttpBackend(config.model, config.http)
+  return HttpBackend(config.model, config.http, config.certainty)
 
 
 def _load_ollama(config: BackendConfig, mesh: Mesh | None) -> Backend:

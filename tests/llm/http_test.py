@@ -9,11 +9,12 @@ import socket
 import threading
 import time
 
+import numpy as np
 import pytest
 
 from promptrl_jax.llm import backend as backend_lib
 from promptrl_jax.llm import http as http_lib
-from promptrl_jax.llm.backend import Completion
+from promptrl_jax.llm.backend import Completion, Message
 from promptrl_jax.llm.http_config import HttpConfig
 from promptrl_jax.testing.fake_openai import NO_USAGE, FakeOpenAI
 from promptrl_jax.testing.fake_server import (
@@ -50,11 +51,11 @@ def connect(monkeypatch):
   monkeypatch.setenv('OPENAI_API_KEY', KEY)
   with contextlib.ExitStack() as stack:
 
-    def connect_fn(answer_fn=echo, faults=(), **settings):
+    def connect_fn(answer_fn=echo, faults=(), certainty=False, **settings):
       server = stack.enter_context(FakeOpenAI(answer_fn, faults))
       defaults = {'backoff_s': 0.01, 'max_retries': 2}
       config = HttpConfig(server.url, **(defaults | settings))
-      backend = http_lib.HttpBackend('m', config)
+      backend = http_lib.HttpBackend('m', config, certainty)
       stack.callback(backend.close)
       return backend, server
 
@@ -98,6 +99,33 @@ def test_a_text_is_continued_as_it_stands(connect):
   assert (
     server.paths == ['/v1/completions'] and 'messages' not in server.bodies[0]
   )
+
+
+@pytest.mark.parametrize('role', ['user', 'text'])
+def test_confidence_is_read_from_log_probs(connect, role):
+  backend, server = connect(
+    lambda body: Completion('two words', 7, 2, 'stop'), certainty=True
+  )
+  request = backend_lib.Request((Message(role, 'x'),))
+  (found,) = backend.complete([request])
+  # 1/2 and 1/4; in both places the rest of the distribution is 1/2 and 1/4.
+  assert dataclasses.astuple(found.confidence) == pytest.approx(
+    (np.log(1 / 8) / 2, np.log(1 / 4), 1.5 * np.log(2))
+  )
+  asked = {k: v for k, v in server.bodies[0].items() if 'logprobs' in k}
+  many = {'logprobs': True, 'top_logprobs': 20}
+  assert asked == (many if role == 'user' else {'logprobs': 5})
+
+
+def test_a_server_without_log_probs_is_told_apart_from_one_that_is_unsure(
+  connect,
+):
+  backend, _ = connect(lambda body: Reply(body=answer('x')), certainty=True)
+  with pytest.raises(backend_lib.BackendError, match='set certainty=False'):
+    backend.complete([ask()])
+  backend, server = connect(lambda body: Completion('x', 7, 1, 'stop'))
+  (found,) = backend.complete([ask()])
+  assert found.confidence is None and 'logprobs' not in server.bodies[0]
 
 
 def test_order_is_kept_when_answers_arrive_in_reverse(connect):
