@@ -6,7 +6,8 @@ Arguments:
   smoke     a dozen of the embedded tasks, in under a minute
   minicode  the embedded tasks and models, no GPU, hub or key (the default):
             184 instructions, K = 10; four minutes on two cores
-  minicode_real  the same with SmolLM2 135M Instruct as task model (`make real`)
+  minicode_real  the same with SmolLM2 135M Instruct as task model (`make
+            real`); six minutes on two cores
   jsonl     tasks from files of JSON lines (see tasks/instructions.py), with any
             models:
               --config.data.options.dev=dev.jsonl
