@@ -36,8 +36,12 @@ _CONFIG = config_flags.DEFINE_config_file(
   'config', 'configs/compare.py:mbpp_real', lock_config=True
 )
 _SPLITS = flags.DEFINE_list('splits', ['test'], 'Whose problems are asked.')
-_RUNS = flags.DEFINE_integer('runs', 1, 'Seeds, from that of the config on.')
-_BUDGET = flags.DEFINE_integer('budget', 16, 'Calls per problem and seed.')
+_RUNS = flags.DEFINE_integer(
+  'runs', 1, 'Seeds, from that of the config on.', lower_bound=1
+)
+_BUDGET = flags.DEFINE_integer(
+  'budget', 16, 'Calls per problem and seed.', lower_bound=1
+)
 _EXAMPLES = flags.DEFINE_list(
   'examples', ['0', '1'], 'Numbers of worked examples in a prompt.'
 )
@@ -76,6 +80,11 @@ def run(config):
     raise ValueError('cache is empty: expected the file to write to')
   # All splits, as a comparison does: they decide which examples are shown.
   tasks = load.load_tasks(config.data)
+  if unknown := set(_SPLITS.value) - set(tasks):
+    raise ValueError(
+      f'--splits: no {", ".join(sorted(unknown))}, expected some of '
+      f'{", ".join(tasks)}'
+    )
   library = make_library(config.examples or 'words', tasks['train'])
   ledger = session.open_ledger(config, None, 'coder', 'rewriter')
   coder, rewriter = session.load_models(config)
