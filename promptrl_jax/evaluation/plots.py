@@ -373,10 +373,7 @@ def reliability(
     found: result of `evaluation.critic.measure`; what is reliable lies on the
       diagonal.
   """
-  figure = canvas.new_figure(4.6, 4.4)
-  axes = figure.subplots()
-  canvas.clean(axes)
-  axes.axline((0, 0), slope=1, color=canvas.GREY, linewidth=1.0)
+  figure, axes = _diagonal('return that the critic expects', 'mean return')
   for (name, row), color in zip(
     found.items(), (canvas.GREY, canvas.SUBJECT), strict=True
   ):
@@ -384,8 +381,6 @@ def reliability(
     true = [b['happened'] for b in row['bins']]
     label = f'{name}, mean error {row["error"]:.3f}'
     axes.plot(said, true, 'o-', color=color, markersize=4, label=label)
-  axes.set_xlabel('return that the critic expects', color=canvas.INK)
-  axes.set_ylabel('mean return', color=canvas.INK)
   axes.legend(frameon=False, fontsize=8)
   canvas.title(axes, 'Reliability of the critic')
   return canvas.save(figure, path)
@@ -401,10 +396,9 @@ def reliability_of_verifiers(
     found: by strategy and split, what `evaluation.verifying.quality` returns;
       bars are 95 % intervals of validation, on which no verifier was fitted.
   """
-  figure = canvas.new_figure(4.6, 4.4)
-  axes = figure.subplots()
-  canvas.clean(axes)
-  axes.axline((0, 0), slope=1, color=canvas.GREY, linewidth=1.0)
+  figure, axes = _diagonal(
+    'P(right), as the verifier says', 'share that is right'
+  )
   for (name, splits), color in zip(
     found.items(), itertools.cycle(canvas.COLOURS), strict=False
   ):
@@ -418,8 +412,17 @@ def reliability_of_verifiers(
     axes.errorbar(
       said, true, bars, fmt='o-', color=color, markersize=4, label=name
     )
-  axes.set_xlabel('P(right), as the verifier says', color=canvas.INK)
-  axes.set_ylabel('share that is right', color=canvas.INK)
   axes.legend(frameon=False, fontsize=8)
   canvas.title(axes, 'Reliability of the verifiers on validation')
   return canvas.save(figure, path)
+
+
+def _diagonal(said: str, true: str) -> tuple[Figure, Axes]:
+  """A square with the line on which what was said came true."""
+  figure = canvas.new_figure(4.6, 4.4)
+  axes = figure.subplots()
+  canvas.clean(axes)
+  axes.axline((0, 0), slope=1, color=canvas.GREY, linewidth=1.0)
+  axes.set_xlabel(said, color=canvas.INK)
+  axes.set_ylabel(true, color=canvas.INK)
+  return figure, axes

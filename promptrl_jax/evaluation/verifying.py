@@ -16,13 +16,11 @@ import numpy as np
 from promptrl_jax.envs.runner import Pool
 from promptrl_jax.evaluation import critic, protocol, statistics
 from promptrl_jax.evaluation.play import Entrant, Game, LineUp
-from promptrl_jax.llm.ask import Tools
-from promptrl_jax.llm.attempt import Attempt, Play
+from promptrl_jax.llm.attempt import Attempt
 from promptrl_jax.rewards import verifier as verifier_lib
 from promptrl_jax.rewards.verifier import Verifier
-from promptrl_jax.strategies.base import Plays, Strategy
-from promptrl_jax.strategies.verified import Verified, Written, watch
-from promptrl_jax.types import Problem, Task
+from promptrl_jax.strategies.verified import Verified, Watched, Written
+from promptrl_jax.types import Task
 
 
 def label(strategy: str) -> str:
@@ -38,13 +36,11 @@ class Judged:
     rows: features [N, F].
     solved: bool [N], the hidden tests pass.
     shares: [N]; those of a problem after as many programs add up to 1 / sizes.
-    written: int [N], programs so far.
   """
 
   rows: np.ndarray
   solved: np.ndarray
   shares: np.ndarray
-  written: np.ndarray
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,13 +115,19 @@ def judge(
     SystemFailure: the pool failed where a result was due.
     BackendError: a model cannot be reached.
   """
-  recorder = _Recorder(entrant.make(seed))
-  playing = dataclasses.replace(entrant, make=lambda seed: recorder)
+  found: dict[int, Written] = {}
+
+  def keep(attempt: Attempt, returned: str, written: Written) -> str:
+    found[attempt.row] = written
+    return returned
+
+  watched = Watched(entrant.make(seed), keep)
+  playing = dataclasses.replace(entrant, make=lambda seed: watched)
   line_up.run_all([Game(playing, tasks, protocol, budget, seed)])
-  right = _verdicts(recorder.found, tasks, protocol, pool)
+  right = _verdicts(found, tasks, protocol, pool)
   sizes = [2**k for k in range(budget.bit_length()) if 2**k <= budget]
   columns: list[tuple[np.ndarray, ...]] = []
-  for row, written in recorder.found.items():
+  for row, written in found.items():
     for size in sizes:
       passing = [c for place, c in written.passing if place < size]
       if size > len(written.codes) or not passing:
@@ -135,33 +137,13 @@ def judge(
           verifier_lib.features(passing, size),
           np.array([right[row, c.code] for c in passing]),
           np.full(len(passing), 1 / len(passing) / len(sizes)),
-          np.full(len(passing), size),
         )
       )
   if not columns:
     nothing = np.zeros(0)
     none = np.zeros((0, len(verifier_lib.FEATURES)))
-    return Judged(none, nothing.astype(bool), nothing, nothing)
+    return Judged(none, nothing.astype(bool), nothing)
   return Judged(*(np.concatenate(each) for each in zip(*columns, strict=True)))
-
-
-class _Recorder:
-  """Plays a strategy to its end; keeps what each problem's play has written."""
-
-  def __init__(self, strategy: Strategy):
-    self._strategy = strategy
-    self.found: dict[int, Written] = {}
-
-  def start(
-    self, problems: Sequence[Problem], tools: Tools, *, budget: int, seed: int
-  ) -> Plays:
-    tools = dataclasses.replace(tools, goes_on=True)
-    plays = self._strategy.start(problems, tools, budget=budget, seed=seed)
-    return [(attempt, self._play(attempt, play)) for attempt, play in plays]
-
-  def _play(self, attempt: Attempt, play: Play) -> Play:
-    returned, self.found[attempt.row] = yield from watch(attempt, play)
-    return returned
 
 
 def _verdicts(

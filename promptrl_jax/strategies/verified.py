@@ -43,38 +43,54 @@ class Written:
   passing: list[tuple[int, Candidate]] = dataclasses.field(default_factory=list)
 
 
-class Verified:
-  """Plays another strategy and submits what the verifier prefers."""
+# (attempt, what the strategy returned, what it has written) -> submission
+SubmitFn = Callable[[Attempt, str, Written], str]
 
-  def __init__(self, strategy: Strategy, verifier: Verifier):
+
+class Watched:
+  """Plays another strategy to its last call; what is submitted is chosen then.
+
+  `submit_fn` chooses it.
+  """
+
+  def __init__(self, strategy: Strategy, submit_fn: SubmitFn):
     self._strategy = strategy
-    self._verifier = verifier
+    self._submit_fn = submit_fn
 
   def start(
     self, problems: Sequence[Problem], tools: Tools, *, budget: int, seed: int
   ) -> Plays:
-    plays = self._strategy.start(
-      problems,
-      dataclasses.replace(tools, goes_on=True),
-      budget=budget,
-      seed=seed,
-    )
+    tools = dataclasses.replace(tools, goes_on=True)
+    plays = self._strategy.start(problems, tools, budget=budget, seed=seed)
     return [(attempt, self._play(attempt, play)) for attempt, play in plays]
 
   def _play(self, attempt: Attempt, play: Play) -> Play:
     returned, written = yield from watch(attempt, play)
-    if not written.passing:
-      return returned
-    candidates = [candidate for _, candidate in written.passing]
-    rows = features(candidates, len(written.codes))
-    chances = self._verifier.probabilities(rows)
-    chosen = candidates[int(np.argmax(chances))].code
-    attempt.note(
-      'verify',
-      submission=chosen,
-      probabilities=[round(float(chance), 4) for chance in chances],
-    )
-    return chosen
+    return self._submit_fn(attempt, returned, written)
+
+
+class Verified(Watched):
+  """Plays another strategy and submits what the verifier prefers."""
+
+  def __init__(self, strategy: Strategy, verifier: Verifier):
+    super().__init__(strategy, functools.partial(_most_probable, verifier))
+
+
+def _most_probable(
+  verifier: Verifier, attempt: Attempt, returned: str, written: Written
+) -> str:
+  if not written.passing:
+    return returned
+  candidates = [candidate for _, candidate in written.passing]
+  rows = features(candidates, len(written.codes))
+  chances = verifier.probabilities(rows)
+  chosen = candidates[int(np.argmax(chances))].code
+  attempt.note(
+    'verify',
+    submission=chosen,
+    probabilities=[round(float(chance), 4) for chance in chances],
+  )
+  return chosen
 
 
 def watch(

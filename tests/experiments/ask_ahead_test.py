@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import pathlib
 import sqlite3
-import subprocess
-import sys
 
 import pytest
 
-ROOT = pathlib.Path(__file__).parents[2]
+from tests.experiments import commands
+
 COMMON = (
   '--config=configs/compare.py:smoke',
   '--config.data.test_limit=6',
@@ -18,13 +16,8 @@ COMMON = (
 
 
 def run(module, *arguments):
-  done = subprocess.run(
-    [sys.executable, '-m', module, *COMMON, *arguments],
-    cwd=ROOT,
-    capture_output=True,
-    text=True,
-    timeout=600,
-  )
+  # Its flags may not meet those of other experiments in one process.
+  done = commands.run_fresh(module, *COMMON, *arguments)
   assert done.returncode == 0, done.stderr[-2000:]
   return done.stdout
 
