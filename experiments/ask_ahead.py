@@ -31,6 +31,7 @@ from promptrl_jax.strategies import base
 from promptrl_jax.strategies.fewshot import few_shots
 from promptrl_jax.tasks import load
 from promptrl_jax.tools import command
+from promptrl_jax.tools.budget_flag import BUDGET
 
 _CONFIG = config_flags.DEFINE_config_file(
   'config', 'configs/compare.py:mbpp_real', lock_config=True
@@ -38,9 +39,6 @@ _CONFIG = config_flags.DEFINE_config_file(
 _SPLITS = flags.DEFINE_list('splits', ['test'], 'Whose problems are asked.')
 _RUNS = flags.DEFINE_integer(
   'runs', 1, 'Seeds, from that of the config on.', lower_bound=1
-)
-_BUDGET = flags.DEFINE_integer(
-  'budget', 16, 'Calls per problem and seed.', lower_bound=1
 )
 _EXAMPLES = flags.DEFINE_list(
   'examples', ['0', '1'], 'Numbers of worked examples in a prompt.'
@@ -108,7 +106,7 @@ def run(config):
 
 def make_entrants(config):
   """Strategies that look at verdicts only to end, with names and budgets."""
-  most = _BUDGET.value
+  most = BUDGET.value
   for temperature in map(float, _TEMPERATURES.value):
     ask = dataclasses.replace(config.ask, sample_temperature=temperature)
     for count in map(int, _EXAMPLES.value):

@@ -126,7 +126,7 @@ def run(config, workdir, gates=()):
     )
     players |= entrants.kept(config, portfolios)
     verifiers = searching.fit_verifiers(
-      config, players, line_up, pool, tasks, workdir
+      config, players, line_up, tasks, workdir
     )
     verified = {v.name: v.entrant(players[v.strategy]) for v in verifiers}
     players |= entrants.kept(config, verified)
@@ -142,7 +142,7 @@ def run(config, workdir, gates=()):
     rescored = rescore(
       config, line_up, players, choices, chosen, trained, validation, cells
     )
-    bounds = measure_ceilings(config, line_up, pool, plans, cells, store)
+    bounds = measure_ceilings(config, line_up, plans, cells, store)
 
   # --- Report -----------------------------------------------------------------
   if not cells:
@@ -281,7 +281,7 @@ def play_cell(line_up, name, player, plan, store, log):
   return cell
 
 
-def measure_ceilings(config, line_up, pool, plans, cells, store):
+def measure_ceilings(config, line_up, plans, cells, store):
   """What a perfect choice among B samples solves, for the budgets played."""
   if not config.oracle_of_n:
     return []
@@ -291,7 +291,7 @@ def measure_ceilings(config, line_up, pool, plans, cells, store):
       continue
     bound = store.read(plan.protocol, coverage.NAME, plan.budget)
     if bound is None:
-      bound = coverage.measure(line_up, pool, plan)
+      bound = coverage.measure(line_up, plan)
       store.write(bound, [])
     bounds.append(bound)
   return bounds

@@ -36,7 +36,7 @@ from promptrl_jax.evaluation import (
   critic,
   learning,
   output,
-  plots,
+  reliability,
 )
 from promptrl_jax.evaluation.play import Plan
 from promptrl_jax.files import write_atomically
@@ -309,7 +309,7 @@ def allocate(config, line_up, played, validation, searched, learned, workdir):
     protocol=protocol,
     seed=config.seed,
   )
-  plots.reliability(workdir / 'reliability.png', found)
+  reliability.of_critic(workdir / 'reliability.png', found)
   content = json.dumps({'rows': rows, 'reliability': found}, indent=2)
   write_atomically(workdir / 'allocation.json', f'{content}\n'.encode())
   table = allocation.to_markdown(rows)

@@ -116,7 +116,7 @@ def choose_portfolio(config, players, line_up, validation, workdir):
   return {portfolio.NAME: chosen.entrant(members)} | control, chosen
 
 
-def fit_verifiers(config, players, line_up, pool, tasks, workdir):
+def fit_verifiers(config, players, line_up, tasks, workdir):
   """A verifier for each strategy of `config.verified`.
 
   Fitted once at the largest budget, and kept in `verifiers.json`.
@@ -130,7 +130,6 @@ def fit_verifiers(config, players, line_up, pool, tasks, workdir):
   found = [
     verifying.fit(
       line_up,
-      pool,
       name,
       players[name],
       tasks['train'][: config.verifier_problems],

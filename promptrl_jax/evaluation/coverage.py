@@ -60,7 +60,7 @@ def pass_at_k(cell: Cell, k: int) -> np.ndarray:
   )
 
 
-def measure(line_up: LineUp, pool: Pool, plan: Plan) -> Cell:
+def measure(line_up: LineUp, plan: Plan) -> Cell:
   """The cell of a perfect choice among B samples.
 
   Its `soft` is that of the best program by hidden tests.
@@ -76,7 +76,7 @@ def measure(line_up: LineUp, pool: Pool, plan: Plan) -> Cell:
       for seed in plan.seeds
     ]
   )
-  soft = np.stack([_best(run, pool, plan) for run in runs])
+  soft = np.stack([_best(run, line_up.pool, plan) for run in runs])
   return protocol.to_cell(
     NAME,
     plan.budget,

@@ -19,6 +19,7 @@ from promptrl_jax.evaluation import (
   html_report,
   plots,
   references,
+  reliability,
   report,
   selection,
   verifying,
@@ -98,7 +99,7 @@ def write(
     parts.append(selection.to_markdown(rescored))
   if verifiers:
     parts.append(verifying.to_markdown(verifiers))
-    plots.reliability_of_verifiers(
+    reliability.of_verifiers(
       workdir / 'reliability.png', {v.name: v.quality for v in verifiers}
     )
   operators = diversity.of_trace(read_jsonl(workdir / 'trace.jsonl'))

@@ -132,6 +132,7 @@ class LineUp:
 
   Attributes:
     backends: the model of each role, in the order in which they are served.
+    pool: runs programs.
     options: of `Tools`, such as worked examples.
   """
 
@@ -152,7 +153,7 @@ class LineUp:
       options: of `Tools`, such as worked examples.
     """
     self.backends = backends
-    self._pool = pool
+    self.pool = pool
     self._config = config
     self.options = options
 
@@ -203,7 +204,7 @@ class LineUp:
       chosen = [i for i, other in enumerate(names) if other == name]
       table = tables[chosen[0]]
       plays = [self._start(games[i], table) for i in chosen]
-      ended = iter(Runner(table, self._pool).run(list(chain(*plays))))
+      ended = iter(Runner(table, self.pool).run(list(chain(*plays))))
       for i, started in zip(chosen, plays, strict=True):
         runs[i] = self._judge(games[i], list(islice(ended, len(started))))
     return [runs[i] for i in range(len(games))]
@@ -227,7 +228,7 @@ class LineUp:
       [play.submission for play in ended],
       game.tasks,
       game.protocol,
-      self._pool,
+      self.pool,
     )
 
     def column(name: str) -> np.ndarray:

@@ -82,7 +82,6 @@ class Fitted:
 
 def fit(
   line_up: LineUp,
-  pool: Pool,
   name: str,
   entrant: Entrant,
   train: Sequence[Task],
@@ -91,17 +90,16 @@ def fit(
 ) -> Fitted:
   """Fits on training problems, measures on both; `where` as of `judge`."""
   with line_up.counting() as calls:
-    seen = judge(line_up, pool, entrant, train, **where)
+    seen = judge(line_up, entrant, train, **where)
     paid = calls()
   model = verifier_lib.fit(seen.rows, seen.solved, seen.shares)
-  others = judge(line_up, pool, entrant, validation, **where)
+  others = judge(line_up, entrant, validation, **where)
   found = {'train': quality(model, seen), 'validation': quality(model, others)}
   return Fitted(name, model, paid, found)
 
 
 def judge(
   line_up: LineUp,
-  pool: Pool,
   entrant: Entrant,
   tasks: Sequence[Task],
   *,
@@ -124,7 +122,7 @@ def judge(
   watched = Watched(entrant.make(seed), keep)
   playing = dataclasses.replace(entrant, make=lambda seed: watched)
   line_up.run_all([Game(playing, tasks, protocol, budget, seed)])
-  right = _verdicts(found, tasks, protocol, pool)
+  right = _verdicts(found, tasks, protocol, line_up.pool)
   sizes = [2**k for k in range(budget.bit_length()) if 2**k <= budget]
   columns: list[tuple[np.ndarray, ...]] = []
   for row, written in found.items():

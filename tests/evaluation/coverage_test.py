@@ -40,7 +40,7 @@ def cells(pool):
   plans = [Plan('visible1', budget, TASKS, (0, 1)) for budget in (1, 3)]
   entrant = Entrant.of(TextStrategy(best_of_n))
   played = [line_up.play_cell('greedy_first', entrant, p)[0] for p in plans]
-  return [coverage.measure(line_up, pool, p) for p in plans], played
+  return [coverage.measure(line_up, p) for p in plans], played
 
 
 def test_pass_at_k_takes_samples_and_refuses_a_search(cells):

@@ -7,7 +7,7 @@ import pytest
 
 from promptrl_jax.envs.editing.config import EditingConfig
 from promptrl_jax.envs.editing.rollout import Decision
-from promptrl_jax.evaluation import allocation, critic, plots
+from promptrl_jax.evaluation import allocation, critic, reliability
 from promptrl_jax.evaluation.open_loop import strategy
 from promptrl_jax.evaluation.play import Entrant, LineUp
 from promptrl_jax.execution.memo import MemoPool
@@ -162,4 +162,4 @@ def test_the_reliability_of_a_critic_is_measured_and_drawn(line_up, tmp_path):
   )
   # It always says the same; calibrated on the same tasks it says the mean.
   assert found['calibrated']['error'] < found['critic']['error']
-  assert plots.reliability(tmp_path / 'r.png', found).stat().st_size > 5000
+  assert reliability.of_critic(tmp_path / 'r.png', found).stat().st_size > 5000

@@ -139,11 +139,11 @@ def test_a_verifier_is_fitted_to_tell_right_programs_from_wrong_ones(pool):
   entrant = Entrant.of(base.named('best_of_n'))
   where = {'protocol': 'visible1', 'budget': 4, 'seed': 0}
   train, others = tiny.tasks(12, 'train'), tiny.tasks(12, 'test')
-  seen = verifying.judge(players, pool, entrant, train, **where)
+  seen = verifying.judge(players, entrant, train, **where)
   assert seen.rows.shape == (len(seen.solved), len(FEATURES))
   assert set(np.exp(seen.rows[:, 0]).round()) == {1, 2, 4}
   np.testing.assert_allclose(seen.shares.sum(), 12)
-  found = verifying.fit(players, pool, 'it', entrant, train, others, **where)
+  found = verifying.fit(players, 'it', entrant, train, others, **where)
   weights = dict(zip(FEATURES, found.verifier.weights, strict=True))
   assert weights['mean log-prob, above mean'] < -0.3
   assert found.quality['validation']['auroc'] > 0.7
