@@ -1,13 +1,15 @@
 """The share of a model's batched rate that is left inside the runner.
 
   python -m experiments.bench.runner
+  python -m experiments.bench.runner --config=configs/compare.py:mbpp_real \
+    --config.data.path=mbpp.jsonl --strategies=best_open_loop,ppo
 
-Plays strategies of `experiments.compare` on test problems of minicode 2, with
-an empty cache of completions and of verdicts, then asks the models the same
-requests once more, all of a model in one batch. Both generate the same tokens
-with the same models and slots, so that the ratio of their rates is that of
-their seconds. They alternate after a warm-up of both; a line of JSON for each
-strategy, and one for all of them together, has
+Plays strategies of a comparison, by default that of minicode 2, on its test
+problems with an empty cache of completions and of verdicts, then asks the
+models the same requests once more, all of a model in one batch. Both generate
+the same tokens with the same models and slots, so that the ratio of their rates
+is that of their seconds. They alternate after a warm-up of both; a line of JSON
+for each strategy, and one for all of them together, has
 
 ratio          rate inside the runner / rate in one batch, its median over runs
 min_ratio      the smallest of the runs
@@ -31,8 +33,9 @@ from typing import Any
 
 import numpy as np
 from absl import app, flags
+from ml_collections import config_flags
 
-from configs import compare as compare_config
+from configs.compare import Config
 from experiments import controllers, entrants, session
 from experiments.trained import Trained
 from promptrl_jax.evaluation import open_loop
@@ -40,10 +43,14 @@ from promptrl_jax.evaluation.play import LineUp, Plan
 from promptrl_jax.execution.memo import MemoPool
 from promptrl_jax.llm.attempt import CODER, REWRITER
 from promptrl_jax.llm.cache import CachedBackend
+from promptrl_jax.operators.examples import make_library
 from promptrl_jax.tasks import load
 from promptrl_jax.tools import command
 from promptrl_jax.tools.budget_flag import BUDGET
 
+_CONFIG = config_flags.DEFINE_config_file(
+  'config', 'configs/compare.py', lock_config=True
+)
 _STRATEGIES = flags.DEFINE_list(
   'strategies',
   ['greedy_first', 'best_open_loop', 'mbr_exec', 'ppo'],
@@ -106,18 +113,19 @@ def main(argv):
   if len(argv) > 1:
     raise app.UsageError(f'unknown arguments: {argv[1:]}')
   with command.in_one_line():
-    config = session.begin(compare_config.Config, compare_config.get_config())
+    config = session.begin(Config, _CONFIG.value)
     trained = Trained.load(pathlib.Path(config.controllers))
     config = dataclasses.replace(
       trained.applied_to(config), portfolio=(), trained_rewriter=''
     )
     check_names(entrants.names(config, trained.folder))
     tasks = load.load_tasks(config.data)
+    options = {'examples': make_library(config.examples, tasks['train'])}
     models = dict(
       zip((CODER, REWRITER), session.load_models(config), strict=True)
     )
     with session.open_pool(config.pool) as pool:
-      players = find_players(config, trained, tasks, models, pool)
+      players = find_players(config, trained, tasks, models, pool, options)
       plan = Plan(
         config.data.protocol,
         BUDGET.value,
@@ -125,7 +133,7 @@ def main(argv):
         (config.seed,),
       )
       play = lambda: {
-        name: measure(config, models, pool, name, players[name], plan)
+        name: measure(config, models, pool, options, name, players[name], plan)
         for name in _STRATEGIES.value
       }
       play()  # compiles
@@ -143,11 +151,11 @@ def check_names(known):
     )
 
 
-def find_players(config, trained, tasks, models, pool):
+def find_players(config, trained, tasks, models, pool, options):
   """The strategies of the flag, with the published lists and controller."""
   searched = json.loads((trained.folder / 'searched.json').read_text())
   found = open_loop.Found.from_json(searched)
-  line_up = LineUp(cached(models), pool, config.ask)
+  line_up = LineUp(cached(models), pool, config.ask, options)
   learned = controllers.learn(
     config,
     line_up,
@@ -167,14 +175,14 @@ def cached(models):
   return {role: CachedBackend(models[role]) for role in (REWRITER, CODER)}
 
 
-def measure(config, models, pool, name, player, plan) -> Run:
+def measure(config, models, pool, options, name, player, plan) -> Run:
   """Plays a strategy, then asks the same in one batch for each model."""
   inner = {role: Timed(model, 'complete') for role, model in models.items()}
   outer = {
     role: Timed(model, 'complete') for role, model in cached(inner).items()
   }
   judge = Timed(MemoPool(pool), 'run', 'evaluate')
-  line_up = LineUp(outer, judge, config.ask)
+  line_up = LineUp(outer, judge, config.ask, options)
   start = time.perf_counter()
   line_up.play_cell(name, player, plan)
   runner = time.perf_counter() - start
