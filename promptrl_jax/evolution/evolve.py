@@ -109,7 +109,8 @@ def evolve(
       `config.strength` has in this generation.
 
   Returns:
-    A population of `config.population_size`, or as many as there were.
+    A population of `config.population_size`, or as many as there were. One that
+    is to grow does so by distinct prompts, as many as the tries bring.
 
   Raises:
     ValueError: the population is empty, or scores are not finite numbers [n] or

@@ -63,8 +63,10 @@ class Anneal:
 
   def __call__(self, generation: int) -> float:
     """The strength in a generation."""
-    done = generation / self.generations if self.generations else 1.0
-    return self.start + (self.end - self.start) * min(max(done, 0.0), 1.0)
+    if generation >= self.generations:
+      return self.end
+    step = (self.end - self.start) / self.generations
+    return self.start + step * max(generation, 0)
 
 
 def from_gradient(
