@@ -11,7 +11,6 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from scipy.cluster import hierarchy
 
 from promptrl_jax.evolution.diversity import EmbedFn, cosines
 from promptrl_jax.prompts.genome import ABOUT
@@ -130,6 +129,9 @@ def clusters(vectors: np.ndarray, similarity: float = 0.6) -> np.ndarray:
   """
   if len(vectors) < 2:
     return np.zeros(len(vectors), int)
+  # Imported here, since it takes half a second that few need.
+  from scipy.cluster import hierarchy
+
   distance = 1.0 - cosines(vectors)
   pairs = distance[np.triu_indices(len(vectors), k=1)]
   tree = hierarchy.linkage(np.maximum(pairs, 0.0), 'average')

@@ -1,4 +1,4 @@
-"""When a population evolves, and when it has stopped to get better."""
+"""When a population evolves, and when it has stopped getting better."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ class ScheduleConfig:
     every: episodes from one generation to the next.
     patience: generations without an improvement after which evolution stops; 0
       for never.
-    min_improvement: what the best fitness must gain over the best before for an
-      improvement, and a little more.
+    min_improvement: a generation is an improvement if its best fitness exceeds
+      that of the last improvement by more than this.
   """
 
   every: int = 5

@@ -2,18 +2,19 @@
 
 import dataclasses
 import json
+import time
 
 import numpy as np
 import pytest
 
-from promptrl_jax.evolution import edits, islands, pareto
+from promptrl_jax.evolution import convergence, edits, islands, pareto
 from promptrl_jax.evolution import population as population_lib
 from promptrl_jax.evolution.diversity import word_vectors
 from promptrl_jax.evolution.evolve import EvolutionConfig, evolve, score
 from promptrl_jax.evolution.hints import Anneal, Hint
 from promptrl_jax.evolution.islands import IslandsConfig, evolve_islands
 from promptrl_jax.evolution.population import Individual, Population
-from promptrl_jax.prompts.genome import PromptGenome
+from promptrl_jax.prompts.genome import SECTIONS, PromptGenome
 from tests.evolution.genomes import marks, refuse, rng, shout, texts
 
 LETTERS = ('a', 'b', 'c', 'd', 'e', 'f', 'g', 'h')
@@ -245,6 +246,28 @@ def test_a_killed_run_goes_on_from_plain_data():
   assert evolve(resumed, shout, marks, rng=rng(1)) == evolve(
     kept, shout, marks, rng=rng(1)
   )
+
+
+def test_a_generation_of_twenty_takes_milliseconds():
+  words = [f'word{i}' for i in range(300)]
+  line = lambda draws: ' '.join(draws.choice(words, 12))
+  bank = {name: [line(rng(i)) for i in range(9)] for name in SECTIONS}
+  draws, times = rng(0), []
+  population = Population.of(
+    PromptGenome({name: line(draws) for name in SECTIONS}) for _ in range(20)
+  )
+  for _ in range(10):
+    before = time.process_time()
+    population = evolve(
+      population,
+      edits.choose_from(bank),
+      marks,
+      rng=draws,
+      embed_fn=word_vectors,
+    )
+    convergence.measure(population, word_vectors)
+    times.append(time.process_time() - before)
+  assert min(times) < 0.01
 
 
 @pytest.mark.parametrize(
