@@ -2,10 +2,11 @@
 
   parents ──tournaments──> families ──crossover, mutation, hint──> children
                                                                      │ score_fn
-  next generation <──best of── elite and children <──distinct ones───┘
+  next generation <──best of── elite and children <──────────────────┘
 
 Whatever has no fitness is scored before anything is chosen by it. Children that
-say what somebody else says already are drawn again before they are scored.
+equal somebody are drawn again before they are scored; of those that say nearly
+the same the better one goes on.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class EvolutionConfig:
     strength: probability that a child follows the hint, if there is one.
     similarity: cosine above which two prompts say the same, if there is an
       encoder.
-    tries: how often children are drawn again that say what is there already.
+    tries: how often children are drawn again that equal somebody.
     selection: `fitness`, or `nsga2` for several objectives. NSGA-II as it was
       published has as many children as parents and an elite of all parents.
   """
@@ -94,9 +95,9 @@ def evolve(
 ) -> Population:
   """Returns the next generation, in which everybody has a fitness.
 
-  The best never gets worse as long as there is an elite. With an elite of all,
-  children have to be better than somebody to get in. Where not enough distinct
-  children can be made, parents that are no elite fill their places.
+  By `fitness`, the best never gets worse as long as there is an elite. With an
+  elite of all, children have to be better than somebody to get in. Where there
+  are not enough distinct children, other parents fill their places.
 
   Args:
     population: the parents. Who has a fitness is not scored again.
@@ -138,16 +139,19 @@ def evolve(
       hint,
     )
     known = [*parents, *children]
-    ids = {one.id for one in known}
-    said = _distinct([*known, *made], embed_fn, config)
-    children += [one for one in said if one.id not in ids]
+    # Equal texts alone: one that is near its parent may be the better one.
+    new = set(diversity.distinct([o.genome.render() for o in [*known, *made]]))
+    children += [o for i, o in enumerate(made, len(known)) if i in new]
     if len(children) == count:
       break
-  chosen = _ranked([*elite, *score(children, score_fn)], config)[:size]
+  chosen = _ranked([*elite, *score(children, score_fn)], config)
   taken = {one.id for one in chosen}
-  spare = {o.id: o for o in [*unique, *parents] if o.id not in taken}
-  chosen += list(spare.values())[: size - len(chosen)]
-  return Population(tuple(chosen), population.generation + 1)
+  order = [*chosen, *(one for one in parents if one.id not in taken)]
+  # Who says something new, and after them the others, so that the size stays.
+  unique = _distinct(order, embed_fn, config)
+  ids = {one.id for one in unique}
+  following = [*unique, *(one for one in order if one.id not in ids)]
+  return Population(tuple(following[:size]), population.generation + 1)
 
 
 def score(

@@ -156,14 +156,31 @@ def test_duplicates_give_way_to_children():
   assert evolved.texts[0] == 'a  b c d'
 
 
-def test_no_child_says_what_is_said_already():
-  config = EvolutionConfig(elite_size=1, mutation_rate=1.0, tries=50)
+@pytest.mark.parametrize('gain', [-1.0, 1.0])
+def test_of_two_that_are_near_the_better_goes_on(gain):
+  parents = texts('a tutor who is kind', 'a clerk', 'a king')
+  nearly = lambda e: [f'{edit.text}!' for edit in e]  # the same words
+  population = evolve(
+    Population.of(parents),
+    nearly,
+    lambda genomes: [gain * ('!' in g.render()) for g in genomes],
+    EvolutionConfig(elite_size=3, mutation_rate=1.0, children=30, tries=0),
+    rng=rng(0),
+    embed_fn=word_vectors,
+  )
+  end = '!' if gain > 0 else ''
+  assert sorted(population.texts) == [
+    *(f'a clerk{end}', f'a king{end}', f'a tutor who is kind{end}'),
+  ]
+
+
+def test_nobody_is_near_anybody_as_long_as_there_are_others():
   bank = {'role': ['a tutor who is kind', 'a judge', 'a poet']}
   population = evolve(
     Population.of(texts('a tutor who is kind!', 'a clerk', 'a king')),
     edits.choose_from(bank),
     lambda genomes: [1.0] * len(genomes),
-    config,
+    EvolutionConfig(elite_size=1, mutation_rate=1.0, children=3, tries=50),
     rng=rng(0),
     embed_fn=word_vectors,
   )
