@@ -25,6 +25,7 @@ ROOMS = (
   'rewards',
   'llm',
   'operators',
+  'evolution',
   'envs',
   'strategies',
   'training',

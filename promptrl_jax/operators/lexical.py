@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import bisect
 import dataclasses
+import functools
 import random
 import re
 from collections.abc import Sequence
@@ -181,12 +182,7 @@ def _touches(spans: Sequence[spans_lib.Span], word: re.Match[str]) -> bool:
 
 def _kept_terms(words: Sequence[str], terms: Sequence[str]) -> set[int]:
   """Returns indices of the words of kept terms; the last may be a plural."""
-  by_first: dict[str, list[list[str]]] = {}
-  for term in terms:
-    parts = term.split()
-    by_first.setdefault(parts[0], []).append(parts)
-    if len(parts) == 1:
-      by_first.setdefault(inflect.inflect(term, 'noun', 's'), []).append(parts)
+  by_first = _by_first_word(tuple(terms))
   kept = set()
   for i, word in enumerate(words):
     for parts in by_first.get(word, ()):
@@ -195,6 +191,18 @@ def _kept_terms(words: Sequence[str], terms: Sequence[str]) -> set[int]:
       if run[:-1] == parts[:-1] and run[-1] in (parts[-1], plural):
         kept.update(range(i, i + len(parts)))
   return kept
+
+
+@functools.lru_cache(maxsize=8)  # The terms are those of a lexicon.
+def _by_first_word(terms: tuple[str, ...]) -> dict[str, list[list[str]]]:
+  """Kept terms in words, by the first one and the plural of a single one."""
+  by_first: dict[str, list[list[str]]] = {}
+  for term in terms:
+    parts = term.split()
+    by_first.setdefault(parts[0], []).append(parts)
+    if len(parts) == 1:
+      by_first.setdefault(inflect.inflect(term, 'noun', 's'), []).append(parts)
+  return by_first
 
 
 def _options(

@@ -10,7 +10,7 @@ lexical mutation, which asks no model, is `lexical.py`.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 
 from promptrl_jax.llm.ask import Tools
 from promptrl_jax.llm.attempt import REWRITER, Ask, Attempt
@@ -18,7 +18,7 @@ from promptrl_jax.llm.backend import Completion
 from promptrl_jax.prompts import wording
 from promptrl_jax.prompts.wording import WordingPrompt
 from promptrl_jax.rewards import guards
-from promptrl_jax.types import Problem, Task
+from promptrl_jax.types import Task
 
 # Why a reply is refused, before the flags of `guards`.
 NO_ROOM, CUT, MALFORMED, INSTRUCTION = (
@@ -117,28 +117,36 @@ def _ask(
   )
   if completion is None:
     return Wording(parent, NO_ROOM)
-  text = wording.read(completion.text)
-  refused = _refusal(completion, text, prompt, problem, config)
-  return Wording(parent, refused) if refused else Wording(text)
-
-
-def _refusal(
-  completion: Completion,
-  text: str,
-  prompt: WordingPrompt,
-  problem: Problem,
-  config: WordingConfig,
-) -> str:
-  """Why a reply is not taken; '' if it is."""
-  if completion.finish_reason == 'length':
-    return CUT
-  if not text:
-    return MALFORMED
-  parents = [prompt.statement, prompt.other]
-  if guards.quotes(text, prompt.instruction, parents):
-    return INSTRUCTION
   # A solver knows no other tests than the visible ones, nor a reference.
   known = Task(
-    problem.task_id, '\n'.join(filter(None, parents)), problem.visible
+    problem.task_id, '\n'.join(filter(None, (parent, other))), problem.visible
   )
-  return guards.flag(text, known, problem.visible_tests, config.guards)
+  return accept(
+    completion,
+    prompt,
+    lambda text: guards.flag(text, known, problem.visible_tests, config.guards),
+  )
+
+
+def accept(
+  completion: Completion, prompt: WordingPrompt, flag: Callable[[str], str]
+) -> Wording:
+  """Returns the text in a reply, or the parent if the reply is refused.
+
+  Args:
+    completion: the reply.
+    prompt: what was asked.
+    flag: says why a text is not taken, such as `guards.flag`; '' if it is.
+  """
+  text = wording.read(completion.text)
+  if completion.finish_reason == 'length':
+    refused = CUT
+  elif not text:
+    refused = MALFORMED
+  elif guards.quotes(
+    text, prompt.instruction, [prompt.statement, prompt.other]
+  ):
+    refused = INSTRUCTION
+  else:
+    refused = flag(text)
+  return Wording(prompt.statement, refused) if refused else Wording(text)

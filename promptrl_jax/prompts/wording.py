@@ -1,10 +1,12 @@
-"""Requests for another description of a task: reworded, mutated or crossed.
+"""Requests for other words: for the description of a task, or for a section.
 
-  WordingPrompt --write_request--> model --read--> a statement, or ''
+  WordingPrompt --write_request--> model --read--> a text, or ''
 
 The three requests of EPiC (arXiv 2408.11198): `elaborate` makes its first
-population, `mutate` and `cross` the generations that follow. The reply stands
-between markers, so that talk around it is told from the description.
+population, `mutate` and `cross` the generations that follow. The same for one
+section of a system prompt: `mutate_section`, `cross_sections`, and
+`guide_section`, which follows a hint. The reply stands between markers, so that
+talk around it is told from the text.
 """
 
 from __future__ import annotations
@@ -18,6 +20,9 @@ START, END = '<task>', '</task>'
 _ANSWER = (
   f'Answer with the new description between {START} and {END} and nothing '
   'else. Write no code.'
+)
+_ANSWER_SECTION = (
+  f'Answer with the new section between {START} and {END} and nothing else.'
 )
 INSTRUCTIONS = {
   'elaborate': (
@@ -34,19 +39,38 @@ INSTRUCTIONS = {
     'You merge two descriptions of the same Python function into one that has '
     'the clearest parts of both. ' + _ANSWER
   ),
+  'mutate_section': (
+    'You reword one section of a prompt that tells an assistant how to answer '
+    'people. Say what it says in another way: more concretely, more briefly or '
+    'with another stress. ' + _ANSWER_SECTION
+  ),
+  'cross_sections': (
+    'You merge two versions of the same section of a prompt that tells an '
+    'assistant how to answer people. Keep what is useful in both, say nothing '
+    'twice, and settle what they disagree about. ' + _ANSWER_SECTION
+  ),
+  'guide_section': (
+    'You change one section of a prompt that tells an assistant how to answer '
+    'people, so that it follows a hint. Keep everything that the hint leaves '
+    'alone. ' + _ANSWER_SECTION
+  ),
 }
+# Requests that merge two texts, and those that follow a hint.
+CROSSING = ('cross', 'cross_sections')
+GUIDED = ('guide_section',)
 
 
 @dataclasses.dataclass(frozen=True)
 class WordingPrompt:
-  """A request for a description.
+  """A request for a description or a section.
 
   Attributes:
     operator: one of `INSTRUCTIONS`.
-    statement: the description to start from.
-    signature: first line of the program.
-    other: a second description, for `cross` alone.
+    statement: the description or section to start from.
+    signature: first line of the program; of a section, what it is about.
+    other: a second one, for `CROSSING` alone.
     words: most words that are asked for; 0 for any number.
+    hint: what is to become better, for `GUIDED` alone.
   """
 
   operator: str
@@ -54,16 +78,22 @@ class WordingPrompt:
   signature: str
   other: str = ''
   words: int = 0
+  hint: str = ''
 
   def __post_init__(self):
     if self.operator not in INSTRUCTIONS:
       raise ValueError(
         f'operator {self.operator!r}: expected one of {", ".join(INSTRUCTIONS)}'
       )
-    if bool(self.other) != (self.operator == 'cross'):
+    if bool(self.other) != (self.operator in CROSSING):
       raise ValueError(
         f'operator {self.operator!r} with other={self.other!r}: a second '
-        'description is for cross, which needs one'
+        f'description is for {" and ".join(CROSSING)}, which need one'
+      )
+    if bool(self.hint) != (self.operator in GUIDED):
+      raise ValueError(
+        f'operator {self.operator!r} with hint={self.hint!r}: a hint is for '
+        f'{" and ".join(GUIDED)}, which needs one'
       )
 
   @property
@@ -97,6 +127,28 @@ _EXAMPLES = {
     'Given a list of numbers, some of them negative, find and return the '
     'largest one.',
   ),
+  'mutate_section': (
+    WordingPrompt('mutate_section', 'Be brief.', 'tone: how it speaks'),
+    'Answer in one or two short sentences, without an introduction.',
+  ),
+  'cross_sections': (
+    WordingPrompt(
+      'cross_sections',
+      'Be brief and friendly.',
+      'tone: how it speaks',
+      'Speak like a patient teacher. Be brief.',
+    ),
+    'Be brief, and as friendly as a patient teacher.',
+  ),
+  'guide_section': (
+    WordingPrompt(
+      'guide_section',
+      'Answer in full sentences.',
+      'format: the form of an answer',
+      hint='The steps were hard to find.',
+    ),
+    'Answer in full sentences. Put each step on a line of its own.',
+  ),
 }
 
 
@@ -114,11 +166,14 @@ def write_request(prompt: WordingPrompt) -> Messages:
 def _question(prompt: WordingPrompt) -> str:
   parts = [prompt.signature, prompt.statement]
   if prompt.other:
+    one = 'description' if prompt.operator == 'cross' else 'version'
     parts = [
       prompt.signature,
-      f'First description: {prompt.statement}',
-      f'Second description: {prompt.other}',
+      f'First {one}: {prompt.statement}',
+      f'Second {one}: {prompt.other}',
     ]
+  if prompt.hint:
+    parts.append(f'Hint: {prompt.hint}')
   return '\n\n'.join(parts)
 
 

@@ -88,10 +88,9 @@ def flag(
 
   A solver may read the `visible_tests`: their values are no secret.
   """
+  if flagged := flag_form(rewrite, task.statement, config):
+    return flagged
   checks = {
-    'empty': lambda: not _has_words(rewrite, config),
-    'overlong': lambda: _is_overlong(rewrite, task.statement, config),
-    'repetition': lambda: is_repetitive(rewrite, config),
     'assertion': lambda: data_leaks.has_assertion(rewrite, task),
     'code': lambda: code_leaks.has_code(rewrite, task),
     'test_data': lambda: data_leaks.has_test_data(rewrite, task, visible_tests),
@@ -99,7 +98,22 @@ def flag(
       config.keep_values and not keeps_values(task.statement, rewrite)
     ),
   }
-  return next((name for name in FLAGS if checks[name]()), '')
+  return next((name for name, check in checks.items() if check()), '')
+
+
+def flag_form(
+  rewrite: str, statement: str, config: GuardsConfig = GuardsConfig()
+) -> str:
+  """The first of `empty`, `overlong` and `repetition` that applies, or ''.
+
+  These need no task: `statement` is any text that was rewritten.
+  """
+  checks = {
+    'empty': lambda: not _has_words(rewrite, config),
+    'overlong': lambda: _is_overlong(rewrite, statement, config),
+    'repetition': lambda: is_repetitive(rewrite, config),
+  }
+  return next((name for name, check in checks.items() if check()), '')
 
 
 def quotes(text: str, instruction: str, allowed: Sequence[str] = ()) -> bool:

@@ -159,6 +159,20 @@ def test_the_ten_lines_of_the_page_on_optimizing_run(tmp_path):
   assert '0.000 -> 1.000, held out 0.000 -> 1.000; 1 candidates' in printed
 
 
+def test_the_programs_of_the_page_on_evolution_run(tmp_path):
+  page = (ROOT / 'docs' / 'evolution.md').read_text(encoding='utf-8')
+  programs = re.findall(r'```python\n(.*?)```', page, flags=re.DOTALL)
+  assert run_script(tmp_path, '\n'.join(programs)).splitlines() == [
+    '2 You are a tutor. Be brief. Be brief.',
+    '0: You are a tutor.',
+    '└─ 1: You are a tutor. Be brief.',
+    '   └─ 2: You are a tutor. Be brief. Be brief.',
+    'You are a tutor. Give an example. 0.5 False False 1',
+    '2.0',
+    *('You are a tutor.', '', 'Use bullets.', '', 'Be kind.'),
+  ]
+
+
 def test_the_recipes_of_the_page_on_extending_run(tmp_path):
   page = (ROOT / 'docs' / 'extend.md').read_text(encoding='utf-8')
   recipes = re.findall(r'```python\n(.*?)```', page, flags=re.DOTALL)
