@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from promptrl_jax.evolution import diversity, pareto, variation
+from promptrl_jax.evolution.cover import cover_order
 from promptrl_jax.evolution.diversity import EmbedFn
 from promptrl_jax.evolution.hints import Anneal, Hint
 from promptrl_jax.evolution.population import Individual, Population
@@ -26,7 +27,9 @@ from promptrl_jax.prompts.genome import PromptGenome
 # Genomes -> float [n], or [n, M] for M objectives; the higher the better.
 ScoreFn = Callable[[Sequence[PromptGenome]], np.ndarray | Sequence[float]]
 
-_SELECTIONS = ('fitness', 'nsga2')
+# Orders of individuals with several objectives, the best first.
+_ORDERS = {'nsga2': pareto.nsga2_order, 'cover': cover_order}
+_SELECTIONS = ('fitness', *_ORDERS)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,8 +51,9 @@ class EvolutionConfig:
     similarity: cosine above which two prompts say the same, if there is an
       encoder.
     tries: how often children are drawn again that equal somebody.
-    selection: `fitness`, or `nsga2` for several objectives. NSGA-II as it was
-      published has as many children as parents and an elite of all parents.
+    selection: `fitness`, or for several objectives `nsga2` or `cover`, which
+      wants somebody who is good for each of them. NSGA-II as it was published
+      has as many children as parents and an elite of all parents.
   """
 
   population_size: int = 0
@@ -79,7 +83,8 @@ class EvolutionConfig:
       )
     if self.selection not in _SELECTIONS:
       raise ValueError(
-        f'selection={self.selection!r}: expected {" or ".join(_SELECTIONS)}'
+        f'selection={self.selection!r}: expected one of '
+        f'{", ".join(_SELECTIONS)}'
       )
 
 
@@ -180,7 +185,8 @@ def _ranked(
   """The best first, of equals the first."""
   if config.selection == 'fitness':
     return sorted(individuals, key=_fitness, reverse=True)
-  return [individuals[i] for i in pareto.nsga2_order(_objectives(individuals))]
+  order = _ORDERS[config.selection](_objectives(individuals))
+  return [individuals[i] for i in order]
 
 
 def _fitness(individual: Individual) -> float:
@@ -250,7 +256,7 @@ def _family(
 
   def win(places: list[int]) -> int:
     drawn = rng.choice(places, min(config.tournament, len(places)), False)
-    if config.selection == 'nsga2':
+    if config.selection != 'fitness':
       return int(drawn.min())
     # The first drawn of equals, so that a flat fitness favours nobody.
     return int(max(drawn, key=lambda i: _fitness(parents[i])))
