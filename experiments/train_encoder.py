@@ -60,8 +60,9 @@ def run(config, workdir):
   params = train(config, workdir)
   folder = workdir / 'model'
   sentence_encoder.save_table(folder, config.table, encoder.to_table(params))
+  values = settings.to_mapping(config)
   recipe = {
-    'config': settings.to_mapping(config),
+    'config': {name: values[name] for name in ('seed', 'table', 'train')},
     'model': pretrained.digest(folder),
     'parameters': config.table.rows * config.table.size,
     'hardware': jax.devices()[0].device_kind,

@@ -12,9 +12,11 @@ and a text's vector does not depend on the other texts.
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import functools
 import json
+import math
 import os
 import pathlib
 import re
@@ -48,8 +50,8 @@ class TableConfig:
     shortest: words of fewer letters have no n-grams.
   """
 
-  rows: int = 32768
-  size: int = 96
+  rows: int = 16384
+  size: int = 192
   grams: tuple[int, ...] = (3, 4)
   shortest: int = 4
 
@@ -66,15 +68,20 @@ class TableConfig:
 def features(text: str, config: TableConfig) -> tuple[list[int], list[float]]:
   """Returns the rows of a text and the weight of each.
 
-  The n-grams of a word weigh as much as the word: their vectors are about as
-  long as the root of their number.
+  A word that occurs n times weighs 1 + log n. Its n-grams weigh as much as the
+  word: the sum of their vectors is about as long as the root of their number.
   """
   rows, weights = [0], [1.0]
-  for token in _TOKEN.findall(text.lower()):
-    of_word = _word_rows(token, config)
-    rows += of_word
-    grams = len(of_word) - 1
-    weights += [1.0, *[grams**-0.5] * grams] if grams else [1.0]
+  counts = collections.Counter(_TOKEN.findall(text.lower()))
+  for token, count in counts.items():
+    weight = 1 + math.log(count)
+    word, *grams = _word_rows(token, config)
+    rows += [word, *grams]
+    weights += (
+      [weight, *[weight * len(grams) ** -0.5] * len(grams)]
+      if grams
+      else [weight]
+    )
   return rows, weights
 
 

@@ -47,7 +47,7 @@ class EncoderTrainConfig:
     shares: of the kinds of pairs.
   """
 
-  steps: int = 800
+  steps: int = 600
   pairs: int = 128
   focus: int = 6
   features: int = 512
