@@ -49,6 +49,7 @@ setuptools.setup(
       'py.typed',
       'tasks/minicode/*.jsonl.gz',
       'tasks/minicode2/*.jsonl.gz',
+      'training/encoder/*.txt',
     ]
   },
   install_requires=[

@@ -37,7 +37,7 @@ class Config(Job):
       made once.
     strategies: that are played, see `experiments.improve`.
     examples: how solved training problems of `data` are found for `fewshot`: by
-      `words`, or by `minilm`; empty for none.
+      `words`, `shipped` or `minilm`; empty for none.
     cache: file of completions; empty keeps them in memory.
   """
 
@@ -57,7 +57,7 @@ class Config(Job):
       raise ValueError('strategies=(): expected at least one')
     if 'fewshot' in self.strategies and not self.examples:
       raise ValueError(
-        "examples='': fewshot needs worked examples, expected words or minilm"
+        "examples='': fewshot needs worked examples, expected words, shipped or minilm"
       )
 
 

@@ -11,7 +11,7 @@ import dataclasses
 import json
 import os
 import pathlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -23,8 +23,9 @@ from jax.sharding import Mesh
 from promptrl_jax import extras
 from promptrl_jax.models import encoder, pretrained
 from promptrl_jax.models.encoder import Encoder, EncoderConfig
+from promptrl_jax.models.sentence_encoder import check_texts
+from promptrl_jax.prompts.examples import EmbedFn
 
-EmbedFn = Callable[[Sequence[str]], np.ndarray]
 MINILM = 'minilm'  # all-MiniLM-L6-v2 from the extra `embedding`
 
 # Files that sentence-transformers adds to a checkpoint.
@@ -84,7 +85,7 @@ def make_embed_fn(
     return encoder.l2_normalize(vectors) if settings.normalize else vectors
 
   def embed_fn(texts: Sequence[str]) -> np.ndarray:
-    _check(texts)
+    check_texts(texts)
     rows = [e.ids for e in tokenizer.encode_batch(list(texts))]
     vectors = np.zeros((len(rows), config.hidden_size), np.float32)
     order = sorted(range(len(rows)), key=lambda i: len(rows[i]))
@@ -211,15 +212,6 @@ def _read(path: pathlib.Path) -> Any:
   if not path.is_file():
     return None
   return json.loads(path.read_text(encoding='utf-8'))
-
-
-def _check(texts: Sequence[str]) -> None:
-  """Raises a TypeError unless `texts` is a list of strings."""
-  if isinstance(texts, str):
-    raise TypeError(f'one text, {texts[:40]!r}: expected a list of texts')
-  for i, text in enumerate(texts):
-    if not isinstance(text, str):
-      raise TypeError(f'texts[{i}] is {text!r}: expected a string')
 
 
 def _pad(

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from promptrl_jax.models import embed
+from promptrl_jax.models import embed, sentence_encoder
 from promptrl_jax.prompts.examples import EmbedFn, ExampleLibrary, from_tasks
 from promptrl_jax.types import Task
 
-# How near a task is: by rare words that two statements share, or by the extra
-# `embedding`.
+# How near a task is: by rare words that two statements share, by the encoder
+# that is shipped, or by that of the extra `embedding`.
 EMBEDDINGS: dict[str, Callable[[], EmbedFn | None]] = {
   'words': lambda: None,
-  'minilm': lambda: embed.load_embed_fn(embed.MINILM),
+  sentence_encoder.SHIPPED: sentence_encoder.load,
+  embed.MINILM: lambda: sentence_encoder.load(embed.MINILM),
 }
 
 

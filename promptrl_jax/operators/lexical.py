@@ -55,9 +55,9 @@ class LexicalConfig:
     synonyms: source of the synonyms, `embedded` or `wordnet`.
     wordnet_path: folder of the WordNet database; empty for
       `wordnet.DEFAULT_FOLDER`.
-    embedding: the sentence encoder that ranks WordNet's synonyms, a folder or
-      `minilm` (extra `embedding`); empty ranks them by how frequent their sense
-      is.
+    embedding: the sentence encoder that ranks WordNet's synonyms, `shipped`,
+      `minilm` (extra `embedding`) or a folder; empty ranks them by how frequent
+      their sense is.
   """
 
   probability: float = 0.5

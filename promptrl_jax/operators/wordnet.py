@@ -13,6 +13,7 @@ import functools
 import pathlib
 from collections.abc import Mapping, Sequence
 
+from promptrl_jax.models import sentence_encoder
 from promptrl_jax.operators import inflect, lexicon
 from promptrl_jax.rewards.similarity import EmbedFn, similarity_rewards
 
@@ -179,7 +180,7 @@ def _regular_forms(lemma: str, reading: str) -> Sequence[str]:
 def load(folder: str = '', embedding: str = '') -> WordNetLexicon:
   """Loads WordNet and, if one is named, the embedding that ranks its words.
 
-  It is named as `models.embed.load_embed_fn` takes it.
+  It is named as `models.sentence_encoder.load` takes it.
 
   Raises:
     ValueError: the database is missing or malformed.
@@ -188,7 +189,5 @@ def load(folder: str = '', embedding: str = '') -> WordNetLexicon:
   """
   embed_fn = None
   if embedding:
-    from promptrl_jax.models import embed  # JAX is slow to import.
-
-    embed_fn = embed.load_embed_fn(embedding)
+    embed_fn = sentence_encoder.load(embedding)
   return WordNetLexicon(Database(folder), embed_fn)

@@ -73,7 +73,7 @@ class ExampleLibrary:
     """
     self._examples = tuple(examples)
     texts = [example.statement for example in self._examples]
-    self._embed_fn = embed_fn or _words_of(texts)
+    self._embed_fn = embed_fn or words_of(texts)
     self._vectors = _units(self._embed_fn(texts)) if texts else np.zeros((0, 1))
     self._nearest = functools.lru_cache(maxsize=1 << 16)(self._find)
 
@@ -108,7 +108,7 @@ def nearest_first(
   """
   if not texts:
     return []
-  embed_fn = embed_fn or _words_of(texts)
+  embed_fn = embed_fn or words_of(texts)
   (vector,) = _units(embed_fn([query]))
   return _order(_units(embed_fn(texts)), vector).tolist()
 
@@ -123,8 +123,11 @@ def _units(vectors: np.ndarray) -> np.ndarray:
   return vectors / np.where(norms > 0, norms, 1.0)
 
 
-def _words_of(texts: Sequence[str]) -> EmbedFn:
-  """Returns an embedding by words, weighted by log(n / texts that have it)."""
+def words_of(texts: Sequence[str]) -> EmbedFn:
+  """Returns an embedding by words, weighted by log(n / texts that have it).
+
+  Its vectors [n, words] have no unit length.
+  """
   counts = collections.Counter(w for text in texts for w in {*_words(text)})
   place = {word: i for i, word in enumerate(sorted(counts))}
   weights = {word: math.log(len(texts) / n) for word, n in counts.items()}

@@ -9,7 +9,7 @@ import pytest
 import tokenizers
 from tokenizers import models, normalizers, pre_tokenizers, processors
 
-from promptrl_jax.models import embed, encoder, pretrained
+from promptrl_jax.models import embed, encoder, pretrained, sentence_encoder
 from promptrl_jax.models.embed import EmbedConfig
 from promptrl_jax.models.encoder import Encoder, EncoderConfig
 from promptrl_jax.models.tokenizer import Tokenizer
@@ -134,6 +134,9 @@ def test_a_folder_is_read_with_the_settings_it_was_published_with(
   write('1_Pooling/config.json', {'pooling_mode_mean_tokens': True})
   np.testing.assert_allclose(
     embed.load_embed_fn(tmp_path)(TEXTS), embed_fn(TEXTS), atol=1e-5
+  )
+  np.testing.assert_allclose(
+    sentence_encoder.embed(TEXTS, str(tmp_path)), embed_fn(TEXTS), atol=1e-5
   )
 
 

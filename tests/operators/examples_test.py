@@ -39,7 +39,7 @@ def test_minilm_finds_what_shares_no_word():
 @pytest.mark.parametrize(
   ('kind', 'tasks', 'message'),
   [
-    ('bm25', TASKS, "'bm25': expected one of words, minilm"),
+    ('bm25', TASKS, "'bm25': expected one of words, shipped, minilm"),
     ('words', [], 'none of 0 training tasks has a program'),
   ],
 )

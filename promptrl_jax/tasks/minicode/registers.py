@@ -128,7 +128,7 @@ def _substitute_synonyms(text: str, rng: random.Random) -> str:
   return _outside_quotes(text, lambda part: re.sub('[A-Za-z]+', swap, part))
 
 
-def _typo(word: str, rng: random.Random) -> str:
+def misspell(word: str, rng: random.Random) -> str:
   """Swaps two inner letters, drops one or doubles one."""
   place = rng.randrange(1, len(word) - 2)
   kind = rng.randrange(3)
@@ -147,7 +147,9 @@ def _add_noise(text: str, rng: random.Random) -> str:
   rate = 2.0 / max(1, len(_WORD.findall(text)))
 
   def spoil(match: re.Match[str]) -> str:
-    return _typo(match.group(), rng) if rng.random() < rate else match.group()
+    return (
+      misspell(match.group(), rng) if rng.random() < rate else match.group()
+    )
 
   text = _outside_quotes(text, lambda part: _WORD.sub(spoil, part))
   sides = rng.choice(('before', 'after', 'both'))
