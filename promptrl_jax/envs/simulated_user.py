@@ -129,10 +129,9 @@ class SimulatedUser:
 
   def _satisfaction(self, rows: np.ndarray, kind: str, at: int) -> np.ndarray:
     taste, config = self.taste(at)[kind], self.config
-    suits = sum(
-      weight * _match(rows, aspect, taste[aspect])
-      for aspect, (_, weight) in _ASPECTS.items()
-    )
+    suits = np.zeros(len(rows))
+    for aspect, (_, weight) in _ASPECTS.items():
+      suits += weight * _match(rows, aspect, taste[aspect])
     return config.lowest + (config.highest - config.lowest) * suits
 
 

@@ -17,6 +17,7 @@ from promptrl_jax.llm.http import HttpBackend
 from promptrl_jax.llm.http_config import HttpConfig
 from promptrl_jax.llm.jax_lm import JaxLM
 from promptrl_jax.llm.ollama import OllamaBackend, OllamaOptions, Progress
+from promptrl_jax.llm.templated import TemplatedBackend
 from promptrl_jax.models import presets, pretrained
 from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.registry import Registry, check_call
@@ -37,7 +38,8 @@ class BackendConfig:
   Attributes:
     backend: `jax` runs the model in this process; `http` asks an
       OpenAI-compatible server, `ollama` an Ollama server by its own protocol;
-      `replay` gives recorded completions again.
+      `replay` gives recorded completions again; `templated` answers from
+      templates, offline (`llm/templated.py`).
     model: for `jax`, an embedded model (`minicode_coder`,
       `minicode_rewriter`), a preset (`codellama_7b_instruct`, see
       `models/presets.py`), a model folder, a GGUF file or an id on the hub
@@ -190,6 +192,13 @@ def _load_replay(config: BackendConfig, mesh: Mesh | None) -> Backend:
   return replay.load(config.model, options, config.http.max_context)
 
 
+def _load_templated(
+  config: BackendConfig, mesh: Mesh | None
+) -> TemplatedBackend:
+  del config, mesh
+  return TemplatedBackend()
+
+
 def _check(name: str, load_fn: LoadFn) -> None:
   check_call(f'backend {name!r}', load_fn, 'config', 'mesh')
 
@@ -206,6 +215,7 @@ register('jax', _load_jax)
 register('http', _load_http)
 register('ollama', _load_ollama)
 register('replay', _load_replay)
+register('templated', _load_templated)
 
 
 def find(model: str) -> pathlib.Path:

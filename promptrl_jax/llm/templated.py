@@ -9,6 +9,7 @@ in what a person reads.
 
 from __future__ import annotations
 
+import functools
 import random
 import re
 from collections.abc import Sequence
@@ -207,8 +208,12 @@ def _kind(query: str) -> str:
 
 
 def _topic(query: str) -> str:
-  known = {q.text: q.topic for s in queries.SPLITS for q in queries.load(s)}
-  return known.get(query, query.rstrip('?.!'))
+  return _topics().get(query, query.rstrip('?.!'))
+
+
+@functools.cache
+def _topics() -> dict[str, str]:
+  return {q.text: q.topic for s in queries.SPLITS for q in queries.load(s)}
 
 
 def _snippet(topic: str) -> str:

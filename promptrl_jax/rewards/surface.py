@@ -7,6 +7,7 @@ person (`envs/simulated_user.py`) likes or dislikes them.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Sequence
 
@@ -41,11 +42,12 @@ def features(texts: Sequence[str]) -> np.ndarray:
   return np.array(rows, np.float32).reshape(len(rows), len(FEATURES))
 
 
-def _features(text: str) -> list[float]:
+@functools.lru_cache(maxsize=1 << 16)
+def _features(text: str) -> tuple[float, ...]:
   lines = [line.strip() for line in text.splitlines() if line.strip()]
   listed = max(1, len(lines))
   first = lines[0].lower() if lines else ''
-  return [
+  return (
     np.log1p(len(text.split())) / np.log(201),
     sum(line.startswith(('- ', '* ')) for line in lines) / listed,
     sum(bool(re.match(r'\d+[.)] ', line)) for line in lines) / listed,
@@ -58,4 +60,4 @@ def _features(text: str) -> list[float]:
     min(1.0, text.count('!') / 2),
     min(1.0, len(_HEDGES.findall(text)) / 2),
     min(1.0, len(_EXCEPTIONS.findall(text)) / 2),
-  ]
+  )

@@ -1,0 +1,102 @@
+"""Prompts that learn from ratings: evolution and GPRO with a simulated user.
+
+  python -m experiments.hybrid --config=configs/hybrid.py:smoke --workdir=W
+
+Arguments:
+  smoke      two methods, two people and 60 questions: under two minutes
+  simulated  five methods, ten people and 300 questions; no GPU, hub or key
+             (the default)
+  drift      the same, with a taste that changes at question 150
+"""
+
+import dataclasses
+
+import ml_collections
+
+from configs.job import check_argument
+from promptrl_jax import settings
+from promptrl_jax.envs.simulated_user import UserConfig
+from promptrl_jax.llm.load import BackendConfig
+from promptrl_jax.tasks import queries
+from promptrl_jax.training.gpro import choosing
+from promptrl_jax.training.gpro.config import GPROConfig
+from promptrl_jax.training.gpro.loop import LoopConfig
+
+_ARGUMENTS = ('smoke', 'simulated', 'drift')
+EVOLVING = '_evolution'  # the end of the name of a method that evolves
+METHODS = (
+  *('random', 'epsilon_greedy', 'thompson', 'gpro'),
+  f'gpro{EVOLVING}',
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+  """Settings of the job; each section is documented at its class.
+
+  Attributes:
+    seed: of the first person.
+    seeds: people.
+    queries: questions of each.
+    split: of the bank of questions.
+    methods: ways to choose what is shown, of `training/gpro/choosing.py`; with
+      `_evolution` at the end the population of prompts evolves, too. Without,
+      it stays as it was drawn.
+    components: features of a question, principal components of its embedding.
+    embedding: `shipped`, or `minilm` with the extra `embedding`.
+    refine_below: fitness below which prompts are dropped in the end, 0 to 1.
+    plugins: modules that register backends.
+    mesh: devices by axis, for models in this process.
+    model: what answers.
+  """
+
+  seed: int = 0
+  seeds: int = 10
+  queries: int = 300
+  split: str = 'train'
+  methods: tuple[str, ...] = METHODS
+  components: int = 8
+  embedding: str = 'shipped'
+  refine_below: float = 0.4
+  plugins: tuple[str, ...] = ()
+  mesh: str = ''
+  model: BackendConfig = BackendConfig(backend='templated', model='templated')
+  user: UserConfig = UserConfig()
+  loop: LoopConfig = LoopConfig()
+  gpro: GPROConfig = GPROConfig(every=5, capacity=512, half_life=400.0)
+
+  def __post_init__(self):
+    settings.check_choices(
+      self, split=queries.SPLITS, embedding=('shipped', 'minilm')
+    )
+    known = {*choosing.NAMES, *(f'{n}{EVOLVING}' for n in choosing.NAMES)}
+    for name in self.methods:
+      if name not in known:
+        raise ValueError(
+          f'method {name!r}: expected some of {", ".join(choosing.NAMES)}, '
+          f'each also with {EVOLVING} at its end'
+        )
+    if not self.methods or self.seeds < 1 or self.queries < 20:
+      raise ValueError(
+        f'methods={self.methods}, seeds={self.seeds}, queries={self.queries}: '
+        'expected a method, a person and 20 questions or more'
+      )
+
+
+def get_config(arg: str = 'simulated') -> ml_collections.ConfigDict:
+  check_argument(arg, _ARGUMENTS)
+  c = settings.to_config_dict(Config())
+  if arg == 'smoke':
+    c.seeds, c.queries = 2, 60
+    c.methods = ('random', f'gpro{EVOLVING}')
+  if arg == 'drift':
+    c.user.drift = 150
+  return c
+
+
+def get_hyper(arg: str = ''):
+  """The sweep of what is learned from, and how much is tried."""
+  del arg  # They are the same for all.
+  rows = [{'gpro.advantage': name} for name in ('candidates', 'shown')]
+  rows += [{'gpro.exploration': value} for value in (0.0, 1.0)]
+  return rows + [{'loop.evolution.selection': n} for n in ('fitness', 'nsga2')]
