@@ -30,9 +30,7 @@ class CandidateNetwork(nn.Module):
     """Returns outputs `[..., G]` of features `[..., G, D]`."""
     init = nn.initializers.zeros
     if self.scale:
-      init = nn.initializers.variance_scaling(
-        self.scale**2, 'fan_in', 'normal'
-      )
+      init = nn.initializers.variance_scaling(self.scale**2, 'fan_in', 'normal')
     outputs = nn.Dense(1, kernel_init=init, name='linear')(features)
     x = features
     for i, width in enumerate(self.hidden):

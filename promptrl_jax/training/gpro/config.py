@@ -25,6 +25,10 @@ class GPROConfig:
     capacity: rows of the replay.
     half_life: ratings after which a row weighs half, so that an old taste is
       forgotten.
+    drift: how many standard deviations the errors of the critics must have
+      risen by for the taste to have changed; then all networks start anew. See
+      `drift.py`; infinity never forgets like that.
+    old_taste: weight of what was rated before the taste changed.
     critic_steps, actor_steps: optimizer steps per update.
     minibatch: rows of a step, drawn by their weight.
     critic_lr, actor_lr: Adam's learning rates.
@@ -38,6 +42,8 @@ class GPROConfig:
       is uniform.
     anchor_decay: weight of the old anchor in each update.
     entropy_coef: weight of the entropy.
+    exploration: how far the critic from which an actor learns may be from the
+      mean of all: 1 is ensemble sampling, 0 gives all the same.
     uniform: probability with which a candidate is drawn uniformly, so that
       every one can be shown and off-policy estimates exist.
     rating_noise: standard deviation of a rating in [0, 1] around what a person
@@ -55,6 +61,8 @@ class GPROConfig:
   every: int = 10
   capacity: int = 256
   half_life: float = 100.0
+  drift: float = 4.0
+  old_taste: float = 0.05
   critic_steps: int = 30
   actor_steps: int = 20
   minibatch: int = 64
@@ -67,6 +75,7 @@ class GPROConfig:
   anchor: str = 'ema'
   anchor_decay: float = 0.8
   entropy_coef: float = 0.02
+  exploration: float = 0.5
   uniform: float = 0.02
   rating_noise: float = 0.2
   prior_scale: float = 1.0
@@ -88,17 +97,23 @@ class GPROConfig:
     ):
       if getattr(self, name) < 1:
         raise ValueError(f'{name}={getattr(self, name)}: expected at least 1')
-    for name in ('half_life', 'clip', 'rating_noise', 'prior_scale'):
+    for name in ('half_life', 'drift', 'clip', 'rating_noise', 'prior_scale'):
       if not getattr(self, name) > 0:
         raise ValueError(
           f'{name}={getattr(self, name)}: expected a number above 0'
         )
-    for name in ('kl_coef', 'entropy_coef', 'critic_lr', 'actor_lr'):
+    for name in (
+      'kl_coef',
+      'entropy_coef',
+      'exploration',
+      'critic_lr',
+      'actor_lr',
+    ):
       if not getattr(self, name) >= 0:
         raise ValueError(f'{name}={getattr(self, name)}: expected 0 or more')
     if not self.max_weight >= 1:
       raise ValueError(f'max_weight={self.max_weight}: expected 1 or more')
-    for name in ('uniform', 'anchor_decay'):
+    for name in ('uniform', 'anchor_decay', 'old_taste'):
       if not 0 <= getattr(self, name) <= 1:
         raise ValueError(
           f'{name}={getattr(self, name)}: expected a number in [0, 1]'

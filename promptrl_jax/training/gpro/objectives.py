@@ -5,14 +5,15 @@ Formulas are those of `rl`; here they meet rows with several kinds of feedback.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from promptrl_jax.rl import gpro, kl, losses, policy_losses, preference
+from promptrl_jax.rl.masked import normalize
 from promptrl_jax.training.gpro.config import GPROConfig
-from promptrl_jax.training.gpro.replay import PAIR, RATING, THUMBS
+from promptrl_jax.training.gpro.replay import PAIR, RATING, THUMBS, Replay
 from promptrl_jax.training.state import Params
 
 
@@ -20,13 +21,11 @@ class Feedback(NamedTuple):
   """Rows that a critic learns from.
 
   Attributes:
-    features: `[M, 2, D]`, of the shown candidate and of the other of a pair.
     reward: `[M]`, see `replay.Replay`.
     kind: `[M]`.
     weight: `[M]`, 0 for a row that does not count.
   """
 
-  features: jax.Array
   reward: jax.Array
   kind: jax.Array
   weight: jax.Array
@@ -87,35 +86,33 @@ class Choices(NamedTuple):
   """Rows that an actor learns from.
 
   Attributes:
-    features: `[M, G, D]`.
     mask: `[M, G]` bool.
     shown: `[M]` int.
-    logps: `[M, G]` of the actor before this update.
-    weight: `[M]` importance weight of the shown candidate, for `shown`.
-    anchor_logits: `[M, G]`.
-    advantages: `[M, G]`, or `[M]` of the shown candidates.
     valid: `[M]` bool, rows that count.
+    logps: `[M, G]` of the actor before this update.
+    weight: `[M]`, bounded importance weights of the shown candidates.
+    anchor_logits: `[M, G]`, masked.
+    advantages: `[M, G]`, or `[M]` of the shown candidates.
   """
 
-  features: jax.Array
   mask: jax.Array
   shown: jax.Array
+  valid: jax.Array
   logps: jax.Array
   weight: jax.Array
   anchor_logits: jax.Array
   advantages: jax.Array
-  valid: jax.Array
 
 
 def actor_loss(
-  logits: jax.Array, rows: Choices, config: GPROConfig
+  config: GPROConfig, logits: jax.Array, rows: Choices
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
   """Sums clipped surrogate, KL divergence and minus entropy over rows.
 
   Ratios are relative to the actor before this update, not to the one that
-  chose: rows of a replay are old, and would all be clipped. The behaviour policy
-  enters by importance weights alone, as in "Batch size-invariance for policy
-  optimization", Hilton et al., 2022 (https://arxiv.org/abs/2110.00641).
+  chose: rows of a replay are old, and would all be clipped. The policy that
+  chose enters by importance weights alone, as in "Batch size-invariance for
+  policy optimization", Hilton et al., 2022 (https://arxiv.org/abs/2110.00641).
   """
   mask = rows.mask & rows.valid[:, None]
   if config.advantage == 'candidates':
@@ -132,8 +129,7 @@ def actor_loss(
       rows.weight * rows.valid,
     )
   masked = losses.mask_logits(logits, rows.mask)
-  anchor = losses.mask_logits(rows.anchor_logits, rows.mask)
-  divergence = jnp.sum(kl.exact_kl(masked, anchor) * rows.valid)
+  divergence = jnp.sum(kl.exact_kl(masked, rows.anchor_logits) * rows.valid)
   entropy = jnp.sum(losses.categorical_entropy(logits, rows.mask) * rows.valid)
   loss = policy + config.kl_coef * divergence - config.entropy_coef * entropy
   return loss, {
@@ -144,28 +140,54 @@ def actor_loss(
   }
 
 
+def rewards(replay: Replay, scores: jax.Array) -> jax.Array:
+  """Returns `[W]` rewards of the shown candidates.
+
+  Where none was rated by itself (one of a pair, or before its feedback
+  arrives), the critic's score `[W, G]` stands in for it.
+  """
+  own = jnp.take_along_axis(scores, replay.shown[:, None], axis=1)[:, 0]
+  is_rated = (replay.kind == RATING) | (replay.kind == THUMBS)
+  return jnp.where(is_rated, replay.reward, own)
+
+
 def advantages(
   config: GPROConfig,
-  replay: Any,
+  replay: Replay,
+  valid: jax.Array,
   scores: jax.Array,
   logps: jax.Array,
 ) -> jax.Array:
   """Returns `[W, G]` advantages of all candidates, or `[W]` of the shown ones.
 
-  A candidate that was not rated by itself (of a pair, or before its feedback
-  arrives) has the critic's score as its reward.
+  Both are standardised, the first within each query, the second over all.
 
   Args:
-    replay: see `replay.Replay`, of W rows.
+    replay: of W rows.
+    valid: `[W]` bool, rows that count.
     scores: `[W, G]` satisfaction in [0, 1] that the critic expects.
     logps: `[W, G]` of the actor before this update.
   """
-  own = jnp.take_along_axis(scores, replay.shown[:, None], axis=1)[:, 0]
-  rated = (replay.kind == RATING) | (replay.kind == THUMBS)
-  rewards = jnp.where(rated, replay.reward, own)
+  observed = rewards(replay, scores)
   if config.advantage == 'shown':
-    return gpro.critic_advantages(rewards, scores, logps, replay.mask)
+    own = gpro.critic_advantages(observed, scores, logps, replay.mask)
+    return normalize(own, valid)
   imputed = gpro.impute_rewards(
-    rewards, replay.shown, scores, replay.logps, max_weight=config.max_weight
+    observed, replay.shown, scores, replay.logps, max_weight=config.max_weight
   )
   return gpro.candidate_advantages(imputed, replay.mask)
+
+
+def surprises(replay: Replay, scores: jax.Array) -> jax.Array:
+  """Returns feedback minus what was expected of it, `[W]` in [-1, 1].
+
+  Args:
+    replay: of W rows; those without feedback have no meaning.
+    scores: `[W, G]` expected satisfaction.
+  """
+  pair = jnp.stack([replay.shown, replay.other], axis=1)
+  first, second = jnp.take_along_axis(scores, pair, axis=1).T
+  # sigmoid(s - s') of two logits, from sigmoid(s) and sigmoid(s').
+  wins, losses_ = first * (1 - second), second * (1 - first)
+  preferred = wins / jnp.maximum(wins + losses_, 1e-6)
+  return replay.reward - jnp.where(replay.kind == PAIR, preferred, first)

@@ -10,12 +10,14 @@ ratings have come since: feedback that arrives late is fresh when it arrives.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from promptrl_jax.training.gpro.config import GPROConfig
 
+# NumPy's on the host; traced ones in an update.
+Array = Any
 NONE, RATING, THUMBS, PAIR = range(4)
 KINDS = {'rating': RATING, 'thumbs': THUMBS, 'pair': PAIR}
 
@@ -43,21 +45,21 @@ class Replay(NamedTuple):
     ratings: `[]` int, ratings so far.
   """
 
-  features: np.ndarray
-  mask: np.ndarray
-  logps: np.ndarray
-  scores: np.ndarray
-  shown: np.ndarray
-  other: np.ndarray
-  reward: np.ndarray
-  kind: np.ndarray
-  context: np.ndarray
-  temperature: np.ndarray
-  temperature_logp: np.ndarray
-  serial: np.ndarray
-  time: np.ndarray
-  queries: np.ndarray
-  ratings: np.ndarray
+  features: Array
+  mask: Array
+  logps: Array
+  scores: Array
+  shown: Array
+  other: Array
+  reward: Array
+  kind: Array
+  context: Array
+  temperature: Array
+  temperature_logp: Array
+  serial: Array
+  time: Array
+  queries: Array
+  ratings: Array
 
 
 def empty(config: GPROConfig) -> Replay:

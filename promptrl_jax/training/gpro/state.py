@@ -1,0 +1,109 @@
+"""What GPRO carries from one update to the next, and its networks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import flax.struct
+import jax
+import jax.numpy as jnp
+import optax
+
+from promptrl_jax.models.candidates import (
+  CandidateActor,
+  CandidateCritic,
+  TemperatureHead,
+)
+from promptrl_jax.training.gpro.config import GPROConfig
+from promptrl_jax.training.state import Params, TrainState
+
+
+@flax.struct.dataclass
+class GPROState(TrainState):
+  """The train state.
+
+  `params` and `opt_state` have the keys `actor` and `critic`, of K members
+  each, and `temperature` if there are temperatures to choose from.
+
+  Attributes:
+    anchor: parameters of the actors that the KL divergence refers to.
+    first: the first parameters: uniform actors, and critics drawn from the
+      prior.
+    changed: `[]` int32, ratings so far when the taste last changed.
+    mean, scale: `[D]`, by which features are standardised.
+  """
+
+  anchor: Params
+  first: Params
+  changed: jax.Array
+  mean: jax.Array
+  scale: jax.Array
+
+
+class Parts(NamedTuple):
+  """Pure functions of the networks, and their optimizers.
+
+  Attributes:
+    actor: `(params [K], features [M, G, D]) -> logits [K, M, G]`.
+    critic: the same, scores.
+    temperature: `(params, context [M, Q]) -> logits [M, choices], values [M]`.
+    optimizers: by the keys of the parameters.
+    initial: `key -> GPROState`.
+  """
+
+  actor: Callable[[Params, jax.Array], Any]
+  critic: Callable[[Params, jax.Array], Any]
+  temperature: Callable[[Params, jax.Array], Any]
+  optimizers: dict[str, optax.GradientTransformation]
+  initial: Callable[[jax.Array], GPROState]
+
+
+def make_parts(config: GPROConfig) -> Parts:
+  """Builds the networks of all members, and the temperature's."""
+  actor = CandidateActor(config.hidden)
+  critic = CandidateCritic(config.hidden, config.prior_scale)
+  temperature = TemperatureHead(len(config.temperatures))
+  optimizers = {
+    'actor': optax.adam(config.actor_lr),
+    'critic': optax.adam(config.critic_lr),
+  }
+  if config.temperatures:
+    optimizers['temperature'] = optax.adam(config.actor_lr)
+
+  def initial(key: jax.Array) -> GPROState:
+    init_key, base_key = jax.random.split(key)
+    actor_key, critic_key, temperature_key = jax.random.split(init_key, 3)
+    members = lambda key: jax.random.split(key, config.members)
+    features = jnp.zeros((1, config.features))
+    params = {
+      'actor': jax.vmap(actor.init, (0, None))(members(actor_key), features),
+      'critic': jax.vmap(critic.init, (0, None))(members(critic_key), features),
+    }
+    if config.temperatures:
+      context = jnp.zeros(config.context)
+      params['temperature'] = temperature.init(temperature_key, context)
+    return GPROState(
+      params=params,
+      opt_state={name: o.init(params[name]) for name, o in optimizers.items()},
+      step=jnp.zeros((), jnp.int32),
+      key_data=jax.random.key_data(base_key),
+      anchor=params['actor'],
+      first=params,
+      changed=jnp.zeros((), jnp.int32),
+      mean=jnp.zeros(config.features),
+      scale=jnp.ones(config.features),
+    )
+
+  return Parts(
+    jax.vmap(actor.apply, (0, None)),
+    jax.vmap(critic.apply, (0, None)),
+    temperature.apply,
+    optimizers,
+    initial,
+  )
+
+
+def standardise(state: GPROState, features: jax.Array) -> jax.Array:
+  """Returns features `[..., D]` with mean 0 and deviation 1, within 5."""
+  return jnp.clip((features - state.mean) / state.scale, -5, 5)
