@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import flax.linen as nn
 import jax
+import numpy as np
 
 
 class CandidateNetwork(nn.Module):
@@ -74,3 +75,24 @@ class TemperatureHead(nn.Module):
     logits = nn.Dense(self.choices, kernel_init=zeros, name='logits')(context)
     value = nn.Dense(1, kernel_init=zeros, name='value')(context)
     return logits, value[..., 0]
+
+
+def cross_features(query: np.ndarray, answers: np.ndarray) -> np.ndarray:
+  """Returns features of candidates: query, answer, and all their products.
+
+  With the products, a linear map can like one thing for one kind of query and
+  another for the next.
+
+  Args:
+    query: `[..., Q]` features of queries.
+    answers: `[..., G, P]` features of system prompts and responses.
+
+  Returns:
+    `[..., G, Q + P + Q * P]` float32.
+  """
+  group = answers.shape[-2]
+  queries = np.repeat(query[..., None, :], group, axis=-2)
+  products = queries[..., :, None] * answers[..., None, :]
+  products = products.reshape(*answers.shape[:-1], -1)
+  parts = [queries, answers, products]
+  return np.concatenate(parts, axis=-1).astype(np.float32)

@@ -18,7 +18,8 @@ class GPROConfig:
     features: features D of a candidate: of query, system prompt and response.
     candidates: candidates G of a query, at most.
     hidden: widths of the hidden layers of each network; none leaves a linear
-      map.
+      map, which learns from fewest ratings if features have products of query
+      and answer (`models.candidates.cross_features`).
     members: actor-critic pairs. The policy is the mean of theirs: where few
       ratings tell them apart, they explore.
     every: queries per update.
@@ -56,9 +57,9 @@ class GPROConfig:
 
   features: int
   candidates: int = 5
-  hidden: tuple[int, ...] = (16,)
+  hidden: tuple[int, ...] = ()
   members: int = 8
-  every: int = 10
+  every: int = 5
   capacity: int = 256
   half_life: float = 100.0
   drift: float = 4.0
@@ -67,15 +68,15 @@ class GPROConfig:
   actor_steps: int = 20
   minibatch: int = 64
   critic_lr: float = 0.02
-  actor_lr: float = 0.03
+  actor_lr: float = 0.1
   advantage: str = 'candidates'
   max_weight: float = 1.0
-  clip: float = 0.5
+  clip: float = 1.0
   kl_coef: float = 0.02
   anchor: str = 'ema'
   anchor_decay: float = 0.8
-  entropy_coef: float = 0.02
-  exploration: float = 0.5
+  entropy_coef: float = 0.2
+  exploration: float = 0.3
   uniform: float = 0.02
   rating_noise: float = 0.2
   prior_scale: float = 1.0

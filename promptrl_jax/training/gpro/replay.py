@@ -104,21 +104,28 @@ def add(
   Arguments are those of one row of `Replay`.
 
   Raises:
-    ValueError: `shown` is no valid candidate, or features are not finite.
+    ValueError: `shown` is no valid candidate, features are not finite, or
+      there are more or fewer than G candidates or D features.
   """
+  features, mask = np.asarray(features), np.asarray(mask, bool)
+  if features.shape != replay.features.shape[1:]:
+    raise ValueError(
+      f'features have the shape {features.shape}: expected '
+      f'{replay.features.shape[1:]}, candidates that are not there masked out'
+    )
   if not (0 <= shown < len(mask) and mask[shown]):
     raise ValueError(
       f'shown={shown}: expected the index of a valid candidate, of mask '
-      f'{np.asarray(mask).tolist()}'
+      f'{mask.tolist()}'
     )
-  if not np.isfinite(np.asarray(features)[np.asarray(mask)]).all():
+  if not np.isfinite(features[mask]).all():
     raise ValueError('features of valid candidates must be finite')
   if context is None:
     context = np.zeros(replay.context.shape[1])
   row = np.lexsort((replay.serial, replay.time))[0]
   serial = int(replay.queries)
   values = {
-    'features': np.where(np.asarray(mask)[:, None], features, 0),
+    'features': np.where(mask[:, None], features, 0),
     'mask': mask,
     'logps': np.where(mask, logps, 0),
     'scores': np.where(mask, scores, 0),
@@ -133,7 +140,7 @@ def add(
     'time': int(replay.ratings),
   }
   replay = _with_row(replay, row, values)
-  return replay._replace(queries=np.int32(serial + 1)), serial
+  return replay._replace(queries=np.array(serial + 1, np.int32)), serial
 
 
 def rate(
@@ -174,7 +181,7 @@ def rate(
   ratings = int(replay.ratings) + 1
   values = {'reward': reward, 'kind': KINDS[kind], 'time': ratings}
   replay = _with_row(replay, row, values)
-  return replay._replace(ratings=np.int32(ratings)), True
+  return replay._replace(ratings=np.array(ratings, np.int32)), True
 
 
 def _with_row(replay: Replay, row: np.intp, values: dict) -> Replay:

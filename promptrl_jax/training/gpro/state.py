@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import flax.struct
@@ -16,6 +16,7 @@ from promptrl_jax.models.candidates import (
   TemperatureHead,
 )
 from promptrl_jax.training.gpro.config import GPROConfig
+from promptrl_jax.training.gpro.replay import Replay
 from promptrl_jax.training.state import Params, TrainState
 
 
@@ -41,6 +42,18 @@ class GPROState(TrainState):
   scale: jax.Array
 
 
+@flax.struct.dataclass
+class GPRORun:
+  """What a checkpoint holds: the state, and the replay."""
+
+  state: GPROState
+  replay: Replay
+
+  @property
+  def step(self) -> jax.Array:
+    return self.state.step
+
+
 class Parts(NamedTuple):
   """Pure functions of the networks, and their optimizers.
 
@@ -55,7 +68,7 @@ class Parts(NamedTuple):
   actor: Callable[[Params, jax.Array], Any]
   critic: Callable[[Params, jax.Array], Any]
   temperature: Callable[[Params, jax.Array], Any]
-  optimizers: dict[str, optax.GradientTransformation]
+  optimizers: Mapping[str, optax.GradientTransformation]
   initial: Callable[[jax.Array], GPROState]
 
 

@@ -166,25 +166,22 @@ class _Rows:
     )(scores, old_logps)
     at_shown = lambda x: jnp.take_along_axis(x, replay.shown[:, None], 1)[:, 0]
     ratio = jnp.exp(jax.vmap(at_shown)(old_logps) - at_shown(replay.logps))
-    choices = objectives.Choices(
-      replay.mask,
-      replay.shown,
-      weights > 0,
+    shared = replay.mask, replay.shown, weights > 0
+    own = (
       old_logps,
       jnp.minimum(ratio, config.max_weight),
       mask_all(self.parts.actor(state.anchor, self.x), replay.mask),
       advantages,
     )
-    # The first three are the same for all members.
-    axes = objectives.Choices(*[None] * 3, *[0] * 4)
 
     def loss_fn(params, index):
-      rows = objectives.Choices(
-        *(x[index] for x in choices[:3]), *(x[:, index] for x in choices[3:])
+      rows = [x[index] for x in shared]
+      of_member = lambda logits, *x: objectives.actor_loss(
+        config, logits, objectives.Choices(*rows, *x)
       )
-      loss, metrics = jax.vmap(
-        functools.partial(objectives.actor_loss, config), (0, axes)
-      )(self.parts.actor(params, self.x[index]), rows)
+      loss, metrics = jax.vmap(of_member)(
+        self.parts.actor(params, self.x[index]), *(x[:, index] for x in own)
+      )
       metrics = {f'actor_{k}': jnp.mean(v) for k, v in metrics.items()}
       return _per_row((jnp.sum(loss), metrics), index)
 
@@ -244,11 +241,14 @@ class _Rows:
     indices = jnp.minimum(indices, weights.size - 1)
 
     def step(carry, index):
-      gradient, metrics = jax.grad(loss_fn, has_aux=True)(carry[0], index)
-      carry = gradients.apply_gradients(optimizer, *carry, gradient, ends[-1])
+      params, opt_state = carry
+      gradient, metrics = jax.grad(loss_fn, has_aux=True)(params, index)
+      carry = gradients.apply_gradients(
+        optimizer, params, opt_state, gradient, ends[-1]
+      )
       return carry, metrics
 
-    start = self.state.params[name], self.state.opt_state[name]
+    start: Any = self.state.params[name], self.state.opt_state[name]
     carry, metrics = jax.lax.scan(step, start, indices)
     return carry, {f'train/{k}': jnp.mean(v) for k, v in metrics.items()}
 
