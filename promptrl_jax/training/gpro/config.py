@@ -61,9 +61,9 @@ class GPROConfig:
   members: int = 8
   every: int = 5
   capacity: int = 256
-  half_life: float = 100.0
+  half_life: float = 200.0
   drift: float = 4.0
-  old_taste: float = 0.05
+  old_taste: float = 0.02
   critic_steps: int = 30
   actor_steps: int = 20
   minibatch: int = 64
@@ -79,7 +79,7 @@ class GPROConfig:
   exploration: float = 0.3
   uniform: float = 0.02
   rating_noise: float = 0.2
-  prior_scale: float = 1.0
+  prior_scale: float = 1.5
   temperatures: tuple[float, ...] = ()
   context: int = 0
 

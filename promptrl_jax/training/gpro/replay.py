@@ -35,7 +35,7 @@ class Replay(NamedTuple):
     reward: `[W]` in [0, 1]. Of a pair: 1 if the first was preferred, 0 if the
       second was, 0.5 for a tie.
     kind: `[W]` int, `NONE` until there is feedback, `RATING`, `THUMBS`, `PAIR`.
-    context: `[W, Q]` features of the query.
+    context: `[W, Q]` features of the query; one that is 0 if there are none.
     temperature: `[W]` int, number of the temperature that was chosen.
     temperature_logp: `[W]`, its log-probability.
     serial: `[W]` int, number of the query.
@@ -76,7 +76,8 @@ def empty(config: GPROConfig) -> Replay:
     other=integers(),
     reward=floats(rows),
     kind=integers(),
-    context=floats(rows, config.context),
+    # A checkpoint cannot hold an array without elements.
+    context=floats(rows, max(1, config.context)),
     temperature=integers(),
     temperature_logp=floats(rows),
     serial=integers() - 1,

@@ -224,7 +224,7 @@ class _Rows:
     kind = jnp.where(is_old, NONE, self.replay.kind)
     return self.replay._replace(kind=kind)
 
-  def _descend(self, name, loss_fn, weights, steps):
+  def _descend(self, name, loss_fn, weights, steps) -> tuple[Any, Metrics]:
     """Takes Adam's steps on minibatches; none if no row counts.
 
     Rows are drawn in proportion to their weights, so that the loss of a
@@ -240,7 +240,7 @@ class _Rows:
     indices = jnp.searchsorted(ends, drawn, side='right')
     indices = jnp.minimum(indices, weights.size - 1)
 
-    def step(carry, index):
+    def step(carry: Any, index: Any):
       params, opt_state = carry
       gradient, metrics = jax.grad(loss_fn, has_aux=True)(params, index)
       carry = gradients.apply_gradients(
@@ -248,7 +248,8 @@ class _Rows:
       )
       return carry, metrics
 
-    start: Any = self.state.params[name], self.state.opt_state[name]
+    trees: Any = self.state.params, self.state.opt_state
+    start = tuple(tree[name] for tree in trees)
     carry, metrics = jax.lax.scan(step, start, indices)
     return carry, {f'train/{k}': jnp.mean(v) for k, v in metrics.items()}
 

@@ -1,6 +1,5 @@
 """GPRO learns what people like, from few ratings, and again when it changes."""
 
-import dataclasses
 import functools
 import time
 
@@ -48,13 +47,6 @@ def played(policy, taste='linear', drift=10**9, config=CONFIG):
   return {n: np.array([r[n] for r in runs]) for n in names}, correlations
 
 
-def level(values, queries):
-  """Satisfaction above that with a random choice, over the best possible."""
-  gained = (values['value'] - values['mean'])[:, queries].mean()
-  best = values['value'] + values['regret'] - values['mean']
-  return gained / best[:, queries].mean()
-
-
 @pytest.mark.parametrize('taste', ['linear', 'mild'])
 def test_three_hundred_ratings_are_enough(taste):
   values, correlations = played('gpro', taste)
@@ -65,33 +57,34 @@ def test_three_hundred_ratings_are_enough(taste):
   assert regret[-100:].mean() < 0.5 * regret[:50].mean()  # sublinear
   greedy, _ = played('greedy', taste)
   assert values['regret'].sum() < 1.1 * greedy['regret'].sum()
-  assert values['value'][:, -50:].mean() > greedy['value'][:, -50:].mean()
+  assert values['regret'][:, -100:].sum() < greedy['regret'][:, -100:].sum()
 
 
 def test_a_taste_that_changed_is_learned_again_within_sixty_queries():
   values, _ = played('gpro', drift=150)
   before = values['value'][:, 100:150].mean()
   assert values['value'][:, 150:155].mean() < 0.75 * before
-  assert values['value'][:, 200:220].mean() >= 0.9 * before
-  assert level(values, slice(260, 300)) > 0.7
+  assert values['value'][:, 195:225].mean() >= 0.9 * before
+  assert values['value'][:, 260:].mean() >= 0.95 * before
 
 
-@pytest.mark.parametrize('advantage', ['candidates', 'shown'])
-@pytest.mark.parametrize('kind', ['rating', 'thumbs'])
+@pytest.mark.parametrize(
+  ('advantage', 'kind'), [('candidates', 'rating'), ('shown', 'thumbs')]
+)
 def test_a_bandit_is_learned_in_two_hundred_updates(advantage, kind):
   config = GPROConfig(
     features=4,
     candidates=4,
     advantage=advantage,
-    max_weight=4.0 if advantage == 'shown' else 1.0,
+    max_weight=1.0 if advantage == 'candidates' else 4.0,
     every=2,
-    entropy_coef=0.1,
+    entropy_coef=0.05,
   )
   learner, state = start(config, 0)
   replay = replay_lib.empty(config)
   mask, features = np.ones(4, bool), np.eye(4, dtype=np.float32)
-  thumbs = np.random.default_rng(0).random((400, 4)) < [0.3, 0.5, 0.8, 0.4]
-  losses = []
+  rates, errors = np.array([0.3, 0.5, 0.8, 0.4]), []
+  thumbs = np.random.default_rng(0).random((400, 4)) < rates
   for query in range(400):
     key = learner_lib.act_key(state, query)
     choice = learner.act(state, features[None], mask[None], key)
@@ -101,23 +94,23 @@ def test_a_bandit_is_learned_in_two_hundred_updates(advantage, kind):
     )
     replay, _ = replay_lib.rate(replay, serial, thumbs[query, shown], kind)
     if learner.due(replay):
-      state, metrics = learner.update(state, replay)
-      losses.append(metrics['train/critic_loss'])
+      state, _ = learner.update(state, replay)
+    errors.append((choice.scores[0, shown] - rates[shown]) ** 2)
   choice = learner.act(state, features[None], mask[None], key)
   assert state.step == 200
   assert jnp.argmax(choice.logps) == 2
   assert jnp.exp(choice.logps).max() > 0.9
-  assert np.mean(losses[-20:]) < np.mean(losses[:5])
+  assert np.mean(errors[-50:]) < 0.5 * np.mean(errors[:5])
 
 
 @pytest.mark.parametrize('tie', [0.0, 0.3])
 def test_pairs_teach_the_critic_an_order(tie):
   """Bradley-Terry on pairs that a linear score separates, and ties."""
-  config = GPROConfig(features=4, candidates=2, uniform=1.0)
+  config = GPROConfig(features=4, candidates=2)
   learner, state = start(config, 0)
   replay, rng = replay_lib.empty(config), np.random.default_rng(0)
   weights, mask = np.array([2.0, -1.0, 0.5, 0.0]), np.ones(2, bool)
-  for query in range(200):
+  for _ in range(200):
     features = rng.normal(size=(2, 4))
     first, second = features @ weights
     replay, serial = replay_lib.add(
@@ -134,16 +127,7 @@ def test_pairs_teach_the_critic_an_order(tie):
   right = np.argmax(features @ weights, axis=1)
   assert np.mean(np.argmax(choice.scores, axis=1) == right) > 0.95
   # Nobody rated an answer, and still the actor has learned from the critic.
-  learned = off_policy_probability(config, state, features, right)
-  assert learned > 0.8
-
-
-def off_policy_probability(config, state, features, right):
-  learner, _ = start(dataclasses.replace(config, uniform=0.0), 0)
-  choice = learner.act(
-    state, features, np.ones(features.shape[:2], bool), jax.random.key(0)
-  )
-  return np.exp(choice.logps)[np.arange(len(right)), right].mean()
+  assert np.exp(choice.logps)[np.arange(500), right].mean() > 0.8
 
 
 def test_nothing_compiles_after_the_first_update_whatever_is_said():
@@ -234,9 +218,8 @@ def test_candidates_that_are_not_there_are_never_chosen():
 
 
 def test_resume_equals_the_uninterrupted_run_bit_for_bit(tmp_path):
-  config = dataclasses.replace(CONFIG, temperatures=(0.2, 0.9), context=2)
-  learner, state = start(config, 3)
-  template = GPRORun(state, replay_lib.empty(config))
+  learner, state = start(CONFIG, 3)
+  template = GPRORun(state, replay_lib.empty(CONFIG))
   state, replay, _ = play(learner, state, World(3), 30)
   with checkpoint.open_checkpoints(tmp_path) as checkpoints:
     checkpoint.save_checkpoint(checkpoints, GPRORun(state, replay), {})
@@ -248,7 +231,7 @@ def test_resume_equals_the_uninterrupted_run_bit_for_bit(tmp_path):
     for s, r in ((state, replay), (run.state, run.replay))
   ]
   jax.tree.map(np.testing.assert_array_equal, *ends)
-  other, _, _ = play(learner, start(config, 4)[1], World(3), 30)
+  other, _, _ = play(learner, start(CONFIG, 4)[1], World(3), 30)
   assert not np.array_equal(other.key_data, state.key_data)
 
 

@@ -18,14 +18,15 @@ MASK = np.ones(CANDIDATES, bool)
 class World:
   """Draws queries; `taste` is 'linear' or 'mild', which bends it a little.
 
-  From query `drift` on, what was liked is mostly disliked.
+  From query `drift` on, what was liked is mostly disliked, and as much is
+  liked as before.
   """
 
   def __init__(self, seed, taste='linear', drift=10**9):
     self.rng = np.random.default_rng([seed, 1])
     self.taste, self.drift = taste, drift
     before, other = self.rng.normal(0, 0.9, (2, KINDS, PROPERTIES))
-    self.weights = before, 0.5 * other - 0.6 * before
+    self.weights = before, 0.8 * other - 0.6 * before
 
   def query(self):
     kind = self.rng.integers(KINDS)
