@@ -16,7 +16,7 @@ FEWEST_BEFORE = 20
 
 
 def change_point(
-  errors: jax.Array, time: jax.Array, valid: jax.Array
+  errors: jax.Array, order: jax.Array, valid: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
   """Finds the moment since which errors are most clearly larger than before.
 
@@ -29,17 +29,17 @@ def change_point(
 
   Args:
     errors: `[W]`, absolute errors.
-    time: `[W]` int, in which order they were made.
+    order: `[W]` int of 0 or more, in which they were made.
     valid: `[W]` bool, errors that count.
 
   Returns:
-    `[]` z, 0 if there is no such moment or errors fall; `[]` int, the time of
+    `[]` z, 0 if there is no such moment or errors fall; `[]` int, the order of
     the last error before the change.
   """
-  chex.assert_rank([errors, time, valid], 1)
-  chex.assert_equal_shape([errors, time, valid])
-  order = jnp.argsort(jnp.where(valid, time, jnp.iinfo(jnp.int32).max))
-  values, counts = jnp.where(valid, errors, 0)[order], valid[order]
+  chex.assert_rank([errors, order, valid], 1)
+  chex.assert_equal_shape([errors, order, valid])
+  rows = jnp.argsort(jnp.where(valid, order, jnp.iinfo(jnp.int32).max))
+  values, counts = jnp.where(valid, errors, 0)[rows], valid[rows]
   before, squares, n_before = (
     jnp.cumsum(x) for x in (values, jnp.square(values), counts)
   )
@@ -57,4 +57,4 @@ def change_point(
   allowed = (n_before >= FEWEST_BEFORE) & (n_after >= FEWEST_RECENT) & counts
   z = jnp.where(allowed, z, 0)
   best = jnp.argmax(z)
-  return z[best], time[order][best]
+  return z[best], order[rows][best]

@@ -33,6 +33,7 @@ from promptrl_jax.training.gpro.state import (
   GPROState,
   Parts,
   make_parts,
+  mixture,
   standardise,
 )
 from promptrl_jax.training.gpro.temperature import TemperatureChoice
@@ -87,9 +88,9 @@ class GPROLearner:
     return queries > 0 and queries % self.config.every == 0
 
 
-def act_key(state: GPROState, query: int) -> jax.Array:
-  """Returns the key for acting on the query of a number."""
-  return jax.random.fold_in(step_key(state, 'act'), query)
+def act_key(state: GPROState, query: int, purpose: str = 'act') -> jax.Array:
+  """Returns the key for one choice at the query of a number."""
+  return jax.random.fold_in(step_key(state, purpose), query)
 
 
 def make_learner(config: GPROConfig, seed: int) -> GPROLearner:
@@ -115,7 +116,7 @@ def _act(
 ) -> Choice:
   x = standardise(state, features)
   logits = parts.actor(state.params['actor'], x)
-  logps = update_lib.mixture(config, logits, mask)
+  logps = mixture(config, logits, mask)
   scores = jax.nn.sigmoid(parts.critic(state.params['critic'], x))
   first_key, second_key = jax.random.split(key)
   shown = jax.random.categorical(first_key, losses.mask_logits(logps, mask))

@@ -15,6 +15,7 @@ from promptrl_jax.models.candidates import (
   CandidateCritic,
   TemperatureHead,
 )
+from promptrl_jax.rl import losses
 from promptrl_jax.training.gpro.config import GPROConfig
 from promptrl_jax.training.gpro.replay import Replay
 from promptrl_jax.training.state import Params, TrainState
@@ -31,7 +32,8 @@ class GPROState(TrainState):
     anchor: parameters of the actors that the KL divergence refers to.
     first: the first parameters: uniform actors, and critics drawn from the
       prior.
-    changed: `[]` int32, ratings so far when the taste last changed.
+    changed: `[]` int32, the last query before the taste changed; -1 if it has
+      not.
     mean, scale: `[D]`, by which features are standardised.
   """
 
@@ -103,7 +105,7 @@ def make_parts(config: GPROConfig) -> Parts:
       key_data=jax.random.key_data(base_key),
       anchor=params['actor'],
       first=params,
-      changed=jnp.zeros((), jnp.int32),
+      changed=jnp.array(-1, jnp.int32),
       mean=jnp.zeros(config.features),
       scale=jnp.ones(config.features),
     )
@@ -120,3 +122,18 @@ def make_parts(config: GPROConfig) -> Parts:
 def standardise(state: GPROState, features: jax.Array) -> jax.Array:
   """Returns features `[..., D]` with mean 0 and deviation 1, within 5."""
   return jnp.clip((features - state.mean) / state.scale, -5, 5)
+
+
+def mixture(
+  config: GPROConfig, logits: jax.Array, mask: jax.Array
+) -> jax.Array:
+  """Returns the policy, as log-probabilities `[B, G]`.
+
+  It is the mean of the actors' (`[K, B, G]` logits), mixed with the uniform
+  one. Invalid candidates have a finite one, of next to nothing.
+  """
+  logits = jax.vmap(losses.mask_logits, (0, None))(logits, mask)
+  policy = jnp.mean(jax.nn.softmax(logits), axis=0)
+  uniform = mask / jnp.maximum(jnp.sum(mask, axis=1, keepdims=True), 1)
+  policy = (1 - config.uniform) * policy + config.uniform * uniform
+  return jnp.log(jnp.maximum(policy, 1e-30))

@@ -21,10 +21,17 @@ from promptrl_jax.training.gpro import drift, objectives
 from promptrl_jax.training.gpro import temperature as temperature_lib
 from promptrl_jax.training.gpro.config import GPROConfig
 from promptrl_jax.training.gpro.replay import NONE, Replay
-from promptrl_jax.training.gpro.state import GPROState, Parts, standardise
+from promptrl_jax.training.gpro.state import (
+  GPROState,
+  Parts,
+  mixture,
+  standardise,
+)
 from promptrl_jax.training.state import step_key
 
 Metrics = dict[str, jax.Array]
+# (parameters, state of the optimizer), and mean metrics
+Trained = tuple[Any, Metrics]
 
 
 def update(
@@ -37,7 +44,7 @@ def update(
   state, z = _restart_if_changed(config, parts, state, replay)
   age = (replay.ratings - replay.time).astype(jnp.float32)
   weights = jnp.exp2(-age / config.half_life)
-  weights *= jnp.where(replay.time > state.changed, 1, config.old_taste)
+  weights *= jnp.where(replay.serial > state.changed, 1, config.old_taste)
   rows = _Rows(
     config,
     parts,
@@ -91,14 +98,16 @@ def _restart_if_changed(
   else.
   """
   errors = jnp.abs(objectives.surprises(replay, replay.scores))
-  valid = (replay.kind != NONE) & (replay.time > state.changed)
-  z, time = drift.change_point(errors, replay.time, valid)
+  valid = (replay.kind != NONE) & (replay.serial > state.changed)
+  # In the order of the queries: feedback on an early one, of which the critics
+  # knew little, may come late.
+  z, query = drift.change_point(errors, replay.serial, valid)
   fresh = dataclasses.replace(
     state,
     params=state.first,
     opt_state={n: o.init(state.first[n]) for n, o in parts.optimizers.items()},
     anchor=state.first['actor'],
-    changed=time,
+    changed=query,
   )
   choose = lambda new, old: jnp.where(z > config.drift, new, old)
   return jax.tree.map(choose, fresh, state), z
@@ -120,7 +129,7 @@ class _Rows:
   x: jax.Array
   weights: jax.Array
 
-  def train_critics(self):
+  def train_critics(self) -> Trained:
     config, state, replay = self.config, self.state, self.replay
     weights = jnp.where(replay.kind == NONE, 0, self.weights)
     total = jnp.sum(weights)
@@ -151,7 +160,8 @@ class _Rows:
 
     return self._descend('critic', loss_fn, weights, config.critic_steps)
 
-  def train_actors(self, scores):
+  def train_actors(self, scores: jax.Array) -> Trained:
+    """Scores are `[K, W, G]`, one row of members each."""
     config, state = self.config, self.state
     replay = self._current()
     # An old query is as good as a new one to learn what the critics know.
@@ -187,7 +197,7 @@ class _Rows:
 
     return self._descend('actor', loss_fn, weights, config.actor_steps)
 
-  def train_temperature(self, scores):
+  def train_temperature(self, scores: jax.Array) -> Trained:
     config, state, replay = self.config, self.state, self._current()
     weights = jnp.where(replay.kind == NONE, 0, self.weights)
     actors = self.parts.actor(state.params['actor'], self.x)
@@ -218,20 +228,19 @@ class _Rows:
 
     return self._descend('temperature', loss_fn, weights, config.actor_steps)
 
-  def _current(self):
+  def _current(self) -> Replay:
     """The replay without feedback from before the taste changed."""
-    is_old = self.replay.time <= self.state.changed
+    is_old = self.replay.serial <= self.state.changed
     kind = jnp.where(is_old, NONE, self.replay.kind)
     return self.replay._replace(kind=kind)
 
-  def _descend(self, name, loss_fn, weights, steps) -> tuple[Any, Metrics]:
+  def _descend(
+    self, name: str, loss_fn: Any, weights: jax.Array, steps: int
+  ) -> Trained:
     """Takes Adam's steps on minibatches; none if no row counts.
 
     Rows are drawn in proportion to their weights, so that the loss of a
     minibatch is a plain mean.
-
-    Returns:
-      (parameters, state of the optimizer), and mean metrics.
     """
     optimizer = self.parts.optimizers[name]
     ends = jnp.cumsum(weights)
@@ -256,18 +265,3 @@ class _Rows:
 
 def _per_row(sums: Any, index: jax.Array) -> Any:
   return jax.tree.map(lambda x: x / index.size, sums)
-
-
-def mixture(
-  config: GPROConfig, logits: jax.Array, mask: jax.Array
-) -> jax.Array:
-  """Returns the policy, as log-probabilities `[B, G]`.
-
-  It is the mean of the actors' (`[K, B, G]` logits), mixed with the uniform
-  one. Invalid candidates have a finite one, of next to nothing.
-  """
-  logits = jax.vmap(losses.mask_logits, (0, None))(logits, mask)
-  policy = jnp.mean(jax.nn.softmax(logits), axis=0)
-  uniform = mask / jnp.maximum(jnp.sum(mask, axis=1, keepdims=True), 1)
-  policy = (1 - config.uniform) * policy + config.uniform * uniform
-  return jnp.log(jnp.maximum(policy, 1e-30))

@@ -283,7 +283,11 @@ def test_the_temperature_is_learned_for_each_kind_of_query():
     kind = query % 2
     context = np.eye(2)[kind]
     key = learner_lib.act_key(state, query)
-    chosen = learner.temperature(state, context[None], key)
+    chosen = learner.temperature(
+      state,
+      context[None],
+      learner_lib.act_key(state, query, 'temperature'),
+    )
     index = int(chosen.index[0])
     quality = 1.0 if index == kind else -1.0
     features = np.stack([np.full(3, quality), *rng.normal(size=(2, 3))], 1)
