@@ -63,7 +63,7 @@ class Config:
   model: BackendConfig = BackendConfig(backend='templated', model='templated')
   user: UserConfig = UserConfig()
   loop: LoopConfig = LoopConfig()
-  gpro: GPROConfig = GPROConfig(every=5, capacity=512, half_life=400.0)
+  gpro: GPROConfig = GPROConfig()
 
   def __post_init__(self):
     settings.check_choices(

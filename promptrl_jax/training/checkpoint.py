@@ -16,19 +16,24 @@ import json
 import math
 import os
 import pathlib
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import jax
 import jax.numpy as jnp
 import orbax.checkpoint as ocp
 from orbax.checkpoint import checkpoint_managers
 
-from promptrl_jax.training.state import TrainState
-
 State = TypeVar('State')
 # Raised when states are laid out in another way, so that a checkpoint of an
 # older version is refused instead of misread. Version 1 had no number.
 FORMAT = 3
+
+
+class Stepped(Protocol):
+  """A tree of arrays that knows its step, such as a train state."""
+
+  @property
+  def step(self) -> jax.Array: ...
 
 
 def open_checkpoints(
@@ -68,7 +73,7 @@ def open_checkpoints(
 
 def save_checkpoint(
   checkpoints: ocp.CheckpointManager,
-  state: TrainState,
+  state: Stepped,
   extra: dict[str, Any],
   *,
   score: float | None = None,

@@ -173,6 +173,15 @@ def test_the_programs_of_the_page_on_evolution_run(tmp_path):
   ]
 
 
+def test_the_ten_lines_of_the_page_on_gpro_run(tmp_path):
+  page = (ROOT / 'docs' / 'gpro.md').read_text(encoding='utf-8')
+  (program,) = re.findall(r'```python\n(.*?)```', page, flags=re.DOTALL)
+  lines = [line for line in program.splitlines() if line.strip()]
+  assert len([line for line in lines if 'import' not in line]) <= 10
+  step, liked = run_script(tmp_path, program).split()
+  assert int(step) == 20 and float(liked) > 0.7
+
+
 def test_the_recipes_of_the_page_on_extending_run(tmp_path):
   page = (ROOT / 'docs' / 'extend.md').read_text(encoding='utf-8')
   recipes = re.findall(r'```python\n(.*?)```', page, flags=re.DOTALL)

@@ -1,0 +1,118 @@
+"""Ways to choose which candidate is shown, on the same critics.
+
+`gpro` follows the actor. The others are its rivals: they read the critics of
+the same learner and differ in the choice alone.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from promptrl_jax.training.gpro.learner import GPROLearner, act_key
+from promptrl_jax.training.gpro.state import GPROState
+
+
+class Chosen(NamedTuple):
+  """One query's choice.
+
+  Attributes:
+    shown: index of the candidate.
+    logps: float [G], log-probabilities with which each would be shown.
+    scores: float [G], satisfaction that the critics expect.
+  """
+
+  shown: int
+  logps: np.ndarray
+  scores: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True)
+class RuleConfig:
+  """Settings of the rivals.
+
+  Attributes:
+    epsilon: probability with which `epsilon_greedy` tries any candidate.
+    scale: standard deviations of the critics in a draw of `thompson`.
+  """
+
+  epsilon: float = 0.1
+  scale: float = 1.0
+
+  def __post_init__(self):
+    if not 0 <= self.epsilon <= 1 or not self.scale >= 0:
+      raise ValueError(
+        f'epsilon={self.epsilon}, scale={self.scale}: expected an epsilon in '
+        '[0, 1] and a scale of at least 0'
+      )
+
+
+# (scores [G], their spread [G], settings, random numbers) -> probabilities [G]
+_Rule = Callable[
+  [np.ndarray, np.ndarray, RuleConfig, np.random.Generator], np.ndarray
+]
+
+
+def _uniform(scores, spread, config, rng):
+  del spread, config, rng
+  return np.full(len(scores), 1 / len(scores))
+
+
+def _epsilon_greedy(scores, spread, config, rng):
+  del spread, rng
+  shares = np.full(len(scores), config.epsilon / len(scores))
+  shares[int(scores.argmax())] += 1 - config.epsilon
+  return shares
+
+
+def _thompson(scores, spread, config, rng):
+  """The share of 64 draws from the critics that a candidate wins."""
+  draws = rng.normal(scores, config.scale * spread + 1e-9, (64, len(scores)))
+  return np.bincount(draws.argmax(1), minlength=len(scores)) / 64
+
+
+_RULES: dict[str, _Rule] = {
+  'random': _uniform,
+  'epsilon_greedy': _epsilon_greedy,
+  'thompson': _thompson,
+}
+NAMES = (*_RULES, 'gpro')
+
+
+def choose(
+  name: str,
+  learner: GPROLearner,
+  state: GPROState,
+  features: np.ndarray,
+  number: int,
+  config: RuleConfig = RuleConfig(),
+  seed: int = 0,
+) -> Chosen:
+  """Chooses one of G candidates.
+
+  Args:
+    name: one of `NAMES`.
+    features: float [G, D], as many candidates as the learner takes.
+    number: of the query, from which all that is drawn follows, with `seed`.
+    seed: of the run.
+  """
+  few = learner.config.candidates
+  if not 0 < len(features) <= few:
+    raise ValueError(f'{len(features)} candidates: expected 1 to {few}')
+  count = len(features)
+  padded = np.zeros((1, few, features.shape[1]), np.float32)
+  padded[0, :count] = features
+  mask = (np.arange(few) < count)[None]
+  choice = learner.act(state, padded, mask, act_key(state, number))
+  scores = np.asarray(choice.scores[0])[:count]
+  if name == 'gpro':
+    logps = np.asarray(choice.logps[0])[:count]
+    return Chosen(int(choice.shown[0]), logps, scores)
+  rng = np.random.default_rng([seed, number])
+  spread = np.asarray(choice.spread[0])[:count]
+  shares = _RULES[name](scores, spread, config, rng)
+  shown = int(rng.choice(count, p=shares))
+  return Chosen(shown, np.log(np.maximum(shares, 1e-3)), scores)

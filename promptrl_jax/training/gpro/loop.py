@@ -1,0 +1,333 @@
+"""The loop of people, prompts and answers.
+
+  population of prompts ──K of them──> answers ──actor──> one is shown
+        ▲                                 │ features        │ a person
+        │ every E updates                 ▼                 ▼
+  evolution <──critic scores children── replay <──────── feedback, at any time
+                                          └── every M queries: one update
+
+INIT: the first queries are answered by prompts that are drawn, as nothing is
+known of them. MAIN: learning and evolution. REFINEMENT: prompts that nobody
+needs, and those that say the same, are dropped; the population evolves no more.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from promptrl_jax.evolution import schedule as schedule_lib
+from promptrl_jax.evolution.diversity import EmbedFn
+from promptrl_jax.evolution.evolve import EvolutionConfig, evolve
+from promptrl_jax.evolution.population import Individual, Population
+from promptrl_jax.evolution.variation import EditFn
+from promptrl_jax.llm.backend import Backend
+from promptrl_jax.llm.candidates import ask_candidates
+from promptrl_jax.prompts.genome import PromptGenome
+from promptrl_jax.training.gpro import choosing
+from promptrl_jax.training.gpro import replay as replay_lib
+from promptrl_jax.training.gpro.choosing import RuleConfig
+from promptrl_jax.training.gpro.features import FeatureMap
+from promptrl_jax.training.gpro.learner import GPROLearner, act_key
+from promptrl_jax.training.gpro.update import Metrics
+
+PHASES = ('init', 'main', 'refinement')
+
+
+@dataclasses.dataclass(frozen=True)
+class LoopConfig:
+  """Settings of the loop.
+
+  Attributes:
+    population_size: prompts.
+    bootstrap_queries: queries of the phase INIT.
+    main_queries: queries until REFINEMENT begins; 0: it never does.
+    window: last queries that prompts are scored on by the critic.
+    evolves: whether the population evolves.
+    choose: one of `choosing.NAMES`.
+    rules: settings of the rivals of `gpro`.
+    evolution, schedule: of the population; an episode is an update.
+    temperature: at which answers are sampled where the actor chooses none.
+    max_tokens: most tokens of an answer.
+  """
+
+  population_size: int = 10
+  bootstrap_queries: int = 20
+  main_queries: int = 0
+  window: int = 20
+  evolves: bool = True
+  choose: str = 'gpro'
+  rules: RuleConfig = RuleConfig()
+  evolution: EvolutionConfig = EvolutionConfig(
+    elite_size=10, children=10, mutation_rate=0.25, selection='cover'
+  )
+  schedule: schedule_lib.ScheduleConfig = schedule_lib.ScheduleConfig(
+    every=1, patience=0
+  )
+  temperature: float = 0.0
+  max_tokens: int = 512
+
+  def __post_init__(self):
+    if self.choose not in choosing.NAMES:
+      raise ValueError(
+        f'choose={self.choose!r}: expected one of {", ".join(choosing.NAMES)}'
+      )
+    for name in ('population_size', 'window'):
+      if getattr(self, name) < 1:
+        raise ValueError(f'{name}={getattr(self, name)}: expected at least 1')
+    for name in ('bootstrap_queries', 'main_queries', 'temperature'):
+      if getattr(self, name) < 0:
+        raise ValueError(f'{name}={getattr(self, name)}: expected at least 0')
+
+
+@dataclasses.dataclass(frozen=True)
+class Showing:
+  """What a person sees, and what is known of it.
+
+  Attributes:
+    serial: number to rate it by.
+    text: the answer.
+    prompt: the prompt that it was written under.
+    candidates: all answers that could have been shown.
+    expected: satisfaction that the critics expect.
+  """
+
+  serial: int
+  text: str
+  prompt: Individual
+  candidates: tuple[str, ...]
+  expected: float
+
+
+class Loop:
+  """One person's prompts; a function of its arguments and what it is told.
+
+  Attributes:
+    population: the prompts.
+    history: all prompts that there were, by id.
+    metrics: of the last update.
+  """
+
+  def __init__(
+    self,
+    config: LoopConfig,
+    learner: GPROLearner,
+    backend: Backend,
+    features: FeatureMap,
+    genomes: Sequence[PromptGenome],
+    edit_fn: EditFn,
+    seed: int,
+    embed_fn: EmbedFn | None = None,
+  ):
+    """Starts in the phase INIT.
+
+    Args:
+      learner: its number of candidates K is that of the answers to a query.
+      backend: answers.
+      genomes: the first population.
+      edit_fn: changes sections.
+      embed_fn: of prompts, by which those that say the same are told.
+    """
+    if not genomes:
+      raise ValueError('no prompt to begin with: expected at least one genome')
+    self.config, self.population = config, Population.of(genomes)
+    self.history = {one.id: one for one in self.population.individuals}
+    self.metrics: Metrics = {}
+    self._learner, self._backend, self._features = learner, backend, features
+    self._edit_fn, self._embed_fn, self._seed = edit_fn, embed_fn, seed
+    self._state = learner.initial_fn(jax.random.key(seed))
+    self._replay = replay_lib.empty(learner.config)
+    self._schedule = schedule_lib.Schedule(config.schedule)
+    self._window: list[str] = []  # the last queries
+    self._cases = np.zeros((0, features.components), np.float32)
+
+  @property
+  def queries(self) -> int:
+    return int(self._replay.queries)
+
+  @property
+  def phase(self) -> str:
+    """One of `PHASES`."""
+    if self.queries < self.config.bootstrap_queries:
+      return 'init'
+    last = self.config.main_queries
+    return 'refinement' if last and self.queries >= last else 'main'
+
+  def show(self, query: str) -> Showing:
+    """Answers a query.
+
+    Raises:
+      BackendError: the model could not be asked; nothing has changed.
+    """
+    number, config = self.queries, self.config
+    (context,) = self._features.query([query])
+    prompts = self._candidates(context)
+    genomes = [one.genome for one in prompts]
+    chosen, facts = self._temperature(context)
+    answers = tuple(self._answers(genomes, query, number, chosen))
+    features = self._features.candidates(context, answers)
+    choice = choosing.choose(
+      config.choose,
+      self._learner,
+      self._state,
+      features,
+      number,
+      config.rules,
+      self._seed,
+    )
+    padded, mask = _pad(features, self._learner.config.candidates)
+    few = len(mask) - len(answers)
+    self._replay, serial = replay_lib.add(
+      self._replay,
+      padded,
+      mask,
+      np.pad(choice.logps, (0, few)),
+      np.pad(choice.scores, (0, few)),
+      choice.shown,
+      **facts,
+    )
+    self._window = [*self._window, query][-config.window :]
+    return Showing(
+      serial,
+      answers[choice.shown],
+      prompts[choice.shown],
+      answers,
+      float(choice.scores[choice.shown]),
+    )
+
+  def hear(self, serial: int, reward: float, kind: str = 'rating') -> bool:
+    """Takes feedback on what was shown, in any order and at any time.
+
+    Returns:
+      Whether it is still remembered; if not, the feedback is not used.
+    """
+    self._replay, is_known = replay_lib.rate(self._replay, serial, reward, kind)
+    return is_known
+
+  def learn(self) -> None:
+    """Makes the update and the generation that are due after a query."""
+    if not self._learner.due(self._replay):
+      return
+    self._state, self.metrics = self._learner.update(self._state, self._replay)
+    self._schedule = self._schedule.after_episode()
+    if self.phase == 'main' and self.config.evolves and self._schedule.is_due:
+      self._evolve()
+
+  def expect(
+    self, genomes: Sequence[PromptGenome], query: str
+  ) -> tuple[list[str], list[float]]:
+    """What prompts lead to, and the satisfaction that critics expect of it."""
+    cases = self._features.query([query])
+    answers = self._answers(genomes, query)
+    return answers, self._expected(genomes, [query], cases)[:, 0].tolist()
+
+  def refine(self, threshold: float) -> None:
+    """Drops prompts whose fitness is lower, and those that say the same.
+
+    The best one stays.
+    """
+    kept = self.population.at_least(threshold)
+    self.population = kept.without_duplicates(self._embed_fn)
+
+  def _candidates(self, context: np.ndarray) -> list[Individual]:
+    """K prompts for a query: those that were best on queries like it."""
+    count = min(self._learner.config.candidates, len(self.population))
+    people = self.population.individuals
+    rng = np.random.default_rng([self._seed, self.queries, 1])
+    if not len(self._cases):
+      drawn = rng.choice(len(people), count, replace=False)
+      return [people[i] for i in drawn]
+    distances = np.sum((self._cases - context) ** 2, axis=1)
+    weights = np.exp(-distances / max(float(np.median(distances)) / 4, 1e-6))
+    weights /= weights.sum()
+    expected = np.array([np.dot(one.objectives, weights) for one in people])
+    return [people[i] for i in np.argsort(-expected, kind='stable')[:count]]
+
+  def _temperature(
+    self, context: np.ndarray
+  ) -> tuple[float | None, dict[str, Any]]:
+    """The temperature for a query, if one is chosen, and what to remember."""
+    if not self._learner.config.temperatures:
+      return None, {}
+    key = jax.random.fold_in(act_key(self._state, self.queries), 1)
+    chosen = self._learner.temperature(self._state, context[None], key)
+    return float(chosen.value[0]), {
+      'context': context,
+      'temperature': int(chosen.index[0]),
+      'temperature_logp': float(chosen.logp[0]),
+    }
+
+  def _answers(
+    self,
+    genomes: Sequence[PromptGenome],
+    query: str,
+    seed: int = 0,
+    temperature: float | None = None,
+  ) -> list[str]:
+    completions = ask_candidates(
+      self._backend,
+      [genome.render() for genome in genomes],
+      query,
+      temperature=temperature,
+      default_temperature=self.config.temperature,
+      max_tokens=self.config.max_tokens,
+      seed=seed,
+    )
+    return [completion.text for completion in completions]
+
+  def _evolve(self) -> None:
+    cases = self._features.query(self._window)
+
+    def score(genomes: Sequence[PromptGenome]) -> np.ndarray:
+      return self._expected(genomes, self._window, cases)
+
+    # The critics have learned since: nobody keeps what they once said.
+    parents = tuple(
+      dataclasses.replace(one, fitness=None, objectives=(), trials=0)
+      for one in self.population.individuals
+    )
+    self.population = evolve(
+      dataclasses.replace(self.population, individuals=parents),
+      self._edit_fn,
+      score,
+      self.config.evolution,
+      rng=np.random.default_rng([self._seed, self.queries, 2]),
+    )
+    self._cases = cases
+    self.history |= {one.id: one for one in self.population.individuals}
+    best = float(np.max(self.population.fitness))
+    self._schedule = self._schedule.after_generation(best)
+
+  def _expected(
+    self,
+    genomes: Sequence[PromptGenome],
+    queries: Sequence[str],
+    cases: np.ndarray,
+  ) -> np.ndarray:
+    """Satisfaction [n, window] that the critics expect of unseen answers."""
+    few = self._learner.config.candidates
+    rows = []
+    for query, case in zip(queries, cases, strict=True):
+      answers = self._answers(genomes, query)
+      rows.append(self._features.candidates(case, answers))
+    flat = np.concatenate(rows)  # [queries x n, D]
+    # One shape for all generations, so that nothing is compiled again.
+    size = 2 * self.config.population_size + self.config.evolution.children
+    total = -(-max(len(flat), size * self.config.window) // few) * few
+    padded = np.zeros((total, flat.shape[1]), np.float32)
+    padded[: len(flat)] = flat
+    grouped = padded.reshape(-1, few, flat.shape[1])
+    mask = np.ones(grouped.shape[:2], bool)
+    choice = self._learner.act(self._state, grouped, mask, jax.random.key(0))
+    scores = np.asarray(choice.scores).ravel()[: len(flat)]
+    return scores.reshape(len(queries), len(genomes)).T.astype(np.float64)
+
+
+def _pad(features: np.ndarray, few: int) -> tuple[np.ndarray, np.ndarray]:
+  padded = np.zeros((few, features.shape[1]), np.float32)
+  padded[: len(features)] = features
+  return padded, np.arange(few) < len(features)

@@ -1,0 +1,193 @@
+"""The losses of one actor-critic pair of GPRO, as means over a minibatch.
+
+Formulas are those of `rl`; here they meet rows with several kinds of feedback.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from promptrl_jax.rl import gpro, kl, losses, policy_losses, preference
+from promptrl_jax.rl.masked import normalize
+from promptrl_jax.training.gpro.config import GPROConfig
+from promptrl_jax.training.gpro.replay import PAIR, RATING, THUMBS, Replay
+from promptrl_jax.training.state import Params
+
+
+class Feedback(NamedTuple):
+  """Rows that a critic learns from.
+
+  Attributes:
+    reward: `[M]`, see `replay.Replay`.
+    kind: `[M]`.
+    weight: `[M]`, 0 for a row that does not count.
+  """
+
+  reward: jax.Array
+  kind: jax.Array
+  weight: jax.Array
+
+
+def critic_loss(
+  scores: jax.Array, rows: Feedback, rating_noise: float
+) -> jax.Array:
+  """Sums negative log-likelihoods, in nats, up to a constant.
+
+    rating  (sigmoid(s) - r)^2 / (2 noise^2)
+    thumbs  -r log sigmoid(s) - (1 - r) log sigmoid(-s)
+    pair    -r log sigmoid(s - s') - (1 - r) log sigmoid(s' - s)
+
+  Each row has the likelihood of its kind: a Gaussian (squared error),
+  Bernoulli, or Bradley-Terry, in which a tie is half a win of both. As all are
+  log-likelihoods, they may be added.
+
+  Args:
+    scores: `[M, 2]` logits s and s' of the critic.
+  """
+  of = lambda kind: rows.weight * (rows.kind == kind)
+  satisfaction = jax.nn.sigmoid(scores[:, 0])
+  squared = losses.value_loss(
+    satisfaction, satisfaction, rows.reward, of(RATING)
+  )
+  # A thumb is a comparison with a candidate whose score is 0.
+  rival = jnp.where(rows.kind == PAIR, scores[:, 1], 0)
+  zeros = jnp.zeros_like(rival)
+  binary = of(THUMBS) + of(PAIR)
+  won, _ = preference.preference_loss(
+    scores[:, 0], rival, zeros, zeros, binary * rows.reward, beta=1.0
+  )
+  lost, _ = preference.preference_loss(
+    rival, scores[:, 0], zeros, zeros, binary * (1 - rows.reward), beta=1.0
+  )
+  return squared / (2 * rating_noise**2) + won + lost
+
+
+def prior_penalty(params: Params, prior: Params, scale: float) -> jax.Array:
+  """Returns minus the log-density of parameters around a draw from the prior.
+
+  An ensemble whose members are each pulled to their own draw approximates the
+  posterior: "Uncertainty in Neural Networks: Approximately Bayesian
+  Ensembling", Pearce et al., 2020 (https://arxiv.org/abs/1810.05546).
+  """
+
+  def penalty(drawn: jax.Array, value: jax.Array) -> jax.Array:
+    # The variance of a weight is that of its initialisation.
+    precision = drawn.shape[0] if drawn.ndim == 2 else 1.0
+    return precision * jnp.sum(jnp.square(value - drawn))
+
+  total = sum(jax.tree.leaves(jax.tree.map(penalty, prior, params)))
+  return jnp.asarray(total) / (2 * scale**2)
+
+
+class Choices(NamedTuple):
+  """Rows that an actor learns from.
+
+  Attributes:
+    mask: `[M, G]` bool.
+    shown: `[M]` int.
+    valid: `[M]` bool, rows that count.
+    logps: `[M, G]` of the actor before this update.
+    weight: `[M]`, bounded importance weights of the shown candidates.
+    anchor_logits: `[M, G]`, masked.
+    advantages: `[M, G]`, or `[M]` of the shown candidates.
+  """
+
+  mask: jax.Array
+  shown: jax.Array
+  valid: jax.Array
+  logps: jax.Array
+  weight: jax.Array
+  anchor_logits: jax.Array
+  advantages: jax.Array
+
+
+def actor_loss(
+  config: GPROConfig, logits: jax.Array, rows: Choices
+) -> tuple[jax.Array, dict[str, jax.Array]]:
+  """Sums clipped surrogate, KL divergence and minus entropy over rows.
+
+  Ratios are relative to the actor before this update, not to the one that
+  chose: rows of a replay are old, and would all be clipped. The policy that
+  chose enters by importance weights alone, as in "Batch size-invariance for
+  policy optimization", Hilton et al., 2022 (https://arxiv.org/abs/2110.00641).
+  """
+  mask = rows.mask & rows.valid[:, None]
+  if config.advantage == 'candidates':
+    policy, metrics = gpro.candidate_policy_loss(
+      logits, rows.logps, rows.advantages, mask, config.clip, config.clip
+    )
+  else:
+    policy, metrics = losses.policy_loss(
+      policy_losses.ppo,
+      losses.categorical_logps(logits, rows.shown, rows.mask),
+      jnp.take_along_axis(rows.logps, rows.shown[:, None], axis=1)[:, 0],
+      rows.advantages,
+      rows.valid,
+      rows.weight * rows.valid,
+    )
+  masked = losses.mask_logits(logits, rows.mask)
+  divergence = jnp.sum(kl.exact_kl(masked, rows.anchor_logits) * rows.valid)
+  entropy = jnp.sum(losses.categorical_entropy(logits, rows.mask) * rows.valid)
+  loss = policy + config.kl_coef * divergence - config.entropy_coef * entropy
+  return loss, {
+    'loss': loss,
+    'kl': divergence,
+    'entropy': entropy,
+    'clip_fraction': metrics['clip_fraction'],
+  }
+
+
+def rewards(replay: Replay, scores: jax.Array) -> jax.Array:
+  """Returns `[W]` rewards of the shown candidates.
+
+  Where none was rated by itself (one of a pair, or before its feedback
+  arrives), the critic's score `[W, G]` stands in for it.
+  """
+  own = jnp.take_along_axis(scores, replay.shown[:, None], axis=1)[:, 0]
+  is_rated = (replay.kind == RATING) | (replay.kind == THUMBS)
+  return jnp.where(is_rated, replay.reward, own)
+
+
+def advantages(
+  config: GPROConfig,
+  replay: Replay,
+  valid: jax.Array,
+  scores: jax.Array,
+  logps: jax.Array,
+) -> jax.Array:
+  """Returns `[W, G]` advantages of all candidates, or `[W]` of the shown ones.
+
+  Both are standardised, the first within each query, the second over all.
+
+  Args:
+    replay: of W rows.
+    valid: `[W]` bool, rows that count.
+    scores: `[W, G]` satisfaction in [0, 1] that the critic expects.
+    logps: `[W, G]` of the actor before this update.
+  """
+  observed = rewards(replay, scores)
+  if config.advantage == 'shown':
+    own = gpro.critic_advantages(observed, scores, logps, replay.mask)
+    return normalize(own, valid)
+  imputed = gpro.impute_rewards(
+    observed, replay.shown, scores, replay.logps, max_weight=config.max_weight
+  )
+  return gpro.candidate_advantages(imputed, replay.mask)
+
+
+def surprises(replay: Replay, scores: jax.Array) -> jax.Array:
+  """Returns feedback minus what was expected of it, `[W]` in [-1, 1].
+
+  Args:
+    replay: of W rows; those without feedback have no meaning.
+    scores: `[W, G]` expected satisfaction.
+  """
+  pair = jnp.stack([replay.shown, replay.other], axis=1)
+  first, second = jnp.take_along_axis(scores, pair, axis=1).T
+  # sigmoid(s - s') of two logits, from sigmoid(s) and sigmoid(s').
+  wins, losses_ = first * (1 - second), second * (1 - first)
+  preferred = wins / jnp.maximum(wins + losses_, 1e-6)
+  return replay.reward - jnp.where(replay.kind == PAIR, preferred, first)
