@@ -23,8 +23,10 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from promptrl_jax.rl import losses
+from promptrl_jax.training.gpro import replay as replay_lib
 from promptrl_jax.training.gpro import temperature as temperature_lib
 from promptrl_jax.training.gpro import update as update_lib
 from promptrl_jax.training.gpro.config import GPROConfig
@@ -53,11 +55,11 @@ class Choice(NamedTuple):
     spread: `[B, G]`, standard deviation of the critics' scores.
   """
 
-  shown: jax.Array
-  other: jax.Array
-  logps: jax.Array
-  scores: jax.Array
-  spread: jax.Array
+  shown: Any
+  other: Any
+  logps: Any
+  scores: Any
+  spread: Any
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,6 +83,41 @@ class GPROLearner:
   act: Callable[[GPROState, Any, Any, jax.Array], Choice]
   temperature: Callable[[GPROState, Any, jax.Array], TemperatureChoice]
   update: Callable[[GPROState, Replay], tuple[GPROState, Metrics]]
+
+  def choose(
+    self,
+    state: GPROState,
+    replay: Replay,
+    features: np.ndarray,
+    mask: np.ndarray | None = None,
+    **row: Any,
+  ) -> tuple[Replay, int, Choice]:
+    """Chooses for one query, and adds its row to the replay.
+
+    Args:
+      features: `[G, D]`.
+      mask: `[G]` bool, valid candidates; None: all of them.
+      **row: `context`, `temperature`, `temperature_logp` of `replay.add`.
+
+    Returns:
+      The replay, the number of the query for `replay.rate`, and the choice
+      without the axis B, as NumPy arrays.
+    """
+    mask = np.ones(len(features), bool) if mask is None else np.asarray(mask)
+    key = act_key(state, int(replay.queries))
+    choice = self.act(state, np.asarray(features)[None], mask[None], key)
+    choice = Choice(*(np.asarray(x)[0] for x in choice))
+    replay, query = replay_lib.add(
+      replay,
+      features,
+      mask,
+      choice.logps,
+      choice.scores,
+      int(choice.shown),
+      int(choice.other),
+      **row,
+    )
+    return replay, query, choice
 
   def due(self, replay: Replay) -> bool:
     """Whether the number of queries so far calls for an update."""

@@ -1,4 +1,4 @@
-"""The losses of one actor-critic pair of GPRO, as means over a minibatch.
+"""The losses of one actor-critic pair of GPRO, as sums over rows.
 
 Formulas are those of `rl`; here they meet rows with several kinds of feedback.
 """
@@ -74,7 +74,7 @@ def prior_penalty(params: Params, prior: Params, scale: float) -> jax.Array:
   """
 
   def penalty(drawn: jax.Array, value: jax.Array) -> jax.Array:
-    # The variance of a weight is that of its initialisation.
+    # A weight of n inputs has the variance scale^2 / n, a bias scale^2.
     precision = drawn.shape[0] if drawn.ndim == 2 else 1.0
     return precision * jnp.sum(jnp.square(value - drawn))
 
@@ -188,6 +188,6 @@ def surprises(replay: Replay, scores: jax.Array) -> jax.Array:
   pair = jnp.stack([replay.shown, replay.other], axis=1)
   first, second = jnp.take_along_axis(scores, pair, axis=1).T
   # sigmoid(s - s') of two logits, from sigmoid(s) and sigmoid(s').
-  wins, losses_ = first * (1 - second), second * (1 - first)
-  preferred = wins / jnp.maximum(wins + losses_, 1e-6)
+  wins, defeats = first * (1 - second), second * (1 - first)
+  preferred = wins / jnp.maximum(wins + defeats, 1e-6)
   return replay.reward - jnp.where(replay.kind == PAIR, preferred, first)

@@ -16,7 +16,7 @@ from promptrl_jax.training.gpro import off_policy
 from promptrl_jax.training.gpro import replay as replay_lib
 from promptrl_jax.training.gpro.config import GPROConfig
 from promptrl_jax.training.gpro.state import GPRORun
-from tests.training.gpro.world import FEATURES, MASK, World, correlation, play
+from tests.training.gpro.world import FEATURES, World, correlation, play
 
 CONFIG = GPROConfig(features=FEATURES)
 SEEDS = range(5)
@@ -82,21 +82,17 @@ def test_a_bandit_is_learned_in_two_hundred_updates(advantage, kind):
   )
   learner, state = start(config, 0)
   replay = replay_lib.empty(config)
-  mask, features = np.ones(4, bool), np.eye(4, dtype=np.float32)
+  features = np.eye(4, dtype=np.float32)
   rates, errors = np.array([0.3, 0.5, 0.8, 0.4]), []
   thumbs = np.random.default_rng(0).random((400, 4)) < rates
   for query in range(400):
-    key = learner_lib.act_key(state, query)
-    choice = learner.act(state, features[None], mask[None], key)
-    shown = int(choice.shown[0])
-    replay, serial = replay_lib.add(
-      replay, features, mask, choice.logps[0], choice.scores[0], shown
-    )
+    replay, serial, choice = learner.choose(state, replay, features)
+    shown = choice.shown
     replay, _ = replay_lib.rate(replay, serial, thumbs[query, shown], kind)
     if learner.due(replay):
       state, _ = learner.update(state, replay)
-    errors.append((choice.scores[0, shown] - rates[shown]) ** 2)
-  choice = learner.act(state, features[None], mask[None], key)
+    errors.append((choice.scores[shown] - rates[shown]) ** 2)
+  _, _, choice = learner.choose(state, replay, features)
   assert state.step == 200
   assert jnp.argmax(choice.logps) == 2
   assert jnp.exp(choice.logps).max() > 0.9
@@ -140,17 +136,7 @@ def test_nothing_compiles_after_the_first_update_whatever_is_said():
     assert known
   for query in range(10, 300):  # fills the replay and goes on, rating few
     _, features = world.query()
-    key = learner_lib.act_key(state, query)
-    choice = learner.act(state, features[None], MASK[None], key)
-    replay, serial = replay_lib.add(
-      replay,
-      features,
-      MASK,
-      choice.logps[0],
-      choice.scores[0],
-      int(choice.shown[0]),
-      int(choice.other[0]),
-    )
+    replay, serial, _ = learner.choose(state, replay, features)
     if query % 7 == 0:
       replay, _ = replay_lib.rate(replay, serial, 0.5, 'pair')
     if learner.due(replay):
@@ -176,13 +162,9 @@ def test_without_feedback_nothing_is_learned_and_late_feedback_counts():
   answered = []
   for query in range(20):
     asked, features = world.query()
-    key = learner_lib.act_key(state, query)
-    choice = learner.act(state, features[None], MASK[None], key)
-    shown = int(choice.shown[0])
-    replay, serial = replay_lib.add(
-      replay, features, MASK, choice.logps[0], choice.scores[0], shown
-    )
-    answered.append((serial, world.satisfaction(asked, query)[shown]))
+    replay, serial, choice = learner.choose(state, replay, features)
+    value = world.satisfaction(asked, query)[choice.shown]
+    answered.append((serial, value))
   silent, _ = learner.update(state, replay)
   for before, after in zip(
     jax.tree.leaves(state.params['critic']),
@@ -201,6 +183,21 @@ def test_without_feedback_nothing_is_learned_and_late_feedback_counts():
   )
   told = np.asarray(choice.scores)[rows]
   assert np.corrcoef(told, replay.reward[:20])[0, 1] > 0.8
+
+
+def test_late_feedback_on_first_guesses_is_no_change_of_taste():
+  learner, state = start(CONFIG, 1)
+  replay, world, late = replay_lib.empty(CONFIG), World(1), []
+  for moment in range(40):
+    query, features = world.query()
+    replay, serial, choice = learner.choose(state, replay, features)
+    late.append((serial, world.satisfaction(query, moment)[choice.shown]))
+  state, replay, _ = play(learner, state, world, 100, replay=replay, start=40)
+  for serial, value in late:
+    replay, known = replay_lib.rate(replay, serial, value, 'rating')
+    assert known
+  state, _ = learner.update(state, replay)
+  assert state.changed == -1
 
 
 def test_candidates_that_are_not_there_are_never_chosen():
@@ -278,11 +275,9 @@ def test_the_temperature_is_learned_for_each_kind_of_query():
   )
   learner, state = start(config, 0)
   replay, rng = replay_lib.empty(config), np.random.default_rng(0)
-  mask = np.ones(3, bool)
   for query in range(300):
     kind = query % 2
     context = np.eye(2)[kind]
-    key = learner_lib.act_key(state, query)
     chosen = learner.temperature(
       state,
       context[None],
@@ -291,20 +286,15 @@ def test_the_temperature_is_learned_for_each_kind_of_query():
     index = int(chosen.index[0])
     quality = 1.0 if index == kind else -1.0
     features = np.stack([np.full(3, quality), *rng.normal(size=(2, 3))], 1)
-    choice = learner.act(state, features[None], mask[None], key)
-    shown = int(choice.shown[0])
-    replay, serial = replay_lib.add(
+    replay, serial, choice = learner.choose(
+      state,
       replay,
       features,
-      mask,
-      choice.logps[0],
-      choice.scores[0],
-      shown,
       context=context,
       temperature=index,
       temperature_logp=float(chosen.logp[0]),
     )
-    z = features[shown] @ [0.8, 0.5, 0.0] + 0.2 * rng.normal()
+    z = features[choice.shown] @ [0.8, 0.5, 0.0] + 0.2 * rng.normal()
     rating = round(4 / (1 + np.exp(-z))) / 4
     replay, _ = replay_lib.rate(replay, serial, rating, 'rating')
     if learner.due(replay):
