@@ -57,7 +57,8 @@ class Config(Job):
       raise ValueError('strategies=(): expected at least one')
     if 'fewshot' in self.strategies and not self.examples:
       raise ValueError(
-        "examples='': fewshot needs worked examples, expected words, shipped or minilm"
+        "examples='': fewshot needs worked examples, expected words, shipped "
+        'or minilm'
       )
 
 

@@ -3,7 +3,7 @@
   python -m experiments.train_encoder --config=configs/train_encoder.py \
     --workdir=runs/encoder
 
-Arguments: none, and `smoke` (a few seconds). All of it takes two minutes on one
+Arguments: none, and `smoke` (a few seconds). All of it takes 75 seconds of one
 core.
 """
 

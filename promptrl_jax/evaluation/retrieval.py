@@ -174,12 +174,13 @@ def _minicode(rng: random.Random, size: int) -> Texts:
     if family.ood
     for params in family.grid()
   ]
-  drawn = _sample(rng, problems, size)
   others = [r for r in registers.REGISTERS if r != 'canonical']
-  return (
-    [registers.render(*problem, rng.choice(others), rng) for problem in drawn],
-    [registers.render(*problem, 'canonical', rng) for problem in drawn],
-  )
+  queries, documents = [], []
+  for family, params in _sample(rng, problems, size):
+    register = rng.choice(others)
+    queries.append(registers.render(family, params, register, rng))
+    documents.append(registers.render(family, params, 'canonical', rng))
+  return queries, documents
 
 
 def _minicode2(rng: random.Random, size: int) -> Texts:
