@@ -113,8 +113,7 @@ class Config(Job):
     seeds: controllers that are trained, and averaged in the report.
     search: of what is chosen on validation.
     examples: how solved training problems are found for `fewshot` and
-      `add_demo`: by `words`, `shipped` or `minilm`; empty for
-      none.
+      `add_demo`: by `words`, `shipped` or `minilm`; empty for none.
     cache: file of completions that runs share; empty keeps them in memory.
     clone: of the start from the best lists, with `controller.clone`.
     validate_every, checkpoint_every: iterations.

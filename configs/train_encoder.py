@@ -3,8 +3,8 @@
   python -m experiments.train_encoder --config=configs/train_encoder.py \
     --workdir=runs/encoder
 
-Arguments: none, and `smoke` (a few seconds). All of it takes two minutes on one
-core.
+Arguments: none, and `smoke` (a few seconds). All of it takes a minute and a
+half of processor time.
 """
 
 import dataclasses

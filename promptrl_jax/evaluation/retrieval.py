@@ -3,6 +3,8 @@
   requests    a question among others about the same and other topics; topics
               and wordings occur in no training text
   reworded    the same, the topic in other words as well
+  mixed       requests, but documents of one kind are worded in several ways, so
+              that some have the query's very words about another topic
   answers     the beginning of an answer, found by its question
   styles      a system prompt, by held-out wordings of its sentences
   minicode    a plain statement of a family of the split `ood`, found by its
@@ -138,9 +140,16 @@ def _sample(rng: random.Random, found: Sequence, size: int) -> list:
 
 
 def _about(
-  rng: random.Random, size: int, group: str = 'kind', reworded: bool = False
+  rng: random.Random,
+  size: int,
+  group: str = 'kind',
+  reworded: bool = False,
+  mixed: bool = False,
 ) -> Texts:
-  """Questions, and the same or their answers in the first held-out wording."""
+  """Questions, and the same or their answers in the first held-out wording.
+
+  With `mixed`, documents have any wording that their question has not.
+  """
   everything = [
     (name.partition(' ')[2], topic)
     for name in requests.names('kind')
@@ -148,8 +157,12 @@ def _about(
   ]
   queries, documents = [], []
   for kind, topic in _sample(rng, everything, size):
-    asked = rng.choice(requests.parts()[f'kind {kind}'].held[1:])
-    found = requests.parts()[f'{group} {kind}'].held[0]
+    wordings = requests.parts()[f'kind {kind}'].held
+    if mixed:
+      asked, found = rng.sample(wordings, 2)
+    else:
+      asked = rng.choice(wordings[1:])
+      found = requests.parts()[f'{group} {kind}'].held[0]
     words = topic.wordings
     queries.append(requests.fill(asked, words[0]))
     documents.append(requests.fill(found, words[-1 if reworded else 0]))
@@ -174,12 +187,13 @@ def _minicode(rng: random.Random, size: int) -> Texts:
     if family.ood
     for params in family.grid()
   ]
-  drawn = _sample(rng, problems, size)
   others = [r for r in registers.REGISTERS if r != 'canonical']
-  return (
-    [registers.render(*problem, rng.choice(others), rng) for problem in drawn],
-    [registers.render(*problem, 'canonical', rng) for problem in drawn],
-  )
+  queries, documents = [], []
+  for family, params in _sample(rng, problems, size):
+    register = rng.choice(others)
+    queries.append(registers.render(family, params, register, rng))
+    documents.append(registers.render(family, params, 'canonical', rng))
+  return queries, documents
 
 
 def _minicode2(rng: random.Random, size: int) -> Texts:
@@ -215,6 +229,7 @@ def _mbpp(path: str):
 _MAKERS: dict[str, Callable[[random.Random, int], Texts]] = {
   'requests': _about,
   'reworded': lambda rng, size: _about(rng, size, reworded=True),
+  'mixed': lambda rng, size: _about(rng, size, mixed=True),
   'answers': lambda rng, size: _about(rng, size, group='answer'),
   'styles': _styles,
   'minicode': _minicode,

@@ -33,7 +33,7 @@ def test_what_is_shipped_is_small_and_of_the_recipe():
   assert sum(p.stat().st_size for p in folder.iterdir()) <= 4e6
   recipe = json.loads((folder / 'recipe.json').read_text())
   assert recipe['model'] == pretrained.digest(folder)
-  values = settings.to_mapping(Config())
+  values = json.loads(json.dumps(settings.to_mapping(Config())))
   assert recipe['config'] == {n: values[n] for n in ('seed', 'table', 'train')}
 
 

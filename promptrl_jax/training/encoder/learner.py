@@ -23,6 +23,8 @@ from promptrl_jax.training.encoder.config import EncoderTrainConfig
 from promptrl_jax.training.gradients import Metrics
 from promptrl_jax.training.state import Params, Row, TrainState, initial_state
 
+Array = jax.Array | np.ndarray
+
 
 @flax.struct.dataclass
 class PairBatch:
@@ -34,9 +36,9 @@ class PairBatch:
     meanings: `[B]` int32, equal for pairs of the same meaning.
   """
 
-  rows: jax.Array
-  weights: jax.Array
-  meanings: jax.Array
+  rows: Array
+  weights: Array
+  meanings: Array
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,7 +106,7 @@ def _new_params(config: TableConfig, key: jax.Array) -> Params:
   }
 
 
-def encode(params: Params, rows: jax.Array, weights: jax.Array) -> jax.Array:
+def encode(params: Params, rows: Array, weights: Array) -> jax.Array:
   """Unit vectors `[..., E]` of rows and weights `[..., F]`."""
   weights = weights * jnp.exp(params['log_lengths'][rows])
   summed = jnp.einsum('...f,...fe->...e', weights, params['directions'][rows])

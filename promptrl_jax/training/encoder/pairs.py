@@ -58,8 +58,14 @@ def draw_focus(rng: random.Random, size: int) -> Focus:
   """Draws so many topics, styles, families and templates to learn from.
 
   Half of the topics are invented.
+
+  Raises:
+    ValueError: there are not as many.
   """
   families = [f for f in minicode.FAMILIES.values() if not f.ood]
+  most = min(len(families), len(requests.topics(False)))
+  if size > most:
+    raise ValueError(f'focus={size}: expected at most {most}')
   return Focus(
     (
       *rng.sample(requests.topics(False), size - size // 2),

@@ -133,8 +133,7 @@ def render(
     sentences.append(fill(text, topic))
   first = meaning.parts[0].startswith('role ')
   rest = sentences[first:]
-  if meaning.topic is None:
-    rng.shuffle(rest)
+  rng.shuffle(rest)
   return ' '.join([*sentences[:first], *rest])
 
 

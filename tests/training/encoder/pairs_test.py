@@ -114,6 +114,11 @@ def test_bad_settings_are_named(values, message):
     EncoderTrainConfig(**values)
 
 
+def test_a_focus_on_more_than_there_is_is_named():
+  with pytest.raises(ValueError, match='focus=1000: expected at most'):
+    pairs.draw_focus(random.Random(0), 1000)
+
+
 def test_shares_must_leave_something():
   with pytest.raises(ValueError, match='one of them above 0'):
     SharesConfig(*[0.0] * 7)
