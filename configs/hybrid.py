@@ -42,7 +42,7 @@ class Config:
     methods: ways to choose what is shown, of `training/gpro/choosing.py`; with
       `_evolution` at the end the population of prompts evolves, too. Without,
       it stays as it was drawn.
-    components: features of a question, principal components of its embedding.
+    kinds: clusters of questions, which are found in their embeddings.
     embedding: `shipped`, or `minilm` with the extra `embedding`.
     refine_below: fitness below which prompts are dropped in the end, 0 to 1.
     plugins: modules that register backends.
@@ -55,7 +55,7 @@ class Config:
   queries: int = 300
   split: str = 'train'
   methods: tuple[str, ...] = METHODS
-  components: int = 8
+  kinds: int = 6
   embedding: str = 'shipped'
   refine_below: float = 0.4
   plugins: tuple[str, ...] = ()
@@ -63,7 +63,14 @@ class Config:
   model: BackendConfig = BackendConfig(backend='templated', model='templated')
   user: UserConfig = UserConfig()
   loop: LoopConfig = LoopConfig()
-  gpro: GPROConfig = GPROConfig()
+  gpro: GPROConfig = GPROConfig(
+    critic_lr=0.003,
+    critic_steps=60,
+    minibatch=256,
+    rating_noise=0.15,
+    prior_scale=1.0,
+    entropy_coef=0.1,
+  )
 
   def __post_init__(self):
     settings.check_choices(
