@@ -71,7 +71,7 @@ setuptools.setup(
     'packaging>=23.0',
     'pyyaml>=6.0',
     'safetensors>=0.5',
-    'scipy>=1.14',
+    'scipy>=1.15',
     'tensorboard>=2.18',
     'tokenizers>=0.21',
     'tqdm>=4.66',

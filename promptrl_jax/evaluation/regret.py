@@ -172,10 +172,10 @@ def draw(
   for i, (name, values) in enumerate(curves.items()):
     values = _runs(values)
     x, mean = np.arange(1, values.shape[1] + 1), values.mean(axis=0)
-    half = 1.96 * values.std(axis=0, ddof=1) / np.sqrt(len(values))
     colour = canvas.COLOURS[i % len(canvas.COLOURS)]
     axes.plot(x, mean, color=colour, label=name)
     if len(values) > 1:
+      half = 1.96 * values.std(axis=0, ddof=1) / np.sqrt(len(values))
       axes.fill_between(
         x, mean - half, mean + half, color=colour, alpha=0.15, linewidth=0
       )

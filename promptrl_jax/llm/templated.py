@@ -76,7 +76,7 @@ _CONTENT = {
   ),
 }
 _FIRST_WORDS = (
-  ('code', r'\b(write a function|script|code)\b'),
+  ('code', r'^(write a function|i need a script|give me code)\b'),
   ('how_to', r'^(how do i|what is the best way|i want to)\b'),
   ('comparison', r'\b(which is better|compare|difference between)\b'),
   ('opinion', r'\b(worth|what do you think|should i)\b'),

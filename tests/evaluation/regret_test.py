@@ -19,8 +19,7 @@ def test_constant_regret_grows_linearly_and_falling_regret_does_not():
 def test_recovery_counts_from_the_change():
   satisfaction = np.full((2, 200), 0.8)
   satisfaction[:, 100:130] = 0.2
-  # A window of 25 is at 0.72 when at most 3 of it are of the bad ones: 4 of them
-  # give 0.704.
+  # A window of 25 is above 0.72 as long as at most 3 of it are bad: 0.728.
   assert regret.recovery(satisfaction, 100) == 52
   satisfaction[:, 100:] = 0.2
   assert regret.recovery(satisfaction, 100) == 100

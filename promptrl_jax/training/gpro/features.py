@@ -54,7 +54,7 @@ class FeatureMap:
     self._embed_fn, self.kinds = embed_fn, kinds
     vectors = np.asarray(embed_fn(list(queries)), np.float64)
     tries = [
-      vq.kmeans2(vectors, kinds, minit='++', seed=seed)[0]
+      vq.kmeans2(vectors, kinds, minit='++', rng=seed)[0]
       for seed in range(_TRIES)
     ]
     costs = [_distances(vectors, found).min(1).mean() for found in tries]

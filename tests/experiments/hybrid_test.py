@@ -1,0 +1,59 @@
+"""The three-phase loop as a command."""
+
+import json
+
+import pytest
+
+from tests.experiments import commands
+
+METHODS = "--config.methods=('random','gpro_evolution')"
+
+
+@pytest.fixture(scope='module')
+def workdir(tmp_path_factory):
+  folder = tmp_path_factory.mktemp('hybrid')
+  result = run(folder)
+  assert result.returncode == 0, result.stderr[-2000:]
+  assert '| gpro_evolution |' in result.stdout
+  return folder
+
+
+def run(folder, *flags):
+  return commands.run(
+    'experiments.hybrid',
+    '--config=configs/hybrid.py:smoke',
+    f'--workdir={folder}',
+    '--config.queries=30',
+    METHODS,
+    *flags,
+  )
+
+
+def test_it_leaves_tables_curves_and_prompts(workdir):
+  results = json.loads((workdir / 'results.json').read_text())
+  assert results['methods'].keys() == {'random', 'gpro_evolution'}
+  for name in ('regret', 'satisfaction', 'diversity'):
+    assert (workdir / f'{name}.png').stat().st_size > 5000
+  prompts = json.loads((workdir / 'prompts.json').read_text())
+  assert all(prompts['gpro_evolution'])
+
+
+def test_an_interrupted_one_goes_on_to_the_same_results(workdir):
+  before = (workdir / 'results.json').read_bytes()
+  (workdir / 'runs' / 'gpro_evolution_1.json').unlink()
+  (workdir / 'results.json').unlink()
+  assert run(workdir).returncode == 0
+  assert (workdir / 'results.json').read_bytes() == before
+
+
+def test_bad_input_is_one_clear_message(tmp_path):
+  for flag, message in (
+    ("--config.methods=('best',)", "method 'best': expected some of random"),
+    ('--config.split=dev', "split='dev': expected one of train, test"),
+    ('--config.user.slips=2', 'slips=2.0: expected 0 to 1'),
+    ('--config.model.backend=nobody', "backend 'nobody': expected one of jax"),
+  ):
+    result = run(tmp_path / 'w', flag)
+    assert result.returncode != 0 and 'Traceback' not in result.stderr
+    assert message in result.stderr, result.stderr[-500:]
+    assert not (tmp_path / 'w').exists()
