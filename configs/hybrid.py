@@ -42,7 +42,7 @@ class Config:
     methods: ways to choose what is shown, of `training/gpro/choosing.py`; with
       `_evolution` at the end the population of prompts evolves, too. Without,
       it stays as it was drawn.
-    kinds: clusters of questions, which are found in their embeddings.
+    components: features of a question, principal components of its embedding.
     embedding: `shipped`, or `minilm` with the extra `embedding`.
     refine_below: fitness below which prompts are dropped in the end, 0 to 1.
     plugins: modules that register backends.
@@ -55,7 +55,7 @@ class Config:
   queries: int = 300
   split: str = 'train'
   methods: tuple[str, ...] = METHODS
-  kinds: int = 6
+  components: int = 8
   embedding: str = 'shipped'
   refine_below: float = 0.4
   plugins: tuple[str, ...] = ()
@@ -64,12 +64,14 @@ class Config:
   user: UserConfig = UserConfig()
   loop: LoopConfig = LoopConfig()
   gpro: GPROConfig = GPROConfig(
-    critic_lr=0.003,
-    critic_steps=60,
-    minibatch=256,
-    rating_noise=0.15,
+    hidden=(16,),
+    capacity=512,
+    half_life=400.0,
     prior_scale=1.0,
-    entropy_coef=0.1,
+    actor_lr=0.03,
+    clip=0.5,
+    entropy_coef=0.02,
+    exploration=0.5,
   )
 
   def __post_init__(self):

@@ -60,10 +60,10 @@ def run(config, workdir):
   backend = load_backend(config.model, mesh_lib.from_text(config.mesh))
   bank = [query.text for query in queries_lib.load(config.split)]
   features = FeatureMap(
-    sentence_encoder.load(config.embedding), bank, config.kinds
+    sentence_encoder.load(config.embedding), bank, config.components
   )
   gpro = dataclasses.replace(
-    config.gpro, features=features.size, context=features.kinds
+    config.gpro, features=features.size, context=features.components
   )
   learner = make_learner(gpro, config.seed)
   workdir_lib.prepare(workdir, 'hybrid', config, {'model': backend.name})

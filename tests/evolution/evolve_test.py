@@ -323,7 +323,7 @@ def test_what_cannot_evolve_is_refused():
     (
       'selection',
       'roulette',
-      "'roulette': expected fitness or nsga2",
+      "'roulette': expected one of fitness, nsga2, cover",
     ),
   ],
 )

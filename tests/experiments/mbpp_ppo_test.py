@@ -413,6 +413,7 @@ def test_an_unknown_rival_cannot_be_left_out(published, tmp_path):
   assert 'eval.without names reparation: expected some of' in result.stderr
 
 
+@pytest.mark.slow
 def test_controllers_play_other_problems(published, tmp_path):
   other = tmp_path / 'other'
   shutil.copytree(published, other)

@@ -11,10 +11,8 @@ from promptrl_jax.tasks.minicode2.suite import SUITE as MINICODE_2
 from tests.experiments import commands
 
 
-@pytest.mark.parametrize(
-  ('role', 'attempts'),
-  [('coder', 0), pytest.param('rewriter', 1, marks=pytest.mark.slow)],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(('role', 'attempts'), [('coder', 0), ('rewriter', 1)])
 def test_three_steps_make_a_model_that_loads(tmp_path, role, attempts):
   result = commands.run(
     'experiments.pretrain_minicode',

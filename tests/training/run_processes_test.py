@@ -108,9 +108,8 @@ def uninterrupted(tmp_path_factory):
   return first[2], (folder / 'metrics.jsonl').read_text()
 
 
-@pytest.mark.parametrize(
-  'how', ['kill', pytest.param('raise', marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize('how', ['kill', 'raise'])
 def test_a_run_that_dies_in_its_third_step_ends_like_one_that_does_not(
   uninterrupted, how, tmp_path
 ):

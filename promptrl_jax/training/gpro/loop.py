@@ -143,7 +143,7 @@ class Loop:
     self._replay = replay_lib.empty(learner.config)
     self._schedule = schedule_lib.Schedule(config.schedule)
     self._window: list[str] = []  # the last queries
-    self._cases = np.zeros((0, features.kinds), np.float32)
+    self._cases = np.zeros((0, features.components), np.float32)
 
   @property
   def queries(self) -> int:

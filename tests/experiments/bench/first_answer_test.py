@@ -2,9 +2,12 @@
 
 import json
 
+import pytest
+
 from tests.experiments import commands
 
 
+@pytest.mark.slow
 def test_each_model_answers_twice():
   result = commands.run_fresh(
     'experiments.bench.first_answer', '--models=minicode_coder'

@@ -23,7 +23,7 @@ BANK = [query.text for query in queries.load('train')]
 def parts():
   features = FeatureMap(lambda texts: diversity.word_vectors(texts), BANK)
   config = GPROConfig(
-    features=features.size, context=features.kinds, temperatures=(0.0, 1.0)
+    features=features.size, context=features.components, temperatures=(0.0, 1.0)
   )
   return features, make_learner(config, 0)
 
@@ -143,5 +143,5 @@ def test_settings_that_make_no_sense_are_refused(parts):
     LoopConfig(choose='best')
   with pytest.raises(ValueError, match='window=0'):
     dataclasses.replace(LoopConfig(), window=0)
-  with pytest.raises(ValueError, match='3 queries for 6 kinds'):
+  with pytest.raises(ValueError, match='3 queries for 8 components'):
     FeatureMap(diversity.word_vectors, BANK[:3])

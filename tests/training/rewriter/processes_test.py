@@ -96,7 +96,8 @@ def run(folder, count, groups, *names, mesh='', devices=2):
 
 
 # Three groups: the second process has one less than the first.
-@pytest.mark.parametrize('groups', [pytest.param(4, marks=pytest.mark.slow), 3])
+@pytest.mark.slow
+@pytest.mark.parametrize('groups', [4, 3])
 def test_two_processes_learn_what_one_does(groups, tmp_path):
   names = NAMES if groups == 4 else NAMES[:1]
   alone = run(tmp_path / 'one', 1, groups, *names)
