@@ -72,6 +72,52 @@ def aggregate(
   )
 
 
+@dataclasses.dataclass(frozen=True)
+class PromptScore:
+  """What is known about a version of a prompt.
+
+  Attributes:
+    mean: of the scores of its responses, in [0, 1].
+    count: how many of its responses have a score.
+  """
+
+  mean: float
+  count: int
+
+
+def by_prompt(
+  responses: Iterable[Response],
+  events: Iterable[Event],
+  weights: Weights = Weights(),
+) -> dict[tuple[str, int], PromptScore]:
+  """Returns what feedback says about prompts, by id and version.
+
+  Each event counts for the prompt that gave its response, whichever prompt is
+  in use when it comes. Prompts without feedback are left out.
+  """
+  about: dict[str, list[Event]] = {}
+  for event in standing(events):
+    for response_id in subjects(event):
+      about.setdefault(response_id, []).append(event)
+  scores: dict[tuple[str, int], list[float]] = {}
+  for response in responses:
+    score = aggregate(response, about.get(response.id, ()), weights)
+    if score is not None:
+      prompt = response.prompt_id, response.version
+      scores.setdefault(prompt, []).append(score)
+  return {
+    prompt: PromptScore(sum(values) / len(values), len(values))
+    for prompt, values in scores.items()
+  }
+
+
+def subjects(event: Event) -> tuple[str, ...]:
+  """Returns the ids of the responses that an event is about."""
+  if isinstance(event, Preference):
+    return event.response_id, event.other_id
+  return (event.response_id,)
+
+
 def standing(events: Iterable[Event]) -> list[Event]:
   """Returns the events that were not taken back, without those that did."""
   events = list(events)

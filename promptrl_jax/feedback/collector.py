@@ -5,10 +5,14 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import time
-from collections.abc import Sequence
 
-from promptrl_jax.feedback.aggregate import Weights, aggregate, standing
-from promptrl_jax.feedback.events import SETTLING, Event, Preference, Response
+from promptrl_jax.feedback.aggregate import (
+  Weights,
+  aggregate,
+  standing,
+  subjects,
+)
+from promptrl_jax.feedback.events import SETTLING, Response, Undo
 from promptrl_jax.feedback.store import Store
 
 _POLL_S = 0.2  # between looks for what other processes stored
@@ -98,9 +102,12 @@ class FeedbackCollector:
       to pass on to the next call.
     """
     entries = self.store.since(since)
-    touched = dict.fromkeys(
-      response_id for entry in entries for response_id in _about(entry.event)
-    )
+    touched: dict[str, None] = {}
+    for entry in entries:
+      event = entry.event
+      if isinstance(event, Undo):
+        event = self.store.event(event.event_id)
+      touched |= dict.fromkeys(subjects(event))
     arrivals = [
       Arrival(self.store.response(response_id), self.score(response_id))
       for response_id in touched
@@ -112,9 +119,3 @@ class FeedbackCollector:
     events = self.store.events(response_id)
     is_settled = any(event.kind in SETTLING for event in standing(events))
     return aggregate(response, events, self.weights), is_settled
-
-
-def _about(event: Event) -> Sequence[str]:
-  if isinstance(event, Preference):
-    return event.response_id, event.other_id
-  return (event.response_id,)

@@ -22,7 +22,12 @@ _Result = TypeVar('_Result')
 _STRICT_SINCE = (3, 37, 0)
 ATTEMPTS = 4  # after each of which SQLite has waited for the whole time-out
 _PAUSE_S = 0.05
-_BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+# The last one: too many processes began to read at once.
+_BUSY = (
+  sqlite3.SQLITE_BUSY,
+  sqlite3.SQLITE_LOCKED,
+  sqlite3.SQLITE_PROTOCOL,
+)
 
 
 def open_writer(
@@ -59,7 +64,12 @@ def open_writer(
       if not is_new:
         _check_whole(database, path)
       # Of processes that start at once, one switches; this is not waited for.
-      retried(path, lambda: database.execute('PRAGMA journal_mode = WAL'))
+      mode = retried(path, lambda: _set_mode(database))
+      if mode != 'wal':
+        raise StoreError(
+          f'{path} cannot have a write-ahead log (mode {mode}): expected a '
+          'path on a local file system'
+        )
       # A commit is on the disk when it returns, power cut or not.
       database.execute('PRAGMA synchronous = FULL')
       retried(path, lambda: migrations.migrate(database, path))
@@ -144,6 +154,10 @@ def _identify(database: sqlite3.Connection, path: pathlib.Path) -> bool:
     database.execute('ROLLBACK')
 
 
+def _set_mode(database: sqlite3.Connection) -> str:
+  return database.execute('PRAGMA journal_mode = WAL').fetchone()[0]
+
+
 def _check_not_cut(path: pathlib.Path) -> None:
   """Refuses an empty file with a log, which SQLite would delete."""
   log = path.with_name(f'{path.name}-wal')
@@ -173,7 +187,10 @@ _ADVICE = (
 def _translate(path: pathlib.Path, error: sqlite3.Error) -> StoreError:
   code = _code(error)
   if code == sqlite3.SQLITE_NOTADB:
-    return NotAStore(f'{path} is no store of feedback: give another path')
+    return NotAStore(
+      f'{path} is no store of feedback, or its beginning is damaged: give '
+      'another path, or put a backup in its place'
+    )
   if code == sqlite3.SQLITE_CORRUPT:
     return DamagedStore(f'{path} is damaged ({error}): {_ADVICE}')
   if code in _BUSY:

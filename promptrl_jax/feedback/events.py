@@ -121,6 +121,7 @@ class Event:
     session: where it was made: a page that was opened, say.
     rater: who made it, by whatever name; may be empty.
     comment: why, in words; may be empty.
+    metadata: further JSON data, such as which response stood first.
   """
 
   kind: ClassVar[str] = ''
@@ -130,12 +131,14 @@ class Event:
   session: str = ''
   rater: str = ''
   comment: str = ''
+  metadata: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
   def __post_init__(self) -> None:
     _check_id('id', self.id)
     _check_id('response_id', self.response_id)
     _check_number('at', self.at)
     _check_texts(self, 'session', 'rater', 'comment')
+    object.__setattr__(self, 'metadata', _as_json(self.metadata))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -44,6 +44,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
       session TEXT NOT NULL,
       rater TEXT NOT NULL,
       comment TEXT NOT NULL,
+      metadata TEXT NOT NULL,  -- JSON
       scale TEXT,
       value ANY,
       other_id TEXT REFERENCES responses (id),

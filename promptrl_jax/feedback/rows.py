@@ -48,6 +48,7 @@ _EVENT = (
   'session',
   'rater',
   'comment',
+  'metadata',
   *_OPTIONAL,
 )
 RESPONSE_COLUMNS = ', '.join(f'responses.{name}' for name in _RESPONSE)
@@ -56,15 +57,15 @@ EVENT_COLUMNS = ', '.join(f'events.{name}' for name in _EVENT)
 
 def to_response(row: Iterable[Any]) -> Response:
   """Makes a response of the values of `RESPONSE_COLUMNS`."""
-  fields = dict(zip(_RESPONSE, row, strict=True))
-  return events_lib.response_from_fields(
-    fields | {name: json.loads(fields[name]) for name in _JSON}
-  )
+  fields: dict[str, Any] = dict(zip(_RESPONSE, row, strict=True))
+  fields |= {name: json.loads(fields[name]) for name in _JSON}
+  return events_lib.response_from_fields(fields)
 
 
 def to_event(row: Iterable[Any]) -> Event:
   """Makes an event of the values of `EVENT_COLUMNS`."""
-  fields = dict(zip(_EVENT, row, strict=True))
+  fields: dict[str, Any] = dict(zip(_EVENT, row, strict=True))
+  fields['metadata'] = json.loads(fields['metadata'])
   return events_lib.from_fields(
     {k: v for k, v in fields.items() if v is not None or k not in _OPTIONAL}
   )
@@ -95,9 +96,7 @@ def add_response(database: sqlite3.Connection, response: Response) -> bool:
   stored = find_response(database, response.id)
   if stored is not None:
     return _same(stored, response)
-  fields = events_lib.response_to_fields(response)
-  fields |= {name: json.dumps(fields[name]) for name in _JSON}
-  _insert(database, 'responses', fields)
+  _insert(database, 'responses', events_lib.response_to_fields(response))
   return True
 
 
@@ -145,13 +144,23 @@ def known_response(database: sqlite3.Connection, response_id: str) -> Response:
   return response
 
 
-def _check_undo(database: sqlite3.Connection, undo: Undo) -> None:
-  event = find_event(database, undo.event_id)
+def known_event(database: sqlite3.Connection, event_id: str) -> Event:
+  """Returns an event.
+
+  Raises:
+    UnknownEvent: there is none of that id.
+  """
+  event = find_event(database, event_id)
   if event is None:
     raise UnknownEvent(
-      f'event {undo.event_id!r} is not in this store: expected the id of an '
-      'event that was stored'
+      f'event {event_id!r} is not in this store: expected the id of an event '
+      'that was stored'
     )
+  return event
+
+
+def _check_undo(database: sqlite3.Connection, undo: Undo) -> None:
+  event = known_event(database, undo.event_id)
   if isinstance(event, Undo) or event.response_id != undo.response_id:
     raise MalformedFeedback(
       f'event {undo.event_id!r} is an {event.kind} event about response '
@@ -178,6 +187,7 @@ def _same(stored: Any, given: Any) -> bool:
 def _insert(
   database: sqlite3.Connection, table: str, fields: dict[str, Any]
 ) -> None:
+  fields |= {k: json.dumps(fields[k]) for k in _JSON if k in fields}
   names = ', '.join(fields)
   marks = ', '.join('?' * len(fields))
   database.execute(

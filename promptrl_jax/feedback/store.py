@@ -146,14 +146,25 @@ class Store:
         rows.to_response(row) for row in database.execute(query, (session,))
       ]
 
+  def event(self, event_id: str) -> Event:
+    """Returns an event.
+
+    Raises:
+      UnknownEvent: there is none of that id.
+    """
+    with self.read() as database:
+      return rows.known_event(database, event_id)
+
   def events(self, response_id: str | None = None) -> list[Event]:
     """Returns all events in order, or those about a response.
 
-    Those include preferences in which it is the other one.
+    Those include preferences in which it is the other one, and what takes them
+    back.
     """
     where, values = '', ()
     if response_id is not None:
-      where = 'WHERE response_id = ?1 OR other_id = ?1'
+      where = """WHERE response_id = ?1 OR other_id = ?1
+        OR event_id IN (SELECT id FROM events WHERE other_id = ?1)"""
       values = (response_id,)
     query = f'SELECT {rows.EVENT_COLUMNS} FROM events {where} ORDER BY seq'
     with self.read() as database:
@@ -239,7 +250,10 @@ class Store:
       finally:
         if database.in_transaction:
           database.execute('ROLLBACK')
-        self._idle.put(database)
+        if self._is_closed:
+          database.close()
+        else:
+          self._idle.put(database)
 
   def close(self) -> None:
     """Stores what was submitted, then closes the file."""

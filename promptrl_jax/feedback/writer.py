@@ -17,11 +17,7 @@ from collections.abc import Callable
 from typing import Any
 
 from promptrl_jax.feedback.database import open_writer, retried, translated
-from promptrl_jax.feedback.errors import (
-  FeedbackError,
-  StoreClosed,
-  StoreError,
-)
+from promptrl_jax.feedback.errors import StoreClosed
 
 _GROUP = 1000  # jobs in a transaction, at most
 
@@ -126,14 +122,12 @@ class Writer:
     database = self._database
     database.execute('SAVEPOINT job')
     try:
-      return job(database), None
-    except sqlite3.Error:
-      raise  # The disk is full, say: nothing of the transaction is sure.
-    except FeedbackError as error:
-      if isinstance(error, StoreError):
-        raise
+      with translated(self._path):
+        result, failure = job(database), None
+    except Exception as error:  # One bad job does not fail the others.
+      if not database.in_transaction:
+        raise  # SQLite took back all of it: the disk is full, say.
       database.execute('ROLLBACK TO job')
-      return None, error
-    finally:
-      if database.in_transaction:
-        database.execute('RELEASE job')
+      result, failure = None, error
+    database.execute('RELEASE job')
+    return result, failure
