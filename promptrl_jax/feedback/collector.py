@@ -44,6 +44,8 @@ class FeedbackCollector:
 
     Several responses are shown side by side, as one question.
     """
+    if not responses:
+      raise ValueError('nothing to show: expected at least one response')
     question = responses[0].question_id
     self.store.add_responses(
       [dataclasses.replace(r, question_id=question) for r in responses]

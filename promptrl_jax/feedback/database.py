@@ -159,22 +159,34 @@ def _set_mode(database: sqlite3.Connection) -> str:
 
 
 def _check_not_cut(path: pathlib.Path) -> None:
-  """Refuses an empty file with a log, which SQLite would delete."""
+  """Refuses files that were cut, where SQLite would go on without a word.
+
+  It deletes the log of an empty file, and reads zeros where the last page ends
+  early. If there is a log, that page may be on its way from there.
+  """
   log = path.with_name(f'{path.name}-wal')
-  if (
-    path.exists()
-    and path.stat().st_size == 0
-    and log.exists()
-    and log.stat().st_size
-  ):
+  has_log = log.exists() and log.stat().st_size > 0
+  if not path.is_file():
+    return
+  with open(path, 'rb') as file:
+    header = file.read(18)
+    size = os.fstat(file.fileno()).st_size
+  if has_log and not size:
     raise DamagedStore(
       f'{path} is empty, but its log {log.name} is not: {_ADVICE}'
     )
+  # Section 1.3 of https://sqlite.org/fileformat2.html; 1 stands for 65,536.
+  page = int.from_bytes(header[16:18], 'big')
+  page = 65_536 if page == 1 else page
+  is_database = header.startswith(b'SQLite format 3\0') and page > 0
+  if is_database and size % page and not has_log:
+    raise DamagedStore(f'{path} is damaged (its end is missing): {_ADVICE}')
 
 
 def _check_whole(database: sqlite3.Connection, path: pathlib.Path) -> None:
   (verdict,) = database.execute('PRAGMA quick_check(1)').fetchone()
   if verdict != 'ok':
+    verdict = ' '.join(verdict.split())
     raise DamagedStore(f'{path} is damaged ({verdict}): {_ADVICE}')
 
 

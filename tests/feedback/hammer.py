@@ -3,7 +3,8 @@
   python -m tests.feedback.hammer STORE ACKNOWLEDGED RATINGS WRITER [WRITER ...]
 
 Each writer, a thread, stores its ratings one after the other, and adds the id
-of each to a file once the store has acknowledged it.
+of each to a file once the store has acknowledged it. They begin when a line
+comes in.
 """
 
 import os
@@ -40,9 +41,11 @@ def answer_to(writer):
 
 
 def main(path, acknowledged, count, *writers):
-  # What is written to a file outlives the process, unlike what a pipe holds.
-  log = os.open(acknowledged, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
   with Store.open(path) as store:
+    # What is written to a file outlives the process; that it exists says that
+    # the store is open.
+    log = os.open(acknowledged, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    sys.stdin.readline()
 
     def rate(writer):
       store.add_response(answer_to(writer))

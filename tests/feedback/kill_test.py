@@ -1,4 +1,4 @@
-"""Eight writers at once, killed in the middle: nothing locked, lost, doubled."""
+"""Eight writers at once, some killed: nothing locked, lost or doubled."""
 
 import collections
 import pathlib
@@ -21,16 +21,26 @@ LAYOUTS = {'threads': [WRITERS], 'processes': [[w] for w in WRITERS]}
 
 def begin(folder, count, writers):
   """Starts a process; returns it with the file of what it got acknowledged."""
-  log = folder / f'{writers[0]}.acknowledged'
-  log.touch()
+  log = folder / f'{writers[0]}.{time.monotonic_ns()}.acknowledged'
   arguments = [folder / 'feedback.sqlite', log, count, *writers]
   process = subprocess.Popen(
     [sys.executable, '-m', 'tests.feedback.hammer', *map(str, arguments)],
     cwd=ROOT,
+    stdin=subprocess.PIPE,
     stderr=subprocess.PIPE,
     text=True,
   )
   return process, log
+
+
+def let_go(running, deadline):
+  """Has processes begin at once, when all of them have the store open."""
+  while not all(log.exists() for _, log in running):
+    assert time.monotonic() < deadline
+    time.sleep(0.005)
+  for process, _ in running:
+    process.stdin.write('\n')
+    process.stdin.flush()
 
 
 def stored(path):
@@ -48,40 +58,49 @@ def acknowledged(logs):
 
 @pytest.mark.parametrize('layout', LAYOUTS)
 @pytest.mark.parametrize(
-  'count', [40, pytest.param(1000, marks=pytest.mark.slow)]
+  'count', [60, pytest.param(1000, marks=pytest.mark.slow)]
 )
 def test_writers_that_are_killed_lose_and_double_nothing(
   tmp_path, layout, count
 ):
   path = tmp_path / 'feedback.sqlite'
-  running = [begin(tmp_path, count, w) for w in LAYOUTS[layout]]
-  logs = [log for _, log in running]
+  deadline = time.monotonic() + 300
   every = {
     rating.id: rating.comment
     for writer in WRITERS
     for rating in hammer.ratings_of(writer, count)
   }
-  deadline = time.monotonic() + 300
-  while len(acknowledged(logs)) < len(every) * 0.4:
+  running = [begin(tmp_path, count, w) for w in LAYOUTS[layout]]
+  logs = [log for _, log in running]
+  let_go(running, deadline)
+  while len(acknowledged(logs)) < 0.4 * len(every):
     assert time.monotonic() < deadline
     time.sleep(0.005)
-  # Half of the processes die, and the others go on.
-  killed = running[::2]
-  for process, _ in killed:
-    process.send_signal(signal.SIGKILL)
-  for process, _ in killed:
-    assert process.wait() == -signal.SIGKILL
+  # Stopped wherever they are, half of those that are not done die there.
+  for process, _ in running:
+    process.send_signal(signal.SIGSTOP)
+  own = len(every) // len(running)
+  unfinished = [
+    i for i, log in enumerate(logs) if len(acknowledged([log])) < own
+  ]
+  killed = unfinished[::2]
+  for i in killed:
+    running[i][0].kill()
+    assert running[i][0].wait() == -signal.SIGKILL
+  for process, _ in running:
+    process.send_signal(signal.SIGCONT)
   known = acknowledged(logs)
-  kept = stored(path)
-  assert 0.4 * len(every) <= len(known) < len(every)
-  assert {every[id] for id in known} <= set(kept)
+  assert {every[rating_id] for rating_id in known} <= set(stored(path))
 
   # Who was killed sends everything again, as a page does that is reloaded.
-  again = [begin(tmp_path, count, w) for w in LAYOUTS[layout][::2]]
-  for process, _ in [*again, *running[1::2]]:
+  again = [begin(tmp_path, count, LAYOUTS[layout][i]) for i in killed]
+  logs += [log for _, log in again]
+  let_go(again, deadline)
+  survivors = [run for i, run in enumerate(running) if i not in killed]
+  for process, _ in [*again, *survivors]:
     _, errors = process.communicate(timeout=300)
     assert (process.returncode, errors) == (0, '')
-  assert set(acknowledged(logs)) == every.keys()
+  assert killed and set(acknowledged(logs)) == every.keys()
   assert collections.Counter(stored(path)) == dict.fromkeys(every.values(), 1)
   with Store.open(path) as store:
     assert [len(store.events(f'answer to {w}')) for w in WRITERS] == [count] * 8
