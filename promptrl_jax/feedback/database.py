@@ -50,11 +50,13 @@ def open_writer(
   if sqlite3.sqlite_version_info < _STRICT_SINCE:
     raise StoreError(
       f'SQLite {sqlite3.sqlite_version} has no strict tables: expected 3.37 or '
-      'newer, which Python 3.11 is usually built with'
+      'newer, which Python brings in most builds'
     )
   try:
     path.parent.mkdir(parents=True, exist_ok=True)
     _check_not_cut(path)
+    if not path.exists():  # What people write is for the owner of the file.
+      os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
   except OSError as error:
     raise StoreError(f'no store at {path}: {error}') from error
   with translated(path):

@@ -8,14 +8,11 @@ it chooses before it is sent: what is sent twice is stored once.
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from promptrl_jax.feedback import checks
 from promptrl_jax.feedback.errors import MalformedFeedback
-
-_ID_LIMIT = 200  # characters
-_NUMBER_LIMIT = 1e15
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -36,15 +33,15 @@ class Candidate:
   score: float | None = None
 
   def __post_init__(self) -> None:
-    _check_texts(self, 'text', 'prompt_id')
-    _check_version(self.version)
-    _check_number('propensity', self.propensity)
+    checks.texts(self, 'text', 'prompt_id')
+    checks.version(self.version)
+    checks.number('propensity', self.propensity)
     if not 0 <= self.propensity <= 1:
       raise MalformedFeedback(
         f'propensity={self.propensity}: expected a probability'
       )
     if self.score is not None:
-      _check_number('score', self.score)
+      checks.number('score', self.score)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -79,13 +76,14 @@ class Response:
   metadata: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
   def __post_init__(self) -> None:
-    _check_id('id', self.id)
+    checks.identifier('id', self.id)
     object.__setattr__(self, 'question_id', self.question_id or self.id)
-    _check_id('question_id', self.question_id)
-    _check_texts(self, 'query', 'text', 'prompt_id', 'model', 'session')
-    _check_version(self.version)
-    _check_number('shown_at', self.shown_at)
-    object.__setattr__(self, 'metadata', _as_json(self.metadata))
+    checks.identifier('question_id', self.question_id)
+    checks.texts(self, 'query', 'text', 'prompt_id', 'model', 'session')
+    checks.version(self.version)
+    checks.number('shown_at', self.shown_at)
+    object.__setattr__(self, 'metadata', checks.as_json(self.metadata))
+    object.__setattr__(self, 'candidates', tuple(self.candidates))
     if not self.candidates:
       if self.shown_index is not None:
         raise MalformedFeedback(
@@ -134,11 +132,11 @@ class Event:
   metadata: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
   def __post_init__(self) -> None:
-    _check_id('id', self.id)
-    _check_id('response_id', self.response_id)
-    _check_number('at', self.at)
-    _check_texts(self, 'session', 'rater', 'comment')
-    object.__setattr__(self, 'metadata', _as_json(self.metadata))
+    checks.identifier('id', self.id)
+    checks.identifier('response_id', self.response_id)
+    checks.number('at', self.at)
+    checks.texts(self, 'session', 'rater', 'comment')
+    object.__setattr__(self, 'metadata', checks.as_json(self.metadata))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -161,7 +159,7 @@ class Undo(Event):
 
   def __post_init__(self) -> None:
     super().__post_init__()
-    _check_id('event_id', self.event_id)
+    checks.identifier('event_id', self.event_id)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -177,7 +175,7 @@ class Correction(Event):
 
   def __post_init__(self) -> None:
     super().__post_init__()
-    _check_texts(self, 'value')
+    checks.texts(self, 'value')
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -195,11 +193,11 @@ class Signal(Event):
 
   def __post_init__(self) -> None:
     super().__post_init__()
-    _check_id('scale', self.scale)
+    checks.identifier('scale', self.scale)
     if isinstance(self.value, str):
-      _check_texts(self, 'value')
+      checks.texts(self, 'value')
     else:
-      _check_number('value', self.value)
+      checks.number('value', self.value)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -232,7 +230,7 @@ class Preference(Signal):
 
   def __post_init__(self) -> None:
     super().__post_init__()
-    _check_id('other_id', self.other_id)
+    checks.identifier('other_id', self.other_id)
     if self.other_id == self.response_id:
       raise MalformedFeedback(
         f'other_id={self.other_id!r}: expected another response than '
@@ -259,11 +257,7 @@ def from_fields(fields: Mapping[str, Any]) -> Event:
   Raises:
     MalformedFeedback: a field is missing, unknown, or not of its type.
   """
-  if not isinstance(fields, Mapping):
-    raise MalformedFeedback(
-      f'{fields!r:.80}: expected an object with the fields of an event'
-    )
-  rest = dict(fields)
+  rest = checks.fields(fields)
   kind = rest.pop('kind', None)
   if not isinstance(kind, str) or kind not in KINDS:
     raise MalformedFeedback(
@@ -283,11 +277,13 @@ def response_from_fields(fields: Mapping[str, Any]) -> Response:
   Raises:
     MalformedFeedback: a field is missing, unknown, or not of its type.
   """
-  candidates = tuple(_make(Candidate, c) for c in fields.get('candidates', ()))
-  return _make(Response, {**fields, 'candidates': candidates})
+  rest = checks.fields(fields)
+  candidates = [_make(Candidate, c) for c in rest.pop('candidates', ())]
+  return _make(Response, rest | {'candidates': tuple(candidates)})
 
 
-def _make(cls: Any, fields: Mapping[str, Any]) -> Any:
+def _make(cls: Any, given: Any) -> Any:
+  fields = checks.fields(given)
   known = {field.name: field for field in dataclasses.fields(cls)}
   unknown = sorted(fields.keys() - known.keys(), key=str)
   missing = [
@@ -304,54 +300,3 @@ def _make(cls: Any, fields: Mapping[str, Any]) -> Any:
         f'{", ".join(map(str, names)):.80}: expected {", ".join(known)}'
       )
   return cls(**fields)
-
-
-def _as_json(metadata: Any) -> Any:
-  try:
-    return json.loads(json.dumps(dict(metadata), allow_nan=False))
-  except (TypeError, ValueError) as error:
-    raise MalformedFeedback(
-      f'metadata={metadata!r:.80}: expected an object of JSON data ({error})'
-    ) from None
-
-
-def _check_id(name: str, value: Any) -> None:
-  if not isinstance(value, str) or not 0 < len(value) <= _ID_LIMIT:
-    raise MalformedFeedback(
-      f'{name}={value!r:.80}: expected a text of 1 to {_ID_LIMIT} characters'
-    )
-  _check_encodes(name, value)
-
-
-def _check_texts(struct: Any, *names: str) -> None:
-  for name in names:
-    value = getattr(struct, name)
-    if not isinstance(value, str):
-      raise MalformedFeedback(f'{name}={value!r:.80}: expected a text')
-    _check_encodes(name, value)
-
-
-def _check_encodes(name: str, value: str) -> None:
-  try:
-    value.encode()
-  except UnicodeEncodeError as error:
-    # SQLite stores UTF-8, which has no half of a pair.
-    raise MalformedFeedback(
-      f'{name} has an unpaired surrogate at character {error.start}: expected '
-      'a text that UTF-8 encodes'
-    ) from None
-
-
-def _check_number(name: str, value: Any) -> None:
-  # NaN is not less than anything, and SQLite's integers have 64 bits.
-  if not isinstance(value, int | float) or not abs(value) < _NUMBER_LIMIT:
-    raise MalformedFeedback(
-      f'{name}={value!r:.80}: expected a number below {_NUMBER_LIMIT:g} in size'
-    )
-
-
-def _check_version(version: Any) -> None:
-  if not isinstance(version, int) or not 0 <= version < _NUMBER_LIMIT:
-    raise MalformedFeedback(
-      f'version={version!r:.80}: expected a whole number of at least 0'
-    )

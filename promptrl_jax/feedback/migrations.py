@@ -84,8 +84,9 @@ def migrate(
         if version:
           stamp = time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())
           name = f'{path.name}.v{version}.{stamp}.backup'
-          backup = path.with_name(name)
-          backups.append(write_atomically(backup, database.serialize()))
+          backup = write_atomically(path.with_name(name), database.serialize())
+          backup.chmod(path.stat().st_mode & 0o777)
+          backups.append(backup)
         for statement in migrations[version]:
           database.execute(statement)
         database.execute(f'PRAGMA application_id = {APPLICATION_ID}')

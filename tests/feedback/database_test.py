@@ -59,6 +59,7 @@ def test_the_file_is_set_up_for_power_cuts_and_readers(tmp_path):
       with pytest.raises(sqlite3.OperationalError, match='readonly'):
         database.execute('DELETE FROM events')
   assert strict == {'responses', 'events'}
+  assert (tmp_path / 'f').stat().st_mode & 0o777 == 0o600
 
 
 def test_a_store_of_a_newer_schema_is_left_alone(tmp_path):
@@ -141,6 +142,7 @@ def test_a_migration_keeps_everything_and_a_backup_of_before(tmp_path):
   assert query(path, 'SELECT COUNT(*), SUM(trained) FROM events') == [(100, 0)]
   refused(path, errors.NewerSchema, 'schema 2')
   assert backup.name.startswith('f.v1.') and backup.suffix == '.backup'
+  assert backup.stat().st_mode & 0o777 == 0o600
   with Store.open(backup) as store:
     assert store.events() == EVENTS
 

@@ -135,7 +135,8 @@ def test_what_waits_is_committed_in_few_transactions(store):
   while not commits or commits[-1] < 500:
     (count,) = database.execute('SELECT COUNT(*) FROM events').fetchone()
     commits += [count] if count not in commits else []
-  assert commits in ([500], [0, 500])
+  # A part of them may have been taken together with what held them up.
+  assert len([count for count in commits if count]) <= 2
   assert all(future.done() for future in futures) or futures[-1].result()
   database.close()
 
