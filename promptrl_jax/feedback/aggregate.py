@@ -146,10 +146,10 @@ def unit_score(response: Response, event: Event) -> float | None:
 def edit_distance(a: str, b: str) -> float:
   """Returns the edits between two texts over the length of the longer one.
 
-  Edits insert, delete or replace a character (Levenshtein 1966). A column of
-  the table is two integers of one bit for each character of `a`, as in "A
-  bit-vector algorithm for computing Levenshtein and Damerau edit distances",
-  Hyyrö 2003, fig. 8, so that thousands of characters take milliseconds.
+  Edits insert, delete or replace a character. A column of Levenshtein's table
+  is kept as two integers with one bit for each character of `a`, as in Hyyrö,
+  "A bit-vector algorithm for computing Levenshtein and Damerau edit distances",
+  2003, so that texts of thousands of characters take milliseconds.
 
   Returns:
     A number in [0, 1]; 0 for two empty texts.
@@ -160,16 +160,18 @@ def edit_distance(a: str, b: str) -> float:
   for i, character in enumerate(a):
     places[character] = places.get(character, 0) | 1 << i
   full, last = (1 << len(a)) - 1, 1 << (len(a) - 1)
-  # Where the table rises or falls by one from a row to the next.
-  rises, falls, distance = full, 0, len(a)
+  # Where the table is larger, or smaller, by one than in the row above; and
+  # below, than in the column before.
+  row_up, row_down, distance = full, 0, len(a)
   for character in b:
     match = places.get(character, 0)
-    diagonal = (((match & rises) + rises) ^ rises) | match | falls
-    right = falls | (full & ~(diagonal | rises))
-    left = rises & diagonal
-    distance += bool(right & last) - bool(left & last)
-    right = (right << 1 | 1) & full
-    left = left << 1 & full
-    rises = left | (full & ~(diagonal | right))
-    falls = right & diagonal
+    # Where the table is what it is one row and one column before.
+    same = (((match & row_up) + row_up) ^ row_up) | match | row_down
+    column_up = row_down | (full & ~(same | row_up))
+    column_down = row_up & same
+    distance += bool(column_up & last) - bool(column_down & last)
+    column_up = (column_up << 1 | 1) & full
+    column_down = column_down << 1 & full
+    row_up = column_down | (full & ~(same | column_up))
+    row_down = column_up & same
   return distance / max(len(a), len(b))

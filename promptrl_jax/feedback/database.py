@@ -20,9 +20,9 @@ from promptrl_jax.feedback.errors import (
 
 _Result = TypeVar('_Result')
 _STRICT_SINCE = (3, 37, 0)
-ATTEMPTS = 4  # after each of which SQLite has waited for the whole time-out
+ATTEMPTS = 4  # Before each of them fails, SQLite waits for the time-out.
 _PAUSE_S = 0.05
-# The last one: too many processes began to read at once.
+# The last one: too many began to read while the log was set up.
 _BUSY = (
   sqlite3.SQLITE_BUSY,
   sqlite3.SQLITE_LOCKED,
@@ -65,7 +65,6 @@ def open_writer(
       is_new = retried(path, lambda: _identify(database, path))
       if not is_new:
         _check_whole(database, path)
-      # Of processes that start at once, one switches; this is not waited for.
       mode = retried(path, lambda: _set_mode(database))
       if mode != 'wal':
         raise StoreError(

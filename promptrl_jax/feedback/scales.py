@@ -36,6 +36,14 @@ class Scale:
   to_unit: Callable[[Any], float]
 
 
+def _is_number(value: Any) -> bool:
+  return (
+    isinstance(value, int | float)
+    and not isinstance(value, bool)
+    and math.isfinite(value)
+  )
+
+
 def rating(low: float, high: float) -> Scale:
   """Returns the scale of explicit ratings between two numbers."""
   return Scale(
@@ -73,7 +81,7 @@ SCALES.register('rating_1_5', rating(1, 5))
 SCALES.register('rating_1_10', rating(1, 10))
 SCALES.register(
   'reading_time',
-  Scale('implicit', 'seconds', lambda v: _is_number(v), reading_time),
+  Scale('implicit', 'a number of seconds', _is_number, reading_time),
 )
 # Whether the answer was copied, and whether the question was asked again.
 SCALES.register('copied', choice('implicit', {1: 1.0, 0: 0.0}))
@@ -118,11 +126,3 @@ def to_unit(scale: str, value: float | str) -> float:
     ValueError: there is no such scale; lists those there are.
   """
   return SCALES[scale].to_unit(value)
-
-
-def _is_number(value: Any) -> bool:
-  return (
-    isinstance(value, int | float)
-    and not isinstance(value, bool)
-    and math.isfinite(value)
-  )
