@@ -15,6 +15,7 @@ ROOMS = (
   'settings',
   'registry',
   'types',
+  'feedback',
   'execution',
   'prompts',
   'tasks',
@@ -38,7 +39,15 @@ ROOMS = (
 RANK = {room: i for i, room in enumerate(ROOMS)}
 # Arrows that still run back up.
 KNOWN = set()
-HOST_ONLY = {'tasks', 'prompts', 'execution', 'types', 'files', 'registry'}
+HOST_ONLY = {
+  'tasks',
+  'prompts',
+  'feedback',
+  'execution',
+  'types',
+  'files',
+  'registry',
+}
 SOURCES = sorted(PACKAGE.rglob('*.py'))
 
 

@@ -118,6 +118,16 @@ def test_the_program_of_the_readme_runs(tmp_path):
   assert re.match(r'\d+% solved in \d\.\d calls', printed)
 
 
+def test_the_ten_lines_of_the_page_on_feedback_run(tmp_path):
+  page = (ROOT / 'docs' / 'feedback.md').read_text(encoding='utf-8')
+  (program,) = re.findall(r'```python\n(.*?)```', page, flags=re.DOTALL)
+  assert len([line for line in program.splitlines() if line.strip()]) <= 10
+  path = tmp_path / 'feedback.sqlite'
+  program = program.replace('feedback.sqlite', str(path))
+  assert run_script(tmp_path, program) == '0.75\n'
+  assert path.is_file()
+
+
 class Speller(http.server.BaseHTTPRequestHandler):
   """A model that spells words backwards once it is told to."""
 
