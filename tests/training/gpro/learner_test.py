@@ -47,7 +47,9 @@ def played(policy, taste='linear', drift=10**9, config=CONFIG):
   return {n: np.array([r[n] for r in runs]) for n in names}, correlations
 
 
-@pytest.mark.parametrize('taste', ['linear', 'mild'])
+@pytest.mark.parametrize(
+  'taste', ['linear', pytest.param('mild', marks=pytest.mark.slow)]
+)
 def test_three_hundred_ratings_are_enough(taste):
   values, correlations = played('gpro', taste)
   assert np.mean(correlations) > 0.7
