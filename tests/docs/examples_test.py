@@ -183,6 +183,13 @@ def test_the_programs_of_the_page_on_evolution_run(tmp_path):
   ]
 
 
+def test_the_lines_of_the_page_on_the_loop_run(tmp_path):
+  page = (ROOT / 'docs' / 'hybrid.md').read_text(encoding='utf-8')
+  (program,) = re.findall(r'```python\n(.*?)```', page, flags=re.DOTALL)
+  rating, satisfaction = run_script(tmp_path, program).split()
+  assert 1 <= int(rating) <= 5 and 0.5 < float(satisfaction) < 0.95
+
+
 def test_the_ten_lines_of_the_page_on_gpro_run(tmp_path):
   page = (ROOT / 'docs' / 'gpro.md').read_text(encoding='utf-8')
   (program,) = re.findall(r'```python\n(.*?)```', page, flags=re.DOTALL)
