@@ -90,7 +90,7 @@ def test_models_name_each_embedded_one_and_the_suite(sections):
 
 
 def test_every_kind_of_backend_is_reported(sections):
-  kinds = {'jax', 'http', 'ollama', 'replay'}
+  kinds = {'jax', 'http', 'ollama', 'replay', 'templated'}
   assert set(sections['backends']) == set(load.BACKENDS) == kinds
 
 

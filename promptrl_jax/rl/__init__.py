@@ -17,6 +17,7 @@ from promptrl_jax.rl.completions import (
   to_tokens,
   token_rewards,
 )
+from promptrl_jax.rl.contrastive import info_nce
 from promptrl_jax.rl.filters import informative_groups
 from promptrl_jax.rl.gpro import (
   candidate_advantages,

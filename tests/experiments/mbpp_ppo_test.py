@@ -289,6 +289,7 @@ def cells(line):
   return [cell.strip() for cell in line.strip('|').split('|')]
 
 
+@pytest.mark.slow
 def test_controllers_play_with_another_coder_and_both_stand_in_one_table(
   whole, transferred
 ):
