@@ -322,6 +322,7 @@ def test_controllers_play_with_another_coder_and_both_stand_in_one_table(
   assert {'ppo', 'bandit'} <= {row['strategy'] for row in trace}
 
 
+@pytest.mark.slow
 def test_two_runs_with_two_models_stand_in_one_table(whole, transferred):
   result = compare(whole[0], transferred[0])
   assert result.returncode == 0, result.stderr
@@ -331,6 +332,7 @@ def test_two_runs_with_two_models_stand_in_one_table(whole, transferred):
   assert 'nowhere/results.json does not exist' in nowhere.stderr
 
 
+@pytest.mark.slow
 def test_a_strategy_is_compared_with_itself_in_another_run(whole, transferred):
   arguments = str(transferred[0]), '--resamples=1000', f'--beside={whole[0]}'
   result = commands.run('promptrl_jax.tools.report', *arguments)
