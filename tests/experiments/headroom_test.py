@@ -25,6 +25,7 @@ def result(tmp_path_factory):
   return found, (workdir / 'headroom.md').read_text()
 
 
+@pytest.mark.slow
 def test_every_instruction_is_tried_with_and_without_examples(result):
   found, table = result
   names = dict.fromkeys(row['instruction'] for row in found['grid'])
@@ -43,6 +44,7 @@ def test_every_instruction_is_tried_with_and_without_examples(result):
     assert f'| {name} |' in table
 
 
+@pytest.mark.slow
 def test_samples_are_counted_up_to_half_of_them(result):
   found, table = result
   assert list(found['pass_at_k']) == ['1', '2']
@@ -50,6 +52,7 @@ def test_samples_are_counted_up_to_half_of_them(result):
   assert '| pass@2 |' in table
 
 
+@pytest.mark.slow
 def test_each_operator_mends_a_share_of_each_kind_of_failure(result):
   found, table = result
   kinds = found['mending']['kinds']
