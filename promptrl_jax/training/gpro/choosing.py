@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from promptrl_jax.training.gpro import replay as replay_lib
 from promptrl_jax.training.gpro.learner import GPROLearner, act_key
 from promptrl_jax.training.gpro.state import GPROState
 
@@ -21,11 +22,13 @@ class Chosen(NamedTuple):
 
   Attributes:
     shown: index of the candidate.
+    other: index of a second one for a pair; `shown` if there is one alone.
     logps: float [G], log-probabilities with which each would be shown.
     scores: float [G], satisfaction that the critics expect.
   """
 
   shown: int
+  other: int
   logps: np.ndarray
   scores: np.ndarray
 
@@ -99,20 +102,19 @@ def choose(
     number: of the query, from which all that is drawn follows, with `seed`.
     seed: of the run.
   """
-  few = learner.config.candidates
-  if not 0 < len(features) <= few:
-    raise ValueError(f'{len(features)} candidates: expected 1 to {few}')
   count = len(features)
-  padded = np.zeros((1, few, features.shape[1]), np.float32)
-  padded[0, :count] = features
-  mask = (np.arange(few) < count)[None]
-  choice = learner.act(state, padded, mask, act_key(state, number))
+  padded, mask = replay_lib.pad(features, learner.config.candidates)
+  key = act_key(state, number)
+  choice = learner.act(state, padded[None], mask[None], key)
   scores = np.asarray(choice.scores[0])[:count]
   if name == 'gpro':
     logps = np.asarray(choice.logps[0])[:count]
-    return Chosen(int(choice.shown[0]), logps, scores)
+    shown, other = int(choice.shown[0]), int(choice.other[0])
+    return Chosen(shown, other, logps, scores)
   rng = np.random.default_rng([seed, number])
   spread = np.asarray(choice.spread[0])[:count]
   shares = _RULES[name](scores, spread, config, rng)
   shown = int(rng.choice(count, p=shares))
-  return Chosen(shown, np.log(np.maximum(shares, 1e-3)), scores)
+  rest = np.maximum(shares, 1e-3) * (np.arange(count) != shown)
+  other = shown if count == 1 else int(rng.choice(count, p=rest / rest.sum()))
+  return Chosen(shown, other, np.log(np.maximum(shares, 1e-3)), scores)

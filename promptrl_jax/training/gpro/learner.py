@@ -95,17 +95,20 @@ class GPROLearner:
     """Chooses for one query, and adds its row to the replay.
 
     Args:
-      features: `[G, D]`.
-      mask: `[G]` bool, valid candidates; None: all of them.
+      features: `[n, D]`, of at most G candidates; the rest is padded.
+      mask: `[n]` bool, valid candidates; None: all of them.
       **row: `context`, `temperature`, `temperature_logp` of `replay.add`.
 
     Returns:
       The replay, the number of the query for `replay.rate`, and the choice
       without the axis B, as NumPy arrays.
     """
-    mask = np.ones(len(features), bool) if mask is None else np.asarray(mask)
+    features, is_there = replay_lib.pad(features, self.config.candidates)
+    if mask is not None:
+      is_there[: len(mask)] &= np.asarray(mask, bool)
+    mask = is_there
     key = act_key(state, int(replay.queries))
-    choice = self.act(state, np.asarray(features)[None], mask[None], key)
+    choice = self.act(state, features[None], mask[None], key)
     choice = Choice(*(np.asarray(x)[0] for x in choice))
     replay, query = replay_lib.add(
       replay,

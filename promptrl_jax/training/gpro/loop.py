@@ -179,7 +179,7 @@ class Loop:
       config.rules,
       self._seed,
     )
-    padded, mask = _pad(features, self._learner.config.candidates)
+    padded, mask = replay_lib.pad(features, self._learner.config.candidates)
     few = len(mask) - len(answers)
     self._replay, serial = replay_lib.add(
       self._replay,
@@ -325,9 +325,3 @@ class Loop:
     choice = self._learner.act(self._state, grouped, mask, jax.random.key(0))
     scores = np.asarray(choice.scores).ravel()[: len(flat)]
     return scores.reshape(len(queries), len(genomes)).T.astype(np.float64)
-
-
-def _pad(features: np.ndarray, few: int) -> tuple[np.ndarray, np.ndarray]:
-  padded = np.zeros((few, features.shape[1]), np.float32)
-  padded[: len(features)] = features
-  return padded, np.arange(few) < len(features)

@@ -87,6 +87,24 @@ def empty(config: GPROConfig) -> Replay:
   )
 
 
+def pad(features: np.ndarray, group: int) -> tuple[np.ndarray, np.ndarray]:
+  """Returns candidates as a row holds them: features `[G, D]`, and a mask `[G]`.
+
+  Args:
+    features: `[n, D]` of the candidates that there are.
+    group: G, at least n.
+
+  Raises:
+    ValueError: there is no candidate, or more than G.
+  """
+  features = np.asarray(features)
+  if not 0 < len(features) <= group:
+    raise ValueError(f'{len(features)} candidates: expected 1 to {group}')
+  padded = np.zeros((group, features.shape[1]), np.float32)
+  padded[: len(features)] = features
+  return padded, np.arange(group) < len(features)
+
+
 def add(
   replay: Replay,
   features: np.ndarray,
@@ -166,14 +184,9 @@ def rate(
     raise ValueError(f'kind={kind!r}: expected one of {", ".join(KINDS)}')
   if not 0 <= reward <= 1:
     raise ValueError(f'reward={reward}: expected a number in [0, 1]')
-  if not 0 <= serial < replay.queries:
-    raise ValueError(
-      f'serial={serial}: expected the number of one of {replay.queries} queries'
-    )
-  rows = np.flatnonzero(np.asarray(replay.serial) == serial)
-  if not len(rows):
+  row = _row_of(replay, serial)
+  if row is None:
     return replay, False
-  (row,) = rows
   if kind == 'pair' and (
     replay.shown[row] == replay.other[row]
     or not replay.mask[row, replay.other[row]]
@@ -183,6 +196,37 @@ def rate(
   values = {'reward': reward, 'kind': KINDS[kind], 'time': ratings}
   replay = _with_row(replay, row, values)
   return replay._replace(ratings=np.array(ratings, np.int32)), True
+
+
+def withdraw(replay: Replay, serial: int) -> tuple[Replay, bool]:
+  """Returns a replay in which a query has no feedback any more.
+
+  The row stays and can be rated again. What updates have learned from the
+  feedback fades in those that follow.
+
+  Args:
+    serial: number that `add` returned.
+
+  Returns:
+    The replay, and whether the row was there and had feedback.
+
+  Raises:
+    ValueError: there was no such query.
+  """
+  row = _row_of(replay, serial)
+  if row is None or replay.kind[row] == NONE:
+    return replay, False
+  return _with_row(replay, row, {'reward': 0, 'kind': NONE}), True
+
+
+def _row_of(replay: Replay, serial: int) -> np.intp | None:
+  """The row of a query; None if a newer one has taken its place."""
+  if not 0 <= serial < replay.queries:
+    raise ValueError(
+      f'serial={serial}: expected the number of one of {replay.queries} queries'
+    )
+  rows = np.flatnonzero(np.asarray(replay.serial) == serial)
+  return rows[0] if len(rows) else None
 
 
 def _with_row(replay: Replay, row: np.intp, values: dict) -> Replay:

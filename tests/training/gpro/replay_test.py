@@ -49,6 +49,28 @@ def test_late_feedback_finds_its_row_and_is_fresh():
   )
 
 
+def test_feedback_that_is_withdrawn_leaves_a_row_that_can_be_rated():
+  replay, serial = add(replay_lib.empty(CONFIG))
+  assert not replay_lib.withdraw(replay, serial)[1]  # There is none yet.
+  rated, _ = replay_lib.rate(replay, serial, 1.0, 'rating')
+  replay, known = replay_lib.withdraw(rated, serial)
+  assert known and not replay.kind.any() and not replay.reward.any()
+  assert rated.kind.any()  # nothing is changed
+  replay, known = replay_lib.rate(replay, serial, 0.5, 'thumbs')
+  assert known and replay.reward[replay.serial == serial] == 0.5
+  with pytest.raises(ValueError, match='serial=7'):
+    replay_lib.withdraw(replay, 7)
+
+
+def test_candidates_that_are_missing_are_masked_out():
+  features, mask = replay_lib.pad(np.ones((2, 2)), 3)
+  np.testing.assert_array_equal(features, [[1, 1], [1, 1], [0, 0]])
+  np.testing.assert_array_equal(mask, MASK)
+  for count in (0, 4):
+    with pytest.raises(ValueError, match=f'{count} candidates: expected 1 to'):
+      replay_lib.pad(np.ones((count, 2)), 3)
+
+
 def test_what_cannot_be_is_refused():
   replay, serial = add(replay_lib.empty(CONFIG), other=0)
   rate = lambda *args: replay_lib.rate(replay, *args)
