@@ -11,6 +11,7 @@ import numpy as np
 
 from promptrl_jax.evolution import diversity
 from promptrl_jax.evolution.diversity import EmbedFn
+from promptrl_jax.prompts import lineage
 from promptrl_jax.prompts.genome import PromptGenome
 from promptrl_jax.prompts.lineage import Node
 
@@ -195,6 +196,22 @@ def nodes(individuals: Iterable[Individual]) -> list[Node]:
       for one in individuals
     }.values()
   )
+
+
+def draw_lineage(
+  population: Population, history: Iterable[Individual], width: int = 160
+) -> str:
+  """Draws what the prompts of a population come from, a line for each.
+
+  Args:
+    history: all individuals that there were; those that left no trace in the
+      population are passed over.
+    width: most characters of a prompt that are shown.
+  """
+  living = [one.id for one in population.individuals]
+  known = nodes([*history, *population.individuals])
+  rows = lineage.forest(lineage.ancestors(known, living))
+  return lineage.draw(rows, width)
 
 
 def to_plain(population: Population) -> dict[str, Any]:

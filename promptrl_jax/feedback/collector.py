@@ -90,7 +90,9 @@ class FeedbackCollector:
         return score
       await asyncio.sleep(min(left, _POLL_S))
 
-  def arrived(self, since: int = 0) -> tuple[list[Arrival], int]:
+  def arrived(
+    self, since: int = 0, until: int | None = None
+  ) -> tuple[list[Arrival], int]:
     """Returns what came in after an event, at once, and where to go on.
 
     It may be about any response, however old: its score is that of all that is
@@ -98,12 +100,17 @@ class FeedbackCollector:
 
     Args:
       since: what the last call returned; 0 for everything.
+      until: number of the last event to look at; None: there is no limit.
 
     Returns:
       Responses in the order of their first new event, each once, and the number
       to pass on to the next call.
     """
-    entries = self.store.since(since)
+    entries = [
+      entry
+      for entry in self.store.since(since)
+      if until is None or entry.seq <= until
+    ]
     touched: dict[str, None] = {}
     for entry in entries:
       event = entry.event

@@ -68,6 +68,18 @@ def of_prompts(prompts: Iterable[Prompt]) -> list[Node]:
   ]
 
 
+def ancestors(nodes: Iterable[Node], ids: Iterable[str]) -> list[Node]:
+  """Returns the nodes of some ids and all that they come from, in order."""
+  table = {node.id: node for node in nodes}
+  wanted, ahead = set(), [name for name in ids if name in table]
+  while ahead:
+    name = ahead.pop()
+    if name in table and name not in wanted:
+      wanted.add(name)
+      ahead += table[name].parents
+  return [node for node in table.values() if node.id in wanted]
+
+
 def forest(nodes: Iterable[Node]) -> list[Row]:
   """Returns all nodes depth first, siblings in the order that they came in.
 

@@ -14,16 +14,23 @@ needs, and those that say the same, are dropped; the population evolves no more.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from promptrl_jax.evolution import schedule as schedule_lib
 from promptrl_jax.evolution.diversity import EmbedFn
 from promptrl_jax.evolution.evolve import EvolutionConfig, evolve
-from promptrl_jax.evolution.population import Individual, Population
+from promptrl_jax.evolution.population import (
+  Individual,
+  Population,
+  from_plain,
+  to_plain,
+)
 from promptrl_jax.evolution.variation import EditFn
 from promptrl_jax.llm.backend import Backend
 from promptrl_jax.llm.candidates import ask_candidates
@@ -33,6 +40,7 @@ from promptrl_jax.training.gpro import replay as replay_lib
 from promptrl_jax.training.gpro.choosing import RuleConfig
 from promptrl_jax.training.gpro.features import FeatureMap
 from promptrl_jax.training.gpro.learner import GPROLearner, act_key
+from promptrl_jax.training.gpro.state import GPRORun
 from promptrl_jax.training.gpro.update import Metrics
 
 PHASES = ('init', 'main', 'refinement')
@@ -90,17 +98,47 @@ class Showing:
 
   Attributes:
     serial: number to rate it by.
-    text: the answer.
-    prompt: the prompt that it was written under.
+    query: what was asked.
+    prompts: the prompts that candidates were written under.
     candidates: all answers that could have been shown.
-    expected: satisfaction that the critics expect.
+    logps: log-probabilities with which each was to be shown.
+    scores: satisfaction that the critics expect of each.
+    shown: place of the answer among the candidates.
+    other: place of a second answer that is shown beside it; None: alone.
+    temperature: number of the sampling temperature that was chosen.
+    temperature_logp: its log-probability.
   """
 
   serial: int
-  text: str
-  prompt: Individual
+  query: str
+  prompts: tuple[Individual, ...]
   candidates: tuple[str, ...]
-  expected: float
+  logps: tuple[float, ...]
+  scores: tuple[float, ...]
+  shown: int
+  other: int | None = None
+  temperature: int = 0
+  temperature_logp: float = 0.0
+
+  @property
+  def places(self) -> tuple[int, ...]:
+    """Places of the one or two answers that are shown."""
+    return (self.shown,) if self.other is None else (self.shown, self.other)
+
+  @property
+  def text(self) -> str:
+    """The answer, the first one of a pair."""
+    return self.candidates[self.shown]
+
+  @property
+  def prompt(self) -> Individual:
+    """The prompt that it was written under."""
+    return self.prompts[self.shown]
+
+  @property
+  def expected(self) -> float:
+    """Satisfaction that the critics expect of it."""
+    return self.scores[self.shown]
 
 
 class Loop:
@@ -157,8 +195,12 @@ class Loop:
     last = self.config.main_queries
     return 'refinement' if last and self.queries >= last else 'main'
 
-  def show(self, query: str) -> Showing:
+  def show(self, query: str, pair: bool = False) -> Showing:
     """Answers a query.
+
+    Args:
+      query: what is asked.
+      pair: whether to show a second answer beside the first, if there is one.
 
     Raises:
       BackendError: the model could not be asked; nothing has changed.
@@ -167,8 +209,8 @@ class Loop:
     (context,) = self._features.query([query])
     prompts = self._candidates(context)
     genomes = [one.genome for one in prompts]
-    chosen, facts = self._temperature(context)
-    answers = tuple(self._answers(genomes, query, number, chosen))
+    value, chosen = self._temperature(context)
+    answers = tuple(self._answers(genomes, query, number, value))
     features = self._features.candidates(context, answers)
     choice = choosing.choose(
       config.choose,
@@ -179,25 +221,58 @@ class Loop:
       config.rules,
       self._seed,
     )
+    showing = Showing(
+      number,
+      query,
+      tuple(prompts),
+      answers,
+      tuple(choice.logps.tolist()),
+      tuple(choice.scores.tolist()),
+      choice.shown,
+      choice.other if pair and choice.other != choice.shown else None,
+      **chosen,
+    )
+    self._add(showing, context, features)
+    return showing
+
+  def remember(self, showing: Showing) -> None:
+    """Adds what was shown to the replay, as `show` does by itself.
+
+    Raises:
+      ValueError: it is not the next query.
+    """
+    if showing.serial != self.queries:
+      raise ValueError(
+        f'serial={showing.serial}: expected {self.queries}, as queries are '
+        'remembered in their order'
+      )
+    (context,) = self._features.query([showing.query])
+    features = self._features.candidates(context, showing.candidates)
+    self._add(showing, context, features)
+
+  def _add(
+    self, showing: Showing, context: np.ndarray, features: np.ndarray
+  ) -> None:
     padded, mask = replay_lib.pad(features, self._learner.config.candidates)
-    few = len(mask) - len(answers)
-    self._replay, serial = replay_lib.add(
+    few = (0, len(mask) - len(showing.candidates))
+    chosen = {}
+    if self._learner.config.temperatures:
+      chosen = {
+        'context': context,
+        'temperature': showing.temperature,
+        'temperature_logp': showing.temperature_logp,
+      }
+    self._replay, _ = replay_lib.add(
       self._replay,
       padded,
       mask,
-      np.pad(choice.logps, (0, few)),
-      np.pad(choice.scores, (0, few)),
-      choice.shown,
-      **facts,
+      np.pad(showing.logps, few),
+      np.pad(showing.scores, few),
+      showing.shown,
+      0 if showing.other is None else showing.other,
+      **chosen,
     )
-    self._window = [*self._window, query][-config.window :]
-    return Showing(
-      serial,
-      answers[choice.shown],
-      prompts[choice.shown],
-      answers,
-      float(choice.scores[choice.shown]),
-    )
+    self._window = [*self._window, showing.query][-self.config.window :]
 
   def hear(self, serial: int, reward: float, kind: str = 'rating') -> bool:
     """Takes feedback on what was shown, in any order and at any time.
@@ -208,14 +283,29 @@ class Loop:
     self._replay, is_known = replay_lib.rate(self._replay, serial, reward, kind)
     return is_known
 
-  def learn(self) -> None:
-    """Makes the update and the generation that are due after a query."""
-    if not self._learner.due(self._replay):
-      return
+  def forget(self, serial: int) -> bool:
+    """Takes back the feedback on what was shown.
+
+    Returns:
+      Whether there was any that is still remembered.
+    """
+    self._replay, is_known = replay_lib.withdraw(self._replay, serial)
+    return is_known
+
+  def learn(self) -> bool:
+    """Makes the update and the generation that are due after a query.
+
+    Returns:
+      Whether an update was due; it is made once, however often this is called.
+    """
+    done = int(self._state.step) * self._learner.config.every
+    if not self._learner.due(self._replay) or done >= self.queries:
+      return False
     self._state, self.metrics = self._learner.update(self._state, self._replay)
     self._schedule = self._schedule.after_episode()
     if self.phase == 'main' and self.config.evolves and self._schedule.is_due:
       self._evolve()
+    return True
 
   def expect(
     self, genomes: Sequence[PromptGenome], query: str
@@ -232,6 +322,38 @@ class Loop:
     """
     kept = self.population.at_least(threshold)
     self.population = kept.without_duplicates(self._embed_fn)
+
+  def snapshot(self) -> tuple[GPRORun, dict[str, Any]]:
+    """Returns all that the loop needs to go on: arrays, and JSON data."""
+    best = self._schedule.best
+    return GPRORun(self._state, self._replay), {
+      'population': to_plain(self.population),
+      'history': to_plain(Population(tuple(self.history.values()))),
+      'schedule': {
+        'episodes': self._schedule.episodes,
+        'best': best if math.isfinite(best) else None,
+        'flat': self._schedule.flat,
+      },
+      'window': self._window,
+      'cases': self._cases.tolist(),
+    }
+
+  def restore(self, run: GPRORun, plain: Mapping[str, Any]) -> None:
+    """Goes on from what `snapshot` returned, as if it had never stopped."""
+    # Arrays that lie on no particular device, as those of the first state, so
+    # that nothing is compiled again.
+    self._state = jax.tree.map(lambda x: jnp.asarray(np.asarray(x)), run.state)
+    self._replay = jax.tree.map(np.asarray, run.replay)
+    self.population = from_plain(plain['population'])
+    known = from_plain(plain['history']).individuals
+    self.history = {one.id: one for one in known}
+    values = dict(plain['schedule'])
+    if values['best'] is None:
+      values['best'] = -math.inf
+    self._schedule = schedule_lib.Schedule(self.config.schedule, **values)
+    self._window = list(plain['window'])
+    shape = -1, self._features.components
+    self._cases = np.array(plain['cases'], np.float32).reshape(shape)
 
   def _candidates(self, context: np.ndarray) -> list[Individual]:
     """K prompts for a query: those that were best on queries like it."""
@@ -250,13 +372,12 @@ class Loop:
   def _temperature(
     self, context: np.ndarray
   ) -> tuple[float | None, dict[str, Any]]:
-    """The temperature for a query, if one is chosen, and what to remember."""
+    """The temperature for a query, if one is chosen, and its number."""
     if not self._learner.config.temperatures:
       return None, {}
     key = jax.random.fold_in(act_key(self._state, self.queries), 1)
     chosen = self._learner.temperature(self._state, context[None], key)
     return float(chosen.value[0]), {
-      'context': context,
       'temperature': int(chosen.index[0]),
       'temperature_logp': float(chosen.logp[0]),
     }

@@ -88,7 +88,7 @@ def empty(config: GPROConfig) -> Replay:
 
 
 def pad(features: np.ndarray, group: int) -> tuple[np.ndarray, np.ndarray]:
-  """Returns candidates as a row holds them: features `[G, D]`, and a mask `[G]`.
+  """Returns candidates as a row holds them: features `[G, D]`, mask `[G]`.
 
   Args:
     features: `[n, D]` of the candidates that there are.
