@@ -35,7 +35,11 @@ def questions(
   """
   progress = store.progress(session)
   fields = {
-    'questions': [_blind(q) for q in store.pending(session, limit)],
+    'questions': [
+      # Another session may have a question of the same id.
+      _blind([r for r in question if session in (None, r.session)])
+      for question in store.pending(session, limit)
+    ],
     'progress': {'questions': progress.questions, 'settled': progress.settled},
   }
   text = json.dumps(fields, sort_keys=True).encode()
