@@ -1,28 +1,34 @@
-"""Prompts that learn from ratings: evolution and GPRO with a simulated user.
+"""Prompts that learn from ratings: evolution and GPRO, simulated or served.
 
   python -m experiments.hybrid --config=configs/hybrid.py:smoke --workdir=W
+  python -m experiments.hybrid --mode=serve --config=configs/hybrid.py:serve \
+    --workdir=W
 
 Arguments:
   smoke      two methods, two people and 60 questions: under two minutes
   simulated  five methods, ten people and 300 questions; no GPU, hub or key
              (the default)
   drift      the same, with a taste that changes at question 150
+  serve      a person in the place of the simulated ones, 100 ratings; answers
+             of templates
+  smollm2    the same, with answers of SmolLM2 135M Instruct (`make real`)
 """
 
 import dataclasses
 
 import ml_collections
 
-from configs.job import check_argument
+from configs.job import SMOLLM2, check_argument
 from promptrl_jax import settings
 from promptrl_jax.envs.simulated_user import UserConfig
 from promptrl_jax.llm.load import BackendConfig
 from promptrl_jax.tasks import queries
-from promptrl_jax.training.gpro import choosing
+from promptrl_jax.training.gpro import choosing, people, reward
 from promptrl_jax.training.gpro.config import GPROConfig
 from promptrl_jax.training.gpro.loop import LoopConfig
+from promptrl_jax.training.gpro.reward import HybridConfig
 
-_ARGUMENTS = ('smoke', 'simulated', 'drift')
+_ARGUMENTS = ('smoke', 'simulated', 'drift', 'serve', 'smollm2')
 EVOLVING = '_evolution'  # the end of the name of a method that evolves
 METHODS = (
   *('random', 'epsilon_greedy', 'thompson', 'gpro'),
@@ -37,11 +43,15 @@ class Config:
   Attributes:
     seed: of the first person.
     seeds: people.
-    queries: questions of each.
+    queries: questions of each; of a person who is served, ratings.
     split: of the bank of questions.
     methods: ways to choose what is shown, of `training/gpro/choosing.py`; with
       `_evolution` at the end the population of prompts evolves, too. Without,
-      it stays as it was drawn.
+      it stays as it was drawn. A person who is served gets the last one.
+    ask: `one` answer is rated, or a `pair` is compared.
+    reward: what is learned from: the `rating` alone, or the `hybrid` of rating,
+      critics and costs, whose weights are in `hybrid`.
+    checkpoint_every: updates between checkpoints within the run of a person.
     components: features of a question, principal components of its embedding.
     embedding: `shipped`, or `minilm` with the extra `embedding`.
     refine_below: fitness below which prompts are dropped in the end, 0 to 1.
@@ -55,6 +65,9 @@ class Config:
   queries: int = 300
   split: str = 'train'
   methods: tuple[str, ...] = METHODS
+  ask: str = 'one'
+  reward: str = 'rating'
+  checkpoint_every: int = 20
   components: int = 8
   embedding: str = 'shipped'
   refine_below: float = 0.4
@@ -62,6 +75,7 @@ class Config:
   mesh: str = ''
   model: BackendConfig = BackendConfig(backend='templated', model='templated')
   user: UserConfig = UserConfig()
+  hybrid: HybridConfig = HybridConfig()
   loop: LoopConfig = LoopConfig()
   gpro: GPROConfig = GPROConfig(
     hidden=(16,),
@@ -76,8 +90,16 @@ class Config:
 
   def __post_init__(self):
     settings.check_choices(
-      self, split=queries.SPLITS, embedding=('shipped', 'minilm')
+      self,
+      split=queries.SPLITS,
+      embedding=('shipped', 'minilm'),
+      ask=people.ASK,
+      reward=reward.NAMES,
     )
+    if self.checkpoint_every < 1:
+      raise ValueError(
+        f'checkpoint_every={self.checkpoint_every}: expected 1 update or more'
+      )
     known = {*choosing.NAMES, *(f'{n}{EVOLVING}' for n in choosing.NAMES)}
     for name in self.methods:
       if name not in known:
@@ -100,7 +122,24 @@ def get_config(arg: str = 'simulated') -> ml_collections.ConfigDict:
     c.methods = ('random', f'gpro{EVOLVING}')
   if arg == 'drift':
     c.user.drift = 150
+  if arg in ('serve', 'smollm2'):
+    c.seeds, c.queries, c.checkpoint_every = 1, 100, 1
+    c.methods = (f'gpro{EVOLVING}',)
+  if arg == 'smollm2':
+    _answer_with_smollm2(c)
   return c
+
+
+def _answer_with_smollm2(c: ml_collections.ConfigDict) -> None:
+  """Few answers for each rating, so that a person does not wait long."""
+  c.model.backend, c.model.model = 'jax', SMOLLM2
+  c.model.dtype = c.model.kv_cache = 'bfloat16'
+  c.model.prompt_tokens, c.model.slots = 256, 8
+  c.model.new_tokens = c.loop.max_tokens = 96
+  c.loop.temperature = 0.7
+  c.loop.population_size, c.loop.window = 6, 3
+  c.loop.evolution.elite_size, c.loop.evolution.children = 6, 2
+  c.loop.schedule.every = 2
 
 
 def get_hyper(arg: str = ''):

@@ -1,20 +1,32 @@
 """Prompts that learn from ratings of the answers that they lead to.
 
   python -m experiments.hybrid --config=configs/hybrid.py:smoke --workdir=W
+  python -m experiments.hybrid --mode=serve --config=configs/hybrid.py:serve \
+    --workdir=W
 
 A population of prompts evolves, an actor picks which of several answers a
-person sees, and critics learn what that person likes (GPRO). The person is
-simulated and has a known taste, so that the regret of every method is known.
-Writes results.json, results.md, regret.png, satisfaction.png, diversity.png and
-prompts.json, the last prompts of each run. A run that was interrupted goes on
-with the same command.
+person sees, and critics learn what that person likes (GPRO).
+
+--mode=simulate: people are simulated and have a known taste, so that the regret
+of every method is known. Writes results.json, results.md, regret.png,
+satisfaction.png, diversity.png, prompts.json, the last prompts of each run, and
+lineage.txt, what those of the last method's first person come from.
+
+--mode=serve: a person rates answers on a page in the browser. Writes
+feedback.sqlite, and after each generation results.md, results.json,
+prompts.json and lineage.txt.
+
+A run that was interrupted goes on with the same command, from the last
+checkpoint of the person.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 import pathlib
+import shutil
 
 import numpy as np
 import tqdm
@@ -22,26 +34,43 @@ from absl import app, flags
 from ml_collections import config_flags
 
 from configs.hybrid import EVOLVING, Config
-from experiments import session
+from experiments import serving, session
 from promptrl_jax.envs.simulated_user import SimulatedUser
 from promptrl_jax.evaluation import regret
 from promptrl_jax.evolution import diversity, edits
+from promptrl_jax.evolution.population import draw_lineage
 from promptrl_jax.files import write_atomically
+from promptrl_jax.llm.cache import CachedBackend
 from promptrl_jax.llm.load import load_backend
 from promptrl_jax.models import sentence_encoder
 from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.prompts import catalogue
 from promptrl_jax.tasks import queries as queries_lib
 from promptrl_jax.tools import command
+from promptrl_jax.training import checkpoint
 from promptrl_jax.training import workdir as workdir_lib
 from promptrl_jax.training.gpro.features import FeatureMap
 from promptrl_jax.training.gpro.learner import make_learner
 from promptrl_jax.training.gpro.loop import Loop
+from promptrl_jax.training.gpro.reward import learned, make_reward
 
 _CONFIG = config_flags.DEFINE_config_file(
   'config', 'configs/hybrid.py', lock_config=True
 )
 _WORKDIR = flags.DEFINE_string('workdir', None, 'Where results go.')
+_MODE = flags.DEFINE_enum(
+  'mode', 'simulate', ['simulate', 'serve'], 'Who rates: see above.'
+)
+_PORT = flags.DEFINE_integer('port', 8321, 'With --mode=serve: 0 for any port.')
+_QUERIES = flags.DEFINE_string(
+  'queries', None, 'With --mode=serve: file of questions, one a line.'
+)
+_TIMEOUT_S = flags.DEFINE_float(
+  'timeout_s',
+  0.0,
+  'With --mode=serve: ends after so many seconds without an answer; 0: never.',
+  lower_bound=0.0,
+)
 flags.mark_flag_as_required('workdir')
 
 _CURVES = ('satisfaction', 'best', 'diversity')  # [T] of each run
@@ -57,16 +86,30 @@ def main(argv):
 
 def run(config, workdir):
   config = session.begin(Config, config)
-  backend = load_backend(config.model, mesh_lib.from_text(config.mesh))
+  is_served = _MODE.value == 'serve'
+  if _QUERIES.value and not is_served:
+    raise ValueError(
+      f'--queries={_QUERIES.value}: simulated people ask their own questions; '
+      'expected --mode=serve'
+    )
   bank = [query.text for query in queries_lib.load(config.split)]
+  own = read_queries(_QUERIES.value) if _QUERIES.value else []
+  backend = load_backend(config.model, mesh_lib.from_text(config.mesh))
   features = FeatureMap(
-    sentence_encoder.load(config.embedding), bank, config.components
+    sentence_encoder.load(config.embedding), bank + own, config.components
   )
   gpro = dataclasses.replace(
     config.gpro, features=features.size, context=features.components
   )
   learner = make_learner(gpro, config.seed)
-  workdir_lib.prepare(workdir, 'hybrid', config, {'model': backend.name})
+  # Features are those of these questions, so that a run keeps to them.
+  models = {'model': backend.name}
+  if is_served:
+    models['queries'] = name_of(own)
+    workdir_lib.prepare(workdir, 'hybrid_serve', config, models)
+    serve(config, workdir, learner, backend, features, own)
+    return
+  workdir_lib.prepare(workdir, 'hybrid', config, models)
 
   # --- Runs, one for each method and person -----------------------------------
   people = range(config.seed, config.seed + config.seeds)
@@ -76,9 +119,10 @@ def run(config, workdir):
     for name, seed in bar:
       path = workdir / 'runs' / f'{name}_{seed}.json'
       if not path.exists():
-        played = play(config, name, seed, learner, backend, features)
-        path.parent.mkdir(exist_ok=True)
+        folder = path.with_suffix('')
+        played = play(config, name, seed, learner, backend, features, folder)
         write_atomically(path, json.dumps(played).encode())
+        shutil.rmtree(folder)
       runs[name].append(json.loads(path.read_text()))
       last = {
         n: np.mean([r['last'] for r in of]) for n, of in runs.items() if of
@@ -90,15 +134,63 @@ def run(config, workdir):
   print(report(config, workdir, runs))
 
 
-def play(config, method, seed, learner, backend, features):
-  """One person's questions under one method; JSON data."""
+def play(config, method, seed, learner, backend, features, folder):
+  """One person's questions under one method; JSON data.
+
+  Goes on from the last checkpoint in the folder, if there is one.
+  """
+  user = SimulatedUser(config.user, seed)
+  loop = make_loop(config, method, seed, learner, backend, features)
+  reward_fn = make_reward(config.reward, config.hybrid, backend.count_tokens)
+  asked = queries_lib.draw(config.split, config.queries, seed)
+  curves = {name: [] for name in _CURVES}
+  with checkpoint.open_checkpoints(folder) as checkpoints:
+    if checkpoints.latest_step() is not None:
+      state, plain = checkpoint.restore_checkpoint(
+        checkpoints, loop.snapshot()[0]
+      )
+      loop.restore(state, plain['loop'])
+      curves = plain['curves']
+    for at in range(loop.queries, config.queries):
+      query = asked[at]
+      showing = loop.show(query.text, pair=config.ask == 'pair')
+      texts = [text for _, text in showing.seen]
+      said = say(user, query, texts, at)
+      loop.hear(showing.serial, *learned(reward_fn, *said, showing.seen))
+      is_updated = loop.learn()
+      satisfied = [user.satisfaction(query, text, at) for text in texts]
+      curves['satisfaction'].append(float(np.mean(satisfied)))
+      curves['best'].append(user.best(query, at))
+      curves['diversity'].append(
+        diversity.jaccard_diversity(loop.population.texts)
+      )
+      if is_updated:
+        state, plain = loop.snapshot()
+        if int(state.step) % config.checkpoint_every == 0:
+          extra = {'loop': plain, 'curves': curves}
+          checkpoint.save_checkpoint(checkpoints, state, extra)
+  lineage = draw_lineage(loop.population, loop.history.values())
+  loop.refine(config.refine_below)
+  static, best_static = user.best_static(asked)
+  return curves | {
+    'last': float(np.mean(curves['satisfaction'][-50:])),
+    'best_static': best_static,
+    'best_prompt': static.render(),
+    'correlation': check_critics(config, user, loop, seed),
+    'prompts': loop.population.texts,
+    'lineage': lineage,
+    'queries': config.queries,
+  }
+
+
+def make_loop(config, method, seed, learner, backend, features):
+  """The loop of one person under one method."""
   name = method.removesuffix(EVOLVING)
   loop_config = dataclasses.replace(
     config.loop, choose=name, evolves=method.endswith(EVOLVING)
   )
-  user = SimulatedUser(config.user, seed)
   rng = np.random.default_rng([seed, 3])
-  loop = Loop(
+  return Loop(
     loop_config,
     learner,
     backend,
@@ -108,28 +200,57 @@ def play(config, method, seed, learner, backend, features):
     seed,
     diversity.word_vectors,
   )
-  asked = queries_lib.draw(config.split, config.queries, seed)
-  curves = {name: [] for name in _CURVES}
-  for at, query in enumerate(asked):
-    showing = loop.show(query.text)
-    rating = user.rate(query, showing.text, at)
-    loop.hear(showing.serial, (rating - 1) / 4)
-    loop.learn()
-    curves['satisfaction'].append(user.satisfaction(query, showing.text, at))
-    curves['best'].append(user.best(query, at))
-    curves['diversity'].append(
-      diversity.jaccard_diversity(loop.population.texts)
-    )
-  loop.refine(config.refine_below)
-  static, best_static = user.best_static(asked)
-  return curves | {
-    'last': float(np.mean(curves['satisfaction'][-50:])),
-    'best_static': best_static,
-    'best_prompt': static.render(),
-    'correlation': check_critics(config, user, loop, seed),
-    'prompts': loop.population.texts,
-    'queries': config.queries,
-  }
+
+
+def say(user, query, texts, at):
+  """What a simulated person says of one or two answers, and its kind."""
+  ratings = [user.rate(query, text, at) for text in texts]
+  if len(ratings) == 1:
+    return (ratings[0] - 1) / 4, 'rating'
+  return 0.5 + 0.5 * float(np.sign(ratings[0] - ratings[1])), 'pair'
+
+
+def serve(config, workdir, learner, backend, features, own):
+  """A person in the browser, who gets the last of the methods."""
+  asked = own or [
+    query.text
+    for query in queries_lib.draw(config.split, config.queries, config.seed)
+  ]
+  if config.model.backend != 'templated':
+    # A run that goes on does not ask again, and gets the same answers.
+    path = workdir / 'answers.sqlite'
+    backend = CachedBackend(backend, path, config.model.identity)
+  method = config.methods[-1]
+  serving.serve(
+    config,
+    workdir,
+    make_loop(config, method, config.seed, learner, backend, features),
+    make_reward(config.reward, config.hybrid, backend.count_tokens),
+    asked,
+    backend.name,
+    _PORT.value,
+    _TIMEOUT_S.value,
+  )
+
+
+def read_queries(path):
+  """The questions of a file, one a line; blank lines are passed over.
+
+  Raises:
+    ValueError: there is none.
+  """
+  lines = pathlib.Path(path).read_text(encoding='utf-8').splitlines()
+  found = [line.strip() for line in lines if line.strip()]
+  if not found:
+    raise ValueError(f'--queries={path}: expected at least one question')
+  return found
+
+
+def name_of(texts):
+  """A short name of questions, by which others are told from them."""
+  if not texts:
+    return 'bank'
+  return hashlib.sha256('\n'.join(texts).encode()).hexdigest()[:16]
 
 
 def check_critics(config, user, loop, seed):
@@ -170,6 +291,8 @@ def report(config, workdir, runs):
   write_atomically(workdir / 'results.md', text.encode())
   prompts = {name: [run['prompts'] for run in of] for name, of in runs.items()}
   write_atomically(workdir / 'prompts.json', json.dumps(prompts).encode())
+  drawn = runs[config.methods[-1]][0]['lineage']
+  write_atomically(workdir / 'lineage.txt', (drawn + '\n').encode())
   cumulative = {
     name: np.cumsum(of['best'] - of['satisfaction'], axis=1)
     for name, of in arrays.items()

@@ -126,6 +126,13 @@ class Showing:
     return (self.shown,) if self.other is None else (self.shown, self.other)
 
   @property
+  def seen(self) -> list[tuple[float, str]]:
+    """Of the answers that are shown, what critics expect, and the text."""
+    return [
+      (self.scores[place], self.candidates[place]) for place in self.places
+    ]
+
+  @property
   def text(self) -> str:
     """The answer, the first one of a pair."""
     return self.candidates[self.shown]
@@ -307,6 +314,12 @@ class Loop:
       self._evolve()
     return True
 
+  def compile(self) -> None:
+    """Compiles what `learn` runs, so that nobody waits for it later."""
+    self._learner.update(self._state, self._replay)
+    if self.config.evolves:
+      self._scores(np.zeros((1, self._features.size), np.float32))
+
   def expect(
     self, genomes: Sequence[PromptGenome], query: str
   ) -> tuple[list[str], list[float]]:
@@ -430,19 +443,22 @@ class Loop:
     cases: np.ndarray,
   ) -> np.ndarray:
     """Satisfaction [n, window] that the critics expect of unseen answers."""
-    few = self._learner.config.candidates
     rows = []
     for query, case in zip(queries, cases, strict=True):
       answers = self._answers(genomes, query)
       rows.append(self._features.candidates(case, answers))
-    flat = np.concatenate(rows)  # [queries x n, D]
+    scores = self._scores(np.concatenate(rows))
+    return scores.reshape(len(queries), len(genomes)).T.astype(np.float64)
+
+  def _scores(self, features: np.ndarray) -> np.ndarray:
+    """What critics expect of answers, [N], from their features [N, D]."""
+    few, config = self._learner.config.candidates, self.config
     # One shape for all generations, so that nothing is compiled again.
-    size = 2 * self.config.population_size + self.config.evolution.children
-    total = -(-max(len(flat), size * self.config.window) // few) * few
-    padded = np.zeros((total, flat.shape[1]), np.float32)
-    padded[: len(flat)] = flat
-    grouped = padded.reshape(-1, few, flat.shape[1])
+    size = 2 * config.population_size + config.evolution.children
+    total = -(-max(len(features), size * config.window) // few) * few
+    padded = np.zeros((total, features.shape[1]), np.float32)
+    padded[: len(features)] = features
+    grouped = padded.reshape(-1, few, features.shape[1])
     mask = np.ones(grouped.shape[:2], bool)
     choice = self._learner.act(self._state, grouped, mask, jax.random.key(0))
-    scores = np.asarray(choice.scores).ravel()[: len(flat)]
-    return scores.reshape(len(queries), len(genomes)).T.astype(np.float64)
+    return np.asarray(choice.scores).ravel()[: len(features)]

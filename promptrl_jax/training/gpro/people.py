@@ -12,6 +12,7 @@ was said: no rating is lost.
 
 from __future__ import annotations
 
+import hashlib
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -30,10 +31,9 @@ from promptrl_jax.feedback.events import (
 )
 from promptrl_jax.feedback.store import Store
 from promptrl_jax.training.gpro.loop import Loop, Showing
-from promptrl_jax.training.gpro.reward import RewardFn, pair_reward
+from promptrl_jax.training.gpro.reward import RewardFn, learned, pair_reward
 
 ASK = ('one', 'pair')
-_OTHER = '-other'  # the end of the id of the second answer of a pair
 _THUMBS = ('thumbs', 'sign')
 # What a person said: a number in [0, 1], and its kind in the replay.
 Said = tuple[float, str]
@@ -162,20 +162,8 @@ class People:
       del self.said[serial]
       return self.loop.forget(serial)
     self.said[serial] = said
-    return self.loop.hear(serial, *self._reward(responses, *said))
-
-  def _reward(
-    self, responses: Sequence[Response], value: float, kind: str
-  ) -> Said:
-    """The reward of what was said, and its kind."""
-    rewards = [
-      self._reward_fn(worth, _expected(response), response.text)
-      for worth, response in zip((value, 1 - value), responses, strict=False)
-    ]
-    if kind == 'pair':
-      return pair_reward(*rewards), kind
-    # A thumb with costs taken off is a number like any other.
-    return rewards[0], kind if rewards[0] == value else 'rating'
+    shown = [(_expected(one), one.text) for one in responses]
+    return self.loop.hear(serial, *learned(self._reward_fn, *said, shown))
 
   def _responses(self, showing: Showing) -> tuple[Response, ...]:
     candidates = tuple(
@@ -194,10 +182,9 @@ class People:
         strict=True,
       )
     )
-    question = f'{self.session}-{showing.serial}'
     return tuple(
       Response(
-        id=question + suffix,
+        id=self._id(showing.serial, place),
         query=showing.query,
         text=candidates[place].text,
         prompt_id=candidates[place].prompt_id,
@@ -205,7 +192,7 @@ class People:
         model=self._model,
         session=self.session,
         shown_at=self._clock(),
-        question_id=question,
+        question_id=self._id(showing.serial),
         candidates=candidates,
         shown_index=place,
         metadata={
@@ -217,15 +204,19 @@ class People:
           'temperature_logp': showing.temperature_logp,
         },
       )
-      for place, suffix in zip(showing.places, ('', _OTHER), strict=False)
+      for place in showing.places
     )
 
   def _question(self, response: Response) -> list[Response]:
     """The one or two responses to a question, the first one first."""
-    names = [response.question_id]
-    if len(response.metadata['places']) > 1:
-      names.append(response.question_id + _OTHER)
-    return [self.store.response(name) for name in names]
+    facts = response.metadata
+    ids = [self._id(facts['serial'], place) for place in facts['places']]
+    return [self.store.response(name) for name in ids]
+
+  def _id(self, serial: int, place: int | None = None) -> str:
+    """Name of a question, or of a response to it, which says no more of it."""
+    text = f'{self.session} {serial} {place}'
+    return hashlib.sha256(text.encode()).hexdigest()[:20]
 
   def _showing(self, responses: Sequence[Response]) -> Showing:
     """What `_responses` made responses of."""

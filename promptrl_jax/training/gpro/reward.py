@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from promptrl_jax.rewards import hybrid
 
@@ -79,5 +79,29 @@ def make_reward(
 
 
 def pair_reward(first: float, second: float) -> float:
-  """Reward of a pair, in [0, 1], from those of its two answers."""
+  """Returns the reward of a pair, in [0, 1], from those of its two answers."""
   return (1 + first - second) / 2
+
+
+def learned(
+  reward_fn: RewardFn,
+  value: float,
+  kind: str,
+  shown: Sequence[tuple[float, str]],
+) -> tuple[float, str]:
+  """Returns what the loop learns from what a person said: reward and kind.
+
+  Args:
+    value: what was said, in [0, 1]; of a pair, how far the first answer is
+      preferred.
+    kind: one of `replay.KINDS`.
+    shown: of the one or two answers, what critics expected, and the text.
+  """
+  if kind == 'pair':
+    (first, one), (second, other) = shown
+    return pair_reward(
+      reward_fn(value, first, one), reward_fn(1 - value, second, other)
+    ), kind
+  reward = reward_fn(value, *shown[0])
+  # A thumb from which costs were taken off is a number like any other.
+  return reward, kind if reward == value else 'rating'

@@ -234,9 +234,7 @@ def test_a_run_that_was_killed_goes_on_from_checkpoint_and_store(
 
 
 def test_a_way_to_ask_that_there_is_not_is_refused(parts, store):
-  with pytest.raises(
-    ValueError, match="ask='three': expected one of"
-  ):
+  with pytest.raises(ValueError, match="ask='three': expected one of"):
     make(parts, store, ask='three')
   with pytest.raises(ValueError, match="reward='x': expected one of rating"):
     make_reward('x', HybridConfig(), len)

@@ -1,0 +1,182 @@
+"""Asks a person: the loop behind the feedback page.
+
+question ──loop──> answer ──> feedback.sqlite <──page── a person
+               ^                   │
+               └─── ratings <──────┘     checkpoint after each update
+
+Whatever was shown and said is in the store before anything is learned from it,
+so that a run that was killed anywhere goes on without a rating lost.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import time
+import uuid
+
+import numpy as np
+import tqdm
+
+from promptrl_jax.evolution.population import draw_lineage
+from promptrl_jax.feedback.store import Store
+from promptrl_jax.feedback.web.server import FeedbackServer
+from promptrl_jax.files import held, write_atomically
+from promptrl_jax.training import checkpoint
+from promptrl_jax.training.gpro.people import People
+
+_TOKEN = 'PROMPTRL_FEEDBACK_TOKEN'
+_POLL_S = 0.2
+_LAST = 10  # ratings of which the progress bar shows the mean
+
+
+def serve(config, workdir, loop, reward_fn, asked, model, port, timeout_s):
+  """Asks until there are `config.queries` ratings, or nobody answers any more.
+
+  Args:
+    loop: before its first question.
+    reward_fn: what it learns from.
+    asked: texts of questions, asked again from the first one after the last.
+    model: name of what answers.
+    port: of the page; 0 for any.
+    timeout_s: seconds without a sign of a person after which the run ends; 0:
+      it waits.
+  """
+  with (
+    held(workdir),
+    Store.open(workdir / 'feedback.sqlite') as store,
+    checkpoint.open_checkpoints(workdir / 'checkpoints') as checkpoints,
+  ):
+    session = find_session(store)
+    token = os.environ.get(_TOKEN)
+    with FeedbackServer(store, port, token=token, session=session) as page:
+      print(f'open {page.url}\n(Ctrl-C ends it for now)', flush=True)
+      people = People(
+        loop,
+        store,
+        session,
+        ask=config.ask,
+        reward_fn=reward_fn,
+        model=model,
+      )
+      resume(people, checkpoints)
+      try:
+        is_done = ask(config, workdir, people, asked, checkpoints, timeout_s)
+      finally:
+        report(config, workdir, people)
+  if is_done:
+    loop.refine(config.refine_below)
+    report(config, workdir, people)
+    print((workdir / 'results.md').read_text())
+  else:
+    print(
+      f'nobody answered for {timeout_s:g} s after {len(people.said)} of '
+      f'{config.queries} ratings: the same command goes on'
+    )
+
+
+def find_session(store: Store) -> str:
+  """The session of a store: a new one if nothing was shown yet."""
+  shown = store.responses()
+  return shown[0].session if shown else uuid.uuid4().hex
+
+
+def resume(people: People, checkpoints) -> None:
+  """Goes on from the last checkpoint if any, and from what is in the store."""
+  if checkpoints.latest_step() is not None:
+    template, _ = people.loop.snapshot()
+    run, plain = checkpoint.restore_checkpoint(checkpoints, template)
+    people.loop.restore(run, plain['loop'])
+    people.restore(plain['people'])
+  people.resume()
+
+
+def ask(config, workdir, people, asked, checkpoints, timeout_s) -> bool:
+  """Asks question after question; whether all ratings came in."""
+  loop, store = people.loop, people.store
+  heard_at, since, is_compiled = time.monotonic(), people.since, False
+  with tqdm.tqdm(total=config.queries, desc='ratings', unit='') as bar:
+    while True:
+      is_open = people.is_open
+      people.collect()
+      _show_progress(bar, people)
+      if people.since != since:
+        heard_at, since = time.monotonic(), people.since
+      if is_open:
+        if timeout_s and time.monotonic() - heard_at > timeout_s:
+          return False
+        if is_compiled:
+          store.wait(_POLL_S)
+        else:  # while the first answer is read
+          loop.compile()
+          is_compiled = True
+        continue
+      generation = loop.population.generation
+      if loop.learn():
+        save(people, checkpoints, config.checkpoint_every)
+      if loop.population.generation > generation:
+        report(config, workdir, people)
+      if len(people.said) >= config.queries:
+        return True
+      people.show(asked[loop.queries % len(asked)])
+      heard_at = time.monotonic()
+
+
+def save(people: People, checkpoints, every: int) -> None:
+  """Saves all that the loop needs to go on, as one checkpoint."""
+  run, plain = people.loop.snapshot()
+  if int(run.step) % every == 0:
+    extra = {'loop': plain, 'people': people.snapshot()}
+    checkpoint.save_checkpoint(checkpoints, run, extra)
+
+
+def report(config, workdir: pathlib.Path, people: People) -> None:
+  """Writes what was said so far, and the prompts with where they come from."""
+  loop, ratings = people.loop, people.ratings
+  ranked = loop.population.ranked()
+  some = min(_LAST, len(ratings))
+  first, last = (_mean(part) for part in (ratings[:some], ratings[-some:]))
+  lines = [
+    '| ratings | mean of the first | mean of the last | generation |',
+    '|---:|---:|---:|---:|',
+    f'| {len(ratings)} of {config.queries} | {first} | {last} | '
+    f'{loop.population.generation} |',
+    '',
+    f'Ratings from 0 to 1, the first and last {some}. Prompts, the best first:',
+    '',
+    '| expected | generation | prompt |',
+    '|---:|---:|---|',
+  ]
+  for one in ranked:
+    fitness = '' if one.fitness is None else f'{one.fitness:.3f}'
+    text = ' '.join(one.genome.render().split()).replace('|', '\\|')
+    lines.append(f'| {fitness} | {one.generation} | {text} |')
+  write_atomically(workdir / 'results.md', ('\n'.join(lines) + '\n').encode())
+  results = {
+    'ratings': ratings,
+    'generation': loop.population.generation,
+    'questions': loop.queries,
+  }
+  write_atomically(workdir / 'results.json', json.dumps(results).encode())
+  prompts = [
+    {'prompt': one.genome.render(), 'fitness': one.fitness} for one in ranked
+  ]
+  write_atomically(workdir / 'prompts.json', json.dumps(prompts).encode())
+  drawn = draw_lineage(loop.population, loop.history.values())
+  write_atomically(workdir / 'lineage.txt', (drawn + '\n').encode())
+
+
+def _show_progress(bar, people: People) -> None:
+  ratings = people.ratings
+  shown = (
+    f'mean of the last {_LAST} {_mean(ratings[-_LAST:])}, '
+    f'generation {people.loop.population.generation}'
+  )
+  if (bar.n, bar.postfix) != (len(ratings), shown):
+    bar.n = len(ratings)
+    bar.set_postfix_str(shown)
+
+
+def _mean(values: list[float]) -> str:
+  return f'{np.mean(values):.3f}' if values else '-'
