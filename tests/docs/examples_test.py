@@ -190,6 +190,25 @@ def test_the_lines_of_the_page_on_the_loop_run(tmp_path):
   assert 1 <= int(rating) <= 5 and 0.5 < float(satisfaction) < 0.95
 
 
+def test_the_five_samples_of_the_page_on_rlprompt_run(tmp_path):
+  page = (ROOT / 'docs' / 'rlprompt.md').read_text(encoding='utf-8')
+  programs = re.findall(r'```python\n(.*?)```', page, flags=re.DOTALL)
+  assert len(programs) == 5
+  program = '\n'.join(programs)
+  path = tmp_path / 'ratings.sqlite'
+  program = program.replace('ratings.sqlite', str(path))
+  lines = run_script(tmp_path, program).splitlines()
+  assert lines[:2] == [
+    '1 Summarize this text in one sentence.',
+    'Write a haiku about rain. 0.5',
+  ]
+  assert re.match(r'http://127\.0\.0\.1:\d+/\?token=\S+$', lines[2])
+  assert lines[3] == '0.75' and path.is_file()
+  (answer,) = [line for line in lines if line.endswith(' stop')]
+  assert answer.startswith('It describes how')
+  assert 'init main refinement 4' in lines
+
+
 def test_the_ten_lines_of_the_page_on_gpro_run(tmp_path):
   page = (ROOT / 'docs' / 'gpro.md').read_text(encoding='utf-8')
   (program,) = re.findall(r'```python\n(.*?)```', page, flags=re.DOTALL)

@@ -108,13 +108,13 @@ def test_ten_ratings_by_the_page_a_kill_and_ten_more(tmp_path):
 
 def ask(page):
   """What waits to be rated, once there is something."""
-  deadline = time.monotonic() + 120
+  deadline = time.monotonic() + 500
   while time.monotonic() < deadline:
     with contextlib.suppress(httpx.ReadTimeout):
-      found = page.get('/api/questions?wait_s=5', timeout=30).json()
+      found = page.get('/api/questions?wait_s=5', timeout=60).json()
       if found['questions']:
         return found['questions']
-  raise AssertionError('no question within two minutes')
+  raise AssertionError('no question came')
 
 
 def test_it_ends_with_one_line_where_nobody_answers(tmp_path):
