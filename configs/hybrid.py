@@ -134,7 +134,7 @@ def _answer_with_smollm2(c: ml_collections.ConfigDict) -> None:
   """Few answers for each rating, so that a person does not wait long."""
   c.model.backend, c.model.model = 'jax', SMOLLM2
   c.model.dtype = c.model.kv_cache = 'bfloat16'
-  c.model.prompt_tokens, c.model.slots = 256, 8
+  c.model.prompt_tokens, c.model.slots = 256, 6
   c.model.new_tokens = c.loop.max_tokens = 96
   c.loop.temperature = 0.7
   c.loop.population_size, c.loop.window = 6, 3

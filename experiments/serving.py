@@ -67,7 +67,7 @@ def serve(config, workdir, loop, reward_fn, asked, model, port, timeout_s):
         report(config, workdir, people)
   if is_done:
     loop.refine(config.refine_below)
-    report(config, workdir, people)
+    report_prompts(config, workdir, people)  # The lineage is that of all.
     print((workdir / 'results.md').read_text())
   else:
     print(
@@ -133,6 +133,14 @@ def save(people: People, checkpoints, every: int) -> None:
 
 def report(config, workdir: pathlib.Path, people: People) -> None:
   """Writes what was said so far, and the prompts with where they come from."""
+  report_prompts(config, workdir, people)
+  loop = people.loop
+  drawn = draw_lineage(loop.population, loop.history.values())
+  write_atomically(workdir / 'lineage.txt', (drawn + '\n').encode())
+
+
+def report_prompts(config, workdir: pathlib.Path, people: People) -> None:
+  """Writes what was said so far, and the prompts."""
   loop, ratings = people.loop, people.ratings
   ranked = loop.population.ranked()
   some = min(_LAST, len(ratings))
@@ -163,8 +171,6 @@ def report(config, workdir: pathlib.Path, people: People) -> None:
     {'prompt': one.genome.render(), 'fitness': one.fitness} for one in ranked
   ]
   write_atomically(workdir / 'prompts.json', json.dumps(prompts).encode())
-  drawn = draw_lineage(loop.population, loop.history.values())
-  write_atomically(workdir / 'lineage.txt', (drawn + '\n').encode())
 
 
 def _show_progress(bar, people: People) -> None:

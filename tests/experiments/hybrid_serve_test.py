@@ -46,6 +46,7 @@ def rate(store):
   return len(asked)
 
 
+@pytest.mark.slow
 def test_ten_ratings_by_the_page_a_kill_and_ten_more(tmp_path):
   workdir = tmp_path / 'w'
   command = [sys.executable, '-m', 'experiments.hybrid', *FLAGS]
@@ -101,7 +102,7 @@ def test_ten_ratings_by_the_page_a_kill_and_ten_more(tmp_path):
   assert len(results['ratings']) == 20 and results['generation'] >= 2
   assert results['ratings'][:10] == [0.0, 1.0] * 5
   assert '| 20 of 20 |' in (workdir / 'results.md').read_text()
-  assert '├─' in (text := (workdir / 'lineage.txt').read_text()) or '└─' in text
+  assert '─ ' in (workdir / 'lineage.txt').read_text()  # somebody's child
   prompts = json.loads((workdir / 'prompts.json').read_text())
   assert prompts and prompts[0]['fitness'] is not None
 
@@ -117,6 +118,7 @@ def ask(page):
   raise AssertionError('no question came')
 
 
+@pytest.mark.slow
 def test_it_ends_with_one_line_where_nobody_answers(tmp_path):
   (tmp_path / 'asked.txt').write_text('Why is the sky blue?\n\nWhat is rain?\n')
   flags = (*FLAGS, f'--workdir={tmp_path / "w"}', '--timeout_s=0.1')

@@ -36,6 +36,7 @@ def test_it_leaves_tables_curves_and_prompts(workdir):
     assert (workdir / f'{name}.png').stat().st_size > 5000
   prompts = json.loads((workdir / 'prompts.json').read_text())
   assert all(prompts['gpro_evolution'])
+  assert 'You are' in (workdir / 'lineage.txt').read_text()
 
 
 def test_an_interrupted_one_goes_on_to_the_same_results(workdir):
@@ -44,6 +45,26 @@ def test_an_interrupted_one_goes_on_to_the_same_results(workdir):
   (workdir / 'results.json').unlink()
   assert run(workdir).returncode == 0
   assert (workdir / 'results.json').read_bytes() == before
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('step', [1, 3])
+def test_one_that_was_killed_within_a_run_ends_with_the_same(
+  workdir, tmp_path, step
+):
+  flags = (
+    *('--config=configs/hybrid.py:smoke', f'--workdir={tmp_path}'),
+    *('--config.queries=30', '--config.seeds=1'),
+    *("--config.methods=('gpro_evolution',)", '--config.checkpoint_every=1'),
+  )
+  saved = tmp_path / 'runs' / 'gpro_evolution_0' / f'{step}'
+  commands.kill_when(saved.is_dir, 'experiments.hybrid', *flags)
+  assert saved.parent.is_dir()
+  assert commands.run('experiments.hybrid', *flags).returncode == 0
+  mine = json.loads((tmp_path / 'runs' / 'gpro_evolution_0.json').read_text())
+  theirs = (workdir / 'runs' / 'gpro_evolution_0.json').read_text()
+  assert mine == json.loads(theirs)
+  assert not saved.parent.exists()
 
 
 def test_bad_input_is_one_clear_message(tmp_path):
