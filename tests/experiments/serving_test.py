@@ -15,6 +15,7 @@ from configs.hybrid import Config
 from experiments import serving
 from promptrl_jax.evolution import diversity, edits
 from promptrl_jax.feedback.store import Store
+from promptrl_jax.llm.backend import BackendError
 from promptrl_jax.llm.templated import TemplatedBackend
 from promptrl_jax.prompts import catalogue
 from promptrl_jax.tasks import queries
@@ -30,11 +31,11 @@ TOKEN = 'a-token-that-tests-know'
 
 
 class Interrupted(TemplatedBackend):
-  """Somebody presses Ctrl-C while a question is answered."""
+  """The model is lost while a question is answered."""
 
   def complete(self, requests):
     if requests[0].messages[-1].content == BANK[12]:
-      raise KeyboardInterrupt
+      raise BackendError('lost')
     return super().complete(requests)
 
 
@@ -89,8 +90,8 @@ def rate(port, is_over):
           }
           sent = page.post('/api/events', json={'events': [event]})
           assert sent.status_code == 200, sent.text
-      except httpx.TransportError:
-        time.sleep(0.05)  # There is none.
+      except httpx.TransportError:  # There is none now.
+        time.sleep(0.05)
 
 
 def test_a_person_rates_is_interrupted_and_rates_the_rest(
@@ -104,7 +105,7 @@ def test_a_person_rates_is_interrupted_and_rates_the_rest(
   person = threading.Thread(target=rate, args=(port, is_over))
   person.start()
   try:
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(BackendError, match='lost'):
       serve(parts, tmp_path / 'w', port, Interrupted())
     assert len(read(tmp_path)['ratings']) == 12
     loop = serve(parts, tmp_path / 'w', port, TemplatedBackend())
