@@ -17,6 +17,19 @@ export function el(tag, attributes = {}, ...children) {
   return node;
 }
 
+const SVG = 'http://www.w3.org/2000/svg';
+const THUMB = 'M3 11h4v9H3zM7 12l4-8.5q3 0 2.5 3.5l-.6 3H20q1.5 0 1 2l-1.7 6.5q-.4 1.5-2 1.5H7z';
+
+export function thumb(isDown) {
+  const icon = document.createElementNS(SVG, 'svg');
+  icon.setAttribute('viewBox', '0 0 24 24');
+  if (isDown) icon.setAttribute('class', 'down');
+  const path = document.createElementNS(SVG, 'path');
+  path.setAttribute('d', THUMB);
+  icon.append(path);
+  return icon;
+}
+
 export const kbd = (...keys) =>
   el(
     'span',

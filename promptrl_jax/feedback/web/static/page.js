@@ -1,7 +1,7 @@
 // One question at a time: shows it, takes a rating, goes on.
 
 import { getQuestions, getSettings, pause } from './api.js';
-import { byId, count, el, kbd, once } from './dom.js';
+import { byId, count, el, once } from './dom.js';
 import { Clock, Drafts, hasWords } from './drafts.js';
 import { eventsOf, undoOf } from './events.js';
 import { inOrder, newId } from './ids.js';

@@ -1,6 +1,6 @@
 // What is seen of a question, and its buttons.
 
-import { byId, el, kbd, once } from './dom.js';
+import { byId, el, kbd, once, thumb } from './dom.js';
 import { rendered } from './text.js';
 
 export const SCALE_NAMES = {
@@ -54,10 +54,10 @@ function drawAnswer(response, place, title, draft, on) {
             {
               type: 'button',
               class: 'quiet',
-              'aria-label': `Correct the ${title.toLowerCase()}`,
+              'aria-label': `Edit the ${title.toLowerCase()}`,
               onclick: () => on.edit(place),
             },
-            'Correct',
+            'Edit',
             kbd(place ? 'E' : 'e'),
           ),
     ),
@@ -75,7 +75,7 @@ const button = (label, text, keys, press, extra = {}) =>
       ...extra,
     },
     el('span', { class: 'face', 'aria-hidden': 'true' }, text),
-    kbd(...keys),
+    keys.length > 0 && kbd(...keys),
   );
 
 // The buttons for one answer on a scale, or for two.
@@ -107,8 +107,8 @@ function buttons(kind, on) {
     button(label, text, key, () => on.rate(value), { 'data-value': value });
   if (kind === 'thumbs') {
     return [
-      rate('Thumbs down', '👎 Bad', ['−'], 0),
-      rate('Thumbs up', '👍 Good', ['+'], 1),
+      rate('Thumbs down, bad', [thumb(true), 'Bad'], ['−'], 0),
+      rate('Thumbs up, good', [thumb(false), 'Good'], ['+'], 1),
     ];
   }
   const most = kind === 'rating_1_5' ? 5 : 10;
