@@ -26,7 +26,7 @@ export class Outbox {
     // The key begins with the time: they go out in the order of rating.
     return keys.sort().map((key) => {
       try {
-        return { key, ...JSON.parse(localStorage.getItem(key)) };
+        return { ...JSON.parse(localStorage.getItem(key)), key };
       } catch {
         return { key, questionId: '', kind: 'broken', events: [] };
       }

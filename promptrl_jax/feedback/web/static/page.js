@@ -381,7 +381,8 @@ function onKey(event) {
 
 function onCopy() {
   const node = document.getSelection()?.anchorNode;
-  const holder = (node?.parentElement ?? node)?.closest?.('.answer .text');
+  const inside = node instanceof Element ? node : node?.parentElement;
+  const holder = inside?.closest('.answer .text');
   const id = holder?.closest('.answer').dataset.id;
   if (!current || !id || current.draft.copied.includes(id)) return;
   current.draft.copied.push(id);

@@ -54,10 +54,14 @@ function drawAnswer(response, place, title, draft, on) {
             {
               type: 'button',
               class: 'quiet',
-              'aria-label': `Edit the ${title.toLowerCase()}`,
               onclick: () => on.edit(place),
             },
-            'Edit',
+            el(
+              'span',
+              {},
+              'Edit',
+              el('span', { class: 'sr-only' }, ` the ${title.toLowerCase()}`),
+            ),
             kbd(place ? 'E' : 'e'),
           ),
     ),
@@ -74,7 +78,7 @@ const button = (label, text, keys, press, extra = {}) =>
       onclick: once(press),
       ...extra,
     },
-    el('span', { class: 'face', 'aria-hidden': 'true' }, text),
+    el('span', { class: 'face' }, text),
     keys.length > 0 && kbd(...keys),
   );
 
@@ -93,22 +97,22 @@ export function drawRating(shown, scale, on) {
 
 function buttons(kind, on) {
   if (kind === 'pair') {
-    const choice = (label, text, key, value) =>
-      button(label, text, [key], () => on.prefer(value), {
+    const choice = (text, key, value) =>
+      button(null, text, [key], () => on.prefer(value), {
         'data-value': value,
       });
     return [
-      choice('First answer is better', 'First is better', '←', 'a'),
-      choice('Both are the same', 'Same', '↓', 'tie'),
-      choice('Second answer is better', 'Second is better', '→', 'b'),
+      choice('First is better', '←', 'a'),
+      choice('Same', '↓', 'tie'),
+      choice('Second is better', '→', 'b'),
     ];
   }
   const rate = (label, text, key, value) =>
     button(label, text, key, () => on.rate(value), { 'data-value': value });
   if (kind === 'thumbs') {
     return [
-      rate('Thumbs down, bad', [thumb(true), 'Bad'], ['−'], 0),
-      rate('Thumbs up, good', [thumb(false), 'Good'], ['+'], 1),
+      rate(null, [thumb(true), 'Bad'], ['−'], 0),
+      rate(null, [thumb(false), 'Good'], ['+'], 1),
     ];
   }
   const most = kind === 'rating_1_5' ? 5 : 10;
