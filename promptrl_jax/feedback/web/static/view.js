@@ -69,16 +69,13 @@ function drawAnswer(response, place, title, draft, on) {
   );
 }
 
-const button = (label, text, keys, press, extra = {}) =>
+// more: what is said besides the text, to those who hear it.
+const button = (text, more, keys, press, value) =>
   el(
     'button',
-    {
-      type: 'button',
-      'aria-label': label,
-      onclick: once(press),
-      ...extra,
-    },
+    { type: 'button', onclick: once(press), 'data-value': value },
     el('span', { class: 'face' }, text),
+    more && el('span', { class: 'sr-only' }, more),
     keys.length > 0 && kbd(...keys),
   );
 
@@ -98,21 +95,19 @@ export function drawRating(shown, scale, on) {
 function buttons(kind, on) {
   if (kind === 'pair') {
     const choice = (text, key, value) =>
-      button(null, text, [key], () => on.prefer(value), {
-        'data-value': value,
-      });
+      button(text, null, [key], () => on.prefer(value), value);
     return [
       choice('First is better', '←', 'a'),
       choice('Same', '↓', 'tie'),
       choice('Second is better', '→', 'b'),
     ];
   }
-  const rate = (label, text, key, value) =>
-    button(label, text, key, () => on.rate(value), { 'data-value': value });
+  const rate = (text, more, key, value) =>
+    button(text, more, key, () => on.rate(value), value);
   if (kind === 'thumbs') {
     return [
-      rate(null, [thumb(true), 'Bad'], ['−'], 0),
-      rate(null, [thumb(false), 'Good'], ['+'], 1),
+      rate([thumb(true), 'Bad'], null, ['−'], 0),
+      rate([thumb(false), 'Good'], null, ['+'], 1),
     ];
   }
   const most = kind === 'rating_1_5' ? 5 : 10;
@@ -121,7 +116,7 @@ function buttons(kind, on) {
   return [
     el('span', { class: 'end', 'aria-hidden': 'true' }, 'worst'),
     ...range.map((i) =>
-      rate(`${i} of ${most}${meaning(i)}`, i, i === 10 ? ['0'] : [], i),
+      rate(i, ` of ${most}${meaning(i)}`, i === 10 ? ['0'] : [], i),
     ),
     el('span', { class: 'end', 'aria-hidden': 'true' }, 'best'),
   ];
