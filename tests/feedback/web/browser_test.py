@@ -119,6 +119,7 @@ def test_ten_answers_by_keyboard_alone(browser, store, page):
   assert person.problems() == []
 
 
+@pytest.mark.slow
 def test_undo_shows_the_last_one_again(browser, store, page):
   ask(store, 'a', 'b')
   person = Person(browser, page.url)
