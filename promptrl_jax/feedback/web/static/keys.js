@@ -47,7 +47,7 @@ export const HELP = [
   [['+', '−'], 'thumbs up, thumbs down; also u and d'],
   [['1', '…', '5'], 'rate on the scale from 1 to 5'],
   [['1', '…', '9', '0'], 'rate on the scale from 1 to 10; 0 is 10'],
-  [['←', '↓', '→'], 'first is better, same, second; also a, t and b'],
+  [['←', '↓', '→'], 'first is better, same, second; also a, t or =, and b'],
   [['c'], 'write a comment'],
   [['e'], 'correct the answer; Shift+E corrects the second one'],
   [['Ctrl', 'Enter'], 'in a field: done; sends a correction'],
