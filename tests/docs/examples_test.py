@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 
+import httpx
 import pytest
 
 from tests.experiments import commands
@@ -118,14 +119,46 @@ def test_the_program_of_the_readme_runs(tmp_path):
   assert re.match(r'\d+% solved in \d\.\d calls', printed)
 
 
-def test_the_ten_lines_of_the_page_on_feedback_run(tmp_path):
+def feedback_programs(folder):
+  """The programs of the page on feedback, with their stores in a folder."""
   page = (ROOT / 'docs' / 'feedback.md').read_text(encoding='utf-8')
-  (program,) = re.findall(r'```python\n(.*?)```', page, flags=re.DOTALL)
+  programs = re.findall(r'```python\n(.*?)```', page, flags=re.DOTALL)
+  return [re.sub(r'(\w+\.sqlite)', rf'{folder}/\1', text) for text in programs]
+
+
+def test_the_ten_lines_of_the_page_on_feedback_run(tmp_path):
+  program, _ = feedback_programs(tmp_path)
   assert len([line for line in program.splitlines() if line.strip()]) <= 10
-  path = tmp_path / 'feedback.sqlite'
-  program = program.replace('feedback.sqlite', str(path))
   assert run_script(tmp_path, program) == '0.75\n'
-  assert path.is_file()
+  assert (tmp_path / 'feedback.sqlite').is_file()
+
+
+def test_a_person_answers_the_program_of_the_page_on_feedback(tmp_path):
+  pytest.importorskip('uvicorn', reason='the extra serve is not installed')
+  _, program = feedback_programs(tmp_path)
+  script = subprocess.Popen(
+    [sys.executable, '-c', program],
+    cwd=ROOT,
+    env=os.environ | {'PYTHONPATH': str(ROOT)},
+    stdout=subprocess.PIPE,
+    text=True,
+  )
+  assert script.stdout
+  url = httpx.URL(script.stdout.readline().strip())
+  with httpx.Client(base_url=url.copy_with(query=None)) as browser:
+    assert browser.get(url).status_code == 303
+    asked = browser.get('/api/questions', params={'wait_s': 20, 'seen': ''})
+    while not asked.json()['questions']:
+      asked = browser.get('/api/questions', params={'wait_s': 1})
+    first, second = asked.json()['questions'][0]['responses']
+    if first['text'] != 'Scattering.':
+      first, second = second, first
+    event = {'id': 'e', 'kind': 'preference', 'value': 'a', 'at': 1.0}
+    event |= {'response_id': first['id'], 'other_id': second['id']}
+    reply = browser.post('/api/events', json={'events': [event]})
+    assert reply.json() == {'stored': ['e'], 'known': []}
+  printed, _ = script.communicate(timeout=60)
+  assert (script.returncode, printed) == (0, '1.0\n')
 
 
 class Speller(http.server.BaseHTTPRequestHandler):

@@ -1,0 +1,43 @@
+"""Headless Chromium, one for all tests of a module."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+FLAGS = (
+  '--headless=new',
+  '--no-sandbox',
+  '--disable-gpu',
+  '--disable-dev-shm-usage',
+  '--disable-quic',
+  '--no-first-run',
+  '--disable-background-networking',
+  '--disable-component-update',
+  '--disable-sync',
+)
+
+
+@pytest.fixture(scope='module')
+def browser(tmp_path_factory):
+  """A browser with a profile of its own; skips where there is none."""
+  reason = 'is not installed: docs/testing.md'
+  webdriver = pytest.importorskip(
+    'selenium.webdriver', reason=f'selenium {reason}'
+  )
+  from selenium.webdriver.chrome.service import Service
+
+  chromium = shutil.which('chromium') or shutil.which('google-chrome')
+  driver_path = shutil.which('chromedriver')
+  if not (chromium and driver_path):
+    pytest.skip(f'Chromium or chromedriver {reason}')
+  options = webdriver.ChromeOptions()
+  options.binary_location = chromium
+  profile = tmp_path_factory.mktemp('profile')
+  for flag in (*FLAGS, f'--user-data-dir={profile}'):
+    options.add_argument(flag)
+  options.set_capability('goog:loggingPrefs', {'browser': 'ALL'})
+  driver = webdriver.Chrome(options=options, service=Service(driver_path))
+  yield driver
+  driver.quit()
