@@ -165,6 +165,7 @@ def test_a_reload_in_the_middle_keeps_words_and_order(browser, store, page):
   assert preference.metadata['seconds'] >= 0.3
 
 
+@pytest.mark.slow
 def test_two_tabs_do_not_ask_the_same_twice(browser, store, page):
   ask(store, 'a', 'b')
   one = Person(browser, page.url)
@@ -188,6 +189,7 @@ def test_two_tabs_do_not_ask_the_same_twice(browser, store, page):
   assert values == [('a', 1), ('b', 0)]
 
 
+@pytest.mark.slow
 def test_what_was_rated_while_the_server_was_down_comes_in(browser, store):
   ask(store, 'a', 'b', 'c')
   with FeedbackServer(store) as first:
@@ -260,6 +262,7 @@ def test_what_is_refused_is_shown_and_kept(browser, store, page):
   assert person.text('#query') == 'Question a?'  # It is not answered yet.
 
 
+@pytest.mark.slow
 def test_a_new_question_appears_by_itself(browser, store, page):
   person = Person(browser, page.url)
   assert person.text('#empty-title') == 'Nothing to rate now.'
@@ -288,6 +291,7 @@ def test_words_are_not_taken_away_by_somebody_elses_answer(
   person.sees('#query', 'Question b?')
 
 
+@pytest.mark.slow
 def test_answers_are_text_and_code_is_monospaced(browser, store, page):
   store.add_response(answer('a', query=HOSTILE, text=f'{HOSTILE}\n\n{CODE}'))
   person = Person(browser, page.url)
