@@ -80,6 +80,7 @@ def test_a_strategy_of_ones_own_is_played():
   assert re.match(r'repair_once: [01]\.\d{3} of 24', line)
 
 
+@pytest.mark.slow
 def test_a_rewriter_is_trained_with_a_reward_of_ones_own(tmp_path):
   lines = run('my_rewriter', 'minicode_rewriter', tmp_path)
   assert [line.split(':')[0] for line in lines[:-1]] == ['update 1', 'update 2']

@@ -90,6 +90,8 @@ class FeedbackServer:
     self._server: Any = uvicorn.Server(
       uvicorn.Config(
         self._app,
+        # Its configuration would close the log handlers of the whole program.
+        log_config=None,
         log_level='error',
         access_log=False,  # It would hold the token.
         lifespan='off',

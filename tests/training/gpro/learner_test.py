@@ -61,6 +61,7 @@ def test_three_hundred_ratings_are_enough(taste):
   assert values['regret'][:, -100:].sum() < greedy['regret'][:, -100:].sum()
 
 
+@pytest.mark.slow
 def test_a_taste_that_changed_is_learned_again_within_sixty_queries():
   values, correlations = played('gpro', drift=150)
   assert np.mean(correlations) > 0.7
@@ -70,6 +71,7 @@ def test_a_taste_that_changed_is_learned_again_within_sixty_queries():
   assert values['value'][:, 260:].mean() >= 0.95 * before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
   ('advantage', 'kind'), [('candidates', 'rating'), ('shown', 'thumbs')]
 )
@@ -270,6 +272,7 @@ def test_the_temperature_of_the_actor_reaches_the_backend(chosen, expected):
   assert {r.messages[1].content for r in requests} == {'Why?'}
 
 
+@pytest.mark.slow
 def test_the_temperature_is_learned_for_each_kind_of_query():
   """Of two kinds of queries, one likes it cold and the other one hot."""
   config = GPROConfig(

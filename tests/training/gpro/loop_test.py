@@ -57,6 +57,7 @@ def walk(loop, count, start=0):
   return satisfaction
 
 
+@pytest.mark.slow
 def test_people_become_more_satisfied_and_prompts_evolve(parts):
   gains = []
   for seed in range(3):
