@@ -34,6 +34,7 @@ def test_an_example_has_at_most_forty_lines(path):
   assert len(code) <= 40
 
 
+@pytest.mark.slow
 def test_a_task_set_of_questions_is_rewarded_with_the_embedded_model():
   lines = run('my_task_set')
   assert [line.split(':')[0] for line in lines] == ['trivia/0', 'trivia/1']

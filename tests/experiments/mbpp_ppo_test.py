@@ -189,6 +189,7 @@ def test_episodes_are_shown_with_what_the_hidden_tests_say(whole):
   assert re.search(r'\nassert .*  # (passed|failed)', shown)
 
 
+@pytest.mark.slow
 def test_kill_and_resume_equals_the_uninterrupted_run(whole, tmp_path):
   reference, _ = whole
   metrics = tmp_path / 'seed_0' / 'metrics.jsonl'
@@ -214,6 +215,7 @@ def test_evaluation_alone_gives_the_same_numbers(whole):
   assert (workdir / 'results.csv').read_text() == before
 
 
+@pytest.mark.slow
 def test_a_part_of_a_split_is_played_by_the_checkpoint_that_is_asked_for(
   whole,
 ):
@@ -350,6 +352,7 @@ def test_a_strategy_is_compared_with_itself_in_another_run(whole, transferred):
   assert "'nobody' has no budget in both runs" in result.stderr
 
 
+@pytest.mark.slow
 def test_a_policy_plays_the_same_from_its_file_and_from_its_checkpoint(
   whole, tmp_path
 ):

@@ -165,6 +165,7 @@ def test_settings_that_would_train_nothing_are_refused(numbers, message):
     joint.JointConfig(*numbers)
 
 
+@pytest.mark.slow
 def test_calls_are_those_that_the_coder_got(pool):
   config = joint.JointConfig(40, 20, 1, 1)
   training, coder, _ = make(pool, config)

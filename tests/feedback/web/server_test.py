@@ -30,6 +30,14 @@ def store(tmp_path):
     yield store
 
 
+@pytest.fixture
+def interruptible():
+  """A shell starts jobs in the background with interrupts ignored."""
+  before = signal.signal(signal.SIGINT, signal.default_int_handler)
+  yield
+  signal.signal(signal.SIGINT, before)
+
+
 @contextlib.contextmanager
 def browse(page):
   """A client that opened the link, as a browser does."""
@@ -149,6 +157,7 @@ def serve(*arguments, **environment):
   )
 
 
+@pytest.mark.usefixtures('interruptible')
 def test_the_command_serves_a_store_until_ctrl_c(store):
   store.add_response(answer('r'))
   token = 'token-from-the-environment'
