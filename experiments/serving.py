@@ -21,12 +21,11 @@ import tqdm
 
 from promptrl_jax.evolution.population import draw_lineage
 from promptrl_jax.feedback.store import Store
-from promptrl_jax.feedback.web.server import FeedbackServer
+from promptrl_jax.feedback.web.server import TOKEN_VARIABLE, FeedbackServer
 from promptrl_jax.files import held, write_atomically
 from promptrl_jax.training import checkpoint
 from promptrl_jax.training.gpro.people import People
 
-_TOKEN = 'PROMPTRL_FEEDBACK_TOKEN'
 _POLL_S = 0.2
 _LAST = 10  # ratings of which the progress bar shows the mean
 
@@ -49,7 +48,7 @@ def serve(config, workdir, loop, reward_fn, asked, model, port, timeout_s):
     checkpoint.open_checkpoints(workdir / 'checkpoints') as checkpoints,
   ):
     session = find_session(store)
-    token = os.environ.get(_TOKEN)
+    token = os.environ.get(TOKEN_VARIABLE)
     with FeedbackServer(store, port, token=token, session=session) as page:
       print(f'open {page.url}\n(Ctrl-C ends it for now)', flush=True)
       people = People(

@@ -6,6 +6,7 @@ import gc
 import os
 import pathlib
 import shutil
+import signal
 import tempfile
 from collections.abc import Iterator
 
@@ -75,3 +76,11 @@ def pool() -> Iterator[ExecutionPool]:
   """A real pool; its workers start with the first program."""
   with ExecutionPool(workers=2) as pool:
     yield pool
+
+
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+  """A shell starts jobs in the background with interrupts ignored."""
+  before = signal.signal(signal.SIGINT, signal.default_int_handler)
+  yield
+  signal.signal(signal.SIGINT, before)

@@ -7,17 +7,16 @@ is slow, opens the trace of 100 MB that the page is built for.
 from __future__ import annotations
 
 import json
-import os
 import pathlib
-import shutil
 import time
 import urllib.parse
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 
 from promptrl_jax.evaluation import html_report, references
+from tests.browser import browser as browser
 from tests.evaluation.html_run import (
   HOSTILE,
   HOSTILE_TASK,
@@ -30,31 +29,10 @@ from tests.evaluation.html_run import (
 webdriver = pytest.importorskip(
   'selenium.webdriver', reason='selenium is not installed: docs/testing.md'
 )
-from selenium.webdriver.chrome.service import Service  # noqa: E402
 from selenium.webdriver.common.action_chains import ActionChains  # noqa: E402
 from selenium.webdriver.common.keys import Keys  # noqa: E402
 
-_CHROMIUM = shutil.which('chromium') or shutil.which('google-chrome')
-_DRIVER = shutil.which('chromedriver')
-pytestmark = pytest.mark.skipif(
-  not (_CHROMIUM and _DRIVER),
-  reason='Chromium or chromedriver is not installed: docs/testing.md',
-)
 _PATIENCE_S = 20.0
-
-
-@pytest.fixture(scope='module')
-def browser() -> Iterator[webdriver.Chrome]:
-  options = webdriver.ChromeOptions()
-  options.binary_location = _CHROMIUM
-  for flag in ('--headless=new', '--disable-gpu', '--disable-dev-shm-usage'):
-    options.add_argument(flag)
-  if os.geteuid() == 0:  # Chromium refuses to confine itself as root.
-    options.add_argument('--no-sandbox')
-  options.set_capability('goog:loggingPrefs', {'browser': 'ALL'})
-  driver = webdriver.Chrome(options=options, service=Service(_DRIVER))
-  yield driver
-  driver.quit()
 
 
 @pytest.fixture(scope='module')

@@ -287,14 +287,6 @@ def test_a_reader_that_leaves_ends_the_command_quietly():
     assert all_gone(process.pid)
 
 
-@pytest.fixture
-def interruptible():
-  """A shell starts jobs in the background with interrupts ignored."""
-  before = signal.signal(signal.SIGINT, signal.default_int_handler)
-  yield
-  signal.signal(signal.SIGINT, before)
-
-
 @pytest.mark.usefixtures('interruptible')
 def test_an_interrupt_ends_the_command_quietly():
   with started() as process:

@@ -8,24 +8,16 @@ import time
 import uuid
 
 import httpx
-import numpy as np
 import pytest
 
 from configs.hybrid import Config
 from experiments import serving
-from promptrl_jax.evolution import diversity, edits
 from promptrl_jax.feedback.store import Store
 from promptrl_jax.llm.backend import BackendError
 from promptrl_jax.llm.templated import TemplatedBackend
-from promptrl_jax.prompts import catalogue
-from promptrl_jax.tasks import queries
-from promptrl_jax.training.gpro.config import GPROConfig
-from promptrl_jax.training.gpro.features import FeatureMap
-from promptrl_jax.training.gpro.learner import make_learner
-from promptrl_jax.training.gpro.loop import Loop, LoopConfig
+from tests.training.gpro.small import BANK, make_loop, make_parts
 
 pytest.importorskip('uvicorn', reason='the extra serve is not installed')
-BANK = [query.text for query in queries.load('train')]
 CONFIG = dataclasses.replace(Config(), queries=20, checkpoint_every=1)
 TOKEN = 'a-token-that-tests-know'
 
@@ -41,30 +33,11 @@ class Interrupted(TemplatedBackend):
 
 @pytest.fixture(scope='module')
 def parts():
-  features = FeatureMap(diversity.word_vectors, BANK, components=2)
-  config = GPROConfig(
-    features=features.size,
-    members=2,
-    capacity=32,
-    critic_steps=2,
-    actor_steps=2,
-    minibatch=8,
-  )
-  return features, make_learner(config, 0)
+  return make_parts()
 
 
 def serve(parts, workdir, port, backend, timeout_s=0.0):
-  features, learner = parts
-  rng = np.random.default_rng(0)
-  loop = Loop(
-    LoopConfig(population_size=6, bootstrap_queries=3, window=3),
-    learner,
-    backend,
-    features,
-    [catalogue.draw(rng) for _ in range(6)],
-    edits.choose_from(catalogue.ALTERNATIVES),
-    0,
-  )
+  loop = make_loop(parts, backend)
   workdir.mkdir(exist_ok=True)
   reward_fn = lambda human, expected, text: human
   serving.serve(

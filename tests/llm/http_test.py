@@ -265,15 +265,8 @@ def test_one_hopeless_request_cancels_the_rest(connect):
   assert time.monotonic() - start < 4
 
 
-@pytest.fixture
-def sigint():
-  """Python's own handler: a job in the background inherits none."""
-  before = signal.signal(signal.SIGINT, signal.default_int_handler)
-  yield
-  signal.signal(signal.SIGINT, before)
-
-
-def test_interrupt_cancels_and_the_backend_stays_usable(connect, sigint):
+@pytest.mark.usefixtures('interruptible')
+def test_interrupt_cancels_and_the_backend_stays_usable(connect):
   started, release = threading.Event(), threading.Event()
 
   def reply(body):

@@ -16,9 +16,7 @@ import threading
 from absl import app, flags
 
 from promptrl_jax.feedback.store import Store
-from promptrl_jax.feedback.web.server import FeedbackServer
-
-_TOKEN = 'PROMPTRL_FEEDBACK_TOKEN'
+from promptrl_jax.feedback.web.server import TOKEN_VARIABLE, FeedbackServer
 
 
 def _define() -> None:
@@ -47,7 +45,7 @@ def main(argv: list[str]) -> None:
         store,
         values.port,
         values.host,
-        os.environ.get(_TOKEN),
+        os.environ.get(TOKEN_VARIABLE),
         values.session,
         allow_remote=values.allow_remote,
       ) as page,

@@ -20,6 +20,9 @@ from promptrl_jax.feedback.store import Store
 from promptrl_jax.feedback.web import app as app_lib
 from promptrl_jax.feedback.web.limits import Limits
 
+# Environment variable of a token that outlives a run: a flag would show it to
+# everybody on the machine.
+TOKEN_VARIABLE = 'PROMPTRL_FEEDBACK_TOKEN'
 _START_S = 30.0
 _STOP_S = 5.0  # until a thread that does not end is left behind
 

@@ -30,14 +30,6 @@ def store(tmp_path):
     yield store
 
 
-@pytest.fixture
-def interruptible():
-  """A shell starts jobs in the background with interrupts ignored."""
-  before = signal.signal(signal.SIGINT, signal.default_int_handler)
-  yield
-  signal.signal(signal.SIGINT, before)
-
-
 @contextlib.contextmanager
 def browse(page):
   """A client that opened the link, as a browser does."""

@@ -6,7 +6,6 @@ import jax
 import numpy as np
 import pytest
 
-from promptrl_jax.evolution import diversity, edits
 from promptrl_jax.feedback.events import (
   Correction,
   Explicit,
@@ -17,36 +16,18 @@ from promptrl_jax.feedback.events import (
   Undo,
 )
 from promptrl_jax.feedback.store import Store
-from promptrl_jax.llm.templated import TemplatedBackend
-from promptrl_jax.prompts import catalogue
-from promptrl_jax.tasks import queries
 from promptrl_jax.training import checkpoint
 from promptrl_jax.training.gpro import replay as replay_lib
-from promptrl_jax.training.gpro.config import GPROConfig
-from promptrl_jax.training.gpro.features import FeatureMap
-from promptrl_jax.training.gpro.learner import make_learner
-from promptrl_jax.training.gpro.loop import Loop, LoopConfig
 from promptrl_jax.training.gpro.people import People
 from promptrl_jax.training.gpro.reward import HybridConfig, make_reward
+from tests.training.gpro.small import BANK, make_loop, make_parts
 
-BANK = [query.text for query in queries.load('train')]
 IDS = itertools.count()
 
 
 @pytest.fixture(scope='module')
 def parts():
-  features = FeatureMap(diversity.word_vectors, BANK, components=2)
-  config = GPROConfig(
-    features=features.size,
-    context=2,
-    members=2,
-    capacity=32,
-    critic_steps=2,
-    actor_steps=2,
-    minibatch=8,
-    temperatures=(0.0, 1.0),
-  )
-  return features, make_learner(config, 0)
+  return make_parts(context=2, temperatures=(0.0, 1.0))
 
 
 @pytest.fixture
@@ -56,19 +37,7 @@ def store(tmp_path):
 
 
 def make(parts, store, session='s', backend=None, **settings):
-  features, learner = parts
-  rng = np.random.default_rng(0)
-  config = LoopConfig(population_size=6, bootstrap_queries=3, window=3)
-  loop = Loop(
-    config,
-    learner,
-    backend or TemplatedBackend(),
-    features,
-    [catalogue.draw(rng) for _ in range(config.population_size)],
-    edits.choose_from(catalogue.ALTERNATIVES),
-    0,
-  )
-  return People(loop, store, session, **settings)
+  return People(make_loop(parts, backend), store, session, **settings)
 
 
 def say(store, kind, response, **fields):
