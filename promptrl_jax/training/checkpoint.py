@@ -78,7 +78,9 @@ def save_checkpoint(
   *,
   score: float | None = None,
 ) -> None:
-  """Saves the state under its own step; the state may be donated afterwards.
+  """Saves the state under its own step.
+
+  The state may be donated, and `extra` be changed, afterwards.
 
   Args:
     extra: JSON values that come back equal: string keys, lists, no tuples.
@@ -100,12 +102,14 @@ def save_checkpoint(
     )
   if score is not None and not math.isfinite(score):
     raise ValueError(f'score must be finite, got {score} at step {step}')
-  if json.loads(json.dumps(extra)) != extra:
+  # A copy, as it is written in the background while the run goes on.
+  copied = json.loads(json.dumps(extra))
+  if copied != extra:
     raise TypeError(
       'extra must hold only what JSON gives back unchanged (string keys, '
       f'lists instead of tuples, no NaN), got {extra}'
     )
-  host = {'format': FORMAT, 'extra': extra, 'layout': _layout(state)}
+  host = {'format': FORMAT, 'extra': copied, 'layout': _layout(state)}
   checkpoints.save(
     step,
     args=ocp.args.Composite(

@@ -51,6 +51,18 @@ def test_restores_into_shapes_without_arrays(tmp_path):
   assert_bitwise_equal(restored, state)
 
 
+def test_what_changes_after_the_call_is_saved_as_it_was(tmp_path):
+  curve = []
+  for step in range(1, 6):
+    curve.append(step)
+    with open_checkpoints(tmp_path / str(step)) as checkpoints:
+      save_checkpoint(checkpoints, at_step(step), {'curve': curve})
+      curve.append(0)  # while it is written
+      _, extra = restore_checkpoint(checkpoints, at_step(0))
+    curve.pop()
+    assert extra == {'curve': list(range(1, step + 1))}
+
+
 def test_typed_keys_and_small_dtypes_come_back(tmp_path):
   state = at_step(1).replace(
     params={
