@@ -5,8 +5,9 @@
     features --verifier--> P(hidden tests pass) --> the most probable program
 
 The strategy is told to spend all its calls: where visible tests do not decide,
-a program that passes them may be wrong, and a later one right. Without a
-program that passes, what the strategy returns is submitted.
+a program that passes them may be wrong, and a later one right. Without visible
+tests all programs pass. Without a program that passes, what the strategy
+returns is submitted.
 """
 
 from __future__ import annotations
@@ -117,7 +118,7 @@ def watch(
       last = request, answer
     elif isinstance(request, Execute):
       verdicts = answer.tests[:visible]
-      if visible and all(test.status == 'passed' for test in verdicts):
+      if all(test.status == 'passed' for test in verdicts):
         found = _candidate(request.code, last)
         written.passing.append((len(written.codes), found))
       written.codes.append(request.code)

@@ -58,9 +58,9 @@ def line_up(pool, bodies):
   return LineUp({'rewriter': backend, 'coder': backend}, pool)
 
 
-def play(pool, strategy, bodies=WRONG_FIRST, budget=4):
+def play(pool, strategy, bodies=WRONG_FIRST, budget=4, protocol='visible1'):
   run = line_up(pool, bodies).run(
-    Entrant.of(strategy), [TASK], protocol='visible1', budget=budget, seed=0
+    Entrant.of(strategy), [TASK], protocol=protocol, budget=budget, seed=0
   )
   assert [detail.error for detail in run.details] == ['']
   return run
@@ -101,6 +101,15 @@ def test_log_probs_of_the_completion_count(pool, strategy):
     pool, Verified(strategy, looks_at('mean log-prob, above mean', -1.0))
   )
   assert run.passed.all()
+
+
+@both
+def test_without_visible_tests_it_chooses_among_all_programs(pool, strategy):
+  surest = looks_at('mean log-prob, above mean', -1.0)
+  run = play(pool, Verified(strategy, surest), protocol='blind')
+  last = run.trace[-1]
+  assert last['action'] == 'verify' and len(last['probabilities']) == 4
+  assert '* x' not in last['submission']
 
 
 @both
