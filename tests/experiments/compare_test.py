@@ -119,10 +119,11 @@ EDITS = ('semantic', 'lexical', 'hand_rule', 'random', 'single_list')
 @pytest.mark.parametrize(
   ('without', 'played', 'not_paid'),
   [
-    (
+    pytest.param(
       ('direct', 'mbr_exec', 'ppo', 'rewriter', 'portfolio'),
       ('greedy_first', 'best_open_loop', 'ppo_rewriter', 'random_portfolio'),
       ('rewriter', 'portfolio.json'),
+      marks=pytest.mark.slow,
     ),
     (
       ('best_open_loop', 'ppo_rewriter', 'random_portfolio'),

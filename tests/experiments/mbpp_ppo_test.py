@@ -455,6 +455,7 @@ def test_controllers_play_other_problems(published, tmp_path):
   assert content['config']['editing']['max_steps'] == 10
 
 
+@pytest.mark.slow
 def test_what_nobody_plays_is_not_searched(published, tmp_path):
   left_out = (*open_loop.LISTS, 'best_of_b_tuned', 'greedy_first_tuned')
   result = run(
@@ -471,6 +472,7 @@ def test_what_nobody_plays_is_not_searched(published, tmp_path):
   assert '| ppo |' in table and '| best_open_loop |' not in table
 
 
+@pytest.mark.slow
 def test_lists_are_searched_where_only_temperatures_were_before(
   published, tmp_path
 ):

@@ -215,6 +215,7 @@ def test_semantic_asks_the_rewriter_as_it_is_by_then(pool):
   assert int(state.rewriter.step) >= 1
 
 
+@pytest.mark.slow
 def test_resume_equals_the_uninterrupted_run_bit_for_bit(pool, tmp_path):
   config = joint.JointConfig(60, 15, 1, 2)
   whole, rows = play(make(pool, config)[0], fresh(), config.legs)

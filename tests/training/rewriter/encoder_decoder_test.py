@@ -71,16 +71,13 @@ def taught():
   return tiny_rewriter.teach(CONFIG, start, TOKENIZER, steps=150)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
   ('name', 'sections'),
   [
     ('grpo', {'loss': {'kl_estimator': 'exact'}}),
-    pytest.param('ppo', {}, marks=pytest.mark.slow),
-    pytest.param(
-      'grpo',
-      {'parameters': 'lora', 'reference': {'kind': 'adapter_off'}},
-      marks=pytest.mark.slow,
-    ),
+    ('ppo', {}),
+    ('grpo', {'parameters': 'lora', 'reference': {'kind': 'adapter_off'}}),
   ],
   ids=['grpo', 'ppo', 'lora'],
 )
