@@ -1,6 +1,7 @@
 """Compilation of the C++ functions, and attention to a cache."""
 
 import dataclasses
+import itertools
 import pathlib
 import subprocess
 import sys
@@ -55,11 +56,22 @@ def test_attention_equals_that_of_xla(kind, slots, head, group, threads):
   np.testing.assert_array_equal(nothing, 0)
 
 
+# Tokens, head, group and threads; all others are slow tests.
+EVERY_TIME = {
+  *((1, 16, 1, 3), (7, 48, 3, 1), (100, 64, 1, 1), (320, 16, 3, 3)),
+  *((7, 64, 1, 3), (100, 48, 3, 3), (320, 64, 3, 1), (100, 16, 1, 1)),
+}
+PROMPTS = itertools.product((1, 7, 100, 320), (16, 48, 64), (1, 3), (1, 3))
+
+
 @pytest.mark.usefixtures('functions')
-@pytest.mark.parametrize('threads', [1, 3])
-@pytest.mark.parametrize('group', [1, 3])
-@pytest.mark.parametrize('head', [16, 48, 64])
-@pytest.mark.parametrize('tokens', [1, 7, 100, 320])
+@pytest.mark.parametrize(
+  ('tokens', 'head', 'group', 'threads'),
+  [
+    pytest.param(*case, marks=() if case in EVERY_TIME else pytest.mark.slow)
+    for case in PROMPTS
+  ],
+)
 def test_attention_of_prompts_equals_that_of_xla(tokens, head, group, threads):
   config = dataclasses.replace(tiny.CONFIG, head_size=head)
   attend = jax.jit(attention.attend_fn(config, threads))

@@ -220,7 +220,9 @@ def assert_same_bits(asked, one, other):
 
 
 @pytest.mark.skipif(not native.is_available(), reason='needs a C++ compiler')
-@pytest.mark.parametrize('dtype', ['float32', 'bfloat16'])
+@pytest.mark.parametrize(
+  'dtype', ['float32', pytest.param('bfloat16', marks=pytest.mark.slow)]
+)
 def test_the_last_samples_are_decoded_with_fewer_slots(dtype):
   other, few = (make_packed(dtype, slots=slots) for slots in (32, 8))
   sizes, programs = [], other.programs
@@ -241,8 +243,15 @@ def test_the_last_samples_are_decoded_with_fewer_slots(dtype):
 
 
 @pytest.mark.skipif(not native.is_available(), reason='needs a C++ compiler')
-@pytest.mark.parametrize('window', [None, 20])
-@pytest.mark.parametrize('dtype', ['float32', 'bfloat16'])
+@pytest.mark.parametrize(
+  ('dtype', 'window'),
+  [
+    ('float32', 20),
+    ('bfloat16', None),
+    pytest.param('float32', None, marks=pytest.mark.slow),
+    pytest.param('bfloat16', 20, marks=pytest.mark.slow),
+  ],
+)
 def test_prompts_that_begin_alike_are_read_once_to_the_same_bits(dtype, window):
   kind = 'plain' if dtype == 'float32' else dtype
   config = dataclasses.replace(PACKED, sliding_window=window, kv_cache=kind)

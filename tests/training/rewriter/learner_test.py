@@ -284,6 +284,7 @@ def charged(pool, name, **more):
 EXACT = {'loss': {'kl_estimator': 'exact'}}
 
 
+@pytest.mark.slow
 def test_the_exact_divergence_is_near_its_estimate(pool):
   rows = charged(pool, 'reinforce', **EXACT)
   estimated = charged(pool, 'reinforce')
@@ -302,11 +303,10 @@ def test_the_exact_divergence_of_adapters_begins_at_zero(pool):
 
 @pytest.mark.parametrize(
   ('name', 'charge'),
-  [
-    ('reinforce_pp', 'auto'),  # of tokens
-    pytest.param('reinforce', 'reward', marks=pytest.mark.slow),  # of texts
-  ],
+  [('reinforce_pp', 'auto'), ('reinforce', 'reward')],
+  ids=['of tokens', 'of texts'],
 )
+@pytest.mark.slow
 def test_the_exact_divergence_may_be_charged_as_a_reward(pool, name, charge):
   paid = {'kl_estimator': 'exact', 'charge_kl': charge}
   rows = charged(pool, name, advantage=paid)

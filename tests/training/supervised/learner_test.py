@@ -122,6 +122,7 @@ def test_the_loss_of_packed_pairs_is_the_mean_over_separate_ones(loss_fn):
   np.testing.assert_allclose([total, reply], sums / counts, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_an_encoder_decoder_reads_the_same_rows(loss_fn):
   config = dataclasses.replace(
     tiny_encoder_decoder.CONFIG, vocab_size=tiny.CONFIG.vocab_size
