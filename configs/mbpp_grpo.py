@@ -65,7 +65,7 @@ class Config(Job):
   """Settings of the job, in addition to those of `Job`.
 
   Attributes:
-    algorithms: keys of `ALGORITHMS`.
+    algorithms: keys of `ALGORITHMS`; none: the start plays, untrained.
     switches: updates from which on another of `ALGORITHMS` takes over:
       `((30, 'pairs'),)`.
     seeds: runs of each algorithm.

@@ -48,6 +48,8 @@ _WORKDIR = flags.DEFINE_string('workdir', None, 'Where results go.')
 flags.mark_flag_as_required('workdir')
 distributed_flags.define()
 
+_START = 'start'  # the rewriter before training
+
 
 def main(argv):
   if len(argv) > 1:
@@ -159,7 +161,7 @@ class Judge:
 
   def compare(self, trained, tasks):
     """Cells of the direct answer, the start and each algorithm's models."""
-    entrants = {'start': [self._untrained()]}
+    entrants = {_START: [self._untrained()]}
     for name, folders in trained.items():
       entrants[name] = [
         load.load_backend(load.BackendConfig(model=str(folder)), self._mesh)
@@ -196,20 +198,20 @@ def write_report(config, workdir, models, results, trained):
     **{'import header': 'on' if config.pool.import_header else 'off'},
   )
   summary = report.summarise(
-    results, subject=config.algorithms[0], resamples=config.eval.resamples
+    results,
+    subject=next(iter(trained), _START),
+    resamples=config.eval.resamples,
   )
   table = report.to_markdown(summary, header)
   report.write_results(workdir, {'header': header, **summary}, table)
   cells.write_csv(workdir / 'results.csv', results)
-  curves = output.draw_rewriters(
-    {
-      name: [workdir / name / f'seed_{seed}' for seed in seeds]
-      for name in config.algorithms
-    },
-    workdir,
-  )
   print(table)
-  print(f'curves       {curves}')
+  if trained:
+    runs = {
+      name: [folder.parent for folder in folders]
+      for name, folders in trained.items()
+    }
+    print(f'curves       {output.draw_rewriters(runs, workdir)}')
   for folders in trained.values():
     for folder in folders:
       print(f'model        {folder}')

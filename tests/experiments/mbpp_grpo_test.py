@@ -108,7 +108,7 @@ def test_all_are_compared_on_the_same_problems_with_two_calls(whole):
   assert {cell.budget for cell in found} == {2}
 
 
-# The same `Run` is killed by tests of mbpp_ppo and of two processes every time.
+# The same `Run` is killed by a test of two processes every time.
 @pytest.mark.slow
 def test_kill_and_resume_equals_the_uninterrupted_run(whole, tmp_path):
   path = tmp_path / 'ppo' / 'seed_0' / 'metrics.jsonl'
@@ -121,6 +121,19 @@ def test_kill_and_resume_equals_the_uninterrupted_run(whole, tmp_path):
   assert equal(*folders)
   csv = 'results.csv'
   assert (tmp_path / csv).read_text() == (whole[0] / csv).read_text()
+
+
+@pytest.mark.slow
+def test_without_an_algorithm_the_start_plays_alone(whole, tmp_path):
+  model = whole[0] / 'ppo' / 'seed_0' / 'model'
+  result = run(
+    tmp_path, '--config.algorithms=()', f'--config.rewriter.model={model}'
+  )
+  assert result.returncode == 0, result.stderr[-3000:]
+  found = {c.strategy: c for c in read_csv(tmp_path / 'results.csv')}
+  assert found.keys() == {'direct', 'start'}
+  trained = {c.strategy: c for c in read_csv(whole[0] / 'results.csv')}['ppo']
+  np.testing.assert_array_equal(found['start'].passed, trained.passed)
 
 
 def test_another_config_or_model_in_the_same_workdir_is_refused(
