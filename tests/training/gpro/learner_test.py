@@ -149,16 +149,20 @@ def test_nothing_compiles_after_the_first_update_whatever_is_said():
   assert compiled == (learner.act._cache_size(), learner.update._cache_size())
 
 
-def test_an_update_is_quick():
+def test_an_update_takes_less_than_twenty_milliseconds():
   learner, state = start(CONFIG, 0)
   state, replay, _ = play(learner, state, World(0), 300, 'random')
+  # As users compile it: the suite may compile quickly what then runs slowly.
+  update = learner.update.lower(state, replay).compile(
+    {'xla_backend_optimization_level': 3, 'xla_cpu_use_fusion_emitters': True}
+  )
   seconds = []
   for _ in range(20):
-    began = time.perf_counter()
-    jax.block_until_ready(learner.update(state, replay))
-    seconds.append(time.perf_counter() - began)
-  # 3 ms on two quiet cores; other processes may have most of them here.
-  assert min(seconds) < 0.1
+    # Of all threads of this process: others may have most of the cores.
+    began = time.process_time()
+    jax.block_until_ready(update(state, replay))
+    seconds.append(time.process_time() - began)
+  assert min(seconds) < 0.02
 
 
 def test_without_feedback_nothing_is_learned_and_late_feedback_counts():

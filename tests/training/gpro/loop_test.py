@@ -7,16 +7,14 @@ import numpy as np
 import pytest
 
 from promptrl_jax.envs.simulated_user import SimulatedUser
-from promptrl_jax.evolution import diversity, edits
+from promptrl_jax.evolution import diversity
 from promptrl_jax.llm.templated import TemplatedBackend
-from promptrl_jax.prompts import catalogue
 from promptrl_jax.tasks import queries
 from promptrl_jax.training.gpro.config import GPROConfig
 from promptrl_jax.training.gpro.features import FeatureMap
 from promptrl_jax.training.gpro.learner import make_learner
-from promptrl_jax.training.gpro.loop import Loop, LoopConfig
-
-BANK = [query.text for query in queries.load('train')]
+from promptrl_jax.training.gpro.loop import LoopConfig
+from tests.training.gpro.small import BANK, make_loop
 
 
 @pytest.fixture(scope='module')
@@ -29,18 +27,12 @@ def parts():
 
 
 def make(parts, seed=0, backend=None, **settings):
-  features, learner = parts
-  rng = np.random.default_rng(seed)
-  config = LoopConfig(bootstrap_queries=10, **settings)
-  return Loop(
-    config,
-    learner,
-    backend or TemplatedBackend(),
-    features,
-    [catalogue.draw(rng) for _ in range(config.population_size)],
-    edits.choose_from(catalogue.ALTERNATIVES),
-    seed,
-    diversity.word_vectors,
+  return make_loop(
+    parts,
+    backend,
+    config=LoopConfig(bootstrap_queries=10, **settings),
+    seed=seed,
+    embed_fn=diversity.word_vectors,
   )
 
 

@@ -12,6 +12,7 @@ from promptrl_jax.training.gpro.learner import make_learner
 from promptrl_jax.training.gpro.loop import Loop, LoopConfig
 
 BANK = [query.text for query in queries.load('train')]
+SMALL = LoopConfig(population_size=6, bootstrap_queries=3, window=3)
 
 
 def make_parts(**settings):
@@ -29,11 +30,10 @@ def make_parts(**settings):
   return features, make_learner(config, 0)
 
 
-def make_loop(parts, backend=None):
-  """A loop of six prompts, before its first question."""
+def make_loop(parts, backend=None, *, config=SMALL, seed=0, embed_fn=None):
+  """A loop before its first question; a small one if nothing is said."""
   features, learner = parts
-  rng = np.random.default_rng(0)
-  config = LoopConfig(population_size=6, bootstrap_queries=3, window=3)
+  rng = np.random.default_rng(seed)
   return Loop(
     config,
     learner,
@@ -41,5 +41,6 @@ def make_loop(parts, backend=None):
     features,
     [catalogue.draw(rng) for _ in range(config.population_size)],
     edits.choose_from(catalogue.ALTERNATIVES),
-    0,
+    seed,
+    embed_fn,
   )
