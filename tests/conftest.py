@@ -8,12 +8,14 @@ import pathlib
 import shutil
 import signal
 import tempfile
+import time
 from collections.abc import Iterator
 
 import hypothesis
 import jax
 import pytest
 
+from promptrl_jax import files
 from promptrl_jax.execution import ExecutionPool
 
 jax.config.update('jax_num_cpu_devices', 2)
@@ -26,6 +28,8 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile('suite')
 
 _CACHE = 'JAX_COMPILATION_CACHE_DIR'
+# So that programs that nobody compiles any more do not pile up.
+_KEPT_DAYS = 14
 _TESTS = pathlib.Path(__file__).parent
 # Folders whose files take longest. They begin, so that none is left for the end
 # when other workers have nothing to do.
@@ -33,15 +37,14 @@ _FIRST = ('experiments', 'training', 'parallel', 'tools', 'llm', 'models')
 
 
 def pytest_configure(config: pytest.Config) -> None:
-  """Workers and the processes that tests start share compiled programs.
+  """Workers, processes that tests start, and later runs share programs.
 
-  The first process of a run chooses a new folder and names it in the
-  environment, which all others inherit. A folder that the environment names
-  already is used and kept: a second run then compiles little.
+  Compiling is most of the work of a first run. The first process of a run names
+  the folder in the environment, which all others inherit; a folder that the
+  environment names already is used as it is.
   """
   if _CACHE not in os.environ:
-    folder = tempfile.mkdtemp(prefix='jax_cache_')
-    config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+    folder = _cache(config)
     os.environ[_CACHE] = folder
     os.environ['JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS'] = '0'
     # The functions in C++ are compiled once, too.
@@ -49,6 +52,22 @@ def pytest_configure(config: pytest.Config) -> None:
   # JAX has read its environment before this function is called.
   jax.config.update('jax_compilation_cache_dir', os.environ[_CACHE])
   jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.0)
+
+
+def _cache(config: pytest.Config) -> str:
+  """Returns a folder that is kept from run to run, or a new one without it."""
+  kept = files.cache_folder()
+  if kept is None:
+    folder = tempfile.mkdtemp(prefix='jax_cache_')
+    config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+    return folder
+  kept /= 'tests'
+  kept.mkdir(exist_ok=True)
+  oldest = time.time() - _KEPT_DAYS * 86_400
+  for path in kept.iterdir():
+    if path.stat().st_mtime < oldest:
+      path.unlink(missing_ok=True)
+  return str(kept)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -280,10 +280,13 @@ def make_causal(**settings):
   return JaxLM('tiny', sampler)
 
 
-@pytest.mark.parametrize('make', [make_causal, make_encoder_decoder])
 @pytest.mark.parametrize(
-  'method',
-  [Sampling(top_k=1), Sampling(min_p=1.0), Sampling(repetition_penalty=50.0)],
+  ('make', 'method'),
+  [
+    (make_causal, Sampling(top_k=1)),
+    (make_causal, Sampling(min_p=1.0)),
+    (make_encoder_decoder, Sampling(repetition_penalty=50.0)),
+  ],
 )
 def test_filters_reach_the_sampler(make, method):
   drawn = lambda model, temperature: model.complete(

@@ -55,7 +55,17 @@ def greedy(config, params, tokens, mask):
   return out.tokens
 
 
-@pytest.mark.parametrize('name', causal.CASES)
+# The kinds of layers that there are; the others mix them.
+EVERY_TIME = ('gpt2', 'llama3', 'qwen3', 'gemma3')
+
+
+@pytest.mark.parametrize(
+  'name',
+  [
+    pytest.param(n, marks=() if n in EVERY_TIME else pytest.mark.slow)
+    for n in causal.CASES
+  ],
+)
 def test_log_probs_and_greedy_text_are_those_of_transformers(name):
   folder = causal.FOLDER / name
   config, params = load(folder)

@@ -18,9 +18,16 @@ from promptrl_jax.testing import tiny
 ROOT = pathlib.Path(__file__).parents[2]
 
 
+# Queries that share a key, and threads; all other pairs are slow tests.
+OFTEN = {(1, 3), (6, 1)}
+GROUPS = [
+  pytest.param(*pair, marks=() if pair in OFTEN else pytest.mark.slow)
+  for pair in itertools.product((1, 3, 6), (1, 3))
+]
+
+
 @pytest.mark.usefixtures('functions')
-@pytest.mark.parametrize('threads', [1, 3])
-@pytest.mark.parametrize('group', [1, 3, 6])
+@pytest.mark.parametrize(('group', 'threads'), GROUPS)
 @pytest.mark.parametrize('head', [16, 48, 64, 128])
 @pytest.mark.parametrize('slots', [7, 100, 320])
 @pytest.mark.parametrize('kind', ['plain', 'bfloat16'])

@@ -34,7 +34,7 @@ def naive(hidden, head, targets, temperature, other):
   return chosen, -mean(logps), mean(logps - others)
 
 
-@pytest.mark.parametrize('chunk', [None, 1, 3, 7, 100])
+@pytest.mark.parametrize('chunk', [None, 3, 100])
 @pytest.mark.parametrize('tied', [False, True])
 def test_equals_the_whole_softmax(inputs, other, chunk, tied):
   hidden, head, targets = inputs

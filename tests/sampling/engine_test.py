@@ -246,8 +246,8 @@ def test_the_last_samples_are_decoded_with_fewer_slots(dtype):
 @pytest.mark.parametrize(
   ('dtype', 'window'),
   [
-    ('float32', 20),
     ('bfloat16', None),
+    pytest.param('float32', 20, marks=pytest.mark.slow),
     pytest.param('float32', None, marks=pytest.mark.slow),
     pytest.param('bfloat16', 20, marks=pytest.mark.slow),
   ],

@@ -135,7 +135,10 @@ def test_log_probs_are_those_of_each_text_alone(config):
   'settings',
   [
     {'kind': 'ppo', 'aggregation': 'token_mean', 'epochs': 2},
-    {'kind': 'gspo', 'aggregation': 'sequence_mean', 'epochs': 2},
+    pytest.param(
+      {'kind': 'gspo', 'aggregation': 'sequence_mean', 'epochs': 2},
+      marks=pytest.mark.slow,
+    ),
     {
       'kind': 'cispo',
       'aggregation': 'constant',
