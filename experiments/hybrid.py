@@ -195,7 +195,7 @@ def make_loop(config, method, seed, learner, backend, features):
     learner,
     backend,
     features,
-    [catalogue.draw(rng) for _ in range(loop_config.population_size)],
+    [catalogue.draw(rng) for _ in range(loop_config.first_prompts)],
     edits.choose_from(catalogue.ALTERNATIVES),
     seed,
     diversity.word_vectors,

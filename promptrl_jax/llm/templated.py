@@ -118,8 +118,11 @@ class TemplatedBackend:
     completions = []
     for request in requests:
       system, query = _read(request)
-      rng = random.Random(f'{request.seed} {system} {query}')
-      text = answer(system, query, rng if request.temperature > 0 else None)
+      if request.temperature > 0:
+        rng = random.Random(f'{request.seed} {system} {query}')
+        text = answer(system, query, rng)
+      else:
+        text = _first_answer(system, query)
       words = text.split(' ')
       cut = len(words) > request.max_tokens
       completions.append(
@@ -190,6 +193,12 @@ def answer(system: str, query: str, rng: random.Random | None = None) -> str:
     'What would you like to know next?' if says(r'\bquestion to') else '',
   ]
   return '\n\n'.join(part for part in parts if part)
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def _first_answer(system: str, query: str) -> str:
+  """The answer without any draw, which evolution asks for again and again."""
+  return answer(system, query)
 
 
 def _read(request: Request) -> tuple[str, str]:

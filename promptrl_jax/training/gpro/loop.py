@@ -6,9 +6,10 @@
   evolution <──critic scores children── replay <──────── feedback, at any time
                                           └── every M queries: one update
 
-INIT: the first queries are answered by prompts that are drawn, as nothing is
-known of them. MAIN: learning and evolution. REFINEMENT: prompts that nobody
-needs, and those that say the same, are dropped; the population evolves no more.
+INIT: the first queries are answered by prompts that are drawn from many, as
+nothing is known of them and critics learn most from answers of all kinds. MAIN:
+learning and evolution. REFINEMENT: prompts that nobody needs, and those that
+say the same, are dropped; the population evolves no more.
 """
 
 from __future__ import annotations
@@ -53,6 +54,8 @@ class LoopConfig:
   Attributes:
     population_size: prompts.
     bootstrap_queries: queries of the phase INIT.
+    bootstrap_prompts: more prompts than the population, which INIT alone draws
+      from if the population evolves.
     main_queries: queries until REFINEMENT begins; 0: it never does.
     window: last queries that prompts are scored on by the critic.
     evolves: whether the population evolves.
@@ -65,6 +68,7 @@ class LoopConfig:
 
   population_size: int = 10
   bootstrap_queries: int = 20
+  bootstrap_prompts: int = 100
   main_queries: int = 0
   window: int = 20
   evolves: bool = True
@@ -87,9 +91,17 @@ class LoopConfig:
     for name in ('population_size', 'window'):
       if getattr(self, name) < 1:
         raise ValueError(f'{name}={getattr(self, name)}: expected at least 1')
-    for name in ('bootstrap_queries', 'main_queries', 'temperature'):
+    for name in (
+      *('bootstrap_queries', 'bootstrap_prompts'),
+      *('main_queries', 'temperature'),
+    ):
       if getattr(self, name) < 0:
         raise ValueError(f'{name}={getattr(self, name)}: expected at least 0')
+
+  @property
+  def first_prompts(self) -> int:
+    """Prompts that a loop is made of."""
+    return self.population_size + self.bootstrap_prompts * self.evolves
 
 
 @dataclasses.dataclass(frozen=True)
@@ -173,14 +185,16 @@ class Loop:
     Args:
       learner: its number of candidates K is that of the answers to a query.
       backend: answers.
-      genomes: the first population.
+      genomes: the first population, and after it prompts for INIT alone.
       edit_fn: changes sections.
       embed_fn: of prompts, by which those that say the same are told.
     """
     if not genomes:
       raise ValueError('no prompt to begin with: expected at least one genome')
-    self.config, self.population = config, Population.of(genomes)
-    self.history = {one.id: one for one in self.population.individuals}
+    self._first = Population.of(genomes).individuals
+    self.config = config
+    self.population = Population(self._first[: config.population_size])
+    self.history = {one.id: one for one in self._first}
     self.metrics: Metrics = {}
     self._learner, self._backend, self._features = learner, backend, features
     self._edit_fn, self._embed_fn, self._seed = edit_fn, embed_fn, seed
@@ -370,10 +384,11 @@ class Loop:
 
   def _candidates(self, context: np.ndarray) -> list[Individual]:
     """K prompts for a query: those that were best on queries like it."""
-    count = min(self._learner.config.candidates, len(self.population))
-    people = self.population.individuals
+    is_init = self.phase == 'init'
+    people = self._first if is_init else self.population.individuals
+    count = min(self._learner.config.candidates, len(people))
     rng = np.random.default_rng([self._seed, self.queries, 1])
-    if not len(self._cases):
+    if is_init or not len(self._cases):
       drawn = rng.choice(len(people), count, replace=False)
       return [people[i] for i in drawn]
     distances = np.sum((self._cases - context) ** 2, axis=1)

@@ -82,6 +82,20 @@ def test_phases_follow_the_number_of_queries(parts):
   assert loop.population.generation == generation
 
 
+def test_the_first_phase_draws_from_more_prompts_than_evolve(parts):
+  loop = make(parts, bootstrap_prompts=30)
+  first, size = list(loop.history), len(loop.population)
+  assert len(first) == 40 and size == 10
+  asked = queries.draw('train', 11, 5)
+  shown = [loop.show(query.text) for query in asked]
+  early = {one.id for showing in shown[:10] for one in showing.prompts}
+  # Fifty of forty were drawn, most of them from beside the population.
+  assert len(early - set(first[:size])) > 15
+  assert {one.id for one in shown[10].prompts} <= set(first[:size])
+  alone = make(parts, bootstrap_prompts=30, evolves=False)
+  assert len(alone.history) == len(alone.population) == 10
+
+
 def test_the_last_phase_drops_what_nobody_needs(parts):
   loop = make(parts)
   walk(loop, 30)

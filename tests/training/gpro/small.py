@@ -12,7 +12,9 @@ from promptrl_jax.training.gpro.learner import make_learner
 from promptrl_jax.training.gpro.loop import Loop, LoopConfig
 
 BANK = [query.text for query in queries.load('train')]
-SMALL = LoopConfig(population_size=6, bootstrap_queries=3, window=3)
+SMALL = LoopConfig(
+  population_size=6, bootstrap_queries=3, bootstrap_prompts=20, window=3
+)
 
 
 def make_parts(**settings):
@@ -39,7 +41,7 @@ def make_loop(parts, backend=None, *, config=SMALL, seed=0, embed_fn=None):
     learner,
     backend or TemplatedBackend(),
     features,
-    [catalogue.draw(rng) for _ in range(config.population_size)],
+    [catalogue.draw(rng) for _ in range(config.first_prompts)],
     edits.choose_from(catalogue.ALTERNATIVES),
     seed,
     embed_fn,
