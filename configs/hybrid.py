@@ -107,10 +107,10 @@ class Config:
           f'method {name!r}: expected some of {", ".join(choosing.NAMES)}, '
           f'each also with {EVOLVING} at its end'
         )
-    if not self.methods or self.seeds < 1 or self.queries < 20:
+    if not self.methods or self.seeds < 1 or self.queries < 1:
       raise ValueError(
         f'methods={self.methods}, seeds={self.seeds}, queries={self.queries}: '
-        'expected a method, a person and 20 questions or more'
+        'expected a method, a person and a question or more'
       )
 
 

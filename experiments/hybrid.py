@@ -74,6 +74,7 @@ _TIMEOUT_S = flags.DEFINE_float(
 flags.mark_flag_as_required('workdir')
 
 _CURVES = ('satisfaction', 'best', 'diversity')  # [T] of each run
+_FEWEST = 20  # questions of a simulated person
 _UNSEEN = 200  # answers by which the critics are checked
 
 
@@ -91,6 +92,11 @@ def run(config, workdir):
     raise ValueError(
       f'--queries={_QUERIES.value}: simulated people ask their own questions; '
       'expected --mode=serve'
+    )
+  if config.queries < _FEWEST and not is_served:
+    raise ValueError(
+      f'queries={config.queries}: expected {_FEWEST} or more of each simulated '
+      'person, as curves are fitted to them'
     )
   bank = [query.text for query in queries_lib.load(config.split)]
   own = read_queries(_QUERIES.value) if _QUERIES.value else []

@@ -121,11 +121,14 @@ def ask(page):
 @pytest.mark.slow
 def test_it_ends_with_one_line_where_nobody_answers(tmp_path):
   (tmp_path / 'asked.txt').write_text('Why is the sky blue?\n\nWhat is rain?\n')
-  flags = (*FLAGS, f'--workdir={tmp_path / "w"}', '--timeout_s=0.1')
+  flags = (
+    *(*FLAGS, f'--workdir={tmp_path / "w"}', '--timeout_s=0.1'),
+    '--config.queries=3',
+  )
   asked = f'--queries={tmp_path / "asked.txt"}'
   result = commands.run('experiments.hybrid', *flags, asked)
   assert result.returncode == 0, result.stderr[-2000:]
-  assert 'nobody answered for 0.1 s after 0 of 20 ratings' in result.stdout
+  assert 'nobody answered for 0.1 s after 0 of 3 ratings' in result.stdout
   with Store.open(tmp_path / 'w' / 'feedback.sqlite') as store:
     (response,) = store.responses()
     assert response.query == 'Why is the sky blue?'
@@ -142,6 +145,7 @@ def test_it_ends_with_one_line_where_nobody_answers(tmp_path):
     (('--config.reward=stars',), "reward='stars': expected one of rating"),
     (('--mode=simulate', '--queries=x'), 'expected --mode=serve'),
     (('--queries=/nowhere',), 'No such file'),
+    (('--mode=simulate', '--config.queries=19'), 'expected 20 or more'),
   ],
 )
 def test_bad_input_is_one_clear_message(tmp_path, flags, message):
