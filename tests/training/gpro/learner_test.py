@@ -16,6 +16,7 @@ from promptrl_jax.training.gpro import off_policy
 from promptrl_jax.training.gpro import replay as replay_lib
 from promptrl_jax.training.gpro.config import GPROConfig
 from promptrl_jax.training.gpro.state import GPRORun
+from tests.processor import slowness
 from tests.training.gpro.world import FEATURES, World, correlation, play
 
 CONFIG = GPROConfig(features=FEATURES)
@@ -162,7 +163,7 @@ def test_an_update_takes_less_than_twenty_milliseconds():
     began = time.process_time()
     jax.block_until_ready(update(state, replay))
     seconds.append(time.process_time() - began)
-  assert min(seconds) < 0.02
+  assert min(seconds) < 0.02 * slowness()
 
 
 def test_without_feedback_nothing_is_learned_and_late_feedback_counts():

@@ -14,6 +14,7 @@ from promptrl_jax.training.gpro.config import GPROConfig
 from promptrl_jax.training.gpro.features import FeatureMap
 from promptrl_jax.training.gpro.learner import make_learner
 from promptrl_jax.training.gpro.loop import LoopConfig
+from tests.processor import slowness
 from tests.training.gpro.small import BANK, make_loop
 
 
@@ -145,7 +146,7 @@ def test_a_step_without_model_calls_is_quick(parts):
     loop.learn()
     times.append(time.process_time() - started)
   # 50 ms on two cores is the aim; answers of templates are in it.
-  assert np.median(sorted(times)[-4:]) < 0.4
+  assert np.median(sorted(times)[-4:]) < 0.4 * slowness()
 
 
 def test_settings_that_make_no_sense_are_refused(parts):
