@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import pathlib
@@ -65,8 +66,9 @@ def _cache(config: pytest.Config) -> str:
   kept.mkdir(exist_ok=True)
   oldest = time.time() - _KEPT_DAYS * 86_400
   for path in kept.iterdir():
-    if path.stat().st_mtime < oldest:
-      path.unlink(missing_ok=True)
+    with contextlib.suppress(FileNotFoundError):  # Another run may do the same.
+      if path.stat().st_mtime < oldest:
+        path.unlink()
   return str(kept)
 
 

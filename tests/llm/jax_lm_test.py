@@ -1,6 +1,7 @@
 """The in-process model behind the backend protocol."""
 
 import dataclasses
+import itertools
 
 import jax
 import numpy as np
@@ -17,6 +18,7 @@ from promptrl_jax.models.encoder import EncoderConfig
 from promptrl_jax.parallel.mesh import make_data_mesh
 from promptrl_jax.sampling import EngineConfig, Sampler, Sampling
 from promptrl_jax.testing import tiny, tiny_encoder_decoder
+from tests.variants import mostly_slow
 
 CONFIG = EngineConfig(4, (16, 48), 8)
 MESH = make_data_mesh()
@@ -280,13 +282,18 @@ def make_causal(**settings):
   return JaxLM('tiny', sampler)
 
 
+TOP, LEAST = Sampling(top_k=1), Sampling(min_p=1.0)
+PENALTY = Sampling(repetition_penalty=50.0)
+
+
 @pytest.mark.parametrize(
   ('make', 'method'),
-  [
-    (make_causal, Sampling(top_k=1)),
-    (make_causal, Sampling(min_p=1.0)),
-    (make_encoder_decoder, Sampling(repetition_penalty=50.0)),
-  ],
+  mostly_slow(
+    itertools.product(
+      (make_causal, make_encoder_decoder), (TOP, LEAST, PENALTY)
+    ),
+    [(make_causal, TOP), (make_causal, LEAST), (make_encoder_decoder, PENALTY)],
+  ),
 )
 def test_filters_reach_the_sampler(make, method):
   drawn = lambda model, temperature: model.complete(

@@ -17,6 +17,7 @@ from promptrl_jax.sampling.model import make_model
 from promptrl_jax.sampling.prepare import prepare
 from promptrl_jax.testing.reference_sampler import generate
 from tests.golden import causal
+from tests.variants import mostly_slow
 
 MESH = make_data_mesh()
 
@@ -59,13 +60,7 @@ def greedy(config, params, tokens, mask):
 EVERY_TIME = ('gpt2', 'llama3', 'qwen3', 'gemma3')
 
 
-@pytest.mark.parametrize(
-  'name',
-  [
-    pytest.param(n, marks=() if n in EVERY_TIME else pytest.mark.slow)
-    for n in causal.CASES
-  ],
-)
+@pytest.mark.parametrize('name', mostly_slow(causal.CASES, EVERY_TIME))
 def test_log_probs_and_greedy_text_are_those_of_transformers(name):
   folder = causal.FOLDER / name
   config, params = load(folder)

@@ -14,16 +14,13 @@ import pytest
 from promptrl_jax.models import attention, native, transformer
 from promptrl_jax.models.cache import LayerCache, layout
 from promptrl_jax.testing import tiny
+from tests.variants import mostly_slow
 
 ROOT = pathlib.Path(__file__).parents[2]
 
 
-# Queries that share a key, and threads; all other pairs are slow tests.
-OFTEN = {(1, 3), (6, 1)}
-GROUPS = [
-  pytest.param(*pair, marks=() if pair in OFTEN else pytest.mark.slow)
-  for pair in itertools.product((1, 3, 6), (1, 3))
-]
+# Queries that share a key, and threads.
+GROUPS = mostly_slow(itertools.product((1, 3, 6), (1, 3)), {(1, 3), (6, 1)})
 
 
 @pytest.mark.usefixtures('functions')
@@ -63,7 +60,7 @@ def test_attention_equals_that_of_xla(kind, slots, head, group, threads):
   np.testing.assert_array_equal(nothing, 0)
 
 
-# Tokens, head, group and threads; all others are slow tests.
+# Tokens, head, group and threads.
 EVERY_TIME = {
   *((1, 16, 1, 3), (7, 48, 3, 1), (100, 64, 1, 1), (320, 16, 3, 3)),
   *((7, 64, 1, 3), (100, 48, 3, 3), (320, 64, 3, 1), (100, 16, 1, 1)),
@@ -73,11 +70,7 @@ PROMPTS = itertools.product((1, 7, 100, 320), (16, 48, 64), (1, 3), (1, 3))
 
 @pytest.mark.usefixtures('functions')
 @pytest.mark.parametrize(
-  ('tokens', 'head', 'group', 'threads'),
-  [
-    pytest.param(*case, marks=() if case in EVERY_TIME else pytest.mark.slow)
-    for case in PROMPTS
-  ],
+  ('tokens', 'head', 'group', 'threads'), mostly_slow(PROMPTS, EVERY_TIME)
 )
 def test_attention_of_prompts_equals_that_of_xla(tokens, head, group, threads):
   config = dataclasses.replace(tiny.CONFIG, head_size=head)

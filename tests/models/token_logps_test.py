@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from promptrl_jax.models.token_logps import Projected, token_logps
+from tests.variants import mostly_slow
 
 R, K, D, V = 2, 7, 6, 11
 
@@ -34,7 +35,9 @@ def naive(hidden, head, targets, temperature, other):
   return chosen, -mean(logps), mean(logps - others)
 
 
-@pytest.mark.parametrize('chunk', [None, 3, 100])
+@pytest.mark.parametrize(
+  'chunk', mostly_slow([None, 1, 3, 7, 100], [None, 3, 100])
+)
 @pytest.mark.parametrize('tied', [False, True])
 def test_equals_the_whole_softmax(inputs, other, chunk, tied):
   hidden, head, targets = inputs

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import itertools
 
 import jax
 import numpy as np
@@ -20,6 +21,7 @@ from promptrl_jax.sampling.requests import (
 )
 from promptrl_jax.testing import tiny, tiny_encoder_decoder
 from promptrl_jax.testing.reference_sampler import make_generate_fn
+from tests.variants import mostly_slow
 
 NEW = 24
 LENGTHS = (6, 100)  # Caches of one block, and of two.
@@ -245,12 +247,9 @@ def test_the_last_samples_are_decoded_with_fewer_slots(dtype):
 @pytest.mark.skipif(not native.is_available(), reason='needs a C++ compiler')
 @pytest.mark.parametrize(
   ('dtype', 'window'),
-  [
-    ('bfloat16', None),
-    pytest.param('float32', 20, marks=pytest.mark.slow),
-    pytest.param('float32', None, marks=pytest.mark.slow),
-    pytest.param('bfloat16', 20, marks=pytest.mark.slow),
-  ],
+  mostly_slow(
+    itertools.product(('float32', 'bfloat16'), (20, None)), {('bfloat16', None)}
+  ),
 )
 def test_prompts_that_begin_alike_are_read_once_to_the_same_bits(dtype, window):
   kind = 'plain' if dtype == 'float32' else dtype

@@ -191,10 +191,10 @@ class Loop:
     """
     if not genomes:
       raise ValueError('no prompt to begin with: expected at least one genome')
-    self._first = Population.of(genomes).individuals
+    first = Population.of(genomes).individuals
     self.config = config
-    self.population = Population(self._first[: config.population_size])
-    self.history = {one.id: one for one in self._first}
+    self.population = Population(first[: config.population_size])
+    self.history = {one.id: one for one in first}
     self.metrics: Metrics = {}
     self._learner, self._backend, self._features = learner, backend, features
     self._edit_fn, self._embed_fn, self._seed = edit_fn, embed_fn, seed
@@ -384,8 +384,10 @@ class Loop:
 
   def _candidates(self, context: np.ndarray) -> list[Individual]:
     """K prompts for a query: those that were best on queries like it."""
+    people = self.population.individuals
     is_init = self.phase == 'init'
-    people = self._first if is_init else self.population.individuals
+    if is_init:  # Nothing has evolved: these are the prompts to begin with.
+      people = tuple(self.history.values())
     count = min(self._learner.config.candidates, len(people))
     rng = np.random.default_rng([self._seed, self.queries, 1])
     if is_init or not len(self._cases):

@@ -90,7 +90,7 @@ def test_the_first_phase_draws_from_more_prompts_than_evolve(parts):
   asked = queries.draw('train', 11, 5)
   shown = [loop.show(query.text) for query in asked]
   early = {one.id for showing in shown[:10] for one in showing.prompts}
-  # Fifty of forty were drawn, most of them from beside the population.
+  # Of fifty draws from forty prompts most are from beside the population.
   assert len(early - set(first[:size])) > 15
   assert {one.id for one in shown[10].prompts} <= set(first[:size])
   alone = make(parts, bootstrap_prompts=30, evolves=False)

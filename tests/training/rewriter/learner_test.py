@@ -13,6 +13,7 @@ import pytest
 
 from promptrl_jax.training.rewriter import algorithms, build
 from tests.training import tiny_rewriter
+from tests.variants import mostly_slow
 
 learner_of = functools.cache(
   lambda name: tiny_rewriter.make(tiny_rewriter.make_config(name))
@@ -41,13 +42,7 @@ def equal(first, second):
 EVERY_TIME = ('grpo', 'reinforce', 'ppo')
 
 
-@pytest.mark.parametrize(
-  'name',
-  [
-    pytest.param(n, marks=[] if n in EVERY_TIME else pytest.mark.slow)
-    for n in algorithms.ALGORITHMS
-  ],
-)
+@pytest.mark.parametrize('name', mostly_slow(algorithms.ALGORITHMS, EVERY_TIME))
 def test_every_algorithm_learns_and_compiles_once(name, pool):
   learner = learner_of(name)
   before = parameters(learner.initial)
