@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
@@ -82,8 +81,9 @@ class TextStrategy:
 class OverOperators:
   """A policy over operators as a strategy.
 
-  All its episodes are in step, so that the policy sees one batch of a fixed
-  shape per step and is compiled once.
+  The policy sees batches of a fixed shape, a row for each episode, so that it
+  is compiled once. Episodes that are at another step than the others, as in a
+  portfolio whose parts end at different times, are in batches of their own.
 
   Attributes:
     policy: chooses the operators; it may see the price of 1,000 tokens.
@@ -107,13 +107,17 @@ class OverOperators:
       [(i, count) for i in range(count)],
       [self._price] * count,
     )
-    names, steps = self._config.actions, itertools.count()
+    names = self._config.actions
 
     def choose(episodes: Sequence[Episode]) -> list[str]:
-      """Calls the policy on all rows at once; rows that ended are zero."""
-      observations, masks = editing.look(episodes, count, self._config)
-      decision = self.policy(observations, masks, next(steps))
-      return [names[decision.actions[e.row]] for e in episodes]
+      """Calls the policy once for each step; rows of no episode are zero."""
+      chosen: dict[int, str] = {}
+      for step in sorted({episode.steps for episode in episodes}):
+        there = [episode for episode in episodes if episode.steps == step]
+        observations, masks = editing.look(there, count, self._config)
+        actions = self.policy(observations, masks, step).actions
+        chosen |= {e.row: names[actions[e.row]] for e in there}
+      return [chosen[episode.row] for episode in episodes]
 
     return [(e, edit(e, tools, self._config, choose)) for e in episodes]
 

@@ -7,7 +7,7 @@ from promptrl_jax.envs.editing import rollout
 from promptrl_jax.envs.editing.config import EditingConfig
 from promptrl_jax.envs.editing.env import EditingEnv
 from promptrl_jax.evaluation.play import Entrant, LineUp, evaluate
-from promptrl_jax.llm.ask import coder_prompt
+from promptrl_jax.llm.ask import AskConfig, coder_prompt, make_tools
 from promptrl_jax.llm.attempt import Execute
 from promptrl_jax.strategies import base, policies
 from promptrl_jax.tasks import splits
@@ -52,6 +52,20 @@ def test_the_adapter_plays_what_the_environment_plays(kind, pool):
   )
   assert run.trace == env.trace
   np.testing.assert_array_equal(run.calls, [e.calls for e in env.episodes])
+
+
+def test_each_episode_is_at_a_step_of_its_own():
+  config = EditingConfig(budget=5, max_steps=5)
+  listed = policies.open_loop(('keep', 'lexical', 'semantic'), config.actions)
+  strategy = base.OverOperators(listed, config)
+  tools = make_tools(AskConfig(), backends())
+  problems = [splits.reveal(task, 'visible1') for task in TASKS[:3]]
+  plays = strategy.start(problems, tools, budget=5, seed=0)
+  deciding = [next(play) for _, play in plays]
+  for decide, step in zip(deciding, (2, 0, 1), strict=True):
+    decide.episode.code, decide.episode.steps = 'def f(): ...', step
+  names = deciding[0].policy([decide.episode for decide in deciding])
+  assert names == ['semantic', 'keep', 'lexical']
 
 
 def test_a_text_strategy_stands_in_the_line_up(pool):
