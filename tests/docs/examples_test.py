@@ -71,6 +71,7 @@ print(load.describe(config.data).split()[0])
   ]
 
 
+@pytest.mark.slow
 def test_an_operator_of_ones_own_is_played():
   lines = run('my_operator')
   assert [line.split(':')[0] for line in lines] == ['keep', 'drop_asides']
@@ -88,6 +89,7 @@ def test_a_rewriter_is_trained_with_a_reward_of_ones_own(tmp_path):
   assert (tmp_path / 'model' / 'model.safetensors').is_file()
 
 
+@pytest.mark.slow
 def test_a_text_is_optimized_with_embedded_models():
   text, _, scores = run('my_text')
   assert text.startswith('Write a')

@@ -67,6 +67,7 @@ def test_it_leaves_tables_traces_and_curves(whole):
   assert known == tuple(e['strategy'] for e in played[: len(known)])
 
 
+@pytest.mark.slow
 def test_a_stopped_one_goes_on_to_the_same_results(whole, tmp_path):
   workdir = tmp_path / 'stopped'
   workdir.mkdir()
@@ -116,14 +117,14 @@ SAMPLING = ('best_of_b', 'best_of_b_tuned', 'greedy_first_tuned', 'repair')
 EDITS = ('semantic', 'lexical', 'hand_rule', 'random', 'single_list')
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
   ('without', 'played', 'not_paid'),
   [
-    pytest.param(
+    (
       ('direct', 'mbr_exec', 'ppo', 'rewriter', 'portfolio'),
       ('greedy_first', 'best_open_loop', 'ppo_rewriter', 'random_portfolio'),
       ('rewriter', 'portfolio.json'),
-      marks=pytest.mark.slow,
     ),
     (
       ('best_open_loop', 'ppo_rewriter', 'random_portfolio'),

@@ -89,6 +89,7 @@ def ask(workdir, instructions, *flags):
   )
 
 
+@pytest.mark.slow
 def test_other_instructions_are_compared_alone(tmp_path):
   result = ask_words(tmp_path, '{"mine": "Write a function.", "none": ""}')
   assert result.returncode == 0, result.stderr[-3000:]

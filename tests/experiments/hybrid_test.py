@@ -39,6 +39,7 @@ def test_it_leaves_tables_curves_and_prompts(workdir):
   assert 'You are' in (workdir / 'lineage.txt').read_text()
 
 
+@pytest.mark.slow
 def test_an_interrupted_one_goes_on_to_the_same_results(workdir):
   before = (workdir / 'results.json').read_bytes()
   (workdir / 'runs' / 'gpro_evolution_1.json').unlink()

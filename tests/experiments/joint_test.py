@@ -49,6 +49,7 @@ def whole(tmp_path_factory):
   return workdir, result
 
 
+@pytest.mark.slow
 def test_it_leaves_tables_plots_models_and_a_trace(whole):
   workdir, result = whole
   for name in (
@@ -73,6 +74,7 @@ def test_it_leaves_tables_plots_models_and_a_trace(whole):
   assert 'best_validation=' in result.stderr
 
 
+@pytest.mark.slow
 def test_every_arm_stops_at_the_same_coder_calls(whole):
   workdir, result = whole
   training = json.loads((workdir / 'results.json').read_text())['training']
@@ -96,6 +98,7 @@ def test_every_arm_stops_at_the_same_coder_calls(whole):
   }
 
 
+@pytest.mark.slow
 def test_arms_are_compared_at_each_budget_with_paired_statistics(whole):
   workdir, _ = whole
   summary = json.loads((workdir / 'results.json').read_text())
@@ -109,6 +112,7 @@ def test_arms_are_compared_at_each_budget_with_paired_statistics(whole):
     assert mean == pytest.approx(cell.passed.mean())
 
 
+@pytest.mark.slow
 def test_metrics_say_whose_they_are(whole):
   workdir, _ = whole
   names = {name for row in rows(workdir, 'both') for name in row}

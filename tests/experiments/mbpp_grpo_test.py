@@ -136,6 +136,7 @@ def test_without_an_algorithm_the_start_plays_alone(whole, tmp_path):
   np.testing.assert_array_equal(found['start'].passed, trained.passed)
 
 
+@pytest.mark.slow
 def test_another_config_or_model_in_the_same_workdir_is_refused(
   whole, tmp_path
 ):

@@ -122,6 +122,7 @@ def asked(server):
   return {json.dumps(body, sort_keys=True) for body in server.bodies}
 
 
+@pytest.mark.slow
 def test_a_cap_on_calls_ends_the_run_and_a_higher_one_goes_on(tmp_path, server):
   cache = f'--config.cache={tmp_path / "cache.sqlite"}'
   flags = (cache, '--config.eval.bandits=False')

@@ -366,6 +366,7 @@ def test_a_policy_plays_the_same_from_its_file_and_from_its_checkpoint(
   assert (other / 'results.csv').read_text() == expected
 
 
+@pytest.mark.slow
 def test_published_controllers_play_another_split(published, tmp_path):
   two, tmp_path = tmp_path / 'two', tmp_path / 'run'
   shutil.copytree(published, two)

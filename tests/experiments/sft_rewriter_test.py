@@ -14,6 +14,7 @@ from promptrl_jax.tasks import splits
 from promptrl_jax.tasks.minicode.suite import SUITE
 from promptrl_jax.testing import tiny
 from tests.experiments import commands
+from tests.variants import mostly_slow
 
 STEPS = 6
 
@@ -190,28 +191,37 @@ def test_another_config_in_the_same_workdir_is_refused(inputs, whole):
   assert 'supervised.lr' in result.stderr and '0.5' in result.stderr
 
 
-def test_bad_input_is_one_clear_message(inputs, tmp_path):
+@pytest.mark.parametrize(
+  ('flag', 'message'),
+  mostly_slow(
+    (
+      ("traces=('/nowhere.jsonl',)", 'no trace at /nowhere'),
+      ("traces=('{cut}',)", '{cut}:1: no JSON'),
+      (
+        "traces=('{inputs}/test.jsonl',)",
+        'of 8 that pass, 0 are of training problems',
+      ),
+      ('collect.rewrites=-1', 'rewrites=-1: expected 0 or more'),
+      ('rewriter.backend=http', 'expected jax'),
+      ('rewriter.model=/nowhere', '/nowhere'),
+      ('edits.feedback=some', "'some'"),
+      ('supervised.row_length=4', 'row_length=4'),
+      (
+        "collect.strategies=('best',)",
+        "('best',): expected some of direct",
+      ),
+    ),
+    {('supervised.row_length=4', 'row_length=4')},
+  ),
+)
+def test_bad_input_is_one_clear_message(inputs, tmp_path, flag, message):
   cut = tmp_path / 'cut.jsonl'
   cut.write_text('{"task_id": "minicode/')
-  cases = [
-    (["--config.traces=('/nowhere.jsonl',)"], 'no trace at /nowhere'),
-    ([f"--config.traces=('{cut}',)"], f'{cut}:1: no JSON'),
-    (
-      [f"--config.traces=('{inputs / 'test.jsonl'}',)"],
-      'of 8 that pass, 0 are of training problems',
-    ),
-    (['--config.collect.rewrites=-1'], 'rewrites=-1: expected 0 or more'),
-    (['--config.rewriter.backend=http'], 'expected jax'),
-    (['--config.rewriter.model=/nowhere'], '/nowhere'),
-    (['--config.edits.feedback=some'], "'some'"),
-    (['--config.supervised.row_length=4'], 'row_length=4'),
-    (
-      ['--config.traces=()', "--config.collect.strategies=('best',)"],
-      "('best',): expected some of direct",
-    ),
-  ]
-  for number, (flags, message) in enumerate(cases):
-    assert_refused(inputs, tmp_path / f'run_{number}', flags, message)
+  named = {'cut': cut, 'inputs': inputs}
+  flags = [f'--config.{flag.format(**named)}']
+  if 'strategies' in flag:
+    flags.append('--config.traces=()')
+  assert_refused(inputs, tmp_path / 'run', flags, message.format(**named))
 
 
 @pytest.mark.slow

@@ -60,6 +60,7 @@ def found(tmp_path_factory):
   return scripts.found(SCRIPT, folder, timeout=600)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name', ['llama', 't5'])
 def test_a_mesh_gives_the_completions_of_one_device(found, name):
   alone, together = found[name]['answers']
@@ -67,6 +68,7 @@ def test_a_mesh_gives_the_completions_of_one_device(found, name):
   assert len(set(alone)) > 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name', ['llama', 't5'])
 def test_each_device_holds_its_part_alone(found, name):
   # Matrices are split over fsdp and tensor; norms are not.

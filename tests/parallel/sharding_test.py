@@ -173,14 +173,13 @@ print(json.dumps(results))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
   'names',
   [
     ('qwen3', 'flan_t5'),  # norms of heads; gates
     # Biases, a window, learned positions.
-    pytest.param(
-      ('llama_biases', 'mistral', 'gpt2', 'codet5p'), marks=pytest.mark.slow
-    ),
+    ('llama_biases', 'mistral', 'gpt2', 'codet5p'),
   ],
 )
 def test_a_mesh_holds_a_family_and_saves_what_one_device_saves(names, tmp_path):
@@ -197,6 +196,7 @@ def adapted():
   return scripts.found(ADAPTERS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name', ['causal', 't5'])
 def test_attached_adapters_lie_beside_their_leaf_and_change_nothing(
   name, adapted

@@ -141,6 +141,7 @@ def test_limits_hold_per_row_and_empty_rows_stay_empty():
   assert (out.tokens[~out.mask] == tiny.CONFIG.pad_token_id).all()
 
 
+@pytest.mark.slow
 def test_devices_that_share_the_parameters_give_the_same_texts():
   config = dataclasses.replace(tiny.CONFIG, num_heads=4, vocab_size=96)
   params = tiny.params(config)
@@ -159,6 +160,7 @@ def test_devices_that_share_the_parameters_give_the_same_texts():
   np.testing.assert_allclose(found.logps, expected.logps, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_int8_kernels_of_the_decoder_change_log_probs_little():
   tokens, mask = golden.prompts()
   heat, seeds = np.full(4, 0.8, np.float32), np.arange(4, dtype=np.uint32)

@@ -22,6 +22,7 @@ for _row in ROWS:
   BY_SPLIT[_row['split']].append(_row)
 
 
+@pytest.mark.slow
 def test_the_frozen_file_is_what_the_grammar_generates():
   assert SUITE.serialise() == SUITE.content
 

@@ -9,6 +9,7 @@ from tests.experiments import commands
 NAME = 'promptrl_jax.tools.compare_rewriters'
 
 
+@pytest.mark.slow
 def test_rewriters_are_compared_on_what_the_coder_fails(tmp_path):
   same = tmp_path / 'same'
   same.symlink_to(commands.ROOT / 'promptrl_jax/assets/minicode2_rewriter')

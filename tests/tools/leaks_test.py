@@ -68,6 +68,7 @@ def test_a_planted_duplicate_fails(tmp_path):
   assert 'two splits share a task' in result.stderr
 
 
+@pytest.mark.slow
 def test_humaneval_is_compared_with_the_mbpp_that_is_trained_on(tmp_path):
   row = {
     'task_id': 'HumanEval/0',

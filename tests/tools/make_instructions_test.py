@@ -3,6 +3,8 @@ import pathlib
 import subprocess
 import sys
 
+import pytest
+
 from promptrl_jax.tasks import instructions
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -61,6 +63,7 @@ def test_a_data_set_becomes_three_files(tmp_path):
   assert sizes == [18, 2, 20]
 
 
+@pytest.mark.slow
 def test_bad_input_is_an_error_of_one_line(tmp_path):
   (tmp_path / 'x.csv').write_text('id,q,a\n1,2 + 2,4\n')
   source, output = f'--csv={tmp_path / "x.csv"}', f'--output={tmp_path / "y"}'

@@ -61,6 +61,7 @@ def found():
   return scripts.found(SCRIPT, timeout=600)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name', ['t5', 'causal'])
 def test_parameters_are_split_over_the_axis_tensor(found, name):
   needed = found[f'{name} sample']
@@ -70,6 +71,7 @@ def test_parameters_are_split_over_the_axis_tensor(found, name):
   assert needed['optimizer'] == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
   ('name', 'layers', 'head_size'), [('t5', 2, 6), ('causal', 2, 8)]
 )
@@ -80,6 +82,7 @@ def test_the_cache_holds_prompt_and_completion(found, name, layers, head_size):
   assert found[f'{name} train']['cache'] == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name', ['t5', 'causal'])
 def test_training_keeps_two_moments_of_float32_parameters(found, name):
   needed = found[f'{name} train']
@@ -89,6 +92,7 @@ def test_training_keeps_two_moments_of_float32_parameters(found, name):
   assert needed['activations'] > needed['params'] / 2
 
 
+@pytest.mark.slow
 def test_a_report_names_the_machines_that_the_plan_fits_on(found):
   # 19.5 GiB are 20.9 GB; of 24 GB, 92 % are for programs.
   assert found['report'].splitlines() == [
@@ -105,6 +109,7 @@ def test_a_report_names_the_machines_that_the_plan_fits_on(found):
   assert 'does not fit 1 x 24 GB (94% of each)' in found['larger']
 
 
+@pytest.mark.slow
 def test_rows_that_cannot_be_split_are_refused(found):
   assert found['rows'] == '5 rows cannot be split over 2 devices'
 

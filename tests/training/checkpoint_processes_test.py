@@ -5,6 +5,7 @@ import json
 import pytest
 
 from tests.parallel import processes
+from tests.variants import mostly_slow
 
 SCRIPT = """
 import dataclasses, hashlib, json
@@ -114,12 +115,15 @@ def test_each_process_writes_its_own_part(written):
 
 @pytest.mark.parametrize(
   ('count', 'devices', 'mesh', 'share'),
-  [
-    (1, 1, 'data=1', 1.0),
-    (1, 4, 'data=2,tensor=2', 0.5),
-    (2, 1, 'data=2', 1.0),
-    (2, 1, 'tensor=2', 0.5),
-  ],
+  mostly_slow(
+    [
+      (1, 1, 'data=1', 1.0),
+      (1, 4, 'data=2,tensor=2', 0.5),
+      (2, 1, 'data=2', 1.0),
+      (2, 1, 'tensor=2', 0.5),
+    ],
+    {(1, 4, 'data=2,tensor=2', 0.5)},
+  ),
 )
 def test_another_number_of_processes_or_mesh_reads_the_same_bits(
   written, count, devices, mesh, share
@@ -138,6 +142,7 @@ def test_what_one_process_wrote_is_read_by_two(tmp_path):
     assert found['after'] == saved['after'] and found['share'] == 0.5
 
 
+@pytest.mark.slow
 def test_another_model_is_refused_by_all_processes(written):
   folder, _ = written
   for found in run('restore', folder, 2, 1, 'fsdp=2', mlp_size=64):

@@ -206,6 +206,7 @@ def test_a_part_without_a_turn_stays_as_it_was(pool, turn):
   ]
 
 
+@pytest.mark.slow
 def test_semantic_asks_the_rewriter_as_it_is_by_then(pool):
   learner = parts()[1]
   training, _, recorder = make(pool, joint.JointConfig(48, 48, 1, 1))

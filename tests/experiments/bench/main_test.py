@@ -17,6 +17,7 @@ def lines(*flags):
   return [json.loads(line) for line in done.stdout.splitlines()]
 
 
+@pytest.mark.slow
 def test_parts_are_json_lines():
   # A difference of two medians: one run of each may be the other way round.
   (decode,) = lines('--parts=decode', '--batch=4')

@@ -250,6 +250,7 @@ def test_what_a_step_reads():
   assert read(shared) == 2 * (less + 3 * 5 * 2 * 2 * 4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('algorithm', ['grpo', 'ppo'])
 def test_an_iteration_of_ours_is_timed(algorithm):
   way = rl_iteration.Way(devices=1, micro_batches=1)

@@ -104,6 +104,7 @@ def learned():
   return reward, state, metrics, [f._cache_size() for f in functions]
 
 
+@pytest.mark.slow
 def test_a_contextual_bandit_is_learned(learned):
   first_reward, state, metrics, _ = learned
   assert first_reward < 0.8

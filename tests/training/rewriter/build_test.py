@@ -75,6 +75,7 @@ def test_the_update_may_have_layer_after_layer(tmp_path):
   assert learner.model == start.config
 
 
+@pytest.mark.slow
 def test_adapters_are_merged_and_kept_beside_the_model(tmp_path):
   learner = tiny_rewriter.make_learner(
     tiny_rewriter.start_of(tiny.CONFIG, dict(tiny.params()), tiny.tokenizer()),

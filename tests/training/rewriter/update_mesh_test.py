@@ -103,9 +103,10 @@ print(json.dumps({
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
   'kind',
-  ['causal', pytest.param('encoder_decoder', marks=pytest.mark.slow)],
+  ['causal', 'encoder_decoder'],
 )
 def test_eight_devices_give_the_losses_and_gradients_of_one(kind):
   found = scripts.found(f'KIND = {kind!r}\n{SCRIPT}', timeout=600)
