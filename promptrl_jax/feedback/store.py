@@ -126,6 +126,28 @@ class Store:
       lambda database: [rows.add_event(database, e) for e in events]
     )
 
+  def merge(self, other: Store) -> tuple[int, int]:
+    """Takes over what another store has and this one lacks, whoever rated.
+
+    Doing it again changes nothing. `received_at` becomes the present time.
+
+    Returns:
+      How many responses were new, and how many events.
+
+    Raises:
+      IdTaken: an id means one thing here and another there; nothing is stored.
+      StoreError: nothing could be stored.
+    """
+    responses, events = other.responses(), other.events()
+
+    def add(database: sqlite3.Connection) -> tuple[int, int]:
+      return (
+        sum(rows.add_response(database, response) for response in responses),
+        sum(rows.add_event(database, event) for event in events),
+      )
+
+    return self._writer.submit(add).result()
+
   def response(self, response_id: str) -> Response:
     """Returns a response.
 

@@ -228,3 +228,41 @@ def test_a_forked_process_is_told_to_open_the_store_itself(store):
       os._exit(code)
   assert os.waitpid(pid, 0)[1] == 0
   assert store.add_event(rate('x', 'a', 4))
+
+
+def test_two_stores_merge_without_duplicates_and_keep_who_rated(tmp_path):
+  with (
+    Store.open(tmp_path / 'mine') as mine,
+    Store.open(tmp_path / 'theirs') as theirs,
+  ):
+    for store in (mine, theirs):
+      store.add_responses([answer('a', question_id='q')])
+      store.add_events([rate('both', 'a', 1, 'thumbs', rater='anna')])
+    mine.add_events([rate('mine', 'a', 0, 'thumbs', rater='anna')])
+    theirs.add_responses([answer('b', question_id='q')])
+    compared, undone = prefer('compared', 'b'), undo('undone', 'a', 'both')
+    theirs.add_events(
+      [compared, rate('theirs', 'b', 1, 'thumbs', rater='bo'), undone]
+    )
+    assert mine.merge(theirs) == (1, 3)
+    assert mine.merge(theirs) == (0, 0)
+    assert [event.id for event in mine.events()] == [
+      *('both', 'mine', 'compared', 'theirs', 'undone')
+    ]
+    assert mine.event('theirs').rater == 'bo'
+    assert [r.id for r in mine.responses()] == ['a', 'b']
+
+
+def test_an_id_with_two_meanings_stops_a_merge_before_it_begins(tmp_path):
+  with (
+    Store.open(tmp_path / 'mine') as mine,
+    Store.open(tmp_path / 'theirs') as theirs,
+  ):
+    mine.add_responses([answer('a')])
+    mine.add_events([rate('1', 'a', 1, 'thumbs')])
+    theirs.add_responses([answer('new'), answer('a')])
+    theirs.add_events([rate('1', 'a', 0, 'thumbs')])
+    with pytest.raises(errors.IdTaken, match="event '1'"):
+      mine.merge(theirs)
+    assert [r.id for r in mine.responses()] == ['a']
+    assert mine.event('1').value == 1

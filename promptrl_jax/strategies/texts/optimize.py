@@ -67,6 +67,14 @@ class Optimized:
   calls: int
   ended: str
 
+  def leaderboard(self, count: int = 20) -> list[tuple[int, Candidate]]:
+    """The best candidates with their places, the best first.
+
+    Of equal ones the earlier comes first.
+    """
+    ranked = sorted(enumerate(self.candidates), key=lambda one: -one[1].mean)
+    return ranked[:count]
+
   def __str__(self) -> str:
     """The text with its scores."""
     held_out = 'none held out'
