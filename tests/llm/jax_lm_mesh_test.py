@@ -53,6 +53,9 @@ for name, (config, params, tokenizer) in models.items():
 print(json.dumps(found))
 """
 
+# A process of eight devices that shares the parameters of two models.
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope='module')
 def found(tmp_path_factory):
@@ -60,7 +63,6 @@ def found(tmp_path_factory):
   return scripts.found(SCRIPT, folder, timeout=600)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize('name', ['llama', 't5'])
 def test_a_mesh_gives_the_completions_of_one_device(found, name):
   alone, together = found[name]['answers']
@@ -68,7 +70,6 @@ def test_a_mesh_gives_the_completions_of_one_device(found, name):
   assert len(set(alone)) > 3
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize('name', ['llama', 't5'])
 def test_each_device_holds_its_part_alone(found, name):
   # Matrices are split over fsdp and tensor; norms are not.
