@@ -16,6 +16,7 @@ import numpy as np
 from promptrl_jax.strategies.texts import best_of_n
 from promptrl_jax.strategies.texts.pool import (
   Pool,
+  ranked,
 )
 from promptrl_jax.strategies.texts.requests import (
   Search,
@@ -59,7 +60,7 @@ def search(pool: Pool, config: EvolveConfig) -> Search:
   yield from pool.start()
   population = [0]
   for generation in itertools.count():
-    kept = ranked(pool, population)[: config.elite]
+    kept = ranked(pool.candidates, population)[: config.elite]
     room = config.population - len(kept)
     count = min(room, pool.calls_left // price(pool))
     pool.check_affords(max(1, count) * price(pool))
@@ -67,11 +68,6 @@ def search(pool: Pool, config: EvolveConfig) -> Search:
     families = [_parents(pool, population, config, rng) for _ in range(count)]
     children = yield from best_of_n.breed(pool, families)
     population = kept + children
-
-
-def ranked(pool: Pool, places: list[int]) -> list[int]:
-  """Places of candidates by falling mean, of equals the oldest first."""
-  return sorted(places, key=lambda k: (-pool.candidates[k].mean, k))
 
 
 def _parents(
@@ -85,7 +81,8 @@ def _parents(
 
   def win(entrants: list[int]) -> int:
     size = min(config.tournament, len(entrants))
-    return ranked(pool, rng.choice(entrants, size, replace=False).tolist())[0]
+    drawn = rng.choice(entrants, size, replace=False).tolist()
+    return ranked(pool.candidates, drawn)[0]
 
   first = win(population)
   others = [k for k in population if k != first]

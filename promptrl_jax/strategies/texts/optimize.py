@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 
 from promptrl_jax.llm.backend import Backend, BackendError
-from promptrl_jax.strategies.texts.evolve import ranked
 from promptrl_jax.strategies.texts.journal import Journal
 from promptrl_jax.strategies.texts.pool import (
   Candidate,
   Pool,
   Step,
+  ranked,
 )
 from promptrl_jax.strategies.texts.proposer import Proposer, ProposerConfig
 from promptrl_jax.strategies.texts.requests import (
@@ -68,12 +68,9 @@ class Optimized:
   ended: str
 
   def leaderboard(self, count: int = 20) -> list[tuple[int, Candidate]]:
-    """The best candidates with their places, the best first.
-
-    Of equal ones the earlier comes first.
-    """
-    ranked = sorted(enumerate(self.candidates), key=lambda one: -one[1].mean)
-    return ranked[:count]
+    """The best candidates with their places, as `ranked`."""
+    places = ranked(self.candidates)[:count]
+    return [(place, self.candidates[place]) for place in places]
 
   def __str__(self) -> str:
     """The text with its scores."""
@@ -234,7 +231,7 @@ def _search_and_measure(
       f'held-out example: {error}'
     )
   start = total(before) / len(others)
-  for place in ranked(pool, list(range(len(pool.candidates)))):
+  for place in ranked(pool.candidates):
     text = pool.candidates[place].text
     if not place or pool.price(text, others) > pool.calls_left:
       break

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -43,6 +43,18 @@ class Candidate:
   @property
   def mean(self) -> float:
     return math.fsum(self.scores) / len(self.scores)
+
+
+def ranked(
+  candidates: Sequence[Candidate], places: Iterable[int] | None = None
+) -> list[int]:
+  """Places of candidates by falling mean, of equals the oldest first.
+
+  Those of `places`, or all.
+  """
+  if places is None:
+    places = range(len(candidates))
+  return sorted(places, key=lambda place: (-candidates[place].mean, place))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,8 +139,7 @@ class Pool:
   @property
   def best(self) -> int:
     """The candidate with the highest mean, of equals the oldest."""
-    means = [candidate.mean for candidate in self.candidates]
-    return means.index(max(means))
+    return ranked(self.candidates)[0]
 
   @property
   def calls_left(self) -> int:

@@ -63,11 +63,11 @@ def test_every_strategy_finds_a_better_text(strategy):
     assert all(parent < place for parent in candidate.parents)
     assert place == 0 or candidate.parents
   assert f'search examples 0.000 -> {result.score:.3f}' in str(result)
+  assert f'held out 0.000 -> {result.held_out:.3f}' in str(result)
   best = result.leaderboard(2)
   assert len(result.leaderboard()) == min(20, len(result.candidates))
   assert best[0][1].text == result.text and best[0][1].mean >= best[1][1].mean
   assert all(result.candidates[place] is found for place, found in best)
-  assert f'held out 0.000 -> {result.held_out:.3f}' in str(result)
   with pytest.raises(AttributeError):
     result.text = ''
 
