@@ -138,7 +138,8 @@ class Store:
       IdTaken: an id means one thing here and another there; nothing is stored.
       StoreError: nothing could be stored.
     """
-    responses, events = other.responses(), other.events()
+    events = other.events()
+    responses = other.responses()  # read later, so that no event lacks its own
 
     def add(database: sqlite3.Connection) -> tuple[int, int]:
       return (

@@ -14,7 +14,6 @@ value.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 
 from promptrl_jax.envs.editing import env as editing
@@ -72,10 +71,10 @@ class Allocation:
       [self._config.budget] * count,
       [(i, count) for i in range(count)],
     )
-    names, steps = self._config.actions, itertools.count()
+    names = self._config.actions
 
     def choose(waiting: Sequence[Episode]) -> list[str]:
-      step = next(steps)
+      step = waiting[0].steps  # All began together and step together.
       rows = [episode.row for episode in waiting]
       observations, masks = editing.look(waiting, count, self._config)
       decision = self._policy(observations, masks, step)

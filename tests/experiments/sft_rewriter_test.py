@@ -192,35 +192,33 @@ def test_another_config_in_the_same_workdir_is_refused(inputs, whole):
 
 
 @pytest.mark.parametrize(
-  ('flag', 'message'),
+  ('flags', 'message'),
   mostly_slow(
     (
-      ("traces=('/nowhere.jsonl',)", 'no trace at /nowhere'),
-      ("traces=('{cut}',)", '{cut}:1: no JSON'),
+      (("traces=('/nowhere.jsonl',)",), 'no trace at /nowhere'),
+      (("traces=('{cut}',)",), '{cut}:1: no JSON'),
       (
-        "traces=('{inputs}/test.jsonl',)",
+        ("traces=('{inputs}/test.jsonl',)",),
         'of 8 that pass, 0 are of training problems',
       ),
-      ('collect.rewrites=-1', 'rewrites=-1: expected 0 or more'),
-      ('rewriter.backend=http', 'expected jax'),
-      ('rewriter.model=/nowhere', '/nowhere'),
-      ('edits.feedback=some', "'some'"),
-      ('supervised.row_length=4', 'row_length=4'),
+      (('collect.rewrites=-1',), 'rewrites=-1: expected 0 or more'),
+      (('rewriter.backend=http',), 'expected jax'),
+      (('rewriter.model=/nowhere',), '/nowhere'),
+      (('edits.feedback=some',), "'some'"),
+      (('supervised.row_length=4',), 'row_length=4'),
       (
-        "collect.strategies=('best',)",
+        ('traces=()', "collect.strategies=('best',)"),
         "('best',): expected some of direct",
       ),
     ),
-    {('supervised.row_length=4', 'row_length=4')},
+    {(('supervised.row_length=4',), 'row_length=4')},
   ),
 )
-def test_bad_input_is_one_clear_message(inputs, tmp_path, flag, message):
+def test_bad_input_is_one_clear_message(inputs, tmp_path, flags, message):
   cut = tmp_path / 'cut.jsonl'
   cut.write_text('{"task_id": "minicode/')
   named = {'cut': cut, 'inputs': inputs}
-  flags = [f'--config.{flag.format(**named)}']
-  if 'strategies' in flag:
-    flags.append('--config.traces=()')
+  flags = [f'--config.{flag.format(**named)}' for flag in flags]
   assert_refused(inputs, tmp_path / 'run', flags, message.format(**named))
 
 

@@ -38,11 +38,8 @@ def equal(first, second):
   return all(np.array_equal(a, b) for a, b in pairs)
 
 
-# The others differ in the advantage, which has tests of its own.
-EVERY_TIME = ('grpo',)
-
-
-@pytest.mark.parametrize('name', mostly_slow(algorithms.ALGORITHMS, EVERY_TIME))
+# The smoke run of prewrite trains by PPO.
+@pytest.mark.parametrize('name', mostly_slow(algorithms.ALGORITHMS, ('grpo',)))
 def test_every_algorithm_learns_and_compiles_once(name, pool):
   learner = learner_of(name)
   before = parameters(learner.initial)

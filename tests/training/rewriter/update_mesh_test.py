@@ -104,10 +104,7 @@ print(json.dumps({
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-  'kind',
-  ['causal', 'encoder_decoder'],
-)
+@pytest.mark.parametrize('kind', ['causal', 'encoder_decoder'])
 def test_eight_devices_give_the_losses_and_gradients_of_one(kind):
   found = scripts.found(f'KIND = {kind!r}\n{SCRIPT}', timeout=600)
   for alone, together in zip(found['alone'], found['together'], strict=True):
