@@ -105,7 +105,7 @@ def run(config, workdir):
     sentence_encoder.load(config.embedding), bank + own, config.components
   )
   gpro = dataclasses.replace(
-    config.gpro, features=features.size, context=features.components
+    config.gpro, features=features.size, context=features.context
   )
   learner = make_learner(gpro, config.seed)
   # Features are those of these questions, so that a run keeps to them.

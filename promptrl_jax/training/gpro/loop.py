@@ -202,7 +202,7 @@ class Loop:
     self._replay = replay_lib.empty(learner.config)
     self._schedule = schedule_lib.Schedule(config.schedule)
     self._window: list[str] = []  # the last queries
-    self._cases = np.zeros((0, features.components), np.float32)
+    self._cases = np.zeros((0, features.context), np.float32)
 
   @property
   def queries(self) -> int:
@@ -379,7 +379,7 @@ class Loop:
       values['best'] = -math.inf
     self._schedule = schedule_lib.Schedule(self.config.schedule, **values)
     self._window = list(plain['window'])
-    shape = -1, self._features.components
+    shape = -1, self._features.context
     self._cases = np.array(plain['cases'], np.float32).reshape(shape)
 
   def _candidates(self, context: np.ndarray) -> list[Individual]:

@@ -22,7 +22,7 @@ from tests.training.gpro.small import BANK, make_loop
 def parts():
   features = FeatureMap(lambda texts: diversity.word_vectors(texts), BANK)
   config = GPROConfig(
-    features=features.size, context=features.components, temperatures=(0.0, 1.0)
+    features=features.size, context=features.context, temperatures=(0.0, 1.0)
   )
   return features, make_learner(config, 0)
 
