@@ -52,7 +52,8 @@ class Config:
     reward: what is learned from: the `rating` alone, or the `hybrid` of rating,
       critics and costs, whose weights are in `hybrid`.
     checkpoint_every: updates between checkpoints within the run of a person.
-    components: features of a question, principal components of its embedding.
+    components: principal components of the embedding of a question, beside what
+      it asks for (`rewards/intent.py`).
     embedding: `shipped`, or `minilm` with the extra `embedding`.
     refine_below: fitness below which prompts are dropped in the end, 0 to 1.
     plugins: modules that register backends.
@@ -68,7 +69,7 @@ class Config:
   ask: str = 'one'
   reward: str = 'rating'
   checkpoint_every: int = 20
-  components: int = 8
+  components: int = 2
   embedding: str = 'shipped'
   refine_below: float = 0.4
   plugins: tuple[str, ...] = ()

@@ -43,7 +43,7 @@ class FeatureMap:
     if not 0 <= components < len(queries):
       raise ValueError(
         f'{len(queries)} queries for {components} components: expected more '
-        'queries than components'
+        'queries than components, and none or more of these'
       )
     self._embed_fn = embed_fn
     vectors = np.asarray(embed_fn(list(queries)), np.float64)

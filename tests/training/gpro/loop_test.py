@@ -155,4 +155,4 @@ def test_settings_that_make_no_sense_are_refused(parts):
   with pytest.raises(ValueError, match='window=0'):
     dataclasses.replace(LoopConfig(), window=0)
   with pytest.raises(ValueError, match='3 queries for 8 components'):
-    FeatureMap(diversity.word_vectors, BANK[:3])
+    FeatureMap(diversity.word_vectors, BANK[:3], components=8)
