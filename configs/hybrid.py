@@ -86,7 +86,7 @@ class Config:
     actor_lr=0.03,
     clip=0.5,
     entropy_coef=0.02,
-    exploration=0.5,
+    exploration=1.0,
   )
 
   def __post_init__(self):
@@ -147,5 +147,5 @@ def get_hyper(arg: str = ''):
   """The sweep of what is learned from, and how much is tried."""
   del arg  # They are the same for all.
   rows = [{'gpro.advantage': name} for name in ('candidates', 'shown')]
-  rows += [{'gpro.exploration': value} for value in (0.0, 1.0)]
+  rows += [{'gpro.exploration': value} for value in (0.0, 0.5)]
   return rows + [{'loop.evolution.selection': n} for n in ('fitness', 'nsga2')]

@@ -27,9 +27,9 @@ class GPROConfig:
     capacity: rows of the replay.
     half_life: ratings after which a row weighs half, so that an old taste is
       forgotten.
-    drift: how many standard deviations the errors of the critics must have
-      risen by for the taste to have changed; then all networks start anew. See
-      `drift.py`; infinity never forgets like that.
+    drift: by how many standard deviations feedback must have fallen below what
+      the critics expected for the taste to have changed; then all networks
+      start anew. See `drift.py`; infinity never forgets like that.
     old_taste: weight of what was rated before the taste changed.
     critic_steps, actor_steps: optimizer steps per update.
     minibatch: rows of a step, drawn by their weight.

@@ -1,8 +1,9 @@
 """Whether the taste of a person has changed: a test on what critics expected.
 
 The replay holds what the critics expected of a candidate before its feedback
-was known. As long as the taste stays, these errors fall or stay; when they
-rise, what was learned before is no longer true.
+was known. As long as the taste stays, these errors (see
+`objectives.disappointments`) fall or stay; when they rise, what was learned
+before is no longer true.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import jax.numpy as jnp
 
 FEWEST_RECENT = 8
 FEWEST_BEFORE = 20
+SETTLING = 20  # queries after a start, whose errors are those of new critics
 
 
 def change_point(

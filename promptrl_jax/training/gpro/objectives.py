@@ -178,8 +178,12 @@ def advantages(
   return gpro.candidate_advantages(imputed, replay.mask)
 
 
-def surprises(replay: Replay, scores: jax.Array) -> jax.Array:
-  """Returns feedback minus what was expected of it, `[W]` in [-1, 1].
+def disappointments(replay: Replay, scores: jax.Array) -> jax.Array:
+  """Returns how far feedback is below what was expected of it, `[W]` in [0, 1].
+
+  What is shown is what the old taste liked, so that another taste shows as
+  feedback that is lower than expected, seldom as higher. Which side of a pair
+  is liked may change either way: there the error counts with any sign.
 
   Args:
     replay: of W rows; those without feedback have no meaning.
@@ -190,4 +194,8 @@ def surprises(replay: Replay, scores: jax.Array) -> jax.Array:
   # sigmoid(s - s') of two logits, from sigmoid(s) and sigmoid(s').
   wins, defeats = first * (1 - second), second * (1 - first)
   preferred = wins / jnp.maximum(wins + defeats, 1e-6)
-  return replay.reward - jnp.where(replay.kind == PAIR, preferred, first)
+  return jnp.where(
+    replay.kind == PAIR,
+    jnp.abs(replay.reward - preferred),
+    jnp.maximum(first - replay.reward, 0),
+  )

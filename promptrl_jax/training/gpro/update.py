@@ -97,8 +97,9 @@ def _restart_if_changed(
   An actor that is certain of what was liked would take long to try anything
   else.
   """
-  errors = jnp.abs(objectives.surprises(replay, replay.scores))
-  valid = (replay.kind != NONE) & (replay.serial > state.changed)
+  errors = objectives.disappointments(replay, replay.scores)
+  is_settled = replay.serial > state.changed + drift.SETTLING
+  valid = (replay.kind != NONE) & is_settled
   # In the order of the queries: feedback on an early one, of which the critics
   # knew little, may come late.
   z, query = drift.change_point(errors, replay.serial, valid)

@@ -39,7 +39,7 @@ def make_replay(**rows):
   return replay.empty(config)._replace(**changes)
 
 
-def test_surprises_and_rewards_by_hand():
+def test_disappointments_and_rewards_by_hand():
   scores = jnp.array([[0.2, 0.5, 0.9]] * 4)
   rows = make_replay(
     kind=KIND.at[3].set(replay.NONE),
@@ -47,9 +47,9 @@ def test_surprises_and_rewards_by_hand():
     shown=[0, 2, 2, 1],
     other=[0, 0, 1, 0],
   )
-  surprises = objectives.surprises(rows, scores)
-  # Of 0.9 and 0.5, the first one is preferred with 9 : 1.
-  np.testing.assert_allclose(surprises[:3], [0.55, -0.9, 0.1], rtol=1e-5)
+  found = objectives.disappointments(rows, scores)
+  # 0.75 is more than 0.2. Of 0.9 and 0.5, the first is preferred with 9 : 1.
+  np.testing.assert_allclose(found[:3], [0, 0.9, 0.1], rtol=1e-5)
   np.testing.assert_allclose(
     objectives.rewards(rows, scores), [0.75, 0.0, 0.9, 0.5], rtol=1e-6
   )
