@@ -10,7 +10,8 @@ from promptrl_jax.rewards import intent
   ('question', 'asks_for'),
   [
     ('How can I patch a bicycle tube?', {'procedure'}),
-    ('I want to move to Lisbon; what should I pack?', {'procedure'}),
+    ('I want to move to Lisbon. Where do I begin?', {'procedure'}),
+    ('How to cook rice, and should I rinse it?', {'procedure', 'judgement'}),
     ('Why do leaves turn red?', {'explanation'}),
     ('How does a heat pump work?', {'explanation'}),
     ('Tell me about the Hanseatic League.', {'explanation'}),

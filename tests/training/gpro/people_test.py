@@ -27,7 +27,7 @@ IDS = itertools.count()
 
 @pytest.fixture(scope='module')
 def parts():
-  return make_parts(context=2, temperatures=(0.0, 1.0))
+  return make_parts(temperatures=(0.0, 1.0))
 
 
 @pytest.fixture

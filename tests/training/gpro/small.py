@@ -22,6 +22,7 @@ def make_parts(**settings):
   features = FeatureMap(diversity.word_vectors, BANK, components=2)
   config = GPROConfig(
     features=features.size,
+    context=features.context,
     members=2,
     capacity=32,
     critic_steps=2,
