@@ -91,7 +91,9 @@ def test_a_barrier_says_who_waited_and_the_run_goes_on(met):
   assert 'barrier' not in met[1]
 
 
-@pytest.mark.parametrize('process', [0, 1])
+@pytest.mark.parametrize(
+  'process', [0, pytest.param(1, marks=pytest.mark.slow)]
+)
 def test_an_error_in_one_process_ends_both_at_once(process):
   done = processes.run(PARTING, 2, str(process), timeout=60)
   assert done[process].returncode == 1

@@ -26,6 +26,7 @@ def test_rewriters_are_compared_on_what_the_coder_fails(tmp_path):
   assert failures == failed and one == other
 
 
+@pytest.mark.slow
 def test_seeds_of_a_rewriter_are_one_strategy(tmp_path):
   asset = commands.ROOT / 'promptrl_jax/assets/minicode2_rewriter'
   copies = [tmp_path / name for name in 'ab']

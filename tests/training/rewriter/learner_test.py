@@ -68,7 +68,10 @@ def test_every_algorithm_learns_and_compiles_once(name, pool):
       assert row['train/grad_norm'] > 0
 
 
-@pytest.mark.parametrize('name', ['grpo', 'reinforce', 'ppo'])
+@pytest.mark.parametrize(
+  'name',
+  ['grpo', 'reinforce', pytest.param('ppo', marks=pytest.mark.slow)],
+)
 def test_what_is_rewarded_becomes_likely(name, pool):
   env = tiny_rewriter.make_env(pool)
   _, rows = tiny_rewriter.train(learner_of(name), env, 10)
