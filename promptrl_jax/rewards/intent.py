@@ -56,7 +56,7 @@ def features(questions: Sequence[str]) -> np.ndarray:
   A question may belong to several of them, or to none.
   """
   rows = [
-    [pattern.search(text.strip()) is not None for pattern in _COMPILED]
-    for text in questions
+    [pattern.search(text) is not None for pattern in _COMPILED]
+    for text in map(str.strip, questions)
   ]
   return np.array(rows, np.float32).reshape(len(rows), len(CATEGORIES))

@@ -7,6 +7,7 @@ import pytest
 
 from promptrl_jax.parallel import distributed
 from tests.parallel import processes
+from tests.variants import mostly_slow
 
 SLURM = {
   'SLURM_JOB_ID': '4711',
@@ -91,9 +92,7 @@ def test_a_barrier_says_who_waited_and_the_run_goes_on(met):
   assert 'barrier' not in met[1]
 
 
-@pytest.mark.parametrize(
-  'process', [0, pytest.param(1, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize('process', mostly_slow((0, 1), (0,)))
 def test_an_error_in_one_process_ends_both_at_once(process):
   done = processes.run(PARTING, 2, str(process), timeout=60)
   assert done[process].returncode == 1
