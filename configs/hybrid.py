@@ -79,13 +79,13 @@ class Config:
   hybrid: HybridConfig = HybridConfig()
   loop: LoopConfig = LoopConfig()
   gpro: GPROConfig = GPROConfig(
-    hidden=(16,),
+    members=16,
     capacity=512,
-    half_life=400.0,
+    half_life=4000.0,
     prior_scale=1.0,
     actor_lr=0.03,
     clip=0.5,
-    entropy_coef=0.02,
+    entropy_coef=0.01,
     exploration=1.0,
   )
 

@@ -20,9 +20,11 @@ class GPROConfig:
     candidates: candidates G of a query, at most.
     hidden: widths of the hidden layers of each network; none leaves a linear
       map, which learns from fewest ratings if features have products of query
-      and answer (`models.candidates.cross_features`).
-    members: actor-critic pairs. The policy is the mean of theirs: where few
-      ratings tell them apart, they explore.
+      and answer (`models.candidates.cross_features`). Those of the critic keep
+      their first weights.
+    members: actors, each with its own critic, a draw from what the feedback
+      leaves possible. The policy is the mean of theirs: where few ratings tell
+      them apart, they explore.
     every: queries per update.
     capacity: rows of the replay.
     half_life: ratings after which a row weighs half, so that an old taste is
@@ -31,9 +33,9 @@ class GPROConfig:
       the critics expected for the taste to have changed; then all networks
       start anew. See `drift.py`; infinity never forgets like that.
     old_taste: weight of what was rated before the taste changed.
-    critic_steps, actor_steps: optimizer steps per update.
+    actor_steps: optimizer steps of the actors per update.
     minibatch: rows of a step, drawn by their weight.
-    critic_lr, actor_lr: Adam's learning rates.
+    actor_lr: Adam's learning rate.
     advantage: `candidates` standardises the rewards of all candidates of a
       query, those not shown imputed by the critic; `shown` takes the reward of
       the shown candidate minus the score expected under the actor.
@@ -65,10 +67,8 @@ class GPROConfig:
   half_life: float = 200.0
   drift: float = 4.0
   old_taste: float = 0.02
-  critic_steps: int = 30
   actor_steps: int = 20
   minibatch: int = 64
-  critic_lr: float = 0.02
   actor_lr: float = 0.1
   advantage: str = 'candidates'
   max_weight: float = 1.0
@@ -92,7 +92,6 @@ class GPROConfig:
       'members',
       'every',
       'capacity',
-      'critic_steps',
       'actor_steps',
       'minibatch',
       *(('context',) if self.temperatures else ()),
@@ -108,7 +107,6 @@ class GPROConfig:
       'kl_coef',
       'entropy_coef',
       'exploration',
-      'critic_lr',
       'actor_lr',
     ):
       if not getattr(self, name) >= 0:

@@ -3,15 +3,15 @@
   features [B, G, D] ─► act ─► shown ─► a person ─► replay.rate, at any time
                          ▲                              │
                          └── update, every M queries ◄──┘
-                             critic: likelihood of all feedback in the replay
+                             critic: posterior, given all feedback
                              actor:  rewards of all candidates, imputed by the
                                      critic ─► clipped surrogate
 
-Several actor-critic pairs are trained side by side, each critic on its own
-weighting of the feedback. The policy is the mean of the actors: "Deep
-Exploration via Bootstrapped DQN", Osband et al., 2016
-(https://arxiv.org/abs/1602.04621). All that is drawn is a function of seed,
-step and purpose, so that a resumed run equals one that was not interrupted.
+Several actors are trained side by side, each on its own critic, a draw from the
+posterior. The policy is their mean: "Deep Exploration via Bootstrapped DQN",
+Osband et al., 2016 (https://arxiv.org/abs/1602.04621). All that is drawn is a
+function of seed, step and purpose, so that a resumed run equals one that was
+not interrupted.
 """
 
 from __future__ import annotations

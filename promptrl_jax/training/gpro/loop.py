@@ -58,6 +58,9 @@ class LoopConfig:
       from if the population evolves.
     main_queries: queries until REFINEMENT begins; 0: it never does.
     window: last queries that prompts are scored on by the critic.
+    optimism: standard deviations of the critics that are added to their mean
+      when prompts are scored, so that those are tried of which little is known:
+      an upper confidence bound, Auer 2002.
     evolves: whether the population evolves.
     choose: one of `choosing.NAMES`.
     rules: settings of the rivals of `gpro`.
@@ -71,6 +74,7 @@ class LoopConfig:
   bootstrap_prompts: int = 100
   main_queries: int = 0
   window: int = 20
+  optimism: float = 1.0
   evolves: bool = True
   choose: str = 'gpro'
   rules: RuleConfig = RuleConfig()
@@ -93,7 +97,7 @@ class LoopConfig:
         raise ValueError(f'{name}={getattr(self, name)}: expected at least 1')
     for name in (
       *('bootstrap_queries', 'bootstrap_prompts'),
-      *('main_queries', 'temperature'),
+      *('main_queries', 'temperature', 'optimism'),
     ):
       if getattr(self, name) < 0:
         raise ValueError(f'{name}={getattr(self, name)}: expected at least 0')
@@ -340,7 +344,8 @@ class Loop:
     """What prompts lead to, and the satisfaction that critics expect of it."""
     cases = self._features.query([query])
     answers = self._answers(genomes, query)
-    return answers, self._expected(genomes, [query], cases)[:, 0].tolist()
+    mean, _ = self._expected(genomes, [query], cases)
+    return answers, mean[:, 0].tolist()
 
   def refine(self, threshold: float) -> None:
     """Drops prompts whose fitness is lower, and those that say the same.
@@ -434,7 +439,8 @@ class Loop:
     cases = self._features.query(self._window)
 
     def score(genomes: Sequence[PromptGenome]) -> np.ndarray:
-      return self._expected(genomes, self._window, cases)
+      mean, spread = self._expected(genomes, self._window, cases)
+      return mean + self.config.optimism * spread
 
     # The critics have learned since: nobody keeps what they once said.
     parents = tuple(
@@ -458,17 +464,18 @@ class Loop:
     genomes: Sequence[PromptGenome],
     queries: Sequence[str],
     cases: np.ndarray,
-  ) -> np.ndarray:
-    """Satisfaction [n, window] that the critics expect of unseen answers."""
+  ) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and spread [n, window] of what critics expect of unseen answers."""
     rows = []
     for query, case in zip(queries, cases, strict=True):
       answers = self._answers(genomes, query)
       rows.append(self._features.candidates(case, answers))
-    scores = self._scores(np.concatenate(rows))
-    return scores.reshape(len(queries), len(genomes)).T.astype(np.float64)
+    shape = len(queries), len(genomes)
+    mean, spread = self._scores(np.concatenate(rows))
+    return mean.reshape(shape).T, spread.reshape(shape).T
 
-  def _scores(self, features: np.ndarray) -> np.ndarray:
-    """What critics expect of answers, [N], from their features [N, D]."""
+  def _scores(self, features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and spread [N] of the critics' scores, from features [N, D]."""
     few, config = self._learner.config.candidates, self.config
     # One shape for all generations, so that nothing is compiled again.
     size = 2 * config.population_size + config.evolution.children
@@ -478,4 +485,5 @@ class Loop:
     grouped = padded.reshape(-1, few, features.shape[1])
     mask = np.ones(grouped.shape[:2], bool)
     choice = self._learner.act(self._state, grouped, mask, jax.random.key(0))
-    return np.asarray(choice.scores).ravel()[: len(features)]
+    flat = lambda x: np.asarray(x, np.float64).ravel()[: len(features)]
+    return flat(choice.scores), flat(choice.spread)

@@ -9,12 +9,12 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import optax
 
-from promptrl_jax.rl import gpro, kl, losses, policy_losses, preference
+from promptrl_jax.rl import gpro, kl, losses, policy_losses
 from promptrl_jax.rl.masked import normalize
 from promptrl_jax.training.gpro.config import GPROConfig
 from promptrl_jax.training.gpro.replay import PAIR, RATING, THUMBS, Replay
-from promptrl_jax.training.state import Params
 
 
 class Feedback(NamedTuple):
@@ -31,55 +31,45 @@ class Feedback(NamedTuple):
   weight: jax.Array
 
 
-def critic_loss(
+def critic_losses(
   scores: jax.Array, rows: Feedback, rating_noise: float
 ) -> jax.Array:
-  """Sums negative log-likelihoods, in nats, up to a constant.
+  """Returns weighted negative log-likelihoods `[M]`, up to a constant.
 
     rating  (sigmoid(s) - r)^2 / (2 noise^2)
     thumbs  -r log sigmoid(s) - (1 - r) log sigmoid(-s)
-    pair    -r log sigmoid(s - s') - (1 - r) log sigmoid(s' - s)
+    pair    the same, with the difference of the two scores as s
 
   Each row has the likelihood of its kind: a Gaussian (squared error),
   Bernoulli, or Bradley-Terry, in which a tie is half a win of both. As all are
   log-likelihoods, they may be added.
 
   Args:
-    scores: `[M, 2]` logits s and s' of the critic.
+    scores: `[M]` logits s of the critic; differences for pairs.
   """
-  of = lambda kind: rows.weight * (rows.kind == kind)
-  satisfaction = jax.nn.sigmoid(scores[:, 0])
-  squared = losses.value_loss(
-    satisfaction, satisfaction, rows.reward, of(RATING)
-  )
-  # A thumb is a comparison with a candidate whose score is 0.
-  rival = jnp.where(rows.kind == PAIR, scores[:, 1], 0)
-  zeros = jnp.zeros_like(rival)
-  binary = of(THUMBS) + of(PAIR)
-  won, _ = preference.preference_loss(
-    scores[:, 0], rival, zeros, zeros, binary * rows.reward, beta=1.0
-  )
-  lost, _ = preference.preference_loss(
-    rival, scores[:, 0], zeros, zeros, binary * (1 - rows.reward), beta=1.0
-  )
-  return squared / (2 * rating_noise**2) + won + lost
+  error = jax.nn.sigmoid(scores) - rows.reward
+  squared = jnp.square(error) / (2 * rating_noise**2)
+  binary = optax.sigmoid_binary_cross_entropy(scores, rows.reward)
+  return rows.weight * jnp.where(rows.kind == RATING, squared, binary)
 
 
-def prior_penalty(params: Params, prior: Params, scale: float) -> jax.Array:
-  """Returns minus the log-density of parameters around a draw from the prior.
+def critic_curvature(
+  scores: jax.Array, rows: Feedback, rating_noise: float
+) -> jax.Array:
+  """Returns the expected second derivatives of `critic_losses`, `[M]`."""
+  probabilities = jax.nn.sigmoid(scores)
+  slope = probabilities * (1 - probabilities)
+  squared = jnp.square(slope / rating_noise)
+  return rows.weight * jnp.where(rows.kind == RATING, squared, slope)
 
-  An ensemble whose members are each pulled to their own draw approximates the
-  posterior: "Uncertainty in Neural Networks: Approximately Bayesian
-  Ensembling", Pearce et al., 2020 (https://arxiv.org/abs/1810.05546).
+
+def prior_precision(size: int, scale: float) -> jax.Array:
+  """Returns the precision `[size]` of the prior of the critic's weights.
+
+  A weight of n inputs has the variance scale^2 / n, the bias, which is the
+  last one, scale^2: see `models.candidates.CandidateCritic`.
   """
-
-  def penalty(drawn: jax.Array, value: jax.Array) -> jax.Array:
-    # A weight of n inputs has the variance scale^2 / n, a bias scale^2.
-    precision = drawn.shape[0] if drawn.ndim == 2 else 1.0
-    return precision * jnp.sum(jnp.square(value - drawn))
-
-  total = sum(jax.tree.leaves(jax.tree.map(penalty, prior, params)))
-  return jnp.asarray(total) / (2 * scale**2)
+  return jnp.full(size, size - 1.0).at[-1].set(1) / scale**2
 
 
 class Choices(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -25,8 +26,9 @@ from promptrl_jax.training.state import Params, TrainState
 class GPROState(TrainState):
   """The train state.
 
-  `params` and `opt_state` have the keys `actor` and `critic`, of K members
-  each, and `temperature` if there are temperatures to choose from.
+  `params` has the keys `actor` and `critic`, of K members each, and
+  `temperature` if there are temperatures to choose from; `opt_state` the same
+  but `critic`, which takes no steps.
 
   Attributes:
     anchor: parameters of the actors that the KL divergence refers to.
@@ -62,6 +64,7 @@ class Parts(NamedTuple):
   Attributes:
     actor: `(params [K], features [M, G, D]) -> logits [K, M, G]`.
     critic: the same, scores.
+    inputs: what scores are linear in, `[M, G, P]`.
     temperature: `(params, context [M, Q]) -> logits [M, choices], values [M]`.
     optimizers: by the keys of the parameters.
     initial: `key -> GPROState`.
@@ -69,6 +72,7 @@ class Parts(NamedTuple):
 
   actor: Callable[[Params, jax.Array], Any]
   critic: Callable[[Params, jax.Array], Any]
+  inputs: Callable[[Params, jax.Array], Any]
   temperature: Callable[[Params, jax.Array], Any]
   optimizers: Mapping[str, optax.GradientTransformation]
   initial: Callable[[jax.Array], GPROState]
@@ -77,12 +81,9 @@ class Parts(NamedTuple):
 def make_parts(config: GPROConfig) -> Parts:
   """Builds the networks of all members, and the temperature's."""
   actor = CandidateActor(config.hidden)
-  critic = CandidateCritic(config.hidden, config.prior_scale)
+  critic = CandidateCritic(config.hidden, config.members, config.prior_scale)
   temperature = TemperatureHead(len(config.temperatures))
-  optimizers = {
-    'actor': optax.adam(config.actor_lr),
-    'critic': optax.adam(config.critic_lr),
-  }
+  optimizers = {'actor': optax.adam(config.actor_lr)}
   if config.temperatures:
     optimizers['temperature'] = optax.adam(config.actor_lr)
 
@@ -93,7 +94,7 @@ def make_parts(config: GPROConfig) -> Parts:
     features = jnp.zeros((1, config.features))
     params = {
       'actor': jax.vmap(actor.init, (0, None))(members(actor_key), features),
-      'critic': jax.vmap(critic.init, (0, None))(members(critic_key), features),
+      'critic': critic.init(critic_key, features),
     }
     if config.temperatures:
       context = jnp.zeros(config.context)
@@ -112,7 +113,8 @@ def make_parts(config: GPROConfig) -> Parts:
 
   return Parts(
     jax.vmap(actor.apply, (0, None)),
-    jax.vmap(critic.apply, (0, None)),
+    critic.apply,
+    functools.partial(critic.apply, method='inputs'),
     temperature.apply,
     optimizers,
     initial,

@@ -1,7 +1,7 @@
 """One update of GPRO from a whole replay, a pure function.
 
 replay ─► moments of the features ─► has the taste changed? ─► weights of rows
-  ─► critics: likelihood of the feedback ─► scores of all candidates
+  ─► critics: posterior of their weights ─► scores of all candidates
   ─► actors and temperature: clipped surrogates on imputed rewards
 """
 
@@ -15,12 +15,12 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from promptrl_jax.rl import gpro, losses
+from promptrl_jax.rl import gpro, laplace, losses
 from promptrl_jax.training import gradients
 from promptrl_jax.training.gpro import drift, objectives
 from promptrl_jax.training.gpro import temperature as temperature_lib
 from promptrl_jax.training.gpro.config import GPROConfig
-from promptrl_jax.training.gpro.replay import NONE, Replay
+from promptrl_jax.training.gpro.replay import NONE, PAIR, Replay
 from promptrl_jax.training.gpro.state import (
   GPROState,
   Parts,
@@ -53,11 +53,11 @@ def update(
     standardise(state, replay.features),
     jnp.where(filled, weights, 0),
   )
-  trained = {}
-  trained['critic'], metrics = rows.train_critics()
-  scores = jax.nn.sigmoid(parts.critic(trained['critic'][0], rows.x))
+  critic, metrics = rows.train_critics()
+  scores = jax.nn.sigmoid(parts.critic(critic, rows.x))
   mean = jnp.mean(scores, axis=0)
   scores = jnp.clip(mean + config.exploration * (scores - mean), 0, 1)
+  trained = {}
   trained['actor'], more = rows.train_actors(scores)
   metrics |= more
   if config.temperatures:
@@ -68,9 +68,10 @@ def update(
     anchor = optax.incremental_update(
       trained['actor'][0], anchor, 1 - config.anchor_decay
     )
+  params = {name: params for name, (params, _) in trained.items()}
   state = dataclasses.replace(
     state,
-    params={name: params for name, (params, _) in trained.items()},
+    params=params | {'critic': critic},
     opt_state={name: opt_state for name, (_, opt_state) in trained.items()},
     step=state.step + 1,
     anchor=anchor,
@@ -130,36 +131,29 @@ class _Rows:
   x: jax.Array
   weights: jax.Array
 
-  def train_critics(self) -> Trained:
-    config, state, replay = self.config, self.state, self.replay
+  def train_critics(self) -> tuple[Any, Metrics]:
+    """Draws critics from the posterior; a function of the replay alone."""
+    config, replay, parts = self.config, self.replay, self.parts
+    first = self.state.first['critic']
     weights = jnp.where(replay.kind == NONE, 0, self.weights)
-    total = jnp.sum(weights)
+    feedback = objectives.Feedback(replay.reward, replay.kind, weights)
     pair = jnp.stack([replay.shown, replay.other], axis=1)
     x = jnp.take_along_axis(self.x, pair[..., None], axis=1)
-    # One weighting of the feedback per member, the same in every update:
-    # the weighted likelihood bootstrap of Newton and Raftery, 1994.
-    base = jax.random.wrap_key_data(state.key_data)
-    draw = lambda serial: jax.random.exponential(
-      jax.random.fold_in(base, serial), (config.members,)
-    )
-    drawn = jax.vmap(draw)(replay.serial)
-
-    def loss_fn(params, index):
-      def of_member(scores, weight):
-        feedback = objectives.Feedback(
-          replay.reward[index], replay.kind[index], weight
-        )
-        return objectives.critic_loss(scores, feedback, config.rating_noise)
-
-      scores = self.parts.critic(params, x[index])
-      nats = jax.vmap(of_member)(scores, drawn[index].T) / index.size
-      penalty = jax.vmap(objectives.prior_penalty, (0, 0, None))(
-        params, state.first['critic'], config.prior_scale
-      )
-      loss = jnp.sum(nats + penalty / jnp.maximum(total, 1))
-      return loss, {'critic_loss': jnp.mean(nats)}
-
-    return self._descend('critic', loss_fn, weights, config.critic_steps)
+    own, other = jnp.moveaxis(parts.inputs(first, x), 1, 0)
+    inputs = jnp.where((replay.kind == PAIR)[:, None], own - other, own)
+    of = {'rows': feedback, 'rating_noise': config.rating_noise}
+    losses_fn = functools.partial(objectives.critic_losses, **of)
+    curvature_fn = functools.partial(objectives.critic_curvature, **of)
+    precision = objectives.prior_precision(inputs.shape[1], config.prior_scale)
+    posterior = laplace.fit(inputs, losses_fn, curvature_fn, precision)
+    head = first['params']['head']
+    prior = jnp.concatenate([head['kernel'].T, head['bias'][:, None]], axis=1)
+    drawn = posterior.draw(prior * jnp.sqrt(precision))
+    head = {'kernel': drawn[:, :-1].T, 'bias': drawn[:, -1]}
+    nats = jnp.sum(losses_fn(inputs @ posterior.mean))
+    loss = nats / jnp.maximum(jnp.sum(weights), 1)
+    params = {'params': first['params'] | {'head': head}}
+    return params, {'train/critic_loss': loss}
 
   def train_actors(self, scores: jax.Array) -> Trained:
     """Scores are `[K, W, G]`, one row of members each."""

@@ -3,34 +3,39 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
+from promptrl_jax.models.candidates import CandidateCritic
 from promptrl_jax.training.gpro import drift, objectives, replay
 from promptrl_jax.training.gpro.config import GPROConfig
 
 KIND = jnp.array([replay.RATING, replay.THUMBS, replay.PAIR, replay.PAIR])
-SCORES = jnp.array([[0.0, 9.0], [1.0, 9.0], [2.0, 0.5], [0.3, 0.3]])
+SCORES = jnp.array([0.0, 1.0, 1.5, 0.0])  # of pairs, the difference
 REWARD = jnp.array([0.75, 0.0, 1.0, 0.5])
 
 
 def test_a_batch_of_all_kinds_by_hand():
-  def loss(scores, weight):
-    rows = objectives.Feedback(REWARD, KIND, weight)
-    return objectives.critic_loss(scores, rows, rating_noise=0.2)
-
-  each = [loss(SCORES, jnp.eye(4)[i]) for i in range(4)]
+  weight = jnp.array([1.0, 2.0, 0.0, 3.0])
+  rows = objectives.Feedback(REWARD, KIND, weight)
   # (0.5 - 0.75)^2 / 0.08; log(1 + e); log(1 + e^-1.5); log 2 for a tie.
   expected = [0.78125, 1.3132617, 0.2014133, 0.6931472]
-  np.testing.assert_allclose(each, expected, rtol=1e-5)
-  weight = jnp.array([1.0, 2.0, 0.0, 3.0])
   np.testing.assert_allclose(
-    loss(SCORES, weight), np.dot(weight, expected), rtol=1e-5
+    objectives.critic_losses(SCORES, rows, rating_noise=0.2),
+    np.multiply(weight, expected),
+    rtol=1e-5,
   )
-  # What a thumb and a rating say, they say of the shown candidate alone.
-  gradient = jax.grad(loss)(SCORES, jnp.ones(4))
-  np.testing.assert_array_equal(gradient[:2, 1], 0)
-  np.testing.assert_allclose(gradient[3], 0, atol=1e-7)
-  np.testing.assert_allclose(gradient[2, 0], -gradient[2, 1])
+
+
+def test_the_curvature_is_what_the_second_derivative_is_expected_to_be():
+  rows = objectives.Feedback(REWARD, KIND, jnp.array([1.0, 2.0, 1.0, 3.0]))
+  # Where a rating is as expected, and at any thumb and pair.
+  rows = rows._replace(reward=REWARD.at[0].set(jax.nn.sigmoid(SCORES[0])))
+  of = {'rows': rows, 'rating_noise': 0.2}
+  total = lambda s: jnp.sum(objectives.critic_losses(s, **of))
+  np.testing.assert_allclose(
+    objectives.critic_curvature(SCORES, **of),
+    jnp.diag(jax.hessian(total)(SCORES)),
+    rtol=1e-5,
+  )
 
 
 def make_replay(**rows):
@@ -73,8 +78,9 @@ def test_only_a_rise_of_the_errors_is_a_change():
   assert test(errors[30:50], time[30:50], valid[30:50])[0] == 0  # too few
 
 
-def test_the_prior_counts_each_weight_by_its_variance():
-  prior = {'kernel': jnp.ones((4, 2)), 'bias': jnp.zeros(2)}
-  params = {'kernel': jnp.full((4, 2), 1.5), 'bias': jnp.ones(2)}
-  # 4 * 8 * 0.25 + 2, over 2 * 2^2
-  assert objectives.prior_penalty(params, prior, 2.0) == pytest.approx(1.25)
+def test_critics_are_drawn_from_the_prior_that_is_learned_with():
+  critic = CandidateCritic(hidden=(3,), members=4000, scale=2.0)
+  head = critic.init(jax.random.key(0), jnp.zeros((1, 5)))['params']['head']
+  precision = objectives.prior_precision(5 + 3 + 1, 2.0)
+  variance = [*jnp.var(head['kernel'], axis=1), jnp.var(head['bias'])]
+  np.testing.assert_allclose(precision * jnp.array(variance), 1, atol=0.1)

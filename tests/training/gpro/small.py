@@ -25,7 +25,6 @@ def make_parts(**settings):
     context=features.context,
     members=2,
     capacity=32,
-    critic_steps=2,
     actor_steps=2,
     minibatch=8,
     **settings,
