@@ -61,7 +61,7 @@ def test_people_become_more_satisfied_and_prompts_evolve(parts):
   assert np.mean(gains) > 0.07
   assert loop.population.generation >= 10
   assert len(loop.population) == len(first) == 10
-  # Children were scored before anybody was chosen, by what critics expect.
+  # Children were scored before anybody was chosen, by what critics hope for.
   assert all(one.fitness is not None for one in loop.population.individuals)
   assert len(loop.history) > 15
 
@@ -69,6 +69,20 @@ def test_people_become_more_satisfied_and_prompts_evolve(parts):
 def test_a_run_is_a_function_of_its_seed(parts):
   one, two = (walk(make(parts, seed=3), 25) for _ in range(2))
   assert one == two != walk(make(parts, seed=4), 25)
+
+
+@pytest.mark.parametrize('optimism', [0.0, 2.0])
+def test_prompts_are_scored_with_what_is_not_known_of_them(parts, optimism):
+  loop = make(parts, optimism=optimism)
+  walk(loop, 15)
+  last = queries.draw('train', 200, 5)[14].text
+  genomes = [one.genome for one in loop.population.individuals]
+  _, expected = loop.expect(genomes, last)
+  scored = np.array([one.objectives[-1] for one in loop.population.individuals])
+  if optimism:
+    assert np.all(scored > np.array(expected) + 0.01)
+  else:
+    np.testing.assert_allclose(scored, expected, rtol=1e-5)
 
 
 def test_phases_follow_the_number_of_queries(parts):
