@@ -55,8 +55,7 @@ class Config:
     components: principal components of the embedding of a question, beside what
       it asks for (`rewards/intent.py`).
     embedding: `shipped`, or `minilm` with the extra `embedding`.
-    refine_below: fitness, with `loop.optimism`, below which prompts are dropped
-      in the end, 0 to 1.
+    refine_below: fitness below which prompts are dropped in the end, 0 to 1.
     plugins: modules that register backends.
     mesh: devices by axis, for models in this process.
     model: what answers.

@@ -29,7 +29,11 @@ class CandidateBasis(nn.Module):
     """Returns `[..., D + last width]` of features `[..., D]`."""
     x = features
     for i, width in enumerate(self.hidden):
-      x = nn.tanh(nn.Dense(width, name=f'hidden_{i}')(x))
+      # Without a bias every feature would be odd, and blind to what is even.
+      dense = nn.Dense(
+        width, bias_init=nn.initializers.normal(1.0), name=f'hidden_{i}'
+      )
+      x = nn.tanh(dense(x))
     return jnp.concatenate([features, x], -1) if self.hidden else features
 
 

@@ -16,8 +16,10 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-# Lengths of a step that are tried; none at all, if each makes it worse.
-_LENGTHS = (1.0, 0.5, 0.25, 0.125, 0.0)
+# Lengths of a step that are tried, beside none at all.
+_LENGTHS = (1.0, 0.5, 0.25, 0.125)
+# Added to the diagonal, in shares of its mean, as float32 rounds.
+_JITTER = 1e-6
 
 
 class Posterior(NamedTuple):
@@ -63,9 +65,10 @@ def fit(
 
   def factor(weights: jax.Array) -> jax.Array:
     curvature = curvature_fn(inputs @ weights)
-    return jnp.linalg.cholesky(
-      (inputs * curvature[:, None]).T @ inputs + jnp.diag(precision)
-    )
+    matrix = jnp.einsum('mp,m,mq->pq', inputs, curvature, inputs)
+    matrix += jnp.diag(precision)
+    jitter = _JITTER * jnp.trace(matrix) / precision.size
+    return jnp.linalg.cholesky(matrix + jitter * jnp.eye(precision.size))
 
   def objective(weights: jax.Array) -> jax.Array:
     penalty = jnp.sum(precision * jnp.square(weights)) / 2
@@ -75,7 +78,13 @@ def fit(
     gradient = jax.grad(objective)(weights)
     direction = jax.scipy.linalg.cho_solve((factor(weights), True), gradient)
     tried = weights - jnp.array(_LENGTHS)[:, None] * direction
-    return tried[jnp.argmin(jax.vmap(objective)(tried))], None
+    tried = jnp.concatenate([tried, weights[None]])
+    worth = jax.vmap(objective)(tried)
+    best = jnp.argmin(jnp.where(jnp.isfinite(worth), worth, jnp.inf))
+    return tried[best], None
 
-  mean, _ = jax.lax.scan(step, jnp.zeros_like(precision), None, length=steps)
-  return Posterior(mean, factor(mean))
+  first = jnp.zeros_like(precision)
+  # An accelerator would round the factors of products.
+  with jax.default_matmul_precision('highest'):
+    mean, _ = jax.lax.scan(step, first, None, length=steps)
+    return Posterior(mean, factor(mean))

@@ -24,13 +24,13 @@ class GPROConfig:
       their first weights.
     members: actors, each with its own critic, a draw from what the feedback
       leaves possible. The policy is the mean of theirs: where few ratings tell
-      them apart, they explore.
+      them apart, they explore. A single one has the most probable critic.
     every: queries per update.
     capacity: rows of the replay.
     half_life: ratings after which a row weighs half, so that an old taste is
       forgotten.
     drift: by how many standard deviations feedback must have fallen below what
-      the critics expected for the taste to have changed; then all networks
+      the critics expected for the taste to have changed; then actors
       start anew. See `drift.py`; infinity never forgets like that.
     old_taste: weight of what was rated before the taste changed.
     actor_steps: optimizer steps of the actors per update.
@@ -47,7 +47,7 @@ class GPROConfig:
     anchor_decay: weight of the old anchor in each update.
     entropy_coef: weight of the entropy.
     exploration: how far the critic from which an actor learns may be from the
-      mean of all: 1 is ensemble sampling, 0 gives all the same.
+      mean of all: 1 is posterior sampling, 0 gives all the same.
     uniform: probability with which a candidate is drawn uniformly, so that
       every one can be shown and off-policy estimates exist.
     rating_noise: standard deviation of a rating in [0, 1] around what a person

@@ -23,6 +23,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from promptrl_jax.evolution import hints
 from promptrl_jax.evolution import schedule as schedule_lib
 from promptrl_jax.evolution.diversity import EmbedFn
 from promptrl_jax.evolution.evolve import EvolutionConfig, evolve
@@ -45,6 +46,7 @@ from promptrl_jax.training.gpro.state import GPRORun
 from promptrl_jax.training.gpro.update import Metrics
 
 PHASES = ('init', 'main', 'refinement')
+_HEARD = 50  # last queries whose comments are followed
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,7 +81,11 @@ class LoopConfig:
   choose: str = 'gpro'
   rules: RuleConfig = RuleConfig()
   evolution: EvolutionConfig = EvolutionConfig(
-    elite_size=10, children=10, mutation_rate=0.25, selection='cover'
+    elite_size=10,
+    children=10,
+    mutation_rate=0.25,
+    strength=hints.Anneal(0.5, 0.1, 20),
+    selection='cover',
   )
   schedule: schedule_lib.ScheduleConfig = schedule_lib.ScheduleConfig(
     every=1, patience=0
@@ -206,6 +212,7 @@ class Loop:
     self._replay = replay_lib.empty(learner.config)
     self._schedule = schedule_lib.Schedule(config.schedule)
     self._window: list[str] = []  # the last queries
+    self._comments: dict[int, tuple[str, float]] = {}  # by query, with weights
     self._cases = np.zeros((0, features.context), np.float32)
 
   @property
@@ -299,13 +306,26 @@ class Loop:
     )
     self._window = [*self._window, showing.query][-self.config.window :]
 
-  def hear(self, serial: int, reward: float, kind: str = 'rating') -> bool:
+  def hear(
+    self,
+    serial: int,
+    reward: float,
+    kind: str = 'rating',
+    comment: str = '',
+  ) -> bool:
     """Takes feedback on what was shown, in any order and at any time.
+
+    Args:
+      comment: why, in words, which may guide a mutation; the less a person was
+        content, the more it counts.
 
     Returns:
       Whether it is still remembered; if not, the feedback is not used.
     """
     self._replay, is_known = replay_lib.rate(self._replay, serial, reward, kind)
+    self._comments.pop(serial, None)
+    if is_known and comment.strip():
+      self._comments[serial] = comment, 1.0 if kind == 'pair' else 1 - reward
     return is_known
 
   def forget(self, serial: int) -> bool:
@@ -314,6 +334,7 @@ class Loop:
     Returns:
       Whether there was any that is still remembered.
     """
+    self._comments.pop(serial, None)
     self._replay, is_known = replay_lib.withdraw(self._replay, serial)
     return is_known
 
@@ -367,6 +388,7 @@ class Loop:
         'flat': self._schedule.flat,
       },
       'window': self._window,
+      'comments': [[serial, *of] for serial, of in self._comments.items()],
       'cases': self._cases.tolist(),
     }
 
@@ -384,6 +406,9 @@ class Loop:
       values['best'] = -math.inf
     self._schedule = schedule_lib.Schedule(self.config.schedule, **values)
     self._window = list(plain['window'])
+    self._comments = {
+      n: (text, weight) for n, text, weight in plain['comments']
+    }
     shape = -1, self._features.context
     self._cases = np.array(plain['cases'], np.float32).reshape(shape)
 
@@ -438,8 +463,12 @@ class Loop:
   def _evolve(self) -> None:
     cases = self._features.query(self._window)
 
+    expected: dict[str, float] = {}
+
     def score(genomes: Sequence[PromptGenome]) -> np.ndarray:
       mean, spread = self._expected(genomes, self._window, cases)
+      texts = [genome.render() for genome in genomes]
+      expected.update(zip(texts, mean.mean(axis=1).tolist(), strict=True))
       return mean + self.config.optimism * spread
 
     # The critics have learned since: nobody keeps what they once said.
@@ -453,11 +482,30 @@ class Loop:
       score,
       self.config.evolution,
       rng=np.random.default_rng([self._seed, self.queries, 2]),
+      embed_fn=self._embed_fn,
+      hint=self._hint(),
+    )
+    # Optimism is for choosing; people are told what is expected.
+    self.population = dataclasses.replace(
+      self.population,
+      individuals=tuple(
+        dataclasses.replace(one, fitness=expected[one.genome.render()])
+        for one in self.population.individuals
+      ),
     )
     self._cases = cases
     self.history |= {one.id: one for one in self.population.individuals}
     best = float(np.max(self.population.fitness))
     self._schedule = self._schedule.after_generation(best)
+
+  def _hint(self) -> hints.Hint | None:
+    """What most of the last comments ask for, those of one taste."""
+    if self._embed_fn is None:
+      return None
+    oldest = max(self.queries - _HEARD, int(self._state.changed) + 1)
+    said = [of for n, of in self._comments.items() if n >= oldest]
+    texts, weights = [text for text, _ in said], [weight for _, weight in said]
+    return hints.from_comments(texts, self._embed_fn, weights=weights)
 
   def _expected(
     self,

@@ -37,6 +37,7 @@ ASK = ('one', 'pair')
 _THUMBS = ('thumbs', 'sign')
 # What a person said: a number in [0, 1], and its kind in the replay.
 Said = tuple[float, str]
+_Heard = tuple[float, str, str]  # the same, and a comment
 
 
 class People:
@@ -69,7 +70,8 @@ class People:
     """
     if ask not in ASK:
       raise ValueError(f'ask={ask!r}: expected one of {", ".join(ASK)}')
-    self.since, self.said = 0, {}
+    self.since = 0
+    self.said: dict[int, _Heard] = {}
     self.loop, self.store, self.session = loop, store, session
     self._ask, self._reward_fn, self._model = ask, reward_fn, model
     self._clock, self._collector = clock, FeedbackCollector(store)
@@ -77,7 +79,7 @@ class People:
   @property
   def ratings(self) -> list[float]:
     """What people said of each query that they rated, in [0, 1], in order."""
-    return [value for value, _ in self.said.values()]
+    return [value for value, _, _ in self.said.values()]
 
   @property
   def is_open(self) -> bool:
@@ -145,7 +147,7 @@ class People:
   def restore(self, plain: Mapping[str, Any]) -> None:
     """Goes on from what `snapshot` returned."""
     self.since = plain['since']
-    self.said = {serial: (value, kind) for serial, value, kind in plain['said']}
+    self.said = {serial: tuple(heard) for serial, *heard in plain['said']}
 
   def _hear(self, response: Response) -> bool:
     serial = response.metadata['serial']
@@ -156,14 +158,16 @@ class People:
       for event in self.store.events(one.id)
     }
     said = hear(responses, list(events.values()))
-    if said == self.said.get(serial):
+    heard = None if said is None else (*said, _comment(list(events.values())))
+    if heard == self.said.get(serial):
       return False  # Nothing new: a reading time beside a rating, say.
-    if said is None:
+    if said is None or heard is None:
       del self.said[serial]
       return self.loop.forget(serial)
-    self.said[serial] = said
+    self.said[serial] = heard
     shown = [(_expected(one), one.text) for one in responses]
-    return self.loop.hear(serial, *learned(self._reward_fn, *said, shown))
+    reward, kind = learned(self._reward_fn, *said, shown)
+    return self.loop.hear(serial, reward, kind, heard[-1])
 
   def _responses(self, showing: Showing) -> tuple[Response, ...]:
     candidates = tuple(
@@ -265,6 +269,14 @@ def hear(responses: Sequence[Response], events: Sequence[Event]) -> Said | None:
     return sum(units) / len(units), 'thumbs' if is_thumbs else 'rating'
   score = aggregate.aggregate(response, standing)
   return None if score is None else (score, 'rating')
+
+
+def _comment(events: Sequence[Event]) -> str:
+  """The last comment that stands."""
+  comments = [
+    e.comment for e in aggregate.standing(events) if e.comment.strip()
+  ]
+  return comments[-1] if comments else ''
 
 
 def _compare(

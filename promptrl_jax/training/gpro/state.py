@@ -26,7 +26,7 @@ from promptrl_jax.training.state import Params, TrainState
 class GPROState(TrainState):
   """The train state.
 
-  `params` has the keys `actor` and `critic`, of K members each, and
+  `params` has the keys `actor`, of K networks, `critic`, with K heads, and
   `temperature` if there are temperatures to choose from; `opt_state` the same
   but `critic`, which takes no steps.
 
@@ -63,7 +63,7 @@ class Parts(NamedTuple):
 
   Attributes:
     actor: `(params [K], features [M, G, D]) -> logits [K, M, G]`.
-    critic: the same, scores.
+    critic: `(params, features [M, G, D]) -> scores [K, M, G]`.
     inputs: what scores are linear in, `[M, G, P]`.
     temperature: `(params, context [M, Q]) -> logits [M, choices], values [M]`.
     optimizers: by the keys of the parameters.

@@ -93,8 +93,9 @@ def _moments(
 def _restart_if_changed(
   config: GPROConfig, parts: Parts, state: GPROState, replay: Replay
 ) -> tuple[GPROState, jax.Array]:
-  """Starts all networks anew where feedback says that the taste has changed.
+  """Starts actors anew where feedback says that the taste has changed.
 
+  Critics are made anew in every update, where old feedback then counts little.
   An actor that is certain of what was liked would take long to try anything
   else.
   """
@@ -121,7 +122,7 @@ class _Rows:
 
   Attributes:
     x: `[W, G, D]` standardised features.
-    weights: `[W]`, in proportion to which rows are drawn; 0 for an empty row.
+    weights: `[W]` of the feedback; 0 for an empty row.
   """
 
   config: GPROConfig
@@ -190,7 +191,7 @@ class _Rows:
       metrics = {f'actor_{k}': jnp.mean(v) for k, v in metrics.items()}
       return _per_row((jnp.sum(loss), metrics), index)
 
-    return self._descend('actor', loss_fn, weights, config.actor_steps)
+    return self._descend('actor', loss_fn, weights)
 
   def train_temperature(self, scores: jax.Array) -> Trained:
     config, state, replay = self.config, self.state, self._current()
@@ -221,7 +222,7 @@ class _Rows:
       metrics = {f'temperature_{k}': v for k, v in metrics.items()}
       return _per_row((loss, metrics), index)
 
-    return self._descend('temperature', loss_fn, weights, config.actor_steps)
+    return self._descend('temperature', loss_fn, weights)
 
   def _current(self) -> Replay:
     """The replay without feedback from before the taste changed."""
@@ -229,9 +230,7 @@ class _Rows:
     kind = jnp.where(is_old, NONE, self.replay.kind)
     return self.replay._replace(kind=kind)
 
-  def _descend(
-    self, name: str, loss_fn: Any, weights: jax.Array, steps: int
-  ) -> Trained:
+  def _descend(self, name: str, loss_fn: Any, weights: jax.Array) -> Trained:
     """Takes Adam's steps on minibatches; none if no row counts.
 
     Rows are drawn in proportion to their weights, so that the loss of a
@@ -239,7 +238,7 @@ class _Rows:
     """
     optimizer = self.parts.optimizers[name]
     ends = jnp.cumsum(weights)
-    shape = (steps, self.config.minibatch)
+    shape = (self.config.actor_steps, self.config.minibatch)
     drawn = jax.random.uniform(step_key(self.state, name), shape) * ends[-1]
     indices = jnp.searchsorted(ends, drawn, side='right')
     indices = jnp.minimum(indices, weights.size - 1)
