@@ -11,6 +11,9 @@ Arguments:
   mbpp       the official MBPP file, any model behind an OpenAI-compatible
              endpoint, as for configs/mbpp_ppo.py; learns nothing unless
              --config.controllers=RUN names a finished run of that job
+  humaneval  the same with HumanEval for test and MBPP for the rest:
+               --config.data.path=HumanEval.jsonl.gz
+               --config.data.options.mbpp=mbpp.jsonl
 
 What is played: the rivals that follow from `editing.actions`, those that are
 chosen on validation, the controllers of `controllers`, and the strategies of
@@ -26,7 +29,7 @@ from configs import mbpp_ppo
 from configs.job import check_argument
 from promptrl_jax import settings
 
-_ARGUMENTS = ('smoke', 'minicode2', 'mbpp_real', 'mbpp')
+_ARGUMENTS = ('smoke', 'minicode2', 'mbpp_real', 'mbpp', 'humaneval')
 _RESULTS = pathlib.Path(__file__).parents[1] / 'docs' / 'results'
 
 
@@ -85,7 +88,7 @@ def get_config(arg: str = 'minicode2') -> ml_collections.ConfigDict:
   if name == 'mbpp_real':
     c.controllers = str(_RESULTS / 'mbpp')
     c.oracle_of_n = True
-  if name == 'mbpp':
+  if name in ('mbpp', 'humaneval'):
     c.subject = 'best_open_loop'
   if arg == 'smoke':
     c.cache = ''

@@ -1,7 +1,7 @@
 """What a comparison has done so far, as lines that others can follow.
 
 `events.jsonl` gets a line when the run starts, ends a cell, pauses, stops or is
-done; progress bars, TensorBoard and pages read it while the run goes on.
+done, so that other programs can follow the run while it goes on.
 """
 
 from __future__ import annotations

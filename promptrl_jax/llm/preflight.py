@@ -7,6 +7,7 @@ budget says nothing about it, and is refused unless it is asked for.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Mapping
 
 LEAST = 3
@@ -19,26 +20,35 @@ class CandidateCost:
   Attributes:
     calls: of one candidate: 1 for a sample or a repair, 2 for a reflection and
       the program after it, P for a look at P proposals.
-    fixed: calls for a problem before its first candidate, for tests say.
+    fixed: calls for a problem before its first candidate.
+    share: of all calls, rounded down, that go to something else, to tests say.
     most: candidates, whatever the budget; None for any number.
   """
 
   calls: int = 1
   fixed: int = 0
+  share: float = 0.0
   most: int | None = None
 
   def __post_init__(self):
     most = 1 if self.most is None else self.most
-    if self.calls < 1 or self.fixed < 0 or most < 1:
+    is_share = 0 <= self.share < 1
+    if self.calls < 1 or self.fixed < 0 or most < 1 or not is_share:
       raise ValueError(
-        f'{self}: expected at least 1 call per candidate, 0 or more fixed ones '
-        'and at least 1 candidate'
+        f'{self}: expected at least 1 call per candidate, 0 or more fixed '
+        'ones, a share in [0, 1) and at least 1 candidate'
       )
 
   def candidates(self, budget: int) -> int:
     """Returns how many candidates a budget of calls buys."""
-    bought = max(0, budget - self.fixed) // self.calls
+    left = budget - self.fixed - int(budget * self.share)
+    bought = max(0, left) // self.calls
     return bought if self.most is None else min(bought, self.most)
+
+  def budget(self, candidates: int) -> int:
+    """Returns the least budget that buys so many, no more than `most`."""
+    sizes = itertools.count(1)
+    return next(size for size in sizes if self.candidates(size) >= candidates)
 
 
 def check(
@@ -59,7 +69,7 @@ def check(
   for name, cost in costs.items():
     wanted = least if cost.most is None else min(least, cost.most)
     if bought[name] < wanted:
-      short[name] = cost.fixed + wanted * cost.calls
+      short[name] = cost.budget(wanted)
   if short:
     needs = ', '.join(
       f'{name} {bought[name]} (needs {calls} calls)'

@@ -190,7 +190,7 @@ def named(name: str) -> TextStrategy:
 _AFTER_WORDS = CandidateCost(calls=2)
 
 register('best_of_n', best_of_n)
-register('codet', codet, instructed=True)
+register('codet', codet, CandidateCost(share=0.25), instructed=True)
 register('epic', epic.epic, _AFTER_WORDS, instructed=True)
 register('epic_fixed', epic.epic_fixed, _AFTER_WORDS, instructed=True)
 register('fewshot', fewshot)

@@ -22,6 +22,10 @@ def test_a_budget_buys_what_is_left_after_the_fixed_calls():
     '5, looks 3'
   )
   assert CandidateCost(2, fixed=3).candidates(2) == 0
+  # A quarter of the calls, rounded down, goes to tests.
+  cost = CandidateCost(share=0.25)
+  assert [cost.candidates(budget) for budget in (3, 4, 8)] == [3, 3, 6]
+  assert cost.budget(4) == 5
 
 
 def test_fewer_than_three_candidates_are_refused_unless_told_otherwise():
@@ -37,7 +41,7 @@ def test_fewer_than_three_candidates_are_refused_unless_told_otherwise():
 
 
 def test_a_cost_that_makes_no_sense_is_refused():
-  for settings in ({'calls': 0}, {'fixed': -1}, {'most': 0}):
+  for settings in ({'calls': 0}, {'fixed': -1}, {'most': 0}, {'share': 1.0}):
     with pytest.raises(ValueError, match='at least 1 call per candidate'):
       CandidateCost(**settings)
 

@@ -227,6 +227,16 @@ class Loop:
     last = self.config.main_queries
     return 'refinement' if last and self.queries >= last else 'main'
 
+  @property
+  def hint(self) -> hints.Hint | None:
+    """What most of the last comments ask for, those of one taste."""
+    if self._embed_fn is None:
+      return None
+    oldest = max(self.queries - _HEARD, int(self._state.changed) + 1)
+    said = [of for n, of in self._comments.items() if n >= oldest]
+    texts, weights = [text for text, _ in said], [weight for _, weight in said]
+    return hints.from_comments(texts, self._embed_fn, weights=weights)
+
   def show(self, query: str, pair: bool = False) -> Showing:
     """Answers a query.
 
@@ -483,7 +493,7 @@ class Loop:
       self.config.evolution,
       rng=np.random.default_rng([self._seed, self.queries, 2]),
       embed_fn=self._embed_fn,
-      hint=self._hint(),
+      hint=self.hint,
     )
     # Optimism is for choosing; people are told what is expected.
     self.population = dataclasses.replace(
@@ -497,15 +507,6 @@ class Loop:
     self.history |= {one.id: one for one in self.population.individuals}
     best = float(np.max(self.population.fitness))
     self._schedule = self._schedule.after_generation(best)
-
-  def _hint(self) -> hints.Hint | None:
-    """What most of the last comments ask for, those of one taste."""
-    if self._embed_fn is None:
-      return None
-    oldest = max(self.queries - _HEARD, int(self._state.changed) + 1)
-    said = [of for n, of in self._comments.items() if n >= oldest]
-    texts, weights = [text for text, _ in said], [weight for _, weight in said]
-    return hints.from_comments(texts, self._embed_fn, weights=weights)
 
   def _expected(
     self,

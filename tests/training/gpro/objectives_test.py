@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from promptrl_jax.models.candidates import CandidateCritic
+from promptrl_jax.rl import laplace
 from promptrl_jax.training.gpro import drift, objectives, replay
 from promptrl_jax.training.gpro.config import GPROConfig
 
@@ -36,6 +37,34 @@ def test_the_curvature_is_what_the_second_derivative_is_expected_to_be():
     jnp.diag(jax.hessian(total)(SCORES)),
     rtol=1e-5,
   )
+
+
+def test_the_mode_of_a_batch_of_all_kinds_is_found_in_a_few_steps():
+  rng = np.random.default_rng(0)
+  inputs = jnp.asarray(rng.normal(size=(90, 6)), jnp.float32)
+  score = inputs @ jnp.asarray(rng.normal(size=6), jnp.float32)
+  kind = jnp.arange(90) % 3 + replay.RATING
+  rating = jax.nn.sigmoid(score) + 0.2 * rng.normal(size=90)
+  reward = jnp.where(kind == replay.RATING, rating.clip(0, 1), score > 0)
+  rows = objectives.Feedback(reward, kind, jnp.ones(90))
+  of = {'rows': rows, 'rating_noise': 0.2}
+  losses_fn = lambda s: objectives.critic_losses(s, **of)
+  precision = objectives.prior_precision(6, 1.5)
+  posterior = laplace.fit(
+    inputs,
+    losses_fn,
+    lambda s: objectives.critic_curvature(s, **of),
+    precision,
+  )
+
+  def objective(weights):
+    penalty = jnp.sum(precision * weights**2) / 2
+    return jnp.sum(losses_fn(inputs @ weights)) + penalty
+
+  gradient = jax.grad(objective)
+  start = jnp.abs(gradient(jnp.zeros(6))).max()
+  assert jnp.abs(gradient(posterior.mean)).max() < 1e-3 * start
+  assert np.corrcoef(inputs @ posterior.mean, score)[0, 1] > 0.95
 
 
 def make_replay(**rows):

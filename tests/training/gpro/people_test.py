@@ -6,6 +6,7 @@ import jax
 import numpy as np
 import pytest
 
+from promptrl_jax.evolution import diversity
 from promptrl_jax.feedback.events import (
   Correction,
   Explicit,
@@ -94,6 +95,42 @@ def test_what_was_undone_or_skipped_is_not_learned_from(parts, store):
   rate(store, first, 2)
   people.collect()
   assert rows(people)[0] == (0.25, replay_lib.RATING)
+
+
+def test_what_people_write_guides_the_next_generation(parts, store):
+  hints = []
+  loop = make_loop(parts, embed_fn=diversity.word_vectors)
+  people = People(loop, store, 's')
+  for number in range(10):
+    (response,) = people.show(BANK[number])
+    say(
+      store,
+      Explicit,
+      response,
+      value=1,
+      scale='rating_1_5',
+      comment='Use bullet points.' if number % 2 else '',
+    )
+    assert people.collect() == 1
+    people.loop.learn()
+    hints.append(people.loop.hint)
+  assert hints[0] is None
+  assert hints[-1].text == 'Use bullet points.'
+  # Each of five people who were not content at all counts fully.
+  assert hints[-1].weight == pytest.approx(5)
+  guided = [
+    one.genome.sections[hints[-1].section]
+    for one in people.loop.population.individuals
+    if one.generation
+  ]
+  assert any('bullet' in text for text in guided)
+  run, plain = people.loop.snapshot()
+  again = make_loop(parts, embed_fn=diversity.word_vectors)
+  again.restore(run, plain)
+  assert again.hint == hints[-1]
+  withdrawn = store.responses('s')[-1]
+  assert people.loop.forget(withdrawn.metadata['serial'])
+  assert people.loop.hint.weight == pytest.approx(4)
 
 
 def test_corrections_and_acts_count_by_the_score_of_all_of_them(parts, store):
