@@ -125,6 +125,7 @@ def get_config(arg: str = 'simulated') -> ml_collections.ConfigDict:
     c.user.drift = 150
   if arg in ('serve', 'smollm2'):
     c.seeds, c.queries, c.checkpoint_every = 1, 100, 1
+    c.loop.judged = True
     c.methods = (f'gpro{EVOLVING}',)
   if arg == 'smollm2':
     _answer_with_smollm2(c)

@@ -138,6 +138,18 @@ def report(config, workdir: pathlib.Path, people: People) -> None:
   write_atomically(workdir / 'lineage.txt', (drawn + '\n').encode())
 
 
+def _judgement(metrics) -> str:
+  """What the newest actor would have earned on what was shown, if known."""
+  of = {k.removeprefix('off_policy/'): float(v) for k, v in metrics.items()}
+  if 'logged' not in of:
+    return ''
+  return (
+    f'On the {of["queries"]:.0f} answers that were rated the newest choice '
+    f'would have had {of["value"]:.3f} [{of["low"]:.3f}, {of["high"]:.3f}], '
+    f'where {of["logged"]:.3f} was said.'
+  )
+
+
 def report_prompts(config, workdir: pathlib.Path, people: People) -> None:
   """Writes what was said so far, and the prompts."""
   loop, ratings = people.loop, people.ratings
@@ -150,7 +162,9 @@ def report_prompts(config, workdir: pathlib.Path, people: People) -> None:
     f'| {len(ratings)} of {config.queries} | {first} | {last} | '
     f'{loop.population.generation} |',
     '',
-    f'Ratings from 0 to 1, the first and last {some}. Prompts, the best first:',
+    f'Ratings from 0 to 1, the first and last {some}.',
+    _judgement(loop.metrics),
+    'Prompts, the best first:',
     '',
     '| expected | generation | prompt |',
     '|---:|---:|---|',

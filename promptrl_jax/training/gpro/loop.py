@@ -37,7 +37,7 @@ from promptrl_jax.evolution.variation import EditFn
 from promptrl_jax.llm.backend import Backend
 from promptrl_jax.llm.candidates import ask_candidates
 from promptrl_jax.prompts.genome import PromptGenome
-from promptrl_jax.training.gpro import choosing
+from promptrl_jax.training.gpro import choosing, judging
 from promptrl_jax.training.gpro import replay as replay_lib
 from promptrl_jax.training.gpro.choosing import RuleConfig
 from promptrl_jax.training.gpro.features import FeatureMap
@@ -63,6 +63,9 @@ class LoopConfig:
     optimism: standard deviations of the critics that are added to their mean
       when prompts are scored, so that those are tried of which little is known:
       an upper confidence bound, Auer 2002.
+    judged: whether the actor of an update goes live only if what people said so
+      far does not show that it is worse than what was shown; see
+      `judging.py`.
     evolves: whether the population evolves.
     choose: one of `choosing.NAMES`.
     rules: settings of the rivals of `gpro`.
@@ -77,6 +80,7 @@ class LoopConfig:
   main_queries: int = 0
   window: int = 20
   optimism: float = 1.0
+  judged: bool = False
   evolves: bool = True
   choose: str = 'gpro'
   rules: RuleConfig = RuleConfig()
@@ -357,7 +361,13 @@ class Loop:
     done = int(self._state.step) * self._learner.config.every
     if not self._learner.due(self._replay) or done >= self.queries:
       return False
-    self._state, self.metrics = self._learner.update(self._state, self._replay)
+    state, self.metrics = self._learner.update(self._state, self._replay)
+    if self.config.judged:
+      state, more = judging.judge(
+        self._learner, self._state, state, self._replay
+      )
+      self.metrics |= more
+    self._state = state
     self._schedule = self._schedule.after_episode()
     if self.phase == 'main' and self.config.evolves and self._schedule.is_due:
       self._evolve()

@@ -97,8 +97,7 @@ def evaluate(
     raise ValueError(
       f'{count} queries with a rating or a thumb: expected at least 2'
     )
-  log = Replay(*(x[rows] if np.ndim(x) else x for x in map(np.asarray, replay)))
-  new = np.asarray(new_logps)[rows]
+  log, new = Replay(*map(np.asarray, replay)), np.asarray(new_logps)
   values = np.asarray(
     doubly_robust(
       jnp.asarray(log.reward),
@@ -109,9 +108,10 @@ def evaluate(
       jnp.asarray(log.mask),
     ),
     np.float64,
-  )
-  gains = values - log.reward
-  places = np.arange(count), log.shown
+  )[rows]  # All are computed, so that there is one shape.
+  rewards, shown = log.reward[rows], log.shown[rows]
+  gains = values - rewards
+  places = np.flatnonzero(rows), shown
   ratios = np.exp(new[places] - log.logps[places], dtype=np.float64)
   rng = np.random.default_rng(seed)
   weights = rng.multinomial(count, np.full(count, 1 / count), resamples) / count
@@ -122,7 +122,7 @@ def evaluate(
     value=float(values.mean()),
     low=low,
     high=high,
-    logged=float(log.reward.mean()),
+    logged=float(rewards.mean()),
     gain=float(gains.mean()),
     gain_low=gain_low,
     gain_high=gain_high,

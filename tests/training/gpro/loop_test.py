@@ -3,6 +3,7 @@
 import dataclasses
 import time
 
+import jax
 import numpy as np
 import pytest
 
@@ -10,6 +11,7 @@ from promptrl_jax.envs.simulated_user import SimulatedUser
 from promptrl_jax.evolution import diversity
 from promptrl_jax.llm.templated import TemplatedBackend
 from promptrl_jax.tasks import queries
+from promptrl_jax.training.gpro import off_policy
 from promptrl_jax.training.gpro.config import GPROConfig
 from promptrl_jax.training.gpro.features import FeatureMap
 from promptrl_jax.training.gpro.learner import make_learner
@@ -83,6 +85,33 @@ def test_prompts_are_scored_with_what_is_not_known_of_them(parts, optimism):
     assert np.all(scored > np.array(expected) + 0.01)
   else:
     np.testing.assert_allclose(scored, expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+  ('gain_high', 'goes_live'), [(-0.1, False), (0.1, True)]
+)
+def test_an_actor_that_is_worse_for_sure_does_not_go_live(
+  parts, monkeypatch, gain_high, goes_live
+):
+  loop = make(parts, judged=True)
+  walk(loop, 29)
+  assert 0 <= loop.metrics['off_policy/low'] < loop.metrics['off_policy/high']
+  assert loop.metrics['off_policy/queries'] == 25
+  before = loop.snapshot()[0].state
+  evaluate = off_policy.evaluate
+  monkeypatch.setattr(
+    off_policy,
+    'evaluate',
+    lambda log, logps: evaluate(log, logps)._replace(gain_high=gain_high),
+  )
+  walk(loop, 1, start=29)
+  after = loop.snapshot()[0].state
+  same = jax.tree.map(
+    np.array_equal, before.params['actor'], after.params['actor']
+  )
+  assert all(jax.tree.leaves(same)) != goes_live
+  critics = before.params['critic'], after.params['critic']
+  assert not jax.tree.all(jax.tree.map(np.array_equal, *critics))
 
 
 def test_phases_follow_the_number_of_queries(parts):
