@@ -25,7 +25,6 @@ PRESETS = [
     ),
     'joint': ('smoke', 'minicode'),
     'compare': ('smoke', 'minicode2', 'mbpp_real', 'mbpp', 'humaneval'),
-    'hybrid': ('smoke', 'simulated', 'drift', 'serve', 'smollm2'),
     'rewrite': (
       *('smoke', 'minicode', 'jsonl', 'questions', 'gsm8k', 'mbpp', 'plugin'),
       *('minicode_real', 'mbpp_real'),
@@ -105,7 +104,7 @@ def test_every_field_is_read_somewhere(stem):
 
 @pytest.mark.parametrize('stem', JOBS)
 def test_a_section_is_called_as_its_class(stem):
-  roles = {'coder', 'rewriter', 'task_model', 'model'}
+  roles = {'coder', 'rewriter', 'task_model'}
   for place, section in sections(
     importlib.import_module(f'configs.{stem}').Config()
   ):

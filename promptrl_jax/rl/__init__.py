@@ -28,6 +28,7 @@ from promptrl_jax.rl.gpro import (
 from promptrl_jax.rl.groups import group_advantages, leave_one_out
 from promptrl_jax.rl.importance import truncated_importance_weights
 from promptrl_jax.rl.kl import exact_kl, penalize, token_kl
+from promptrl_jax.rl.laplace import laplace_posterior
 from promptrl_jax.rl.losses import (
   TokenBatch,
   TokenTerm,

@@ -44,7 +44,7 @@ class Posterior(NamedTuple):
     return self.mean + spread.T
 
 
-def fit(
+def laplace_posterior(
   inputs: jax.Array,
   losses_fn: Callable[[jax.Array], jax.Array],
   curvature_fn: Callable[[jax.Array], jax.Array],

@@ -146,7 +146,9 @@ class _Rows:
     losses_fn = functools.partial(objectives.critic_losses, **of)
     curvature_fn = functools.partial(objectives.critic_curvature, **of)
     precision = objectives.prior_precision(inputs.shape[1], config.prior_scale)
-    posterior = laplace.fit(inputs, losses_fn, curvature_fn, precision)
+    posterior = laplace.laplace_posterior(
+      inputs, losses_fn, curvature_fn, precision
+    )
     head = first['params']['head']
     prior = jnp.concatenate([head['kernel'].T, head['bias'][:, None]], axis=1)
     drawn = posterior.draw(prior * jnp.sqrt(precision))

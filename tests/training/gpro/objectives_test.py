@@ -50,7 +50,7 @@ def test_the_mode_of_a_batch_of_all_kinds_is_found_in_a_few_steps():
   of = {'rows': rows, 'rating_noise': 0.2}
   losses_fn = lambda s: objectives.critic_losses(s, **of)
   precision = objectives.prior_precision(6, 1.5)
-  posterior = laplace.fit(
+  posterior = laplace.laplace_posterior(
     inputs,
     losses_fn,
     lambda s: objectives.critic_curvature(s, **of),
