@@ -12,6 +12,8 @@ import chex
 import jax
 import jax.numpy as jnp
 
+from promptrl_jax.training.gpro.replay import NONE, Array, Replay
+
 FEWEST_RECENT = 8
 FEWEST_BEFORE = 20
 SETTLING = 20  # queries after a start, whose errors are those of new critics
@@ -60,3 +62,13 @@ def change_point(
   z = jnp.where(allowed, z, 0)
   best = jnp.argmax(z)
   return z[best], order[rows][best]
+
+
+def current(replay: Replay, changed: Array) -> Replay:
+  """Returns the replay without feedback from before the taste changed.
+
+  Args:
+    changed: `[]` int, the last query before it did.
+  """
+  is_old = replay.serial <= changed
+  return replay._replace(kind=jnp.where(is_old, NONE, replay.kind))

@@ -9,9 +9,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from promptrl_jax.training.gpro import off_policy
+from promptrl_jax.training.gpro import drift, off_policy
 from promptrl_jax.training.gpro.learner import GPROLearner
-from promptrl_jax.training.gpro.replay import NONE, RATING, THUMBS, Replay
+from promptrl_jax.training.gpro.replay import RATING, THUMBS, Replay
 from promptrl_jax.training.gpro.state import GPROState
 from promptrl_jax.training.gpro.update import Metrics
 
@@ -33,8 +33,7 @@ def judge(
     The state, and the estimate as metrics; none where too little was said.
   """
   # What was said of another taste says nothing of an actor for this one.
-  is_old = np.asarray(replay.serial) <= int(new.changed)
-  log = replay._replace(kind=np.where(is_old, NONE, replay.kind))
+  log = drift.current(replay, new.changed)
   counted = np.isin(log.kind, (RATING, THUMBS)).sum()
   if int(new.changed) != int(old.changed) or counted < FEWEST:
     return new, {}

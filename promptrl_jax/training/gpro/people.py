@@ -152,22 +152,24 @@ class People:
   def _hear(self, response: Response) -> bool:
     serial = response.metadata['serial']
     responses = self._question(response)
-    events = {
+    by_id = {
       event.id: event
       for one in responses
       for event in self.store.events(one.id)
     }
-    said = hear(responses, list(events.values()))
-    heard = None if said is None else (*said, _comment(list(events.values())))
+    events = list(by_id.values())
+    said = hear(responses, events)
+    heard = said and (*said, _comment(events))
     if heard == self.said.get(serial):
       return False  # Nothing new: a reading time beside a rating, say.
-    if said is None or heard is None:
+    if heard is None:
       del self.said[serial]
       return self.loop.forget(serial)
     self.said[serial] = heard
     shown = [(_expected(one), one.text) for one in responses]
-    reward, kind = learned(self._reward_fn, *said, shown)
-    return self.loop.hear(serial, reward, kind, heard[-1])
+    value, kind, comment = heard
+    reward = learned(self._reward_fn, value, kind, shown)
+    return self.loop.hear(serial, *reward, comment)
 
   def _responses(self, showing: Showing) -> tuple[Response, ...]:
     candidates = tuple(

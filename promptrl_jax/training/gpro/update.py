@@ -15,7 +15,8 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from promptrl_jax.rl import gpro, laplace, losses
+from promptrl_jax.rl import gpro, losses
+from promptrl_jax.rl.laplace import laplace_posterior
 from promptrl_jax.training import gradients
 from promptrl_jax.training.gpro import drift, objectives
 from promptrl_jax.training.gpro import temperature as temperature_lib
@@ -146,9 +147,7 @@ class _Rows:
     losses_fn = functools.partial(objectives.critic_losses, **of)
     curvature_fn = functools.partial(objectives.critic_curvature, **of)
     precision = objectives.prior_precision(inputs.shape[1], config.prior_scale)
-    posterior = laplace.laplace_posterior(
-      inputs, losses_fn, curvature_fn, precision
-    )
+    posterior = laplace_posterior(inputs, losses_fn, curvature_fn, precision)
     head = first['params']['head']
     prior = jnp.concatenate([head['kernel'].T, head['bias'][:, None]], axis=1)
     drawn = posterior.draw(prior * jnp.sqrt(precision))
@@ -161,7 +160,7 @@ class _Rows:
   def train_actors(self, scores: jax.Array) -> Trained:
     """Scores are `[K, W, G]`, one row of members each."""
     config, state = self.config, self.state
-    replay = self._current()
+    replay = drift.current(self.replay, state.changed)
     # An old query is as good as a new one to learn what the critics know.
     weights = (replay.serial >= 0).astype(jnp.float32)
     if config.advantage == 'shown':
@@ -196,7 +195,8 @@ class _Rows:
     return self._descend('actor', loss_fn, weights)
 
   def train_temperature(self, scores: jax.Array) -> Trained:
-    config, state, replay = self.config, self.state, self._current()
+    config, state = self.config, self.state
+    replay = drift.current(self.replay, state.changed)
     weights = jnp.where(replay.kind == NONE, 0, self.weights)
     actors = self.parts.actor(state.params['actor'], self.x)
     policy = mixture(config, actors, replay.mask)
@@ -225,12 +225,6 @@ class _Rows:
       return _per_row((loss, metrics), index)
 
     return self._descend('temperature', loss_fn, weights)
-
-  def _current(self) -> Replay:
-    """The replay without feedback from before the taste changed."""
-    is_old = self.replay.serial <= self.state.changed
-    kind = jnp.where(is_old, NONE, self.replay.kind)
-    return self.replay._replace(kind=kind)
 
   def _descend(self, name: str, loss_fn: Any, weights: jax.Array) -> Trained:
     """Takes Adam's steps on minibatches; none if no row counts.
