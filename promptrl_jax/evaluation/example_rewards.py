@@ -14,7 +14,7 @@ import numpy as np
 from promptrl_jax.envs.rewriting.env import RewritingEnv
 from promptrl_jax.rewards import checking
 from promptrl_jax.rewards.checking import Outcome
-from promptrl_jax.tasks import instructions
+from promptrl_jax.tasks import instructions, splits
 from promptrl_jax.types import Examples, ProgramExamples, Task
 
 
@@ -26,7 +26,7 @@ def example_rewards(
 ) -> list[np.ndarray]:
   """Asks the frozen model about statements and rewards each of its replies.
 
-  All requests of one seed go to the model in one batched call.
+  A program counts if it passes the tests that the protocol hides. All requests of one seed go to the model in one batched call.
 
   Args:
     env: asks and rewards.
@@ -82,7 +82,8 @@ def with_solvable_examples(
 def _of_seed(
   env: RewritingEnv, tasks: Sequence[Task], statements: Sequence[str], seed: int
 ) -> list[np.ndarray]:
-  _, outcomes = env.ask(tasks, statements, seed=seed)
+  checkers = [splits.hidden(task, env.protocol) for task in tasks]
+  _, outcomes = env.ask(tasks, statements, checkers, seed)
   for task, outcome in zip(tasks, outcomes, strict=True):
     if outcome.score is None:
       raise RuntimeError(f'{task.task_id}: {outcome.status}: {outcome.message}')

@@ -18,7 +18,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from promptrl_jax.types import Answers, Checker, Problem, Task, UnitTests
+from promptrl_jax.types import (
+  Answers,
+  Checker,
+  Problem,
+  ProgramExamples,
+  Task,
+  UnitTests,
+)
 
 PROTOCOLS = ('blind', 'visible1', 'visible_all', 'oracle')
 
@@ -87,11 +94,21 @@ def visible(task: Task, protocol: str) -> Checker:
 
 
 def hidden(task: Task, protocol: str) -> Checker:
-  """Returns the part of the checker that scores a submission."""
+  """Returns the part of the checker that scores a submission.
+
+  Of an instruction for programming tasks, that is the hidden part of each task.
+  """
   check_protocol(protocol)
-  if isinstance(task.checker, UnitTests):
-    return _with_tests(task.checker, hidden_tests(task, protocol))
-  return task.checker
+  checker = task.checker
+  if isinstance(checker, UnitTests):
+    return _with_tests(checker, hidden_tests(task, protocol))
+  if isinstance(checker, ProgramExamples):
+    examples = (
+      dataclasses.replace(example, checker=hidden(example, protocol))
+      for example in checker.examples
+    )
+    return dataclasses.replace(checker, examples=tuple(examples))
+  return checker
 
 
 def reveal(task: Task, protocol: str) -> Problem:

@@ -62,6 +62,19 @@ def test_each_task_is_reported(env):
   assert rewards.tolist() == [1.0] + [0.0] * (len(EXAMPLES) - 1)
 
 
+def test_hidden_tests_measure_and_all_tests_reward(pool):
+  # Each program fails the assertion that it is shown, and passes the others.
+  def write_wrong(request):
+    return write(request) + ' if x > 1 else None'
+
+  config = RewritingConfig(reward='score', allow_keep=False)
+  ask = AskConfig(template='code')
+  env = RewritingEnv(ScriptedBackend(write_wrong), pool, config, ask)
+  (measured,) = example_rewards(env, [TASK], ['Take care.'])
+  assert measured.tolist() == [1.0] * len(EXAMPLES)
+  assert env.rewards([TASK], ['Take care.'], seed=0).rewards == [0.0]
+
+
 def test_examples_that_some_answer_solves_are_kept(env):
   (kept,) = with_solvable_examples(env, [TASK], answers=2)
   assert kept.checker.examples == EXAMPLES[:1]
