@@ -14,7 +14,11 @@ so that a run that was interrupted goes on where it stopped.
   ... --instructions=words.json --split=train --examples=0 --samples=0 --runs=0
 
 compares other instructions, {"name": "text", ...}, by their greedy programs
-alone.
+alone;
+
+  ... --retrievals=words,minilm --instructions= --samples=0 --runs=0
+
+ways to find worked examples.
 """
 
 from __future__ import annotations
@@ -31,7 +35,7 @@ from ml_collections import config_flags
 
 from configs.mbpp_ppo import Config
 from experiments import session
-from promptrl_jax.evaluation import coverage, mending
+from promptrl_jax.evaluation import coverage, mending, statistics
 from promptrl_jax.evaluation.play import Entrant, Game, LineUp
 from promptrl_jax.evaluation.protocol import to_cell
 from promptrl_jax.files import write_atomically
@@ -77,6 +81,11 @@ _INSTRUCTIONS = flags.DEFINE_string(
 _TEMPLATES = flags.DEFINE_list(
   'templates', ['code', 'chat'], 'Message formats that are tried.'
 )
+_RETRIEVALS = flags.DEFINE_list(
+  'retrievals',
+  None,
+  'How worked examples are found, as config.examples; none: as that says.',
+)
 flags.mark_flag_as_required('workdir')
 
 INSTRUCTIONS = {
@@ -108,6 +117,7 @@ def main(argv):
       _RUNS.value,
       read_instructions(_INSTRUCTIONS.value, _CONFIG.value.ask.instruction),
       _EXAMPLES.value,
+      _RETRIEVALS.value,
     )
 
 
@@ -142,19 +152,24 @@ def run(
   runs=4,
   instructions=INSTRUCTIONS,
   examples=MOST_EXAMPLES,
+  retrievals=None,
 ):
   config = session.begin(Config, config)
   session.check_templates(config, ('coder', 'rewriter'))
   tasks = load.load_tasks(config.data, dict.fromkeys(('train', split)))
   session.check_programs(tasks)
-  library = make_library(config.examples or 'words', tasks['train'])
+  libraries = {
+    kind: make_library(kind, tasks['train'])
+    for kind in retrievals or [config.examples or 'words']
+  }
   ledger = session.open_ledger(config, workdir, 'coder', 'rewriter')
   coder, rewriter = session.load_models(config)
   with session.open_pool(config.pool) as pool:
-    line_up = session.make_line_up(
-      config, ledger, coder, rewriter, pool, library
-    )
-    played = Played(config, line_up, tasks[split], instructions)
+    line_ups = {
+      kind: session.make_line_up(config, ledger, coder, rewriter, pool, library)
+      for kind, library in libraries.items()
+    }
+    played = Played(config, line_ups, tasks[split], instructions)
     grid = played.grid(templates, examples)
     best = max(grid, key=lambda key: grid[key]['passed'])
     found = {
@@ -179,21 +194,25 @@ def run(
 
 @dataclasses.dataclass(frozen=True)
 class Cell:
-  """How a program is asked for."""
+  """How a program is asked for; without examples nothing is retrieved."""
 
   template: str
   instruction: str
   examples: int
+  retrieval: str
 
 
 @dataclasses.dataclass(frozen=True)
 class Played:
-  """What is measured, with one line-up on one split."""
+  """What is measured, with a line-up for each retrieval, on one split."""
 
   config: Config
-  line_up: LineUp
+  line_ups: Mapping[str, LineUp]
   tasks: tuple
   instructions: Mapping[str, str]
+
+  def line_up(self, cell):
+    return self.line_ups[cell.retrieval or next(iter(self.line_ups))]
 
   def ask(self, cell, **ask):
     return dataclasses.replace(
@@ -208,18 +227,20 @@ class Played:
     return Game(entrant, self.tasks, self.config.data.protocol, 1, seed)
 
   def grid(self, templates, examples):
-    """One greedy program by `Cell`."""
+    """One greedy program by `Cell`, and what examples gain, paired."""
     cells = [
-      Cell(template, name, k)
+      Cell(template, name, k, kind)
       for template in templates
       for k in range(examples + 1)
       for name in self.instructions
+      for kind in (self.line_ups if k else ('',))
     ]
-    rows = {}
+    rows, solved = {}, {}
     for cell in tqdm.tqdm(cells, desc='one greedy program', unit='prompt'):
       strategy = base.TextStrategy(few_shots(cell.examples))
       entrant = Entrant.of(strategy, ask=self.ask(cell))
-      (run,) = self.line_up.run_all([self.game(entrant)])
+      (run,) = self.line_up(cell).run_all([self.game(entrant)])
+      solved[cell] = run.passed[None]  # one run
       rows[cell] = {
         'passed': float(run.passed.mean()),
         'soft': float(run.soft.mean()),
@@ -227,6 +248,10 @@ class Played:
         'prompt_tokens': float(run.prompt_tokens.mean()),
         'completion_tokens': float(run.completion_tokens.mean()),
       }
+      if cell.examples:
+        without = solved[dataclasses.replace(cell, examples=0, retrieval='')]
+        gain = statistics.bootstrap_difference(solved[cell], without)
+        rows[cell]['gain'] = list(gain)  # an interval of 95 %
     return rows
 
   def pass_at_k(self, cell, samples):
@@ -235,7 +260,7 @@ class Played:
     temperature = self.config.ask.sample_temperature
     ask = self.ask(cell, first_temperature=temperature)
     # At once, so that the prompt of a problem is read once for all of them.
-    runs = self.line_up.run_all(
+    runs = self.line_up(cell).run_all(
       [
         self.game(Entrant.of(strategy, ask=ask), seed=seed)
         for seed in range(samples)
@@ -251,7 +276,7 @@ class Played:
   def mending(self, cell, seeds):
     """What a second call solves, by operator and by end of the first."""
     return mending.measure(
-      self.line_up,
+      self.line_up(cell),
       self.tasks,
       self.config.editing,
       protocol=self.config.data.protocol,
@@ -264,9 +289,16 @@ def to_markdown(found):
   """The tables, in percent."""
   counts = sorted({row['examples'] for row in found['grid']})
   shown = {
-    (row['template'], row['instruction'], row['examples']): row
+    (
+      row['template'],
+      row['instruction'],
+      row['retrieval'],
+      row['examples'],
+    ): row
     for row in found['grid']
   }
+  # A row of the table has the cell without examples, too.
+  kinds = dict.fromkeys(r['retrieval'] for r in found['grid'] if r['examples'])
   lines = [
     f'# Headroom of {found["model"]} on {found["split"]}, '
     f'{found["problems"]} problems',
@@ -274,12 +306,19 @@ def to_markdown(found):
     'One greedy program, solved in %, by format, instruction and number of '
     'worked examples:',
     '',
-    '| format | instruction | ' + ' | '.join(map(str, counts)) + ' |',
-    '|---|---|' + '---:|' * len(counts),
+    '| format | instruction | found by | '
+    + ' | '.join(map(str, counts))
+    + ' |',
+    '|---|---|---|' + '---:|' * len(counts),
   ]
-  for template, name in dict.fromkeys((t, i) for t, i, _ in shown):
-    row = [f'{100 * shown[template, name, k]["passed"]:.1f}' for k in counts]
-    lines.append(f'| {template} | {name} | ' + ' | '.join(row) + ' |')
+  for template, name in dict.fromkeys((t, i) for t, i, *_ in shown):
+    for kind in kinds or ('',):
+      row = [
+        f'{100 * shown[template, name, kind if k else "", k]["passed"]:.1f}'
+        for k in counts
+      ]
+      cells = ' | '.join((template, name, kind or '-', *row))
+      lines.append(f'| {cells} |')
   best = found['best']
   if 'pass_at_k' in found:
     lines += [

@@ -85,7 +85,8 @@ def ask(workdir, instructions, *flags):
     f'--workdir={workdir}',
     '--templates=plain',
     f'--instructions={instructions}',
-    *('--examples=0', '--samples=0', '--runs=0', *flags),
+    *('--examples=0', '--samples=0', '--runs=0'),
+    *flags,
   )
 
 
@@ -98,6 +99,26 @@ def test_other_instructions_are_compared_alone(tmp_path):
   assert rows == {('mine', 0), ('none', 0)}
   assert 'pass_at_k' not in found and 'mending' not in found
   assert '| plain | mine |' in (tmp_path / 'headroom.md').read_text()
+
+
+@pytest.mark.slow
+def test_ways_to_find_examples_are_compared(tmp_path):
+  flags = ('--examples=1', '--retrievals=words,shipped')
+  result = ask(tmp_path, '', *flags)
+  assert result.returncode == 0, result.stderr[-3000:]
+  grid = json.loads((tmp_path / 'headroom.json').read_text())['grid']
+  assert [row['retrieval'] for row in grid] == ['', 'words', 'shipped']
+  for row in grid[1:]:
+    low, high = row['gain']
+    assert low <= row['passed'] - grid[0]['passed'] <= high
+  table = (tmp_path / 'headroom.md').read_text()
+  assert '| plain | configured | shipped |' in table
+
+
+def test_an_unknown_way_to_find_examples_is_refused(tmp_path):
+  result = ask(tmp_path, '', '--retrievals=wrods')
+  assert result.returncode != 0 and 'Traceback' not in result.stderr
+  assert "'wrods'" in result.stderr and 'words' in result.stderr
 
 
 def test_the_instruction_of_the_config_may_be_asked_alone(tmp_path):
