@@ -76,6 +76,7 @@ bench: setup
 	$(if $(MBPP),$(BIN)/python -m experiments.bench.first_answer)
 	$(if $(MBPP),$(BIN)/python -m experiments.bench.real_prompts \
 	  --path=$(MBPP) --transformers_python=$(TRANSFORMERS_PYTHON) \
+	  --vllm_python=$(VLLM_PYTHON) \
 	  --llama_bin=$(LLAMA_BIN))
 
 bench-rl: setup

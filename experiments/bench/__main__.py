@@ -3,9 +3,8 @@
   python -m experiments.bench                    prints JSON lines, one per part
   python -m experiments.bench --parts=decode
 
-decode     tokens/s of the embedded coder beside the floor: 2 x parameters
-           operations per token at the rate of a large matrix product, measured
-           in the same run because ratios are less noisy than rates
+decode     tokens/s of the embedded coder beside the floor of `floor.py`, which
+           is measured in the same run because ratios are less noisy than rates
 episodes   episodes/s of the training of `mbpp_ppo` after its first iterations,
            and the number of programs compiled before and after them
 execution  programs/s of the execution pool
@@ -29,8 +28,9 @@ from absl import app, flags
 
 from configs.mbpp_ppo import Config
 from experiments.bench import schemes as bench_schemes
+from experiments.bench.floor import floor_s
 from experiments.bench.models import SIZES
-from experiments.bench.rates import matmul_rate, seconds
+from experiments.bench.rates import seconds
 from promptrl_jax.envs.editing.env import EditingEnv
 from promptrl_jax.execution import ExecutionPool, Program
 from promptrl_jax.llm.load import ASSETS, load_backend
@@ -83,16 +83,14 @@ def decode(batch: int, repeats: int) -> dict[str, float]:
 
   all_tokens_s = seconds(run, _NEW, repeats=repeats)
   first_token_s = seconds(run, 1, repeats=repeats)
-  rate = matmul_rate(repeats)
-  tokens_per_s = batch * (_NEW - 1) / (all_tokens_s - first_token_s)
-  floor = rate / (2 * config.num_params)
+  tokens, taken = batch * (_NEW - 1), all_tokens_s - first_token_s
+  least = floor_s(config, 'float32', batch, 0, tokens)
   return {
     'parameters': config.num_params,
     'batch': batch,
-    'matmul_gflops': rate / 1e9,
-    'tokens_per_s': tokens_per_s,
-    'floor_tokens_per_s': floor,
-    'share_of_floor': tokens_per_s / floor,
+    'tokens_per_s': tokens / taken,
+    'floor_tokens_per_s': tokens / least,
+    'share_of_floor': least / taken,
     'prefill_tokens_per_s': batch * _PROMPT / first_token_s,
   }
 

