@@ -14,6 +14,8 @@ import collections
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from promptrl_jax.evaluation.refusals import reasons
+
 # What a candidate is that no operator has proposed.
 _KEPT = ('original', 'survive', 'start', 'held out')
 _UNSCORED = 'could not be scored'
@@ -123,7 +125,7 @@ def _row(
   populations: int,
   count: collections.Counter,
 ) -> dict[str, Any]:
-  reasons = {key[1]: n for key, n in count.items() if isinstance(key, tuple)}
+  refused = {key[1]: n for key, n in count.items() if isinstance(key, tuple)}
   return {
     'strategy': strategy,
     'protocol': protocol,
@@ -131,7 +133,7 @@ def _row(
     'operator': operator,
     'populations': populations,
     'proposed': count['proposed'],
-    'refused': reasons,
+    'refused': refused,
     'distinct': count['distinct'],
     'improved': count['improved'],
   }
@@ -152,20 +154,10 @@ def to_markdown(rows: Iterable[Mapping[str, Any]]) -> str:
   ]
   for row in rows:
     budget = 'search' if row['budget'] is None else row['budget']
-    refused = _reasons(row['refused'])
+    refused = reasons(row['refused'])
     lines.append(
       f'| {row["strategy"]} | {budget} | {row["operator"]} '
       f'| {row["populations"]} | {row["proposed"]} | {refused} '
       f'| {row["distinct"]} | {row["improved"]} |'
     )
   return '\n'.join([*lines, ''])
-
-
-def _reasons(refused: Mapping[str, int]) -> str:
-  if not refused:
-    return '0'
-  parts = '; '.join(
-    f'{number} {reason}'.replace('|', '\\|')
-    for reason, number in sorted(refused.items(), key=lambda x: (-x[1], x[0]))
-  )
-  return f'{sum(refused.values())} ({parts})'

@@ -19,6 +19,7 @@ from promptrl_jax.evaluation import (
   html_report,
   plots,
   references,
+  refusals,
   reliability,
   report,
   selection,
@@ -107,6 +108,9 @@ def write(
     operators += diversity.of_search(name, headline, history)
   if operators:
     parts.append(diversity.to_markdown(operators))
+  replies = refusals.of_trace(read_jsonl(workdir / 'trace.jsonl'))
+  if refused := refusals.to_markdown(replies):
+    parts.append(refused)
   write_csv(workdir / 'results.csv', every)
   write_problems(workdir / 'problems.json', every)
   report.write_results(
@@ -118,6 +122,7 @@ def write(
       'selection': rescored,
       'verifiers': [dataclasses.asdict(one) for one in verifiers],
       'operators': operators,
+      'replies': replies,
     },
     '\n'.join(parts),
   )

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from promptrl_jax.evolution.variation import SectionEdit
 from promptrl_jax.llm.backend import Backend, Message, Request
+from promptrl_jax.llm.replies import NO_ROOM
 from promptrl_jax.operators import wording
 from promptrl_jax.prompts import wording as requests
 from promptrl_jax.prompts.genome import ABOUT
@@ -85,7 +86,7 @@ class SectionWriter:
     self.calls += len(sent)
     texts = []
     for edit, prompt, request in zip(edits, prompts, asked, strict=True):
-      made = wording.Wording(edit.text, wording.NO_ROOM)
+      made = wording.Wording(edit.text, NO_ROOM)
       if request is not None:
         made = wording.accept(next(replies), prompt, self._flag(edit))
       if made.refused:

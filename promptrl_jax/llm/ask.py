@@ -13,6 +13,7 @@ import logging
 from collections.abc import Callable, Generator, Mapping
 from typing import Any
 
+from promptrl_jax.llm import replies
 from promptrl_jax.llm.attempt import CODER, REWRITER, Ask, Attempt
 from promptrl_jax.llm.backend import Backend, Completion, Message, Request
 from promptrl_jax.prompts import generated_tests, templates
@@ -247,11 +248,23 @@ class Tools:
   def rewrite(
     self, attempt: Attempt, prompt: templates.RewritePrompt
   ) -> Generator[Ask, Completion, str]:
-    """Asks the rewriter; returns the new statement, or the one it was given."""
+    """Asks the rewriter; returns the new statement.
+
+    What the template lets stand in its place if the reply is refused, or the
+    old one if nothing could be asked; the next trace row says why.
+    """
     completion = yield from self.ask(attempt, REWRITER, prompt)
+    text = ''
+    if completion is not None:
+      text = self.template.read_rewrite(prompt, completion.text)
+    messages = self.template.rewriter(prompt)
+    told = '\n'.join(words for role, words in messages if role == 'system')
+    attempt.refused = replies.refusal(
+      completion, text, told, (prompt.statement, prompt.feedback)
+    )
     if completion is None:
       return prompt.statement
-    return self.template.rewritten(prompt, completion.text)
+    return self.template.stand_in(prompt) if attempt.refused else text
 
   def write_tests(
     self,

@@ -70,6 +70,7 @@ class Attempt:
     budget: most language-model calls, of all roles together.
     asked: prompts that were asked before: they are sampled, not greedy.
     peers: the attempts of all problems that the strategy plays, this one too.
+    refused: why the last rewrite was not taken, until its trace row.
     lost: the system failed, so that the attempt says nothing.
     error: why the strategy has no submission; empty if it has one.
   """
@@ -88,6 +89,7 @@ class Attempt:
   peers: Sequence[Attempt] = dataclasses.field(
     default=(), repr=False, compare=False
   )
+  refused: str = ''
   lost: bool = False
   error: str = ''
 
@@ -141,7 +143,8 @@ class Attempt:
     """One row of `trace.jsonl`, with the requests sent since the last one.
 
     `answers` are the completions of the requests in `sent`, in their order: the
-    backend `replay` gives them again.
+    backend `replay` gives them again. There is a `refused` if a rewrite among
+    them was.
     """
     row = {
       'row': self.row,
@@ -162,7 +165,9 @@ class Attempt:
       'terminated': False,
       'truncated': False,
     }
-    self.sent = []
+    if self.refused:
+      row['refused'] = self.refused
+    self.sent, self.refused = [], ''
     return row | fields
 
 

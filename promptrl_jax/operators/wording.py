@@ -12,6 +12,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Generator
 
+from promptrl_jax.llm import replies
 from promptrl_jax.llm.ask import Tools
 from promptrl_jax.llm.attempt import REWRITER, Ask, Attempt
 from promptrl_jax.llm.backend import Completion
@@ -19,12 +20,6 @@ from promptrl_jax.prompts import wording
 from promptrl_jax.prompts.wording import WordingPrompt
 from promptrl_jax.rewards import guards
 from promptrl_jax.types import Task
-
-# Why a reply is refused, before the flags of `guards`.
-NO_ROOM, CUT, MALFORMED, INSTRUCTION = (
-  *('no_room', 'cut', 'malformed'),
-  'instruction',
-)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,7 +111,7 @@ def _ask(
     stop=(wording.END,),
   )
   if completion is None:
-    return Wording(parent, NO_ROOM)
+    return Wording(parent, replies.NO_ROOM)
   # A solver knows no other tests than the visible ones, nor a reference.
   known = Task(
     problem.task_id, '\n'.join(filter(None, (parent, other))), problem.visible
@@ -139,14 +134,7 @@ def accept(
     flag: says why a text is not taken, such as `guards.flag`; '' if it is.
   """
   text = wording.read(completion.text)
-  if completion.finish_reason == 'length':
-    refused = CUT
-  elif not text:
-    refused = MALFORMED
-  elif guards.quotes(
-    text, prompt.instruction, [prompt.statement, prompt.other]
-  ):
-    refused = INSTRUCTION
-  else:
-    refused = flag(text)
+  allowed = prompt.statement, prompt.other
+  refused = replies.refusal(completion, text, prompt.instruction, allowed)
+  refused = refused or flag(text)
   return Wording(prompt.statement, refused) if refused else Wording(text)

@@ -89,9 +89,9 @@ class PromptTooLongError(ValueError):
 class Template:
   """A message format for requests, with the parsers of its replies.
 
-  `program` is empty if the reply holds none. `rewritten` is the old statement
-  if the reply is not usable, so that a failed rewrite never loses the task.
-  `stop` are strings that a program does not go beyond. `instructed` says
+  `program` is empty if the reply holds none, and `read_rewrite` if it is no
+  statement; `stand_in` then says the task, so that a failed rewrite never loses
+  it. `stop` are strings that a program does not go beyond. `instructed` says
   whether its models can be asked anything but programs and rewrites.
   """
 
@@ -99,9 +99,14 @@ class Template:
   coder: Callable[[CoderPrompt], Messages]
   program: Callable[[CoderPrompt, str], str]
   rewriter: Callable[[RewritePrompt], Messages]
-  rewritten: Callable[[RewritePrompt, str], str]
+  read_rewrite: Callable[[RewritePrompt, str], str]
+  stand_in: Callable[[RewritePrompt], str]
   stop: tuple[str, ...] = ()
   instructed: bool = True
+
+  def rewritten(self, prompt: RewritePrompt, reply: str) -> str:
+    """The statement of a reply, or what stands in its place."""
+    return self.read_rewrite(prompt, reply) or self.stand_in(prompt)
 
 
 def fit(

@@ -54,9 +54,10 @@ def _plain_rewriter(prompt: RewritePrompt) -> Messages:
   return (('user', f'{prompt.statement}{name}{feedback}\n=>'),)
 
 
-def _plain_rewritten(prompt: RewritePrompt, reply: str) -> str:
+def _plain_rewrite(prompt: RewritePrompt, reply: str) -> str:
+  del prompt
   text = ' '.join(reply.split())
-  return text if len(text) >= _SHORTEST_REWRITE else prompt.statement
+  return text if len(text) >= _SHORTEST_REWRITE else ''
 
 
 PLAIN = Template(
@@ -64,7 +65,8 @@ PLAIN = Template(
   _plain_coder,
   _plain_program,
   _plain_rewriter,
-  _plain_rewritten,
+  _plain_rewrite,
+  lambda prompt: prompt.statement,
   instructed=False,
 )
 
@@ -153,15 +155,25 @@ def _shown_rewriter(prompt: RewritePrompt) -> Messages:
   return (system, *shown, asked)
 
 
-def _chat_rewritten(prompt: RewritePrompt, reply: str) -> str:
-  name = prompt.function_name
-  if rewrite.validate_rewrite(reply, name):
-    reply = rewrite.repair_rewrite(name, prompt.statement)
+def _chat_rewrite(prompt: RewritePrompt, reply: str) -> str:
+  if rewrite.validate_rewrite(reply, prompt.function_name):
+    return ''
   return rewrite.extract_rewrite(reply)
 
 
+def _chat_stand_in(prompt: RewritePrompt) -> str:
+  return rewrite.extract_rewrite(
+    rewrite.repair_rewrite(prompt.function_name, prompt.statement)
+  )
+
+
 CHAT = Template(
-  'chat', _chat_coder, _chat_program, _chat_rewriter, _chat_rewritten
+  'chat',
+  _chat_coder,
+  _chat_program,
+  _chat_rewriter,
+  _chat_rewrite,
+  _chat_stand_in,
 )
 # A rewriter is asked in words, whatever the format of programs is.
 CODE = Template(
@@ -169,7 +181,8 @@ CODE = Template(
   code_template.coder,
   code_template.program,
   _shown_rewriter,
-  _chat_rewritten,
+  _chat_rewrite,
+  _chat_stand_in,
   code_template.STOP,
 )
 TEMPLATES = {t.name: t for t in (PLAIN, CHAT, CODE)}

@@ -18,6 +18,7 @@ import dataclasses
 from collections.abc import Callable, Generator
 from typing import Any
 
+from promptrl_jax.llm import replies
 from promptrl_jax.llm.ask import Tools, coder_prompt
 from promptrl_jax.llm.attempt import CODER, Attempt, Play
 from promptrl_jax.prompts import reflection
@@ -155,27 +156,31 @@ def _reflect(
   situation: str,
   config: ReflexionConfig,
 ) -> Generator[Any, Any, None]:
-  """Adds a reflection to the memory, unless the reply holds none."""
+  """Adds a reflection to the memory, unless the reply is refused."""
   problem = attempt.problem
+  results = verdict.text if config.run_tests else ''
   completion = yield from tools.ask_in_words(
     attempt,
     CODER,
     reflection.write_request,
     ReflectionPrompt(
-      problem.statement,
-      problem.signature,
-      verdict.code,
-      verdict.text if config.run_tests else '',
+      problem.statement, problem.signature, verdict.code, results
     ),
     temperature=config.reflection_temperature,
     max_tokens=config.reflection_tokens,
   )
   text = reflection.read(completion.text) if completion else ''
-  if guards.is_repetitive(text):
-    text, refused = '', 'repetition'
+  refused = replies.refusal(
+    completion,
+    text,
+    reflection.SYSTEM,
+    (problem.statement, verdict.code, results),
+  )
+  if not refused and guards.is_repetitive(text):
+    refused = 'repetition'
+  if refused:
+    text = ''
   else:
-    refused = '' if text else 'empty'
-  if text:
     memory.append(Reflection(situation, text))
   attempt.note(
     'reflect',

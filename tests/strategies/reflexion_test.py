@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from promptrl_jax.evaluation import refusals
 from promptrl_jax.llm.ask import AskConfig
 from promptrl_jax.prompts import reflection
 from promptrl_jax.strategies.reflexion import ReflexionConfig, reflexion_with
@@ -131,7 +132,11 @@ def test_the_seed_decides(play, name):
 
 @pytest.mark.parametrize(
   ('reply', 'reason'),
-  [('the sum of ' * 30, 'repetition'), ('```\nx = 1\n```', 'empty')],
+  [
+    ('the sum of ' * 30, 'repetition'),
+    ('```\nx = 1\n```', 'malformed'),
+    (f'I say what is wrong. {reflection.SYSTEM[40:]}', 'instruction'),
+  ],
 )
 def test_a_reflection_that_says_nothing_is_refused(play, reply, reason):
   (played,), model = play(
@@ -142,6 +147,23 @@ def test_a_reflection_that_says_nothing_is_refused(play, reply, reason):
   assert (row['reflection'], row['refused']) == ('', reason)
   assert 'Keep in mind' not in model.of_kind('program')[1].messages[-1].content
   assert '99' in played.submission
+
+
+def test_a_reflection_that_was_cut_is_refused_and_counted(play):
+  (played,), model = play(
+    'reflexion', answers(upto(3), RIGHT), cut=('reflect', 'program')
+  )
+  (row,) = rows_of(played, 'reflect')
+  assert (row['reflection'], row['refused']) == ('', 'cut')
+  assert 'Keep in mind' not in model.of_kind('program')[1].messages[-1].content
+  # A program is run all the same.
+  assert '99' in played.submission
+  label = {'strategy': 'reflexion', 'protocol': 'visible1'}
+  rows = refusals.of_trace([row | label for row in played.attempt.trace])
+  assert [(r['kind'], r['replies'], r['refused']) for r in rows] == [
+    ('program', 2, {'cut': 2}),
+    ('reflect', 1, {'cut': 1}),
+  ]
 
 
 def test_reflections_on_other_problems_are_shown_where_they_are_near(play):

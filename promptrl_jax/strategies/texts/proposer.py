@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 
+from promptrl_jax.llm import replies
 from promptrl_jax.llm.backend import Backend, Completion, Message, Request
 from promptrl_jax.prompts import meta, proposals
 from promptrl_jax.prompts.meta import MetaConfig
 from promptrl_jax.prompts.templates import Messages
-from promptrl_jax.rewards import guards
 from promptrl_jax.strategies.texts.requests import (
   MERGE,
   REFLECT,
@@ -65,12 +65,11 @@ class Proposer:
       BackendError: the model cannot be reached.
     """
     asked = [self._request(request) for request in requests]
-    replies = iter(self._model.complete([r for r in asked if r is not None]))
+    sent = [r for r in asked if r is not None]
+    answers = iter(self._model.complete(sent))
     return [
-      Proposal('', 'not asked for: the request is too long for the model')
-      if sent is None
-      else self._read(request, next(replies))
-      for request, sent in zip(requests, asked, strict=True)
+      self._read(request, None if one is None else next(answers))
+      for request, one in zip(requests, asked, strict=True)
     ]
 
   def _request(self, request: Propose) -> Request | None:
@@ -100,17 +99,20 @@ class Proposer:
       return proposals.reflect(texts[0], cases)
     return meta.render(self._config.meta, texts[0])
 
-  def _read(self, request: Propose, completion: Completion) -> Proposal:
-    if completion.finish_reason == 'length':
-      limit = self._config.max_tokens
-      return Proposal('', f'cut off by the limit of {limit} tokens')
-    text = proposals.read(completion.text)
-    if not text:
-      return Proposal('', 'empty')
+  def _read(self, request: Propose, completion: Completion | None) -> Proposal:
+    text = proposals.read(completion.text) if completion else ''
     ours = {MERGE: proposals.MERGE, REFLECT: proposals.REFLECT}.get(
       request.kind, self._config.meta.request
     )
     texts = [parent.text for parent in request.parents]
-    if guards.quotes(text, ours, texts):
-      return Proposal('', 'a repetition of the request')
-    return Proposal(text)
+    refused = replies.refusal(completion, text, ours, texts)
+    return Proposal('', self._in_words(refused)) if refused else Proposal(text)
+
+  def _in_words(self, refused: str) -> str:
+    limit = self._config.max_tokens
+    return {
+      replies.NO_ROOM: 'not asked for: the request is too long for the model',
+      replies.CUT: f'cut off by the limit of {limit} tokens',
+      replies.MALFORMED: 'empty',
+      replies.INSTRUCTION: 'a repetition of the request',
+    }[refused]
