@@ -86,10 +86,10 @@ def run(config, workdir, gates=()):
   further = *entrants.REWRITING, *portfolio.NAMES
   further += tuple(map(verifying.label, config.verified))
   entrants.check_left_out(config, further)
-  names = entrants.names(config, trained.folder if trained else None)
-  entrants.check_members(config, names)
-  entrants.check_verified(config, names)
-  check_played(names, config.subject, gates)
+  costs = entrants.compared_costs(config, trained.folder if trained else None)
+  entrants.check_members(config, costs)
+  entrants.check_verified(config, costs)
+  check_played(costs, config.subject, gates)
 
   # --- Data -------------------------------------------------------------------
   tasks = load.load_tasks(config.data)
@@ -98,7 +98,7 @@ def run(config, workdir, gates=()):
 
   # --- Models, pool, choices on validation ------------------------------------
   ledger = session.open_ledger(config, workdir, 'coder', 'rewriter')
-  bought = entrants.candidates(config, len(tasks['test']))
+  bought = entrants.candidates(config, costs, tasks, len(tasks['test']))
   coder, rewriter = session.load_models(config)
   models = {'coder': coder.name, 'rewriter': rewriter.name}
   if trained is not None:
@@ -130,6 +130,7 @@ def run(config, workdir, gates=()):
     )
     verified = {v.name: v.entrant(players[v.strategy]) for v in verifiers}
     players |= entrants.kept(config, verified)
+    entrants.check_costs(players, costs)
 
     # --- Cells ----------------------------------------------------------------
     plans = [

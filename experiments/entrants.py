@@ -8,6 +8,7 @@ import numpy as np
 
 from experiments import controllers, searching, session
 from experiments.trained import rewriter_calls
+from promptrl_jax.evaluation import costs as costs_lib
 from promptrl_jax.evaluation import (
   instruction_search,
   open_loop,
@@ -19,7 +20,6 @@ from promptrl_jax.llm import preflight
 from promptrl_jax.llm.attempt import REWRITER
 from promptrl_jax.llm.load import load_backend
 from promptrl_jax.llm.preflight import CandidateCost
-from promptrl_jax.operators import FALLBACK, OPERATORS
 from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.strategies.base import STRATEGIES, named
 
@@ -60,8 +60,23 @@ def kept(config, entrants):
   }
 
 
-def names(config, controllers_of):
-  """Names of all that plays in a comparison, known before any call.
+def costs(config, learned):
+  """What a candidate costs each strategy, by the names that a run plays.
+
+  They are known before any call, and nothing plays whose cost is not here.
+
+  Args:
+    config: settings of the job.
+    learned: names of the policies that are trained or read.
+  """
+  found = costs_lib.of_rivals(config.editing) | searching.costs(config)
+  found |= {name: STRATEGIES[name].cost for name in config.eval.strategies}
+  found |= dict.fromkeys(learned, costs_lib.of_operators(config.editing))
+  return kept(config, found)
+
+
+def compared_costs(config, controllers_of):
+  """The same of a comparison, with what only a comparison plays.
 
   Args:
     config: settings of the comparison.
@@ -70,14 +85,28 @@ def names(config, controllers_of):
   learned = ()
   if controllers_of is not None:
     learned = controllers.played_names(config, controllers_of)
-  found = [*rivals(config.editing), *searching.names(config)]
-  found += [*config.eval.strategies, *learned]
+  found = costs(config, learned)
   if config.trained_rewriter:
-    found += [_LIST, _PPO] if 'ppo' in learned else [_LIST]
+    played = [_LIST, _PPO] if 'ppo' in learned else [_LIST]
+    found |= dict.fromkeys(played, costs_lib.of_operators(config.editing))
+  # Names that are not played are refused by `check_members` and the like.
   if config.portfolio:
-    found += portfolio.NAMES
-  found += [verifying.label(name) for name in config.verified]
-  return tuple(kept(config, dict.fromkeys(found)))
+    members = [found[n] for n in config.portfolio if n in found]
+    found |= dict.fromkeys(portfolio.NAMES, preflight.dearest(members))
+  for name in config.verified:
+    # All calls are spent, by those that would stop after one as well.
+    cost = found.get(name, CandidateCost())
+    found[verifying.label(name)] = dataclasses.replace(cost, most=None)
+  return kept(config, found)
+
+
+def check_costs(players, costs):
+  """Raises ValueError for a player that the line before a run left out."""
+  if missing := [name for name in players if name not in costs]:
+    raise ValueError(
+      f'no cost of a candidate is known for {", ".join(missing)}: expected one '
+      'for each strategy that plays, in experiments/entrants.py'
+    )
 
 
 def check_left_out(config, further):
@@ -183,22 +212,26 @@ def with_rewriter(
   }, chosen
 
 
-def candidates(config, problems):
+def candidates(config, costs, tasks, played):
   """Says what the largest budget buys for each strategy.
 
+  Args:
+    config: settings of the job.
+    costs: of `costs` or `compared_costs`.
+    tasks: by split.
+    played: number of problems that are played.
+
   Raises:
-    ValueError: there is a cap on calls that buys none of them enough.
+    ValueError: there is a cap on calls that buys one of them too few, or the
+      search of an instruction has too few calls.
   """
-  names = [n for n in config.editing.actions if OPERATORS[n].rival]
-  costs = {
-    OPERATORS[n].rival: CandidateCost(
-      OPERATORS[n].calls, most=1 if n == FALLBACK else None
+  if instruction_search.NAME in costs:
+    instruction_search.check_calls(
+      len(tasks['train']),
+      len(tasks['validation']),
+      config.eval.instruction_search,
     )
-    for n in names
-  }
-  costs |= {name: STRATEGIES[name].cost for name in config.eval.strategies}
-  costs = {n: c for n, c in costs.items() if n not in config.eval.without}
-  budget, cap = max(config.eval.budgets), config.spend.calls // max(1, problems)
+  budget, cap = max(config.eval.budgets), config.spend.calls // max(1, played)
   # A table of small budgets is wanted; a cap that cuts its largest one is not.
   least = config.spend.least_candidates if 0 < cap < budget else 0
   if config.spend.calls:

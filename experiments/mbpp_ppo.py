@@ -174,7 +174,8 @@ def run(config, workdir, mode, controllers_of=None, chosen=Selection()):
 
   # --- Models and pool --------------------------------------------------------
   ledger = session.open_ledger(config, workdir, 'coder', 'rewriter')
-  bought = entrants.candidates(config, len(played))  # Refused before any work.
+  costs = entrants.costs(config, learned_names(config, mode, trained_in))
+  bought = entrants.candidates(config, costs, tasks, len(played))
   coder, rewriter = session.load_models(config)
   models = prepare(config, workdir, trained, coder, rewriter)
   config = played_config
@@ -210,14 +211,15 @@ def run(config, workdir, mode, controllers_of=None, chosen=Selection()):
     started = time.perf_counter()
     results = chosen.folder(workdir)
     results.mkdir(parents=True, exist_ok=True)
+    players = entrants.make(config, searched, instructed, learned)
+    players = entrants.kept(config, players)
+    entrants.check_costs(players, costs)
     cells = evaluate(
       config,
       line_up,
       played,
       tasks['validation'],
-      entrants.kept(
-        config, entrants.make(config, searched, instructed, learned)
-      ),
+      players,
       list(learned),
       results,
     )
@@ -249,6 +251,13 @@ def run(config, workdir, mode, controllers_of=None, chosen=Selection()):
 
 
 # --- Stages -------------------------------------------------------------------
+
+
+def learned_names(config, mode, folder):
+  """Names of the policies that are trained, or read from a finished run."""
+  if mode == 'train':
+    return controllers.names(config)
+  return controllers.played_names(config, folder)
 
 
 def prepare(config, workdir, trained, coder, rewriter):

@@ -10,6 +10,7 @@ import json
 
 import tqdm
 
+from promptrl_jax.evaluation import costs as costs_lib
 from promptrl_jax.evaluation import (
   instruction_search,
   open_loop,
@@ -163,16 +164,17 @@ def needs_lists(config, mode):
   return played or cloned or config.eval.allocation
 
 
-def names(config):
-  """Names under which plays what `search` and `instruct` find."""
+def costs(config):
+  """What a candidate costs of what `search` and `instruct` find, by name."""
   absent = set()
   if not set(open_loop.HAND_RULE) <= set(config.editing.actions):
     absent.add('hand_rule')
   if not config.examples:
     absent.add('fewshot_tuned')
-  found = [n for n in open_loop.rival_names(config.editing) if n not in absent]
+  rivals = costs_lib.of_chosen(config.editing)
+  found = {name: cost for name, cost in rivals.items() if name not in absent}
   if config.eval.instruction_search.calls:
-    found.append(instruction_search.NAME)
+    found[instruction_search.NAME] = instruction_search.COST
   return found
 
 

@@ -8,6 +8,7 @@ from promptrl_jax.execution import ExecutionPool
 from promptrl_jax.llm.ask import coder_prompt
 from promptrl_jax.llm.attempt import Execute
 from promptrl_jax.llm.load import BackendConfig, load_backend
+from promptrl_jax.llm.preflight import CandidateCost
 from promptrl_jax.prompts.feedback import feedback_text
 from promptrl_jax.strategies import base
 from promptrl_jax.tasks.minicode.suite import SUITE
@@ -28,7 +29,7 @@ def repair_once(attempt, tools):
   return code
 
 
-base.register('repair_once', repair_once)
+base.register('repair_once', repair_once, CandidateCost())
 
 if __name__ == '__main__':
   model = load_backend(BackendConfig(backend='jax', model='minicode_coder'))

@@ -118,7 +118,7 @@ def main(argv):
     config = dataclasses.replace(
       trained.applied_to(config), portfolio=(), trained_rewriter=''
     )
-    check_names(entrants.names(config, trained.folder))
+    check_names(entrants.compared_costs(config, trained.folder))
     tasks = load.load_tasks(config.data)
     options = {'examples': make_library(config.examples, tasks['train'])}
     models = dict(

@@ -20,6 +20,7 @@ from promptrl_jax.evaluation.selection import Selected
 from promptrl_jax.llm.ask import AskConfig
 from promptrl_jax.llm.attempt import REWRITER
 from promptrl_jax.llm.backend import Message, Request
+from promptrl_jax.llm.preflight import CandidateCost
 from promptrl_jax.prompts.templates import CODER_INSTRUCTION, TEMPLATES
 from promptrl_jax.strategies.base import TextStrategy
 from promptrl_jax.strategies.fewshot import few_shots
@@ -40,6 +41,8 @@ from promptrl_jax.tasks import splits
 from promptrl_jax.types import Task
 
 NAME = 'gepa'
+# Of what is found, which plays as best-of-B.
+COST = CandidateCost()
 # What a template says where `AskConfig.instruction` is empty.
 _OWN = {'chat': CODER_INSTRUCTION}
 
@@ -173,15 +176,9 @@ def find(
     )
   tasks = [*train, *validation[: config.problems or None]]
   start = ask.instruction or _OWN.get(ask.template, '')
-  pool = Pool(
-    start,
-    validation=range(len(train), len(tasks)),
-    train=range(len(train)),
-    budget=config.calls,
-    seed=seed,
-  )
+  pool = _pool(start, len(train), len(validation), config, seed)
+  check_calls(len(train), len(validation), config)
   kind = SEARCHES[NAME]
-  check_budget(pool, kind, config.gepa, NAME, FEWEST)
   try:
     ended = play(
       until_ended(kind.search(pool, config.gepa)),
@@ -206,6 +203,37 @@ def find(
     calls=pool.calls,
     ended=ended,
     history=tuple(dataclasses.asdict(step) for step in pool.steps),
+  )
+
+
+def check_calls(
+  train: int, validation: int, config: InstructionSearchConfig
+) -> None:
+  """Raises ValueError if the calls buy fewer than three candidates.
+
+  Args:
+    train: number of problems that may be shown.
+    validation: number of problems that could choose.
+    config: of the search.
+  """
+  pool = _pool('', train, validation, config, 0)
+  check_budget(pool, SEARCHES[NAME], config.gepa, NAME, FEWEST)
+
+
+def _pool(
+  start: str,
+  train: int,
+  validation: int,
+  config: InstructionSearchConfig,
+  seed: int,
+) -> Pool:
+  chosen = min(validation, config.problems or validation)
+  return Pool(
+    start,
+    validation=range(train, train + chosen),
+    train=range(train),
+    budget=config.calls,
+    seed=seed,
   )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 LEAST = 3
 
@@ -49,6 +49,16 @@ class CandidateCost:
     """Returns the least budget that buys so many, no more than `most`."""
     sizes = itertools.count(1)
     return next(size for size in sizes if self.candidates(size) >= candidates)
+
+
+def dearest(costs: Iterable[CandidateCost]) -> CandidateCost:
+  """A bound for a strategy that is free to take any of others at each step."""
+  listed = [CandidateCost(), *costs]
+  return CandidateCost(
+    max(cost.calls for cost in listed),
+    max(cost.fixed for cost in listed),
+    max(cost.share for cost in listed),
+  )
 
 
 def check(

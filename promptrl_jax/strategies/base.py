@@ -10,7 +10,7 @@ A strategy that reads and writes text is a generator function:
       code = yield from tools.write_program(attempt, prompt, resample=True)
     return code
 
-  register('ask_twice', ask_twice)
+  register('ask_twice', ask_twice, CandidateCost())
 
 It yields requests and is sent their answers; it returns one program. A runner
 plays it on hundreds of problems at once (see `envs.runner`). A policy over
@@ -148,12 +148,17 @@ class Registered:
   """
 
   play_fn: PlayFn
-  cost: CandidateCost = CandidateCost()
+  cost: CandidateCost
   instructed: bool = False
 
 
 def _check(name: str, registered: Registered) -> None:
   play_fn = registered.play_fn
+  if not isinstance(registered.cost, CandidateCost):
+    raise TypeError(
+      f'strategy {name!r}: cost={registered.cost!r}, expected a CandidateCost, '
+      'which says how many calls a candidate takes'
+    )
   if not inspect.isgeneratorfunction(play_fn):
     raise TypeError(
       f'strategy {name!r}: expected a generator function of (attempt, tools) '
@@ -168,7 +173,7 @@ STRATEGIES: Registry[Registered] = Registry('strategy', _check)
 def register(
   name: str,
   play_fn: PlayFn,
-  cost: CandidateCost = CandidateCost(),
+  cost: CandidateCost,
   *,
   instructed: bool = False,
 ) -> PlayFn:
@@ -186,16 +191,20 @@ def named(name: str) -> TextStrategy:
   return TextStrategy(STRATEGIES[name].play_fn)
 
 
+_SAMPLE = CandidateCost()
 # A reflection, or a rewrite of the statement, and the program after it.
 _AFTER_WORDS = CandidateCost(calls=2)
 
-register('best_of_n', best_of_n)
+register('best_of_n', best_of_n, _SAMPLE)
 register('codet', codet, CandidateCost(share=0.25), instructed=True)
 register('epic', epic.epic, _AFTER_WORDS, instructed=True)
 register('epic_fixed', epic.epic_fixed, _AFTER_WORDS, instructed=True)
-register('fewshot', fewshot)
+register('fewshot', fewshot, _SAMPLE)
 register(
-  'immediate_refinement', reflexion.immediate_refinement, instructed=True
+  'immediate_refinement',
+  reflexion.immediate_refinement,
+  _SAMPLE,
+  instructed=True,
 )
 register(
   'immediate_reflexion',
@@ -203,7 +212,7 @@ register(
   _AFTER_WORDS,
   instructed=True,
 )
-register('mbr_exec', mbr_exec)
+register('mbr_exec', mbr_exec, _SAMPLE)
 register('reflexion', reflexion.reflexion, _AFTER_WORDS, instructed=True)
 register(
   'reflexion_ucs',

@@ -63,8 +63,12 @@ def test_it_leaves_tables_traces_and_curves(whole):
   assert curves == {event['strategy'] for event in played}
   job, saved = workdir_lib.load_config(workdir)
   assert job == 'compare'
-  known = entrants.names(settings.from_mapping(Config, saved), None)
+  config = settings.from_mapping(Config, saved)
+  known = tuple(entrants.compared_costs(config, None))
   assert known == tuple(e['strategy'] for e in played[: len(known)])
+  assert 'candidates that 2 calls per problem buy: direct 1,' in result.stdout
+  for name in known:
+    assert f', {name} ' in result.stdout or name == 'direct'
 
 
 @pytest.mark.slow

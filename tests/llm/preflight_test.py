@@ -40,6 +40,11 @@ def test_fewer_than_three_candidates_are_refused_unless_told_otherwise():
     preflight.check(COSTS, 0, least=1)
 
 
+def test_what_takes_any_of_others_may_take_the_dearest_parts_of_all():
+  assert preflight.dearest(COSTS.values()) == CandidateCost(4, fixed=1)
+  assert preflight.dearest([]) == CandidateCost()
+
+
 def test_a_cost_that_makes_no_sense_is_refused():
   for settings in ({'calls': 0}, {'fixed': -1}, {'most': 0}, {'share': 1.0}):
     with pytest.raises(ValueError, match='at least 1 call per candidate'):
@@ -52,7 +57,9 @@ def test_a_strategy_declares_its_cost_where_it_is_registered(monkeypatch):
   def play(attempt, tools):
     yield
 
-  base.register('plain', play)
+  with pytest.raises(TypeError, match='cost'):
+    base.register('forgotten', play)
+  base.register('plain', play, CandidateCost())
   base.register('costly', play, CandidateCost(2, fixed=1))
   assert {name: known.cost for name, known in base.STRATEGIES.items()} == {
     'plain': CandidateCost(),

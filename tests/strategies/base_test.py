@@ -9,6 +9,7 @@ from promptrl_jax.envs.editing.env import EditingEnv
 from promptrl_jax.evaluation.play import Entrant, LineUp, evaluate
 from promptrl_jax.llm.ask import AskConfig, coder_prompt, make_tools
 from promptrl_jax.llm.attempt import Execute
+from promptrl_jax.llm.preflight import CandidateCost
 from promptrl_jax.strategies import base, policies
 from promptrl_jax.tasks import splits
 from promptrl_jax.testing import tiny
@@ -109,13 +110,19 @@ def test_a_text_strategy_stands_in_the_line_up(pool):
 
 def test_what_is_no_strategy_is_refused_where_it_is_registered():
   with pytest.raises(TypeError, match='generator function'):
-    base.register('plain', lambda attempt, tools: 'code')
+    base.register('plain', lambda attempt, tools: 'code', CandidateCost())
 
   def short(attempt):
     yield
 
   with pytest.raises(TypeError, match=r'\(attempt, tools\)'):
-    base.register('short', short)
+    base.register('short', short, CandidateCost())
+
+  def dear(attempt, tools):
+    yield
+
+  with pytest.raises(TypeError, match="'dear': cost=2, expected a CandidateC"):
+    base.register('dear', dear, 2)
   with pytest.raises(ValueError, match='expected one of'):
     base.STRATEGIES['nobody']
 

@@ -1,0 +1,146 @@
+"""The table of what plays, and what a candidate costs each of them."""
+
+import dataclasses
+import pathlib
+
+import pytest
+
+from configs import compare, mbpp_ppo
+from experiments import controllers, entrants, searching
+from promptrl_jax import settings
+from promptrl_jax.evaluation import instruction_search, open_loop, portfolio
+from promptrl_jax.evaluation.instruction_search import Instruction
+from promptrl_jax.evaluation.open_loop import Found
+from promptrl_jax.llm.preflight import CandidateCost
+from promptrl_jax.strategies.base import STRATEGIES
+
+
+def config_of(argument, job=compare, **changes):
+  """Settings of a job with everything that it can play."""
+  given = job.get_config(argument)
+  given.eval.without = ()
+  given.eval.instruction_search.calls = 400
+  given.eval.thompson = True
+  given.editing.sees_price, given.eval.token_prices = True, (0.5,)
+  config = settings.from_mapping(job.Config, given.to_dict())
+  return dataclasses.replace(config, **changes)
+
+
+def chosen(config):
+  """What a search on validation would find."""
+  names = tuple(open_loop.sampling_rivals(config.editing))
+  if not config.examples:
+    names = tuple(name for name in names if name != 'fewshot')
+  return Found(
+    best={1: ('keep',)},
+    single=('keep',),
+    scores={1: 0.5},
+    temperatures=dict.fromkeys(names, 0.8),
+    temperature_calls=dict.fromkeys(names, 1),
+    examples={'fewshot': 1} if 'fewshot' in names else {},
+  )
+
+
+@pytest.mark.parametrize(
+  ('argument', 'job'),
+  [
+    ('smoke', compare),
+    ('minicode2', compare),
+    ('mbpp_real', compare),
+    ('minicode2', mbpp_ppo),
+    ('mbpp_real', mbpp_ppo),
+  ],
+)
+def test_every_entrant_has_a_cost_and_nobody_else(argument, job):
+  config = config_of(argument, job)
+  instructed = {
+    instruction_search.NAME: Instruction('', '', 0.0, 0.0, 1, 1, 'over')
+  }
+  learned = {
+    0: dict.fromkeys(controllers.names(config), (None, 100)),
+  }
+  players = set(entrants.make(config, chosen(config), instructed, learned))
+  costs = entrants.costs(config, controllers.names(config))
+  assert players == set(costs)
+  assert all(isinstance(cost, CandidateCost) for cost in costs.values())
+  entrants.check_costs(players, costs)
+  with pytest.raises(ValueError, match='known for newcomer: expected one for'):
+    entrants.check_costs([*players, 'newcomer'], costs)
+
+
+def test_a_comparison_knows_the_costs_of_all_that_it_plays_itself():
+  config = config_of(
+    'minicode2',
+    verified=('direct', 'random'),
+    portfolio=('ppo_rewriter', 'greedy_first', 'mbr_exec'),
+  )
+  folder = pathlib.Path(config.controllers)
+  costs = entrants.compared_costs(config, folder)
+  learned = controllers.played_names(config, folder)
+  assert set(costs) == {
+    *entrants.costs(config, learned),
+    *entrants.REWRITING,
+    *portfolio.NAMES,
+    *('direct_verified', 'random_verified'),
+  }
+  # Any operator may be chosen, and `semantic` takes two calls.
+  assert costs['ppo'] == costs['rewriter'] == costs['portfolio']
+  assert costs['ppo'] == costs['best_open_loop'] == CandidateCost(2)
+  # One greedy call is no more, but one that goes on for a verifier is.
+  assert costs['direct'].candidates(16) == 1
+  assert costs['direct_verified'].candidates(16) == 16
+  # keep, semantic (two), reset_prompt, repair, resample.
+  assert costs['hand_rule'].candidates(6) == 5
+  assert costs['mbr_exec'] == STRATEGIES['mbr_exec'].cost
+
+
+def candidates(config, costs, sizes=(100, 100, 100)):
+  splits = ('train', 'validation', 'test')
+  tasks = {n: [None] * k for n, k in zip(splits, sizes, strict=True)}
+  return entrants.candidates(config, costs, tasks, sizes[-1])
+
+
+def test_a_cap_that_buys_too_few_candidates_names_all_it_is_short_for():
+  config = config_of('minicode2')
+  costs = entrants.compared_costs(config, None)
+  line = candidates(config, costs)
+  assert line.startswith('candidates that 16 calls per problem buy: direct 1, ')
+  for told in ('random 8', 'best_open_loop 8', 'hand_rule 15', 'gepa 16'):
+    assert f', {told}' in line
+  capped = dataclasses.replace(
+    config, spend=dataclasses.replace(config.spend, calls=400)
+  )
+  with pytest.raises(ValueError, match=r'random 2 \(needs 6 calls\)'):
+    candidates(capped, costs)
+  told_otherwise = dataclasses.replace(capped.spend, least_candidates=1)
+  capped = dataclasses.replace(capped, spend=told_otherwise)
+  assert ', random 2, ' in candidates(capped, costs)
+
+
+def test_an_instruction_search_with_too_few_calls_is_refused_before_any():
+  config = config_of('mbpp_real')
+  search = dataclasses.replace(config.eval.instruction_search, calls=60)
+  config = dataclasses.replace(
+    config, eval=dataclasses.replace(config.eval, instruction_search=search)
+  )
+  costs = entrants.compared_costs(config, None)
+  with pytest.raises(ValueError, match='60 calls buys 0 candidates of gepa'):
+    candidates(config, costs)
+  del costs[instruction_search.NAME]  # Left out: nothing is searched.
+  assert 'direct 1' in candidates(config, costs)
+
+
+def test_a_member_that_is_not_known_yet_is_refused_by_its_own_check():
+  config = config_of('minicode2', portfolio=('nobody',), verified=('nobody',))
+  costs = entrants.compared_costs(config, None)
+  for check in (entrants.check_members, entrants.check_verified):
+    with pytest.raises(ValueError, match='nobody is not played'):
+      check(config, costs)
+
+
+def test_what_is_searched_is_what_may_be_played():
+  config = config_of('minicode2')
+  assert set(searching.costs(config)) <= {
+    *open_loop.rival_names(config.editing),
+    instruction_search.NAME,
+  }
