@@ -42,6 +42,7 @@ from promptrl_jax.evaluation.play import Plan
 from promptrl_jax.evaluation.store import CellStore
 from promptrl_jax.files import write_atomically
 from promptrl_jax.llm.backend import BackendError
+from promptrl_jax.llm.ledger import CapExceeded
 from promptrl_jax.operators.examples import make_library
 from promptrl_jax.tasks import load
 from promptrl_jax.tools import command
@@ -106,7 +107,8 @@ def run(config, workdir, gates=()):
   prepare(workdir, config, models, trained)
   session.announce(config, tasks, coder, rewriter)
   print(bought)
-  with session.open_pool(config.pool) as pool:
+  config = session.keeping_answers(config, workdir, 'coder', 'rewriter')
+  with session.pausing(), session.open_pool(config.pool) as pool:
     line_up = session.make_line_up(
       config, ledger, coder, rewriter, pool, library
     )
@@ -265,10 +267,8 @@ def play_cell(line_up, name, player, plan, store, log):
     cell, trace = line_up.play_cell(name, player, plan)
   except BackendError as error:
     log.add('paused', strategy=name, budget=plan.budget, reason=str(error))
-    raise BackendError(
-      f'paused at {name} with B={plan.budget}: {error}; the same command goes '
-      'on, and asks nothing twice that was answered'
-    ) from error
+    kind = CapExceeded if isinstance(error, CapExceeded) else BackendError
+    raise kind(f'{name} with B={plan.budget}: {error}') from error
   store.write(cell, trace)
   log.add(
     'cell',

@@ -6,6 +6,7 @@ No flags here.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import pathlib
 import sys
@@ -21,9 +22,9 @@ from promptrl_jax.evaluation.play import LineUp
 from promptrl_jax.execution.config import PoolConfig
 from promptrl_jax.execution.memo import MemoPool
 from promptrl_jax.llm.attempt import CODER, REWRITER
-from promptrl_jax.llm.backend import Backend
+from promptrl_jax.llm.backend import Backend, BackendError
 from promptrl_jax.llm.cache import IN_MEMORY, CachedBackend
-from promptrl_jax.llm.ledger import Ledger
+from promptrl_jax.llm.ledger import CapExceeded, Ledger
 from promptrl_jax.llm.load import BackendConfig, load_backend
 from promptrl_jax.parallel import compilation
 from promptrl_jax.parallel import mesh as mesh_lib
@@ -108,6 +109,34 @@ def open_ledger(config, workdir: pathlib.Path | None, *roles: str) -> Ledger:
   process = jax.process_index()
   name = f'ledger_{process}.json' if process else 'ledger.json'
   return Ledger(config.spend, workdir / name)
+
+
+def keeping_answers(config, workdir: pathlib.Path, *roles: str):
+  """The settings with a cache in the workdir, if servers answer without one.
+
+  Their answers are paid for: a run that goes on has to find them again.
+  """
+  if config.cache or all(getattr(config, role).is_free for role in roles):
+    return config
+  path = str(workdir / 'completions.sqlite')
+  return dataclasses.replace(config, cache=path)
+
+
+@contextlib.contextmanager
+def pausing() -> Iterator[None]:
+  """Says of a model that cannot be reached that the run may go on.
+
+  A cap says so itself.
+  """
+  try:
+    yield
+  except CapExceeded:
+    raise
+  except BackendError as error:
+    raise BackendError(
+      f'paused: {error}; the same command goes on, and asks nothing twice that '
+      'was answered'
+    ) from error
 
 
 def cached(

@@ -61,6 +61,9 @@ def test_it_leaves_tables_traces_and_curves(whole):
   assert seen[0]['cells'] == seen[-1]['cells'] == len(played) == 2 * 10
   curves = {path.name for path in (workdir / 'curves/visible1').iterdir()}
   assert curves == {event['strategy'] for event in played}
+  replies = json.loads((workdir / 'results.json').read_text())['replies']
+  assert {row['strategy'] for row in replies} == curves
+  assert 'program' in {row['kind'] for row in replies}
   job, saved = workdir_lib.load_config(workdir)
   assert job == 'compare'
   config = settings.from_mapping(Config, saved)

@@ -1,0 +1,140 @@
+"""A comparison in which a server dies, a strategy cheats or a price lacks."""
+
+import csv
+import json
+
+import pytest
+
+from promptrl_jax.evaluation import events
+from promptrl_jax.testing.fake_openai import FakeOpenAI
+from promptrl_jax.testing.fake_server import Reply
+from tests.experiments import commands
+from tests.experiments.mbpp_http_test import right_if_even, write_data
+
+PLAYED = ('direct', 'best_of_b', 'greedy_first', 'greedy_first_tuned')
+WITHOUT = (
+  *('best_open_loop', 'single_list', 'hand_rule', 'random', 'best_of_b_tuned'),
+  *('lexical', 'semantic', 'repair'),
+)
+
+
+class Dying:
+  """A model that answers so many requests and then no more."""
+
+  def __init__(self, answers):
+    self.left = answers
+    self.answered = []
+
+  def __call__(self, body):
+    if self.left < 1:
+      return Reply(500)
+    self.left -= 1
+    self.answered.append(json.dumps(body, sort_keys=True))
+    return right_if_even(body)
+
+
+def run(folder, server, *flags):
+  if not (folder / 'mbpp.jsonl').exists():
+    write_data(folder / 'mbpp.jsonl')
+  roles = [
+    f'--config.{role}.{field}={value}'
+    for role in ('coder', 'rewriter')
+    for field, value in (
+      ('backend', 'http'),
+      ('http.base_url', server.url),
+      ('model', 'stub'),
+      ('http.max_retries', 0),
+      ('http.timeout_s', 10.0),
+    )
+  ]
+  return commands.run(
+    'experiments.compare',
+    '--config=configs/compare.py:mbpp',
+    f'--workdir={folder / "run"}',
+    f'--config.data.path={folder / "mbpp.jsonl"}',
+    '--config.ask.template=chat',
+    '--config.subject=greedy_first',
+    '--config.seeds=1',
+    '--config.eval.budgets=(1,2)',
+    '--config.eval.resamples=100',
+    '--config.search.seeds=1',
+    '--config.search.temperatures=(0.8,)',
+    "--config.plugins=('tests.experiments.peeking',)",
+    "--config.eval.strategies=('peeking',)",
+    f'--config.eval.without={WITHOUT}',
+    *roles,
+    *flags,
+  )
+
+
+@pytest.fixture(scope='module')
+def broken_and_mended(tmp_path_factory):
+  """A run whose server dies twice: in the search, and while it is played."""
+  folder = tmp_path_factory.mktemp('faults')
+  model = Dying(2)
+  with FakeOpenAI(model) as server:
+    in_search = run(folder, server)
+    model.left = 5
+    in_play = run(folder, server)
+    model.left = 1000
+    mended = run(folder, server)
+  return folder / 'run', model, in_search, in_play, mended
+
+
+def test_a_server_that_dies_pauses_the_run_in_one_line(broken_and_mended):
+  workdir, _, in_search, in_play, _ = broken_and_mended
+  for result in (in_search, in_play):
+    assert result.returncode == 1
+    assert 'Traceback' not in result.stderr
+    last = result.stderr.splitlines()[-1]
+    assert last.startswith('error: paused: ') and '500' in last
+    assert 'the same command goes on, and asks nothing twice' in last
+  kinds = [event['event'] for event in events.read(workdir / 'events.jsonl')]
+  assert 'with B=' in in_play.stderr.splitlines()[-1]
+  assert kinds.count('paused') == 1 and kinds[-1] == 'done'
+
+
+def test_a_run_that_goes_on_pays_for_nothing_twice(broken_and_mended):
+  workdir, model, _, _, mended = broken_and_mended
+  assert mended.returncode == 0, mended.stderr[-3000:]
+  assert len(model.answered) == len(set(model.answered)) > 7
+  table = json.loads((workdir / 'results.json').read_text())['tables']
+  cells = {(c['strategy'], c['budget']) for c in table['visible1']['cells']}
+  assert cells == {(n, b) for n in (*PLAYED, 'peeking') for b in (1, 2)}
+
+
+def test_a_strategy_that_reaches_for_hidden_tests_has_an_error_of_its_own(
+  broken_and_mended,
+):
+  workdir, *_ = broken_and_mended
+  with open(workdir / 'results.csv', encoding='utf-8') as file:
+    rows = list(csv.DictReader(file))
+  cheating = [row for row in rows if row['strategy'] == 'peeking']
+  others = [row for row in rows if row['strategy'] != 'peeking']
+  assert len(cheating) == 2 * 3
+  for row in cheating:
+    assert row['error'].startswith("AttributeError: 'NoneType'")
+    assert (row['pass'], row['calls']) == ('0', '0')
+  assert not any(row['error'] for row in others)
+  assert {row['pass'] for row in others} == {'0', '1'}
+
+
+@pytest.mark.parametrize(
+  ('flags', 'message'),
+  [
+    (('--config.spend.dollars=1.0',), "needs the price of 'stub'"),
+    (
+      ('--config.spend.calls=3',),
+      'best_of_b 1 (needs 3 calls)',
+    ),
+  ],
+)
+def test_a_run_that_cannot_pay_is_one_line_and_writes_nothing(
+  flags, message, tmp_path
+):
+  with FakeOpenAI(right_if_even) as server:
+    result = run(tmp_path, server, *flags)
+  assert result.returncode == 1
+  assert message in result.stderr.splitlines()[-1]
+  assert 'Traceback' not in result.stderr
+  assert not server.bodies and not (tmp_path / 'run').exists()
