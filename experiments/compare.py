@@ -7,7 +7,8 @@ figures, and every step of every episode), results.md, results.json,
 results.csv, trace.jsonl, plots and curves for TensorBoard. A run that was
 interrupted, or whose model could not be reached, goes on with the same command
 and pays for nothing twice. `touch W/stop` ends it before the next cell,
-with a report of what is there. `W/events.jsonl` says what has been done.
+with a report of what is there. `W/events.jsonl` says what has been done: the
+progress bar and the curves of `W/curves` follow it.
 
   ... --gate=ppo:70
 
@@ -22,7 +23,6 @@ import hashlib
 import pathlib
 import time
 
-import tqdm
 from absl import app, flags
 from ml_collections import config_flags
 
@@ -233,52 +233,40 @@ def play(line_up, players, plans, store, workdir):
   Raises:
     BackendError: a model cannot be reached; what was played is kept.
   """
-  log = events.EventLog(events.path(workdir))
   todo = [(plan, name) for plan in plans for name in players]
-  log.add('start', cells=len(todo))
-  cells, best = [], {}
+  cells = []
   stop = workdir / _STOP
-  with tqdm.tqdm(todo, desc='compare', unit='cell') as bar:
-    for plan, name in bar:
+  with events.open_stream(workdir) as stream:
+    stream.add('start', cells=len(todo))
+    for plan, name in todo:
       cell = store.read(plan.protocol, name, plan.budget)
       if cell is None:
         if stop.exists():
           stop.unlink()
-          log.add('stopped', cells=len(cells))
+          stream.add('stopped', cells=len(cells))
           print(f'stopped by {stop}: the same command goes on')
           break
-        cell = play_cell(line_up, name, players[name], plan, store, log)
+        cell = play_cell(line_up, name, players[name], plan, store, stream)
+      elif (plan.protocol, name, plan.budget) not in stream.cells:
+        # A process was killed after it wrote the cell.
+        stream.add_cell(cell, seconds=None)
       cells.append(cell)
-      best[plan.budget] = max(
-        best.get(plan.budget, (0.0, '')), (float(cell.passed.mean()), name)
-      )
-      rate, leader = best[plan.budget]
-      bar.set_postfix_str(f'B={plan.budget} best {leader} {rate:.1%}')
     else:
-      log.add('done', cells=len(cells))
-  log.close()
+      stream.add('done', cells=len(cells))
   return cells
 
 
-def play_cell(line_up, name, player, plan, store, log):
+def play_cell(line_up, name, player, plan, store, stream):
   """Plays one cell and writes it down."""
   started = time.perf_counter()
   try:
     cell, trace = line_up.play_cell(name, player, plan)
   except BackendError as error:
-    log.add('paused', strategy=name, budget=plan.budget, reason=str(error))
+    stream.add('paused', strategy=name, budget=plan.budget, reason=str(error))
     kind = CapExceeded if isinstance(error, CapExceeded) else BackendError
     raise kind(f'{name} with B={plan.budget}: {error}') from error
   store.write(cell, trace)
-  log.add(
-    'cell',
-    strategy=name,
-    budget=plan.budget,
-    protocol=plan.protocol,
-    calls=float(cell.calls.mean()),
-    seconds=round(time.perf_counter() - started, 3),
-    **{'pass': float(cell.passed.mean())},
-  )
+  stream.add_cell(cell, time.perf_counter() - started)
   return cell
 
 
@@ -321,10 +309,9 @@ def rescore(
 
 
 def report(workdir, store, cells, header, config, **more):
-  """Writes tables, figures and curves; returns the headline table."""
+  """Writes tables and figures; returns the headline table."""
   lines = ''.join(store.trace(cells))
   write_atomically(workdir / 'trace.jsonl', lines.encode())
-  events.to_tensorboard(events.read(events.path(workdir)), workdir / 'curves')
   # What was stopped early may lack the subject.
   names = [cell.strategy for cell in cells]
   subject = config.subject if config.subject in names else names[0]

@@ -188,20 +188,3 @@ def test_bad_input_is_one_line_and_writes_nothing(flag, message, tmp_path):
   assert result.returncode == 1
   assert message in result.stderr.splitlines()[-1]
   assert not (tmp_path / 'W').exists()
-
-
-def test_events_of_a_killed_process_are_whole_lines(tmp_path):
-  path = tmp_path / 'events.jsonl'
-  log = events.EventLog(path)
-  log.add('start', cells=1)
-  log.close()
-  with path.open('a') as file:
-    file.write('{"event": "ce')
-  assert [event['event'] for event in events.read(path)] == ['start']
-  log = events.EventLog(path)
-  log.add('done', cells=1)
-  log.close()
-  kinds = [json.loads(line)['event'] for line in path.read_text().splitlines()]
-  assert kinds == ['start', 'done']
-  with pytest.raises(ValueError, match="event 'end': expected one of"):
-    log.add('end')
