@@ -30,6 +30,7 @@ from configs.compare import Config
 from experiments import controllers, entrants, searching, session
 from experiments.trained import Trained
 from promptrl_jax.evaluation import (
+  costs,
   coverage,
   events,
   learning,
@@ -249,7 +250,7 @@ def play(line_up, players, plans, store, workdir):
         cell = play_cell(line_up, name, players[name], plan, store, stream)
       elif (plan.protocol, name, plan.budget) not in stream.cells:
         # A process was killed after it wrote the cell.
-        stream.add_cell(cell, seconds=None)
+        stream.add_cell(cell, seconds=None, dollars=None)
       cells.append(cell)
     else:
       stream.add('done', cells=len(cells))
@@ -266,7 +267,13 @@ def play_cell(line_up, name, player, plan, store, stream):
     kind = CapExceeded if isinstance(error, CapExceeded) else BackendError
     raise kind(f'{name} with B={plan.budget}: {error}') from error
   store.write(cell, trace)
-  stream.add_cell(cell, time.perf_counter() - started)
+  stream.add_cell(
+    cell,
+    seconds=time.perf_counter() - started,
+    dollars=costs.dollars(
+      trace, lambda seed: {**line_up.backends, **player.models(seed)}
+    ),
+  )
   return cell
 
 
@@ -324,6 +331,7 @@ def report(workdir, store, cells, header, config, **more):
     subject=subject,
     resamples=config.eval.resamples,
     planned=sorted(rivals - {subject}),
+    costs=costs.of_events(events.read(events.path(workdir))),
     **more,
   )
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from experiments import controllers, searching, session
 from experiments.trained import rewriter_calls
-from promptrl_jax.evaluation import costs as costs_lib
+from promptrl_jax.evaluation import candidate_costs
 from promptrl_jax.evaluation import (
   instruction_search,
   open_loop,
@@ -69,9 +69,9 @@ def costs(config, learned):
     config: settings of the job.
     learned: names of the policies that are trained or read.
   """
-  found = costs_lib.of_rivals(config.editing) | searching.costs(config)
+  found = candidate_costs.of_rivals(config.editing) | searching.costs(config)
   found |= {name: STRATEGIES[name].cost for name in config.eval.strategies}
-  found |= dict.fromkeys(learned, costs_lib.of_operators(config.editing))
+  found |= dict.fromkeys(learned, candidate_costs.of_operators(config.editing))
   return kept(config, found)
 
 
@@ -88,7 +88,7 @@ def compared_costs(config, controllers_of):
   found = costs(config, learned)
   if config.trained_rewriter:
     played = [_LIST, _PPO] if 'ppo' in learned else [_LIST]
-    found |= dict.fromkeys(played, costs_lib.of_operators(config.editing))
+    found |= dict.fromkeys(played, candidate_costs.of_operators(config.editing))
   # Names that are not played are refused by `check_members` and the like.
   if config.portfolio:
     members = [found[n] for n in config.portfolio if n in found]

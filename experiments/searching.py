@@ -10,7 +10,7 @@ import json
 
 import tqdm
 
-from promptrl_jax.evaluation import costs as costs_lib
+from promptrl_jax.evaluation import candidate_costs
 from promptrl_jax.evaluation import (
   instruction_search,
   open_loop,
@@ -171,7 +171,7 @@ def costs(config):
     absent.add('hand_rule')
   if not config.examples:
     absent.add('fewshot_tuned')
-  rivals = costs_lib.of_chosen(config.editing)
+  rivals = candidate_costs.of_chosen(config.editing)
   found = {name: cost for name, cost in rivals.items() if name not in absent}
   if config.eval.instruction_search.calls:
     found[instruction_search.NAME] = instruction_search.COST

@@ -88,6 +88,11 @@ def for_text(colour: str) -> tuple[float, ...]:
   return tuple(0.72 * np.array(matplotlib.colors.to_rgb(colour)))
 
 
+def tint(colour: str, share: float) -> tuple[float, ...]:
+  """Returns `colour` mixed with white, of which 1 - `share` is white."""
+  return tuple(1 - share * (1 - np.array(matplotlib.colors.to_rgb(colour))))
+
+
 def spread(positions: Sequence[float], gap: float) -> np.ndarray:
   """Returns positions at least `gap` apart, as close as possible to the given.
 

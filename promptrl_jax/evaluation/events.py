@@ -85,12 +85,15 @@ class Stream:
     for reader in self._readers:
       reader.add(event)
 
-  def add_cell(self, cell: Cell, seconds: float | None) -> None:
+  def add_cell(
+    self, cell: Cell, seconds: float | None, dollars: float | None
+  ) -> None:
     """Adds the event of a cell that is complete.
 
     Args:
       cell: the cell.
       seconds: wall time of playing it; None: unknown.
+      dollars: price of its model calls; None: unknown.
     """
     self.add(
       'cell',
@@ -99,6 +102,7 @@ class Stream:
       protocol=cell.protocol,
       **{name: float(getattr(cell, name).mean()) for name in COSTS},
       seconds=None if seconds is None else round(seconds, 3),
+      dollars=dollars,
       **{'pass': float(cell.passed.mean())},
     )
 

@@ -22,7 +22,12 @@ import string
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from promptrl_jax.evaluation import breakdown, tables, trace_chunks
+from promptrl_jax.evaluation import (
+  breakdown,
+  distribution,
+  tables,
+  trace_chunks,
+)
 from promptrl_jax.evaluation.cells import Cell
 from promptrl_jax.evaluation.references import LABEL, Published
 from promptrl_jax.files import write_atomically
@@ -32,7 +37,16 @@ _STYLES = ('page', 'tables', 'charts', 'trace', 'media')
 # One module, in this order: each part uses those before it.
 _SCRIPTS = (
   *('dom', 'state', 'chart', 'figures', 'learning', 'tables', 'breakdown'),
-  *('operators', 'text', 'trace', 'steps', 'problems', 'episode', 'viewer'),
+  *(
+    'distribution',
+    'operators',
+    'text',
+    'trace',
+    'steps',
+    'problems',
+    'episode',
+    'viewer',
+  ),
   'main',
 )
 
@@ -136,6 +150,10 @@ def _protocol(
     'label': tables.ORACLE_LABEL if oracle else '',
     'groups': {name: found for name, found in shares.items() if found['cells']},
     'alone': breakdown.solved_alone(cells),
+    'soft_scores': {
+      'bins': distribution.BINS,
+      'cells': distribution.measure(cells),
+    },
   }
 
 

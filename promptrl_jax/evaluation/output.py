@@ -15,7 +15,10 @@ from promptrl_jax.evaluation import (
   coverage,
   curves,
   departures,
+  distribution,
   diversity,
+  events,
+  frontier,
   html_report,
   plots,
   references,
@@ -25,6 +28,7 @@ from promptrl_jax.evaluation import (
   selection,
   verifying,
 )
+from promptrl_jax.evaluation import costs as costs_lib
 from promptrl_jax.evaluation.cells import Cell, Detail, write_csv
 from promptrl_jax.files import write_atomically
 
@@ -60,6 +64,7 @@ def write(
   verifiers: Sequence[verifying.Fitted] = (),
   searches: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
   learning: Sequence[Mapping[str, Any]] = (),
+  costs: Mapping[events.Key, costs_lib.Cost] | None = None,
 ) -> str:
   """Writes tables and figures of the evaluation; returns the headline report.
 
@@ -69,7 +74,7 @@ def write(
   `bounds` the cells of `coverage.measure`, `rescored` what `selection.rescore`
   returned, `verifiers` those that chose what was submitted, `searches` the
   histories of `diversity.of_search` by strategy, `learning` the panels of
-  `learning.read`.
+  `learning.read`, `costs` the seconds and dollars of cells.
   """
   parts, summaries, published = [], {}, references.PROMIS_MBPP
   for name, group in cells.items():
@@ -80,6 +85,7 @@ def write(
       subject=subject if rivals else None,
       rivals=rivals,
       resamples=resamples,
+      costs=costs,
     )
     seeds = header['seeds'][: max(len(cell.passed) for cell in group)]
     parts.append(
@@ -90,6 +96,9 @@ def write(
       )
     )
   headline, every = next(iter(cells)), [c for g in cells.values() for c in g]
+  parts.append(frontier.to_markdown(frontier.front(summaries[headline])))
+  soft_scores = distribution.measure(cells[headline])
+  parts.append(distribution.to_markdown(soft_scores))
   taken = draw_actions(workdir, cells[headline], subject)
   parts.append(actions.actions_markdown(taken))
   parts.append(_departures(cells[headline], subject))
@@ -112,6 +121,7 @@ def write(
   if refused := refusals.to_markdown(replies):
     parts.append(refused)
   write_csv(workdir / 'results.csv', every)
+  costs_lib.write_csv(workdir / 'scores.csv', summaries)
   write_problems(workdir / 'problems.json', every)
   report.write_results(
     workdir,
@@ -130,6 +140,8 @@ def write(
     content = json.dumps(learning, allow_nan=False)
     write_atomically(workdir / LEARNING, f'{content}\n'.encode())
   plots.solved_at_budget(workdir / 'solved_at_b.png', summaries[headline])
+  frontier.draw(workdir / 'cost_quality.png', summaries[headline])
+  distribution.draw(workdir / 'soft_scores.png', soft_scores)
   html_report.write(
     workdir / 'report.html',
     header=header,

@@ -16,8 +16,9 @@ from typing import Any
 
 import numpy as np
 
+from promptrl_jax.evaluation import costs as costs_lib
+from promptrl_jax.evaluation import events, statistics, tables
 from promptrl_jax.evaluation import references as references_lib
-from promptrl_jax.evaluation import statistics, tables
 from promptrl_jax.evaluation.cells import Cell, check_paired, check_same_tasks
 from promptrl_jax.files import write_atomically
 
@@ -37,6 +38,7 @@ def summarise(
   rivals: Sequence[str] | None = None,
   resamples: int = statistics.RESAMPLES,
   seed: int = 0,
+  costs: Mapping[events.Key, costs_lib.Cost] | None = None,
 ) -> dict[str, Any]:
   """Returns all numbers of a report as a dict that `json.dumps` accepts.
 
@@ -58,13 +60,20 @@ def summarise(
       means all others.
     resamples: number of bootstrap resamples, and the maximal number of
       permutations.
+    seed: of both.
+    costs: wall seconds and dollars of cells, by protocol, strategy and budget;
+      those of other cells are unknown.
 
   Raises:
     ValueError: the cells do not belong in one table, or the subject lacks a
       cell or a rival; the message names them.
   """
   _check_one_table(cells)
-  entries = [_summarise_cell(cell, resamples, seed) for cell in cells]
+  entries = [
+    _summarise_cell(cell, resamples, seed)
+    | _cost(cell, costs or {}).per(cell.passed.size)
+    for cell in cells
+  ]
   comparisons = []
   if subject is not None:
     comparisons = [
@@ -149,6 +158,13 @@ def _summarise_cell(cell: Cell, resamples: int, seed: int) -> dict[str, Any]:
     **{name: float(np.mean(getattr(cell, name))) for name in _COSTS},
     'optimisation_calls': cell.optimisation_calls,
   }
+
+
+def _cost(
+  cell: Cell, costs: Mapping[events.Key, costs_lib.Cost]
+) -> costs_lib.Cost:
+  key = (cell.protocol, cell.strategy, cell.budget)
+  return costs.get(key, costs_lib.UNKNOWN)
 
 
 def _reliability(cell: Cell, resamples: int, seed: int) -> list[dict[str, Any]]:

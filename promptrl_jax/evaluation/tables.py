@@ -68,23 +68,33 @@ def reliability_table(summary: Mapping[str, Any]) -> str:
 
 
 def cost_table(summary: Mapping[str, Any]) -> str:
-  """Returns the table of calls, attempts and tokens, with a row per cell."""
+  """Returns the table of scores beside costs, with a row per cell."""
+  score = 'solved' if summary['protocol'] == 'oracle' else 'pass@1'
   lines = [
     '### Cost: mean per problem, and calls paid once for optimisation',
     '',
-    '| strategy | B | seeds | calls | attempts | tokens in | tokens out '
-    '| calls paid once |',
-    '|---|' + '---:|' * 7,
+    'Seconds are the wall time of the cell in this run over its problems, '
+    'which are played at once; answers from a cache take none. Dollars are '
+    'those of the calls charged, at the prices that the run names.',
+    '',
+    f'| strategy | B | seeds | {score} | calls | attempts | tokens in '
+    '| tokens out | seconds | dollars | calls paid once |',
+    '|---|' + '---:|' * 10,
   ]
   for cell in summary['cells']:
-    paid = cell['optimisation_calls']
     lines.append(
       f'| {cell["strategy"]} | {cell["budget"]} | {cell["seeds"]} '
+      f'| {100 * cell["pass"]["mean"]:.1f} '
       f'| {cell["calls"]:.2f} | {cell["attempts"]:.2f} '
       f'| {cell["prompt_tokens"]:.1f} | {cell["completion_tokens"]:.1f} '
-      f'| {"unknown" if paid is None else f"{paid:.0f}"} |'
+      f'| {_known(cell["seconds"], ".3f")} | {_known(cell["dollars"], ".6f")} '
+      f'| {_known(cell["optimisation_calls"], ".0f")} |'
     )
   return '\n'.join([*lines, ''])
+
+
+def _known(value: float | None, form: str) -> str:
+  return 'unknown' if value is None else format(value, form)
 
 
 def comparison_table(summary: Mapping[str, Any]) -> str:

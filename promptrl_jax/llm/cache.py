@@ -38,7 +38,7 @@ from promptrl_jax.llm.backend import (
   Incremental,
   Request,
 )
-from promptrl_jax.llm.ledger import Ledger, Meter
+from promptrl_jax.llm.ledger import Ledger, Meter, Price
 
 _LOG = logging.getLogger(__name__)
 IN_MEMORY = ':memory:'
@@ -102,6 +102,11 @@ class CachedBackend:
   @property
   def name(self) -> str:
     return self.backend.name
+
+  @property
+  def price(self) -> Price | None:
+    """What the model costs; None: unknown."""
+    return self._meter.price
 
   @contextlib.contextmanager
   def counting(self) -> Iterator[set[bytes]]:

@@ -88,8 +88,10 @@ class SpendConfig:
   def is_limited(self) -> bool:
     return bool(self.calls or self.tokens or self.dollars or self.dry_run)
 
-  def price(self, model: str) -> Price:
+  def price(self, model: str) -> Price | None:
     """Returns the price of a model, with or without the hash in its name.
+
+    It is None where the run does not name it.
 
     Raises:
       ValueError: there is none, but a cap on dollars.
@@ -104,7 +106,7 @@ class SpendConfig:
         f'--config.spend.prices="((\'{model}\', PROMPT, COMPLETION),)" in '
         'dollars per million tokens'
       )
-    return Price()
+    return None
 
 
 @dataclasses.dataclass
@@ -255,18 +257,23 @@ class Ledger:
 
 
 class Meter:
-  """Counts the calls of one model in a ledger."""
+  """Counts the calls of one model in a ledger.
+
+  Attributes:
+    price: of the model; None: unknown, and counted as nothing.
+  """
 
   def __init__(
     self,
     ledger: Ledger,
     role: str,
-    price: Price,
+    price: Price | None,
     model: Backend,
   ):
+    self.price = price
     self._ledger = ledger
     self._role = role
-    self._price = price
+    self._price = price or Price()
     self._model = model
 
   @contextlib.contextmanager

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 
 from absl import app, flags
 
-from promptrl_jax.evaluation import cells, report, statistics
+from promptrl_jax.evaluation import cells, costs, events, report, statistics
 from promptrl_jax.tools import command
 from promptrl_jax.training import workdir as workdir_lib
 
@@ -60,10 +60,13 @@ def table(
   rows = cells.read_csv(workdir / 'results.csv')
   if beside is not None:
     rows = _of_both(rows, cells.read_csv(beside / 'results.csv'), subject)
+  known = costs.of_events(events.read(events.path(workdir)))
   parts = []
   for protocol in dict.fromkeys(cell.protocol for cell in rows):
     group = [cell for cell in rows if cell.protocol == protocol]
-    summary = report.summarise(group, subject=subject, resamples=resamples)
+    summary = report.summarise(
+      group, subject=subject, resamples=resamples, costs=known
+    )
     seeds = header['seeds'][: max(len(cell.passed) for cell in group)]
     parts.append(report.to_markdown(summary, {**header, 'seeds': seeds}))
   return '\n'.join(parts)

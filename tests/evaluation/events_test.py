@@ -45,7 +45,7 @@ def test_file_bar_and_curves_follow_one_stream(tmp_path, played, capsys):
   with events.open_stream(tmp_path) as stream:
     stream.add('start', cells=len(played))
     for number, cell in enumerate(played, start=1):
-      stream.add_cell(cell, seconds=1.5)
+      stream.add_cell(cell, seconds=1.5, dollars=0.25)
       assert_curves(tmp_path, played[:number])  # As cells end.
     stream.add('done', cells=len(played))
   seen = events.read(events.path(tmp_path))
@@ -62,15 +62,17 @@ def test_a_run_that_goes_on_shows_what_was_played_before(
   with events.open_stream(tmp_path) as stream:
     stream.add('start', cells=4)
     for cell in (*played[:2], played[3]):  # One of a smaller B comes later.
-      stream.add_cell(cell, seconds=None)
+      stream.add_cell(cell, seconds=None, dollars=None)
     stream.add('stopped', cells=3)
   (tmp_path / 'curves').rename(tmp_path / 'lost')
   with events.open_stream(tmp_path) as stream:
     assert_curves(tmp_path, (*played[:2], played[3]))
     stream.add('start', cells=4)
     assert ('visible1', 'direct', 4) not in stream.cells
-    stream.add_cell(played[2], seconds=None)
-    stream.add_cell(played[2], seconds=None)  # Once is enough for the bar.
+    stream.add_cell(played[2], seconds=None, dollars=None)
+    stream.add_cell(
+      played[2], seconds=None, dollars=None
+    )  # Once is enough for the bar.
     assert ('visible1', 'direct', 4) in stream.cells
   assert_curves(tmp_path, played)
   bar = capsys.readouterr().err.split('\r')[-1]

@@ -122,6 +122,7 @@ def test_it_opens_from_a_file_without_an_error(browser, page):
     'Cost and quality',
     'Differences',
     'By kind of problem',
+    'Share of tests passed',
     'Solved by one strategy alone',
     'Candidates by operator',
     'Learning curves',
@@ -205,6 +206,44 @@ def test_operators_are_those_of_the_budget_and_of_searches(browser, page):
   ]
   shown.run('document.querySelector("#operators button").click()')  # B=1
   assert shown.run(rows) == ['reflect']
+
+
+def test_seconds_and_dollars_stand_beside_scores(browser, page):
+  shown = Page(browser, page)
+  shown.run('document.querySelector("#cost details").open = true')
+  row = (
+    'return [...document.querySelectorAll("#cost tbody tr")].at(arguments[0])'
+    '.innerText.split("\\t")'
+  )
+  ppo = shown.run(row, 3)  # 12 episodes in 4.8 s for 0.012 dollars.
+  assert ppo[:4] == ['ppo', '4', '2', '50.0']
+  assert ppo[-3:-1] == ['0.400', '0.001000']
+  assert shown.run(row, 0)[-3:-1] == ['unknown', 'unknown']
+  choices = (
+    'return [...document.querySelectorAll("#cost .segments button")]'
+    '.map((each) => each.innerText)'
+  )
+  assert shown.run(choices) == ['calls', 'tokens', 'seconds', 'dollars']
+  shown.run('document.querySelectorAll("#cost .segments button")[3].click()')
+  assert '(0.001000 dollars, 50.0 %)' in shown.text('#cost .note')
+  assert shown.is_silent()
+
+
+def test_soft_scores_are_counted_by_their_share_of_tests(browser, page):
+  shown = Page(browser, page)
+  rows = (
+    'return [...document.querySelectorAll("#soft tbody tr")]'
+    '.map((row) => row.innerText.split("\\t"))'
+  )
+  assert shown.run(rows)[1] == [
+    'ppo',
+    '0.0',
+    '0.0',
+    '0.0',
+    '50.0',
+    '0.0',
+    '50.0',
+  ]
 
 
 def test_a_trace_is_walked_by_keyboard(browser, page):

@@ -12,6 +12,7 @@ import numpy as np
 
 from promptrl_jax.evaluation import report
 from promptrl_jax.evaluation.cells import Cell, Detail
+from promptrl_jax.evaluation.costs import Cost
 from promptrl_jax.execution import ProgramResult, TestResult
 from promptrl_jax.llm.ask import coder_prompt
 from promptrl_jax.llm.attempt import Ask, Attempt
@@ -143,6 +144,8 @@ CELLS = (
   make_cell('bandit', 4, [[1, 0, 1, 0, 0, 0], [1, 0, 1, 0, 0, 0]]),
 )
 
+KNOWN = ('visible1', 'ppo', 4)  # whose seconds and dollars are known
+
 
 def make_run(folder: pathlib.Path) -> Run:
   """Writes `trace.jsonl` in the order of a run: by step, not by episode."""
@@ -160,7 +163,9 @@ def make_run(folder: pathlib.Path) -> Run:
     rows += [{**label, **row} for row in played]
   trace = folder / 'trace.jsonl'
   trace.write_text(''.join(json.dumps(row) + '\n' for row in rows))
-  summary = report.summarise(CELLS, subject='ppo', resamples=50)
+  summary = report.summarise(
+    CELLS, subject='ppo', resamples=50, costs={KNOWN: Cost(4.8, 0.012)}
+  )
   return Run(HEADER, {'visible1': list(CELLS)}, {'visible1': summary}, trace)
 
 

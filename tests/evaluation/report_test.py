@@ -40,7 +40,7 @@ def test_summary_totals_equal_the_cells(make_cell):
 
 def test_calls_that_nobody_counted_are_unknown(make_cell):
   given = [make_cell(optimisation_calls=None), make_cell('direct', seeds=1)]
-  entries = tables.cost_table(_summarise(given)).splitlines()[4:]
+  entries = tables.cost_table(_summarise(given)).splitlines()[6:]
   assert [row.split(' | ')[-1] for row in entries if row] == [
     'unknown |',
     '0 |',

@@ -50,7 +50,8 @@ def test_it_leaves_tables_traces_and_curves(whole):
   workdir, result = whole
   for name in (
     *('results.md', 'results.csv', 'trace.jsonl', 'solved_at_b.png'),
-    *('reliability.png', 'verifiers.json'),
+    *('reliability.png', 'verifiers.json', 'scores.csv'),
+    *('soft_scores.png', 'cost_quality.png'),
   ):
     assert (workdir / name).stat().st_size
   assert '| best_open_loop |' in result.stdout
@@ -59,6 +60,12 @@ def test_it_leaves_tables_traces_and_curves(whole):
   played = [e for e in seen if e['event'] == 'cell']
   assert kinds == ['start', *['cell'] * len(played), 'done']
   assert seen[0]['cells'] == seen[-1]['cells'] == len(played) == 2 * 10
+  assert all(e['seconds'] > 0 and e['dollars'] == 0 for e in played)
+  (table,) = json.loads((workdir / 'results.json').read_text())[
+    'tables'
+  ].values()
+  assert all(cell['seconds'] > 0 for cell in table['cells'])
+  assert '### Pareto front' in (workdir / 'results.md').read_text()
   curves = {path.name for path in (workdir / 'curves/visible1').iterdir()}
   assert curves == {event['strategy'] for event in played}
   replies = json.loads((workdir / 'results.json').read_text())['replies']

@@ -3,17 +3,19 @@
 const FEW_GROUPS = 14; // More are rows, and the strategies columns.
 let grouping = '';
 
+// A share as a cell of a table that is darker the larger it is.
+function rate(share) {
+  const cell = el('td', { class: 'number heat' }, percent(share));
+  cell.style.setProperty('--share', share);
+  return cell;
+}
+
 function groups() {
   const kinds = Object.keys(table().groups);
   if (!kinds.includes(grouping)) grouping = kinds[0];
   const { groups: names, cells } = table().groups[grouping];
   const chosen = cells.filter((cell) => cell.budget === state.budget);
   const label = (group) => [group.name, el('small', {}, `n=${group.problems}`)];
-  const rate = (share) => {
-    const cell = el('td', { class: 'number heat' }, percent(share));
-    cell.style.setProperty('--share', share);
-    return cell;
-  };
   const across = names.length <= FEW_GROUPS;
   const columns = across
     ? names.map(label)

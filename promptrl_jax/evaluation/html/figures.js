@@ -6,13 +6,23 @@ function scoreText(score) {
 }
 
 const cost = { by: 'calls' };
+// Name of the axis, cost of a cell (0: unknown or none), decimals.
 const COSTS = {
-  calls: ['model calls per problem', (cell) => cell.calls],
+  calls: ['model calls per problem', (cell) => cell.calls, 2],
   tokens: [
     'tokens per problem, in and out',
     (cell) => cell.prompt_tokens + cell.completion_tokens,
+    0,
   ],
+  seconds: [
+    'wall seconds of this run per problem',
+    (cell) => cell.seconds ?? 0,
+    3,
+  ],
+  dollars: ['dollars per problem', (cell) => cell.dollars ?? 0, 6],
 };
+const costsKnown = () =>
+  Object.keys(COSTS).filter((name) => table().cells.some(COSTS[name][1]));
 
 function seriesOf(x, band) {
   return strategies()
@@ -63,7 +73,8 @@ function paretoFront(x) {
 }
 
 function costFigure() {
-  const [xLabel, x] = COSTS[cost.by];
+  if (!costsKnown().includes(cost.by)) cost.by = 'calls';
+  const [xLabel, x, decimals] = COSTS[cost.by];
   const front = paretoFront(x);
   return [
     chart(
@@ -89,7 +100,7 @@ function costFigure() {
         .map(
           (cell) =>
             `${cell.strategy} ${budgetName(cell.budget)} (${x(cell).toFixed(
-              cost.by === 'calls' ? 2 : 0,
+              decimals,
             )} ${cost.by}, ${percent(cell[state.metric].mean)} %)`,
         )
         .join('; '),

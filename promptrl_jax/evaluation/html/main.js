@@ -38,10 +38,7 @@ const SECTIONS = [
     () => [
       segments(
         'cost in',
-        [
-          ['calls', 'calls'],
-          ['tokens', 'tokens'],
-        ],
+        costsKnown().map((name) => [name, name]),
         cost.by,
         (by) => {
           cost.by = by;
@@ -64,6 +61,13 @@ const SECTIONS = [
     'By kind of problem',
     () =>
       Object.keys(table().groups).length ? [budgetChoice(), groups()] : null,
+  ],
+  [
+    'soft',
+    'Soft',
+    'Share of tests passed',
+    () =>
+      table().soft_scores.cells.length ? [budgetChoice(), softScores()] : null,
   ],
   [
     'alone',

@@ -100,10 +100,13 @@ function costTable() {
   const columns = [
     ['B', (c) => c.budget],
     ['seeds', (c) => c.seeds],
+    [metricName(), (c) => percent(c[state.metric].mean)],
     ['calls', (c) => c.calls.toFixed(2)],
     ['programs run', (c) => c.attempts.toFixed(2)],
     ['tokens in', (c) => c.prompt_tokens.toFixed(0)],
     ['tokens out', (c) => c.completion_tokens.toFixed(0)],
+    ['seconds', (c) => c.seconds?.toFixed(3) ?? 'unknown'],
+    ['dollars', (c) => c.dollars?.toFixed(6) ?? 'unknown'],
     [
       'calls paid once',
       (c) =>
@@ -118,8 +121,9 @@ function costTable() {
     el('summary', {}, 'All costs as a table'),
     scrolling(
       'Costs',
-      'Means per problem; calls paid once are those of ' +
-        'training or search, before the first test problem.',
+      'Means per problem; seconds are wall time of this run, in which answers ' +
+        'from a cache take none; calls paid once are those of training or ' +
+        'search, before the first test problem.',
       grid(
         [
           columnHead('strategy', ''),
