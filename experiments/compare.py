@@ -36,6 +36,7 @@ from promptrl_jax.evaluation import (
   learning,
   output,
   portfolio,
+  samples,
   selection,
   verifying,
 )
@@ -146,7 +147,7 @@ def run(config, workdir, gates=()):
     rescored = rescore(
       config, line_up, players, choices, chosen, trained, validation, cells
     )
-    bounds = measure_ceilings(config, line_up, plans, cells, store)
+    bounds, sampled = measure_ceilings(config, line_up, plans, cells, store)
 
   # --- Report -----------------------------------------------------------------
   if not cells:
@@ -163,6 +164,7 @@ def run(config, workdir, gates=()):
     config,
     registers={task.task_id: task.register for task in tasks['test']},
     bounds=bounds,
+    sampled=sampled,
     rescored=rescored,
     verifiers=verifiers,
     searches={name: one.history for name, one in instructed.items()},
@@ -278,19 +280,29 @@ def play_cell(line_up, name, player, plan, store, stream):
 
 
 def measure_ceilings(config, line_up, plans, cells, store):
-  """What a perfect choice among B samples solves, for the budgets played."""
+  """What a perfect choice among B samples solves, and the samples.
+
+  Returns:
+    The cells of the choice, for the budgets played, and that of the samples at
+    the largest of them; None where there are no samples.
+  """
   if not config.oracle_of_n:
-    return []
-  bounds = []
+    return [], None
+  played = {cell.budget for cell in cells}
+  bounds, sampled = [], None
   for plan in plans:
-    if not any(cell.budget == plan.budget for cell in cells):
+    if plan.budget not in played:
       continue
     bound = store.read(plan.protocol, coverage.NAME, plan.budget)
-    if bound is None:
-      bound = coverage.measure(line_up, plan)
+    name = f'{samples.NAME}_of_{plan.budget}'
+    sampled = store.read(plan.protocol, name, 1)
+    if bound is None or (sampled is None and plan.budget == max(played)):
+      bound, sampled = coverage.measure(line_up, plan)
       store.write(bound, [])
+      if sampled is not None:
+        store.write(dataclasses.replace(sampled, strategy=name), [])
     bounds.append(bound)
-  return bounds
+  return bounds, sampled
 
 
 def rescore(

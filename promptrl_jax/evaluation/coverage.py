@@ -1,4 +1,4 @@
-"""What is among several programs: pass@k, and oracle@B.
+"""What is among several programs: oracle@B.
 
 Best-of-B submits the program that the visible tests like best. If any of its B
 programs passes the hidden tests, a perfect choice would have solved the
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from promptrl_jax.envs.runner import Pool
-from promptrl_jax.evaluation import protocol, statistics
+from promptrl_jax.evaluation import protocol, samples, statistics
 from promptrl_jax.evaluation.cells import Cell
 from promptrl_jax.evaluation.play import Entrant, Game, LineUp, Plan
 from promptrl_jax.evaluation.protocol import Run
@@ -36,34 +36,11 @@ def sample_all(attempt: Attempt, tools: Tools) -> Play:
   return code
 
 
-def pass_at_k(cell: Cell, k: int) -> np.ndarray:
-  """pass@k of each problem, float [problems], of independent samples.
+def measure(line_up: LineUp, plan: Plan) -> tuple[Cell, Cell | None]:
+  """The cell of a perfect choice among B samples, and that of the samples.
 
-  Args:
-    cell: of one call per problem, a seed for each sample.
-    k: samples, at most as many as the cell has.
-
-  Raises:
-    ValueError: the cell is that of a search, whose programs are no independent
-      samples: later ones depend on the verdicts on those before.
-  """
-  if cell.budget > 1:
-    raise ValueError(
-      f'pass@k of {cell.strategy!r} at B={cell.budget}: the programs of a '
-      'search depend on one another and stop at a visible pass; expected '
-      'samples of one call each (B=1), or compare pass@1 by budget (solved@B)'
-    )
-  samples = len(cell.passed)
-  right = cell.passed.sum(axis=0)
-  return np.array(
-    [statistics.pass_at_k(samples, int(c), k) for c in right], np.float64
-  )
-
-
-def measure(line_up: LineUp, plan: Plan) -> Cell:
-  """The cell of a perfect choice among B samples.
-
-  Its `soft` is that of the best program by hidden tests.
+  The `soft` of the first is that of the best program by hidden tests; the
+  second is `samples.of_runs`.
 
   Raises:
     SystemFailure: the pool failed where a result was due.
@@ -76,8 +53,12 @@ def measure(line_up: LineUp, plan: Plan) -> Cell:
       for seed in plan.seeds
     ]
   )
-  soft = np.stack([_best(run, line_up.pool, plan) for run in runs])
-  return protocol.to_cell(
+  scored = [_score(run, line_up.pool, plan) for run in runs]
+  soft = np.zeros((len(runs), len(plan.tasks)))
+  for best, rows in zip(soft, scored, strict=True):
+    for row, score in rows:
+      best[row['row']] = max(best[row['row']], score)
+  bound = protocol.to_cell(
     NAME,
     plan.budget,
     plan.protocol,
@@ -87,20 +68,19 @@ def measure(line_up: LineUp, plan: Plan) -> Cell:
       for run, row in zip(runs, soft, strict=True)
     ],
   )
+  return bound, samples.of_runs(scored, plan.tasks, plan.protocol, plan.budget)
 
 
-def _best(run: Run, pool: Pool, plan: Plan) -> np.ndarray:
-  """Share of hidden tests that the best program of each problem passes."""
-  best = np.zeros(len(plan.tasks))
-  ran = [row for row in run.trace if row['code']]
+def _score(run: Run, pool: Pool, plan: Plan) -> list[samples.Scored]:
+  """The rows of a run with the share of hidden tests that each one passes."""
+  ran = [row for row in run.trace if row['code'] is not None]
   soft, _ = protocol.score(
     [row['code'] for row in ran],
     [plan.tasks[row['row']] for row in ran],
     plan.protocol,
     pool,
   )
-  np.maximum.at(best, [row['row'] for row in ran], soft)
-  return best
+  return list(zip(ran, soft.tolist(), strict=True))
 
 
 def compare(

@@ -25,6 +25,7 @@ from promptrl_jax.evaluation import (
   refusals,
   reliability,
   report,
+  samples,
   selection,
   verifying,
 )
@@ -60,6 +61,7 @@ def write(
   planned: Collection[str] = _PLANNED,
   registers: Mapping[str, str] | None = None,
   bounds: Sequence[Cell] = (),
+  sampled: Cell | None = None,
   rescored: Sequence[Mapping[str, Any]] = (),
   verifiers: Sequence[verifying.Fitted] = (),
   searches: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
@@ -71,10 +73,10 @@ def write(
   `workdir` holds `trace.jsonl`, `cells` are results by protocol, the headline
   first, and the strategies of `planned` are compared with `subject`.
   `registers` are the wordings of problems by task id, where the data has them,
-  `bounds` the cells of `coverage.measure`, `rescored` what `selection.rescore`
-  returned, `verifiers` those that chose what was submitted, `searches` the
-  histories of `diversity.of_search` by strategy, `learning` the panels of
-  `learning.read`, `costs` the seconds and dollars of cells.
+  `bounds` and `sampled` the cells of `coverage.measure`, `rescored` what
+  `selection.rescore` returned, `verifiers` those that chose what was submitted,
+  `searches` the histories of `diversity.of_search` by strategy, `learning` the
+  panels of `learning.read`, `costs` the seconds and dollars of cells.
   """
   parts, summaries, published = [], {}, references.PROMIS_MBPP
   for name, group in cells.items():
@@ -105,6 +107,9 @@ def write(
   gaps = coverage.compare(bounds, cells[headline], subject, resamples=resamples)
   if gaps:
     parts.append(coverage.to_markdown(gaps, subject))
+  pass_at_k = samples.table(sampled, resamples) if sampled is not None else []
+  if pass_at_k:
+    parts.append(samples.to_markdown(pass_at_k))
   if rescored:
     parts.append(selection.to_markdown(rescored))
   if verifiers:
@@ -129,6 +134,7 @@ def write(
       'header': header,
       'tables': summaries,
       'coverage': gaps,
+      'pass_at_k': pass_at_k,
       'selection': rescored,
       'verifiers': [dataclasses.asdict(one) for one in verifiers],
       'operators': operators,

@@ -25,7 +25,7 @@ SMALL = (
   '--config.coder.certainty=True',
   '--config.data.validation_limit=3',
   '--config.data.test_limit=4',
-  '--config.eval.budgets=(1,2)',
+  '--config.eval.budgets=(1,3)',
   '--config.eval.without=("semantic","single_list","hand_rule","lexical",'
   '"best_of_b_tuned","greedy_first_tuned")',
 )
@@ -65,7 +65,9 @@ def test_it_leaves_tables_traces_and_curves(whole):
     'tables'
   ].values()
   assert all(cell['seconds'] > 0 for cell in table['cells'])
-  assert '### Pareto front' in (workdir / 'results.md').read_text()
+  text = (workdir / 'results.md').read_text()
+  assert '### Pareto front' in text
+  assert '### pass@k of 2 independent samples' in text
   curves = {path.name for path in (workdir / 'curves/visible1').iterdir()}
   assert curves == {event['strategy'] for event in played}
   replies = json.loads((workdir / 'results.json').read_text())['replies']
@@ -114,16 +116,16 @@ def test_what_was_stopped_early_is_reported(whole, tmp_path):
 def test_cells_that_are_there_are_not_played_again(whole):
   workdir, _ = whole
   before = (workdir / 'results.csv').read_bytes()
-  lost = workdir / 'cells/visible1/random_2.csv'
+  lost = workdir / 'cells/visible1/random_3.csv'
   lost.unlink()
   result = run(workdir, '--gate=direct:99.9')
   assert result.returncode == 1
-  assert 'gate: direct at B=2 solves' in result.stderr
+  assert 'gate: direct at B=3 solves' in result.stderr
   seen = events.read(workdir / 'events.jsonl')
   ended = [event['event'] for event in seen].index('done')
   again = [event for event in seen[ended:] if event['event'] == 'cell']
   names = [(event['strategy'], event['budget']) for event in again]
-  assert names == [('random', 2)]
+  assert names == [('random', 3)]
   assert (workdir / 'results.csv').read_bytes() == before
 
 
@@ -167,7 +169,7 @@ def test_strategies_of_any_kind_are_left_out(
   )
   assert result.returncode == 0, result.stderr[-3000:]
   cells = {path.name for path in (tmp_path / 'cells/visible1').glob('*.csv')}
-  assert cells == {f'{name}_{b}.csv' for name in played for b in (1, 2)}
+  assert cells == {f'{name}_{b}.csv' for name in played for b in (1, 3)}
   assert not any((tmp_path / name).exists() for name in not_paid)
 
 
@@ -175,7 +177,7 @@ def test_strategies_of_any_kind_are_left_out(
   ('flag', 'message'),
   [
     ('--config.eval.budgets=(0,)', 'at least one model call'),
-    ('--config.eval.budgets=(2,)', 'budgets=(1, 2, 2): expected each'),
+    ('--config.eval.budgets=(3,)', 'budgets=(1, 3, 3): expected each'),
     ("--config.eval.strategies=('nobody',)", "'nobody'"),
     ('--gate=ppo', 'expected STRATEGY:MARK'),
     ('--config.data.test_limit=-1', 'test_limit'),
