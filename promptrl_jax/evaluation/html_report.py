@@ -37,17 +37,8 @@ _STYLES = ('page', 'tables', 'charts', 'trace', 'media')
 # One module, in this order: each part uses those before it.
 _SCRIPTS = (
   *('dom', 'state', 'chart', 'figures', 'learning', 'tables', 'breakdown'),
-  *(
-    'distribution',
-    'operators',
-    'text',
-    'trace',
-    'steps',
-    'problems',
-    'episode',
-    'viewer',
-  ),
-  'main',
+  *('distribution', 'operators', 'text', 'lineage', 'trace', 'steps'),
+  *('problems', 'episode', 'viewer', 'main'),
 )
 
 
@@ -62,6 +53,7 @@ def write(
   registers: Mapping[str, str] | None = None,
   operators: Sequence[Mapping[str, Any]] = (),
   learning: Sequence[Mapping[str, Any]] = (),
+  searches: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
 ) -> pathlib.Path:
   """Writes the report of a run as one HTML file; returns its path.
 
@@ -76,6 +68,8 @@ def write(
     registers: task id -> wording of its statement, where the data has one.
     operators: rows of `diversity.of_trace` and `diversity.of_search`.
     learning: panels of `learning.read`.
+    searches: the decisions of a search for one text, as plain data of
+      `texts.pool.Step`, by the strategy that plays with what was found.
 
   Raises:
     ValueError: there is no summary, cells belong to none, a number is not
@@ -105,6 +99,7 @@ def write(
     },
     'operators': operators,
     'learning': learning,
+    'searches': searches or {},
     'trace': packed.index if packed else None,
   }
   title = f'Results on {header["data_hash"].split()[0]}'

@@ -139,6 +139,7 @@ def write(
       'verifiers': [dataclasses.asdict(one) for one in verifiers],
       'operators': operators,
       'replies': replies,
+      'searches': searches or {},
     },
     '\n'.join(parts),
   )
@@ -158,6 +159,7 @@ def write(
     registers=registers,
     operators=operators,
     learning=learning,
+    searches=searches,
   )
   return parts[0]
 

@@ -57,6 +57,7 @@ def run(workdir: pathlib.Path, out: pathlib.Path | None = None) -> pathlib.Path:
     references=references.PROMIS_MBPP if 'oracle' in summaries else (),
     registers=_registers(workdir, header['data_hash']),
     operators=results.get('operators', ()),
+    searches=results.get('searches', {}),
     learning=json.loads(curves.read_text()) if curves.exists() else (),
   )
 

@@ -22,8 +22,10 @@ from tests.evaluation.html_run import (
   HOSTILE_TASK,
   LEARNING,
   OPERATORS,
+  SEARCHES,
   make_run,
   play,
+  play_evolved,
 )
 
 webdriver = pytest.importorskip(
@@ -48,6 +50,23 @@ def page(tmp_path_factory) -> pathlib.Path:
     references=references.PROMIS_MBPP,
     operators=OPERATORS,
     learning=LEARNING,
+  )
+
+
+@pytest.fixture(scope='module')
+def evolved_page(tmp_path_factory) -> pathlib.Path:
+  """A page whose statements evolve, and with a search before."""
+  folder = tmp_path_factory.mktemp('evolved')
+  run = make_run(folder)
+  with open(run.trace, 'a', encoding='utf-8') as file:
+    file.writelines(json.dumps(row) + '\n' for row in play_evolved())
+  return html_report.write(
+    folder / 'report.html',
+    header=run.header,
+    cells_by_protocol=run.cells,
+    summaries=run.summaries,
+    trace=run.trace,
+    searches=SEARCHES,
   )
 
 
@@ -281,6 +300,59 @@ def test_a_trace_is_walked_by_keyboard(browser, page):
   assert shown.focused() == 'problems'
   shown.press(Keys.ESCAPE)
   assert shown.focused() == 'search'
+  assert shown.is_silent()
+
+
+def changes(shown, inside):
+  """The words that were deleted and inserted there, in their order."""
+  return shown.run(
+    'return [...document.querySelectorAll(arguments[0])].map((each) => '
+    '(each.tagName === "DEL" ? "-" : "+") + each.textContent)',
+    f'{inside} del, {inside} ins',
+  )
+
+
+def test_words_are_compared_with_those_of_the_parent(browser, evolved_page):
+  shown = Page(browser, evolved_page, link('epic', 1, 0, 'mini/9', 5))
+  prompt = '#step-panel [aria-label="Message of the user"]'
+  # Not with the statement that was asked for before, a sibling.
+  shown.waits_for('#step-panel .toggle', 'prompt of its parent (step 1)')
+  assert changes(shown, prompt) == ['+ Twice.']
+  # Of two parents, the first one.
+  shown.focus('#step-4')
+  shown.press(Keys.ARROW_RIGHT)
+  shown.waits_for('#step-panel', 'The other parent')
+  assert changes(shown, prompt) == []  # It asks for words.
+  statement = '#step-panel [aria-label="Statement"]'
+  assert changes(shown, statement) == ['-one', '+two']
+  shown.press(Keys.ARROW_RIGHT)
+  shown.waits_for('#step-panel .toggle', 'parent (step 4 and step 5)')
+  assert changes(shown, prompt) == ['-one', '+two']
+  # One that the row of its generation alone says.
+  shown.press(Keys.ARROW_RIGHT)
+  shown.waits_for('#step-panel .toggle', 'prompt of its parent (step 5)')
+  assert changes(shown, prompt) == ['-Add', '+Sum']
+  assert shown.is_silent()
+
+
+def test_searched_texts_are_compared_with_their_parents(browser, evolved_page):
+  shown = Page(browser, evolved_page)
+  heads = shown.run(
+    'return [...document.querySelectorAll("#searched summary")]'
+    '.map((each) => each.innerText)'
+  )
+  assert heads == [
+    *('candidate 0: start', 'not taken: reflect of 0'),
+    *('candidate 1: reflect of 0', 'candidate 2: merge of 1 and 0'),
+  ]
+  place = '#searched li:nth-child(arguments)'
+  for number, words in (
+    (1, []),
+    (2, ['-correct', '+fast']),
+    (3, ['+, short']),
+    (4, ['-code', '+Python']),
+  ):
+    assert changes(shown, place.replace('arguments', str(number))) == words
   assert shown.is_silent()
 
 

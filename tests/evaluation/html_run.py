@@ -68,6 +68,26 @@ OPERATORS = [
 ]
 
 
+def searched(kind, text, candidate, parents, why):
+  """A decision of a search, as far as the page shows it."""
+  shown = {'kind': kind, 'text': text, 'candidate': candidate}
+  return shown | {
+    **{'parents': parents, 'why': why, 'examples': [], 'before': []},
+    **{'after': None, 'front': [0], 'calls': 1},
+  }
+
+
+SEARCHES = {
+  'gepa': [
+    searched('start', 'Write correct code.', 0, [], 'the start'),
+    searched('reflect', '', None, [0], 'cut off'),
+    searched('reflect', 'Write fast code.', None, [0], 'no better'),
+    searched('reflect', 'Write correct, short code.', 1, [0], 'better'),
+    searched('merge', 'Write correct, short Python.', 2, [1, 0], 'as good'),
+  ]
+}
+
+
 class Run(NamedTuple):
   """What `html_report.write` takes."""
 
@@ -108,6 +128,44 @@ def play(
       'reward': 1.0 if passed else -0.02,
     }
   return attempt.trace
+
+
+def play_evolved() -> list[dict[str, Any]]:
+  """The trace of an attempt whose statements evolve, with the fields of EPiC.
+
+  The first child of `Add.` is not that of which the last one was made.
+  """
+  attempt = Attempt(Problem('mini/9', 'Add.', UnitTests('f', 'def f(a):', ())))
+
+  def run(statement):
+    _ask(attempt, 'coder', f'{statement}\ndef f(a):')
+    attempt.record('x', ProgramResult('failed', 0.0, ()))
+
+  def make(operator, statement, *parents):
+    _ask(attempt, 'coder', f'{operator}: {" and ".join(parents)}')
+    attempt.note(
+      operator,
+      **{'statement': statement, 'operator': operator, 'parents': parents},
+      refused='',
+    )
+
+  run('Add.')
+  make('elaborate', 'Add. To one.', 'Add.')
+  make('elaborate', 'Add. Twice.', 'Add.')
+  run('Add. To one.')
+  run('Add. Twice.')
+  make('cross', 'Add. To two.', 'Add. To one.', 'Add. Twice.')
+  original = {'statement': 'Add.', 'operator': 'original', 'parents': ()}
+  lexical = {
+    **{'statement': 'Sum. Twice.', 'operator': 'lexical'},
+    'parents': ('Add. Twice.',),
+  }
+  run('Add. To two.')
+  run('Sum. Twice.')
+  attempt.note('generation', candidates=[original, lexical])
+  return [
+    {**row, 'strategy': 'epic', 'protocol': 'visible1'} for row in attempt.trace
+  ]
 
 
 def _ask(attempt: Attempt, role: str, text: str) -> None:

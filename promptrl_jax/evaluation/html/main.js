@@ -81,6 +81,7 @@ const SECTIONS = [
     'Candidates by operator',
     () => (hasOperators() ? [budgetChoice(), operatorTable()] : null),
   ],
+  ['searched', 'Searched', 'Texts of the search', () => searchedTexts()],
   [
     'learning',
     'Learning',

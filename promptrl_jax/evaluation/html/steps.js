@@ -22,7 +22,12 @@ function step(episode, at) {
     el(
       'div',
       { class: 'columns' },
-      el('section', { 'aria-label': 'Prompt' }, prompts(episode, at)),
+      el(
+        'section',
+        { 'aria-label': 'Prompt' },
+        prompts(episode, at),
+        newStatement(row),
+      ),
       el(
         'section',
         { 'aria-label': 'Program and verdict' },
@@ -53,14 +58,25 @@ function step(episode, at) {
   ];
 }
 
-// The last request to the same role before that one: what it was edited from.
-function previousRequest(episode, at, index) {
-  const { role } = episode.rows[at].sent[index];
-  const earlier = episode.rows
-    .slice(0, at + 1)
-    .flatMap((row, i) => (i < at ? row.sent : row.sent.slice(0, index)));
-  return earlier.filter((request) => request.role === role).at(-1);
+// What a request was edited from: that of the parent of its statement where
+// statements evolve, or else the last request to the same role before that one.
+function editedFrom(episode, at, index) {
+  const row = episode.rows[at];
+  // What asks for new words is no edit of another request.
+  if (!isOfProgram(row)) return null;
+  const parents = parentRequests(episode, at, index);
+  if (parents) {
+    const [first, ...others] = parents;
+    return first && { ...first, others, isParent: true };
+  }
+  const { role } = row.sent[index];
+  return requestsBefore(episode, at, index).findLast(
+    (each) => each.request.role === role,
+  );
 }
+
+const stepNames = (edited) =>
+  [edited, ...edited.others].map((each) => `step ${each.step + 1}`).join(' and ');
 
 function prompts(episode, at) {
   const { sent } = episode.rows[at];
@@ -70,7 +86,9 @@ function prompts(episode, at) {
       el('p', { class: 'note' }, 'This step asked no model.'),
     ];
   }
-  const before = sent.map((_, index) => previousRequest(episode, at, index));
+  const edited = sent.map((_, index) => editedFrom(episode, at, index));
+  const before = edited.map((each) => each?.request);
+  const parent = edited.find((each) => each?.isParent);
   const toggle =
     before.some(Boolean) &&
     el(
@@ -85,7 +103,9 @@ function prompts(episode, at) {
           episodeBox.querySelector('.toggle input').focus();
         },
       }),
-      'changes since the prompt before',
+      parent
+        ? `changes since the prompt of its parent (${stepNames(parent)})`
+        : 'changes since the prompt before',
     );
   return [
     el('div', { class: 'heading' }, el('h4', {}, 'Prompt'), toggle),
