@@ -25,7 +25,7 @@ from promptrl_jax.llm.load import BackendConfig
 from promptrl_jax.tasks import queries
 from promptrl_jax.training.gpro import choosing, people, reward
 from promptrl_jax.training.gpro.config import GPROConfig
-from promptrl_jax.training.gpro.loop import LoopConfig
+from promptrl_jax.training.gpro.phases import LoopConfig
 from promptrl_jax.training.gpro.reward import HybridConfig
 
 _ARGUMENTS = ('smoke', 'simulated', 'drift', 'serve', 'smollm2')

@@ -1,17 +1,18 @@
-"""Ways to choose which candidate is shown, on the same critics.
+"""Ways to choose which prompts answer, and which of the answers is shown.
 
-`gpro` follows the actor. The others are its rivals: they read the critics of
-the same learner and differ in the choice alone.
+Of the answers, `gpro` follows the actor. The others are its rivals: they read
+the critics of the same learner and differ in the choice alone.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from promptrl_jax.evolution.population import Individual
 from promptrl_jax.training.gpro import replay as replay_lib
 from promptrl_jax.training.gpro.learner import GPROLearner, act_key
 from promptrl_jax.training.gpro.state import GPROState
@@ -118,3 +119,28 @@ def choose(
   rest = np.maximum(shares, 1e-3) * (np.arange(count) != shown)
   other = shown if count == 1 else int(rng.choice(count, p=rest / rest.sum()))
   return Chosen(shown, other, np.log(np.maximum(shares, 1e-3)), scores)
+
+
+def choose_prompts(
+  people: Sequence[Individual],
+  cases: np.ndarray,
+  context: np.ndarray,
+  count: int,
+) -> list[Individual]:
+  """The prompts that were expected to be best on queries like this one.
+
+  Args:
+    people: prompts with an objective for each case.
+    cases: float [m, Q], features of the queries that they were scored on.
+    context: float [Q], features of the query.
+    count: how many, at most all.
+
+  Returns:
+    The best first, by the mean of their objectives, with weights that fall with
+    the distance of the cases.
+  """
+  distances = np.sum((cases - context) ** 2, axis=1)
+  weights = np.exp(-distances / max(float(np.median(distances)) / 4, 1e-6))
+  weights /= weights.sum()
+  expected = np.array([np.dot(one.objectives, weights) for one in people])
+  return [people[i] for i in np.argsort(-expected, kind='stable')[:count]]

@@ -30,8 +30,9 @@ from promptrl_jax.feedback.events import (
   Skip,
 )
 from promptrl_jax.feedback.store import Store
-from promptrl_jax.training.gpro.loop import Loop, Showing
+from promptrl_jax.training.gpro.loop import Loop
 from promptrl_jax.training.gpro.reward import RewardFn, learned, pair_reward
+from promptrl_jax.training.gpro.showing import Showing
 
 ASK = ('one', 'pair')
 _THUMBS = ('thumbs', 'sign')

@@ -15,7 +15,7 @@ from promptrl_jax.training.gpro import off_policy
 from promptrl_jax.training.gpro.config import GPROConfig
 from promptrl_jax.training.gpro.features import FeatureMap
 from promptrl_jax.training.gpro.learner import make_learner
-from promptrl_jax.training.gpro.loop import LoopConfig
+from promptrl_jax.training.gpro.phases import LoopConfig
 from tests.processor import slowness
 from tests.training.gpro.small import BANK, make_loop
 

@@ -9,7 +9,8 @@ from promptrl_jax.tasks import queries
 from promptrl_jax.training.gpro.config import GPROConfig
 from promptrl_jax.training.gpro.features import FeatureMap
 from promptrl_jax.training.gpro.learner import make_learner
-from promptrl_jax.training.gpro.loop import Loop, LoopConfig
+from promptrl_jax.training.gpro.loop import Loop
+from promptrl_jax.training.gpro.phases import LoopConfig
 
 BANK = [query.text for query in queries.load('train')]
 SMALL = LoopConfig(

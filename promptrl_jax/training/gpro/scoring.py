@@ -1,0 +1,103 @@
+"""What critics expect of prompts, on answers that nobody has seen.
+
+prompts x queries ──backend──> answers ──features──> critics ──> mean, spread
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import jax
+import numpy as np
+
+from promptrl_jax.llm.backend import Backend
+from promptrl_jax.llm.candidates import ask_candidates
+from promptrl_jax.prompts.genome import PromptGenome
+from promptrl_jax.training.gpro.features import FeatureMap
+from promptrl_jax.training.gpro.learner import GPROLearner
+from promptrl_jax.training.gpro.state import GPROState
+
+
+@dataclasses.dataclass(frozen=True)
+class PromptScorer:
+  """Answers queries under prompts, and asks the critics about the answers.
+
+  Attributes:
+    learner: whose critics are asked.
+    backend: answers.
+    features: of answers.
+    temperature: at which answers are sampled where none is chosen.
+    max_tokens: most tokens of an answer.
+    rows: answers that are scored at once, usually the most that there are.
+      Fewer are padded, so that nothing is compiled again.
+  """
+
+  learner: GPROLearner
+  backend: Backend
+  features: FeatureMap
+  temperature: float
+  max_tokens: int
+  rows: int
+
+  def answers(
+    self,
+    genomes: Sequence[PromptGenome],
+    query: str,
+    seed: int = 0,
+    temperature: float | None = None,
+  ) -> list[str]:
+    """Answers a query under each of n prompts.
+
+    Raises:
+      BackendError: the model could not be asked.
+    """
+    completions = ask_candidates(
+      self.backend,
+      [genome.render() for genome in genomes],
+      query,
+      temperature=temperature,
+      default_temperature=self.temperature,
+      max_tokens=self.max_tokens,
+      seed=seed,
+    )
+    return [completion.text for completion in completions]
+
+  def expected(
+    self,
+    state: GPROState,
+    genomes: Sequence[PromptGenome],
+    queries: Sequence[str],
+    cases: np.ndarray,
+  ) -> tuple[np.ndarray, np.ndarray]:
+    """What critics expect of the answers of n prompts to m queries.
+
+    Args:
+      cases: float [m, Q], features of the queries.
+
+    Returns:
+      Mean and standard deviation of the critics' scores, float64 [n, m] each.
+
+    Raises:
+      BackendError: the model could not be asked.
+    """
+    rows = []
+    for query, case in zip(queries, cases, strict=True):
+      rows.append(self.features.candidates(case, self.answers(genomes, query)))
+    shape = len(queries), len(genomes)
+    mean, spread = self.scores(state, np.concatenate(rows))
+    return mean.reshape(shape).T, spread.reshape(shape).T
+
+  def scores(
+    self, state: GPROState, features: np.ndarray
+  ) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and spread [N] of the critics' scores, from features [N, D]."""
+    few = self.learner.config.candidates
+    total = -(-max(len(features), self.rows) // few) * few
+    padded = np.zeros((total, features.shape[1]), np.float32)
+    padded[: len(features)] = features
+    grouped = padded.reshape(-1, few, features.shape[1])
+    mask = np.ones(grouped.shape[:2], bool)
+    choice = self.learner.act(state, grouped, mask, jax.random.key(0))
+    flat = lambda x: np.asarray(x, np.float64).ravel()[: len(features)]
+    return flat(choice.scores), flat(choice.spread)
