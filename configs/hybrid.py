@@ -15,6 +15,8 @@ Arguments:
 """
 
 import dataclasses
+from collections.abc import Mapping
+from typing import Any
 
 import ml_collections
 
@@ -22,11 +24,11 @@ from configs.job import SMOLLM2, check_argument
 from promptrl_jax import settings
 from promptrl_jax.envs.simulated_user import UserConfig
 from promptrl_jax.llm.load import BackendConfig
+from promptrl_jax.rewards import safety
 from promptrl_jax.tasks import queries
 from promptrl_jax.training.gpro import choosing, people, reward
 from promptrl_jax.training.gpro.config import GPROConfig
 from promptrl_jax.training.gpro.phases import LoopConfig
-from promptrl_jax.training.gpro.reward import HybridConfig
 
 _ARGUMENTS = ('smoke', 'simulated', 'drift', 'serve', 'smollm2')
 EVOLVING = '_evolution'  # the end of the name of a method that evolves
@@ -49,14 +51,18 @@ class Config:
       `_evolution` at the end the population of prompts evolves, too. Without,
       it stays as it was drawn. A person who is served gets the last one.
     ask: `one` answer is rated, or a `pair` is compared.
-    reward: what is learned from: the `rating` alone, or the `hybrid` of rating,
-      critics and costs, whose weights are in `hybrid`.
+    reward: what is learned from: the `rating` alone, the `hybrid` of rating,
+      critics, coherence and costs, `hybrid_legacy`, or one that a plug-in adds
+      to `rewards.hybrid.REFINEMENT_REWARDS`.
+    reward_options: of that reward; weights of the terms, say.
+    safety: what finds the `safety_penalty` of a reward, one of
+      `rewards.safety.SAFETY`.
     checkpoint_every: updates between checkpoints within the run of a person.
     components: principal components of the embedding of a question, beside what
       it asks for (`rewards/intent.py`).
     embedding: `shipped`, or `minilm` with the extra `embedding`.
     refine_below: fitness below which prompts are dropped in the end, 0 to 1.
-    plugins: modules that register backends.
+    plugins: modules that register backends, rewards or safety checks.
     mesh: devices by axis, for models in this process.
     model: what answers.
   """
@@ -68,6 +74,8 @@ class Config:
   methods: tuple[str, ...] = METHODS
   ask: str = 'one'
   reward: str = 'rating'
+  reward_options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+  safety: str = 'disclosure'
   checkpoint_every: int = 20
   components: int = 2
   embedding: str = 'shipped'
@@ -76,7 +84,6 @@ class Config:
   mesh: str = ''
   model: BackendConfig = BackendConfig(backend='templated', model='templated')
   user: UserConfig = UserConfig()
-  hybrid: HybridConfig = HybridConfig()
   loop: LoopConfig = LoopConfig()
   gpro: GPROConfig = GPROConfig(
     members=16,
@@ -95,8 +102,9 @@ class Config:
       split=queries.SPLITS,
       embedding=('shipped', 'minilm'),
       ask=people.ASK,
-      reward=reward.NAMES,
+      safety=safety.SAFETY,
     )
+    reward.check_reward(self.reward, self.reward_options)
     if self.checkpoint_every < 1:
       raise ValueError(
         f'checkpoint_every={self.checkpoint_every}: expected 1 update or more'

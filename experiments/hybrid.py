@@ -45,6 +45,7 @@ from promptrl_jax.llm.load import load_backend
 from promptrl_jax.models import sentence_encoder
 from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.prompts import catalogue
+from promptrl_jax.rewards.safety import SAFETY
 from promptrl_jax.tasks import queries as queries_lib
 from promptrl_jax.tools import command
 from promptrl_jax.training import checkpoint
@@ -101,8 +102,14 @@ def run(config, workdir):
   bank = [query.text for query in queries_lib.load(config.split)]
   own = read_queries(_QUERIES.value) if _QUERIES.value else []
   backend = load_backend(config.model, mesh_lib.from_text(config.mesh))
-  features = FeatureMap(
-    sentence_encoder.load(config.embedding), bank + own, config.components
+  embed_fn = sentence_encoder.load(config.embedding)
+  features = FeatureMap(embed_fn, bank + own, config.components)
+  reward_fn = make_reward(
+    config.reward,
+    config.reward_options,
+    count_tokens=backend.count_tokens,
+    embed_fn=embed_fn,
+    safety_fn=SAFETY[config.safety],
   )
   gpro = dataclasses.replace(
     config.gpro, features=features.size, context=features.context
@@ -113,7 +120,7 @@ def run(config, workdir):
   if is_served:
     models['queries'] = name_of(own)
     workdir_lib.prepare(workdir, 'hybrid_serve', config, models)
-    serve(config, workdir, learner, backend, features, own)
+    serve(config, workdir, learner, backend, features, reward_fn, own)
     return
   workdir_lib.prepare(workdir, 'hybrid', config, models)
 
@@ -126,7 +133,9 @@ def run(config, workdir):
       path = workdir / 'runs' / f'{name}_{seed}.json'
       if not path.exists():
         folder = path.with_suffix('')
-        played = play(config, name, seed, learner, backend, features, folder)
+        played = play(
+          config, name, seed, learner, backend, features, reward_fn, folder
+        )
         write_atomically(path, json.dumps(played).encode())
         shutil.rmtree(folder)
       runs[name].append(json.loads(path.read_text()))
@@ -140,14 +149,13 @@ def run(config, workdir):
   print(report(config, workdir, runs))
 
 
-def play(config, method, seed, learner, backend, features, folder):
+def play(config, method, seed, learner, backend, features, reward_fn, folder):
   """One person's questions under one method; JSON data.
 
   Goes on from the last checkpoint in the folder, if there is one.
   """
   user = SimulatedUser(config.user, seed)
   loop = make_loop(config, method, seed, learner, backend, features)
-  reward_fn = make_reward(config.reward, config.hybrid, backend.count_tokens)
   asked = queries_lib.draw(config.split, config.queries, seed)
   curves = {name: [] for name in _CURVES}
   with checkpoint.open_checkpoints(folder) as checkpoints:
@@ -160,7 +168,7 @@ def play(config, method, seed, learner, backend, features, folder):
     for at in range(loop.queries, config.queries):
       query = asked[at]
       showing = loop.show(query.text, pair=config.ask == 'pair')
-      texts = [text for _, text in showing.seen]
+      texts = [answer.text for answer in showing.seen]
       said = say(user, query, texts, at)
       loop.hear(showing.serial, *learned(reward_fn, *said, showing.seen))
       is_updated = loop.learn()
@@ -216,7 +224,7 @@ def say(user, query, texts, at):
   return 0.5 + 0.5 * float(np.sign(ratings[0] - ratings[1])), 'pair'
 
 
-def serve(config, workdir, learner, backend, features, own):
+def serve(config, workdir, learner, backend, features, reward_fn, own):
   """A person in the browser, who gets the last of the methods."""
   asked = own or [
     query.text
@@ -231,7 +239,7 @@ def serve(config, workdir, learner, backend, features, own):
     config,
     workdir,
     make_loop(config, method, config.seed, learner, backend, features),
-    make_reward(config.reward, config.hybrid, backend.count_tokens),
+    reward_fn,
     asked,
     backend.name,
     _PORT.value,

@@ -1,8 +1,11 @@
 """Rewards of one refinement of a prompt, from numbers that are known of it.
 
 Each is `(previous, new, info) -> float`: two prompts, or their texts, and
-numbers by name. `REFINEMENT_REWARDS` names them, and `register` adds one.
+numbers by name. `REFINEMENT_REWARDS` names them, and `register` adds one. Those
+with `bounds`, the least and the largest value, can be learned from in
+`experiments.hybrid`.
 
+  rating          what people say
   hybrid          what people and critic say, minus what it costs
   hybrid_legacy   the same sum with a term for tokens whose sign is wrong
   scalar          one of the numbers
@@ -14,7 +17,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sized
-from typing import Any
+from typing import Any, ClassVar
 
 from promptrl_jax.registry import Registry, check_call
 
@@ -28,6 +31,17 @@ HUMAN, CRITIC, COHERENCE, TOKENS, SAFETY = (
   'token_efficiency',
   'safety_penalty',
 )
+
+
+@dataclasses.dataclass(frozen=True)
+class HumanReward:
+  """What people say, alone."""
+
+  bounds: ClassVar[tuple[float, float]] = (0.0, 1.0)
+
+  def __call__(self, previous: Any, new: Any, info: Info) -> float:
+    del previous, new
+    return _number(info, HUMAN)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,6 +82,12 @@ class HybridReward:
         f'token_scale={self.token_scale}: expected a number above 0'
       )
 
+  @property
+  def bounds(self) -> tuple[float, float]:
+    """Least and largest value, of numbers in [0, 1] and any count of tokens."""
+    low, high = _bounds(self.human, self.critic, self.coherence)
+    return low - self.tokens - self.safety, high
+
   def __call__(self, previous: Any, new: Any, info: Info) -> float:
     """Returns the reward; what `info` lacks is 0.
 
@@ -103,6 +123,12 @@ class LegacyHybridReward:
   coherence: float = 0.3
   tokens: float = -0.001
   safety: float = -1.0
+
+  @property
+  def bounds(self) -> tuple[float, float]:
+    """Least and largest value, of numbers in [0, 1] and any count of tokens."""
+    weights = self.human, self.critic, self.coherence, self.tokens, self.safety
+    return _bounds(*weights)
 
   def __call__(self, previous: Any, new: Any, info: Info) -> float:
     """Returns the reward; what `info` lacks is 0."""
@@ -168,6 +194,11 @@ def composite(
   return reward
 
 
+def _bounds(*weights: float) -> tuple[float, float]:
+  """Least and largest weighted sum of numbers in [0, 1]."""
+  return sum(min(0.0, w) for w in weights), sum(max(0.0, w) for w in weights)
+
+
 def _number(info: Info, name: str, default: float = 0.0) -> float:
   value = float(info.get(name, default))
   if not math.isfinite(value):
@@ -186,6 +217,7 @@ REFINEMENT_REWARDS: Registry[Callable[..., RefinementReward]] = Registry(
   'refinement reward', _check
 )
 register = REFINEMENT_REWARDS.register
+register('rating', HumanReward)
 register('hybrid', HybridReward)
 register('hybrid_legacy', LegacyHybridReward)
 register('scalar', ScalarReward)

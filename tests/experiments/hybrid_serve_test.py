@@ -142,7 +142,11 @@ def test_it_ends_with_one_line_where_nobody_answers(tmp_path):
   ('flags', 'message'),
   [
     (('--config.ask=both',), "ask='both': expected one of one, pair"),
-    (('--config.reward=stars',), "reward='stars': expected one of rating"),
+    (
+      ('--config.reward=stars',),
+      "reward='stars': expected one of rating, hybrid, hybrid_legacy",
+    ),
+    (('--config.safety=none',), "safety='none': expected one of disclosure"),
     (('--mode=simulate', '--queries=x'), 'expected --mode=serve'),
     (('--queries=/nowhere',), 'No such file'),
     (('--mode=simulate', '--config.queries=19'), 'expected 20 or more'),

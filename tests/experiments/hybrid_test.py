@@ -68,6 +68,24 @@ def test_one_that_was_killed_within_a_run_ends_with_the_same(
   assert not saved.parent.exists()
 
 
+@pytest.mark.slow
+def test_all_terms_or_the_legacy_ones_are_learned_from(workdir, tmp_path):
+  runs = []
+  for name in ('hybrid', 'hybrid_legacy'):
+    result = run(
+      tmp_path / name,
+      '--config.seeds=1',
+      "--config.methods=('gpro_evolution',)",
+      f'--config.reward={name}',
+      "--config.reward_options=(('critic', 0.5),)",
+    )
+    assert result.returncode == 0, result.stderr[-2000:]
+    path = tmp_path / name / 'runs' / 'gpro_evolution_0.json'
+    runs.append(json.loads(path.read_text())['satisfaction'])
+  rated = json.loads((workdir / 'runs' / 'gpro_evolution_0.json').read_text())
+  assert rated['satisfaction'] != runs[0] != runs[1] != rated['satisfaction']
+
+
 def test_bad_input_is_one_clear_message(tmp_path):
   for flag, message in (
     ("--config.methods=('best',)", "method 'best': expected some of random"),

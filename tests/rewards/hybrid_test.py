@@ -31,6 +31,7 @@ def test_golden_values():
   assert value('hybrid', unsafe) == pytest.approx(1.05 - 0.1 / 6)
   assert value('hybrid_legacy', unsafe) == pytest.approx(1.0491667, abs=5e-8)
   assert value('hybrid', {}) == 0.0
+  assert value('rating', INFO) == 1.0
   # Half of the weight at `token_scale` tokens.
   assert value('hybrid', {'token_efficiency': 500}) == pytest.approx(-0.05)
   assert value('hybrid_legacy', {'token_efficiency': -1}) == 0.0
@@ -79,7 +80,7 @@ def test_negative_costs_and_unknown_names_are_refused():
     hybrid.HybridReward(tokens=-0.1)
   with pytest.raises(ValueError, match='token_efficiency=-1'):
     value('hybrid', {'token_efficiency': -1})
-  with pytest.raises(ValueError, match='expected one of hybrid, hybrid_legacy'):
+  with pytest.raises(ValueError, match='expected one of rating, hybrid'):
     value('five_terms', {})
   with pytest.raises(TypeError, match=r'previous, new, info'):
     hybrid.register('own', lambda: lambda text: 0.0)

@@ -31,7 +31,12 @@ from promptrl_jax.feedback.events import (
 )
 from promptrl_jax.feedback.store import Store
 from promptrl_jax.training.gpro.loop import Loop
-from promptrl_jax.training.gpro.reward import RewardFn, learned, pair_reward
+from promptrl_jax.training.gpro.reward import (
+  Answer,
+  RewardFn,
+  learned,
+  pair_reward,
+)
 from promptrl_jax.training.gpro.showing import Showing
 
 ASK = ('one', 'pair')
@@ -56,7 +61,7 @@ class People:
     session: str,
     *,
     ask: str = 'one',
-    reward_fn: RewardFn = lambda human, expected, text: human,
+    reward_fn: RewardFn = lambda human, answer: human,
     model: str = '',
     clock: Callable[[], float] = time.time,
   ):
@@ -167,7 +172,7 @@ class People:
       del self.said[serial]
       return self.loop.forget(serial)
     self.said[serial] = heard
-    shown = [(_expected(one), one.text) for one in responses]
+    shown = [Answer(one.query, one.text, _expected(one)) for one in responses]
     value, kind, comment = heard
     reward = learned(self._reward_fn, value, kind, shown)
     return self.loop.hear(serial, *reward, comment)

@@ -1,81 +1,144 @@
-"""What the loop learns from: ratings, or ratings, critics and costs."""
+"""What the loop learns from: ratings, or ratings, critics and costs.
+
+what a person said ─┐
+critics, embeddings ├─> numbers by name ──reward of a name──> mapped to [0, 1]
+tokens, safety     ─┘                `rewards.hybrid.REFINEMENT_REWARDS`
+"""
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Sequence
+import inspect
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from promptrl_jax.rewards import hybrid
-
-NAMES = ('rating', 'hybrid')
-# (human feedback in [0, 1], what critics expected in [0, 1], the answer)
-# -> reward in [0, 1]
-RewardFn = Callable[[float, float, str], float]
+from promptrl_jax.rewards.safety import SafetyFn
+from promptrl_jax.rewards.similarity import EmbedFn, similarity_rewards
 
 
-@dataclasses.dataclass(frozen=True)
-class HybridConfig:
-  """Terms of the hybrid reward, see `rewards.hybrid.HybridReward`.
+class Answer(NamedTuple):
+  """An answer that was shown, as a reward sees it.
 
   Attributes:
-    human: weight of what a person said.
-    critic: weight of what the critics expected when the answer was shown.
-    tokens: cost of an endless answer.
-    token_scale: tokens of an answer at half of that cost.
+    query: what was asked.
+    text: the answer.
+    expected: satisfaction in [0, 1] that critics expected when it was shown.
   """
 
-  human: float = 1.0
-  critic: float = 0.8
-  tokens: float = 0.1
-  token_scale: float = 500.0
+  query: str
+  text: str
+  expected: float
 
-  def __post_init__(self):
-    if not (self.human > 0 and self.critic >= 0):
-      raise ValueError(
-        f'human={self.human}, critic={self.critic}: expected a weight above 0 '
-        'and one of 0 or more'
-      )
-    self.formula()
 
-  def formula(self) -> hybrid.HybridReward:
-    """The sum of the terms; raises ValueError for a cost that is none."""
-    return hybrid.HybridReward(
-      human=self.human,
-      critic=self.critic,
-      coherence=0.0,
-      tokens=self.tokens,
-      token_scale=self.token_scale,
-    )
+# (what a person said, in [0, 1]; the answer) -> reward in [0, 1]
+RewardFn = Callable[[float, Answer], float]
+
+
+class _Numbers(Mapping[str, float]):
+  """Numbers by name, each computed when it is asked for."""
+
+  def __init__(self, functions: Mapping[str, Callable[[], float]]):
+    self._functions = functions
+
+  def __getitem__(self, name: str) -> float:
+    return self._functions[name]()
+
+  def __iter__(self) -> Iterator[str]:
+    return iter(self._functions)
+
+  def __len__(self) -> int:
+    return len(self._functions)
 
 
 def make_reward(
-  name: str, config: HybridConfig, count_tokens: Callable[[str], int]
+  name: str,
+  options: Mapping[str, Any],
+  *,
+  count_tokens: Callable[[str], int],
+  embed_fn: EmbedFn,
+  safety_fn: SafetyFn,
 ) -> RewardFn:
-  """Returns the reward of a name.
+  """Returns the reward of a name, mapped linearly from its bounds to [0, 1].
 
-  `rating` is what the person said. `hybrid` is the sum of `HybridReward`,
-  mapped linearly so that its least value is 0 and its largest 1.
+  It is called with the query, the answer, and `info` that has
+  `human_feedback`, `critic_score`, `response_coherence`: (1 + cos) / 2 of the
+  embeddings of query and answer, 0 of a blank one; `token_efficiency`: the
+  answer's tokens; and `safety_penalty`.
+
+  Args:
+    name: of `rewards.hybrid.REFINEMENT_REWARDS`.
+    options: of that reward.
+    safety_fn: what is wrong with an answer, see `rewards.safety`.
 
   Raises:
-    ValueError: there is no reward of that name.
+    ValueError: see `check_reward`.
   """
-  if name == 'rating':
-    return lambda human, expected, text: human
-  if name != 'hybrid':
-    raise ValueError(f'reward={name!r}: expected one of {", ".join(NAMES)}')
-  formula = config.formula()
-  lowest, width = -config.tokens, config.human + config.critic + config.tokens
+  formula, low, high = check_reward(name, options)
 
-  def reward(human: float, expected: float, text: str) -> float:
-    info = {
-      hybrid.HUMAN: human,
-      hybrid.CRITIC: expected,
-      hybrid.TOKENS: count_tokens(text),
-    }
-    unit = (formula(None, None, info) - lowest) / width
+  def coherence(query: str, text: str) -> float:
+    if not text.strip() or not query.strip():
+      return 0.0
+    return float(similarity_rewards(embed_fn, [text], [query])[0])
+
+  def reward(human: float, answer: Answer) -> float:
+    query, text, expected = answer
+    info = _Numbers(
+      {
+        hybrid.HUMAN: lambda: human,
+        hybrid.CRITIC: lambda: expected,
+        hybrid.COHERENCE: lambda: coherence(query, text),
+        hybrid.TOKENS: lambda: count_tokens(text),
+        hybrid.SAFETY: lambda: safety_fn(query, text),
+      }
+    )
+    unit = (formula(query, text, info) - low) / (high - low)
     return min(1.0, max(0.0, unit))
 
   return reward
+
+
+def check_reward(
+  name: str, options: Mapping[str, Any]
+) -> tuple[hybrid.RefinementReward, float, float]:
+  """Returns the reward of a name with its options, and its bounds.
+
+  Raises:
+    ValueError: there is none of that name, it takes no such option, or it says
+      no bounds, so that it cannot be mapped to what critics learn from.
+  """
+  if name not in hybrid.REFINEMENT_REWARDS:
+    raise ValueError(f'reward={name!r}: expected one of {", ".join(bounded())}')
+  make = hybrid.REFINEMENT_REWARDS[name]
+  known = inspect.signature(make).parameters
+  for option in options:
+    if option not in known:
+      raise ValueError(
+        f'reward_options: reward {name!r} has no option {option!r}; expected '
+        f'{", ".join(known) or "none"}'
+      )
+  formula = make(**options)
+  low, high = getattr(formula, 'bounds', (-math.inf, math.inf))
+  if not (math.isfinite(low) and math.isfinite(high)):
+    raise ValueError(
+      f'reward={name!r} has no bounds, by which it is mapped to 0 to 1: '
+      f'expected one of {", ".join(bounded())}'
+    )
+  if not low < high:
+    raise ValueError(
+      f'reward={name!r} is {low:g} whatever is said: expected options with a '
+      'weight that is not 0'
+    )
+  return formula, low, high
+
+
+def bounded() -> list[str]:
+  """Names of the rewards that a loop can learn from."""
+  return [
+    name
+    for name, make in hybrid.REFINEMENT_REWARDS.items()
+    if hasattr(make(), 'bounds')
+  ]
 
 
 def pair_reward(first: float, second: float) -> float:
@@ -87,7 +150,7 @@ def learned(
   reward_fn: RewardFn,
   value: float,
   kind: str,
-  shown: Sequence[tuple[float, str]],
+  shown: Sequence[Answer],
 ) -> tuple[float, str]:
   """Returns what the loop learns from what a person said: reward and kind.
 
@@ -95,13 +158,13 @@ def learned(
     value: what was said, in [0, 1]; of a pair, how far the first answer is
       preferred.
     kind: one of `replay.KINDS`.
-    shown: of the one or two answers, what critics expected, and the text.
+    shown: the one or two answers.
   """
   if kind == 'pair':
-    (first, one), (second, other) = shown
+    first, second = shown
     return pair_reward(
-      reward_fn(value, first, one), reward_fn(1 - value, second, other)
+      reward_fn(value, first), reward_fn(1 - value, second)
     ), kind
-  reward = reward_fn(value, *shown[0])
+  reward = reward_fn(value, shown[0])
   # A thumb from which costs were taken off is a number like any other.
   return reward, kind if reward == value else 'rating'

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from promptrl_jax.evolution.population import Individual
+from promptrl_jax.training.gpro.reward import Answer
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,10 +42,11 @@ class Showing:
     return (self.shown,) if self.other is None else (self.shown, self.other)
 
   @property
-  def seen(self) -> list[tuple[float, str]]:
-    """Of the answers that are shown, what critics expect, and the text."""
+  def seen(self) -> list[Answer]:
+    """The answers that are shown."""
     return [
-      (self.scores[place], self.candidates[place]) for place in self.places
+      Answer(self.query, self.candidates[place], self.scores[place])
+      for place in self.places
     ]
 
   @property

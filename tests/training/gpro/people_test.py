@@ -17,10 +17,11 @@ from promptrl_jax.feedback.events import (
   Undo,
 )
 from promptrl_jax.feedback.store import Store
+from promptrl_jax.rewards import safety
 from promptrl_jax.training import checkpoint
 from promptrl_jax.training.gpro import replay as replay_lib
 from promptrl_jax.training.gpro.people import People
-from promptrl_jax.training.gpro.reward import HybridConfig, make_reward
+from promptrl_jax.training.gpro.reward import Answer, make_reward
 from tests.training.gpro.small import BANK, make_loop, make_parts
 
 IDS = itertools.count()
@@ -172,7 +173,13 @@ def test_other_sessions_are_not_heard(parts, store):
 
 def test_the_hybrid_reward_takes_critics_and_costs_into_account(parts, store):
   count = lambda text: len(text.split())
-  reward_fn = make_reward('hybrid', HybridConfig(), count)
+  reward_fn = make_reward(
+    'hybrid',
+    {'coherence': 0.0, 'safety': 0.0},
+    count_tokens=count,
+    embed_fn=diversity.word_vectors,
+    safety_fn=safety.disclosure,
+  )
   people = make(parts, store, reward_fn=reward_fn)
   (response,) = people.show(BANK[0])
   rate(store, response, 1, 'thumbs')
@@ -184,7 +191,7 @@ def test_the_hybrid_reward_takes_critics_and_costs_into_account(parts, store):
   assert reward == pytest.approx((value + 0.1) / 1.9, abs=1e-6)
   assert kind == replay_lib.RATING  # It is no thumb any more.
   assert people.ratings == [1.0]
-  long, short = (reward_fn(1.0, 0.5, 'word ' * n) for n in (900, 2))
+  long, short = (reward_fn(1.0, Answer('', 'word ' * n, 0.5)) for n in (900, 2))
   assert 0 < long < short < 1
 
 
@@ -242,12 +249,6 @@ def test_a_run_that_was_killed_goes_on_from_checkpoint_and_store(
 def test_a_way_to_ask_that_there_is_not_is_refused(parts, store):
   with pytest.raises(ValueError, match="ask='three': expected one of"):
     make(parts, store, ask='three')
-  with pytest.raises(ValueError, match="reward='x': expected one of rating"):
-    make_reward('x', HybridConfig(), len)
-  with pytest.raises(ValueError, match='human=0'):
-    HybridConfig(human=0.0)
-  with pytest.raises(ValueError, match='tokens=-1'):
-    HybridConfig(tokens=-1.0)
   people = make(parts, store)
   with pytest.raises(ValueError, match='serial=0: expected 1'):
     people.loop.remember(people.loop.show(BANK[0]))
