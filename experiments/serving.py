@@ -19,6 +19,7 @@ import uuid
 import numpy as np
 import tqdm
 
+from experiments.asking import Questions
 from promptrl_jax.evolution.population import draw_lineage
 from promptrl_jax.feedback.store import Store
 from promptrl_jax.feedback.web.server import TOKEN_VARIABLE, FeedbackServer
@@ -49,7 +50,9 @@ def serve(config, workdir, loop, reward_fn, asked, model, port, timeout_s):
   ):
     session = find_session(store)
     token = os.environ.get(TOKEN_VARIABLE)
-    with FeedbackServer(store, port, token=token, session=session) as page:
+    with FeedbackServer(
+      store, port, token=token, session=session, can_ask_again=True
+    ) as page:
       print(f'open {page.url}\n(Ctrl-C ends it for now)', flush=True)
       people = People(
         loop,
@@ -60,8 +63,11 @@ def serve(config, workdir, loop, reward_fn, asked, model, port, timeout_s):
         model=model,
       )
       resume(people, checkpoints)
+      questions = Questions(store, session, asked)
       try:
-        is_done = ask(config, workdir, people, asked, checkpoints, timeout_s)
+        is_done = ask(
+          config, workdir, people, questions, checkpoints, timeout_s
+        )
       finally:
         report(config, workdir, people)
   if is_done:
@@ -91,7 +97,7 @@ def resume(people: People, checkpoints) -> None:
   people.resume()
 
 
-def ask(config, workdir, people, asked, checkpoints, timeout_s) -> bool:
+def ask(config, workdir, people, questions, checkpoints, timeout_s) -> bool:
   """Asks question after question; whether all ratings came in."""
   loop, store = people.loop, people.store
   heard_at, since, is_compiled = time.monotonic(), people.since, False
@@ -118,7 +124,7 @@ def ask(config, workdir, people, asked, checkpoints, timeout_s) -> bool:
         report(config, workdir, people)
       if len(people.said) >= config.queries:
         return True
-      people.show(asked[loop.queries % len(asked)])
+      questions.show_next(people)
       heard_at = time.monotonic()
 
 

@@ -12,7 +12,7 @@ from promptrl_jax.feedback.aggregate import (
   standing,
   subjects,
 )
-from promptrl_jax.feedback.events import SETTLING, Response, Undo
+from promptrl_jax.feedback.events import Response, Undo, settles
 from promptrl_jax.feedback.store import Store
 
 _POLL_S = 0.2  # between looks for what other processes stored
@@ -60,7 +60,7 @@ class FeedbackCollector:
     return self._look(response_id)[0]
 
   def wait(self, response_id: str, timeout_s: float) -> float | None:
-    """Blocks until somebody rates, corrects or skips a response.
+    """Blocks until somebody rates, corrects or skips a response, or asks again.
 
     Returns:
       Its score in [0, 1]; None if nothing that counts was known after
@@ -126,5 +126,5 @@ class FeedbackCollector:
   def _look(self, response_id: str) -> tuple[float | None, bool]:
     response = self.store.response(response_id)
     events = self.store.events(response_id)
-    is_settled = any(event.kind in SETTLING for event in standing(events))
+    is_settled = any(map(settles, standing(events)))
     return aggregate(response, events, self.weights), is_settled

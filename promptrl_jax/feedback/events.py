@@ -244,6 +244,17 @@ KINDS: dict[str, type[Event]] = {
 }
 # Kinds that answer a question; the others only go with an answer.
 SETTLING = ('explicit', 'preference', 'correction', 'skip')
+ASKED_AGAIN = 'asked_again'  # the scale
+
+
+def settles(event: Event) -> bool:
+  """Returns whether an event answers a question.
+
+  Whoever asks again wants another answer, and is done with this one.
+  """
+  if isinstance(event, Implicit):
+    return event.scale == ASKED_AGAIN and event.value == 1
+  return event.kind in SETTLING
 
 
 def to_fields(event: Event) -> dict[str, Any]:

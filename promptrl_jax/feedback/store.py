@@ -18,7 +18,12 @@ from typing import Any
 from promptrl_jax.feedback import database as database_lib
 from promptrl_jax.feedback import rows
 from promptrl_jax.feedback.errors import MalformedFeedback, StoreClosed
-from promptrl_jax.feedback.events import SETTLING, Event, Response
+from promptrl_jax.feedback.events import (
+  ASKED_AGAIN,
+  SETTLING,
+  Event,
+  Response,
+)
 from promptrl_jax.feedback.writer import Future, Writer
 
 _TIMEOUT_S = 10.0  # How long SQLite waits for another process, each time.
@@ -215,8 +220,8 @@ class Store:
   ) -> list[tuple[Response, ...]]:
     """Returns the oldest questions that nobody answered, with their responses.
 
-    A question is answered by a rating, a preference, a correction or a skip
-    that was not taken back, about any of its responses.
+    A question is answered by a rating, a preference, a correction, a skip or by
+    being asked again, about any of its responses, if that was not taken back.
     """
     query = f"""
       SELECT {rows.RESPONSE_COLUMNS} FROM responses JOIN (
@@ -232,6 +237,26 @@ class Store:
         response = rows.to_response(row)
         questions.setdefault(response.question_id, []).append(response)
     return [tuple(responses) for responses in questions.values()]
+
+  def asked_again(self, session: str | None = None) -> list[Response]:
+    """Returns the responses that people want another one for, the oldest first.
+
+    Somebody asked again, did not take that back, and no later question of the
+    session has the same words.
+    """
+    query = f"""
+      SELECT {rows.RESPONSE_COLUMNS} FROM responses
+      WHERE (?1 IS NULL OR session = ?1) AND {_stands(_IS_ASKED_AGAIN)}
+      AND NOT EXISTS (
+        SELECT 1 FROM responses AS later WHERE later.seq > responses.seq
+        AND later.query = responses.query AND later.session = responses.session
+        AND later.question_id != responses.question_id
+      ) ORDER BY seq
+    """
+    with self.read() as database:
+      return [
+        rows.to_response(row) for row in database.execute(query, (session,))
+      ]
 
   def progress(self, session: str | None = None) -> Progress:
     """Returns how many questions there are, of a session or at all."""
@@ -301,12 +326,20 @@ class Store:
         return
 
 
-# Whether a row of `responses` has an event that answers its question.
-_IS_SETTLED = f"""EXISTS (
-  SELECT 1 FROM events WHERE events.response_id = responses.id
-  AND kind IN ({', '.join(repr(kind) for kind in SETTLING)})
-  AND NOT EXISTS (SELECT 1 FROM events AS u WHERE u.event_id = events.id)
-)"""
+def _stands(condition: str) -> str:
+  """Whether a row of `responses` has such an event that was not taken back."""
+  return f"""EXISTS (
+    SELECT 1 FROM events WHERE events.response_id = responses.id
+    AND ({condition})
+    AND NOT EXISTS (SELECT 1 FROM events AS u WHERE u.event_id = events.id)
+  )"""
+
+
+_IS_ASKED_AGAIN = f"kind = 'implicit' AND scale = '{ASKED_AGAIN}' AND value = 1"
+# Whether a row has an event that answers its question: `events.settles`.
+_IS_SETTLED = _stands(
+  f'kind IN ({", ".join(repr(kind) for kind in SETTLING)}) OR {_IS_ASKED_AGAIN}'
+)
 
 
 def _all_of(values: Sequence[Any], cls: type) -> list[Any]:

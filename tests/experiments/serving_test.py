@@ -1,6 +1,7 @@
 """The loop behind the page, with a client that rates while it learns."""
 
 import dataclasses
+import itertools
 import json
 import socket
 import threading
@@ -11,15 +12,19 @@ import httpx
 import pytest
 
 from configs.hybrid import Config
-from experiments import serving
+from experiments import asking, serving
+from promptrl_jax.feedback.events import Explicit, Implicit, Undo
 from promptrl_jax.feedback.store import Store
 from promptrl_jax.llm.backend import BackendError
 from promptrl_jax.llm.templated import TemplatedBackend
+from promptrl_jax.training.gpro.people import People
 from tests.training.gpro.small import BANK, make_loop, make_parts
 
 pytest.importorskip('uvicorn', reason='the extra serve is not installed')
 CONFIG = dataclasses.replace(Config(), queries=20, checkpoint_every=1)
 TOKEN = 'a-token-that-tests-know'
+IDS = itertools.count()
+ASKED = [BANK[0], BANK[0], *BANK[1:4]]  # The first one twice, as in a file.
 
 
 class Interrupted(TemplatedBackend):
@@ -29,6 +34,13 @@ class Interrupted(TemplatedBackend):
     if requests[0].messages[-1].content == BANK[12]:
       raise BackendError('lost')
     return super().complete(requests)
+
+
+class Lost(TemplatedBackend):
+  """A model that cannot be asked."""
+
+  def complete(self, requests):
+    raise BackendError('lost')
 
 
 @pytest.fixture(scope='module')
@@ -103,3 +115,121 @@ def test_a_person_rates_is_interrupted_and_rates_the_rest(
 
 def read(folder):
   return json.loads((folder / 'w' / 'results.json').read_text())
+
+
+@pytest.fixture
+def store(tmp_path):
+  with Store.open(tmp_path / 'feedback.sqlite') as opened:
+    yield opened
+
+
+def make(parts, store, texts=ASKED, **settings):
+  people = People(make_loop(parts), store, 's', **settings)
+  people.resume()
+  return people, asking.Questions(store, 's', texts)
+
+
+def say(store, kind, response, **fields):
+  event = kind(id=f'e{next(IDS)}', response_id=response.id, at=0.0, **fields)
+  store.add_event(event)
+  return event
+
+
+def ask_again(store, response):
+  return say(store, Implicit, response, value=1, scale='asked_again')
+
+
+def say_good(store, response):
+  return say(store, Explicit, response, value=4, scale='rating_1_5')
+
+
+def test_questions_come_in_their_order_and_from_the_beginning_again(
+  parts, store
+):
+  for number in range(7):
+    # Whoever begins in between goes on there.
+    people, questions = make(parts, store)
+    (response,) = questions.show_next(people)
+    assert response.query == ASKED[number % 5]
+    say_good(store, response)
+
+
+def test_another_prompt_answers_what_is_asked_again(parts, store):
+  people, questions = make(parts, store, BANK)
+  texts, query = [], BANK[0]
+  before = people.loop.population, people.loop.history
+  (response,) = questions.show_next(people)
+  for _ in range(4):
+    texts.append(response.text)
+    ask_again(store, response)
+    people.collect()
+    (response,) = questions.show_next(people)
+    assert response.query == query
+  assert len({*texts, response.text}) == 5
+  assert (people.loop.population, people.loop.history) == before
+  assert people.ratings == [0.0] * 4
+  say_good(store, response)
+  assert questions.show_next(people)[0].query == BANK[1]
+
+
+def test_a_run_that_was_killed_still_owes_the_other_answer(parts, store):
+  people, questions = make(parts, store, BANK)
+  for _ in range(2):
+    (response,) = questions.show_next(people)
+    say_good(store, response)
+  (response,) = questions.show_next(people)
+  ask_again(store, response)
+  people, questions = make(parts, store, BANK)
+  assert not people.is_open
+  (other,) = questions.show_next(people)
+  assert (other.query, other.metadata['serial']) == (BANK[2], 3)
+  assert other.text != response.text
+  # It is killed once more, while that one is open.
+  people, questions = make(parts, store, BANK)
+  assert people.is_open and store.asked_again('s') == []
+  say_good(store, other)
+  assert questions.show_next(people)[0].query == BANK[3]
+
+
+def test_what_was_taken_back_is_not_answered_again(parts, store):
+  people, questions = make(parts, store, BANK)
+  (response,) = questions.show_next(people)
+  event = ask_again(store, response)
+  say(store, Undo, response, event_id=event.id)
+  assert people.is_open
+  say_good(store, response)
+  assert questions.show_next(people)[0].query == BANK[1]
+
+
+def test_two_answers_make_way_for_two_others(parts, store):
+  people, questions = make(parts, store, BANK, ask='pair')
+  pair = questions.show_next(people)
+  for response in pair:
+    ask_again(store, response)
+  assert people.collect() == 1
+  assert people.ratings == [0.5]  # Neither is better than the other.
+  others = questions.show_next(people)
+  assert {r.query for r in others} == {BANK[0]} and len(others) == 2
+  assert not {r.text for r in pair} & {r.text for r in others}
+
+
+def test_where_all_prompts_have_answered_all_may_again(parts, store):
+  people, _ = make(parts, store)
+  ids = [one.id for one in people.loop.population.individuals]
+  with asking.without(people.loop, ids[1:]):
+    assert [o.id for o in people.loop.population.individuals] == ids[:1]
+  with asking.without(people.loop, ids):
+    assert len(people.loop.population) == len(ids)
+
+
+def test_a_model_that_is_lost_leaves_the_question_to_be_asked(parts, store):
+  people, questions = make(parts, store, BANK)
+  (response,) = questions.show_next(people)
+  ask_again(store, response)
+  lost = People(make_loop(parts, Lost()), store, 's')
+  lost.resume()
+  before = len(lost.loop.history)
+  with pytest.raises(BackendError):
+    questions.show_next(lost)
+  assert len(lost.loop.history) == before
+  assert [r.id for r in store.asked_again('s')] == [response.id]

@@ -58,6 +58,19 @@ def test_a_rating_ends_the_wait(store, collector):
   thread.join()
 
 
+def test_asking_again_ends_the_wait_and_counts_against_the_answer(
+  store, collector
+):
+  collector.show(answer('a'))
+  store.add_event(signal('1', 'a', 0, 'asked_again'))
+  assert collector.wait('a', 0.01) == 1.0  # After the time-out.
+  store.add_event(undo('2', 'a', '1'))
+  store.add_event(signal('3', 'a', 1, 'asked_again'))
+  begin = time.monotonic()
+  assert collector.wait('a', 60) == 0.0
+  assert time.monotonic() - begin < 10
+
+
 def test_what_another_process_stores_ends_an_asynchronous_wait(
   store, collector
 ):

@@ -171,6 +171,32 @@ def test_questions_are_pending_until_any_of_their_responses_is_settled(store):
   assert store.progress() == Progress(3, 1)
 
 
+def test_what_is_asked_again_waits_for_another_answer(store):
+  store.add_responses([answer('a', session='s'), answer('b', query='other')])
+  store.add_event(signal('1', 'a', 0, 'asked_again'))
+  assert store.asked_again() == [] and store.progress().settled == 0
+  store.add_event(signal('2', 'a', 1, 'asked_again'))
+  assert [r.id for r in store.asked_again()] == ['a']
+  assert store.asked_again('t') == []
+  assert [q[0].id for q in store.pending()] == ['b']
+  store.add_event(undo('3', 'a', '2'))
+  assert store.asked_again() == [] and store.progress().settled == 0
+  # Of two tabs both may ask.
+  store.add_events([signal(i, 'a', 1, 'asked_again') for i in '45'])
+  store.add_response(answer('elsewhere', session='t'))
+  assert [r.id for r in store.asked_again('s')] == ['a']
+  store.add_response(answer('c', session='s'))
+  assert store.asked_again('s') == []
+  assert [q[0].id for q in store.pending('s')] == ['c']
+
+
+def test_two_answers_that_are_asked_again_wait_as_one_question(store):
+  store.add_responses(pair())
+  store.add_events([signal(i, i, 1, 'asked_again') for i in 'ab'])
+  assert [r.id for r in store.asked_again()] == ['a', 'b']
+  assert store.progress() == Progress(1, 1)
+
+
 def test_a_store_that_is_locked_says_so_and_goes_on_afterwards(tmp_path):
   path = tmp_path / 'f'
   with Store.open(path, timeout_s=0.01) as store:

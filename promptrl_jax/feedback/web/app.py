@@ -41,6 +41,7 @@ def make_app(
   hosts: Sequence[str] = LOOPBACK,
   limits: Limits = Limits(),
   scales: Sequence[str] = SCALES,
+  can_ask_again: bool = False,
 ) -> Starlette:
   """Returns the page of a store, for any ASGI server.
 
@@ -51,6 +52,8 @@ def make_app(
     hosts: names under which the page may be asked for, without ports.
     limits: sizes and rates.
     scales: which scales a person may choose from, the first one at first.
+    can_ask_again: whether the program gives another answer to what a person
+      asks again; see `Store.asked_again`.
 
   Raises:
     ImportError: the extra `serve` is not installed.
@@ -66,7 +69,7 @@ def make_app(
     raise ValueError(
       f'scales={tuple(scales)}: expected some of {", ".join(SCALES)}'
     )
-  page = _Page(store, session, limits, tuple(scales))
+  page = _Page(store, session, limits, tuple(scales), can_ask_again)
   files = {f.name: f.read_bytes() for f in sorted(_STATIC.iterdir())}
   assets = [
     Route(f'/{name}', _file(name, content), methods=['GET'])
@@ -105,11 +108,13 @@ class _Page:
     session: str | None,
     limits: Limits,
     scales: tuple[str, ...],
+    can_ask_again: bool,
   ):
     self._store = store
     self._session = session
     self._limits = limits
     self._scales = scales
+    self._can_ask_again = can_ask_again
     self.watch = Watch(store)
 
   async def settings(self, request: Request) -> dict[str, Any]:
@@ -121,6 +126,7 @@ class _Page:
       # Under which the browser keeps what was not acknowledged yet.
       'store': routes.identity(self._store),
       'session': self._session or '',
+      'can_ask_again': self._can_ask_again,
     }
 
   async def questions(self, request: Request) -> dict[str, Any]:

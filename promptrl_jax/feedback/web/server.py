@@ -49,6 +49,7 @@ class FeedbackServer:
     hosts: Sequence[str] = (),
     limits: Limits = Limits(),
     scales: Sequence[str] = app_lib.SCALES,
+    can_ask_again: bool = False,
   ):
     """Takes the port; `start`, or `with`, begins to answer.
 
@@ -62,7 +63,7 @@ class FeedbackServer:
       allow_remote: has to be set for a host that other machines reach. What is
         sent is not encrypted: a tunnel is better, see docs/feedback.md.
       hosts: further names under which browsers reach this machine.
-      limits, scales: see `app.make_app`.
+      limits, scales, can_ask_again: see `app.make_app`.
 
     Raises:
       ImportError: the extra `serve` is not installed.
@@ -85,6 +86,7 @@ class FeedbackServer:
       hosts=names,
       limits=limits,
       scales=scales,
+      can_ask_again=can_ask_again,
     )
     self._socket = listen(host, port)
     self.port: int = self._socket.getsockname()[1]

@@ -256,6 +256,7 @@ def test_settings_name_the_scales_and_hide_the_path(store):
   with client_of(store, scales=['rating_1_10']) as client:
     settings = client.get('/api/settings').json()
   assert [s['name'] for s in settings['scales']] == ['rating_1_10']
+  assert settings['can_ask_again'] is False
   assert str(store.path.parent) not in json.dumps(settings)
 
 

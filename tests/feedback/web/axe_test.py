@@ -56,7 +56,10 @@ def axe(tmp_path_factory) -> str:
 @pytest.mark.parametrize('scheme', ['light', 'dark'])
 @pytest.mark.parametrize('width', [360, 1280])
 def test_axe_finds_nothing(browser, axe, tmp_path, width, scheme):
-  with Store.open(tmp_path / 'f') as store, FeedbackServer(store) as page:
+  with (
+    Store.open(tmp_path / 'f') as store,
+    FeedbackServer(store, can_ask_again=True) as page,
+  ):
     text = 'Text.\n```\na = 1\n```'
     store.add_responses([answer('x', text=text), *pair()])
     person = Person(browser, page.url, width, 860, scheme)

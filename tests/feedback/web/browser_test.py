@@ -401,3 +401,112 @@ def test_another_token_keeps_the_ratings_and_says_what_to_do(browser, store):
     person.open(second.url)
     wait(lambda: store.progress().settled == 1)
     person.sees('#query', 'Question b?')
+
+
+def give_another(store):
+  """Answers what was asked again, as the program behind the page does."""
+  wait(store.asked_again)
+  response = store.asked_again()[0]
+  name = f'{response.id}2'
+  store.add_response(answer(name, query=response.query, text='another'))
+
+
+def test_who_asks_again_gets_another_answer(browser, store):
+  ask(store, 'a')
+  with FeedbackServer(store, can_ask_again=True) as page:
+    person = Person(browser, page.url)
+    forget(person)
+    name = browser.find_element('id', 'again').accessible_name
+    assert name == 'Ask again for another answer to this question r'
+    person.press('c', 'too short', Keys.ESCAPE, 'r')
+    person.sees('#empty-title', 'Another answer is on its way.')
+    person.sees('#status', 'Asked again.')
+    give_another(store)
+    person.sees('.text', 'another')
+    assert person.text('#note') == 'You asked again: here is another answer.'
+    said = 'You asked again. One answer. Question a?'
+    assert person.text('#live') == said
+    person.press('+')
+    person.sees('#empty-title', 'All done')
+    wait(lambda: store.progress().settled == 2)
+    again, read = stored(store, 'implicit')[:2]
+    assert (again.response_id, again.scale, again.value, again.comment) == (
+      'a',
+      'asked_again',
+      1,
+      'too short',
+    )
+    assert (read.response_id, read.scale) == ('a', 'reading_time')
+    (rating,) = stored(store, 'explicit')
+    assert (rating.response_id, rating.value) == ('a2', 1)
+    assert store.asked_again() == [] and person.problems() == []
+
+
+def test_where_nobody_gives_another_answer_nobody_can_ask_again(
+  browser, store, page
+):
+  ask(store, 'a')
+  person = Person(browser, page.url)
+  assert person.run('return document.getElementById("again").hidden')
+  person.press('r')
+  assert person.text('#query') == 'Question a?' and store.events() == []
+
+
+@pytest.mark.slow
+def test_asking_again_outlives_a_lost_server_a_reload_and_another_tab(
+  browser, store
+):
+  ask(store, 'a')
+  with FeedbackServer(store, can_ask_again=True) as first:
+    one = Person(browser, first.url)
+    forget(one)
+    browser.switch_to.new_window('tab')
+    two = Person(browser, first.url)
+    two.sees('#query', 'Question a?')
+  try:
+    two.press('r')  # Nobody is there.
+    two.sees('#status', '1 rating waits')
+    browser.close()
+    one.turn()
+    assert store.events() == []
+    with FeedbackServer(
+      store, first.port, token=first.token, can_ask_again=True
+    ):
+      one.reload()
+      one.sees('#empty-title', 'All done')
+      give_another(store)
+      one.sees('.text', 'another')
+      # It is taken back nowhere but in the tab that asked.
+      one.press('r')
+      wait(store.asked_again)
+      one.reload()
+      one.press('z')
+      one.sees('.text', 'another')
+      wait(lambda: not store.asked_again())
+      one.press('+')
+      one.sees('#empty-title', 'All done')
+      wait(lambda: store.progress().settled == 2)
+  finally:
+    one.turn()
+  values = [(e.response_id, e.kind) for e in store.events()]
+  assert values == [
+    ('a', 'implicit'),
+    ('a', 'implicit'),
+    *[('a2', 'implicit')] * 2,
+    *[('a2', 'undo')] * 2,
+    ('a2', 'explicit'),
+    ('a2', 'implicit'),
+  ]
+
+
+@pytest.mark.slow
+def test_two_answers_are_asked_again_together(browser, store):
+  ask_pair(store, 'x')
+  with FeedbackServer(store, can_ask_again=True) as page:
+    person = Person(browser, page.url)
+    forget(person)
+    person.click('#again')
+    wait(lambda: len(store.asked_again()) == 2)
+    assert store.progress().settled == 1
+  assert {e.response_id for e in store.events()} == {'x1', 'x2'}
+  assert {e.scale for e in store.events()} == {'asked_again'}

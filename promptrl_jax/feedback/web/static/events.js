@@ -4,7 +4,7 @@ import { newId } from './ids.js';
 
 // who: { rater, session }. draft: see drafts.js. verdict: what was pressed:
 // { rating: [scale, value] }, { preference: 'a' | 'b' | 'tie' }, { skip: true },
-// or {} for a correction alone.
+// { again: true }, or {} for a correction alone.
 export function eventsOf(question, shown, who, draft, verdict) {
   const [first, second] = shown;
   const metadata = { first: first.id, seconds: draft.seconds };
@@ -30,6 +30,11 @@ export function eventsOf(question, shown, who, draft, verdict) {
     const fields = { other_id: second.id, value: verdict.preference };
     answers.push(make('preference', first.id, { scale: 'ab', ...fields }));
   }
+  const signal = (id, scale, value) => make('implicit', id, { scale, value });
+  // Of two answers neither would do.
+  if (verdict.again) {
+    answers.push(...shown.map(({ id }) => signal(id, 'asked_again', 1)));
+  }
   for (const { id, text } of shown) {
     const value = draft.edits[id];
     if (value !== undefined && value !== text) {
@@ -37,7 +42,6 @@ export function eventsOf(question, shown, who, draft, verdict) {
     }
   }
   if (answers.length) answers[0].comment = draft.comment;
-  const signal = (id, scale, value) => make('implicit', id, { scale, value });
   const copied = draft.copied.map((id) => signal(id, 'copied', 1));
   // The time of two answers together says nothing about either of them.
   const read =

@@ -15,7 +15,7 @@ const PAIR = {
   E: 'edit 1',
 };
 const ALWAYS = {
-  ...{ c: 'comment', e: 'edit 0', s: 'skip', x: 'scale' },
+  ...{ c: 'comment', e: 'edit 0', r: 'again', s: 'skip', x: 'scale' },
   ...{ z: 'undo', '?': 'help' },
 };
 const WORDS = ['TEXTAREA', 'SELECT'];
@@ -52,6 +52,7 @@ export const HELP = [
   [['e'], 'correct the answer; Shift+E corrects the second one'],
   [['Ctrl', 'Enter'], 'in a field: done; sends a correction'],
   [['Esc'], 'leave a field'],
+  [['r'], 'ask again: another answer to the question, where one is given'],
   [['s'], 'skip'],
   [['z'], 'take the last one back'],
   [['x'], 'next scale'],

@@ -1,14 +1,15 @@
 // One question at a time: shows it, takes a rating, goes on.
 
 import { getQuestions, getSettings, pause } from './api.js';
-import { byId, count, el, once } from './dom.js';
+import { byId, count, once } from './dom.js';
 import { Clock, Drafts, hasWords } from './drafts.js';
 import { eventsOf, undoOf } from './events.js';
 import { inOrder, newId } from './ids.js';
-import { actionOf, HELP } from './keys.js';
+import { actionOf } from './keys.js';
 import { Outbox } from './outbox.js';
 import { Questions } from './questions.js';
 import {
+  drawHelp,
   drawQuestion,
   drawRating,
   drawRefused,
@@ -35,6 +36,8 @@ let outbox;
 let questions;
 let current = null; // { question, shown, draft }
 let last = ''; // what was done last, in words
+let asked = null; // the words of a question that was asked again just now
+let canAskAgain = false; // whether that leads to another answer
 let serverFailure = null;
 
 // --- Start -------------------------------------------------------------------
@@ -43,6 +46,7 @@ async function start() {
   drawHelp();
   const settings = await persist(getSettings);
   scales = settings.scales.map(({ name }) => name);
+  canAskAgain = settings.can_ask_again;
   scale = localStorage.getItem('promptrl/scale');
   if (!scales.includes(scale)) [scale] = scales;
   room = `promptrl/${settings.store}`;
@@ -110,6 +114,7 @@ function listen() {
     keep();
   });
   byId('skip').addEventListener('click', once(act.skip));
+  byId('again').addEventListener('click', once(act.again));
   byId('send').addEventListener('click', once(act.send));
   byId('undo').addEventListener('click', once(act.undo));
   byId('open-refused').addEventListener('click', () => {
@@ -150,6 +155,7 @@ function show(question) {
   byId('question').hidden = !question;
   byId('empty').hidden = Boolean(question);
   for (const id of ['skip', 'rating']) byId(id).hidden = !question;
+  byId('again').hidden = !question || !canAskAgain;
   note('');
   if (!question) {
     current = null;
@@ -166,7 +172,11 @@ function show(question) {
   drawAll();
   window.scrollTo(0, 0);
   const many = shown.length > 1 ? 'Two answers' : 'One answer';
-  byId('live').textContent = `New question. ${many}. ${question.query}`;
+  const isAnother = question.query === asked;
+  asked = null;
+  if (isAnother) note('You asked again: here is another answer.');
+  const kind = isAnother ? 'You asked again' : 'New question';
+  byId('live').textContent = `${kind}. ${many}. ${question.query}`;
 }
 
 function drawAll() {
@@ -187,10 +197,12 @@ function drawSend() {
 
 function drawEmpty() {
   const { total, settled } = questions.count();
-  const isDone = total > 0 && settled >= total;
+  const isDone = total > 0 && settled >= total && !asked;
   byId('empty-title').textContent = isDone
     ? 'All done. Thank you.'
-    : 'Nothing to rate now.';
+    : asked
+      ? 'Another answer is on its way.'
+      : 'Nothing to rate now.';
   byId('empty-text').textContent = isDone
     ? `You have reached the end of ${count(total, 'question')}. New ones appear here by themselves.`
     : 'This page looks again by itself.';
@@ -230,25 +242,6 @@ function drawStatus() {
 function note(text) {
   byId('note').hidden = !text;
   byId('note').textContent = text;
-}
-
-function drawHelp() {
-  byId('help-keys').replaceChildren(
-    ...HELP.map(([keys, meaning]) =>
-      el(
-        'div',
-        {},
-        el('dt', {}, keys.map((key) => el('kbd', {}, key))),
-        el('dd', {}, meaning),
-      ),
-    ),
-  );
-  const box = byId('keys-on');
-  box.checked = localStorage.getItem('promptrl/keys') !== 'off';
-  box.addEventListener('change', () => {
-    localStorage.setItem('promptrl/keys', box.checked ? 'on' : 'off');
-  });
-  byId('open-help').addEventListener('click', () => byId('help').showModal());
 }
 
 // --- What is done ------------------------------------------------------------
@@ -324,6 +317,11 @@ const act = {
   comment: () => current && byId('comment').focus(),
   leave: leaveField,
   skip: () => settle({ skip: true }, 'Skipped'),
+  again: () => {
+    if (!current || !canAskAgain) return;
+    asked = current.question.query;
+    settle({ again: true }, 'Asked again');
+  },
   // Words alone say nothing about how good an answer is: they wait for a rating.
   send: () => {
     if (!current) return;
@@ -348,6 +346,7 @@ const act = {
     drafts.write(id, done.draft);
     questions.takenBack(done.question);
     current = null;
+    asked = null;
     last = `Taken back: ${done.label}.`;
     outbox.put('undo', id, `Undo of: ${done.label}`, undoOf(done.events, who));
     tabs.postMessage({});

@@ -1,6 +1,7 @@
 // What is seen of a question, and its buttons.
 
 import { byId, el, kbd, once, thumb } from './dom.js';
+import { HELP } from './keys.js';
 import { rendered } from './text.js';
 
 export const SCALE_NAMES = {
@@ -166,4 +167,24 @@ export function drawRefused(batches, forget) {
       ),
     ),
   );
+}
+
+// The list of keys, and the switch that turns single ones off.
+export function drawHelp() {
+  byId('help-keys').replaceChildren(
+    ...HELP.map(([keys, meaning]) =>
+      el(
+        'div',
+        {},
+        el('dt', {}, keys.map((key) => el('kbd', {}, key))),
+        el('dd', {}, meaning),
+      ),
+    ),
+  );
+  const box = byId('keys-on');
+  box.checked = localStorage.getItem('promptrl/keys') !== 'off';
+  box.addEventListener('change', () => {
+    localStorage.setItem('promptrl/keys', box.checked ? 'on' : 'off');
+  });
+  byId('open-help').addEventListener('click', () => byId('help').showModal());
 }
