@@ -8,8 +8,8 @@ import numpy as np
 
 from experiments import controllers, searching, session
 from experiments.trained import rewriter_calls
-from promptrl_jax.evaluation import candidate_costs
 from promptrl_jax.evaluation import (
+  candidate_costs,
   instruction_search,
   open_loop,
   portfolio,

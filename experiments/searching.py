@@ -10,8 +10,8 @@ import json
 
 import tqdm
 
-from promptrl_jax.evaluation import candidate_costs
 from promptrl_jax.evaluation import (
+  candidate_costs,
   instruction_search,
   open_loop,
   portfolio,

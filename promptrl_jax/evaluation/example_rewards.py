@@ -26,7 +26,8 @@ def example_rewards(
 ) -> list[np.ndarray]:
   """Asks the frozen model about statements and rewards each of its replies.
 
-  A program counts if it passes the tests that the protocol hides. All requests of one seed go to the model in one batched call.
+  A program counts if it passes the tests that the protocol hides. All requests
+  of one seed go to the model in one batched call.
 
   Args:
     env: asks and rewards.
