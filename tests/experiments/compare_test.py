@@ -78,7 +78,7 @@ def test_it_leaves_tables_traces_and_curves(whole):
   config = settings.from_mapping(Config, saved)
   known = tuple(entrants.compared_costs(config, None))
   assert known == tuple(e['strategy'] for e in played[: len(known)])
-  assert 'candidates that 2 calls per problem buy: direct 1,' in result.stdout
+  assert 'candidates that 3 calls per problem buy: direct 1,' in result.stdout
   for name in known:
     assert f', {name} ' in result.stdout or name == 'direct'
 
