@@ -8,7 +8,8 @@ calls each and see the first assertion alone; the others are held out and say
 afterwards what the chosen program is worth. With --visible=all strategies see
 and run all of them, and nothing is held out. The program that passes most of
 what is visible is chosen, of equals the one that took fewest calls. With
---workdir code.py, the prompt, why.md and result.json are written, too.
+--workdir code.py, the prompt (--format=openai or promptfoo for other programs),
+why.md and result.json are written, too.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from promptrl_jax.strategies.base import STRATEGIES, named
 from promptrl_jax.tasks import load, own
 from promptrl_jax.tools import command
 from promptrl_jax.tools.export import best_messages
+from promptrl_jax.tools.format_flag import FORMAT
 
 _CONFIG = config_flags.DEFINE_config_file(
   'config', 'configs/improve.py', lock_config=True
@@ -120,8 +122,8 @@ def run(config, statement, tests, signature, protocol, workdir):
   why = to_markdown(found, steps[: best.step + 1], hidden)
   print(why)
   if workdir is not None:
-    files = export.to_text({'prompt': prompt})
-    files |= {
+    export.write(workdir, {'prompt': prompt}, FORMAT.value)
+    files = {
       'code.py': f'{best.code.rstrip()}\n',
       'why.md': f'{why}\n',
       'result.json': json.dumps(found, indent=2) + '\n',

@@ -11,10 +11,13 @@ what changes from input to input.
 from __future__ import annotations
 
 import json
+import os
+import pathlib
 import re
 from collections.abc import Mapping
 from typing import Any
 
+from promptrl_jax.files import write_atomically
 from promptrl_jax.prompts import templates
 from promptrl_jax.prompts.code_template import TEXT
 from promptrl_jax.prompts.templates import Messages
@@ -123,6 +126,30 @@ def to_promptfoo(prompts: Mapping[str, Messages]) -> dict[str, str]:
 
 
 FORMATS = {'text': to_text, 'openai': to_openai, 'promptfoo': to_promptfoo}
+
+
+def write(
+  folder: str | os.PathLike[str],
+  prompts: Mapping[str, Messages],
+  form: str = 'text',
+) -> list[pathlib.Path]:
+  """Writes prompts as files; returns their paths.
+
+  Args:
+    folder: created if missing.
+    prompts: messages by name.
+    form: one of `FORMATS`.
+
+  Raises:
+    ValueError: there is no such format, or it cannot hold a prompt.
+  """
+  if form not in FORMATS:
+    raise ValueError(f'format {form!r}: expected one of {", ".join(FORMATS)}')
+  files = FORMATS[form](prompts)
+  return [
+    write_atomically(pathlib.Path(folder, name), text.encode())
+    for name, text in files.items()
+  ]
 
 
 def _raw(messages: Messages) -> str:

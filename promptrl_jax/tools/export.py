@@ -4,11 +4,11 @@
   python -m promptrl_jax.tools.export runs/minicode2 --strategy=ppo --budget=8
 
 A run of `rewrite` or `prewrite` has one instruction for each task: the best one
-on dev, or that of --strategy. A run of `mbpp_ppo` has one prompt for each
-problem: the request whose program passed the visible tests, or the last one;
-and with --strategy=gepa the instruction that was searched. Files go to
---folder, by default `export` in the workdir, and are byte for byte what was
-sent.
+on dev, or that of --strategy. A run of `mbpp_ppo` or `compare` has one prompt
+for each problem, such as a controller made it (--strategy): the request whose
+program passed the visible tests, or the last one; and with --strategy=gepa the
+instruction that was searched. Files go to --folder, by default `export` in the
+workdir, and are byte for byte what was sent.
 """
 
 from __future__ import annotations
@@ -19,16 +19,13 @@ import pathlib
 from absl import app, flags
 
 from promptrl_jax.evaluation import episodes, instruction_search, output
-from promptrl_jax.files import write_atomically
 from promptrl_jax.prompts import export
 from promptrl_jax.prompts.templates import Messages
 from promptrl_jax.tools import command
 from promptrl_jax.tools.budget_flag import BUDGET
+from promptrl_jax.tools.format_flag import FORMAT
 from promptrl_jax.training import workdir as workdir_lib
 
-_FORMAT = flags.DEFINE_enum(
-  'format', 'text', list(export.FORMATS), 'Format of the files.'
-)
 _STRATEGY = flags.DEFINE_string(
   'strategy', '', 'Whose prompts; empty: ppo, or the best instruction on dev.'
 )
@@ -51,7 +48,7 @@ def find(
   if not (workdir / 'trace.jsonl').exists():
     raise FileNotFoundError(
       f'{workdir} has no instructions.jsonl and no trace.jsonl: is it a '
-      'finished run of rewrite, prewrite or mbpp_ppo?'
+      'finished run of rewrite, prewrite, mbpp_ppo or compare?'
     )
   rows = output.read_jsonl(workdir / 'trace.jsonl')
   played = episodes.read(rows, strategy or 'ppo', budget)
@@ -120,10 +117,8 @@ def main(argv: list[str]) -> None:
   workdir = pathlib.Path(argv[1])
   with command.in_one_line():
     prompts = find(workdir, _STRATEGY.value, BUDGET.value)
-    files = export.FORMATS[_FORMAT.value](prompts)
     folder = pathlib.Path(_FOLDER.value or workdir / 'export')
-    for name, text in files.items():
-      write_atomically(folder / name, text.encode())
+    files = export.write(folder, prompts, FORMAT.value)
     print(f'{len(files)} files of {len(prompts)} prompts in {folder}')
 
 

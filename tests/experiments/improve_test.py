@@ -55,14 +55,15 @@ def test_all_assertions_may_be_visible(tmp_path):
   result = run(
     tmp_path,
     *('--visible=all', "--config.strategies=('greedy_first',)"),
-    *('--config.budget=3', f'--workdir={tmp_path}'),
+    *('--config.budget=3', f'--workdir={tmp_path}', '--format=openai'),
     last='sun',  # which no program of this statement returns
   )
   assert result.returncode == 0, result.stderr[-3000:]
   found = json.loads((tmp_path / 'result.json').read_text())
   assert found['held_out'] == [] and 'none was held out' in result.stdout
   assert found['visible'] == [True, True, False] and found['calls'] == 3
-  assert "== 'sun'" in (tmp_path / 'prompt.txt').read_text()
+  (message,) = json.loads((tmp_path / 'prompt.json').read_text())
+  assert message['role'] == 'user' and "== 'sun'" in message['content']
 
 
 def test_one_assertion_alone_cannot_be_held_out(tmp_path):

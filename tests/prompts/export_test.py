@@ -117,3 +117,14 @@ def test_an_instruction_in_words_has_a_place_for_the_input():
 def test_the_end_of_a_raw_block_cannot_be_written():
   with pytest.raises(ValueError, match='raw block'):
     export.to_promptfoo({'odd': (('user', '{{x}} {% endraw %}'),)})
+
+
+@pytest.mark.parametrize('form', list(export.FORMATS))
+def test_files_are_written_in_a_format(tmp_path, form):
+  paths = export.write(tmp_path / 'new', {'chat': CHAT}, form)
+  expected = export.FORMATS[form]({'chat': CHAT})
+  assert {path.name: path.read_bytes() for path in paths} == {
+    name: text.encode() for name, text in expected.items()
+  }
+  with pytest.raises(ValueError, match="'yaml': expected one of text, openai"):
+    export.write(tmp_path, {'chat': CHAT}, 'yaml')

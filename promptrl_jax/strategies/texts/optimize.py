@@ -7,12 +7,14 @@ import hashlib
 import json
 import math
 import os
+import pathlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from promptrl_jax.llm.backend import Backend, BackendError
+from promptrl_jax.llm.backend import Backend, BackendError, Message
+from promptrl_jax.prompts import export
 from promptrl_jax.strategies.texts.journal import Journal
 from promptrl_jax.strategies.texts.pool import (
   Candidate,
@@ -35,6 +37,11 @@ from promptrl_jax.strategies.texts.searches import SEARCHES, play, until_ended
 FEWEST = 3
 # Failures of the system, which no text is to blame for.
 _SYSTEM = (BackendError, MemoryError)
+
+
+def as_user(text: str) -> tuple[Message, ...]:
+  """The text as the only message."""
+  return (Message('user', text),)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,6 +78,29 @@ class Optimized:
     """The best candidates with their places, as `ranked`."""
     places = ranked(self.candidates)[:count]
     return [(place, self.candidates[place]) for place in places]
+
+  def export(
+    self,
+    folder: str | os.PathLike[str],
+    form: str = 'text',
+    messages: Callable[[str], Sequence[Message]] = as_user,
+  ) -> list[pathlib.Path]:
+    """Writes the best text as it was sent, for other programs.
+
+    Args:
+      folder: created if missing.
+      form: `text`, `openai` or `promptfoo`; see `prompts/export.py`.
+      messages: text -> the messages with which the metric asks a model, with
+        `prompts.export.place(name)` for what changes from input to input.
+
+    Returns:
+      The paths of the files, whose name is `prompt`.
+
+    Raises:
+      ValueError: there is no such format, or it cannot hold the text.
+    """
+    sent = tuple((m.role, m.content) for m in messages(self.text))
+    return export.write(folder, {'prompt': sent}, form)
 
   def __str__(self) -> str:
     """The text with its scores."""

@@ -1,13 +1,16 @@
 """A better text for any metric, in one call."""
 
+import functools
 import json
 import math
 import re
 
 import pytest
+import yaml
 
 import promptrl_jax as pr
 from promptrl_jax.llm.backend import BackendError, Completion
+from promptrl_jax.prompts import export
 from promptrl_jax.strategies.texts import evolve
 from promptrl_jax.strategies.texts.proposer import ProposerConfig
 from promptrl_jax.strategies.texts.requests import (
@@ -341,3 +344,40 @@ def test_examples_are_shown_as_they_are_or_as_json():
   )
   shown = re.findall(r'# Input 1\n(.*)', model.prompts[0])
   assert json.loads(shown[0])['word'] == 'é' and 'é' in shown[0]
+
+
+def ask(text, word):
+  """The request with which a metric asks a model."""
+  return (pr.Message('system', text), pr.Message('user', f'{{{word}}}\n'))
+
+
+def test_the_best_text_is_exported_as_the_metric_sent_it(tmp_path):
+  asked = ScriptedBackend(lambda request: request.messages[0].content)
+
+  def metric(text, word):
+    (reply,) = asked.complete([pr.Request(ask(text, word))])
+    return has(reply.text, word)
+
+  result = run(metric=metric)
+  messages = functools.partial(ask, word=export.place('word'))
+  (path,) = result.export(tmp_path, 'openai', messages)
+  written = json.loads(path.read_bytes())
+  sent = [
+    [{'role': m.role, 'content': m.content} for m in batch[0].messages]
+    for batch in asked.batches
+  ]
+  for word in WORDS:
+    filled = [
+      m | {'content': m['content'].replace('{word}', word)} for m in written
+    ]
+    assert filled in sent
+  assert written[0]['content'] == result.text
+  (path,) = result.export(tmp_path / 'foo', 'promptfoo', messages)
+  content = yaml.safe_load(path.read_text())
+  raw = json.loads(content['prompts'][0]['raw'])
+  assert raw[0]['content'] == result.text and '{{word}}' in raw[1]['content']
+  assert content['tests'] == [{'vars': {'word': ''}}]
+  # Without messages, the text alone.
+  (path,) = result.export(tmp_path)
+  assert path.read_bytes() == result.text.encode()
+  assert path.name == 'prompt.txt'
