@@ -61,6 +61,8 @@ class Config:
     components: principal components of the embedding of a question, beside what
       it asks for (`rewards/intent.py`).
     embedding: `shipped`, or `minilm` with the extra `embedding`.
+    threshold: fitness of the best prompt from which its evolution counts as
+      converged, in the report alone.
     refine_below: fitness below which prompts are dropped in the end, 0 to 1.
     plugins: modules that register backends, rewards or safety checks.
     mesh: devices by axis, for models in this process.
@@ -79,6 +81,7 @@ class Config:
   checkpoint_every: int = 20
   components: int = 2
   embedding: str = 'shipped'
+  threshold: float = 0.6
   refine_below: float = 0.4
   plugins: tuple[str, ...] = ()
   mesh: str = ''

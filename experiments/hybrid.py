@@ -9,8 +9,9 @@ person sees, and critics learn what that person likes (GPRO).
 
 --mode=simulate: people are simulated and have a known taste, so that the regret
 of every method is known. Writes results.json, results.md, regret.png,
-satisfaction.png, diversity.png, prompts.json, the last prompts of each run, and
-lineage.txt, what those of the last method's first person come from.
+satisfaction.png, diversity.png, fitness.png, curves for TensorBoard,
+prompts.json, the last prompts of each run, and lineage.txt, what those of the
+last method's first person come from.
 
 --mode=serve: a person rates answers on a page in the browser. Writes
 feedback.sqlite, and after each generation results.md, results.json,
@@ -36,8 +37,8 @@ from ml_collections import config_flags
 from configs.hybrid import EVOLVING, Config
 from experiments import serving, session
 from promptrl_jax.envs.simulated_user import SimulatedUser
-from promptrl_jax.evaluation import regret
-from promptrl_jax.evolution import diversity, edits
+from promptrl_jax.evaluation import generations, regret
+from promptrl_jax.evolution import convergence, diversity, edits
 from promptrl_jax.evolution.population import draw_lineage
 from promptrl_jax.files import write_atomically
 from promptrl_jax.llm.cache import CachedBackend
@@ -54,6 +55,7 @@ from promptrl_jax.training.gpro.features import FeatureMap
 from promptrl_jax.training.gpro.learner import make_learner
 from promptrl_jax.training.gpro.loop import Loop
 from promptrl_jax.training.gpro.reward import learned, make_reward
+from promptrl_jax.training.metrics import MetricWriter
 
 _CONFIG = config_flags.DEFINE_config_file(
   'config', 'configs/hybrid.py', lock_config=True
@@ -187,7 +189,8 @@ def play(config, method, seed, learner, backend, features, reward_fn, folder):
   loop.refine(config.refine_below)
   static, best_static = user.best_static(asked)
   return curves | {
-    'last': float(np.mean(curves['satisfaction'][-50:])),
+    'last': convergence.satisfaction(curves['satisfaction']),
+    'generations': loop.generations,
     'best_static': best_static,
     'best_prompt': static.render(),
     'correlation': check_critics(config, user, loop, seed),
@@ -300,7 +303,17 @@ def report(config, workdir, runs):
   for name, of in runs.items():
     found = [run['correlation'] for run in of]
     summary['methods'][name]['correlation'] = float(np.mean(found))
-  text = regret.to_markdown(summary)
+  summary['evolution'] = {
+    name: generations.summarise(
+      [run['generations'] for run in of], config.threshold
+    )
+    for name, of in runs.items()
+  }
+  tables = (
+    regret.to_markdown(summary),
+    generations.to_markdown(summary['evolution']),
+  )
+  text = '\n'.join(filter(None, tables))
   write_atomically(workdir / 'results.json', json.dumps(summary).encode())
   write_atomically(workdir / 'results.md', text.encode())
   prompts = {name: [run['prompts'] for run in of] for name, of in runs.items()}
@@ -328,7 +341,47 @@ def report(config, workdir, runs):
     ),
   ):
     regret.draw(workdir / f'{file}.png', curves, title, label, drift=drift)
+  draw_fitness(workdir / 'fitness.png', runs)
+  write_curves(workdir / 'curves', runs)
   return text
+
+
+def draw_fitness(path, runs):
+  """Draws what critics expect of the prompts, over generations, if any."""
+  shortest = {
+    name: min(len(run['generations']) for run in of)
+    for name, of in runs.items()
+  }
+  curves = {
+    f'{name}, {key}': np.array(
+      [[r[key] for r in run['generations'][:count]] for run in runs[name]]
+    )
+    for name, count in shortest.items()
+    if count
+    for key in ('best', 'mean')
+  }
+  if curves:
+    title, label = 'Fitness of the prompts', 'expected satisfaction'
+    regret.draw(path, curves, title, label, over='generations')
+
+
+def write_curves(folder, runs):
+  """Writes each run for TensorBoard, over its questions."""
+  for name, of in runs.items():
+    for i, run in enumerate(of):
+      rows = [
+        {f'eval/{key}': run[key][at] for key in _CURVES}
+        for at in range(run['queries'])
+      ]
+      for row in generations.with_slopes(run['generations']):
+        rows[row['queries'] - 1] |= {
+          f'eval/generation_{key}': value
+          for key, value in row.items()
+          if value is not None and key != 'queries'
+        }
+      with MetricWriter(folder / f'{name}_{i}') as writer:
+        for step, row in enumerate(rows, 1):
+          writer.write_scalars(step, row)
 
 
 if __name__ == '__main__':

@@ -20,6 +20,7 @@ import numpy as np
 import tqdm
 
 from experiments.asking import Questions
+from promptrl_jax.evaluation import generations
 from promptrl_jax.evolution.population import draw_lineage
 from promptrl_jax.feedback.store import Store
 from promptrl_jax.feedback.web.server import TOKEN_VARIABLE, FeedbackServer
@@ -156,6 +157,19 @@ def _judgement(metrics) -> str:
   )
 
 
+def _progress(loop) -> str:
+  """How different the prompts are now, and whether they still get better."""
+  if not loop.generations:
+    return ''
+  last = generations.with_slopes(loop.generations)[-1]
+  return (
+    f'Two prompts differ in {last["jaccard"]:.0%} of their words; what is '
+    f'expected of the best one has changed by {last["slope"]:+.4f} in each of '
+    f'the last {generations.WINDOW} generations, with a variance of '
+    f'{last["variance"]:.4f} between prompts.'
+  )
+
+
 def report_prompts(config, workdir: pathlib.Path, people: People) -> None:
   """Writes what was said so far, and the prompts."""
   loop, ratings = people.loop, people.ratings
@@ -170,6 +184,7 @@ def report_prompts(config, workdir: pathlib.Path, people: People) -> None:
     '',
     f'Ratings from 0 to 1, the first and last {some}.',
     _judgement(loop.metrics),
+    _progress(loop),
     'Prompts, the best first:',
     '',
     '| expected | generation | prompt |',
@@ -184,6 +199,7 @@ def report_prompts(config, workdir: pathlib.Path, people: People) -> None:
     'ratings': ratings,
     'generation': loop.population.generation,
     'questions': loop.queries,
+    'generations': generations.with_slopes(loop.generations),
   }
   write_atomically(workdir / 'results.json', json.dumps(results).encode())
   prompts = [

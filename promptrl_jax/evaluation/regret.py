@@ -157,14 +157,16 @@ def draw(
   label: str,
   *,
   drift: int = 0,
+  over: str = 'questions',
 ) -> pathlib.Path:
   """Draws a mean over runs with its 95 % interval, for each method.
 
   Args:
     path: file to write.
-    curves: [S, T] by method, over queries.
+    curves: [S, T] by method.
     label: of the y axis.
     drift: where a line says that the taste changed; 0: nowhere.
+    over: label of the x axis.
   """
   figure = canvas.new_figure(7.5, 4.2)
   axes = figure.subplots()
@@ -181,7 +183,7 @@ def draw(
       )
   if drift:
     axes.axvline(drift, color=canvas.GREY, linestyle='--')
-  axes.set_xlabel('questions', color=canvas.INK)
+  axes.set_xlabel(over, color=canvas.INK)
   axes.set_ylabel(label, color=canvas.INK)
   axes.legend(frameon=False, fontsize=8)
   canvas.title(axes, title)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from promptrl_jax.evolution import diversity
+from promptrl_jax.evolution import diversity, pareto
 from promptrl_jax.evolution.diversity import EmbedFn
 from promptrl_jax.evolution.population import Population
 
@@ -56,6 +56,7 @@ class GenerationMetrics:
     variance: of the known fitness.
     jaccard: mean difference of the words of two prompts, in [0, 1].
     embedding: mean 1 - cosine of two prompts; None without an encoder.
+    hypervolume: of what the objectives dominate above 0; None without any.
   """
 
   generation: int
@@ -66,12 +67,20 @@ class GenerationMetrics:
   variance: float
   jaccard: float
   embedding: float | None
+  hypervolume: float | None = None
 
 
 def measure(
-  population: Population, embed_fn: EmbedFn | None = None
+  population: Population,
+  embed_fn: EmbedFn | None = None,
+  objectives: np.ndarray | None = None,
 ) -> GenerationMetrics:
-  """Returns the numbers of a population."""
+  """Returns the numbers of a population.
+
+  Args:
+    embed_fn: texts -> vectors [n, D].
+    objectives: float [N, M], few of them; see `pareto.hypervolume`.
+  """
   fitness, texts = population.fitness, population.texts
   known = fitness[~np.isnan(fitness)]
   has = len(known) > 0
@@ -84,4 +93,7 @@ def measure(
     diversity.fitness_variance(fitness),
     diversity.jaccard_diversity(texts),
     diversity.embedding_diversity(embed_fn(texts)) if embed_fn else None,
+    None
+    if objectives is None
+    else pareto.hypervolume(objectives, np.zeros(np.shape(objectives)[1])),
   )

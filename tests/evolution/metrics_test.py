@@ -144,6 +144,10 @@ def test_a_generation_in_numbers():
   assert (found.best, found.mean, found.worst) == (1.0, 0.75, 0.5)
   assert found.variance == 0.0625 and found.embedding is None
   assert math.isclose(found.jaccard, 2 / 3, rel_tol=1e-6)
+  assert found.hypervolume is None
+  front = np.array([[0.5, 0.5], [0.5, 0.25], [0.25, 1.0]])
+  found = convergence.measure(Population(tuple(people), 4), objectives=front)
+  assert math.isclose(found.hypervolume, 0.25 * 1.0 + 0.25 * 0.5)
   alone = convergence.measure(Population.of(texts('a')), diversity.word_vectors)
   assert (alone.best, alone.variance, alone.embedding) == (None, 0.0, 0.0)
 

@@ -32,8 +32,19 @@ def run(folder, *flags):
 def test_it_leaves_tables_curves_and_prompts(workdir):
   results = json.loads((workdir / 'results.json').read_text())
   assert results['methods'].keys() == {'random', 'gpro_evolution'}
-  for name in ('regret', 'satisfaction', 'diversity'):
+  for name in ('regret', 'satisfaction', 'diversity', 'fitness'):
     assert (workdir / f'{name}.png').stat().st_size > 5000
+  evolution = results['evolution']
+  assert evolution['random']['generations'] == []
+  last = evolution['gpro_evolution']['generations'][-1]
+  assert last['generation'] == 3 and last['variance'] > 0
+  assert last.keys() > {'best', 'mean', 'jaccard', 'embedding', 'slope'}
+  assert '| gpro_evolution | 3 |' in (workdir / 'results.md').read_text()
+  curves = (workdir / 'curves' / 'gpro_evolution_0' / 'metrics.jsonl').open()
+  rows = [json.loads(line) for line in curves]
+  assert [row['step'] for row in rows] == [*range(1, 31)]
+  steps = [r['step'] for r in rows if 'eval/generation_slope' in r]
+  assert steps == [20, 25, 30]
   prompts = json.loads((workdir / 'prompts.json').read_text())
   assert all(prompts['gpro_evolution'])
   assert 'You are' in (workdir / 'lineage.txt').read_text()
@@ -75,7 +86,6 @@ def test_all_terms_or_the_legacy_ones_are_learned_from(workdir, tmp_path):
     result = run(
       tmp_path / name,
       '--config.seeds=1',
-      "--config.methods=('gpro_evolution',)",
       f'--config.reward={name}',
       "--config.reward_options=(('critic', 0.5),)",
     )
@@ -89,6 +99,8 @@ def test_all_terms_or_the_legacy_ones_are_learned_from(workdir, tmp_path):
 def test_bad_input_is_one_clear_message(tmp_path):
   for flag, message in (
     ("--config.methods=('best',)", "method 'best': expected some of random"),
+    ('--config.loop.islands.count=11', 'islands.count=11 of population_size'),
+    ('--config.loop.objectives=cost', 'expected nsga2, which keeps a front'),
     ('--config.split=dev', "split='dev': expected one of train, test"),
     ('--config.user.slips=2', 'slips=2.0: expected 0 to 1'),
     ('--config.model.backend=nobody', "backend 'nobody': expected one of jax"),

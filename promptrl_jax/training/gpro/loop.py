@@ -11,6 +11,7 @@ Its settings and phases are those of `phases.py`.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -19,7 +20,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from promptrl_jax.evolution import hints
+from promptrl_jax.evolution import convergence, hints
+from promptrl_jax.evolution import islands as islands_lib
 from promptrl_jax.evolution.diversity import EmbedFn
 from promptrl_jax.evolution.population import (
   Individual,
@@ -51,6 +53,8 @@ class Loop:
   Attributes:
     population: the prompts.
     history: all prompts that there were, by id.
+    generations: of each that evolved, `convergence.GenerationMetrics` as JSON
+      data, and `queries`, how many there were before it.
     metrics: of the last update.
   """
 
@@ -79,9 +83,12 @@ class Loop:
     first = Population.of(genomes).individuals
     self.config = config
     self.population = Population(first[: config.population_size])
+    self._islands = islands_lib.split(self.population, config.islands.count)
+    self.generations: list[dict[str, Any]] = []
     self.history = {one.id: one for one in first}
     self.metrics: Metrics = {}
     self._learner, self._features = learner, features
+    self._count_tokens = backend.count_tokens
     prompts = 2 * config.population_size + config.evolution.children
     self._scorer = PromptScorer(
       learner,
@@ -262,9 +269,10 @@ class Loop:
   ) -> tuple[list[str], list[float]]:
     """What prompts lead to, and the satisfaction that critics expect of it."""
     cases = self._features.query([query])
-    answers = self._scorer.answers(genomes, query)
-    mean, _ = self._scorer.expected(self._state, genomes, [query], cases)
-    return answers, mean[:, 0].tolist()
+    mean, _, answers = self._scorer.expected(
+      self._state, genomes, [query], cases
+    )
+    return list(answers[0]), mean[:, 0].tolist()
 
   def refine(self, threshold: float) -> None:
     """Drops prompts whose fitness is lower, and those that say the same.
@@ -273,12 +281,15 @@ class Loop:
     """
     kept = self.population.at_least(threshold)
     self.population = kept.without_duplicates(self._embed_fn)
+    self._islands = [self.population]
 
   def snapshot(self) -> tuple[GPRORun, dict[str, Any]]:
     """Returns all that the loop needs to go on: arrays, and JSON data."""
     best = self._schedule.best
     return GPRORun(self._state, self._replay), {
       'population': to_plain(self.population),
+      'islands': [[o.id for o in i.individuals] for i in self._islands],
+      'generations': list(self.generations),
       'history': to_plain(Population(tuple(self.history.values()))),
       'schedule': {
         'episodes': self._schedule.episodes,
@@ -297,6 +308,12 @@ class Loop:
     self._state = jax.tree.map(lambda x: jnp.asarray(np.asarray(x)), run.state)
     self._replay = jax.tree.map(np.asarray, run.replay)
     self.population = from_plain(plain['population'])
+    living = {one.id: one for one in self.population.individuals}
+    self._islands = [
+      Population(tuple(living[i] for i in ids), self.population.generation)
+      for ids in plain['islands']
+    ]
+    self.generations = list(plain['generations'])
     known = from_plain(plain['history']).individuals
     self.history = {one.id: one for one in known}
     values = dict(plain['schedule'])
@@ -338,19 +355,28 @@ class Loop:
 
   def _evolve(self) -> None:
     cases = self._features.query(self._window)
-    self.population = next_generation(
-      self.population,
+    self._islands, front = next_generation(
+      self._islands,
       self._edit_fn,
       lambda genomes: self._scorer.expected(
         self._state, genomes, self._window, cases
       ),
-      self.config.evolution,
-      optimism=self.config.optimism,
+      self.config,
+      count_tokens=self._count_tokens,
       rng=np.random.default_rng([self._seed, self.queries, 2]),
       embed_fn=self._embed_fn,
       hint=self.hint,
     )
+    self.population = islands_lib.merge(self._islands)
     self._cases = cases
     self.history |= {one.id: one for one in self.population.individuals}
+    texts = self.population.texts
+    measured = convergence.measure(
+      self.population,
+      self._embed_fn,
+      np.array([front[text] for text in texts]) if front else None,
+    )
+    row = {'queries': self.queries, **dataclasses.asdict(measured)}
+    self.generations.append(row)
     best = float(np.max(self.population.fitness))
     self._schedule = self._schedule.after_generation(best)

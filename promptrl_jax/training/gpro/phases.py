@@ -12,11 +12,14 @@ import dataclasses
 
 from promptrl_jax.evolution import hints
 from promptrl_jax.evolution.evolve import EvolutionConfig
+from promptrl_jax.evolution.islands import IslandsConfig
 from promptrl_jax.evolution.schedule import ScheduleConfig
+from promptrl_jax.settings import check_choices
 from promptrl_jax.training.gpro import choosing
 from promptrl_jax.training.gpro.choosing import RuleConfig
 
 PHASES = ('init', 'main', 'refinement')
+OBJECTIVES = ('cases', 'cost')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,7 +42,12 @@ class LoopConfig:
     evolves: whether the population evolves.
     choose: one of `choosing.NAMES`.
     rules: settings of the rivals of `gpro`.
+    objectives: what prompts are selected by: `cases`, one objective for each
+      query of the window; `cost`, the mean of these, and how short answers
+      are, of which `evolution.selection='nsga2'` keeps the Pareto front.
     evolution, schedule: of the population; an episode is an update.
+    islands: into which the population is dealt out. One is no islands; several
+      share `children` and `elite_size`.
     temperature: at which answers are sampled where the actor chooses none.
     max_tokens: most tokens of an answer.
   """
@@ -61,14 +69,23 @@ class LoopConfig:
     strength=hints.Anneal(0.5, 0.1, 20),
     selection='cover',
   )
+  objectives: str = 'cases'
+  islands: IslandsConfig = IslandsConfig(count=1)
   schedule: ScheduleConfig = ScheduleConfig(every=1, patience=0)
   temperature: float = 0.0
   max_tokens: int = 512
 
   def __post_init__(self):
-    if self.choose not in choosing.NAMES:
+    check_choices(self, choose=choosing.NAMES, objectives=OBJECTIVES)
+    if self.objectives == 'cost' and self.evolution.selection != 'nsga2':
       raise ValueError(
-        f'choose={self.choose!r}: expected one of {", ".join(choosing.NAMES)}'
+        f"objectives='cost', evolution.selection="
+        f'{self.evolution.selection!r}: expected nsga2, which keeps a front'
+      )
+    if self.islands.count > self.population_size:
+      raise ValueError(
+        f'islands.count={self.islands.count} of population_size='
+        f'{self.population_size}: expected a prompt for each or more'
       )
     for name in ('population_size', 'window'):
       if getattr(self, name) < 1:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -17,6 +18,20 @@ from promptrl_jax.prompts.genome import PromptGenome
 from promptrl_jax.training.gpro.features import FeatureMap
 from promptrl_jax.training.gpro.learner import GPROLearner
 from promptrl_jax.training.gpro.state import GPROState
+
+
+class Expected(NamedTuple):
+  """What critics expect of the answers of n prompts to m queries.
+
+  Attributes:
+    mean, spread: mean and standard deviation of the critics' scores, float64
+      [n, m] each.
+    answers: the answers, [m][n].
+  """
+
+  mean: np.ndarray
+  spread: np.ndarray
+  answers: Sequence[Sequence[str]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,24 +84,23 @@ class PromptScorer:
     genomes: Sequence[PromptGenome],
     queries: Sequence[str],
     cases: np.ndarray,
-  ) -> tuple[np.ndarray, np.ndarray]:
+  ) -> Expected:
     """What critics expect of the answers of n prompts to m queries.
 
     Args:
       cases: float [m, Q], features of the queries.
 
-    Returns:
-      Mean and standard deviation of the critics' scores, float64 [n, m] each.
-
     Raises:
       BackendError: the model could not be asked.
     """
-    rows = []
-    for query, case in zip(queries, cases, strict=True):
-      rows.append(self.features.candidates(case, self.answers(genomes, query)))
+    answers = [self.answers(genomes, query) for query in queries]
+    rows = [
+      self.features.candidates(case, texts)
+      for case, texts in zip(cases, answers, strict=True)
+    ]
     shape = len(queries), len(genomes)
     mean, spread = self.scores(state, np.concatenate(rows))
-    return mean.reshape(shape).T, spread.reshape(shape).T
+    return Expected(mean.reshape(shape).T, spread.reshape(shape).T, answers)
 
   def scores(
     self, state: GPROState, features: np.ndarray
