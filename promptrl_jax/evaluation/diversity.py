@@ -1,20 +1,23 @@
 """What the operators of searches over words bring: candidates in numbers.
 
   trace: `generation` rows of EPiC ──> per strategy, budget and operator
-  history of an instruction search ──> per operator
+                                   ──> per strategy, budget and island
+  history of an instruction search ──> per operator, and of its pool
 
 A strategy that evolves the words of each problem has a population for each
-problem and seed, a search for one instruction has a single one, its pool. No
-strategy has islands.
+problem and seed, on one island or on several, a search for one instruction has
+a single one, its pool.
 """
 
 from __future__ import annotations
 
 import collections
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from promptrl_jax.evaluation.refusals import reasons
+from promptrl_jax.evolution.diversity import jaccard_diversity
 
 # What a candidate is that no operator has proposed.
 _KEPT = ('original', 'survive', 'start', 'held out')
@@ -26,36 +29,51 @@ _Table = tuple[str, str, int]  # strategy, protocol, budget
 def of_trace(trace_rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
   """Counts the candidates in the `generation` rows of a trace.
 
-  A candidate is distinct if its text was not in its population before, and
-  improved if it is distinct and fitter than its parents.
+  A candidate is distinct if its text was not in its population before,
+  improved if it is distinct and fitter than its parents, and kept if it is
+  distinct and became a parent, survived or closed its problem.
 
   Args:
     trace_rows: the rows of an episode in their order.
 
   Returns:
     A row per strategy, protocol, budget and operator, with `populations`,
-    `proposed`, `refused` (reason -> number), `distinct` and `improved`.
+    `proposed`, `refused` (reason -> number), `distinct`, `improved` and `kept`.
   """
   counts: dict[tuple[_Table, str], collections.Counter] = {}
   # By population, then by text.
   fitness: dict[tuple[_Table, int, int], dict[str, float]] = {}
+  # By population: text -> the counts of what first proposed it, until kept.
+  proposers: dict[tuple[_Table, int, int], dict[str, collections.Counter]] = {}
   for row in trace_rows:
-    if row['action'] != 'generation':
+    if row['action'] not in ('generation', 'close'):
       continue
     table = row['strategy'], row['protocol'], row['budget']
-    known = fitness.setdefault((table, row['seed'], row['row']), {})
-    for one, own in zip(row['candidates'], row['fitness'], strict=True):
+    population = table, row['seed'], row['row']
+    waiting = proposers.setdefault(population, {})
+    is_closed = row['action'] == 'close'
+    candidates: Sequence[Any] = () if is_closed else row['candidates']
+    parents = [parent for one in candidates for parent in one['parents']]
+    for text in [row['statement']] if is_closed else parents:
+      if text in waiting:
+        waiting.pop(text)['kept'] += 1
+    known = fitness.setdefault(population, {})
+    scores = () if is_closed else row['fitness']
+    for one, own in zip(candidates, scores, strict=True):
       if one['operator'] not in _KEPT:
         before = [known.get(parent, 0.0) for parent in one['parents']]
         count = counts.setdefault(
           (table, one['operator']), collections.Counter()
         )
+        is_new = one['statement'] not in known
         _add(
           count,
           refused=one['refused'],
-          is_distinct=one['statement'] not in known,
+          is_distinct=is_new,
           is_improved=own > max(before, default=0.0),
         )
+        if is_new and not one['refused']:
+          waiting[one['statement']] = count
       known[one['statement']] = own
   populations = collections.Counter(table for table, _, _ in fitness)
   return [
@@ -71,7 +89,8 @@ def of_search(
 
   A text that was there before is refused by the search. One is improved if its
   score exceeds that of its best parent on the examples that they were compared
-  on; where no such comparison was made, none is.
+  on; where no such comparison was made, none is. One is kept if it was taken
+  into the pool.
 
   Args:
     strategy: its name in the table.
@@ -95,10 +114,65 @@ def of_search(
       is_distinct=True,
       is_improved=bool(before) and after is not None and after > max(before),
     )
+    counts[step['kind']]['kept'] += step['candidate'] is not None
   return [
     _row(strategy, protocol, None, operator, 1, count)
     for operator, count in counts.items()
   ]
+
+
+def islands_of_trace(
+  trace_rows: Iterable[Mapping[str, Any]],
+) -> list[dict[str, Any]]:
+  """How different the candidates of a generation are, island by island.
+
+  Returns:
+    A row per strategy, protocol, budget and island, with `generations`, the
+    number of those that are averaged, and the means of their `candidates`,
+    `distinct` texts and `jaccard` (mean difference of the words of two texts,
+    in [0, 1]).
+  """
+  found: dict[tuple[_Table, int], list[Mapping[str, float]]] = {}
+  for row in trace_rows:
+    for island, numbers in enumerate(row.get('islands', ())):
+      table = row['strategy'], row['protocol'], row['budget']
+      found.setdefault((table, island), []).append(numbers)
+  return [
+    _island(*table, island, numbers)
+    for (table, island), numbers in found.items()
+  ]
+
+
+def pool_of_search(
+  strategy: str, protocol: str, history: Iterable[Mapping[str, Any]]
+) -> list[dict[str, Any]]:
+  """The same of the pool that a search ended with; None for a budget."""
+  steps = [step for step in history if step['candidate'] is not None]
+  texts = [step['text'] for step in steps]
+  numbers = {
+    'candidates': len(texts),
+    'distinct': len(set(texts)),
+    'jaccard': jaccard_diversity(texts),
+  }
+  return [_island(strategy, protocol, None, 0, [numbers])]
+
+
+def _island(
+  strategy: str,
+  protocol: str,
+  budget: int | None,
+  island: int,
+  numbers: Sequence[Mapping[str, float]],
+) -> dict[str, Any]:
+  means = {
+    name: math.fsum(one[name] for one in numbers) / len(numbers)
+    for name in ('candidates', 'distinct', 'jaccard')
+  }
+  return {
+    **{'strategy': strategy, 'protocol': protocol, 'budget': budget},
+    **{'island': island, 'generations': len(numbers)},
+    **means,
+  }
 
 
 def _add(
@@ -136,6 +210,7 @@ def _row(
     'refused': refused,
     'distinct': count['distinct'],
     'improved': count['improved'],
+    'kept': count['kept'],
   }
 
 
@@ -146,11 +221,13 @@ def to_markdown(rows: Iterable[Mapping[str, Any]]) -> str:
     '',
     'Texts that the operators of searches over words proposed, in all '
     'populations together. Distinct: not in the population before. Improved: '
-    'distinct, and better than every parent on what both were scored on.',
+    'distinct, and better than every parent on what both were scored on. Kept: '
+    'distinct, and a parent or survivor later on, or what closed the problem; '
+    'in a search, taken into the pool.',
     '',
     '| strategy | B | operator | populations | proposed | refused | distinct '
-    '| improved |',
-    '|---|---:|---|---:|---:|---|---:|---:|',
+    '| improved | kept |',
+    '|---|---:|---|---:|---:|---|---:|---:|---:|',
   ]
   for row in rows:
     budget = 'search' if row['budget'] is None else row['budget']
@@ -158,6 +235,28 @@ def to_markdown(rows: Iterable[Mapping[str, Any]]) -> str:
     lines.append(
       f'| {row["strategy"]} | {budget} | {row["operator"]} '
       f'| {row["populations"]} | {row["proposed"]} | {refused} '
-      f'| {row["distinct"]} | {row["improved"]} |'
+      f'| {row["distinct"]} | {row["improved"]} | {row["kept"]} |'
+    )
+  return '\n'.join([*lines, ''])
+
+
+def islands_to_markdown(rows: Iterable[Mapping[str, Any]]) -> str:
+  """Prints the rows of `islands_of_trace` and `pool_of_search`."""
+  lines = [
+    '### Diversity by island',
+    '',
+    'Means over generations of all problems and seeds; of a search, its pool '
+    'at the end. Jaccard: mean over pairs of 1 - |A and B| / |A or B|, A and B '
+    'being the words of two texts.',
+    '',
+    '| strategy | B | island | generations | candidates | distinct | Jaccard |',
+    '|---|---:|---:|---:|---:|---:|---:|',
+  ]
+  for row in rows:
+    budget = 'search' if row['budget'] is None else row['budget']
+    lines.append(
+      f'| {row["strategy"]} | {budget} | {row["island"] + 1} '
+      f'| {row["generations"]} | {row["candidates"]:.1f} '
+      f'| {row["distinct"]:.1f} | {row["jaccard"]:.2f} |'
     )
   return '\n'.join([*lines, ''])

@@ -118,10 +118,14 @@ def write(
       workdir / 'reliability.png', {v.name: v.quality for v in verifiers}
     )
   operators = diversity.of_trace(read_jsonl(workdir / 'trace.jsonl'))
+  islands = diversity.islands_of_trace(read_jsonl(workdir / 'trace.jsonl'))
   for name, history in (searches or {}).items():
     operators += diversity.of_search(name, headline, history)
+    islands += diversity.pool_of_search(name, headline, history)
   if operators:
     parts.append(diversity.to_markdown(operators))
+  if islands:
+    parts.append(diversity.islands_to_markdown(islands))
   replies = refusals.of_trace(read_jsonl(workdir / 'trace.jsonl'))
   if refused := refusals.to_markdown(replies):
     parts.append(refused)
@@ -138,6 +142,7 @@ def write(
       'selection': rescored,
       'verifiers': [dataclasses.asdict(one) for one in verifiers],
       'operators': operators,
+      'islands': islands,
       'replies': replies,
       'searches': searches or {},
     },

@@ -7,14 +7,16 @@ stand in a ring: the best of each replace the worst of the next one.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 
 from promptrl_jax.evolution.evolve import EvolutionConfig, ScoreFn, evolve
 from promptrl_jax.evolution.population import Population
 from promptrl_jax.evolution.variation import EditFn
+
+One = TypeVar('One')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,19 +66,44 @@ def migrate(islands: Sequence[Population], migrants: int) -> list[Population]:
   the best of an island is replaced, and nobody comes twice, so that sizes and
   the best of each island stay.
   """
+  moved = round_the_ring(
+    [island.ranked() for island in islands],
+    migrants,
+    name=lambda one: one.id,
+    is_known=lambda one: one.fitness is not None,
+  )
+  return [
+    Population((*stay, *guests), island.generation)
+    for island, (stay, guests) in zip(islands, moved, strict=True)
+  ]
+
+
+def round_the_ring(
+  islands: Sequence[Sequence[One]],
+  migrants: int,
+  *,
+  name: Callable[[One], Hashable],
+  is_known: Callable[[One], bool],
+) -> list[tuple[list[One], list[One]]]:
+  """Says who stays on each island and who comes from the one before.
+
+  Args:
+    islands: everybody, the best of each island first.
+    migrants: that each island sends on.
+    name: nobody comes to an island where one of the same name is.
+    is_known: whether the fitness of somebody is known; others do not move.
+  """
   moved = []
   for place, island in enumerate(islands):
-    here = {one.id for one in island.individuals}
+    here = set(map(name, island))
     guests = [
       one
-      for one in islands[place - 1].elite(migrants)
-      if one.id not in here and one.fitness is not None
+      for one in islands[place - 1][:migrants]
+      if name(one) not in here and is_known(one)
     ]
     # An island of few keeps its best, however many come.
     guests = guests[: len(island) - 1]
-    ranked = island.ranked()
-    stay = ranked[: len(ranked) - len(guests)]
-    moved.append(Population((*stay, *guests), island.generation))
+    moved.append((list(island[: len(island) - len(guests)]), guests))
   return moved
 
 

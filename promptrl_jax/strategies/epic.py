@@ -25,6 +25,8 @@ from typing import Any
 
 import numpy as np
 
+from promptrl_jax.evolution.diversity import jaccard_diversity
+from promptrl_jax.evolution.islands import round_the_ring
 from promptrl_jax.llm.ask import Tools, coder_prompt
 from promptrl_jax.llm.attempt import Attempt, Meet, Play
 from promptrl_jax.operators import lexical, wording
@@ -53,6 +55,9 @@ class Candidate:
   operator: str
   parents: tuple[str, ...] = ()
   refused: str = ''
+
+
+Islands = list[list[Candidate]]  # One, unless they are asked for.
 
 
 def epic_with(config: EpicConfig) -> PlayFn:
@@ -85,22 +90,23 @@ class _Evolution:
     yield from self._score(original)
     if self._closes(original, config.close_first):
       return self._close(original, 0)
-    generation = yield from self._populate(original)
+    islands = yield from self._populate(original)
     for number in range(1, config.generations + 1):
+      generation = _everybody(islands)
       closed = yield from self._run(generation)
       if number == 1 and config.validate:
         self._validate()
       best = self._best([c.statement for c in generation])
       if closed is None and self._closes(best, config.close_generation):
         closed = best
-      self._note(number, generation)
+      self._note(number, islands)
       if closed is not None:
         return self._close(closed, number)
       has_stalled = yield from self._has_stalled(number)
       is_last = number == config.generations or self._attempt.budget_left < 1
       if has_stalled or is_last:
         break
-      generation = yield from self._breed(generation)
+      islands = yield from self._breed(self._migrated(number, islands))
     if config.submit_best:
       best = self._best(list(self._verdicts))
       return self._verdicts[best.statement].code
@@ -162,9 +168,8 @@ class _Evolution:
 
   # Generations.
 
-  def _populate(
-    self, original: Candidate
-  ) -> Generator[Any, Any, list[Candidate]]:
+  def _populate(self, original: Candidate) -> Generator[Any, Any, Islands]:
+    """The original, which is on each island, and descriptions by the model."""
     generation = [original]
     for _ in range(self._config.population):
       if not self._can_ask(generation):
@@ -173,14 +178,49 @@ class _Evolution:
         self._attempt, self._tools, original.statement, self._config.elaborate
       )
       generation.append(self._made(made, 'elaborate', (original.statement,)))
-    return generation
+    count = self._config.islands.count
+    return [[original, *generation[1 + i :: count]] for i in range(count)]
 
-  def _breed(
-    self, generation: Sequence[Candidate]
+  def _migrated(self, number: int, islands: Islands) -> Islands:
+    """The islands with the best of the one before among their parents."""
+    config = self._config.islands
+    if len(islands) == 1 or not config.every or number % config.every:
+      return islands
+    ranked = [
+      sorted(island, key=lambda c: self._fitness(c.statement), reverse=True)
+      for island in islands
+    ]
+    moved = round_the_ring(
+      ranked,
+      config.migrants,
+      name=lambda c: c.statement,
+      is_known=lambda c: c.statement in self._verdicts,
+    )
+    arrived = [[c.statement for c in guests] for _, guests in moved]
+    self._attempt.note('migrate', generation=number, arrived=arrived)
+    return [[*stay, *guests] for stay, guests in moved]
+
+  def _breed(self, islands: Islands) -> Generator[Any, Any, Islands]:
+    """The next generation of each island."""
+    bred: Islands = []
+    for place, island in enumerate(islands):
+      size = len(range(place, self._config.population, len(islands)))
+      due = _everybody(bred)
+      bred.append((yield from self._breed_island(island, size, due)))
+    return bred
+
+  def _breed_island(
+    self, island: Sequence[Candidate], size: int, due: Sequence[Candidate]
   ) -> Generator[Any, Any, list[Candidate]]:
-    """One survivor and the children of parents drawn by their fitness."""
+    """One survivor and the children of parents drawn by their fitness.
+
+    Args:
+      island: the parents.
+      size: of the next generation.
+      due: children on other islands, whose programs are to be written.
+    """
     config = self._config
-    scored = [c.statement for c in generation if c.statement in self._verdicts]
+    scored = [c.statement for c in island if c.statement in self._verdicts]
     fitness = [self._fitness(statement) for statement in scored]
 
     def draw() -> str:
@@ -188,16 +228,17 @@ class _Evolution:
       return self._rng.choices(scored, weights)[0]
 
     if config.elitism:
-      children = [self._best(list(self._verdicts))]
+      # In the order in which they were scored, of which equals go by.
+      children = [self._best([s for s in self._verdicts if s in scored])]
     else:
       survivor = draw()
       children = [Candidate(survivor, 'survive', (survivor,))]
-    for place in range(config.population - 1):
-      parent = draw()
-      if place >= config.population - 1 - config.crossovers:
-        child = yield from self._cross(parent, draw(), children)
+    for place in range(size - 1):
+      parent, asked = draw(), [*due, *children]
+      if place >= size - 1 - config.crossovers:
+        child = yield from self._cross(parent, draw(), asked)
       else:
-        child = yield from self._mutate(parent, children)
+        child = yield from self._mutate(parent, asked)
       if child is not None:
         children.append(child)
     return children
@@ -270,7 +311,8 @@ class _Evolution:
     )
     return self._verdicts[candidate.statement].code
 
-  def _note(self, number: int, generation: Sequence[Candidate]) -> None:
+  def _note(self, number: int, islands: Islands) -> None:
+    generation = _everybody(islands)
     counts: dict[str, dict[str, int]] = {}
     known: set[str] = set()
     for candidate in generation:
@@ -289,7 +331,23 @@ class _Evolution:
       fitness=[self._fitness(c.statement) for c in generation],
       operators=counts,
       distinct_programs=len(codes),
+      islands=[_diversity(island) for island in islands],
     )
+
+
+def _everybody(islands: Islands) -> list[Candidate]:
+  """All candidates; the original, which is on each island, once."""
+  first, *others = islands or [[]]
+  return [*first, *(c for i in others for c in i if c.operator != 'original')]
+
+
+def _diversity(island: Sequence[Candidate]) -> dict[str, Any]:
+  texts = [candidate.statement for candidate in island]
+  return {
+    'candidates': len(texts),
+    'distinct': len(set(texts)),
+    'jaccard': jaccard_diversity(texts),
+  }
 
 
 epic = epic_with(FAITHFUL)

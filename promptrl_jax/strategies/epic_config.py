@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from promptrl_jax.evolution.islands import IslandsConfig
 from promptrl_jax.operators.lexical import LexicalConfig
 from promptrl_jax.operators.wording import WordingConfig
 from promptrl_jax.strategies.self_tests import SelfTestsConfig
@@ -27,7 +28,8 @@ class EpicConfig:
       no larger share of all problems was closed; negative: it goes on.
     mutation: `lexical` replaces words by synonyms and costs no call, `model`
       asks for a clearer description.
-    crossovers: children of a generation that the model merges of two parents.
+    crossovers: children of a generation that the model merges of two parents,
+      on each island.
     elitism: whether the best statement survives; otherwise one is drawn.
     validate: share of the programs that pass the visible tests (of all, if none
       does) that must pass a generated test in the first generation for it to
@@ -35,6 +37,10 @@ class EpicConfig:
       most programs are wrong.
     submit_best: whether the best program is submitted if none was closed with;
       otherwise that of the original.
+    islands: populations apart that the statements of a problem are dealt out
+      to, each with a survivor and parents of its own, and after how many
+      generations the best of each become parents on the next one, too; one
+      there.
     shown_tests: generated tests that are shown with each new statement.
     elaborate: how the descriptions of the first generation are asked for.
     words: how mutations and crossovers of the model are asked for.
@@ -52,6 +58,7 @@ class EpicConfig:
   elitism: bool = False
   validate: float = 0.0
   submit_best: bool = False
+  islands: IslandsConfig = IslandsConfig(count=1, every=1)
   shown_tests: int = 3
   elaborate: WordingConfig = WordingConfig(temperature=0.9, words=350)
   words: WordingConfig = WordingConfig()
@@ -63,10 +70,16 @@ class EpicConfig:
         f'population={self.population}, generations={self.generations}: '
         'expected 1 or more of both'
       )
-    if not 0 <= self.crossovers < self.population:
+    smallest = self.population // self.islands.count
+    if self.islands.count > 1 and smallest < 2:
       raise ValueError(
-        f'crossovers={self.crossovers}: expected fewer than the '
-        f'population of {self.population}, one of which survives'
+        f'islands={self.islands.count}, population={self.population}: expected '
+        'at least two statements for each island, one of which survives'
+      )
+    if not 0 <= self.crossovers < smallest:
+      raise ValueError(
+        f'crossovers={self.crossovers}: expected fewer than the {smallest} '
+        'statements of the smallest population, one of which survives'
       )
     if self.mutation not in _MUTATIONS:
       raise ValueError(

@@ -1,5 +1,7 @@
 """Candidates by operator, counted by hand."""
 
+import pytest
+
 from promptrl_jax.evaluation import diversity
 
 
@@ -44,10 +46,14 @@ SECOND = generation(
   ],
   [0.6, 0.5, 0.8, 0.4],
 )
+CLOSED = {
+  **{key: SECOND[key] for key in ('strategy', 'protocol', 'budget')},
+  **{'seed': 0, 'row': 0, 'action': 'close', 'statement': 'ba'},
+}
 
 
 def test_what_the_operators_of_a_population_bring():
-  rows = diversity.of_trace([FIRST, {'action': 'close'}, SECOND])
+  rows = diversity.of_trace([FIRST, {'action': 'meet'}, SECOND, CLOSED])
   shared = {
     **{'strategy': 'epic', 'protocol': 'visible1', 'budget': 8},
     'populations': 1,
@@ -55,10 +61,10 @@ def test_what_the_operators_of_a_population_bring():
   assert rows == [
     shared
     | {'operator': 'elaborate', 'proposed': 4, 'refused': {'cut': 1}}
-    | {'distinct': 2, 'improved': 1},
+    | {'distinct': 2, 'improved': 1, 'kept': 2},
     shared
     | {'operator': 'cross', 'proposed': 3, 'refused': {}}
-    | {'distinct': 2, 'improved': 1},
+    | {'distinct': 2, 'improved': 1, 'kept': 1},
   ]
 
 
@@ -103,6 +109,7 @@ def test_what_the_operators_of_a_search_bring():
   assert (merge['proposed'], merge['distinct'], merge['improved']) == (1, 1, 0)
   assert (rewrite['distinct'], rewrite['improved']) == (1, 0)
   assert reflect['budget'] is None and reflect['populations'] == 1
+  assert [row['kept'] for row in (reflect, merge, rewrite)] == [1, 1, 1]
 
 
 def test_the_table_names_the_reasons_most_frequent_first():
@@ -110,5 +117,39 @@ def test_the_table_names_the_reasons_most_frequent_first():
   (row,) = diversity.of_trace([generation(FIRST['candidates'], [0.0] * 5)])
   lines = diversity.to_markdown([row | {'refused': refused}]).splitlines()
   assert lines[-1] == (
-    '| epic | 8 | elaborate | 1 | 4 | 3 (2 empty; 1 cut \\| off) | 2 | 0 |'
+    '| epic | 8 | elaborate | 1 | 4 | 3 (2 empty; 1 cut \\| off) | 2 | 0 | 0 |'
+  )
+
+
+def test_islands_are_averaged_over_generations_problems_and_seeds():
+  def numbers(candidates, distinct, jaccard):
+    return {
+      **{'candidates': candidates, 'distinct': distinct, 'jaccard': jaccard}
+    }
+
+  first = FIRST | {'islands': [numbers(4, 3, 0.5), numbers(2, 2, 1.0)]}
+  other = SECOND | {'row': 1, 'islands': [numbers(2, 2, 0.0)]}
+  shared = {'strategy': 'epic', 'protocol': 'visible1', 'budget': 8}
+  rows = diversity.islands_of_trace([first, {'action': 'close'}, other])
+  assert rows == [
+    shared | {'island': 0, 'generations': 2} | numbers(3.0, 2.5, 0.25),
+    shared | {'island': 1, 'generations': 1} | numbers(2.0, 2.0, 1.0),
+  ]
+  table = diversity.islands_to_markdown(rows)
+  assert '| epic | 8 | 1 | 2 | 3.0 | 2.5 | 0.25 |' in table
+
+
+def test_the_pool_of_a_search_is_one_island_at_its_end():
+  history = [
+    step('start', 'a b', 'the start', 0),
+    step('reflect', 'c d', 'better', 1, (1.0,), 2.0),
+    step('reflect', 'e f', 'not better', None, (2.0,), 2.0),
+    step('merge', 'a d', 'as good', 2, (1.0, 3.0), 3.0),
+  ]
+  (row,) = diversity.pool_of_search('gepa', 'visible1', history)
+  assert (row['candidates'], row['distinct'], row['budget']) == (3, 3, None)
+  # a b | c d share nothing, the two others one word of three.
+  assert row['jaccard'] == pytest.approx((1 + 2 / 3 + 2 / 3) / 3)
+  assert '| gepa | search | 1 | 1 | 3.0 | 3.0 | 0.78 |' in (
+    diversity.islands_to_markdown([row])
   )

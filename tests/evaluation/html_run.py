@@ -62,7 +62,12 @@ OPERATORS = [
   {
     **{'strategy': 'bandit', 'protocol': 'visible1', 'budget': budget},
     **{'operator': operator, 'populations': 12, 'proposed': 60},
-    **{'refused': {'cut': 3, 'malformed': 4}, 'distinct': 50, 'improved': 9},
+    **{
+      'refused': {'cut': 3, 'malformed': 4},
+      'distinct': 50,
+      'improved': 9,
+      'kept': 5,
+    },
   }
   for budget, operator in ((4, 'cross'), (None, 'reflect'))
 ]

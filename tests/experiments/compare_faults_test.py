@@ -11,7 +11,7 @@ from promptrl_jax.testing.fake_server import Reply
 from tests.experiments import commands
 from tests.experiments.mbpp_http_test import right_if_even, write_data
 
-PLAYED = ('direct', 'best_of_b', 'greedy_first', 'greedy_first_tuned')
+PLAYED = 'direct', 'best_of_b', 'greedy_first', 'greedy_first_tuned', 'epic'
 WITHOUT = (
   *('best_open_loop', 'single_list', 'hand_rule', 'random', 'best_of_b_tuned'),
   *('lexical', 'semantic', 'repair'),
@@ -60,7 +60,7 @@ def run(folder, server, *flags):
     '--config.search.seeds=1',
     '--config.search.temperatures=(0.8,)',
     "--config.plugins=('tests.experiments.peeking',)",
-    "--config.eval.strategies=('peeking',)",
+    "--config.eval.strategies=('peeking','epic')",
     f'--config.eval.without={WITHOUT}',
     *roles,
     *flags,
@@ -98,9 +98,14 @@ def test_a_run_that_goes_on_pays_for_nothing_twice(broken_and_mended):
   workdir, model, _, _, mended = broken_and_mended
   assert mended.returncode == 0, mended.stderr[-3000:]
   assert len(model.answered) == len(set(model.answered)) > 7
-  table = json.loads((workdir / 'results.json').read_text())['tables']
-  cells = {(c['strategy'], c['budget']) for c in table['visible1']['cells']}
+  results = json.loads((workdir / 'results.json').read_text())
+  table = results['tables']['visible1']['cells']
+  cells = {(cell['strategy'], cell['budget']) for cell in table}
   assert cells == {(n, b) for n in (*PLAYED, 'peeking') for b in (1, 2)}
+  # What evolves says how different its texts are.
+  islands = {(row['strategy'], row['budget']) for row in results['islands']}
+  assert islands == {('epic', 1), ('epic', 2)}
+  assert '### Diversity by island' in (workdir / 'results.md').read_text()
 
 
 def test_a_strategy_that_reaches_for_hidden_tests_has_an_error_of_its_own(

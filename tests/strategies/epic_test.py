@@ -6,6 +6,7 @@ import re
 import pytest
 
 from promptrl_jax.evaluation import diversity
+from promptrl_jax.evolution.islands import IslandsConfig
 from promptrl_jax.operators.lexical import LexicalConfig
 from promptrl_jax.operators.wording import WordingConfig
 from promptrl_jax.strategies.epic import epic_with
@@ -361,7 +362,7 @@ KNOBS = {
   'close_generation': 0.4,
   'least_growth': 0.5,
   'mutation': 'model',
-  'crossovers': 1,
+  'crossovers': 2,
   'elitism': True,
   'validate': 0.3,
   'submit_best': True,
@@ -369,13 +370,14 @@ KNOBS = {
   'elaborate': WordingConfig(temperature=0.5),
   'words': WordingConfig(temperature=0.1),
   'lexical': LexicalConfig(probability=1.0),
+  'islands': IslandsConfig(count=2, every=1),
 }
 
 
 def test_every_knob_changes_the_trace(play):
   assert KNOBS.keys() == {f.name for f in dataclasses.fields(EpicConfig)}
   base = dataclasses.replace(
-    FAITHFUL, least_growth=-1.0, mutation='model', crossovers=2
+    FAITHFUL, least_growth=-1.0, mutation='model', crossovers=1
   )
   bases = {
     'mutation': dataclasses.replace(base, mutation='lexical'),
@@ -401,6 +403,8 @@ def test_every_knob_changes_the_trace(play):
     ({'crossovers': 5}, 'crossovers=5'),
     ({'mutation': 'random'}, "mutation='random'"),
     ({'validate': 2.0}, 'validate=2.0'),
+    ({'islands': IslandsConfig(3)}, 'islands=3, population=5'),
+    ({'islands': IslandsConfig(2), 'crossovers': 2}, 'crossovers=2'),
   ],
 )
 def test_settings_that_cannot_work_are_refused(settings, message):

@@ -25,14 +25,21 @@ function operatorTable() {
     'Texts that operators proposed, in all populations together: one of each ' +
       'problem and seed, or one of a search before the first problem. ' +
       'Distinct: not in the population before. Improved: distinct, and better ' +
-      'than every parent on what both were scored on.',
+      'than every parent on what both were scored on. Kept: distinct, and a ' +
+      'parent or survivor later on, or what closed the problem; in a search, ' +
+      'taken into the pool.',
     grid(
       [
         columnHead('strategy', ''),
         columnHead('operator', ''),
-        ['populations', 'proposed', 'refused', 'distinct', 'improved'].map(
-          (name) => columnHead(name),
-        ),
+        [
+          'populations',
+          'proposed',
+          'refused',
+          'distinct',
+          'improved',
+          'kept',
+        ].map((name) => columnHead(name)),
       ],
       rows.map((row) =>
         strategyRow(
@@ -53,6 +60,7 @@ function operatorTable() {
           ),
           number(row.distinct),
           number(row.improved),
+          number(row.kept),
         ),
       ),
     ),

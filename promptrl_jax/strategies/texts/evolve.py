@@ -13,6 +13,7 @@ import itertools
 
 import numpy as np
 
+from promptrl_jax.evolution.islands import IslandsConfig, round_the_ring
 from promptrl_jax.strategies.texts import best_of_n
 from promptrl_jax.strategies.texts.pool import (
   Pool,
@@ -28,22 +29,25 @@ class EvolveConfig:
   """Settings of the algorithm.
 
   Attributes:
-    population: texts of a generation.
-    elite: of these, the best ones of the generation before.
+    population: texts of a generation, of all islands together.
+    elite: of these, the best ones of the generation before, on each island.
     crossover: probability that a child has two parents.
     tournament: texts of which the best becomes a parent.
+    islands: populations apart that the texts are dealt out to, and after how
+      many generations the best of each replace the worst of the next one.
   """
 
   population: int = 4
   elite: int = 1
   crossover: float = 0.5
   tournament: int = 2
+  islands: IslandsConfig = IslandsConfig(count=1)
 
   def __post_init__(self):
-    if not 1 <= self.elite < self.population:
+    if not 1 <= self.elite < self.population // self.islands.count:
       raise ValueError(
-        f'elite={self.elite}, population={self.population}: expected '
-        '1 <= elite < population'
+        f'elite={self.elite}, population={self.population}, islands='
+        f'{self.islands.count}: expected 1 <= elite < population of an island'
       )
     if not 0 <= self.crossover <= 1 or self.tournament < 1:
       raise ValueError(
@@ -58,16 +62,35 @@ price = best_of_n.price
 def search(pool: Pool, config: EvolveConfig) -> Search:
   """Breeds generations until the budget is spent."""
   yield from pool.start()
-  population = [0]
+  islands = [[0] for _ in range(config.islands.count)]
   for generation in itertools.count():
-    kept = ranked(pool.candidates, population)[: config.elite]
-    room = config.population - len(kept)
-    count = min(room, pool.calls_left // price(pool))
-    pool.check_affords(max(1, count) * price(pool))
-    rng = np.random.default_rng([pool.seed, generation])
-    families = [_parents(pool, population, config, rng) for _ in range(count)]
-    children = yield from best_of_n.breed(pool, families)
-    population = kept + children
+    for place, population in enumerate(islands):
+      kept = ranked(pool.candidates, population)[: config.elite]
+      size = len(range(place, config.population, len(islands)))
+      count = min(size - len(kept), pool.calls_left // price(pool))
+      pool.check_affords(max(1, count) * price(pool))
+      # Each island draws for itself.
+      state = [pool.seed, generation, *([place] if place else [])]
+      rng = np.random.default_rng(state)
+      families = [_parents(pool, population, config, rng) for _ in range(count)]
+      children = yield from best_of_n.breed(pool, families)
+      islands[place] = kept + children
+    islands = _migrated(pool, islands, config.islands, generation + 1)
+
+
+def _migrated(
+  pool: Pool, islands: list[list[int]], config: IslandsConfig, generation: int
+) -> list[list[int]]:
+  """The islands, after a migration if one is due."""
+  if len(islands) == 1 or not config.every or generation % config.every:
+    return islands
+  moved = round_the_ring(
+    [ranked(pool.candidates, population) for population in islands],
+    config.migrants,
+    name=lambda place: place,
+    is_known=lambda place: True,
+  )
+  return [stay + guests for stay, guests in moved]
 
 
 def _parents(

@@ -1,6 +1,7 @@
 """The decisions of GEPA on a recorded model, by hand-worked numbers."""
 
 import collections
+import dataclasses
 import itertools
 
 import numpy as np
@@ -215,3 +216,22 @@ def test_settings_without_sense_are_refused(options):
   (name,) = options
   with pytest.raises(ValueError, match=name):
     gepa.GepaConfig(**options)
+
+
+def test_every_knob_changes_the_history():
+  knobs = {
+    'minibatch': 1,
+    'proposals': 2,
+    'merges': 0,
+    'merge_examples': 1,
+    'perfect': 0.5,
+  }
+  assert knobs.keys() == {f.name for f in dataclasses.fields(gepa.GepaConfig)}
+
+  def history(**options):
+    model = recorded(itertools.cycle(REPLIES))
+    return run(model, **options).history, model.batches
+
+  usual = history()
+  for name, value in knobs.items():
+    assert history(**{name: value}) != usual, name
