@@ -8,6 +8,7 @@ import pytest
 from promptrl_jax.evaluation import diversity, instruction_search
 from promptrl_jax.evaluation.instruction_search import InstructionSearchConfig
 from promptrl_jax.evaluation.play import LineUp
+from promptrl_jax.execution.memo import MemoPool
 from promptrl_jax.llm.ask import AskConfig
 from promptrl_jax.llm.backend import BackendError
 from promptrl_jax.llm.cache import CachedBackend
@@ -179,3 +180,32 @@ def test_what_cannot_be_searched_is_refused(pool, options, reason):
 def test_settings_without_sense_are_refused():
   with pytest.raises(ValueError, match='calls=-1'):
     InstructionSearchConfig(calls=-1)
+
+
+def test_every_knob_changes_the_history(pool):
+  knobs = {
+    'calls': 45,
+    'problems': 2,
+    'temperature': 0.2,
+    'max_tokens': 99,
+    'gepa': GepaConfig(minibatch=3, perfect=1.0),
+  }
+  fields = {field.name for field in dataclasses.fields(CONFIG)}
+  assert knobs.keys() == fields
+  memo = MemoPool(pool)
+
+  def history(config):
+    """A search in which no text is perfect, and what it asked the writer."""
+    asked = []
+
+    def tries(request):
+      asked.append(request)
+      return f'<text>\nTry {len(asked)}\n</text>'
+
+    found, _ = search(memo, writer=tries, config=config)
+    return found.history, asked
+
+  usual = history(CONFIG)
+  for name, value in knobs.items():
+    other = dataclasses.replace(CONFIG, **{name: value})
+    assert history(other) != usual, name

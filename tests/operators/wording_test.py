@@ -1,5 +1,7 @@
 """Mutation and crossover by a model: what is asked, and what is refused."""
 
+import dataclasses
+
 import pytest
 
 from promptrl_jax.llm.ask import AskConfig, make_tools
@@ -103,8 +105,11 @@ def test_a_parent_that_leaves_no_room_is_kept_without_a_call():
 
 def test_every_knob_has_an_effect():
   reply = '<task>Add three to a number, which is given.'
+  knobs = {'temperature': 0.2, 'max_tokens': 30, 'words': 50}
+  fields = {field.name for field in dataclasses.fields(wording.WordingConfig)}
+  assert {*knobs, 'guards'} == fields
   _, (usual,) = ask('mutate', reply)
-  _, (other,) = ask('mutate', reply, temperature=0.2, max_tokens=30, words=50)
+  _, (other,) = ask('mutate', reply, **knobs)
   assert (other.temperature, other.max_tokens) == (0.2, 30)
   assert 'at most 50 words' in other.messages[0].content
   assert 'at most' not in usual.messages[0].content

@@ -255,8 +255,11 @@ def test_every_knob_changes_the_trace(play, make, config, knobs):
     other = dataclasses.replace(config, **{name: value})
     assert trace(other) != usual, name
   # With few calls no tests are asked for, unless that is asked for.
-  few = dataclasses.replace(SelfTestsConfig(), from_budget=13)
-  assert trace(_with_tests(config, few)) != usual
+  inner = {'count': 2, 'from_budget': 13}
+  assert inner.keys() == {f.name for f in dataclasses.fields(SelfTestsConfig)}
+  for name, value in inner.items():
+    tests = dataclasses.replace(SelfTestsConfig(), **{name: value})
+    assert trace(_with_tests(config, tests)) != usual, name
 
 
 def _with_tests(config, tests):
