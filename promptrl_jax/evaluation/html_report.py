@@ -52,6 +52,8 @@ def write(
   references: Sequence[Published] = (),
   registers: Mapping[str, str] | None = None,
   operators: Sequence[Mapping[str, Any]] = (),
+  islands: Sequence[Mapping[str, Any]] = (),
+  replies: Sequence[Mapping[str, Any]] = (),
   learning: Sequence[Mapping[str, Any]] = (),
   searches: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
 ) -> pathlib.Path:
@@ -67,6 +69,8 @@ def write(
     references: published numbers, shown apart from the measured ones.
     registers: task id -> wording of its statement, where the data has one.
     operators: rows of `diversity.of_trace` and `diversity.of_search`.
+    islands: rows of `diversity.islands_of_trace` and `pool_of_search`.
+    replies: rows of `refusals.of_trace`.
     learning: panels of `learning.read`.
     searches: the decisions of a search for one text, as plain data of
       `texts.pool.Step`, by the strategy that plays with what was found.
@@ -98,6 +102,8 @@ def write(
       'rows': [dataclasses.asdict(each) for each in references],
     },
     'operators': operators,
+    'islands': islands,
+    'replies': replies,
     'learning': learning,
     'searches': searches or {},
     'trace': packed.index if packed else None,

@@ -163,6 +163,8 @@ def write(
     references=published if 'oracle' in summaries else (),
     registers=registers,
     operators=operators,
+    islands=islands,
+    replies=replies,
     learning=learning,
     searches=searches,
   )

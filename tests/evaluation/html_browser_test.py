@@ -20,8 +20,10 @@ from tests.browser import browser as browser
 from tests.evaluation.html_run import (
   HOSTILE,
   HOSTILE_TASK,
+  ISLANDS,
   LEARNING,
   OPERATORS,
+  REPLIES,
   SEARCHES,
   make_run,
   play,
@@ -49,6 +51,8 @@ def page(tmp_path_factory) -> pathlib.Path:
     trace=run.trace,
     references=references.PROMIS_MBPP,
     operators=OPERATORS,
+    islands=ISLANDS,
+    replies=REPLIES,
     learning=LEARNING,
   )
 
@@ -219,7 +223,18 @@ def test_operators_are_those_of_the_budget_and_of_searches(browser, page):
     'return [...document.querySelectorAll("#operators tbody tr")]'
     '.map((row) => row.cells[1].innerText.split("\\n")[0])'
   )
-  assert shown.run(rows) == ['cross', 'reflect']
+  # Operators, an island, and of replies those that were refused or cut.
+  assert shown.run(rows) == ['cross', 'reflect', '1', 'program']
+  assert '0.38' in shown.text('[aria-label="Diversity by island"] tbody')
+  replies = '[aria-label="Replies that were refused or cut"] tbody'
+  assert shown.text(replies).split() == [
+    'bandit',
+    'program',
+    '31',
+    '2',
+    '2',
+    'cut',
+  ]
   assert shown.text('#operators tbody .number:nth-child(5)').split() == [
     *('7', '4', 'malformed', '3', 'cut')
   ]

@@ -11,8 +11,10 @@ import pytest
 from promptrl_jax.evaluation import html_report, references
 from tests.evaluation.html_run import (
   HOSTILE_TASK,
+  ISLANDS,
   LEARNING,
   OPERATORS,
+  REPLIES,
   make_run,
 )
 
@@ -73,6 +75,8 @@ def page(run, tmp_path_factory):
     references=references.PROMIS_MBPP,
     registers={'mini/0': 'plain', 'mini/1': 'noisy'},
     operators=OPERATORS,
+    islands=ISLANDS,
+    replies=REPLIES,
     learning=LEARNING,
   )
 
@@ -154,6 +158,7 @@ def test_the_data_holds_the_numbers_of_the_summary(page, run):
   assert facts['model hashes'] == 'coder tiny@12, rewriter tiny@34'
   assert facts['seeds'] == '7, 8'
   assert (data['operators'], data['learning']) == (OPERATORS, LEARNING)
+  assert (data['islands'], data['replies']) == (ISLANDS, REPLIES)
   rows = data['references']['rows']
   assert len(rows) == len(references.PROMIS_MBPP)
   assert {row['strategy'] for row in rows}.isdisjoint(
@@ -166,6 +171,7 @@ def test_without_problems_and_trace_there_are_tables_alone(run, tmp_path):
   data = data_of(page)
   assert data['trace'] is None
   assert data['operators'] == data['learning'] == []
+  assert data['islands'] == data['replies'] == []
   assert data['protocols']['visible1']['groups'] == {}
   assert data['protocols']['visible1']['alone'] == []
 

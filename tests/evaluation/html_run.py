@@ -71,6 +71,19 @@ OPERATORS = [
   }
   for budget, operator in ((4, 'cross'), (None, 'reflect'))
 ]
+ISLANDS = [
+  {
+    **{'strategy': 'bandit', 'protocol': 'visible1', 'budget': 4, 'island': 0},
+    **{'generations': 24, 'candidates': 5.5, 'distinct': 4.5, 'jaccard': 0.375},
+  }
+]
+REPLIES = [
+  {
+    **{'strategy': 'bandit', 'protocol': 'visible1', 'budget': 4},
+    **{'kind': kind, 'replies': 31, 'refused': refused},
+  }
+  for kind, refused in (('program', {'cut': 2}), ('rewrite', {}))
+]
 
 
 def searched(kind, text, candidate, parents, why):

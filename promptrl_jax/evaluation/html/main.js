@@ -79,7 +79,7 @@ const SECTIONS = [
     'operators',
     'Operators',
     'Candidates by operator',
-    () => (hasOperators() ? [budgetChoice(), operatorTable()] : null),
+    () => (hasOperators() ? [budgetChoice(), ...operatorTables()] : null),
   ],
   ['searched', 'Searched', 'Texts of the search', () => searchedTexts()],
   [

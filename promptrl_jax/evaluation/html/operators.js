@@ -1,25 +1,40 @@
-// What the operators of searches over words brought, in numbers.
+// What the operators of searches over words brought, in numbers, how different
+// their candidates are, and what was refused of all that models wrote.
 
-const operatorsShown = () =>
-  DATA.operators.filter((row) => row.protocol === state.protocol);
-const hasOperators = () => operatorsShown().length > 0;
-
-function operatorTable() {
-  const rows = operatorsShown().filter(
+const ofProtocol = (rows) =>
+  rows.filter((row) => row.protocol === state.protocol);
+const atBudget = (rows) =>
+  ofProtocol(rows).filter(
     (row) => row.budget === null || row.budget === state.budget,
   );
-  if (!rows.length)
-    return el(
-      'p',
-      { class: 'note' },
-      'No strategy proposed a candidate at this budget.',
-    );
-  const reasons = (refused) =>
+const isRefused = (row) => Object.keys(row.refused).length > 0;
+const hasOperators = () =>
+  ofProtocol([...DATA.operators, ...DATA.replies.filter(isRefused)]).length > 0;
+
+const numberCell = (value) =>
+  el('td', { class: 'number' }, value.toLocaleString('en'));
+const refusedCell = (refused) =>
+  el(
+    'td',
+    { class: 'number' },
+    Object.values(refused).reduce((a, b) => a + b, 0),
     Object.entries(refused)
       .sort((a, b) => b[1] - a[1])
-      .map(([reason, number]) => el('small', {}, `${number} ${reason}`));
-  const number = (value) =>
-    el('td', { class: 'number' }, value.toLocaleString('en'));
+      .map(([reason, number]) => el('small', {}, `${number} ${reason}`)),
+  );
+
+function operatorTables() {
+  const tables = [operatorTable(), islandTable(), replyTable()];
+  const shown = tables.filter((one) => one !== null);
+  if (shown.length) return shown;
+  const text = 'No strategy proposed a candidate at this budget.';
+  return [el('p', { class: 'note' }, text)];
+}
+
+function operatorTable() {
+  const rows = atBudget(DATA.operators);
+  if (!rows.length) return null;
+  const number = numberCell;
   return scrolling(
     'Candidates by operator',
     'Texts that operators proposed, in all populations together: one of each ' +
@@ -52,15 +67,65 @@ function operatorTable() {
           ),
           number(row.populations),
           number(row.proposed),
-          el(
-            'td',
-            { class: 'number' },
-            Object.values(row.refused).reduce((a, b) => a + b, 0),
-            reasons(row.refused),
-          ),
+          refusedCell(row.refused),
           number(row.distinct),
           number(row.improved),
           number(row.kept),
+        ),
+      ),
+    ),
+  );
+}
+
+function islandTable() {
+  const rows = atBudget(DATA.islands);
+  if (!rows.length) return null;
+  return scrolling(
+    'Diversity by island',
+    'Means over the generations of all problems and seeds; of a search, its ' +
+      'pool at the end. Jaccard: mean over pairs of texts of the share of ' +
+      'their words that only one of both has.',
+    grid(
+      [
+        columnHead('strategy', ''),
+        ['island', 'generations', 'candidates', 'distinct', 'Jaccard'].map(
+          (name) => columnHead(name),
+        ),
+      ],
+      rows.map((row) =>
+        strategyRow(
+          row.strategy,
+          numberCell(row.island + 1),
+          numberCell(row.generations),
+          numberCell(row.candidates.toFixed(1)),
+          numberCell(row.distinct.toFixed(1)),
+          numberCell(row.jaccard.toFixed(2)),
+        ),
+      ),
+    ),
+  );
+}
+
+function replyTable() {
+  const rows = atBudget(DATA.replies).filter(isRefused);
+  if (!rows.length) return null;
+  return scrolling(
+    'Replies that were refused or cut',
+    'A text that the limit of tokens cut, that nothing can be read from or ' +
+      'that repeats its instruction is refused. A program that was cut is run ' +
+      'and scored all the same.',
+    grid(
+      [
+        columnHead('strategy', ''),
+        columnHead('asked for', ''),
+        ['replies', 'refused or cut'].map((name) => columnHead(name)),
+      ],
+      rows.map((row) =>
+        strategyRow(
+          row.strategy,
+          el('td', {}, row.kind),
+          numberCell(row.replies),
+          refusedCell(row.refused),
         ),
       ),
     ),
