@@ -228,7 +228,7 @@ class _Evolution:
       return self._rng.choices(scored, weights)[0]
 
     if config.elitism:
-      # In the order in which they were scored, of which equals go by.
+      # Of equals, the first that was scored.
       children = [self._best([s for s in self._verdicts if s in scored])]
     else:
       survivor = draw()
