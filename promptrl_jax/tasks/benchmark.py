@@ -34,6 +34,8 @@ class Benchmark:
       that of the published file.
     hub, part: data set and configuration on the Hugging Face hub.
     file: name of the published file, for messages.
+    key: the field that names a task.
+    is_file: the hub has the file itself, under its name.
     versions: first 16 digits of the SHA-256 of published files, unpacked ->
       the name of the version.
   """
@@ -43,6 +45,8 @@ class Benchmark:
   hub: str
   file: str
   part: str | None = None
+  key: str = 'task_id'
+  is_file: bool = False
   versions: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
   def read(self, path: str = '') -> tuple[Row, ...]:
@@ -82,10 +86,10 @@ class Benchmark:
     checked = []
     for where, row in rows:
       self._check_fields(where, row)
-      task_id = row['task_id']
+      task_id = row[self.key]
       if task_id in places:
         raise DataError(
-          f'{where}: task_id {task_id!r} is also that of {places[task_id]}: '
+          f'{where}: {self.key} {task_id!r} is also that of {places[task_id]}: '
           'remove one of the two'
         )
       places[task_id] = where
@@ -166,16 +170,20 @@ def _of_file(benchmark: Benchmark, path: str) -> Iterator[Row]:
 
 
 def _of_hub(benchmark: Benchmark) -> Iterator[Row]:
-  for split, rows in _hub_splits(benchmark.hub, benchmark.part, benchmark.file):
+  for split, rows in _hub_splits(benchmark):
     for number, row in enumerate(rows, 1):
       yield f'{benchmark.hub}:{split}:{number}', dict(row)
 
 
-def _hub_splits(hub: str, part: str | None, file: str) -> list[Any]:
+def _hub_splits(benchmark: Benchmark) -> list[Any]:
   import datasets  # slow to import, and not needed with a local file
 
+  hub, file = benchmark.hub, benchmark.file
   try:
-    return list(datasets.load_dataset(hub, part).items())
+    if benchmark.is_file:
+      files = f'hf://datasets/{hub}/{file}'
+      return list(datasets.load_dataset('json', data_files=files).items())
+    return list(datasets.load_dataset(hub, benchmark.part).items())
   except Exception as error:  # the hub client raises many kinds when offline
     raise DataError(
       f'{hub} could not be loaded ({type(error).__name__}: {error}). '

@@ -16,6 +16,7 @@ from typing import Any
 from promptrl_jax import settings
 from promptrl_jax.registry import Registry
 from promptrl_jax.tasks import (
+  apps,
   evalplus,
   humaneval,
   instruction_files,
@@ -70,6 +71,7 @@ _BUILT_IN = {
   'mbpp_plus': evalplus.MBPP_TASK_SET,
   'humaneval': humaneval.TASK_SET,
   'humaneval_plus': evalplus.HUMANEVAL_TASK_SET,
+  'apps': apps.TASK_SET,
   'mbpp_instruction': TaskSet(
     load=mbpp_instruction.load,
     digest=mbpp.TASK_SET.digest,

@@ -140,3 +140,22 @@ def test_the_hub_is_asked_where_there_is_no_path(monkeypatch):
   ]
   assert len(PAIRS.digest()) == 16
   assert set(asked) == {('someone/pairs', 'full')}
+
+
+def test_a_file_on_the_hub_is_read_as_it_is(monkeypatch):
+  import datasets
+
+  asked = []
+
+  def load_dataset(builder, data_files):
+    asked.append((builder, data_files))
+    return {'train': [{'name': 'x', 'text': 'a'}] * 2}
+
+  monkeypatch.setattr(datasets, 'load_dataset', load_dataset)
+  named = Benchmark(
+    **{**vars(PAIRS), 'layouts': ({'name': str},)}
+    | {'key': 'name', 'is_file': True}
+  )
+  with pytest.raises(DataError, match="train:2: name 'x' is also that of .*:1"):
+    named.read()
+  assert asked == [('json', 'hf://datasets/someone/pairs/pairs.jsonl')]
