@@ -31,6 +31,14 @@ from promptrl_jax import settings
 
 _ARGUMENTS = ('smoke', 'minicode2', 'mbpp_real', 'mbpp', 'humaneval')
 _RESULTS = pathlib.Path(__file__).parents[1] / 'docs' / 'results'
+_IN_WORDS = ('mbpp_real', 'mbpp', 'humaneval')
+# Rivals, each before those that lack a part of it; see experiments/ablations.
+_ABLATED = (
+  'reflexion',
+  *('reflexion_memory_1', 'reflexion_memory_0'),
+  'reflexion_without_reflection',
+  *('epic_fixed', 'epic_fixed_without_mutation'),
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,3 +107,27 @@ def get_config(arg: str = 'minicode2') -> ml_collections.ConfigDict:
     c.search.temperatures = (0.8,)
     c.search.beam = 1
   return c
+
+
+def get_hyper(arg: str = 'minicode2'):
+  """The sweep of the ablations of rivals: memory, reflection, mutation.
+
+  Each row plays one of them, so that the sweep has a line for it. The models
+  have to follow instructions (`ask.template` other than `plain`).
+
+  Raises:
+    ValueError: the models of the argument follow none.
+  """
+  if arg not in _IN_WORDS:
+    raise ValueError(
+      f'the sweep of configs/compare.py asks models in words, and those of '
+      f'{arg} follow no instructions: expected one of {", ".join(_IN_WORDS)}'
+    )
+  return [
+    {
+      'plugins': ('experiments.ablations',),
+      'subject': name,
+      'eval.strategies': (name,),
+    }
+    for name in _ABLATED
+  ]

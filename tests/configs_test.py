@@ -9,7 +9,9 @@ import re
 
 import pytest
 
-from promptrl_jax import settings
+from experiments import entrants
+from promptrl_jax import registry, settings
+from promptrl_jax.strategies import base
 from promptrl_jax.training import workdir
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -168,6 +170,8 @@ SWEEPS = [
   (stem, arg)
   for stem, arg in PRESETS
   if hasattr(importlib.import_module(f'configs.{stem}'), 'get_hyper')
+  # It needs models that follow instructions, and the others need a server.
+  and (stem != 'compare' or arg == 'mbpp_real')
 ]
 
 
@@ -217,6 +221,26 @@ def test_the_ablations_are_those_that_were_planned():
   }
   actions = [set(row.get('editing.actions', ())) for row in rows]
   assert any(a and 'lexical' not in a for a in actions)  # mutation off
+
+
+def test_parts_of_rivals_are_left_out_by_one_sweep():
+  compare = importlib.import_module('configs.compare')
+  rows = compare.get_hyper('mbpp')
+  names = [row['subject'] for row in rows]
+  assert len(set(names)) == len(names)
+  assert {'reflexion', 'reflexion_memory_0', 'epic_fixed_without_mutation'} <= {
+    *names
+  }
+  for row in rows:
+    config = compare.get_config('mbpp')
+    config.ask.template = 'chat'
+    config.update_from_flattened_dict(row)
+    made = read('compare', config)
+    registry.import_plugins(made.plugins)
+    assert made.subject in entrants.names(made, None)
+    assert base.STRATEGIES[made.subject].instructed
+  with pytest.raises(ValueError, match='minicode2 follow no instructions'):
+    compare.get_hyper('minicode2')
 
 
 @pytest.mark.parametrize(
