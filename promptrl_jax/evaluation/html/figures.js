@@ -21,8 +21,14 @@ const COSTS = {
   ],
   dollars: ['dollars per problem', (cell) => cell.dollars ?? 0, 6],
 };
-const costsKnown = () =>
-  Object.keys(COSTS).filter((name) => table().cells.some(COSTS[name][1]));
+// Costs that some cell of this protocol has; one of them is chosen.
+function costsKnown() {
+  const known = Object.keys(COSTS).filter(
+    (name) => name === 'calls' || table().cells.some(COSTS[name][1]),
+  );
+  if (!known.includes(cost.by)) cost.by = 'calls';
+  return known;
+}
 
 function seriesOf(x, band) {
   return strategies()
@@ -73,7 +79,6 @@ function paretoFront(x) {
 }
 
 function costFigure() {
-  if (!costsKnown().includes(cost.by)) cost.by = 'calls';
   const [xLabel, x, decimals] = COSTS[cost.by];
   const front = paretoFront(x);
   return [
