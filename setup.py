@@ -44,6 +44,7 @@ setuptools.setup(
     'promptrl_jax': [
       'assets/*/*',
       'evaluation/html/*',
+      'evaluation/html/lineage/*',
       'feedback/web/static/*',
       'models/cpp/*',
       'operators/*.txt',

@@ -10,12 +10,12 @@ person sees, and critics learn what that person likes (GPRO).
 --mode=simulate: people are simulated and have a known taste, so that the regret
 of every method is known. Writes results.json, results.md, regret.png,
 satisfaction.png, diversity.png, fitness.png, curves for TensorBoard,
-prompts.json, the last prompts of each run, and lineage.txt, what those of the
-last method's first person come from.
+prompts.json, the last prompts of each run, and lineage.html, lineage.png and
+lineage.txt: what those of the last method's first person come from.
 
 --mode=serve: a person rates answers on a page in the browser. Writes
 feedback.sqlite, and after each generation results.md, results.json,
-prompts.json and lineage.txt.
+prompts.json, lineage.html and lineage.txt.
 
 A run that was interrupted goes on with the same command, from the last
 checkpoint of the person.
@@ -37,9 +37,9 @@ from ml_collections import config_flags
 from configs.hybrid import EVOLVING, Config
 from experiments import serving, session
 from promptrl_jax.envs.simulated_user import SimulatedUser
-from promptrl_jax.evaluation import generations, regret
+from promptrl_jax.evaluation import generations, lineage_report, regret
 from promptrl_jax.evolution import convergence, diversity, edits
-from promptrl_jax.evolution.population import draw_lineage
+from promptrl_jax.evolution.population import draw_lineage, from_plain
 from promptrl_jax.files import write_atomically
 from promptrl_jax.llm.cache import CachedBackend
 from promptrl_jax.llm.load import load_backend
@@ -78,6 +78,7 @@ flags.mark_flag_as_required('workdir')
 
 _CURVES = ('satisfaction', 'best', 'diversity')  # [T] of each run
 _FEWEST = 20  # questions of a simulated person
+_LINEAGE = 'Where the prompts come from'
 _UNSEEN = 200  # answers by which the critics are checked
 
 
@@ -160,19 +161,24 @@ def play(config, method, seed, learner, backend, features, reward_fn, folder):
   loop = make_loop(config, method, seed, learner, backend, features)
   asked = queries_lib.draw(config.split, config.queries, seed)
   curves = {name: [] for name in _CURVES}
+  usage = {}  # what was said of the answers of each prompt, by its id
   with checkpoint.open_checkpoints(folder) as checkpoints:
     if checkpoints.latest_step() is not None:
       state, plain = checkpoint.restore_checkpoint(
         checkpoints, loop.snapshot()[0]
       )
       loop.restore(state, plain['loop'])
-      curves = plain['curves']
+      curves, usage = plain['curves'], plain['usage']
     for at in range(loop.queries, config.queries):
       query = asked[at]
       showing = loop.show(query.text, pair=config.ask == 'pair')
       texts = [answer.text for answer in showing.seen]
       said = say(user, query, texts, at)
       loop.hear(showing.serial, *learned(reward_fn, *said, showing.seen))
+      value, _ = said
+      # Of two answers the second one loses what the first one gains.
+      for place, heard in zip(showing.places, (value, 1 - value), strict=False):
+        usage.setdefault(showing.prompts[place].id, []).append(heard)
       is_updated = loop.learn()
       satisfied = [user.satisfaction(query, text, at) for text in texts]
       curves['satisfaction'].append(float(np.mean(satisfied)))
@@ -183,9 +189,10 @@ def play(config, method, seed, learner, backend, features, reward_fn, folder):
       if is_updated:
         state, plain = loop.snapshot()
         if int(state.step) % config.checkpoint_every == 0:
-          extra = {'loop': plain, 'curves': curves}
+          extra = {'loop': plain, 'curves': curves, 'usage': usage}
           checkpoint.save_checkpoint(checkpoints, state, extra)
   lineage = draw_lineage(loop.population, loop.history.values())
+  _, plain = loop.snapshot()
   loop.refine(config.refine_below)
   static, best_static = user.best_static(asked)
   return curves | {
@@ -196,6 +203,9 @@ def play(config, method, seed, learner, backend, features, reward_fn, folder):
     'correlation': check_critics(config, user, loop, seed),
     'prompts': loop.population.texts,
     'lineage': lineage,
+    'population': plain['population'],
+    'history': plain['history'],
+    'usage': usage,
     'queries': config.queries,
   }
 
@@ -318,8 +328,7 @@ def report(config, workdir, runs):
   write_atomically(workdir / 'results.md', text.encode())
   prompts = {name: [run['prompts'] for run in of] for name, of in runs.items()}
   write_atomically(workdir / 'prompts.json', json.dumps(prompts).encode())
-  drawn = runs[config.methods[-1]][0]['lineage']
-  write_atomically(workdir / 'lineage.txt', (drawn + '\n').encode())
+  report_lineage(workdir, runs[config.methods[-1]][0])
   cumulative = {
     name: np.cumsum(of['best'] - of['satisfaction'], axis=1)
     for name, of in arrays.items()
@@ -382,6 +391,22 @@ def write_curves(folder, runs):
       with MetricWriter(folder / f'{name}_{i}') as writer:
         for step, row in enumerate(rows, 1):
           writer.write_scalars(step, row)
+
+
+def report_lineage(workdir, run):
+  """Writes what the last prompts of a run come from."""
+  lineage = f'{run["lineage"]}\n'
+  write_atomically(workdir / 'lineage.txt', lineage.encode())
+  members = lineage_report.trace(
+    from_plain(run['population']),
+    from_plain(run['history']).individuals,
+    {
+      name: lineage_report.Usage(len(heard), tuple(heard))
+      for name, heard in run['usage'].items()
+    },
+  )
+  lineage_report.write(workdir / 'lineage.html', members, _LINEAGE)
+  lineage_report.draw(workdir / 'lineage.png', members, _LINEAGE)
 
 
 if __name__ == '__main__':

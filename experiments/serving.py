@@ -20,7 +20,7 @@ import numpy as np
 import tqdm
 
 from experiments.asking import Questions
-from promptrl_jax.evaluation import generations
+from promptrl_jax.evaluation import generations, lineage_report
 from promptrl_jax.evolution.population import draw_lineage
 from promptrl_jax.feedback.store import Store
 from promptrl_jax.feedback.web.server import TOKEN_VARIABLE, FeedbackServer
@@ -143,6 +143,30 @@ def report(config, workdir: pathlib.Path, people: People) -> None:
   loop = people.loop
   drawn = draw_lineage(loop.population, loop.history.values())
   write_atomically(workdir / 'lineage.txt', (drawn + '\n').encode())
+  members = lineage_report.trace(
+    loop.population, loop.history.values(), usage_of(people)
+  )
+  title = f'Where the prompts come from, after {len(people.said)} ratings'
+  lineage_report.write(workdir / 'lineage.html', members, title)
+
+
+def usage_of(people: People) -> dict[str, lineage_report.Usage]:
+  """What was shown of each prompt, and what was said of it, by its id."""
+  usage: dict[str, lineage_report.Usage] = {}
+  for response in people.store.responses(people.session):
+    first, *_ = response.metadata['places']
+    value, kind, _ = people.said.get(
+      response.metadata['serial'], (None, '', '')
+    )
+    # Of two answers the second one loses what the first one gains.
+    if value is not None and response.shown_index != first:
+      value = 1 - value if kind == 'pair' else None
+    before = usage.get(response.prompt_id, lineage_report.Usage())
+    heard = () if value is None else (value,)
+    usage[response.prompt_id] = lineage_report.Usage(
+      before.shown + 1, (*before.heard, *heard)
+    )
+  return usage
 
 
 def _judgement(metrics) -> str:

@@ -4,27 +4,21 @@
                                               │
         data: one JSON element; trace: gzip chunks, opened on demand
 
-The page needs no server, no network and no build step. Its Content-Security-
-Policy forbids every connection and every script but its own, and the script
-inserts all data as text, so that what a model wrote is never read as HTML.
+See `html_page` for what such a page may do.
 """
 
 from __future__ import annotations
 
-import base64
 import dataclasses
-import hashlib
-import html
-import json
 import os
 import pathlib
-import string
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from promptrl_jax.evaluation import (
   breakdown,
   distribution,
+  html_page,
   tables,
   trace_chunks,
 )
@@ -32,7 +26,6 @@ from promptrl_jax.evaluation.cells import Cell
 from promptrl_jax.evaluation.references import LABEL, Published
 from promptrl_jax.files import write_atomically
 
-_ASSETS = pathlib.Path(__file__).parent / 'html'
 _STYLES = ('page', 'tables', 'charts', 'trace', 'media')
 # One module, in this order: each part uses those before it.
 _SCRIPTS = (
@@ -161,32 +154,16 @@ def _protocol(
 def _page(
   title: str, data: Mapping[str, Any], packed: trace_chunks.Packed | None
 ) -> str:
-  """Puts the parts together; data is escaped so that it ends no element."""
-  script = '\n'.join(_asset(f'{name}.js') for name in _SCRIPTS)
-  style = '\n'.join(_asset(f'{name}.css') for name in _STYLES)
-  encoded = json.dumps(data, allow_nan=False, separators=(',', ':'))
   chunks = packed.chunks if packed else ()
-  return string.Template(_asset('report.html')).substitute(
-    title=html.escape(title),
-    script_hash=_hash(script),
-    style_hash=_hash(style),
-    style=style,
-    script=script,
-    # A JSON string may write any character as an escape.
-    data=encoded.replace('<', '\\u003c'),
-    chunks='\n'.join(
+  return html_page.render(
+    'report.html',
+    title,
+    styles=_STYLES,
+    scripts=_SCRIPTS,
+    data=data,
+    chunks=[
       f'<script type="application/gzip" id="chunk-{i}">{chunk.decode()}'
       '</script>'
       for i, chunk in enumerate(chunks)
-    ),
+    ],
   )
-
-
-def _asset(name: str) -> str:
-  return (_ASSETS / name).read_text(encoding='utf-8')
-
-
-def _hash(text: str) -> str:
-  """The source expression that allows one inline element."""
-  digest = hashlib.sha256(text.encode()).digest()
-  return f'sha256-{base64.b64encode(digest).decode()}'

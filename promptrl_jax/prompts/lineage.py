@@ -7,7 +7,7 @@ named in its row. One whose parents are not there any more is a root.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from promptrl_jax.prompts.prompt import Prompt
 
@@ -116,6 +116,32 @@ def forest(nodes: Iterable[Node]) -> list[Row]:
     lost = next(key for key in table if key not in drawn)
     raise ValueError(f'{lost!r} is an ancestor of its own: expected a forest')
   return rows
+
+
+def places(rows: Sequence[Row]) -> list[float]:
+  """Returns where the nodes of a drawing stand beside each other, [N].
+
+  Leaves have the whole numbers from 0 on, each other node the middle of its
+  children, so that no branch lies over another one.
+
+  Args:
+    rows: of `forest`.
+  """
+  beside = [0.0] * len(rows)
+  leaf = sum(
+    i + 1 == len(rows) or rows[i + 1].depth <= row.depth
+    for i, row in enumerate(rows)
+  )
+  below: dict[int, list[float]] = {}  # places of children by their depth
+  for i in reversed(range(len(rows))):
+    children = below.pop(rows[i].depth + 1, None)
+    if children:
+      beside[i] = (min(children) + max(children)) / 2
+    else:
+      leaf -= 1
+      beside[i] = float(leaf)
+    below.setdefault(rows[i].depth, []).append(beside[i])
+  return beside
 
 
 def draw(rows: Iterable[Row], width: int = 60) -> str:

@@ -48,6 +48,17 @@ def test_it_leaves_tables_curves_and_prompts(workdir):
   prompts = json.loads((workdir / 'prompts.json').read_text())
   assert all(prompts['gpro_evolution'])
   assert 'You are' in (workdir / 'lineage.txt').read_text()
+  assert (workdir / 'lineage.png').stat().st_size > 5000
+  members = read_members(workdir / 'lineage.html')
+  # The last method is that with a person of 30 questions.
+  assert sum(member['shown'] for member in members) == 30
+  assert sum(member['heard'] for member in members) == 30
+  assert any(member['parents'] for member in members)
+
+
+def read_members(path):
+  data = path.read_text(encoding='utf-8').partition('id="report-data">')[2]
+  return json.loads(data.partition('</script>')[0])['members']
 
 
 @pytest.mark.slow

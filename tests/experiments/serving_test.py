@@ -13,7 +13,7 @@ import pytest
 
 from configs.hybrid import Config
 from experiments import asking, serving
-from promptrl_jax.feedback.events import Explicit, Implicit, Undo
+from promptrl_jax.feedback.events import Explicit, Implicit, Preference, Undo
 from promptrl_jax.feedback.store import Store
 from promptrl_jax.llm.backend import BackendError
 from promptrl_jax.llm.templated import TemplatedBackend
@@ -106,6 +106,11 @@ def test_a_person_rates_is_interrupted_and_rates_the_rest(
     assert len(store.events()) == len(shown) == 20
   assert [one.query for one in shown] == BANK[:20]
   assert 'You are' in (tmp_path / 'w' / 'lineage.txt').read_text()
+  page = (tmp_path / 'w' / 'lineage.html').read_text(encoding='utf-8')
+  data = page.partition('id="report-data">')[2].partition('</script>')[0]
+  members = json.loads(data)['members']
+  assert sum(member['shown'] for member in members) == 20
+  assert {m['liked'] for m in members if m['shown']} == {0.75}
   # Nobody answers: it says so, and what is there stays.
   again = serve(parts, tmp_path / 'v', 0, TemplatedBackend(), timeout_s=0.01)
   assert again.queries == 1
@@ -211,6 +216,17 @@ def test_two_answers_make_way_for_two_others(parts, store):
   others = questions.show_next(people)
   assert {r.query for r in others} == {BANK[0]} and len(others) == 2
   assert not {r.text for r in pair} & {r.text for r in others}
+
+
+def test_the_second_of_two_loses_what_the_first_one_gains(parts, store):
+  people, questions = make(parts, store, BANK, ask='pair')
+  first, second = questions.show_next(people)
+  assert {u.shown for u in serving.usage_of(people).values()} == {1}
+  say(store, Preference, first, other_id=second.id, value='a')
+  people.collect()
+  usage = serving.usage_of(people)
+  assert usage[first.prompt_id].heard == (1.0,)
+  assert usage[second.prompt_id].heard == (0.0,)
 
 
 def test_where_all_prompts_have_answered_all_may_again(parts, store):

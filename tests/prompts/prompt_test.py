@@ -113,6 +113,15 @@ def test_versions_share_their_ancestors():
   assert nodes[0].score == 0.5
 
 
+def test_leaves_stand_below_each_other_and_parents_amid_their_children():
+  nodes = [Node('a'), *(Node(n, ('a',)) for n in 'bcd'), Node('e', ('b',))]
+  nodes += [Node('f', ('b',)), Node('x'), Node('y', ('x',))]
+  rows = lineage.forest(nodes)
+  assert [row.node.id for row in rows] == list('abefcdxy')
+  assert lineage.places(rows) == [1.75, 0.5, 0, 1, 2, 3, 4, 4]
+  assert lineage.places([]) == []
+
+
 def test_a_long_lineage_is_drawn():
   history = RefinementLoop(add_mark, max_steps=3000).run(Prompt('Go'))
   rows = lineage.forest(lineage.of_prompts([history.current]))

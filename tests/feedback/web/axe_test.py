@@ -1,15 +1,12 @@
-"""The page as axe-core sees it, which npm fetches for this test alone."""
+"""The page as axe-core sees it."""
 
 from __future__ import annotations
-
-import os
-import pathlib
-import shutil
-import subprocess
 
 import pytest
 
 from promptrl_jax.feedback.store import Store
+from tests.axe import axe as axe
+from tests.axe import violations
 from tests.feedback.build import answer, pair
 from tests.feedback.web.person import Person, wait
 
@@ -22,35 +19,6 @@ from promptrl_jax.feedback.web.server import FeedbackServer
 
 pytestmark = pytest.mark.slow
 _SERIOUS = ('serious', 'critical')
-_RUN = """
-  const done = arguments[0];
-  axe.run().then((found) => done(found.violations.map((each) => ({
-    id: each.id,
-    impact: each.impact,
-    where: each.nodes.map((node) => `${node.html} ${node.failureSummary}`),
-  }))));
-"""
-
-
-@pytest.fixture(scope='module')
-def axe(tmp_path_factory) -> str:
-  """The script of axe-core: of the folder `$AXE_CORE`, or new from npm."""
-  folder = pathlib.Path(os.environ.get('AXE_CORE', ''))
-  if not (folder / 'axe.min.js').is_file():
-    if not shutil.which('npm'):
-      pytest.skip('npm is not installed, and AXE_CORE names no folder')
-    home = tmp_path_factory.mktemp('npm')
-    result = subprocess.run(
-      ['npm', 'install', '--no-save', '--ignore-scripts', 'axe-core@4'],
-      cwd=home,
-      capture_output=True,
-      text=True,
-      timeout=120,
-    )
-    if result.returncode:
-      pytest.skip(f'npm could not fetch axe-core: {result.stderr[-200:]}')
-    folder = home / 'node_modules' / 'axe-core'
-  return (folder / 'axe.min.js').read_text(encoding='utf-8')
 
 
 @pytest.mark.parametrize('scheme', ['light', 'dark'])
@@ -65,8 +33,7 @@ def test_axe_finds_nothing(browser, axe, tmp_path, width, scheme):
     person = Person(browser, page.url, width, 860, scheme)
 
     def check():
-      person.run(axe)
-      found = browser.execute_async_script(_RUN)
+      found = violations(browser, axe)
       assert [each for each in found if each['impact'] in _SERIOUS] == []
       # What is left is of little weight; there is none at present.
       assert found == []
