@@ -51,7 +51,7 @@ def parts():
 def serve(parts, workdir, port, backend, timeout_s=0.0):
   loop = make_loop(parts, backend)
   workdir.mkdir(exist_ok=True)
-  reward_fn = lambda human, expected, text: human
+  reward_fn = lambda human, answer: human
   serving.serve(
     CONFIG, workdir, loop, reward_fn, BANK, 'templated', port, timeout_s
   )
