@@ -93,16 +93,20 @@ def test_one_that_was_killed_within_a_run_ends_with_the_same(
 @pytest.mark.slow
 def test_all_terms_or_the_legacy_ones_are_learned_from(workdir, tmp_path):
   runs = []
-  for name in ('hybrid', 'hybrid_legacy'):
+  # And what is below `refine_below` in the end is dropped, but for the best.
+  for name, lowest in (('hybrid', 0.0), ('hybrid_legacy', 1.0)):
     result = run(
       tmp_path / name,
       '--config.seeds=1',
       f'--config.reward={name}',
+      f'--config.refine_below={lowest}',
       "--config.reward_options=(('critic', 0.5),)",
     )
     assert result.returncode == 0, result.stderr[-2000:]
     path = tmp_path / name / 'runs' / 'gpro_evolution_0.json'
-    runs.append(json.loads(path.read_text())['satisfaction'])
+    one = json.loads(path.read_text())
+    runs.append(one['satisfaction'])
+    assert (len(one['prompts']) == 1) == (lowest == 1.0)
   rated = json.loads((workdir / 'runs' / 'gpro_evolution_0.json').read_text())
   assert rated['satisfaction'] != runs[0] != runs[1] != rated['satisfaction']
 
