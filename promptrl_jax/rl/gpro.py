@@ -8,9 +8,11 @@ ways to train the actor:
   candidates  rewards of all candidates, imputed by the critic if not observed
               ─► standardised within the prompt ─► loss over all candidates
 
-The critic learns by `losses.value_loss` on shown candidates, or from pairs by
-`preference.preference_loss`; the KL divergence and entropy of the
-actor are `kl.exact_kl` and `losses.categorical_entropy`.
+A critic learns by `losses.value_loss` on shown candidates, or from pairs by
+`preference.preference_loss`. That of `training/gpro` has both at once, with
+ties, and needs the curvature: `objectives.critic_losses`, of which the pairs
+without ties are the latter. The KL divergence and entropy of the actor are
+`kl.exact_kl` and `losses.categorical_entropy`.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from promptrl_jax.models.candidates import CandidateCritic
-from promptrl_jax.rl import laplace
+from promptrl_jax.rl import laplace, preference
 from promptrl_jax.training.gpro import drift, objectives, replay
 from promptrl_jax.training.gpro.config import GPROConfig
 
@@ -24,6 +24,22 @@ def test_a_batch_of_all_kinds_by_hand():
     np.multiply(weight, expected),
     rtol=1e-5,
   )
+
+
+def test_a_pair_has_the_likelihood_of_preference_learning():
+  chosen, rejected = jnp.array([0.3, -1.0, 2.0]), jnp.array([0.5, -2.0, 0.0])
+  kind = jnp.full(3, replay.PAIR)
+  rows = objectives.Feedback(jnp.ones(3), kind, jnp.array([1.0, 2.0, 0.5]))
+  zeros = jnp.zeros(3)
+  loss, _ = preference.preference_loss(
+    chosen, rejected, zeros, zeros, rows.weight, beta=1.0
+  )
+  own = objectives.critic_losses(chosen - rejected, rows, rating_noise=0.2)
+  np.testing.assert_allclose(jnp.sum(own), loss, rtol=1e-6)
+  # It is the same pair if the other side is the preferred one.
+  turned = rows._replace(reward=zeros)
+  other = objectives.critic_losses(rejected - chosen, turned, rating_noise=0.2)
+  np.testing.assert_allclose(own, other, rtol=1e-6)
 
 
 def test_the_curvature_is_what_the_second_derivative_is_expected_to_be():
