@@ -60,6 +60,8 @@ class Config:
     checkpoint_every: updates between checkpoints within the run of a person.
     components: principal components of the embedding of a question, beside what
       it asks for (`rewards/intent.py`).
+    prompt_components: principal components of the embedding of the system
+      prompt that critics see beside its answer; 0: they see the answer alone.
     embedding: `shipped`, or `minilm` with the extra `embedding`.
     threshold: fitness of the best prompt from which its evolution counts as
       converged, in the report alone.
@@ -80,6 +82,7 @@ class Config:
   safety: str = 'disclosure'
   checkpoint_every: int = 20
   components: int = 2
+  prompt_components: int = 0
   embedding: str = 'shipped'
   threshold: float = 0.6
   refine_below: float = 0.4

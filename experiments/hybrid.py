@@ -79,6 +79,7 @@ flags.mark_flag_as_required('workdir')
 _CURVES = ('satisfaction', 'best', 'diversity')  # [T] of each run
 _FEWEST = 20  # questions of a simulated person
 _LINEAGE = 'Where the prompts come from'
+_PROMPTS = 200  # to whose embeddings components are fitted
 _UNSEEN = 200  # answers by which the critics are checked
 
 
@@ -106,7 +107,14 @@ def run(config, workdir):
   own = read_queries(_QUERIES.value) if _QUERIES.value else []
   backend = load_backend(config.model, mesh_lib.from_text(config.mesh))
   embed_fn = sentence_encoder.load(config.embedding)
-  features = FeatureMap(embed_fn, bank + own, config.components)
+  rng = np.random.default_rng(0)
+  features = FeatureMap(
+    embed_fn,
+    bank + own,
+    config.components,
+    prompts=[catalogue.draw(rng).render() for _ in range(_PROMPTS)],
+    prompt_components=config.prompt_components,
+  )
   reward_fn = make_reward(
     config.reward,
     config.reward_options,

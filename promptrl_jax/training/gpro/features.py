@@ -1,6 +1,7 @@
 """What actor and critic see of a query and its candidate answers.
 
 answer --surface features--> f [F]
+prompt --embedding, principal components; if wanted--> f
 query  --what it asks for; embedding, principal components--> z [Q]
 features = [z, f, z f^T]: `models.candidates.cross_features`
 """
@@ -11,6 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from promptrl_jax.evolution import diversity
 from promptrl_jax.evolution.diversity import EmbedFn
 from promptrl_jax.models.candidates import cross_features
 from promptrl_jax.rewards import intent, surface
@@ -28,33 +30,41 @@ class FeatureMap:
   """
 
   def __init__(
-    self, embed_fn: EmbedFn, queries: Sequence[str], components: int = 2
+    self,
+    embed_fn: EmbedFn,
+    queries: Sequence[str],
+    components: int = 2,
+    *,
+    prompts: Sequence[str] = (),
+    prompt_components: int = 0,
   ):
-    """Fits the principal components of queries, without any feedback.
+    """Fits the principal components of texts, without any feedback.
 
     Args:
       embed_fn: n texts -> float [n, E].
       queries: as people ask, more than `components`.
-      components: of the embedding.
+      components: of the embedding of a query.
+      prompts: system prompts like those that will answer, more than
+        `prompt_components`.
+      prompt_components: of the embedding of the system prompt; 0: a prompt is
+        seen by its answers alone.
 
     Raises:
-      ValueError: there are too few queries.
+      ValueError: there are too few queries or prompts.
     """
-    if not 0 <= components < len(queries):
-      raise ValueError(
-        f'{len(queries)} queries for {components} components: expected more '
-        'queries than components, and none or more of these'
-      )
     self._embed_fn = embed_fn
-    vectors = np.asarray(embed_fn(list(queries)), np.float64)
-    self._mean = vectors.mean(0)
-    _, sizes, axes = np.linalg.svd(vectors - self._mean, full_matrices=False)
-    # One scale for all: components that vary little count little.
-    deviation = sizes[0] / np.sqrt(len(queries))
-    self._axes = axes[:components].T / max(deviation, 1e-9)
+    self._embed_prompts = diversity.embed_once(embed_fn)
+    self._mean, self._axes = _components(
+      'queries', embed_fn, queries, components
+    )
+    self._prompt_axes = None
+    if prompt_components:
+      self._prompt_axes = _components(
+        'prompts', embed_fn, prompts, prompt_components
+      )
     self._asked = intent.features(queries).mean(0)
     self.context = self._axes.shape[1] + len(intent.CATEGORIES)
-    seen = 1 + len(surface.FEATURES)
+    seen = 1 + len(surface.FEATURES) + prompt_components
     self.size = seen + self.context * (1 + seen)
 
   def query(self, texts: Sequence[str]) -> np.ndarray:
@@ -65,10 +75,49 @@ class FeatureMap:
     asked = 2 * (intent.features(texts) - self._asked)
     return np.concatenate([asked, projected], axis=1).astype(np.float32)
 
-  def candidates(self, query: np.ndarray, answers: Sequence[str]) -> np.ndarray:
-    """Features of the answers to one query [Q], float32 [G, D]."""
+  def candidates(
+    self,
+    query: np.ndarray,
+    answers: Sequence[str],
+    prompts: Sequence[str] = (),
+  ) -> np.ndarray:
+    """Features of the answers to one query [Q], float32 [G, D].
+
+    Args:
+      prompts: the system prompt of each answer; they are read with
+        `prompt_components` alone.
+    """
     seen = surface.features(answers)
     length = seen[:, :1]
     # A length can be too small and too large, which takes its square.
     seen = np.concatenate([seen, length**2], axis=1) - _CENTRE
+    if self._prompt_axes is not None:
+      if len(prompts) != len(answers):
+        raise ValueError(
+          f'{len(prompts)} prompts of {len(answers)} answers: expected one each'
+        )
+      mean, axes = self._prompt_axes
+      vectors = np.asarray(self._embed_prompts(prompts), np.float64)
+      read = ((vectors - mean) @ axes).astype(seen.dtype)
+      seen = np.concatenate([seen, read], axis=1)
     return cross_features(query, seen)
+
+
+def _components(
+  name: str, embed_fn: EmbedFn, texts: Sequence[str], count: int
+) -> tuple[np.ndarray, np.ndarray]:
+  """The mean [E] of the embeddings of texts, and their first axes [E, count].
+
+  Projections on the axes are divided by the deviation along the first.
+  """
+  if not 0 <= count < len(texts):
+    raise ValueError(
+      f'{len(texts)} {name} for {count} components: expected more {name} than '
+      'components, and none or more of these'
+    )
+  vectors = np.asarray(embed_fn(list(texts)), np.float64)
+  mean = vectors.mean(0)
+  _, sizes, axes = np.linalg.svd(vectors - mean, full_matrices=False)
+  # One scale for all: components that vary little count little.
+  deviation = sizes[0] / np.sqrt(len(texts))
+  return mean, axes[:count].T / max(deviation, 1e-9)

@@ -141,7 +141,8 @@ class Loop:
     genomes = [one.genome for one in prompts]
     value, chosen = self._temperature(context)
     answers = tuple(self._scorer.answers(genomes, query, number, value))
-    features = self._features.candidates(context, answers)
+    texts = [genome.render() for genome in genomes]
+    features = self._features.candidates(context, answers, texts)
     choice = choosing.choose(
       config.choose,
       self._learner,
@@ -177,7 +178,8 @@ class Loop:
         'remembered in their order'
       )
     (context,) = self._features.query([showing.query])
-    features = self._features.candidates(context, showing.candidates)
+    texts = [one.genome.render() for one in showing.prompts]
+    features = self._features.candidates(context, showing.candidates, texts)
     self._add(showing, context, features)
 
   def _add(

@@ -94,8 +94,9 @@ class PromptScorer:
       BackendError: the model could not be asked.
     """
     answers = [self.answers(genomes, query) for query in queries]
+    prompts = [genome.render() for genome in genomes]
     rows = [
-      self.features.candidates(case, texts)
+      self.features.candidates(case, texts, prompts)
       for case, texts in zip(cases, answers, strict=True)
     ]
     shape = len(queries), len(genomes)
