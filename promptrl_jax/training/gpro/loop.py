@@ -138,10 +138,9 @@ class Loop:
     number, config = self.queries, self.config
     (context,) = self._features.query([query])
     prompts = self._candidates(context)
-    genomes = [one.genome for one in prompts]
+    texts = [one.genome.render() for one in prompts]
     value, chosen = self._temperature(context)
-    answers = tuple(self._scorer.answers(genomes, query, number, value))
-    texts = [genome.render() for genome in genomes]
+    answers = tuple(self._scorer.answers(texts, query, number, value))
     features = self._features.candidates(context, answers, texts)
     choice = choosing.choose(
       config.choose,

@@ -57,7 +57,7 @@ class PromptScorer:
 
   def answers(
     self,
-    genomes: Sequence[PromptGenome],
+    prompts: Sequence[str],
     query: str,
     seed: int = 0,
     temperature: float | None = None,
@@ -69,7 +69,7 @@ class PromptScorer:
     """
     completions = ask_candidates(
       self.backend,
-      [genome.render() for genome in genomes],
+      prompts,
       query,
       temperature=temperature,
       default_temperature=self.temperature,
@@ -93,8 +93,8 @@ class PromptScorer:
     Raises:
       BackendError: the model could not be asked.
     """
-    answers = [self.answers(genomes, query) for query in queries]
     prompts = [genome.render() for genome in genomes]
+    answers = [self.answers(prompts, query) for query in queries]
     rows = [
       self.features.candidates(case, texts, prompts)
       for case, texts in zip(cases, answers, strict=True)

@@ -179,17 +179,33 @@ def test_rivals_read_the_same_critics(parts, name):
 
 
 def test_a_step_without_model_calls_is_quick(parts):
-  loop = make(parts)
+  answering = [0.0]
+
+  class Timed(TemplatedBackend):
+    def complete(self, requests):
+      started = time.process_time()
+      completions = super().complete(requests)
+      answering[0] += time.process_time() - started
+      return completions
+
+  loop, steps, updates = make(parts, backend=Timed()), [], []
   walk(loop, 60)
-  times = []
   for query in BANK[60:80]:
     showing = loop.show(query)
     loop.hear(showing.serial, 0.5)
+    run, before = loop.snapshot()[0], answering[0]
     started = time.process_time()
-    loop.learn()
-    times.append(time.process_time() - started)
-  # 50 ms on two cores is the aim; answers of templates are in it.
-  assert np.median(sorted(times)[-4:]) < 0.4 * slowness()
+    is_due = loop.learn()
+    seconds = time.process_time() - started - (answering[0] - before)
+    if is_due:
+      steps.append(seconds)
+      started = time.process_time()
+      jax.block_until_ready(parts[1].update(run.state, run.replay))
+      updates.append(time.process_time() - started)
+  # Of the 50 ms of a step an update may take 20, which `learner_test` bounds:
+  # how quickly it runs depends on how it was compiled.
+  assert len(steps) == 4
+  assert min(steps) - min(updates) < 0.03 * slowness()
 
 
 def test_settings_that_make_no_sense_are_refused(parts):
