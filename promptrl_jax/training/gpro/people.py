@@ -21,13 +21,13 @@ from typing import Any
 from promptrl_jax.feedback import aggregate, scales
 from promptrl_jax.feedback.collector import FeedbackCollector
 from promptrl_jax.feedback.events import (
-  SETTLING,
   Candidate,
   Event,
   Explicit,
   Preference,
   Response,
   Skip,
+  settles,
 )
 from promptrl_jax.feedback.store import Store
 from promptrl_jax.training.gpro.loop import Loop
@@ -263,7 +263,7 @@ def hear(responses: Sequence[Response], events: Sequence[Event]) -> Said | None:
     the question was skipped.
   """
   standing = aggregate.standing(events)
-  settling = [e for e in standing if e.kind in SETTLING]
+  settling = [e for e in standing if settles(e)]
   spoken = [e for e in settling if not isinstance(e, Skip)]
   if not spoken and (settling or len(standing) < len(events)):
     return None

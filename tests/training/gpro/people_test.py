@@ -147,6 +147,20 @@ def test_corrections_and_acts_count_by_the_score_of_all_of_them(parts, store):
   }
 
 
+def test_who_asks_again_takes_it_back_and_asks_again_is_heard(parts, store):
+  people = make(parts, store)
+  (answer,) = people.show(BANK[0])
+  again = say(store, Implicit, answer, value=1, scale='asked_again')
+  people.collect()
+  assert rows(people) == {0: (0.0, replay_lib.RATING)}
+  say(store, Undo, answer, event_id=again.id)
+  people.collect()
+  assert rows(people) == {0: (0.0, replay_lib.NONE)}
+  say(store, Implicit, answer, value=1, scale='asked_again')
+  people.collect()
+  assert rows(people) == {0: (0.0, replay_lib.RATING)}
+
+
 @pytest.mark.parametrize('winner', [0, 1])
 def test_two_answers_are_one_question_and_a_pair_of_the_replay(
   parts, store, winner
