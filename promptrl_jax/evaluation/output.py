@@ -97,10 +97,9 @@ def write(
         references=published if name == 'oracle' else (),
       )
     )
+    parts.append(frontier.to_markdown(frontier.front(summaries[name])))
+    parts.append(distribution.to_markdown(distribution.measure(group)))
   headline, every = next(iter(cells)), [c for g in cells.values() for c in g]
-  parts.append(frontier.to_markdown(frontier.front(summaries[headline])))
-  soft_scores = distribution.measure(cells[headline])
-  parts.append(distribution.to_markdown(soft_scores))
   taken = draw_actions(workdir, cells[headline], subject)
   parts.append(actions.actions_markdown(taken))
   parts.append(_departures(cells[headline], subject))
@@ -153,7 +152,9 @@ def write(
     write_atomically(workdir / LEARNING, f'{content}\n'.encode())
   plots.solved_at_budget(workdir / 'solved_at_b.png', summaries[headline])
   frontier.draw(workdir / 'cost_quality.png', summaries[headline])
-  distribution.draw(workdir / 'soft_scores.png', soft_scores)
+  distribution.draw(
+    workdir / 'soft_scores.png', distribution.measure(cells[headline])
+  )
   html_report.write(
     workdir / 'report.html',
     header=header,

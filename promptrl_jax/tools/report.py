@@ -19,7 +19,15 @@ from collections.abc import Sequence
 
 from absl import app, flags
 
-from promptrl_jax.evaluation import cells, costs, events, report, statistics
+from promptrl_jax.evaluation import (
+  cells,
+  costs,
+  distribution,
+  events,
+  frontier,
+  report,
+  statistics,
+)
 from promptrl_jax.tools import command
 from promptrl_jax.training import workdir as workdir_lib
 
@@ -69,6 +77,8 @@ def table(
     )
     seeds = header['seeds'][: max(len(cell.passed) for cell in group)]
     parts.append(report.to_markdown(summary, {**header, 'seeds': seeds}))
+    parts.append(frontier.to_markdown(frontier.front(summary)))
+    parts.append(distribution.to_markdown(distribution.measure(group)))
   return '\n'.join(parts)
 
 
