@@ -30,6 +30,7 @@ for _memory in (1, 0):
 register(
   'reflexion_without_reflection',
   reflexion_with(ReflexionConfig(reflect=False)),
+  CandidateCost(),
   instructed=True,
 )
 register(

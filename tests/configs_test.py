@@ -237,7 +237,7 @@ def test_parts_of_rivals_are_left_out_by_one_sweep():
     config.update_from_flattened_dict(row)
     made = read('compare', config)
     registry.import_plugins(made.plugins)
-    assert made.subject in entrants.names(made, None)
+    assert made.subject in entrants.compared_costs(made, None)
     assert base.STRATEGIES[made.subject].instructed
   with pytest.raises(ValueError, match='minicode2 follow no instructions'):
     compare.get_hyper('minicode2')

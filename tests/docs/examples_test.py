@@ -191,12 +191,14 @@ class Speller(http.server.BaseHTTPRequestHandler):
 
 def test_the_ten_lines_of_the_page_on_optimizing_run(tmp_path):
   page = (ROOT / 'docs' / 'optimize.md').read_text(encoding='utf-8')
-  (program,) = re.findall(r'```python\n(.*?)```', page, flags=re.DOTALL)
-  assert len([line for line in program.splitlines() if line.strip()]) <= 10
+  ten_lines, export = re.findall(r'```python\n(.*?)```', page, flags=re.DOTALL)
+  assert len([line for line in ten_lines.splitlines() if line.strip()]) <= 10
   with http.server.ThreadingHTTPServer(('127.0.0.1', 0), Speller) as server:
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
+    program = f'{ten_lines}\n{export}'
     program = program.replace(':11434/', f':{server.server_port}/')
+    program = program.replace("'prompts'", f"'{tmp_path / 'prompts'}'")
     try:
       printed = run_script(tmp_path, program)
     finally:
@@ -204,6 +206,8 @@ def test_the_ten_lines_of_the_page_on_optimizing_run(tmp_path):
       thread.join()
   assert printed.startswith('Spell it backwards.\n')
   assert '0.000 -> 1.000, held out 0.000 -> 1.000; 1 candidates' in printed
+  (exported,) = (tmp_path / 'prompts').iterdir()
+  assert 'Spell it backwards.' in exported.read_text()
 
 
 def test_the_programs_of_the_page_on_evolution_run(tmp_path):

@@ -24,7 +24,7 @@ def start():
   """Returns launchers, whose cells end with the test."""
   with contextlib.ExitStack() as stack:
 
-    def start(parallel=1, grace_s=5.0):
+    def start(parallel=1, grace_s=20.0):
       launcher = LocalLauncher(parallel, grace_s)
       stack.callback(launcher.close)
       return launcher
