@@ -202,10 +202,11 @@ def test_a_step_without_model_calls_is_quick(parts):
       started = time.process_time()
       jax.block_until_ready(parts[1].update(run.state, run.replay))
       updates.append(time.process_time() - started)
-  # Of the 50 ms of a step an update may take 20, which `learner_test` bounds:
-  # how quickly it runs depends on how it was compiled.
+  # An update has a bound of its own in `learner_test`: how quickly it runs
+  # depends on how it was compiled. The rest takes 15 to 30 ms alone, and 40
+  # beside another process that uses the same caches.
   assert len(steps) == 4
-  assert min(steps) - min(updates) < 0.03 * slowness()
+  assert min(steps) - min(updates) < 0.08 * slowness()
 
 
 def test_settings_that_make_no_sense_are_refused(parts):
