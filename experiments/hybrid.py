@@ -39,7 +39,7 @@ from experiments import serving, session
 from promptrl_jax.envs.simulated_user import SimulatedUser
 from promptrl_jax.evaluation import generations, lineage_report, regret
 from promptrl_jax.evolution import convergence, diversity, edits
-from promptrl_jax.evolution.population import draw_lineage, from_plain
+from promptrl_jax.evolution.population import from_plain
 from promptrl_jax.files import write_atomically
 from promptrl_jax.llm.cache import CachedBackend
 from promptrl_jax.llm.load import load_backend
@@ -199,7 +199,6 @@ def play(config, method, seed, learner, backend, features, reward_fn, folder):
         if int(state.step) % config.checkpoint_every == 0:
           extra = {'loop': plain, 'curves': curves, 'usage': usage}
           checkpoint.save_checkpoint(checkpoints, state, extra)
-  lineage = draw_lineage(loop.population, loop.history.values())
   _, plain = loop.snapshot()
   loop.refine(config.refine_below)
   static, best_static = user.best_static(asked)
@@ -210,7 +209,6 @@ def play(config, method, seed, learner, backend, features, reward_fn, folder):
     'best_prompt': static.render(),
     'correlation': check_critics(config, user, loop, seed),
     'prompts': loop.population.texts,
-    'lineage': lineage,
     'population': plain['population'],
     'history': plain['history'],
     'usage': usage,
@@ -403,17 +401,16 @@ def write_curves(folder, runs):
 
 def report_lineage(workdir, run):
   """Writes what the last prompts of a run come from."""
-  lineage = f'{run["lineage"]}\n'
-  write_atomically(workdir / 'lineage.txt', lineage.encode())
-  members = lineage_report.trace(
+  members = lineage_report.report(
+    workdir,
     from_plain(run['population']),
     from_plain(run['history']).individuals,
     {
       name: lineage_report.Usage(len(heard), tuple(heard))
       for name, heard in run['usage'].items()
     },
+    _LINEAGE,
   )
-  lineage_report.write(workdir / 'lineage.html', members, _LINEAGE)
   lineage_report.draw(workdir / 'lineage.png', members, _LINEAGE)
 
 

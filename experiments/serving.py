@@ -21,7 +21,6 @@ import tqdm
 
 from experiments.asking import Questions
 from promptrl_jax.evaluation import generations, lineage_report
-from promptrl_jax.evolution.population import draw_lineage
 from promptrl_jax.feedback.store import Store
 from promptrl_jax.feedback.web.server import TOKEN_VARIABLE, FeedbackServer
 from promptrl_jax.files import held, write_atomically
@@ -141,13 +140,13 @@ def report(config, workdir: pathlib.Path, people: People) -> None:
   """Writes what was said so far, and the prompts with where they come from."""
   report_prompts(config, workdir, people)
   loop = people.loop
-  drawn = draw_lineage(loop.population, loop.history.values())
-  write_atomically(workdir / 'lineage.txt', (drawn + '\n').encode())
-  members = lineage_report.trace(
-    loop.population, loop.history.values(), usage_of(people)
+  lineage_report.report(
+    workdir,
+    loop.population,
+    list(loop.history.values()),
+    usage_of(people),
+    f'Where the prompts come from, after {len(people.said)} ratings',
   )
-  title = f'Where the prompts come from, after {len(people.said)} ratings'
-  lineage_report.write(workdir / 'lineage.html', members, title)
 
 
 def usage_of(people: People) -> dict[str, lineage_report.Usage]:

@@ -31,7 +31,8 @@ def render(
   """Returns the text of a page.
 
   Args:
-    template: of the files in `html`, with places for what follows.
+    template: of the files in `html`, with places for what follows. All have
+      the same `head.html`, which holds the policy.
     title: of the page, as text.
     styles, scripts: further files there, without their endings. The scripts
       become one module, in which each uses those before it.
@@ -44,11 +45,16 @@ def render(
   script = '\n'.join(_asset(f'{name}.js') for name in scripts)
   style = '\n'.join(_asset(f'{name}.css') for name in styles)
   encoded = json.dumps(data, allow_nan=False, separators=(',', ':'))
-  return string.Template(_asset(template)).substitute(
-    title=html.escape(title),
+  title = html.escape(title)
+  head = string.Template(_asset('head.html')).substitute(
+    title=title,
     script_hash=_hash(script),
     style_hash=_hash(style),
     style=style,
+  )
+  return string.Template(_asset(template)).substitute(
+    head=head,
+    title=title,
     script=script,
     # A JSON string may write any character as an escape, and ends no element.
     data=encoded.replace('<', '\\u003c'),

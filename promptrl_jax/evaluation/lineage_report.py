@@ -24,7 +24,12 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 
 from promptrl_jax.evaluation import canvas, html_page
-from promptrl_jax.evolution.population import Individual, Population, nodes
+from promptrl_jax.evolution.population import (
+  Individual,
+  Population,
+  draw_lineage,
+  nodes,
+)
 from promptrl_jax.files import write_atomically
 from promptrl_jax.prompts import lineage
 
@@ -141,6 +146,25 @@ def operator(child: Individual, parents: Sequence[Individual]) -> str:
   if changed:
     made.append(f'mutation of {", ".join(changed)}')
   return ' and '.join(made) or 'copy'
+
+
+def report(
+  folder: pathlib.Path,
+  population: Population,
+  history: Sequence[Individual],
+  usage: Mapping[str, Usage],
+  title: str,
+) -> list[Member]:
+  """Writes `lineage.txt` and `lineage.html` of `trace`, which is returned.
+
+  Raises:
+    ValueError: there are no prompts, or one is its own ancestor.
+  """
+  drawn = draw_lineage(population, history)
+  write_atomically(folder / 'lineage.txt', f'{drawn}\n'.encode())
+  members = trace(population, history, usage)
+  write(folder / 'lineage.html', members, title)
+  return members
 
 
 def write(

@@ -137,7 +137,8 @@ def test_the_script_parses_no_html():
 
 def test_every_asset_is_part_of_the_page():
   parts = {f'{name}.js' for name in html_report._SCRIPTS}
-  parts |= {f'{name}.css' for name in html_report._STYLES} | {'report.html'}
+  parts |= {f'{name}.css' for name in html_report._STYLES}
+  parts |= {'report.html', 'head.html'}
   files = {path.name for path in html_page.ASSETS.iterdir() if path.is_file()}
   assert files == parts
 

@@ -139,6 +139,21 @@ def kill_when(
   assert status == -signal.SIGKILL
 
 
+def http_roles(url: str, retries: int, timeout_s: float) -> list[str]:
+  """Flags by which coder and rewriter are the model `stub` of a server."""
+  return [
+    f'--config.{role}.{field}={value}'
+    for role in ('coder', 'rewriter')
+    for field, value in (
+      ('backend', 'http'),
+      ('http.base_url', url),
+      ('model', 'stub'),
+      ('http.max_retries', retries),
+      ('http.timeout_s', timeout_s),
+    )
+  ]
+
+
 def has_rows(path: pathlib.Path, count: int) -> bool:
   """Whether a file has at least `count` lines."""
   return path.exists() and len(path.read_text().splitlines()) >= count

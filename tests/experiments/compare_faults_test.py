@@ -36,17 +36,6 @@ class Dying:
 def run(folder, server, *flags):
   if not (folder / 'mbpp.jsonl').exists():
     write_data(folder / 'mbpp.jsonl')
-  roles = [
-    f'--config.{role}.{field}={value}'
-    for role in ('coder', 'rewriter')
-    for field, value in (
-      ('backend', 'http'),
-      ('http.base_url', server.url),
-      ('model', 'stub'),
-      ('http.max_retries', 0),
-      ('http.timeout_s', 10.0),
-    )
-  ]
   return commands.run(
     'experiments.compare',
     '--config=configs/compare.py:mbpp',
@@ -62,7 +51,7 @@ def run(folder, server, *flags):
     "--config.plugins=('tests.experiments.peeking',)",
     "--config.eval.strategies=('peeking','epic')",
     f'--config.eval.without={WITHOUT}',
-    *roles,
+    *commands.http_roles(server.url, retries=0, timeout_s=10.0),
     *flags,
   )
 

@@ -56,17 +56,6 @@ def write_data(path):
 
 def run(tmp_path, server, *flags):
   write_data(tmp_path / 'mbpp.jsonl')
-  roles = [
-    f'--config.{role}.{field}={value}'
-    for role in ('coder', 'rewriter')
-    for field, value in (
-      ('backend', 'http'),
-      ('http.base_url', server.url),
-      ('model', 'stub'),
-      ('http.max_retries', 1),
-      ('http.timeout_s', 5.0),
-    )
-  ]
   return commands.run(
     'experiments.mbpp_ppo',
     '--config=configs/mbpp_ppo.py:mbpp',
@@ -77,7 +66,7 @@ def run(tmp_path, server, *flags):
     '--config.controller.episodes=4',
     '--config.eval.budgets=(2,)',
     '--config.eval.oracle=False',
-    *roles,
+    *commands.http_roles(server.url, retries=1, timeout_s=5.0),
     *flags,
   )
 
