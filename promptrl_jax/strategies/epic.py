@@ -284,10 +284,10 @@ class _Evolution:
   # The end of the evolution, and its trace.
 
   def _has_stalled(self, number: int) -> Generator[Any, Any, bool]:
-    """Whether too few of all problems were closed in this generation.
+    """Whether too few of all problems were closed in the generation before.
 
-    All problems are in the same generation, as long as each of them waits for
-    the others here.
+    The released code counts before it runs a generation. All problems are in
+    the same one, as long as each of them waits for the others here.
     """
     if self._config.least_growth < 0:
       return False
@@ -296,7 +296,7 @@ class _Evolution:
       return False
     peers = self._attempt.peers or (self._attempt,)
     closed = sum(
-      row['action'] == 'close' and row['generation'] == number
+      row['action'] == 'close' and row['generation'] == number - 1
       for peer in peers
       for row in peer.trace
     )

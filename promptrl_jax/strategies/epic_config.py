@@ -24,8 +24,9 @@ class EpicConfig:
     close_first: fitness at which the program of the original is submitted.
     close_generation: fitness of the best program of a generation at which it
       is submitted; a fitness of 1 is at once.
-    least_growth: the evolution ends after a generation, not the first, in which
-      no larger share of all problems was closed; negative: it goes on.
+    least_growth: the evolution ends after a generation, not the first, if no
+      larger share of all problems was closed in the one before it; negative: it
+      goes on.
     mutation: `lexical` replaces words by synonyms and costs no call, `model`
       asks for a clearer description.
     crossovers: children of a generation that the model merges of two parents,

@@ -23,6 +23,7 @@ from promptrl_jax.llm.ask import Tools, coder_prompt
 from promptrl_jax.llm.attempt import CODER, Attempt, Play
 from promptrl_jax.prompts import reflection
 from promptrl_jax.prompts.reflection import Reflection, ReflectionPrompt
+from promptrl_jax.prompts.templates import CoderPrompt
 from promptrl_jax.rewards import guards
 from promptrl_jax.strategies import self_tests
 from promptrl_jax.strategies.self_tests import SelfTestsConfig, Verdict
@@ -40,9 +41,10 @@ class ReflexionConfig:
     iterations: most programs; their number is also bounded by the budget.
     run_tests: whether programs are run and feedback is shown; without, every
       program is followed by another one until the last is submitted
-      (`immediate` variants).
+      (`immediate_reflexion`).
     reflect: whether a reflection comes before the next program, which costs a
-      call; without, the program is repaired from the feedback alone.
+      call; without, the program is repaired from the feedback alone
+      (`immediate_refinement`).
     memory: most reflections that a prompt shows; the latest alone there.
     memory_tokens: most tokens of all of them together, as the coder counts.
     reflection_temperature: sampling temperature of reflections; at 0 they are
@@ -130,6 +132,21 @@ def next_program(
 
   Makes `config.calls` calls, or fewer where a prompt has no room.
   """
+  prompt = yield from next_prompt(attempt, tools, verdict, memory, config)
+  return (yield from tools.write_program(attempt, prompt))
+
+
+def next_prompt(
+  attempt: Attempt,
+  tools: Tools,
+  verdict: Verdict,
+  memory: list[Reflection],
+  config: ReflexionConfig,
+) -> Generator[Any, Any, CoderPrompt]:
+  """Returns what asks for a program after a reflection on another one.
+
+  A reflection is one call, and is remembered.
+  """
   results = verdict.text if config.run_tests else ''
   situation = f'{attempt.problem.statement}\n{verdict.code}\n{results}'
   notes = ()
@@ -142,10 +159,7 @@ def next_program(
       tokens=config.memory_tokens,
       count_tokens=tools.count_tokens,
     )
-  prompt = coder_prompt(
-    attempt, code=verdict.code, feedback=results, notes=notes
-  )
-  return (yield from tools.write_program(attempt, prompt))
+  return coder_prompt(attempt, code=verdict.code, feedback=results, notes=notes)
 
 
 def _reflect(
@@ -204,7 +218,6 @@ def rank(verdict: Verdict) -> tuple[int, int]:
 
 
 reflexion = reflexion_with(ReflexionConfig())
+# Its ablations, as released: no program is run, or no reflection is asked for.
 immediate_reflexion = reflexion_with(ReflexionConfig(run_tests=False))
-immediate_refinement = reflexion_with(
-  ReflexionConfig(run_tests=False, reflect=False)
-)
+immediate_refinement = reflexion_with(ReflexionConfig(reflect=False))

@@ -1,11 +1,14 @@
 """Reflexion as a uniform-cost search over programs.
 
-The variant `reflexion-ucs` of the released code of arXiv 2303.11366. A state is
-the set of tests that a program passes, as the bits of a number; its cost is the
-number of tests that it fails. The cheapest program is expanded into several,
-each after a reflection of its own, and a program in a state that has been seen
-is not expanded. Without a program that passes all, the one with the fewest
-failures is submitted.
+The variant `reflexion-ucs` of the released code of arXiv 2303.11366. A step to
+a program costs the number of tests that it fails, and the program that is
+cheapest to reach from the first one is expanded: after one reflection, into
+several programs. A program that passes the same tests as one that was expanded
+is not. Without a program that passes all, the one with the fewest failures is
+submitted.
+
+Unlike there, a program is reflected on when it is expanded, and not when it is
+found, so that no call goes to one that never is; and each call counts.
 """
 
 from __future__ import annotations
@@ -28,8 +31,7 @@ class UcsConfig:
     reflexion: of each step; its `iterations` bound the programs that are
       expanded. Programs are run, and `submit` is not read.
     expansion: programs that one is expanded into.
-    temperature: of these programs; reflections on one program differ because
-      all but the first are sampled.
+    temperature: of these programs.
   """
 
   reflexion: ReflexionConfig = ReflexionConfig()
@@ -66,24 +68,31 @@ def reflexion_ucs_with(config: UcsConfig) -> PlayFn:
         sample_temperature=config.temperature,
       ),
     )
-    memory, best = reflexion_lib.remembered(tools), first
-    seen, waiting, found = {first.state}, [(first.failures, 0, first)], 0
+    memory, best, found = reflexion_lib.remembered(tools), first, 0
+    expanded, waiting = set(), [(0, 0, first)]
     for _ in range(step.iterations):
-      if not waiting or best.status == 'passed':
+      no_calls = attempt.budget_left < step.calls
+      if not waiting or no_calls or best.status == 'passed':
         break
-      _, _, parent = heapq.heappop(waiting)
+      cost, _, parent = heapq.heappop(waiting)
+      expanded.add(parent.state)
+      prompt = yield from reflexion_lib.next_prompt(
+        attempt, tools, parent, memory, step
+      )
+      codes = set()
       for _ in range(config.expansion):
-        if attempt.budget_left < step.calls or best.status == 'passed':
+        if attempt.budget_left < 1 or best.status == 'passed':
           break
-        code = yield from reflexion_lib.next_program(
-          attempt, warm, parent, memory, step
-        )
+        code = yield from warm.write_program(attempt, prompt)
+        if code in codes:
+          continue
+        codes.add(code)
         verdict = yield from self_tests.run(attempt, code, tests)
-        is_new = verdict.state not in seen
+        is_new = verdict.state not in expanded
         if is_new:
           found += 1  # Of equal costs, what was found first is expanded first.
-          seen.add(verdict.state)
-          heapq.heappush(waiting, (verdict.failures, found, verdict))
+          reached = (cost + verdict.failures, found, verdict)
+          heapq.heappush(waiting, reached)
         attempt.note('state', state=verdict.state, is_new=is_new)
         best = min(best, verdict, key=lambda v: v.failures)
     return best.code

@@ -182,13 +182,14 @@ def test_parents_are_uniform_if_nothing_passes(play):
 @pytest.mark.parametrize(
   ('closing', 'others', 'expected'),
   [
-    # In how many of two problems a generation is closed: one closes in the
-    # second, so that the other goes on; in the third no more are closed.
-    (2, 1, 3),
-    # Nothing is closed in the second: two generations are counted.
+    # One of two problems is closed in the first generation, so that the other
+    # goes on after the second; in that one no more are closed.
+    (1, 1, 3),
+    # What is closed in the second is counted after the third, as released.
+    (2, 1, 2),
     (None, 1, 2),
     # One in 67 is less than 1.5 %.
-    (2, 66, 2),
+    (1, 66, 2),
   ],
 )
 def test_it_ends_where_few_problems_were_closed(
@@ -205,22 +206,24 @@ def test_it_ends_where_few_problems_were_closed(
     solved = re.search(r'Clearer (\d+)', statement)
     return upto(9 if solved and int(solved[1]) == closing else 2)
 
-  def clearer(request, number):
-    """Mutants of the first problem are told from the others, once each."""
-    del number
-    statement = request.messages[-1].content.split('\n\n')[-1]
-    is_first = 'Problem 0' in statement
-    return f'<task>Clearer {2 if is_first else 0}: {statement}</task>'
+  def clearer(generation):
+    """Statements of the first problem are told from those of the others."""
+
+    def reply(request, number):
+      del number
+      statement = request.messages[-1].content.split('\n\n')[-1]
+      is_first = 'Problem 0' in statement
+      return f'<task>Clearer {generation * is_first}: {statement}</task>'
+
+    return reply
 
   config = dataclasses.replace(
     FAITHFUL, mutation='model', population=2, tests=SelfTestsConfig(count=4)
   )
   kinds = {
     'tests': in_turn(TESTS),
-    'elaborate': lambda request, number: (
-      f'<task>{request.messages[-1].content.split(chr(10) * 2)[-1]}</task>'
-    ),
-    'mutate': clearer,
+    'elaborate': clearer(1),
+    'mutate': clearer(2),
     'program': program,
   }
   ended, _ = play(epic_with(config), kinds, tasks=[first, *rest], budget=40)

@@ -193,15 +193,23 @@ def test_without_tests_the_last_program_is_submitted(play):
   assert 'x < 3' in played.submission
   shown = model.of_kind('program')[1].messages[-1].content
   assert 'x < 99' in shown and 'PASSED' not in shown and 'FAILED' not in shown
-  (played,), model = play('immediate_refinement', answers(*programs), budget=3)
-  assert [kind for kind, _ in model.asked] == ['program'] * 3
-  assert 'x < 3' in played.submission
+
+
+def test_without_reflections_a_program_is_repaired_from_its_tests(play):
+  programs = (upto(2), upto(4), RIGHT)
+  (played,), model = play('immediate_refinement', answers(*programs), budget=8)
+  kinds = [kind for kind, _ in model.asked]
+  assert kinds == ['tests', 'program', 'program', 'program']
+  shown = model.of_kind('program')[1].messages[-1].content
+  assert 'x < 2' in shown and 'PASSED' in shown and 'FAILED' in shown
+  assert '99' in played.submission
 
 
 def test_the_search_submits_the_fewest_failures_without_a_goal(play):
   programs = (upto(2), upto(4), upto(3), upto(2))
-  (played,), _ = play('reflexion_ucs', answers(*programs), budget=8)
-  # The visible test is bit 0, those of the model follow.
+  (played,), _ = play('reflexion_ucs', answers(*programs), budget=6)
+  # The visible test is bit 0, those of the model follow; the first program
+  # was expanded and is not again.
   states = [row['state'] for row in rows_of(played, 'state')]
   assert states == [0b00111, 0b00011, 0b00001]
   new = [row['is_new'] for row in rows_of(played, 'state')]

@@ -1,0 +1,222 @@
+"""Reflexion, EPiC and GEPA decide as their released code does.
+
+What that code decides on the scripts of `tests.golden.released` is recorded
+there. Here the same scripts are played by the strategies of this library.
+"""
+
+import collections
+import dataclasses
+import json
+import re
+
+import pytest
+
+from promptrl_jax.operators.lexical import LexicalConfig
+from promptrl_jax.strategies.epic import epic_with
+from promptrl_jax.strategies.epic_config import EpicConfig
+from promptrl_jax.strategies.reflexion import ReflexionConfig, reflexion_with
+from promptrl_jax.strategies.reflexion_ucs import UcsConfig, reflexion_ucs_with
+from promptrl_jax.strategies.texts import gepa, pareto
+from promptrl_jax.strategies.texts.pool import Pool
+from promptrl_jax.strategies.texts.requests import Evaluate, Proposal, Seen
+from promptrl_jax.strategies.texts.searches import until_ended
+from promptrl_jax.testing import tiny
+from tests.golden import released
+
+RECORDED = json.loads(released.PATH.read_text())
+# Of the released code, the latest reflection is shown and the last program is
+# submitted.
+LATEST = {'memory': 1, 'submit': 'last'}
+PLAYED = {
+  'reflexion': reflexion_with(ReflexionConfig(**LATEST)),
+  'immediate_reflexion': reflexion_with(
+    ReflexionConfig(run_tests=False, **LATEST)
+  ),
+  'immediate_refinement': reflexion_with(
+    ReflexionConfig(reflect=False, **LATEST)
+  ),
+  'reflexion_ucs': reflexion_ucs_with(
+    UcsConfig(reflexion=ReflexionConfig(memory=1))
+  ),
+}
+
+
+def fenced(limit):
+  return f'```python\n{released.program(limit)}\n```'
+
+
+def limits_of(text):
+  return [int(limit) for limit in re.findall(r'x < (\d+)', text)]
+
+
+def loop_answers(script):
+  def write(request, number):
+    del request
+    return fenced(script[min(number, len(script) - 1)])
+
+  def reflect(request, number):
+    del number
+    (limit,) = set(limits_of(request.messages[-1].content))
+    return f'Stops at {limit}.'
+
+  # The first test is visible here.
+  tests = '\n'.join(released.TESTS[1:])
+  return {'tests': lambda *_: tests, 'program': write, 'reflect': reflect}
+
+
+def decisions(asked):
+  """What was asked for, as it is recorded of the released code."""
+  known = set()
+  for kind, request in asked:
+    text = request.messages[-1].content
+    if kind == 'tests':
+      yield {'tests': len(released.TESTS)}
+    elif kind == 'reflect':
+      yield {'reflect': limits_of(text)[0]}
+    else:
+      # Asked again word by word, it is sampled here: the answer was known.
+      is_again = not request.temperature or text in known
+      known.add(text)
+      yield {
+        'program': next(iter(limits_of(text)), None),
+        'temperature': 0.0
+        if is_again and request.temperature != 0.75
+        else 0.75,
+        'reflected': 'Stops at' in text,
+      }
+
+
+def when_expanded(rows):
+  """Without reflections on programs that are never expanded; the others later.
+
+  The released code reflects on each program that it finds, and this library on
+  those that are expanded, right before that.
+  """
+  *asked, end = rows
+  moved, expanded = [], None
+  for row in asked:
+    if 'reflect' in row:
+      continue
+    if row.get('program') is not None and row['program'] != expanded:
+      expanded = row['program']
+      moved.append({'reflect': expanded})
+    moved.append(row)
+  return [*moved, end]
+
+
+@pytest.mark.parametrize(
+  ('name', 'script'),
+  [
+    (name, script)
+    for name in PLAYED
+    for script in (
+      released.SEARCHES if name == 'reflexion_ucs' else released.LOOPS
+    )
+  ],
+)
+def test_reflexion_asks_and_submits_the_same(play, name, script):
+  is_search = name == 'reflexion_ucs'
+  programs = (released.SEARCHES if is_search else released.LOOPS)[script]
+  (played,), model = play(PLAYED[name], loop_answers(programs), budget=40)
+  submits = {'submits': released.limit_of(played.submission)}
+  rows = [*decisions(model.asked), submits]
+  recorded = RECORDED[name][script]
+  assert rows == (when_expanded(recorded) if is_search else recorded)
+
+
+@pytest.mark.parametrize('name', released.EVOLUTIONS)
+def test_epic_scores_and_submits_the_same(play, name):
+  script = released.EVOLUTIONS[name]
+  (task,) = tiny.tasks(4, 'test')[3:]  # to add 3
+  tasks = [
+    dataclasses.replace(task, statement=f'{task.statement} statement-{place}-0')
+    for place in range(len(script))
+  ]
+  described = collections.Counter()
+
+  def named(request):
+    text = request.messages[-1].content
+    place, number = re.findall(r'statement-(\d)-(\d)', text)[-1]
+    return int(place), int(number)
+
+  def describe(request, number):
+    del number
+    place, _ = named(request)
+    described[place] += 1
+    words = f'statement-{place}-{described[place]}'
+    return f'<task>Add 3 to the number, as {words} says.</task>'
+
+  def write(request, number):
+    del number
+    place, number = named(request)
+    original, others = script[place]
+    return fenced((original, *others)[number])
+
+  answers = loop_answers(()) | {'elaborate': describe, 'program': write}
+  # Children have the words of their parents.
+  config = EpicConfig(lexical=LexicalConfig(probability=0.0))
+  plays, _ = play(epic_with(config), answers, budget=80, tasks=tasks)
+  assert [scored(one) for one in plays] == RECORDED['epic'][name]
+
+
+def scored(played):
+  trace = played.attempt.trace
+  first = next(row for row in trace if row['action'] == 'execute')
+  generations = []
+  for row in trace:
+    if row['action'] == 'generation':
+      limits = [round(5 * share) + 1 for share in row['fitness']]
+      right = limits.index(6) if 6 in limits else len(limits)
+      generations.append(limits[: right + 1])
+  return {
+    'first': released.limit_of(first['code']),
+    'generations': generations,
+    'submits': released.limit_of(played.submission),
+  }
+
+
+def test_gepa_draws_from_the_same_front_and_takes_the_same_texts(monkeypatch):
+  pool = Pool('start', validation=range(4), train=range(4), budget=1_000)
+  batches, texts = iter(released.BATCHES), iter(released.PROPOSALS)
+  looks = []
+
+  class Rng:
+    def choice(self, candidates, size, p):
+      del size
+      weights = pareto.weights(pool.scores)
+      assert list(weights) == candidates
+      assert p == pytest.approx(
+        [n / sum(weights.values()) for n in weights.values()]
+      )
+      looks.append({'weights': [list(pair) for pair in weights.items()]})
+      return [released.drawn(weights)]
+
+  monkeypatch.setattr(gepa, '_draws', lambda *_: Rng())
+  monkeypatch.setattr(gepa, 'minibatch', lambda *_: list(next(batches)))
+  config = gepa.GepaConfig(minibatch=2, merges=0, perfect=1.0)
+  search = until_ended(gepa.search(pool, config))
+  answers = None
+  with pytest.raises((StopIteration, RuntimeError)):
+    while True:
+      answers = [
+        Seen(float(released.SCORES[request.text][request.example]))
+        if isinstance(request, Evaluate)
+        else Proposal(next(texts))
+        for request in search.send(answers)
+      ]
+  steps = iter(pool.steps[1:])
+  for look, examples in zip(looks, released.BATCHES, strict=False):
+    look['examples'] = list(examples)
+  recorded = RECORDED['gepa']
+  for look, row in zip(looks, recorded, strict=False):
+    if 'text' in row:
+      step = next(steps)
+      look |= {
+        'parent': pool.candidates[step.parents[0]].text,
+        'text': step.text,
+        'taken': False if step.candidate is None else step.candidate,
+      }
+  assert [
+    *looks[: len(released.BATCHES)],
+    {'best': pool.candidates[pool.best].text},
+  ] == recorded
