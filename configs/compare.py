@@ -55,6 +55,8 @@ class Config(mbpp_ppo.Config):
     verified: strategies that play once more, as NAME_verified, with a verifier
       that chooses what is submitted; see `strategies/verified.py`. Let the
       coder measure its `certainty`.
+    verified_at: probability of being right at which they submit, with the calls
+      that are left unspent; 1: after all calls.
     verifier_problems: first training problems that verifiers are fitted on.
     trained_rewriter: model of a rewriter that was trained, such as a run of
       `experiments.mbpp_grpo` leaves: with it in the place of `rewriter`, the
@@ -71,6 +73,7 @@ class Config(mbpp_ppo.Config):
   portfolio: tuple[str, ...] = ()
   oracle_of_n: bool = False
   verified: tuple[str, ...] = ()
+  verified_at: float = 1.0
   verifier_problems: int = 400
   trained_rewriter: str = ''
   rescore: bool = True

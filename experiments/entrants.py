@@ -151,10 +151,17 @@ def check_members(config, played):
 def check_verified(config, played):
   """Raises ValueError for a strategy that is to be verified and not played.
 
+  Also for a probability at which nothing is submitted.
+
   Args:
     config: settings of the comparison.
     played: names of all that plays.
   """
+  if not 0 < config.verified_at <= 1:
+    raise ValueError(
+      f'verified_at={config.verified_at}: expected a probability above 0, or 1 '
+      'to make all calls'
+    )
   possible = set(played) - {verifying.label(name) for name in config.verified}
   if wrong := [name for name in config.verified if name not in possible]:
     raise ValueError(

@@ -69,11 +69,11 @@ class Fitted:
     model = Verifier.from_json(saved['verifier'])
     return cls(saved['strategy'], model, saved['calls'], saved['quality'])
 
-  def entrant(self, entrant: Entrant) -> Entrant:
-    """The strategy with this verifier."""
+  def entrant(self, entrant: Entrant, stop_at: float = 1.0) -> Entrant:
+    """The strategy with this verifier, which ends it where it is so sure."""
     return dataclasses.replace(
       entrant,
-      make=lambda seed: Verified(entrant.make(seed), self.verifier),
+      make=lambda seed: Verified(entrant.make(seed), self.verifier, stop_at),
       single=False,
       fixed=False,
       optimisation_calls=entrant.optimisation_calls + self.calls,

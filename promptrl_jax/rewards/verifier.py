@@ -1,7 +1,7 @@
 """A verifier: the probability that a program is right, without hidden tests.
 
-  visible verdicts, agreement on mutated inputs, log-probs --features-->
-    logistic regression --> P(hidden tests pass)
+  visible and generated tests, agreement on mutated inputs, log-probs
+    --features--> logistic regression --> P(hidden tests pass)
 
 As LEVER (Ni et al. 2023, arXiv 2302.08468) does, it reranks samples by what
 their execution shows and by the model's own probability. The features are few
@@ -29,6 +29,7 @@ _OF_PROBLEM = (
 )
 _OF_PROGRAM = (
   'agreeing',  # log of 1 + how many of the m have equal outcomes
+  'generated tests',  # share of the tests written by the model that it passes
   'no outcome',
   'raises',  # share of the mutated inputs on which it does
   'mean log-prob',
@@ -61,6 +62,8 @@ class Candidate:
       nats; None if they are not known.
     tokens: of the completion that it was taken from.
     greedy: whether that was decoded greedily.
+    generated: share of the tests that the model wrote which it passes; None if
+      there are none.
   """
 
   code: str
@@ -68,6 +71,7 @@ class Candidate:
   certainty: tuple[float, float, float] | None = None
   tokens: int = 0
   greedy: bool = False
+  generated: float | None = None
 
 
 def features(passing: Sequence[Candidate], programs: int) -> np.ndarray:
@@ -88,6 +92,7 @@ def features(passing: Sequence[Candidate], programs: int) -> np.ndarray:
     [
       [
         np.log1p(count),
+        np.nan if candidate.generated is None else candidate.generated,
         count == 0,
         _raises(candidate.outcomes),
         *(candidate.certainty or (np.nan,) * 3),

@@ -1,13 +1,15 @@
-"""Any strategy, with a verifier that chooses what is submitted.
+"""Any strategy, with a verifier that chooses what is submitted, and when.
 
   strategy ──> programs ──visible tests──> those that pass ──mutated inputs──┐
+          └──> tests, if it asks for some ──> the share that each passes ────┤
                                   confidence of their completions ───────────┴─>
     features --verifier--> P(hidden tests pass) --> the most probable program
 
 The strategy is told to spend all its calls: where visible tests do not decide,
-a program that passes them may be wrong, and a later one right. Without visible
-tests all programs pass. Without a program that passes, what the strategy
-returns is submitted.
+a program that passes them may be wrong, and a later one right. It ends before
+that where a program is probable enough to be right. Without visible tests all
+programs pass. Without a program that passes, what the strategy returns is
+submitted.
 """
 
 from __future__ import annotations
@@ -19,10 +21,11 @@ from typing import Any
 
 import numpy as np
 
-from promptrl_jax.execution import Call, CallResult
+from promptrl_jax.execution import Call, CallResult, ProgramResult
 from promptrl_jax.llm.ask import Tools
 from promptrl_jax.llm.attempt import CODER, Ask, Attempt, Execute, ExecuteJobs
 from promptrl_jax.llm.backend import Completion
+from promptrl_jax.rewards import agreement
 from promptrl_jax.rewards.inputs import mutated_calls
 from promptrl_jax.rewards.verifier import Candidate, Verifier, features
 from promptrl_jax.strategies.base import Play, Plays, Strategy
@@ -38,25 +41,36 @@ class Written:
   Attributes:
     codes: of all programs, in order.
     passing: those that pass the visible tests, with their places in `codes`.
+    known: what was looked up of a program beside tests of the model.
   """
 
   codes: list[str] = dataclasses.field(default_factory=list)
   passing: list[tuple[int, Candidate]] = dataclasses.field(default_factory=list)
+  known: dict[tuple[str, tuple[str, ...]], Candidate] = dataclasses.field(
+    default_factory=dict
+  )
 
 
 # (attempt, what the strategy returned, what it has written) -> submission
 SubmitFn = Callable[[Attempt, str, Written], str]
+EnoughFn = Callable[[Written], bool]
 
 
 class Watched:
   """Plays another strategy to its last call; what is submitted is chosen then.
 
-  `submit_fn` chooses it.
+  `submit_fn` chooses it. `enough_fn` ends the play before that, if it is given.
   """
 
-  def __init__(self, strategy: Strategy, submit_fn: SubmitFn):
+  def __init__(
+    self,
+    strategy: Strategy,
+    submit_fn: SubmitFn,
+    enough_fn: EnoughFn | None = None,
+  ):
     self._strategy = strategy
     self._submit_fn = submit_fn
+    self._enough_fn = enough_fn
 
   def start(
     self, problems: Sequence[Problem], tools: Tools, *, budget: int, seed: int
@@ -66,15 +80,34 @@ class Watched:
     return [(attempt, self._play(attempt, play)) for attempt, play in plays]
 
   def _play(self, attempt: Attempt, play: Play) -> Play:
-    returned, written = yield from watch(attempt, play)
+    returned, written = yield from watch(attempt, play, self._enough_fn)
     return self._submit_fn(attempt, returned, written)
 
 
 class Verified(Watched):
-  """Plays another strategy and submits what the verifier prefers."""
+  """Plays another strategy and submits what the verifier prefers.
 
-  def __init__(self, strategy: Strategy, verifier: Verifier):
-    super().__init__(strategy, functools.partial(_most_probable, verifier))
+  It submits as soon as a program is right with probability `stop_at`; with 1,
+  after all calls.
+  """
+
+  def __init__(
+    self, strategy: Strategy, verifier: Verifier, stop_at: float = 1.0
+  ):
+    def is_enough(written: Written) -> bool:
+      return bool(_chances(verifier, written).max(initial=0.0) >= stop_at)
+
+    super().__init__(
+      strategy,
+      functools.partial(_most_probable, verifier),
+      is_enough if stop_at < 1 else None,
+    )
+
+
+def _chances(verifier: Verifier, written: Written) -> np.ndarray:
+  """P(hidden tests pass) of each program that passes the visible ones."""
+  candidates = [candidate for _, candidate in written.passing]
+  return verifier.probabilities(features(candidates, len(written.codes)))
 
 
 def _most_probable(
@@ -82,22 +115,27 @@ def _most_probable(
 ) -> str:
   if not written.passing:
     return returned
-  candidates = [candidate for _, candidate in written.passing]
-  rows = features(candidates, len(written.codes))
-  chances = verifier.probabilities(rows)
-  chosen = candidates[int(np.argmax(chances))].code
+  chances = _chances(verifier, written)
+  _, best = written.passing[int(np.argmax(chances))]
   attempt.note(
     'verify',
-    submission=chosen,
+    submission=best.code,
     probabilities=[round(float(chance), 4) for chance in chances],
   )
-  return chosen
+  return best.code
 
 
 def watch(
-  attempt: Attempt, play: Play
+  attempt: Attempt, play: Play, enough_fn: EnoughFn | None = None
 ) -> Generator[Any, Any, tuple[str, Written]]:
-  """Plays on, and notes the programs and what is known of them."""
+  """Plays on, and notes the programs and what is known of them.
+
+  Args:
+    attempt: of the problem.
+    play: of the strategy.
+    enough_fn: is asked after each program that passes the visible tests; the
+      play ends, and nothing is returned, where it says so.
+  """
   problem, written = attempt.problem, Written()
   visible = len(problem.visible_tests)
   last: tuple[Ask, Completion] | None = None
@@ -118,12 +156,18 @@ def watch(
       last = request, answer
     elif isinstance(request, Execute):
       verdicts = answer.tests[:visible]
-      if all(test.status == 'passed' for test in verdicts):
+      has_passed = all(test.status == 'passed' for test in verdicts)
+      if has_passed:
         found = _candidate(request.code, last)
         written.passing.append((len(written.codes), found))
       written.codes.append(request.code)
       last = None
-  yield from _run_on_inputs(attempt, written)
+      if has_passed and enough_fn is not None:
+        yield from _look_up(attempt, written)
+        if enough_fn(written):
+          play.close()
+          return '', written
+  yield from _look_up(attempt, written)
   return returned, written
 
 
@@ -140,25 +184,58 @@ def _candidate(code: str, last: tuple[Ask, Completion] | None) -> Candidate:
   )
 
 
-def _run_on_inputs(attempt: Attempt, written: Written) -> Play:
-  """Looks up what the passing programs compute; equal ones are run once."""
+def _look_up(attempt: Attempt, written: Written) -> Play:
+  """What the passing programs compute, and which of the model's tests pass.
+
+  Equal programs are run once, and what is known already is not run again.
+  """
   problem = attempt.problem
   inputs = mutated_calls(
-    problem.visible_tests,
-    problem.entry_point,
-    _INPUTS,
-    attempt.seed,
+    problem.visible_tests, problem.entry_point, _INPUTS, attempt.seed
   )
-  codes = list(dict.fromkeys(c.code for _, c in written.passing))
-  if not inputs or not codes:
-    return ''
-  calls = tuple(
-    Call(code, inputs, problem.setup, problem.entry_point) for code in codes
-  )
-  results: Sequence[CallResult] = yield ExecuteJobs(calls)
-  outcomes = dict(zip(codes, results, strict=True))
+  tests = _generated_tests(attempt)
+  due = {
+    candidate.code: candidate
+    for _, candidate in written.passing
+    if (candidate.code, tests) not in written.known
+  }
+  if due and inputs:
+    outcomes: Sequence[CallResult] = yield ExecuteJobs(
+      tuple(
+        Call(code, inputs, problem.setup, problem.entry_point) for code in due
+      )
+    )
+    for code, computed in zip(due, outcomes, strict=True):
+      due[code] = dataclasses.replace(due[code], outcomes=computed)
+  if due and tests:
+    results: Sequence[ProgramResult] = yield ExecuteJobs(
+      tuple(
+        agreement.to_program(
+          code, tests, entry_point=problem.entry_point, setup=problem.setup
+        )
+        for code in due
+      )
+    )
+    passed, _ = agreement.agreement_matrix(results, len(tests))
+    for code, row in zip(due, passed, strict=True):
+      due[code] = dataclasses.replace(due[code], generated=float(row.mean()))
+  for code, candidate in due.items():
+    written.known[code, tests] = candidate
   written.passing = [
-    (place, dataclasses.replace(found, outcomes=outcomes[found.code]))
+    (
+      place,
+      dataclasses.replace(
+        found,
+        outcomes=written.known[found.code, tests].outcomes,
+        generated=written.known[found.code, tests].generated,
+      ),
+    )
     for place, found in written.passing
   ]
   return ''
+
+
+def _generated_tests(attempt: Attempt) -> tuple[str, ...]:
+  """The tests that the model was asked for, each once."""
+  rows = [row for row in attempt.trace if row['action'] == 'write_tests']
+  return tuple(dict.fromkeys(test for row in rows for test in row['tests']))

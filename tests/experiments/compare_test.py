@@ -185,6 +185,7 @@ def test_strategies_of_any_kind_are_left_out(
     ("--config.eval.without=('rewritten',)", 'names rewritten: expected some'),
     ("--config.eval.without=('best_open_loop',)", 'best_open_loop is what the'),
     ("--config.verified=('ppo',)", 'ppo is not played: expected some of'),
+    ('--config.verified_at=0.0', 'verified_at=0.0: expected a probability'),
     ("--config.portfolio=('ppo',)", 'ppo is not played, or'),
     ("--config.portfolio=('portfolio',)", 'portfolio is not played, or'),
     ("--config.portfolio=('best_of_b_tuned',)", 'asked in a way of its own'),

@@ -27,9 +27,9 @@ def computes(*values):
 def test_features_of_candidates_by_hand():
   passing = [
     Candidate('a', computes(1, None), (-0.5, -2.0, 0.25), 9, greedy=True),
-    Candidate('b', computes(2, 2)),
+    Candidate('b', computes(2, 2), generated=0.25),
     Candidate('a', computes(1, None), (-1.0, -4.0, 0.5), 9),
-    Candidate('c'),
+    Candidate('c', generated=0.75),
   ]
   rows = verifier.features(passing, 8)
   column = dict(zip(FEATURES, rows.T, strict=True))
@@ -43,7 +43,11 @@ def test_features_of_candidates_by_hand():
   np.testing.assert_allclose(column['agreeing, mean'], np.log(18) / 4)
   np.testing.assert_allclose(of_program('no outcome'), [0, 0, 0, 1], atol=1e-9)
   np.testing.assert_allclose(of_program('raises'), [0.5, 0, 0.5, 0], atol=1e-9)
-  # The mean is that of the two that are known.
+  # The means are those of the two that are known.
+  np.testing.assert_allclose(column['generated tests, mean'], 0.5)
+  np.testing.assert_allclose(
+    column['generated tests, above mean'], [np.nan, -0.25, np.nan, 0.25]
+  )
   np.testing.assert_allclose(column['mean log-prob, mean'], -0.75)
   above = column['mean log-prob, above mean']
   np.testing.assert_allclose(above, [0.25, np.nan, -0.25, np.nan])

@@ -33,7 +33,9 @@ def play(pool):
     backends = {REWRITER: model, CODER: model}
     config = AskConfig(template=template, max_tokens=200)
     is_name = isinstance(play_fn, str)
-    strategy = named(play_fn) if is_name else TextStrategy(play_fn)
+    strategy = named(play_fn) if is_name else play_fn
+    if callable(strategy):
+      strategy = TextStrategy(strategy)
     plays = strategy.start(
       [splits.reveal(task, 'visible1') for task in tasks],
       make_tools(config, backends, options),

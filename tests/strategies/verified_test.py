@@ -58,7 +58,9 @@ def line_up(pool, bodies):
   return LineUp({'rewriter': backend, 'coder': backend}, pool)
 
 
-def play(pool, strategy, bodies=WRONG_FIRST, budget=4, protocol='visible1'):
+def play_bodies(
+  pool, strategy, bodies=WRONG_FIRST, budget=4, protocol='visible1'
+):
   run = line_up(pool, bodies).run(
     Entrant.of(strategy), [TASK], protocol=protocol, budget=budget, seed=0
   )
@@ -80,9 +82,9 @@ both = pytest.mark.parametrize(
 
 @both
 def test_agreement_overrules_the_first_pass(pool, strategy):
-  alone = play(pool, strategy)
+  alone = play_bodies(pool, strategy)
   assert alone.calls.tolist() == [1] and not alone.passed.any()
-  run = play(pool, Verified(strategy, looks_at('agreeing, above mean')))
+  run = play_bodies(pool, Verified(strategy, looks_at('agreeing, above mean')))
   assert run.calls.tolist() == [4] and run.passed.all()
   last = run.trace[-1]
   assert last['action'] == 'verify'
@@ -95,9 +97,11 @@ def test_agreement_overrules_the_first_pass(pool, strategy):
 
 @both
 def test_log_probs_of_the_completion_count(pool, strategy):
-  run = play(pool, Verified(strategy, looks_at('mean log-prob, above mean')))
+  run = play_bodies(
+    pool, Verified(strategy, looks_at('mean log-prob, above mean'))
+  )
   assert run.trace[-1]['submission'].endswith('3 * x') and not run.passed.any()
-  run = play(
+  run = play_bodies(
     pool, Verified(strategy, looks_at('mean log-prob, above mean', -1.0))
   )
   assert run.passed.all()
@@ -106,7 +110,7 @@ def test_log_probs_of_the_completion_count(pool, strategy):
 @both
 def test_without_visible_tests_it_chooses_among_all_programs(pool, strategy):
   surest = looks_at('mean log-prob, above mean', -1.0)
-  run = play(pool, Verified(strategy, surest), protocol='blind')
+  run = play_bodies(pool, Verified(strategy, surest), protocol='blind')
   last = run.trace[-1]
   assert last['action'] == 'verify' and len(last['probabilities']) == 4
   assert '* x' not in last['submission']
@@ -114,8 +118,47 @@ def test_without_visible_tests_it_chooses_among_all_programs(pool, strategy):
 
 @both
 def test_without_a_pass_the_strategy_decides(pool, strategy):
-  run = play(pool, Verified(strategy, looks_at('groups')), ['x', 'x - 2'])
+  run = play_bodies(
+    pool, Verified(strategy, looks_at('groups')), ['x', 'x - 2']
+  )
   assert run.trace[-1]['action'] != 'verify' and not run.passed.any()
+
+
+@both
+def test_it_submits_as_soon_as_a_program_is_probable_enough(pool, strategy):
+  # One program in a group of its own has odds of 2, two that agree of 3.
+  agreeing = looks_at('agreeing, mean')
+  for stop_at, calls in ((0.6, 1), (0.67, 4), (1.0, 4)):
+    run = play_bodies(pool, Verified(strategy, agreeing, stop_at))
+    assert run.calls.tolist() == [calls]
+    assert run.trace[-1]['action'] == 'verify'
+    assert max(run.trace[-1]['probabilities']) >= min(stop_at, 0.66)
+  never_so_sure = looks_at('agreeing, mean', -1.0)
+  run = play_bodies(pool, Verified(strategy, never_so_sure, 0.6))
+  assert run.calls.tolist() == [4]
+
+
+def test_the_share_of_the_models_own_tests_counts(play):
+  programs = iter(('3 * x', 'x + 2', '2 + x'))
+  tests = 'assert add(2) == 4\nassert add(5) == 7'
+  kinds = {
+    'tests': lambda request, number: tests,
+    'program': lambda request, number: (
+      f'```python\ndef add(x):\n  return {next(programs)}\n```'
+    ),
+  }
+  counts = looks_at('generated tests, above mean')
+  run, _ = play(
+    Verified(base.named('codet'), counts), kinds, budget=4, tasks=[TASK]
+  )
+  (played,) = run
+  last = played.attempt.trace[-1]
+  # 3 * x passes neither, the other two both; the mean is two thirds.
+  odds = np.exp(np.array([-2, 1, 1]) / 3)
+  np.testing.assert_allclose(
+    last['probabilities'], odds / (1 + odds), atol=1e-4
+  )
+  assert played.submission.endswith('return x + 2')
 
 
 def test_errors_reach_the_strategy_within():
