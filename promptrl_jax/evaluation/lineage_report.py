@@ -129,7 +129,8 @@ def trace(
 def operator(child: Individual, parents: Sequence[Individual]) -> str:
   """Returns what made a prompt, which its sections show.
 
-  A section that no parent has like that was changed.
+  A section that no parent has like that was changed, by a guided mutation if a
+  hint was to change it.
   """
   if not parents:
     return 'drawn at the beginning'
@@ -143,6 +144,9 @@ def operator(child: Individual, parents: Sequence[Individual]) -> str:
     )
   ]
   made = ['crossover'] if len(parents) > 1 else []
+  if child.guided in changed:
+    made.append(f'guided mutation of {child.guided}')
+    changed.remove(child.guided)
   if changed:
     made.append(f'mutation of {", ".join(changed)}')
   return ' and '.join(made) or 'copy'

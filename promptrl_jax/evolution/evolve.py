@@ -239,9 +239,10 @@ def _breed(
       generation=generation + 1,
       id=f'{rng.integers(2**48):012x}',
       parents=tuple(one.id for one in family),
+      guided=next((e.section for e in draft.edits if e.hint), ''),
     )
-    for genome, family in zip(
-      variation.carry_out(drafts, edit_fn), families, strict=True
+    for genome, family, draft in zip(
+      variation.carry_out(drafts, edit_fn), families, drafts, strict=True
     )
   ]
 

@@ -29,6 +29,7 @@ class Individual:
     objectives: several measures of how good it is, the higher the better; its
       fitness is their mean. Empty if there is one measure.
     trials: observations that the fitness is a mean of.
+    guided: the section that a hint was to change; empty if none was.
   """
 
   genome: PromptGenome
@@ -38,6 +39,7 @@ class Individual:
   parents: tuple[str, ...] = ()
   objectives: tuple[float, ...] = ()
   trials: int = 0
+  guided: str = ''
 
   def __post_init__(self):
     for value in (self.fitness, *self.objectives):

@@ -1,5 +1,6 @@
 """Which prompt stands where, what made it, and the files that show it."""
 
+import dataclasses
 import json
 import time
 
@@ -59,6 +60,14 @@ def test_sections_show_what_made_a_prompt(members):
   }
   twin = individual('x', 'a', 1, role='You are a poet.', tone='Be brief.')
   assert lineage_report.operator(twin, HISTORY[:1]) == 'copy'
+  sections = {'role': 'You are a cook.', 'tone': 'Be kind.'}
+  followed = individual('x', 'a', 1, **sections)
+  for guided, made in (
+    ('tone', 'guided mutation of tone and mutation of role'),
+    ('format', 'mutation of role, tone'),
+  ):
+    child = dataclasses.replace(followed, guided=guided)
+    assert lineage_report.operator(child, HISTORY[:1]) == made
 
 
 def test_the_page_holds_the_data_and_opens_no_element(members, tmp_path):

@@ -75,6 +75,15 @@ def test_nobody_is_chosen_before_it_is_scored():
     )
 
 
+def test_a_child_knows_which_section_a_hint_was_to_change():
+  hint = Hint('Say less.', 'tone')
+  for share, sections in ((1.0, {'tone'}), (0.0, {''})):
+    config = EvolutionConfig(strength=Anneal(share, share, 1))
+    grown = evolve(start(4), shout, marks, config, rng=rng(0), hint=hint)
+    children = [one for one in grown.individuals if one.generation == 1]
+    assert {one.guided for one in children} == sections
+
+
 def test_a_child_knows_its_parents():
   first = evolve(start(4), shout, marks, rng=rng(0))
   children = [one for one in first.individuals if one.generation == 1]
