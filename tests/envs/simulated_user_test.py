@@ -6,7 +6,7 @@ import pytest
 from promptrl_jax.envs.simulated_user import SimulatedUser, UserConfig
 from promptrl_jax.llm import templated
 from promptrl_jax.llm.backend import Message, Request
-from promptrl_jax.llm.candidates import ask_candidates
+from promptrl_jax.llm.candidates import candidate_requests
 from promptrl_jax.llm.load import BackendConfig, load_backend
 from promptrl_jax.prompts import catalogue
 from promptrl_jax.rewards import surface
@@ -61,12 +61,10 @@ def test_it_is_a_backend_like_the_others():
   (completion,) = backend.complete([asked])
   assert completion.finish_reason == 'length'
   assert completion.completion_tokens == 5
-  texts = [
-    ask_candidates(backend, [''], QUERY.text, temperature=1.0, seed=seed)[
-      0
-    ].text
-    for seed in (0, 0, 1)
-  ]
+  ask = lambda seed: backend.complete(
+    candidate_requests([''], QUERY.text, temperature=1.0, seed=seed)
+  )
+  texts = [ask(seed)[0].text for seed in (0, 0, 1)]
   assert texts[0] == texts[1] != texts[2]
 
 

@@ -87,20 +87,38 @@ class FeatureMap:
       prompts: the system prompt of each answer; they are read with
         `prompt_components` alone.
     """
-    seen = surface.features(answers)
+    return self.grid(query[None], [answers], prompts)[0]
+
+  def grid(
+    self,
+    queries: np.ndarray,
+    answers: Sequence[Sequence[str]],
+    prompts: Sequence[str] = (),
+  ) -> np.ndarray:
+    """Features of the answers of n prompts to m queries, float32 [m, n, D].
+
+    Args:
+      queries: [m, Q] features of the queries.
+      answers: [m][n].
+      prompts: [n]; they are read with `prompt_components` alone.
+    """
+    shape = len(queries), len(answers[0])
+    seen = surface.features([text for row in answers for text in row])
     length = seen[:, :1]
     # A length can be too small and too large, which takes its square.
     seen = np.concatenate([seen, length**2], axis=1) - _CENTRE
+    seen = seen.reshape(*shape, -1)
     if self._prompt_axes is not None:
-      if len(prompts) != len(answers):
+      if len(prompts) != shape[1]:
         raise ValueError(
-          f'{len(prompts)} prompts of {len(answers)} answers: expected one each'
+          f'{len(prompts)} prompts of {shape[1]} answers: expected one each'
         )
       mean, axes = self._prompt_axes
       vectors = np.asarray(self._embed_prompts(prompts), np.float64)
       read = ((vectors - mean) @ axes).astype(seen.dtype)
-      seen = np.concatenate([seen, read], axis=1)
-    return cross_features(query, seen)
+      read = np.broadcast_to(read, (*shape, read.shape[1]))
+      seen = np.concatenate([seen, read], axis=2)
+    return cross_features(queries, seen)
 
 
 def _components(

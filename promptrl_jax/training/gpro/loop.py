@@ -39,7 +39,7 @@ from promptrl_jax.training.gpro.breeding import next_generation
 from promptrl_jax.training.gpro.features import FeatureMap
 from promptrl_jax.training.gpro.learner import GPROLearner, act_key
 from promptrl_jax.training.gpro.phases import LoopConfig
-from promptrl_jax.training.gpro.scoring import PromptScorer
+from promptrl_jax.training.gpro.scoring import Expected, PromptScorer
 from promptrl_jax.training.gpro.showing import Showing
 from promptrl_jax.training.gpro.state import GPRORun
 from promptrl_jax.training.gpro.update import Metrics
@@ -269,9 +269,10 @@ class Loop:
     self, genomes: Sequence[PromptGenome], query: str
   ) -> tuple[list[str], list[float]]:
     """What prompts lead to, and the satisfaction that critics expect of it."""
+    prompts = [genome.render() for genome in genomes]
     cases = self._features.query([query])
     mean, _, answers = self._scorer.expected(
-      self._state, genomes, [query], cases
+      self._state, self._scorer.answer(prompts, [query], cases)
     )
     return list(answers[0]), mean[:, 0].tolist()
 
@@ -355,13 +356,25 @@ class Loop:
     }
 
   def _evolve(self) -> None:
-    cases = self._features.query(self._window)
+    window, cases = self._window, self._features.query(self._window)
+    # The parents answer while the update is still computed, which the hint and
+    # the critics wait for.
+    parents = {
+      tuple(island.texts): self._scorer.answer(island.texts, window, cases)
+      for island in self._islands
+    }
+
+    def expect(genomes: Sequence[PromptGenome]) -> Expected:
+      prompts = tuple(genome.render() for genome in genomes)
+      answered = parents.get(prompts)
+      if answered is None:
+        answered = self._scorer.answer(prompts, window, cases)
+      return self._scorer.expected(self._state, answered)
+
     self._islands, front = next_generation(
       self._islands,
       self._edit_fn,
-      lambda genomes: self._scorer.expected(
-        self._state, genomes, self._window, cases
-      ),
+      expect,
       self.config,
       count_tokens=self._count_tokens,
       rng=np.random.default_rng([self._seed, self.queries, 2]),

@@ -1,23 +1,36 @@
 """What critics expect of prompts, on answers that nobody has seen.
 
 prompts x queries ──backend──> answers ──features──> critics ──> mean, spread
+                   └──────── answer ────────────┘  └──── expected ────┘
 """
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
 import numpy as np
 
-from promptrl_jax.llm.backend import Backend
-from promptrl_jax.llm.candidates import ask_candidates
-from promptrl_jax.prompts.genome import PromptGenome
+from promptrl_jax.llm.backend import Backend, Request
+from promptrl_jax.llm.candidates import candidate_requests
 from promptrl_jax.training.gpro.features import FeatureMap
 from promptrl_jax.training.gpro.learner import GPROLearner
 from promptrl_jax.training.gpro.state import GPROState
+
+
+class Answered(NamedTuple):
+  """The answers of a prompt to m queries.
+
+  Attributes:
+    texts: the answers, [m].
+    rows: their features, float32 [m, D].
+  """
+
+  texts: list[str]
+  rows: np.ndarray
 
 
 class Expected(NamedTuple):
@@ -67,25 +80,13 @@ class PromptScorer:
     Raises:
       BackendError: the model could not be asked.
     """
-    completions = ask_candidates(
-      self.backend,
-      prompts,
-      query,
-      temperature=temperature,
-      default_temperature=self.temperature,
-      max_tokens=self.max_tokens,
-      seed=seed,
-    )
-    return [completion.text for completion in completions]
+    requests = self._requests(prompts, query, seed, temperature)
+    return [one.text for one in self.backend.complete(requests)]
 
-  def expected(
-    self,
-    state: GPROState,
-    genomes: Sequence[PromptGenome],
-    queries: Sequence[str],
-    cases: np.ndarray,
-  ) -> Expected:
-    """What critics expect of the answers of n prompts to m queries.
+  def answer(
+    self, prompts: Sequence[str], queries: Sequence[str], cases: np.ndarray
+  ) -> list[Answered]:
+    """Answers m queries under each of n prompts, all in one batch.
 
     Args:
       cases: float [m, Q], features of the queries.
@@ -93,14 +94,39 @@ class PromptScorer:
     Raises:
       BackendError: the model could not be asked.
     """
-    prompts = [genome.render() for genome in genomes]
-    answers = [self.answers(prompts, query) for query in queries]
-    rows = [
-      self.features.candidates(case, texts, prompts)
-      for case, texts in zip(cases, answers, strict=True)
+    asked = [r for query in queries for r in self._requests(prompts, query)]
+    texts = iter(one.text for one in self.backend.complete(asked))
+    answers = [list(itertools.islice(texts, len(prompts))) for _ in queries]
+    rows = self.features.grid(cases, answers, prompts)
+    return [
+      Answered([row[i] for row in answers], rows[:, i])
+      for i in range(len(prompts))
     ]
-    shape = len(queries), len(genomes)
-    mean, spread = self.scores(state, np.concatenate(rows))
+
+  def _requests(
+    self,
+    prompts: Sequence[str],
+    query: str,
+    seed: int = 0,
+    temperature: float | None = None,
+  ) -> list[Request]:
+    return candidate_requests(
+      prompts,
+      query,
+      temperature=temperature,
+      default_temperature=self.temperature,
+      max_tokens=self.max_tokens,
+      seed=seed,
+    )
+
+  def expected(
+    self, state: GPROState, answered: Sequence[Answered]
+  ) -> Expected:
+    """What critics expect of the answers of n prompts to m queries."""
+    rows = np.stack([prompt.rows for prompt in answered], axis=1)
+    shape = rows.shape[:2]
+    mean, spread = self.scores(state, rows.reshape(-1, rows.shape[2]))
+    answers = list(zip(*(prompt.texts for prompt in answered), strict=True))
     return Expected(mean.reshape(shape).T, spread.reshape(shape).T, answers)
 
   def scores(

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from promptrl_jax.llm.candidates import ask_candidates
+from promptrl_jax.llm.candidates import candidate_requests
 from promptrl_jax.testing.scripted import ScriptedBackend
 from promptrl_jax.training import checkpoint
 from promptrl_jax.training.gpro import learner as learner_lib
@@ -268,8 +268,10 @@ class Actor:
 def test_the_temperature_of_the_actor_reaches_the_backend(chosen, expected):
   backend = ScriptedBackend(lambda request: request.messages[0].content)
   actor = Actor(chosen)
-  answers = ask_candidates(
-    backend, ['Short.', 'Long.'], 'Why?', temperature=actor.temperature
+  answers = backend.complete(
+    candidate_requests(
+      ['Short.', 'Long.'], 'Why?', temperature=actor.temperature
+    )
   )
   assert [answer.text for answer in answers] == ['Short.', 'Long.']
   (requests,) = backend.batches
