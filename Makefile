@@ -5,9 +5,8 @@ RUN := runs/quickstart
 
 # A file of tests runs in one worker, which makes its fixtures once.
 PYTEST := $(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder
-# Small programs run a few times: they are compiled as quickly as can be. Processes
-# that tests start import the project again: what it compiles to is kept for them.
-FAST := PYTHONDONTWRITEBYTECODE= XLA_FLAGS="--xla_backend_optimization_level=0 \
+# Small programs run a few times: they are compiled as quickly as can be.
+FAST := XLA_FLAGS="--xla_backend_optimization_level=0 \
   --xla_cpu_use_fusion_emitters=false $(XLA_FLAGS)"
 ROOMS := rl rewards execution evaluation
 
