@@ -60,6 +60,16 @@ def test_an_unknown_name_is_refused_with_the_known_ones():
     promptrl_jax.nope  # noqa: B018
 
 
+def test_what_starts_other_processes_imports_no_jax():
+  names = scripts.found("""
+import json, sys
+import launch.local, launch.sweep
+print(json.dumps(list(sys.modules)))
+""")
+  heavy = {'jax', 'flax', 'optax', 'orbax', 'matplotlib', 'transformers'}
+  assert not {name.split('.')[0] for name in names} & heavy
+
+
 def test_importing_the_package_alone_is_quick_and_imports_nothing_else():
   seconds, names = scripts.found("""
 import json, sys, time

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import scipy.optimize
 
 from promptrl_jax.envs.editing.config import EditingConfig
 from promptrl_jax.envs.editing.rollout import Policy
@@ -117,7 +116,10 @@ def calibration(
   Probability Estimates".
   """
   order = np.argsort(predicted)
-  fitted = scipy.optimize.isotonic_regression(happened[order]).x
+  # Imported here, since it takes half a second that few need.
+  from scipy import optimize
+
+  fitted = optimize.isotonic_regression(happened[order]).x
   return lambda values: np.interp(values, predicted[order], fitted)
 
 

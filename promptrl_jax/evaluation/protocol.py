@@ -10,13 +10,9 @@ import numpy as np
 
 from promptrl_jax.envs.runner import Pool
 from promptrl_jax.evaluation.cells import Cell, Detail
-from promptrl_jax.execution import Program
+from promptrl_jax.execution import Program, SystemFailure
 from promptrl_jax.tasks import splits
 from promptrl_jax.types import Task
-
-
-class SystemFailure(RuntimeError):
-  """The system failed where a result was due; no score is made up for it."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -3,7 +3,11 @@
 from promptrl_jax.execution.call import Call, CallResult, ExpressionResult
 from promptrl_jax.execution.layers import Layers
 from promptrl_jax.execution.limits import Limits
-from promptrl_jax.execution.pool import ExecutionPool, TooWeakError
+from promptrl_jax.execution.pool import (
+  ExecutionPool,
+  SystemFailure,
+  TooWeakError,
+)
 from promptrl_jax.execution.program import Program, ProgramResult, TestResult
 
 __all__ = [
@@ -15,6 +19,7 @@ __all__ = [
   'Limits',
   'Program',
   'ProgramResult',
+  'SystemFailure',
   'TestResult',
   'TooWeakError',
 ]

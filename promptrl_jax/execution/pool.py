@@ -204,6 +204,10 @@ class ExecutionPool:
       _LOG.warning('%s They are run all the same: allow_weak=True', text)
 
 
+class SystemFailure(RuntimeError):
+  """The system failed where a result was due; no score is made up for it."""
+
+
 class TooWeakError(RuntimeError):
   """The machine lacks isolation layers that the pool requires."""
 

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from scipy import optimize, special
+from scipy import special
 
 from promptrl_jax.execution import CallResult
 from promptrl_jax.rewards import agreement
@@ -186,6 +186,9 @@ def fit(
     raise ValueError(
       'no program passes its visible tests: expected some to fit a verifier to'
     )
+  # Imported here, since it takes half a second that few need.
+  from scipy import optimize
+
   known = ~np.isnan(rows)
   count = np.maximum(known.sum(axis=0), 1)
   mean = np.where(known, rows, 0.0).sum(axis=0) / count

@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterator
 
 from absl import app, logging
 
-from promptrl_jax.evaluation import protocol
-from promptrl_jax.execution import TooWeakError
+from promptrl_jax.execution import SystemFailure, TooWeakError
 from promptrl_jax.llm.backend import BackendError
 
 # Errors of bad settings, bad data or an unreachable endpoint.
@@ -21,7 +20,7 @@ USER_ERRORS: tuple[type[Exception], ...] = (
   OSError,
   ImportError,
   BackendError,
-  protocol.SystemFailure,
+  SystemFailure,
   TooWeakError,
 )
 

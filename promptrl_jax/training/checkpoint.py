@@ -23,10 +23,9 @@ import jax.numpy as jnp
 import orbax.checkpoint as ocp
 from orbax.checkpoint import checkpoint_managers
 
+from promptrl_jax.training.workdir import FORMAT
+
 State = TypeVar('State')
-# Raised when states are laid out in another way, so that a checkpoint of an
-# older version is refused instead of misread. Version 1 had no number.
-FORMAT = 3
 
 
 class Stepped(Protocol):

@@ -9,8 +9,10 @@ from typing import Any
 
 from promptrl_jax import settings
 from promptrl_jax.files import write_atomically
-from promptrl_jax.training.checkpoint import FORMAT
 
+# Raised when states are laid out in another way, so that a checkpoint of an
+# older version is refused instead of misread. Version 1 had no number.
+FORMAT = 3
 # Settings of how a run is computed, not of what: a run may go on with others.
 # How patient a run is with its servers, and what it may send them.
 _PACE = (

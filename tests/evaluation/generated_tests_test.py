@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from promptrl_jax.evaluation.generated_tests import check_against_reference
-from promptrl_jax.evaluation.protocol import SystemFailure
+from promptrl_jax.execution import SystemFailure
 from promptrl_jax.execution.program import ProgramResult
 from promptrl_jax.testing import tiny
 

@@ -10,7 +10,7 @@ from promptrl_jax.envs.editing.config import EditingConfig
 from promptrl_jax.envs.editing.env import EditingEnv
 from promptrl_jax.evaluation import protocol
 from promptrl_jax.evaluation.play import Entrant, LineUp
-from promptrl_jax.execution import ProgramResult
+from promptrl_jax.execution import ProgramResult, SystemFailure
 from promptrl_jax.strategies import policies
 from promptrl_jax.strategies.base import OverOperators
 from promptrl_jax.tasks import splits
@@ -120,13 +120,13 @@ class Broken:
 
 
 def test_a_lost_submission_gets_no_score():
-  with pytest.raises(protocol.SystemFailure, match='tiny/test/0'):
+  with pytest.raises(SystemFailure, match='tiny/test/0'):
     protocol.score(['def add(x): ...'], TASKS[:1], 'visible1', Broken())
 
 
 def test_a_lost_episode_gets_no_score(make_env, pool):
   env = make_env(adds_what_it_says)
-  with pytest.raises(protocol.SystemFailure, match='4 problems'):
+  with pytest.raises(SystemFailure, match='4 problems'):
     play(env, Broken())
 
 

@@ -13,8 +13,7 @@ import pytest
 
 from promptrl_jax.envs.editing.config import EditingConfig
 from promptrl_jax.evaluation.play import Entrant, LineUp, evaluate, rivals
-from promptrl_jax.evaluation.protocol import SystemFailure
-from promptrl_jax.execution import CallResult, ExpressionResult
+from promptrl_jax.execution import CallResult, ExpressionResult, SystemFailure
 from promptrl_jax.llm.ask import AskConfig
 from promptrl_jax.llm.backend import Completion
 from promptrl_jax.llm.load import BackendConfig, load_backend
