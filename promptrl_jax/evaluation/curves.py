@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import pathlib
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib.axes import Axes
 
 from promptrl_jax.evaluation import canvas
+
+if TYPE_CHECKING:
+  from matplotlib.axes import Axes
 
 # Titles of the panels by metric. Metrics that no run has get no panel.
 PANELS = {

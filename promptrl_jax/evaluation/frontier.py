@@ -7,7 +7,6 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import matplotlib.ticker
 import numpy as np
 
 from promptrl_jax.evaluation import canvas
@@ -82,7 +81,7 @@ def draw(
   axes.step(x, y, where='post', color=blue, linewidth=1.2, zorder=3)
   axes.plot(x, y, 'o', mfc='none', mec=blue, ms=9, zorder=3)
   axes.set_xscale('log', base=2)
-  axes.xaxis.set_major_formatter(matplotlib.ticker.FormatStrFormatter('%g'))
+  axes.xaxis.set_major_formatter('{x:g}')
   axes.set_xlabel('model calls per problem', color=canvas.INK)
   canvas.percent(axes.yaxis)
   canvas.title(axes, 'Problems solved by calls made, and the Pareto front')

@@ -18,10 +18,7 @@ import pathlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import matplotlib
 import numpy as np
-from matplotlib.cm import ScalarMappable
-from matplotlib.colors import Normalize
 
 from promptrl_jax.evaluation import canvas, html_page
 from promptrl_jax.evolution.population import (
@@ -38,7 +35,6 @@ _SCRIPTS = (
   *('dom', 'text', 'lineage/data', 'lineage/tree', 'lineage/prompt'),
   'lineage/main',
 )
-_COLOURS = matplotlib.colormaps['viridis'].with_extremes(bad='white')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -207,6 +203,10 @@ def draw(
     if m.few
   }
   rows = 1 - min((y for _, y in at.values()), default=0.0)
+  from matplotlib import colormaps
+  from matplotlib.cm import ScalarMappable
+  from matplotlib.colors import Normalize
+
   figure = canvas.new_figure(7.5, min(1.6 + 0.13 * rows, 30.0))
   axes = figure.subplots()
   for name, member in few.items():
@@ -219,7 +219,9 @@ def draw(
     low, high = 0.0, 1.0
   else:
     low, high = float(np.nanmin(fitness)), float(np.nanmax(fitness))
-  scale = ScalarMappable(Normalize(low, high), _COLOURS)
+  scale = ScalarMappable(
+    Normalize(low, high), colormaps['viridis'].with_extremes(bad='white')
+  )
   axes.scatter(
     [x for x, _ in at.values()],
     [y for _, y in at.values()],

@@ -7,14 +7,16 @@ import math
 import os
 import pathlib
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from promptrl_jax.evaluation import canvas
 from promptrl_jax.evaluation.tables import ORACLE_LABEL
+
+if TYPE_CHECKING:
+  from matplotlib.axes import Axes
+  from matplotlib.figure import Figure
 
 # A single panel with more interval bands than this would be illegible.
 _MAX_BANDS = 5

@@ -6,12 +6,13 @@ import itertools
 import os
 import pathlib
 from collections.abc import Mapping
-from typing import Any
-
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from typing import TYPE_CHECKING, Any
 
 from promptrl_jax.evaluation import canvas
+
+if TYPE_CHECKING:
+  from matplotlib.axes import Axes
+  from matplotlib.figure import Figure
 
 
 def of_critic(
