@@ -307,8 +307,10 @@ def get_hyper(arg: str = 'minicode2'):
         *(('repair',), ('resample',), ('submit',)),
       )
     ),
-    # What seeing programs fail is worth, and the coder's log-probs.
+    # What seeing programs fail is worth, how far they agree, and the coder's
+    # log-probs.
     {'editing.observation': 'masked'},
+    {'editing.sees_agreement': True},
     {'editing.sees_certainty': True, 'coder.certainty': True},
     # One network for all prices of a token.
     {

@@ -183,6 +183,7 @@ def test_every_row_of_a_sweep_is_another_valid_config(stem, arg):
   for row in rows:
     config = module.get_config(arg).lock()  # An unknown field is refused.
     config.update_from_flattened_dict(row)
+    registry.import_plugins(config.plugins)  # Rows may name what they add.
     read(stem, config)
 
 
@@ -211,6 +212,7 @@ def test_the_ablations_are_those_that_were_planned():
     'editing.accumulate',
     'editing.actions',
     'editing.observation',
+    'editing.sees_agreement',
     'editing.sees_certainty',
     'editing.sees_price',
     'editing.step_reward.call_cost',

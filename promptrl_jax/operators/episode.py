@@ -6,6 +6,7 @@ import collections
 import dataclasses
 from typing import Any
 
+from promptrl_jax.execution.call import CallResult
 from promptrl_jax.execution.program import ProgramResult
 from promptrl_jax.llm.ask import coder_prompt
 from promptrl_jax.llm.attempt import CODER, Ask, Attempt
@@ -37,6 +38,7 @@ class Episode(Attempt):
     last_action: name, empty before the first.
     repeats: how often the last program had been seen before.
     programs: all programs so far.
+    outcomes: what each of them computes on made-up inputs, where it is seen.
     history: (statement, rewrites, mutations) before each edit, oldest first.
     uses: how often each operator was applied.
     edited_by: operator that made the statement, empty if nobody changed it.
@@ -70,6 +72,7 @@ class Episode(Attempt):
   last_action: str = ''
   repeats: int = 0
   programs: list[str] = dataclasses.field(default_factory=list)
+  outcomes: list[CallResult] = dataclasses.field(default_factory=list)
   history: list[tuple[str, int, int]] = dataclasses.field(default_factory=list)
   uses: collections.Counter[str] = dataclasses.field(
     default_factory=collections.Counter

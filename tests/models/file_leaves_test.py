@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import itertools
 import tracemalloc
 
 import jax
@@ -16,6 +17,7 @@ from promptrl_jax.sampling.sampler import Sampler
 from promptrl_jax.testing import tiny
 from tests.golden import causal, encoder_decoder
 from tests.models.gguf_test import convert
+from tests.variants import mostly_slow
 
 FOLDERS = {
   **{name: causal.FOLDER / name for name in ('gpt2', 'qwen2', 'gemma3')},
@@ -44,8 +46,13 @@ def test_what_is_read_late_is_the_same(name):
     equal(*(jax.tree.map(pick, x['params'][stack]) for x in (late, tree)))
 
 
-@every_folder
-@pytest.mark.parametrize('bits', [None, 8])
+@pytest.mark.parametrize(
+  ('name', 'bits'),
+  mostly_slow(
+    itertools.product(FOLDERS, (None, 8)),
+    {('gpt2', None), ('qwen2', 8), ('gemma3', None), ('flan_t5', 8)},
+  ),
+)
 def test_prepared_from_files_it_is_the_same(name, bits):
   mesh = make_data_mesh(2)
   _, tree = pretrained.load_model(FOLDERS[name])

@@ -24,6 +24,9 @@ class EditingConfig:
       programs has shown; or `legacy` (the ten features of PROMIS).
     sees_certainty: how sure the coder was of its last program is part of the
       observation; takes a coder that measures it (`coder.certainty`).
+    sees_agreement: how many of the programs so far compute the same on inputs
+      that are mutated from the visible tests is part of the observation; each
+      program is run on them, at no call.
     sees_price: the price of a token is part of the observation, see
       `ControllerConfig.token_prices`.
     accumulate: edits build on one another; False starts each from the original
@@ -37,6 +40,7 @@ class EditingConfig:
   max_steps: int = 8
   observation: str = 'rich'
   sees_certainty: bool = False
+  sees_agreement: bool = False
   sees_price: bool = False
   accumulate: bool = True
   lexical: LexicalConfig = LexicalConfig()
@@ -58,6 +62,8 @@ class EditingConfig:
       size = observation_lib.LEGACY_SIZE
     if self.sees_certainty:
       size += observation_lib.CERTAINTY_SIZE
+    if self.sees_agreement:
+      size += observation_lib.AGREEMENT_SIZE
     return size + self.sees_price
 
   def without(self, name: str) -> EditingConfig:

@@ -64,6 +64,8 @@ def _observe(episode: Episode, config: EditingConfig) -> np.ndarray:
   more = []
   if config.sees_certainty:
     more += observation_lib.certainty_features(episode.confidence)
+  if config.sees_agreement:
+    more += observation_lib.agreement_features(episode.outcomes)
   if config.sees_price:
     more.append(observation_lib.price_feature(episode.token_price))
   return np.concatenate([seen, more], dtype=np.float32) if more else seen

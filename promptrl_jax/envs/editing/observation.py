@@ -12,13 +12,16 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from promptrl_jax.execution import CallResult
 from promptrl_jax.llm.backend import Confidence
 from promptrl_jax.operators import Episode
+from promptrl_jax.rewards import agreement
 
 LEGACY_SIZE = 10
 PROMPT_SIZE = 96  # features of the embedded prompt
 FEEDBACK_SIZE = 32  # features of the embedded feedback
 CERTAINTY_SIZE = 4
+AGREEMENT_SIZE = 3
 MOST_VISIBLE = 4  # visible tests with a feature of their own
 
 STATUSES = (
@@ -70,6 +73,7 @@ def masked(episode: Episode) -> Episode:
     feedback='',
     feedbacks=[],
     best_visible=0.0,
+    outcomes=[],
   )
 
 
@@ -86,6 +90,21 @@ def certainty_features(confidence: Confidence | None) -> list[float]:
     confidence.least_logp / 4,  # of one token, so it is several times larger
     confidence.entropy,
   ]
+
+
+def agreement_features(outcomes: Sequence[CallResult]) -> list[float]:
+  """How far the programs so far compute the same, [AGREEMENT_SIZE].
+
+  The share of them that agree with the last one, itself included, the share of
+  the largest group, and the groups for each program.
+  """
+  if not outcomes:
+    return [0.0] * AGREEMENT_SIZE
+  groups = agreement.outcome_groups(outcomes)
+  last = len(outcomes) - 1
+  own = next((len(group) for group in groups if last in group), 0)
+  largest = len(groups[0]) if groups else 0
+  return [x / len(outcomes) for x in (own, largest, len(groups))]
 
 
 def price_feature(price: float) -> float:

@@ -15,9 +15,10 @@ from collections.abc import Generator
 from typing import Any
 
 from promptrl_jax.envs.editing.config import EditingConfig
+from promptrl_jax.execution.call import Call
 from promptrl_jax.execution.program import ProgramResult, TestResult
 from promptrl_jax.llm.ask import Tools
-from promptrl_jax.llm.attempt import Ask, Execute, Play
+from promptrl_jax.llm.attempt import Ask, Execute, ExecuteJobs, Play
 from promptrl_jax.llm.backend import Completion
 from promptrl_jax.operators import (
   FALLBACK,
@@ -31,6 +32,9 @@ from promptrl_jax.operators import (
 from promptrl_jax.prompts import feedback as feedback_lib
 from promptrl_jax.prompts import templates
 from promptrl_jax.rewards import tests as rewards
+from promptrl_jax.rewards.inputs import mutated_calls
+
+_INPUTS = 8  # that programs are compared on
 
 
 def edit(
@@ -71,6 +75,8 @@ def edit(
       )
       passed = _take(episode, code, (yield Execute(code)))
       episode.terminated = episode.terminated and not tools.goes_on
+      if config.sees_agreement and not episode.terminated:
+        yield from _compare(episode, code)
     episode.terminated = episode.terminated or question is None
     episode.last_action = operator.name
     episode.steps += 1
@@ -156,6 +162,18 @@ def _take(episode: Episode, code: str, verdict: ProgramResult) -> bool:
   # With nothing to see, stopping is up to the policy.
   episode.terminated = bool(count) and not failures
   return bool(passes) and all(passes)
+
+
+def _compare(episode: Episode, code: str) -> Play:
+  """Notes what a program computes on inputs that are the same for all."""
+  problem = episode.problem
+  inputs = mutated_calls(
+    problem.visible_tests, problem.entry_point, _INPUTS, episode.seed
+  )
+  if inputs:
+    job = Call(code, inputs, problem.setup, problem.entry_point)
+    episode.outcomes += yield ExecuteJobs((job,))
+  return ''
 
 
 def _trace_row(

@@ -198,6 +198,25 @@ def test_a_repeated_prompt_is_sampled_and_a_new_one_greedy(make_env, problems):
   assert temperatures[:3] == [0.0, 0.8, 0.8]
 
 
+def test_programs_are_compared_while_none_is_right(make_env, problems):
+  bodies = iter(('x - 5', '-5 + x', 'x - 6', 'x - 5'))
+  env = make_env(
+    coder=lambda request: f'\n  return {next(bodies)}', sees_agreement=True
+  )
+  seen = [reset(env, problems[3:4])[0]]
+  seen += [env.step(['resample'])[0] for _ in range(4)]
+  # Of itself; of both; of the last one alone; of three of four.
+  expected = [(0, 0, 0), (1, 1, 1), (1, 1, 1 / 2)]
+  expected += [(1 / 3, 2 / 3, 2 / 3), (3 / 4, 3 / 4, 2 / 4)]
+  np.testing.assert_allclose([row[0, -3:] for row in seen], expected)
+  assert env.episodes[0].calls == 4
+  # A right one ends the episode, and is compared with none.
+  env = make_env(coder=lambda request: '\n  return x + 3', sees_agreement=True)
+  reset(env, problems[3:4])
+  env.step(['keep'])
+  assert env.episodes[0].terminated and not env.episodes[0].outcomes
+
+
 def test_equal_seeds_give_equal_traces(make_env, problems):
   traces = []
   for _ in range(2):

@@ -8,6 +8,7 @@ import pytest
 from promptrl_jax.envs.editing import observation
 from promptrl_jax.envs.editing.config import EditingConfig
 from promptrl_jax.envs.editing.env import observe
+from promptrl_jax.execution import CallResult, ExpressionResult
 from promptrl_jax.llm.attempt import CODER, REWRITER, Ask
 from promptrl_jax.llm.backend import Completion, Confidence, Message, Request
 from promptrl_jax.operators import Episode
@@ -182,6 +183,26 @@ def test_the_price_of_a_token_is_the_last_feature(problems):
   np.testing.assert_array_equal(
     seen[:, :-1], observe(episodes, EditingConfig())
   )
+
+
+def test_agreement_of_the_programs_so_far_is_seen(problems):
+  config = EditingConfig(sees_agreement=True)
+  base = EditingConfig()
+  assert config.observation_size == base.observation_size + 3
+  computes = lambda value: CallResult('ok', (ExpressionResult('ok', value),))
+  hangs = CallResult('infra_error', ())
+  for outcomes, expected in (
+    ([], [0, 0, 0]),
+    ([computes('1')], [1, 1, 1]),
+    ([computes('1'), computes('2'), computes('1')], [2 / 3, 2 / 3, 2 / 3]),
+    ([computes('1'), computes('1'), hangs], [0, 2 / 3, 1 / 3]),
+  ):
+    episode = Episode(problems[0], outcomes=outcomes)
+    (seen,) = observe([episode], config)
+    np.testing.assert_allclose(seen[-3:], expected, rtol=1e-6)
+    np.testing.assert_array_equal(seen[:-3], observe([episode], base)[0])
+    masked = dataclasses.replace(config, observation='masked')
+    np.testing.assert_array_equal(observe([episode], masked)[0, -3:], 0)
 
 
 def test_certainty_of_the_last_program_is_seen(problems):
