@@ -3,8 +3,9 @@ PYTHON ?= python3
 BIN := .venv/bin
 RUN := runs/quickstart
 
-# A file of tests runs in one worker, which makes its fixtures once.
-PYTEST := $(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder
+# A file of tests runs in one worker, which makes its fixtures once. Tests wait
+# for processes and time-outs, so that three workers keep two cores busy.
+PYTEST := $(BIN)/python -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder
 # Small programs run a few times: they are compiled as quickly as can be.
 FAST := XLA_FLAGS="--xla_backend_optimization_level=0 \
   --xla_cpu_use_fusion_emitters=false $(XLA_FLAGS)"
