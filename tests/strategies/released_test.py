@@ -27,6 +27,7 @@ RECORDED = json.loads(released.PATH.read_text())
 # Of the released code, the latest reflection is shown and the last program is
 # submitted.
 LATEST = {'memory': 1, 'submit': 'last'}
+SEARCH = UcsConfig(reflexion=ReflexionConfig(memory=1))
 PLAYED = {
   'reflexion': reflexion_with(ReflexionConfig(**LATEST)),
   'immediate_reflexion': reflexion_with(
@@ -35,9 +36,7 @@ PLAYED = {
   'immediate_refinement': reflexion_with(
     ReflexionConfig(reflect=False, **LATEST)
   ),
-  'reflexion_ucs': reflexion_ucs_with(
-    UcsConfig(reflexion=ReflexionConfig(memory=1))
-  ),
+  'reflexion_ucs': reflexion_ucs_with(SEARCH),
 }
 
 
@@ -74,14 +73,13 @@ def decisions(asked):
     elif kind == 'reflect':
       yield {'reflect': limits_of(text)[0]}
     else:
-      # Asked again word by word, it is sampled here: the answer was known.
-      is_again = not request.temperature or text in known
+      # What is asked again word by word is sampled, since the greedy answer is
+      # known; the search samples all programs but the first.
+      is_again = text in known and request.temperature != SEARCH.temperature
       known.add(text)
       yield {
         'program': next(iter(limits_of(text)), None),
-        'temperature': 0.0
-        if is_again and request.temperature != 0.75
-        else 0.75,
+        'temperature': 0.0 if is_again else request.temperature,
         'reflected': 'Stops at' in text,
       }
 
