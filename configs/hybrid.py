@@ -10,8 +10,10 @@ Arguments:
              (the default)
   drift      the same, with a taste that changes at question 150
   serve      a person in the place of the simulated ones, 100 ratings; answers
+             of SmolLM2 135M Instruct where it is installed (`make real`), else
              of templates
-  smollm2    the same, with answers of SmolLM2 135M Instruct (`make real`)
+  smollm2, templated
+             the same, with answers of the one or the other
 """
 
 import dataclasses
@@ -24,13 +26,15 @@ from configs.job import SMOLLM2, check_argument
 from promptrl_jax import settings
 from promptrl_jax.envs.simulated_user import UserConfig
 from promptrl_jax.llm.load import BackendConfig
+from promptrl_jax.models import packaged
 from promptrl_jax.rewards import safety
 from promptrl_jax.tasks import queries
 from promptrl_jax.training.gpro import choosing, people, reward
 from promptrl_jax.training.gpro.config import GPROConfig
 from promptrl_jax.training.gpro.phases import LoopConfig
 
-_ARGUMENTS = ('smoke', 'simulated', 'drift', 'serve', 'smollm2')
+_SERVED = ('serve', 'smollm2', 'templated')
+_ARGUMENTS = ('smoke', 'simulated', 'drift', *_SERVED)
 EVOLVING = '_evolution'  # the end of the name of a method that evolves
 METHODS = (
   *('random', 'epsilon_greedy', 'thompson', 'gpro'),
@@ -137,11 +141,12 @@ def get_config(arg: str = 'simulated') -> ml_collections.ConfigDict:
     c.methods = ('random', f'gpro{EVOLVING}')
   if arg == 'drift':
     c.user.drift = 150
-  if arg in ('serve', 'smollm2'):
+  if arg in _SERVED:
     c.seeds, c.queries, c.checkpoint_every = 1, 100, 1
     c.loop.judged = True
     c.methods = (f'gpro{EVOLVING}',)
-  if arg == 'smollm2':
+  has_model = arg == 'serve' and packaged.SMOLLM2.is_installed
+  if has_model or arg == 'smollm2':
     _answer_with_smollm2(c)
   return c
 

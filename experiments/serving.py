@@ -53,7 +53,10 @@ def serve(config, workdir, loop, reward_fn, asked, model, port, timeout_s):
     with FeedbackServer(
       store, port, token=token, session=session, can_ask_again=True
     ) as page:
-      print(f'open {page.url}\n(Ctrl-C ends it for now)', flush=True)
+      print(
+        f'open {page.url}\nanswers of {model} (Ctrl-C ends it for now)',
+        flush=True,
+      )
       people = People(
         loop,
         store,

@@ -11,6 +11,7 @@ import pytest
 
 from experiments import entrants
 from promptrl_jax import registry, settings
+from promptrl_jax.models import packaged
 from promptrl_jax.strategies import base
 from promptrl_jax.training import workdir
 
@@ -36,6 +37,9 @@ PRESETS = [
       *('minicode_real', 'mbpp_real'),
     ),
     'improve': ('minicode2', 'smollm2', 'server'),
+    'hybrid': (
+      *('smoke', 'simulated', 'drift', 'serve', 'smollm2', 'templated'),
+    ),
     'sft_rewriter': ('smoke', 'minicode', 'minicode2'),
     'pretrain_minicode': ('coder', 'rewriter', 'coder_smoke', 'rewriter_smoke'),
   }.items()
@@ -106,7 +110,7 @@ def test_every_field_is_read_somewhere(stem):
 
 @pytest.mark.parametrize('stem', JOBS)
 def test_a_section_is_called_as_its_class(stem):
-  roles = {'coder', 'rewriter', 'task_model'}
+  roles = {'coder', 'rewriter', 'task_model', 'model'}
   for place, section in sections(
     importlib.import_module(f'configs.{stem}').Config()
   ):
@@ -270,3 +274,19 @@ def test_a_strategy_that_cannot_be_played_is_refused_at_once(name, message):
   config.eval.strategies = (name,)
   with pytest.raises(ValueError, match=message):
     read('mbpp_ppo', config)
+
+
+def test_a_person_is_answered_by_a_language_model_where_it_is_installed(
+  monkeypatch,
+):
+  missing = packaged.Package('no_such_module', 'no-such-module==1.0')
+  for package, backend in (
+    (missing, 'templated'),
+    (packaged.Package('numpy', 'numpy'), 'jax'),
+  ):
+    monkeypatch.setattr(packaged, 'SMOLLM2', package)
+    assert load('hybrid', 'serve').model.backend == backend
+    assert load('hybrid', 'templated').model.backend == 'templated'
+    assert load('hybrid', 'smollm2').model.backend == 'jax'
+    # Nobody waits for it where people are simulated.
+    assert load('hybrid', 'simulated').model.backend == 'templated'

