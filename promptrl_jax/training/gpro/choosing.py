@@ -35,7 +35,7 @@ class Chosen(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class RuleConfig:
+class RulesConfig:
   """Settings of the rivals.
 
   Attributes:
@@ -56,7 +56,7 @@ class RuleConfig:
 
 # (scores [G], their spread [G], settings, random numbers) -> probabilities [G]
 _Rule = Callable[
-  [np.ndarray, np.ndarray, RuleConfig, np.random.Generator], np.ndarray
+  [np.ndarray, np.ndarray, RulesConfig, np.random.Generator], np.ndarray
 ]
 
 
@@ -92,7 +92,7 @@ def choose(
   state: GPROState,
   features: np.ndarray,
   number: int,
-  config: RuleConfig = RuleConfig(),
+  config: RulesConfig = RulesConfig(),
   seed: int = 0,
 ) -> Chosen:
   """Chooses one of G candidates.

@@ -16,7 +16,7 @@ from promptrl_jax.evolution.islands import IslandsConfig
 from promptrl_jax.evolution.schedule import ScheduleConfig
 from promptrl_jax.settings import check_choices
 from promptrl_jax.training.gpro import choosing
-from promptrl_jax.training.gpro.choosing import RuleConfig
+from promptrl_jax.training.gpro.choosing import RulesConfig
 
 PHASES = ('init', 'main', 'refinement')
 OBJECTIVES = ('cases', 'cost')
@@ -61,7 +61,7 @@ class LoopConfig:
   judged: bool = False
   evolves: bool = True
   choose: str = 'gpro'
-  rules: RuleConfig = RuleConfig()
+  rules: RulesConfig = RulesConfig()
   evolution: EvolutionConfig = EvolutionConfig(
     elite_size=10,
     children=10,

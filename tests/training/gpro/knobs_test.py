@@ -17,7 +17,7 @@ from promptrl_jax.evolution.islands import IslandsConfig
 from promptrl_jax.evolution.schedule import ScheduleConfig
 from promptrl_jax.training.gpro import choosing, update
 from promptrl_jax.training.gpro import replay as replay_lib
-from promptrl_jax.training.gpro.choosing import RuleConfig
+from promptrl_jax.training.gpro.choosing import RulesConfig
 from promptrl_jax.training.gpro.config import GPROConfig
 from promptrl_jax.training.gpro.phases import LoopConfig
 from promptrl_jax.training.gpro.state import make_parts as make_networks
@@ -75,7 +75,7 @@ LOOP_CHANGES = {
   'judged': True,
   'evolves': False,
   'choose': 'random',
-  'rules': RuleConfig(epsilon=1.0),
+  'rules': RulesConfig(epsilon=1.0),
   'evolution': dataclasses.replace(
     SMALL.evolution, mutation_rate=1.0, strength=hints.Anneal(0.0, 0.0, 1)
   ),
@@ -98,7 +98,7 @@ LOOP_BESIDE = {
   ('config', 'changes'),
   [
     (GPROConfig, GPRO_CHANGES),
-    (RuleConfig, RULE_CHANGES),
+    (RulesConfig, RULE_CHANGES),
     (LoopConfig, LOOP_CHANGES),
   ],
 )
@@ -231,7 +231,7 @@ def test_each_setting_of_a_rule_changes_what_is_tried(rule, name):
   shown = np.random.default_rng(0).normal(size=(5, features.size))
   choose = lambda value: np.exp(
     choosing.choose(
-      rule, learner, state, shown, 0, RuleConfig(**{name: value})
+      rule, learner, state, shown, 0, RulesConfig(**{name: value})
     ).logps
   )
   # Nothing but the best one, up to the least probability that is noted.
