@@ -30,7 +30,9 @@ help:
 .venv/.ready: setup.py
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --no-compile --editable '.[dev]'
+	@# pip would compile in one process. What does not compile is compiled later.
+	-@$(BIN)/python -m compileall -qq -j 0 .venv/lib
 	@touch $@
 
 setup: .venv/.ready
