@@ -18,7 +18,11 @@ from promptrl_jax.operators.lexical import LexicalConfig
 from promptrl_jax.strategies.base import register
 from promptrl_jax.strategies.epic import epic_with
 from promptrl_jax.strategies.epic_config import FIXED
-from promptrl_jax.strategies.reflexion import ReflexionConfig, reflexion_with
+from promptrl_jax.strategies.reflexion import (
+  ReflexionConfig,
+  immediate_refinement,
+  reflexion_with,
+)
 
 for _memory in (1, 0):
   register(
@@ -29,7 +33,7 @@ for _memory in (1, 0):
   )
 register(
   'reflexion_without_reflection',
-  reflexion_with(ReflexionConfig(reflect=False)),
+  immediate_refinement,  # beside the others in the sweep, by what it lacks
   CandidateCost(),
   instructed=True,
 )

@@ -132,10 +132,7 @@ def run(config, workdir, gates=()):
     verifiers = searching.fit_verifiers(
       config, players, line_up, tasks, workdir
     )
-    verified = {
-      v.name: v.entrant(players[v.strategy], config.verified_at)
-      for v in verifiers
-    }
+    verified = entrants.verified(config, players, verifiers)
     players |= entrants.kept(config, verified)
     entrants.check_costs(players, costs)
 

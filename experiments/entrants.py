@@ -170,6 +170,14 @@ def check_verified(config, played):
     )
 
 
+def verified(config, players, verifiers):
+  """Strategies with the verifiers that were fitted to them."""
+  return {
+    fitted.name: fitted.entrant(players[fitted.strategy], config.verified_at)
+    for fitted in verifiers
+  }
+
+
 def with_rewriter(
   config, ledger, coder, pool, library, validation, workdir, players
 ):

@@ -195,6 +195,10 @@ def draw(
   Raises:
     ValueError: there are no prompts.
   """
+  from matplotlib import colormaps
+  from matplotlib.cm import ScalarMappable
+  from matplotlib.colors import Normalize
+
   _check(members)
   few = {m.individual.id: m for m in members if m.few and m.few.column >= 0}
   at = {
@@ -203,10 +207,6 @@ def draw(
     if m.few
   }
   rows = 1 - min((y for _, y in at.values()), default=0.0)
-  from matplotlib import colormaps
-  from matplotlib.cm import ScalarMappable
-  from matplotlib.colors import Normalize
-
   figure = canvas.new_figure(7.5, min(1.6 + 0.13 * rows, 30.0))
   axes = figure.subplots()
   for name, member in few.items():

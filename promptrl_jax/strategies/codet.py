@@ -16,9 +16,10 @@ import dataclasses
 from collections.abc import Callable
 
 from promptrl_jax.llm.ask import Tools, coder_prompt
-from promptrl_jax.llm.attempt import Attempt, ExecuteJobs, Play
+from promptrl_jax.llm.attempt import Attempt, Play
 from promptrl_jax.prompts.templates import TestPrompt
 from promptrl_jax.rewards import agreement
+from promptrl_jax.strategies import self_tests
 from promptrl_jax.strategies.fewshot import best_of_n
 from promptrl_jax.strategies.sampled import sample_program
 
@@ -71,15 +72,7 @@ def codet_with(config: CodeTConfig) -> Callable[[Attempt, Tools], Play]:
       samples.append((yield from sample_program(attempt, tools, prompt)))
     most = max(passed for _, passed in samples)
     codes = [code for code, passed in samples if passed == most]
-    results = yield ExecuteJobs(
-      tuple(
-        agreement.to_program(
-          code, tests, entry_point=problem.entry_point, setup=problem.setup
-        )
-        for code in codes
-      )
-    )
-    passed, judged = agreement.agreement_matrix(results, len(tests))
+    passed, judged = yield from self_tests.matrix(attempt, codes, tests)
     sets = agreement.consensus_sets(passed, judged)
     chosen = codes[sets[0].programs[0]]
     attempt.note(

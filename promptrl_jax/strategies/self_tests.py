@@ -8,7 +8,7 @@ them is `unknown`.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Generator
+from collections.abc import Collection, Generator, Sequence
 from typing import Any
 
 from promptrl_jax.execution.program import TestResult
@@ -132,3 +132,19 @@ def run(
   return Verdict(
     code, dict(zip(problem.visible_tests, visible, strict=True)), generated
   )
+
+
+def matrix(
+  attempt: Attempt, codes: Sequence[str], tests: Sequence[str]
+) -> Generator[Any, Any, agreement.AgreementMatrix]:
+  """Runs programs on the same tests of the model, and on no visible one."""
+  problem = attempt.problem
+  results = yield ExecuteJobs(
+    tuple(
+      agreement.to_program(
+        code, tests, entry_point=problem.entry_point, setup=problem.setup
+      )
+      for code in codes
+    )
+  )
+  return agreement.agreement_matrix(results, len(tests))

@@ -21,13 +21,13 @@ from typing import Any
 
 import numpy as np
 
-from promptrl_jax.execution import Call, CallResult, ProgramResult
+from promptrl_jax.execution import Call, CallResult
 from promptrl_jax.llm.ask import Tools
 from promptrl_jax.llm.attempt import CODER, Ask, Attempt, Execute, ExecuteJobs
 from promptrl_jax.llm.backend import Completion
-from promptrl_jax.rewards import agreement
 from promptrl_jax.rewards.inputs import mutated_calls
 from promptrl_jax.rewards.verifier import Candidate, Verifier, features
+from promptrl_jax.strategies import self_tests
 from promptrl_jax.strategies.base import Play, Plays, Strategy
 from promptrl_jax.types import Problem
 
@@ -41,12 +41,12 @@ class Written:
   Attributes:
     codes: of all programs, in order.
     passing: those that pass the visible tests, with their places in `codes`.
-    known: what was looked up of a program beside tests of the model.
+    known: by a program and tests of the model, what was looked up of it.
   """
 
   codes: list[str] = dataclasses.field(default_factory=list)
   passing: list[tuple[int, Candidate]] = dataclasses.field(default_factory=list)
-  known: dict[tuple[str, tuple[str, ...]], Candidate] = dataclasses.field(
+  known: dict[tuple[str, tuple[str, ...]], dict[str, Any]] = dataclasses.field(
     default_factory=dict
   )
 
@@ -189,47 +189,29 @@ def _look_up(attempt: Attempt, written: Written) -> Play:
 
   Equal programs are run once, and what is known already is not run again.
   """
-  problem = attempt.problem
-  inputs = mutated_calls(
-    problem.visible_tests, problem.entry_point, _INPUTS, attempt.seed
-  )
-  tests = _generated_tests(attempt)
-  due = {
-    candidate.code: candidate
-    for _, candidate in written.passing
-    if (candidate.code, tests) not in written.known
-  }
-  if due and inputs:
-    outcomes: Sequence[CallResult] = yield ExecuteJobs(
-      tuple(
-        Call(code, inputs, problem.setup, problem.entry_point) for code in due
-      )
+  problem, tests = attempt.problem, _generated_tests(attempt)
+  codes = dict.fromkeys(candidate.code for _, candidate in written.passing)
+  due = [code for code in codes if (code, tests) not in written.known]
+  if due:
+    known: dict[str, dict[str, Any]] = {code: {} for code in due}
+    inputs = mutated_calls(
+      problem.visible_tests, problem.entry_point, _INPUTS, attempt.seed
     )
-    for code, computed in zip(due, outcomes, strict=True):
-      due[code] = dataclasses.replace(due[code], outcomes=computed)
-  if due and tests:
-    results: Sequence[ProgramResult] = yield ExecuteJobs(
-      tuple(
-        agreement.to_program(
-          code, tests, entry_point=problem.entry_point, setup=problem.setup
+    if inputs:
+      outcomes: Sequence[CallResult] = yield ExecuteJobs(
+        tuple(
+          Call(code, inputs, problem.setup, problem.entry_point) for code in due
         )
-        for code in due
       )
-    )
-    passed, _ = agreement.agreement_matrix(results, len(tests))
-    for code, row in zip(due, passed, strict=True):
-      due[code] = dataclasses.replace(due[code], generated=float(row.mean()))
-  for code, candidate in due.items():
-    written.known[code, tests] = candidate
+      for code, computed in zip(due, outcomes, strict=True):
+        known[code]['outcomes'] = computed
+    if tests:
+      passed, _ = yield from self_tests.matrix(attempt, due, tests)
+      for code, row in zip(due, passed, strict=True):
+        known[code]['generated'] = float(row.mean())
+    written.known |= {(code, tests): facts for code, facts in known.items()}
   written.passing = [
-    (
-      place,
-      dataclasses.replace(
-        found,
-        outcomes=written.known[found.code, tests].outcomes,
-        generated=written.known[found.code, tests].generated,
-      ),
-    )
+    (place, dataclasses.replace(found, **written.known[found.code, tests]))
     for place, found in written.passing
   ]
   return ''

@@ -22,6 +22,7 @@ from promptrl_jax.strategies.base import named
 from promptrl_jax.tasks import splits
 from promptrl_jax.testing import tiny
 from promptrl_jax.testing.instructed import InstructedBackend
+from tests.golden.released import program
 
 FOLDER = pathlib.Path(__file__).parent / 'strategies'
 TESTS = '\n'.join(f'assert add({x}) == {x + 3}' for x in (2, 3, 4, 5))
@@ -34,7 +35,7 @@ _FACTS = (
 
 def upto(limit):
   """A program that is right for numbers below `limit`."""
-  return f'```python\ndef add(x):\n  return x + 3 if x < {limit} else 0\n```'
+  return f'```python\n{program(limit)}\n```'
 
 
 def in_turn(*replies):

@@ -22,6 +22,7 @@ from promptrl_jax.strategies.texts.requests import Evaluate, Proposal, Seen
 from promptrl_jax.strategies.texts.searches import until_ended
 from promptrl_jax.testing import tiny
 from tests.golden import released
+from tests.golden.strategies import TESTS, in_turn, upto
 
 RECORDED = json.loads(released.PATH.read_text())
 # Of the released code, the latest reflection is shown and the last program is
@@ -40,27 +41,22 @@ PLAYED = {
 }
 
 
-def fenced(limit):
-  return f'```python\n{released.program(limit)}\n```'
-
-
 def limits_of(text):
   return [int(limit) for limit in re.findall(r'x < (\d+)', text)]
 
 
 def loop_answers(script):
-  def write(request, number):
-    del request
-    return fenced(script[min(number, len(script) - 1)])
-
   def reflect(request, number):
     del number
     (limit,) = set(limits_of(request.messages[-1].content))
     return f'Stops at {limit}.'
 
-  # The first test is visible here.
-  tests = '\n'.join(released.TESTS[1:])
-  return {'tests': lambda *_: tests, 'program': write, 'reflect': reflect}
+  # The first test of the script is visible here.
+  return {
+    'tests': in_turn(TESTS),
+    'program': in_turn(*map(upto, script)),
+    'reflect': reflect,
+  }
 
 
 def decisions(asked):
@@ -148,7 +144,7 @@ def test_epic_scores_and_submits_the_same(play, name):
     del number
     place, number = named(request)
     original, others = script[place]
-    return fenced((original, *others)[number])
+    return upto((original, *others)[number])
 
   answers = loop_answers(()) | {'elaborate': describe, 'program': write}
   # Children have the words of their parents.
