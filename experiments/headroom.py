@@ -35,7 +35,8 @@ from ml_collections import config_flags
 
 from configs.mbpp_ppo import Config
 from experiments import session
-from promptrl_jax.evaluation import coverage, mending, statistics
+from promptrl_jax.evaluation import mending, statistics
+from promptrl_jax.evaluation import samples as samples_lib
 from promptrl_jax.evaluation.play import Entrant, Game, LineUp
 from promptrl_jax.evaluation.protocol import to_cell
 from promptrl_jax.files import write_atomically
@@ -268,7 +269,7 @@ class Played:
     )
     drawn = to_cell('samples', 1, self.config.data.protocol, self.tasks, runs)
     return {
-      k: float(coverage.pass_at_k(drawn, k).mean())
+      k: float(samples_lib.pass_at_k(drawn, k).mean())
       for k in (1, 2, 4, 8, 16)
       if 2 * k <= samples
     }

@@ -1,7 +1,9 @@
 """Imports run one way, as the list below says."""
 
 import ast
+import importlib
 import pathlib
+import types
 
 import pytest
 
@@ -101,3 +103,35 @@ def test_libraries_do_not_see_config_dicts():
   for path in SOURCES:
     seen = any(n.startswith('ml_collections') for n in imported(path))
     assert seen == (path.name == 'settings.py'), path
+
+
+JOBS = sorted(
+  p for d in ('experiments', 'configs') for p in (ROOT / d).rglob('*.py')
+)
+
+
+@pytest.mark.parametrize('path', JOBS, ids=lambda p: str(p.relative_to(ROOT)))
+def test_what_a_job_takes_from_a_module_is_there(path):
+  """Jobs take hours to come to a line; no type checker reads them."""
+  tree = ast.parse(path.read_text(encoding='utf-8'))
+  modules = {}
+  for node in ast.walk(tree):
+    if isinstance(node, ast.ImportFrom) and is_ours(node.module):
+      parent = importlib.import_module(node.module)
+      for alias in node.names:
+        name = f'{node.module}.{alias.name}'
+        if not hasattr(parent, alias.name):
+          importlib.import_module(name)
+        value = getattr(parent, alias.name)
+        if isinstance(value, types.ModuleType):
+          modules[alias.asname or alias.name] = value
+  for node in ast.walk(tree):
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+      module = modules.get(node.value.id)
+      if module is not None:
+        assert hasattr(module, node.attr), f'{node.value.id}.{node.attr}'
+
+
+def is_ours(module):
+  """Whether it can be imported here: jobs define the same flags."""
+  return module.split('.')[0] == PACKAGE.name
