@@ -23,7 +23,6 @@ checkpoint of the person.
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 import pathlib
@@ -34,10 +33,11 @@ import tqdm
 from absl import app, flags
 from ml_collections import config_flags
 
-from configs.hybrid import EVOLVING, Config
+from configs.hybrid import Config
 from experiments import hybrid_report, serving, session
+from experiments.hybrid_loop import make_loop, make_parts
 from promptrl_jax.envs.simulated_user import SimulatedUser
-from promptrl_jax.evolution import convergence, diversity, edits
+from promptrl_jax.evolution import convergence, diversity
 from promptrl_jax.files import write_atomically
 from promptrl_jax.llm.cache import CachedBackend
 from promptrl_jax.llm.load import load_backend
@@ -49,9 +49,6 @@ from promptrl_jax.tasks import queries as queries_lib
 from promptrl_jax.tools import command
 from promptrl_jax.training import checkpoint
 from promptrl_jax.training import workdir as workdir_lib
-from promptrl_jax.training.gpro.features import FeatureMap
-from promptrl_jax.training.gpro.learner import make_learner
-from promptrl_jax.training.gpro.loop import Loop
 from promptrl_jax.training.gpro.reward import learned, make_reward
 
 _CONFIG = config_flags.DEFINE_config_file(
@@ -74,7 +71,6 @@ _TIMEOUT_S = flags.DEFINE_float(
 flags.mark_flag_as_required('workdir')
 
 _FEWEST = 20  # questions of a simulated person
-_PROMPTS = 200  # to whose embeddings components are fitted
 _UNSEEN = 200  # answers by which the critics are checked
 
 
@@ -102,14 +98,7 @@ def run(config, workdir):
   own = read_queries(_QUERIES.value) if _QUERIES.value else []
   backend = load_backend(config.model, mesh_lib.from_text(config.mesh))
   embed_fn = sentence_encoder.load(config.embedding)
-  rng = np.random.default_rng(0)
-  features = FeatureMap(
-    embed_fn,
-    bank + own,
-    config.components,
-    prompts=[catalogue.draw(rng).render() for _ in range(_PROMPTS)],
-    prompt_components=config.prompt_components,
-  )
+  features, learner = make_parts(config, embed_fn, bank + own)
   reward_fn = make_reward(
     config.reward,
     config.reward_options,
@@ -117,10 +106,6 @@ def run(config, workdir):
     embed_fn=embed_fn,
     safety_fn=SAFETY[config.safety],
   )
-  gpro = dataclasses.replace(
-    config.gpro, features=features.size, context=features.context
-  )
-  learner = make_learner(gpro, config.seed)
   # Features are those of these questions, so that a run keeps to them.
   models = {'model': backend.name}
   if is_served:
@@ -209,25 +194,6 @@ def play(config, method, seed, learner, backend, features, reward_fn, folder):
     'usage': usage,
     'queries': config.queries,
   }
-
-
-def make_loop(config, method, seed, learner, backend, features):
-  """The loop of one person under one method."""
-  name = method.removesuffix(EVOLVING)
-  loop_config = dataclasses.replace(
-    config.loop, choose=name, evolves=method.endswith(EVOLVING)
-  )
-  rng = np.random.default_rng([seed, 3])
-  return Loop(
-    loop_config,
-    learner,
-    backend,
-    features,
-    [catalogue.draw(rng) for _ in range(loop_config.first_prompts)],
-    edits.choose_from(catalogue.ALTERNATIVES),
-    seed,
-    diversity.word_vectors,
-  )
 
 
 def say(user, query, texts, at):

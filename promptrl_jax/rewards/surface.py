@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -17,18 +17,41 @@ FEATURES = (
   *('length', 'bullets', 'steps', 'code', 'example', 'summary', 'question'),
   *('formal', 'warm', 'enthusiastic', 'hedges', 'exceptions'),
 )
-_FORMAL = re.compile(
-  r'\b(furthermore|moreover|therefore|hence|regarding|consequently)\b', re.I
+_STEP = re.compile(r'\d+[.)] ')
+
+
+def _counter(*phrases: str, end: str = r'\b') -> Callable[[str], int]:
+  """Counts phrases in text in lower case, where words begin and end.
+
+  Most texts have none of them, which looking for each shows sooner than a
+  pattern.
+  """
+  pattern = re.compile(rf'\b({"|".join(phrases)}){end}')
+
+  def count(text: str) -> int:
+    if not any(phrase in text for phrase in phrases):
+      return 0
+    return len(pattern.findall(text))
+
+  return count
+
+
+_examples = _counter('for example', 'for instance')
+_formal = _counter(
+  *('furthermore', 'moreover', 'therefore', 'hence', 'regarding'),
+  'consequently',
 )
-_WARM = re.compile(
-  r'\b(glad|happy to|no worries|dear|take your time|you will do|warmly)\b', re.I
+_warm = _counter(
+  *('glad', 'happy to', 'no worries', 'dear', 'take your time', 'you will do'),
+  'warmly',
 )
-_HEDGES = re.compile(
-  r'\b(probably|perhaps|fairly sure|not certain|as far as i know|likely)\b',
-  re.I,
+_hedges = _counter(
+  *('probably', 'perhaps', 'fairly sure', 'not certain', 'as far as i know'),
+  'likely',
 )
-_EXCEPTIONS = re.compile(
-  r'\b(except|exception|unless|caveat|beware|on the other hand)', re.I
+_exceptions = _counter(
+  *('except', 'exception', 'unless', 'caveat', 'beware', 'on the other hand'),
+  end='',
 )
 
 
@@ -47,17 +70,18 @@ def _features(text: str) -> tuple[float, ...]:
   lines = [line.strip() for line in text.splitlines() if line.strip()]
   listed = max(1, len(lines))
   first = lines[0].lower() if lines else ''
+  lower = text.lower()
   return (
     np.log1p(len(text.split())) / np.log(201),
     sum(line.startswith(('- ', '* ')) for line in lines) / listed,
-    sum(bool(re.match(r'\d+[.)] ', line)) for line in lines) / listed,
+    sum(_STEP.match(line) is not None for line in lines) / listed,
     float('```' in text),
-    float(bool(re.search(r'\b(for example|for instance)\b', text, re.I))),
+    float(_examples(lower) > 0),
     float(first.startswith(('in short', 'summary'))),
     float(text.rstrip().endswith('?')),
-    min(1.0, len(_FORMAL.findall(text)) / 2),
-    min(1.0, len(_WARM.findall(text)) / 2),
+    min(1.0, _formal(lower) / 2),
+    min(1.0, _warm(lower) / 2),
     min(1.0, text.count('!') / 2),
-    min(1.0, len(_HEDGES.findall(text)) / 2),
-    min(1.0, len(_EXCEPTIONS.findall(text)) / 2),
+    min(1.0, _hedges(lower) / 2),
+    min(1.0, _exceptions(lower) / 2),
   )

@@ -52,7 +52,8 @@ class FeatureMap:
     Raises:
       ValueError: there are too few queries or prompts.
     """
-    self._embed_fn = embed_fn
+    # Prompts are scored on the last queries, most of them again and again.
+    self._embed_fn = diversity.embed_once(embed_fn)
     self._embed_prompts = diversity.embed_once(embed_fn)
     self._mean, self._axes = _components(
       'queries', embed_fn, queries, components
