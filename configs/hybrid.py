@@ -69,7 +69,12 @@ class Config:
     embedding: `shipped`, or `minilm` with the extra `embedding`.
     threshold: fitness of the best prompt from which its evolution counts as
       converged, in the report alone.
-    refine_below: fitness below which prompts are dropped in the end, 0 to 1.
+    refine_below: fitness below which prompts are dropped when REFINEMENT begins
+      (`loop.main_queries`), and in the end, 0 to 1.
+    edits: what changes sections of prompts: the wordings of the `catalogue`, or
+      the `model` that answers, which has to follow instructions.
+    distances: by which prompts that say the same, and comments, are told:
+      their `words`, or the embedding `shipped` or `minilm`.
     plugins: modules that register backends, rewards or safety checks.
     mesh: devices by axis, for models in this process.
     model: what answers.
@@ -90,6 +95,8 @@ class Config:
   embedding: str = 'shipped'
   threshold: float = 0.6
   refine_below: float = 0.4
+  edits: str = 'catalogue'
+  distances: str = 'words'
   plugins: tuple[str, ...] = ()
   mesh: str = ''
   model: BackendConfig = BackendConfig(backend='templated', model='templated')
@@ -111,10 +118,17 @@ class Config:
       self,
       split=queries.SPLITS,
       embedding=('shipped', 'minilm'),
+      edits=('catalogue', 'model'),
+      distances=('words', 'shipped', 'minilm'),
       ask=people.ASK,
       safety=safety.SAFETY,
     )
     reward.check_reward(self.reward, self.reward_options)
+    if self.edits == 'model' and self.model.backend == 'templated':
+      raise ValueError(
+        "edits='model', model.backend='templated': templates follow no "
+        'instructions; expected a language model'
+      )
     if self.checkpoint_every < 1:
       raise ValueError(
         f'checkpoint_every={self.checkpoint_every}: expected 1 update or more'
@@ -126,6 +140,8 @@ class Config:
           f'method {name!r}: expected some of {", ".join(choosing.NAMES)}, '
           f'each also with {EVOLVING} at its end'
         )
+    if len(set(self.methods)) < len(self.methods):
+      raise ValueError(f'methods={self.methods}: expected each of them once')
     if not self.methods or self.seeds < 1 or self.queries < 1:
       raise ValueError(
         f'methods={self.methods}, seeds={self.seeds}, queries={self.queries}: '

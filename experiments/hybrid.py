@@ -158,7 +158,7 @@ def play(config, method, seed, learner, backend, features, reward_fn, folder):
       loop.restore(state, plain['loop'])
       curves, usage = plain['curves'], plain['usage']
     for at in range(loop.queries, config.queries):
-      query = asked[at]
+      query, phase = asked[at], loop.phase
       showing = loop.show(query.text, pair=config.ask == 'pair')
       texts = [answer.text for answer in showing.seen]
       said = say(user, query, texts, at)
@@ -174,6 +174,8 @@ def play(config, method, seed, learner, backend, features, reward_fn, folder):
       curves['diversity'].append(
         diversity.jaccard_diversity(loop.population.texts)
       )
+      if loop.phase == 'refinement' != phase:
+        loop.refine(config.refine_below)
       if is_updated:
         state, plain = loop.snapshot()
         if int(state.step) % config.checkpoint_every == 0:

@@ -11,6 +11,8 @@ import numpy as np
 
 from configs.hybrid import EVOLVING
 from promptrl_jax.evolution import diversity, edits
+from promptrl_jax.evolution.rewording import SectionWriter
+from promptrl_jax.models import sentence_encoder
 from promptrl_jax.prompts import catalogue
 from promptrl_jax.training.gpro.features import FeatureMap
 from promptrl_jax.training.gpro.learner import make_learner
@@ -48,7 +50,15 @@ def make_loop(config, method, seed, learner, backend, features):
     backend,
     features,
     [catalogue.draw(rng) for _ in range(loop_config.first_prompts)],
-    edits.choose_from(catalogue.ALTERNATIVES),
+    (
+      SectionWriter(backend)
+      if config.edits == 'model'
+      else edits.choose_from(catalogue.ALTERNATIVES)
+    ),
     seed,
-    diversity.word_vectors,
+    (
+      diversity.word_vectors
+      if config.distances == 'words'
+      else sentence_encoder.load(config.distances)
+    ),
   )

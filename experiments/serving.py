@@ -66,6 +66,7 @@ def serve(config, workdir, loop, reward_fn, asked, model, port, timeout_s):
         model=model,
       )
       resume(people, checkpoints)
+      refine_if_due(config, loop)
       questions = Questions(store, session, asked)
       try:
         is_done = ask(
@@ -128,7 +129,14 @@ def ask(config, workdir, people, questions, checkpoints, timeout_s) -> bool:
       if len(people.said) >= config.queries:
         return True
       questions.show_next(people)
+      refine_if_due(config, loop)
       heard_at = time.monotonic()
+
+
+def refine_if_due(config, loop) -> None:
+  """Drops what nobody needs in the phase REFINEMENT; twice does no harm."""
+  if loop.phase == 'refinement':
+    loop.refine(config.refine_below)
 
 
 def save(people: People, checkpoints, every: int) -> None:

@@ -48,18 +48,27 @@ def aggregate(
   """Returns the weighted mean of what kinds of feedback say about a response.
 
   A kind says the mean of its events. What was undone does not count, nor does
-  what is about other responses. A preference counts for the side on which the
-  response was: the one that was chosen gains what the other one loses.
+  what is about other responses, nor how long an answer was read if something
+  else was done with it: whoever asks again has read it, too. A preference
+  counts for the side on which the response was: the one that was chosen gains
+  what the other one loses.
 
   Returns:
     A score in [0, 1]; None if there is no feedback, or none with a weight.
   """
   worth: dict[str, list[float]] = {}
+  reading: list[float] = []
   for event in standing(events):
     unit = unit_score(response, event)
-    if unit is not None:
-      kind = 'implicit' if isinstance(event, Correction) else event.kind
-      worth.setdefault(kind, []).append(unit)
+    if unit is None:
+      continue
+    if isinstance(event, Implicit) and event.scale == 'reading_time':
+      reading.append(unit)
+      continue
+    kind = 'implicit' if isinstance(event, Correction) else event.kind
+    worth.setdefault(kind, []).append(unit)
+  if reading:
+    worth.setdefault('implicit', reading)
   total = sum(getattr(weights, kind) for kind in worth)
   if not total:
     return None

@@ -111,9 +111,46 @@ def test_all_terms_or_the_legacy_ones_are_learned_from(workdir, tmp_path):
   assert rated['satisfaction'] != runs[0] != runs[1] != rated['satisfaction']
 
 
+def test_the_phase_refinement_drops_what_nobody_needs(tmp_path):
+  result = commands.run(
+    'experiments.hybrid',
+    *('--config=configs/hybrid.py:smoke', f'--workdir={tmp_path}'),
+    *('--config.queries=30', '--config.seeds=1'),
+    "--config.methods=('gpro_evolution',)",
+    *('--config.loop.main_queries=21', '--config.refine_below=1.0'),
+    '--config.gpro.temperatures=(0.3, 1.0)',
+  )
+  assert result.returncode == 0, result.stderr[-2000:]
+  path = tmp_path / 'runs' / 'gpro_evolution_0.json'
+  one = json.loads(path.read_text())
+  # One prompt is left, as no fitness is 1, and differs from nobody.
+  assert min(one['diversity'][:21]) > 0 == max(one['diversity'][21:])
+  assert [row['queries'] for row in one['generations']] == [20]
+
+
+@pytest.mark.slow
+def test_a_simulated_person_is_learned(tmp_path):
+  """Three people and 300 questions: what the table of docs/hybrid.md says."""
+  result = commands.run(
+    'experiments.hybrid',
+    *('--config=configs/hybrid.py', f'--workdir={tmp_path}'),
+    *('--config.seed=100', '--config.seeds=3', METHODS),
+  )
+  assert result.returncode == 0, result.stderr[-2000:]
+  methods = json.loads((tmp_path / 'results.json').read_text())['methods']
+  random, ours = methods['random'], methods['gpro_evolution']
+  assert random['exponent']['mean'] == pytest.approx(1, abs=0.05)
+  assert ours['exponent']['high'] < 0.9
+  assert ours['gain']['mean'] > 0.2 > 0.05 > random['gain']['mean']
+  assert ours['over_static']['mean'] > 0
+  assert ours['regret']['high'] < random['regret']['low']
+  assert ours['correlation'] > 0.65
+
+
 def test_bad_input_is_one_clear_message(tmp_path):
   for flag, message in (
     ("--config.methods=('best',)", "method 'best': expected some of random"),
+    (METHODS, 'expected each of them once'),  # added to those of `run`
     ('--config.loop.islands.count=11', 'islands.count=11 of population_size'),
     ('--config.loop.objectives=cost', 'expected nsga2, which keeps a front'),
     ('--config.split=dev', "split='dev': expected one of train, test"),

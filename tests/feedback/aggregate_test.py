@@ -27,14 +27,24 @@ def test_kinds_are_weighted_and_events_of_a_kind_averaged():
     rate('1', 'a', 1, 'thumbs'),  # 1
     rate('2', 'a', 4),  # 0.75: explicit 0.875
     prefer('3', 'b'),  # 0
-    signal('4', 'a', 15, 'reading_time'),  # 0.5
-    correct('5', 'a', 'abcx'),  # a quarter was edited, 0.75: implicit 0.625
+    signal('4', 'a', 1, 'copied'),  # 1
+    correct('5', 'a', 'abcx'),  # a quarter was edited, 0.75: implicit 0.875
   ]
-  # (1.0 * 0.875 + 0.9 * 0 + 0.5 * 0.625) / 2.4
-  assert aggregate(a, events) == pytest.approx(1.1875 / 2.4)
-  # (2 * 0.875 + 1 * 0.625) / 3
+  # (1.0 * 0.875 + 0.9 * 0 + 0.5 * 0.875) / 2.4
+  assert aggregate(a, events) == pytest.approx(1.3125 / 2.4)
+  # (2 * 0.875 + 1 * 0.875) / 3
   weights = Weights(explicit=2, preference=0, implicit=1)
-  assert aggregate(a, events, weights) == pytest.approx(2.375 / 3)
+  assert aggregate(a, events, weights) == pytest.approx(2.625 / 3)
+
+
+def test_how_long_an_answer_was_read_counts_if_nothing_else_was_done():
+  a, _ = pair()
+  reading = signal('1', 'a', 15, 'reading_time')
+  assert aggregate(a, [reading]) == 0.5
+  assert aggregate(a, [reading, signal('2', 'a', 1, 'asked_again')]) == 0
+  assert aggregate(a, [reading, correct('3', 'a', 'abcx')]) == 0.75
+  # A rating is said, not done: (1.0 * 0.75 + 0.5 * 0.5) / 1.5
+  assert aggregate(a, [reading, rate('4', 'a', 4)]) == pytest.approx(1 / 1.5)
 
 
 def test_choosing_b_lowers_a():

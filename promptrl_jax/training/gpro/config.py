@@ -55,7 +55,8 @@ class GPROConfig:
     prior_scale: standard deviation of the critic's scores before any data.
     temperatures: sampling temperatures to choose from; none leaves the choice
       to the backend's default.
-    context: features Q of a query, on which the temperature depends.
+    context: features Q of a query, on which the temperature depends; given by
+      whoever computes them.
   """
 
   features: int = derived(1)
@@ -82,7 +83,7 @@ class GPROConfig:
   rating_noise: float = 0.2
   prior_scale: float = 1.5
   temperatures: tuple[float, ...] = ()
-  context: int = 0
+  context: int = derived(0)
 
   def __post_init__(self):
     check_choices(self, advantage=ADVANTAGES, anchor=ANCHORS)
@@ -94,7 +95,6 @@ class GPROConfig:
       'capacity',
       'actor_steps',
       'minibatch',
-      *(('context',) if self.temperatures else ()),
     ):
       if getattr(self, name) < 1:
         raise ValueError(f'{name}={getattr(self, name)}: expected at least 1')

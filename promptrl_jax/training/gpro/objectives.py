@@ -5,6 +5,8 @@ Formulas are those of `rl`; here they meet rows with several kinds of feedback.
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -111,7 +113,7 @@ def actor_loss(
     )
   else:
     policy, metrics = losses.policy_loss(
-      policy_losses.ppo,
+      clipped_term(config),
       losses.categorical_logps(logits, rows.shown, rows.mask),
       jnp.take_along_axis(rows.logps, rows.shown[:, None], axis=1)[:, 0],
       rows.advantages,
@@ -128,6 +130,13 @@ def actor_loss(
     'entropy': entropy,
     'clip_fraction': metrics['clip_fraction'],
   }
+
+
+def clipped_term(config: GPROConfig) -> Callable:
+  """PPO's term of a single choice, clipped as `config` says."""
+  return functools.partial(
+    policy_losses.ppo, clip_low=config.clip, clip_high=config.clip
+  )
 
 
 def rewards(replay: Replay, scores: jax.Array) -> jax.Array:

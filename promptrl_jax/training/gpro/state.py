@@ -79,7 +79,16 @@ class Parts(NamedTuple):
 
 
 def make_parts(config: GPROConfig) -> Parts:
-  """Builds the networks of all members, and the temperature's."""
+  """Builds the networks of all members, and the temperature's.
+
+  Raises:
+    ValueError: a temperature is to be chosen, and nothing is known of a query.
+  """
+  if config.temperatures and config.context < 1:
+    raise ValueError(
+      f'temperatures={config.temperatures}, context={config.context}: expected '
+      'a feature of the query, on which the temperature depends, or more'
+    )
   actor = CandidateActor(config.hidden)
   critic = CandidateCritic(config.hidden, config.members, config.prior_scale)
   temperature = TemperatureHead(len(config.temperatures))

@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from promptrl_jax.rl import losses, policy_losses
+from promptrl_jax.rl import losses
 from promptrl_jax.training.gpro.config import GPROConfig
+from promptrl_jax.training.gpro.objectives import clipped_term
 
 
 class TemperatureChoice(NamedTuple):
@@ -74,7 +75,7 @@ def loss(
   """
   weight = jnp.exp(rows.old_logp - rows.logp)
   policy, _ = losses.policy_loss(
-    policy_losses.ppo,
+    clipped_term(config),
     losses.categorical_logps(logits, rows.index),
     rows.old_logp,
     rows.reward - jax.lax.stop_gradient(values),

@@ -177,6 +177,21 @@ def test_each_setting_of_gpro_changes_what_is_computed(name):
   assert program(GPRO) != program(changed)
 
 
+@pytest.mark.parametrize(
+  'where', [{'advantage': 'shown'}, {'temperatures': ()}]
+)
+def test_the_clip_holds_for_every_policy(where):
+  """Of candidates, of what was shown, and of temperatures."""
+  of = lambda clip: program(dataclasses.replace(GPRO, clip=clip, **where))
+  assert of(0.3) != of(0.4)
+
+
+def test_a_temperature_depends_on_what_is_known_of_a_query():
+  config = dataclasses.replace(GPRO, context=0)
+  with pytest.raises(ValueError, match='context=0: expected a feature'):
+    make_networks(config)
+
+
 def test_a_program_is_a_function_of_its_settings():
   assert program.__wrapped__(dataclasses.replace(GPRO)) == program(GPRO)
 

@@ -140,6 +140,9 @@ def test_corrections_and_acts_count_by_the_score_of_all_of_them(parts, store):
   say(store, Correction, first, value=first.text)
   say(store, Implicit, second, value=1, scale='copied')
   say(store, Implicit, second, value=1, scale='asked_again')
+  # Whoever does something with an answer has read it.
+  say(store, Implicit, first, value=30, scale='reading_time')
+  say(store, Implicit, second, value=30, scale='reading_time')
   people.collect()
   assert rows(people) == {
     0: (1.0, replay_lib.RATING),
@@ -150,6 +153,10 @@ def test_corrections_and_acts_count_by_the_score_of_all_of_them(parts, store):
 def test_who_asks_again_takes_it_back_and_asks_again_is_heard(parts, store):
   people = make(parts, store)
   (answer,) = people.show(BANK[0])
+  # As the page sends it.
+  say(store, Implicit, answer, value=30, scale='reading_time')
+  people.collect()
+  assert rows(people) == {0: (1.0, replay_lib.RATING)}
   again = say(store, Implicit, answer, value=1, scale='asked_again')
   people.collect()
   assert rows(people) == {0: (0.0, replay_lib.RATING)}
