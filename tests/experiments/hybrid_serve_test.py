@@ -3,6 +3,7 @@
 import contextlib
 import json
 import re
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -136,6 +137,19 @@ def test_it_ends_with_one_line_where_nobody_answers(tmp_path):
   result = commands.run('experiments.hybrid', *flags)
   assert result.returncode != 0 and 'Traceback' not in result.stderr
   assert 'queries' in result.stderr
+
+
+def test_a_store_of_a_newer_version_is_one_line_and_left_alone(tmp_path):
+  flags = (*FLAGS, f'--workdir={tmp_path}', '--timeout_s=0.1')
+  path = tmp_path / 'feedback.sqlite'
+  Store.open(path).close()
+  with contextlib.closing(sqlite3.connect(path)) as database:
+    database.execute('PRAGMA user_version = 99')
+  before = path.read_bytes()
+  result = commands.run('experiments.hybrid', *flags)
+  assert result.returncode != 0 and 'Traceback' not in result.stderr
+  assert '99' in result.stderr, result.stderr[-500:]
+  assert path.read_bytes() == before
 
 
 @pytest.mark.parametrize(
