@@ -162,7 +162,10 @@ def play(config, method, seed, learner, backend, features, reward_fn, folder):
       showing = loop.show(query.text, pair=config.ask == 'pair')
       texts = [answer.text for answer in showing.seen]
       said = say(user, query, texts, at)
-      loop.hear(showing.serial, *learned(reward_fn, *said, showing.seen))
+      comment = user.comment(query, texts[0], at)
+      loop.hear(
+        showing.serial, *learned(reward_fn, *said, showing.seen), comment
+      )
       value, _ = said
       # Of two answers the second one loses what the first one gains.
       for place, heard in zip(showing.places, (value, 1 - value), strict=False):

@@ -33,6 +33,37 @@ _ASPECTS = {
   'support': (('nothing', 'example', 'code'), 0.2),
   'care': (('nothing', 'hedges', 'exceptions'), 0.1),
 }
+# What somebody says who misses it.
+_WISHES = {
+  'length': {
+    'short': 'Say it in two sentences at most.',
+    'medium': 'About five sentences would be right.',
+    'long': 'Be more thorough.',
+  },
+  'layout': {
+    'prose': 'Write a paragraph instead of a list.',
+    'bullets': 'Put it into a bulleted list.',
+    'steps': 'Number the steps.',
+    'summary': 'A summary at the beginning would help.',
+    'question': 'Ask me a question at the end.',
+  },
+  'tone': {
+    'plain': 'Write more plainly.',
+    'formal': 'The tone should be formal.',
+    'warm': 'Sound warm and friendly.',
+    'enthusiastic': 'Show some enthusiasm.',
+  },
+  'support': {
+    'nothing': 'Leave out examples and code.',
+    'example': 'An example is missing.',
+    'code': 'Show me a snippet of code.',
+  },
+  'care': {
+    'nothing': 'Do not hedge.',
+    'hedges': 'Say how sure you are.',
+    'exceptions': 'Which exceptions are there?',
+  },
+}
 _LENGTHS = {'short': 0.62, 'medium': 0.76, 'long': 0.9}
 _LENGTH_WIDTH = 0.1
 
@@ -48,6 +79,7 @@ class UserConfig:
       all of them.
     noise: standard deviation of a rating, in points of the scale of 1 to 5.
     slips: probability of a rating that is drawn blindly.
+    comments: probability that a rating comes with what is missed most.
     drift: question from which on the taste is another one; 0: never.
   """
 
@@ -56,10 +88,11 @@ class UserConfig:
   highest: float = 0.95
   noise: float = 0.6
   slips: float = 0.05
+  comments: float = 0.0
   drift: int = 0
 
   def __post_init__(self):
-    for name in ('own', 'slips', 'lowest', 'highest'):
+    for name in ('own', 'slips', 'comments', 'lowest', 'highest'):
       if not 0 <= getattr(self, name) <= 1:
         raise ValueError(f'user.{name}={getattr(self, name)}: expected 0 to 1')
     if self.lowest >= self.highest or self.noise < 0 or self.drift < 0:
@@ -101,6 +134,19 @@ class SimulatedUser:
       return rng.randint(1, 5)
     score = 1 + 4 * self.satisfaction(query, text, at)
     return min(5, max(1, round(rng.gauss(score, self.config.noise))))
+
+  def comment(self, query: Query, text: str, at: int) -> str:
+    """What the person would rather have read; empty if nothing is said."""
+    rng = random.Random(f'comment {self._seed} {at} {text}')
+    if rng.random() >= self.config.comments:
+      return ''
+    taste, rows = self.taste(at)[query.kind], surface.features([text])
+    missed = {
+      aspect: weight * (1 - float(_match(rows, aspect, taste[aspect])[0]))
+      for aspect, (_, weight) in _ASPECTS.items()
+    }
+    most = max(missed, key=missed.__getitem__)
+    return _WISHES[most][taste[most]] if missed[most] > 0 else ''
 
   def best(self, query: Query, at: int) -> float:
     """Satisfaction with the best answer that a genome of the catalogue gets."""
