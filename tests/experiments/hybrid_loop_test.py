@@ -1,6 +1,7 @@
 """The loop that a config describes has the parts that it names."""
 
 import dataclasses
+import functools
 
 import numpy as np
 import pytest
@@ -18,9 +19,15 @@ BANK = [query.text for query in queries.load('train')]
 MODEL = BackendConfig(backend='http', model='nobody')
 
 
+@functools.cache
+def parts(gpro):
+  config = dataclasses.replace(Config(), gpro=gpro)
+  return make_parts(config, diversity.word_vectors, BANK)
+
+
 def make(method='gpro_evolution', **settings):
   config = Config(**settings)
-  features, learner = make_parts(config, diversity.word_vectors, BANK)
+  features, learner = parts(config.gpro)
   return make_loop(config, method, 0, learner, TemplatedBackend(), features)
 
 
