@@ -35,7 +35,7 @@ from ml_collections import config_flags
 
 from configs.hybrid import Config
 from experiments import hybrid_report, serving, session
-from experiments.hybrid_loop import make_loop, make_parts
+from experiments.hybrid_loop import make_loop, make_parts, refine_if_due
 from promptrl_jax.envs.simulated_user import SimulatedUser
 from promptrl_jax.evolution import convergence, diversity
 from promptrl_jax.files import write_atomically
@@ -158,7 +158,7 @@ def play(config, method, seed, learner, backend, features, reward_fn, folder):
       loop.restore(state, plain['loop'])
       curves, usage = plain['curves'], plain['usage']
     for at in range(loop.queries, config.queries):
-      query, phase = asked[at], loop.phase
+      query = asked[at]
       showing = loop.show(query.text, pair=config.ask == 'pair')
       texts = [answer.text for answer in showing.seen]
       said = say(user, query, texts, at)
@@ -177,8 +177,7 @@ def play(config, method, seed, learner, backend, features, reward_fn, folder):
       curves['diversity'].append(
         diversity.jaccard_diversity(loop.population.texts)
       )
-      if loop.phase == 'refinement' != phase:
-        loop.refine(config.refine_below)
+      refine_if_due(config, loop)
       if is_updated:
         state, plain = loop.snapshot()
         if int(state.step) % config.checkpoint_every == 0:

@@ -20,6 +20,7 @@ import numpy as np
 import tqdm
 
 from experiments.asking import Questions
+from experiments.hybrid_loop import refine_if_due
 from promptrl_jax.evaluation import generations, lineage_report
 from promptrl_jax.feedback.store import Store
 from promptrl_jax.feedback.web.server import TOKEN_VARIABLE, FeedbackServer
@@ -131,12 +132,6 @@ def ask(config, workdir, people, questions, checkpoints, timeout_s) -> bool:
       questions.show_next(people)
       refine_if_due(config, loop)
       heard_at = time.monotonic()
-
-
-def refine_if_due(config, loop) -> None:
-  """Drops what nobody needs in the phase REFINEMENT; twice does no harm."""
-  if loop.phase == 'refinement':
-    loop.refine(config.refine_below)
 
 
 def save(people: People, checkpoints, every: int) -> None:

@@ -22,6 +22,7 @@ import numpy as np
 from absl import app, flags
 
 from configs.hybrid import EVOLVING, Config
+from experiments.bench.timed import Timed
 from experiments.hybrid_loop import make_loop, make_parts
 from promptrl_jax.envs.simulated_user import SimulatedUser
 from promptrl_jax.llm.load import load_backend
@@ -33,21 +34,6 @@ from promptrl_jax.tools import command
 _QUERIES = flags.DEFINE_integer('queries', 300, 'Questions.', lower_bound=60)
 
 _WARM_UP = 5  # steps
-
-
-class Answering:
-  """Wraps a backend; adds up the seconds in which it answers."""
-
-  def __init__(self, inner):
-    self.seconds, self._inner = 0.0, inner
-    self.count_tokens = inner.count_tokens
-
-  def complete(self, requests):
-    started = time.perf_counter()
-    try:
-      return self._inner.complete(requests)
-    finally:
-      self.seconds += time.perf_counter() - started
 
 
 def main(argv):
@@ -64,7 +50,7 @@ def measure(config, queries):
   bank = [query.text for query in queries_lib.load(config.split)]
   embed_fn = sentence_encoder.load(config.embedding)
   features, learner = make_parts(config, embed_fn, bank)
-  model = Answering(load_backend(config.model, None))
+  model = Timed(load_backend(config.model, None), 'complete')
   seed = config.seed
   loop = make_loop(config, f'gpro{EVOLVING}', seed, learner, model, features)
   user = SimulatedUser(config.user, seed)

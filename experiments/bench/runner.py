@@ -37,6 +37,7 @@ from ml_collections import config_flags
 
 from configs.compare import Config
 from experiments import controllers, entrants, session
+from experiments.bench.timed import Timed
 from experiments.trained import Trained
 from promptrl_jax.evaluation import open_loop
 from promptrl_jax.evaluation.play import LineUp, Plan
@@ -58,34 +59,6 @@ _STRATEGIES = flags.DEFINE_list(
 )
 _PROBLEMS = flags.DEFINE_integer('problems', 200, 'First N test problems.')
 _RUNS = flags.DEFINE_integer('runs', 5, 'Timed runs of each.', lower_bound=1)
-
-
-class Timed:
-  """Wraps a model or a pool: adds up the seconds of its calls.
-
-  Attributes:
-    seconds: so far.
-    asked: the arguments of all calls, one list.
-  """
-
-  def __init__(self, inner: Any, *methods: str):
-    self.seconds, self.asked = 0.0, []
-    self._inner = inner
-    for name in methods:
-      setattr(self, name, self._timed(getattr(inner, name)))
-
-  def _timed(self, method: Callable[[Sequence], Any]) -> Any:
-    def call(rows: Sequence) -> Any:
-      self.asked += rows
-      start = time.perf_counter()
-      result = method(rows)
-      self.seconds += time.perf_counter() - start
-      return result
-
-    return call
-
-  def __getattr__(self, name: str) -> Any:
-    return getattr(self._inner, name)
 
 
 @dataclasses.dataclass(frozen=True)

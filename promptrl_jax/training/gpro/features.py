@@ -52,9 +52,8 @@ class FeatureMap:
     Raises:
       ValueError: there are too few queries or prompts.
     """
-    # Prompts are scored on the last queries, most of them again and again.
+    # Prompts, and the last queries that they are scored on, come again.
     self._embed_fn = diversity.embed_once(embed_fn)
-    self._embed_prompts = diversity.embed_once(embed_fn)
     self._mean, self._axes = _components(
       'queries', embed_fn, queries, components
     )
@@ -115,7 +114,7 @@ class FeatureMap:
           f'{len(prompts)} prompts of {shape[1]} answers: expected one each'
         )
       mean, axes = self._prompt_axes
-      vectors = np.asarray(self._embed_prompts(prompts), np.float64)
+      vectors = np.asarray(self._embed_fn(prompts), np.float64)
       read = ((vectors - mean) @ axes).astype(seen.dtype)
       read = np.broadcast_to(read, (*shape, read.shape[1]))
       seen = np.concatenate([seen, read], axis=2)

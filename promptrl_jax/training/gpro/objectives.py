@@ -5,8 +5,6 @@ Formulas are those of `rl`; here they meet rows with several kinds of feedback.
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -112,8 +110,7 @@ def actor_loss(
       logits, rows.logps, rows.advantages, mask, config.clip, config.clip
     )
   else:
-    policy, metrics = losses.policy_loss(
-      clipped_term(config),
+    policy, metrics = clipped_loss_fn(config)(
       losses.categorical_logps(logits, rows.shown, rows.mask),
       jnp.take_along_axis(rows.logps, rows.shown[:, None], axis=1)[:, 0],
       rows.advantages,
@@ -132,10 +129,10 @@ def actor_loss(
   }
 
 
-def clipped_term(config: GPROConfig) -> Callable:
-  """PPO's term of a single choice, clipped as `config` says."""
-  return functools.partial(
-    policy_losses.ppo, clip_low=config.clip, clip_high=config.clip
+def clipped_loss_fn(config: GPROConfig) -> policy_losses.PolicyLossFn:
+  """PPO's loss of single choices, clipped as `config` says."""
+  return policy_losses.make_policy_loss_fn(
+    'ppo', clip_low=config.clip, clip_high=config.clip
   )
 
 

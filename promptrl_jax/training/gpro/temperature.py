@@ -14,7 +14,7 @@ import jax.numpy as jnp
 
 from promptrl_jax.rl import losses
 from promptrl_jax.training.gpro.config import GPROConfig
-from promptrl_jax.training.gpro.objectives import clipped_term
+from promptrl_jax.training.gpro.objectives import clipped_loss_fn
 
 
 class TemperatureChoice(NamedTuple):
@@ -74,8 +74,7 @@ def loss(
     values: `[M]`, the baseline.
   """
   weight = jnp.exp(rows.old_logp - rows.logp)
-  policy, _ = losses.policy_loss(
-    clipped_term(config),
+  policy, _ = clipped_loss_fn(config)(
     losses.categorical_logps(logits, rows.index),
     rows.old_logp,
     rows.reward - jax.lax.stop_gradient(values),

@@ -181,7 +181,7 @@ def test_each_setting_of_gpro_changes_what_is_computed(name):
   'where', [{'advantage': 'shown'}, {'temperatures': ()}]
 )
 def test_the_clip_holds_for_every_policy(where):
-  """Of candidates, of what was shown, and of temperatures."""
+  """Of what was shown, and of candidates."""
   of = lambda clip: program(dataclasses.replace(GPRO, clip=clip, **where))
   assert of(0.3) != of(0.4)
 

@@ -3,10 +3,11 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from promptrl_jax.models.candidates import CandidateCritic
 from promptrl_jax.rl import laplace, preference
-from promptrl_jax.training.gpro import drift, objectives, replay
+from promptrl_jax.training.gpro import drift, objectives, replay, temperature
 from promptrl_jax.training.gpro.config import GPROConfig
 
 KIND = jnp.array([replay.RATING, replay.THUMBS, replay.PAIR, replay.PAIR])
@@ -81,6 +82,21 @@ def test_the_mode_of_a_batch_of_all_kinds_is_found_in_a_few_steps():
   start = jnp.abs(gradient(jnp.zeros(6))).max()
   assert jnp.abs(gradient(posterior.mean)).max() < 1e-3 * start
   assert np.corrcoef(inputs @ posterior.mean, score)[0, 1] > 0.95
+
+
+@pytest.mark.parametrize(('clip', 'is_followed'), [(0.1, False), (1.0, True)])
+def test_a_temperature_is_followed_as_far_as_the_clip(clip, is_followed):
+  config = GPROConfig(clip=clip, entropy_coef=0.0)
+  half = jnp.log(jnp.array([0.5]))
+  rows = temperature.TemperatureRows(
+    jnp.array([0]), half, half, jnp.array([1.0])
+  )
+  # It has become 1.6 times as probable, and was better than expected.
+  logits = jnp.log(jnp.array([[0.8, 0.2]]))
+  gradient = jax.grad(
+    lambda x: temperature.loss(x, jnp.zeros(1), rows, config)[0]
+  )(logits)
+  assert bool(jnp.any(gradient != 0)) == is_followed
 
 
 def make_replay(**rows):
