@@ -26,7 +26,7 @@ from promptrl_jax.tasks import queries
 from promptrl_jax.tasks.queries import Query
 
 # What a person may prefer in each aspect of an answer, and how much it counts.
-_ASPECTS = {
+ASPECTS = {
   'length': (('short', 'medium', 'long'), 0.25),
   'layout': (('prose', 'bullets', 'steps', 'summary', 'question'), 0.25),
   'tone': (('plain', 'formal', 'warm', 'enthusiastic'), 0.2),
@@ -81,6 +81,8 @@ class UserConfig:
     slips: probability of a rating that is drawn blindly.
     comments: probability that a rating comes with what is missed most.
     drift: question from which on the taste is another one; 0: never.
+    moved: probability that a preference is drawn again then; 1: the taste is as
+      that of another person.
   """
 
   own: float = 0.5
@@ -90,9 +92,10 @@ class UserConfig:
   slips: float = 0.05
   comments: float = 0.0
   drift: int = 0
+  moved: float = 1.0
 
   def __post_init__(self):
-    for name in ('own', 'slips', 'comments', 'lowest', 'highest'):
+    for name in ('own', 'slips', 'comments', 'moved', 'lowest', 'highest'):
       if not 0 <= getattr(self, name) <= 1:
         raise ValueError(f'user.{name}={getattr(self, name)}: expected 0 to 1')
     if self.lowest >= self.highest or self.noise < 0 or self.drift < 0:
@@ -106,6 +109,19 @@ class UserConfig:
 Taste = dict[str, dict[str, str]]  # kind -> aspect -> what is preferred
 
 
+def suits(query: Query) -> dict[str, np.ndarray]:
+  """How well the answers that all genomes get suit who prefers what.
+
+  By aspect, [preferences, genomes] in 0 to 1, in the order of `ASPECTS` and of
+  `catalogue.every()`.
+  """
+  rows = _rows_of_genomes(query)
+  return {
+    aspect: np.array([_match(rows, aspect, one) for one in options])
+    for aspect, (options, _) in ASPECTS.items()
+  }
+
+
 class SimulatedUser:
   """A person whose taste and ratings are functions of the seed."""
 
@@ -113,7 +129,8 @@ class SimulatedUser:
     self.config = config
     self._seed = seed
     rng = random.Random(f'taste {seed}')
-    self._tastes = [_draw_taste(config, rng) for _ in range(2)]
+    before, other = (_draw_taste(config, rng) for _ in range(2))
+    self._tastes = before, _mix(before, other, config.moved, rng)
 
   def taste(self, at: int) -> Taste:
     """What the person prefers at a question."""
@@ -143,7 +160,7 @@ class SimulatedUser:
     taste, rows = self.taste(at)[query.kind], surface.features([text])
     missed = {
       aspect: weight * (1 - float(_match(rows, aspect, taste[aspect])[0]))
-      for aspect, (_, weight) in _ASPECTS.items()
+      for aspect, (_, weight) in ASPECTS.items()
     }
     most = max(missed, key=missed.__getitem__)
     return _WISHES[most][taste[most]] if missed[most] > 0 else ''
@@ -170,25 +187,37 @@ class SimulatedUser:
     )
 
   def _of_genomes(self, query: Query, at: int) -> np.ndarray:
-    rows = _features_of_genomes(query.kind, len(query.topic.split()))
-    return self._satisfaction(rows, query.kind, at)
+    return self._satisfaction(_rows_of_genomes(query), query.kind, at)
 
   def _satisfaction(self, rows: np.ndarray, kind: str, at: int) -> np.ndarray:
     taste, config = self.taste(at)[kind], self.config
     suits = np.zeros(len(rows))
-    for aspect, (_, weight) in _ASPECTS.items():
+    for aspect, (_, weight) in ASPECTS.items():
       suits += weight * _match(rows, aspect, taste[aspect])
     return config.lowest + (config.highest - config.lowest) * suits
 
 
 def _draw_taste(config: UserConfig, rng: random.Random) -> Taste:
-  general = {name: rng.choice(of) for name, (of, _) in _ASPECTS.items()}
+  general = {name: rng.choice(of) for name, (of, _) in ASPECTS.items()}
   return {
     kind: {
       name: rng.choice(of) if rng.random() < config.own else general[name]
-      for name, (of, _) in _ASPECTS.items()
+      for name, (of, _) in ASPECTS.items()
     }
     for kind in queries.KINDS
+  }
+
+
+def _mix(
+  before: Taste, other: Taste, moved: float, rng: random.Random
+) -> Taste:
+  """A taste of which some preferences, drawn one by one, are the other's."""
+  return {
+    kind: {
+      name: other[kind][name] if rng.random() < moved else kept
+      for name, kept in of.items()
+    }
+    for kind, of in before.items()
   }
 
 
@@ -202,8 +231,12 @@ def _match(rows: np.ndarray, aspect: str, preferred: str) -> np.ndarray:
     return of[preferred]
   if preferred == 'prose':
     return 1 - np.maximum(of['bullets'], of['steps'])
-  others = [of[name] for name in _ASPECTS[aspect][0] if name in of]
+  others = [of[name] for name in ASPECTS[aspect][0] if name in of]
   return 1 - np.max(others, axis=0)
+
+
+def _rows_of_genomes(query: Query) -> np.ndarray:
+  return _features_of_genomes(query.kind, len(query.topic.split()))
 
 
 @functools.cache

@@ -18,6 +18,7 @@ from promptrl_jax.evaluation import canvas, statistics
 from promptrl_jax.evaluation.statistics import RESAMPLES
 
 _FIRST = 10  # queries before which the growth of regret is not looked at
+_WINDOW = 25  # queries whose mean is compared with a level
 
 
 def exponents(regret: np.ndarray) -> np.ndarray:
@@ -42,28 +43,64 @@ def exponents(regret: np.ndarray) -> np.ndarray:
   return np.log(total) @ x / (x @ x)
 
 
-def recovery(satisfaction: np.ndarray, drift: int, window: int = 25) -> int:
+def recovery(
+  satisfaction: np.ndarray,
+  drift: int,
+  window: int = _WINDOW,
+  *,
+  resamples: int = RESAMPLES,
+) -> dict[str, float]:
   """Queries after a change of taste until it is as good as before, to 90 %.
 
   As good as before means that the mean of a window, over all runs, reaches 90 %
-  of that of the window before the change. The count is that of the end of the
-  window; the number of queries that were left if it never does.
+  of that of the window before the change, see `reached`.
 
   Args:
     satisfaction: [S, T].
     drift: the first query with the other taste.
   """
-  mean = _runs(satisfaction).mean(axis=0)
-  if not window <= drift <= len(mean) - window:
+  runs = _runs(satisfaction)
+  if not window <= drift <= runs.shape[1] - window:
     raise ValueError(
-      f'drift={drift} of {len(mean)} queries: expected a window of {window} '
-      'before it and after it'
+      f'drift={drift} of {runs.shape[1]} queries: expected a window of '
+      f'{window} before it and after it'
     )
-  before = mean[drift - window : drift].mean()
-  for end in range(drift + window, len(mean) + 1):
-    if mean[end - window : end].mean() >= 0.9 * before:
-      return end - drift
-  return len(mean) - drift
+  before = runs[:, drift - window : drift].mean(axis=1)
+  return reached(runs[:, drift:], 0.9 * before, window, resamples=resamples)
+
+
+def reached(
+  satisfaction: np.ndarray,
+  level: np.ndarray | float,
+  window: int = _WINDOW,
+  *,
+  resamples: int = RESAMPLES,
+) -> dict[str, float]:
+  """Queries until the mean of a window, over all runs, reaches a level.
+
+  The count is that of the end of the window; all queries if it never does. It
+  is one count for all runs: its interval is of runs drawn with replacement.
+
+  Args:
+    satisfaction: [S, T].
+    level: of each run, or of all; their mean is to be reached.
+  """
+  runs = _runs(satisfaction)
+  count, queries = runs.shape
+  sums = np.cumsum(np.pad(runs, ((0, 0), (1, 0))), axis=1)
+  over = (sums[:, window:] - sums[:, :-window]) / window
+  over -= np.broadcast_to(level, count)[:, None]
+
+  def counts(shares: np.ndarray) -> np.ndarray:
+    is_reached = shares @ over >= 0
+    first = is_reached.argmax(axis=1) + window
+    return np.where(is_reached.any(axis=1), first, queries)
+
+  equal = np.full(count, 1 / count)
+  drawn = np.random.default_rng(0).multinomial(count, equal, resamples) / count
+  low, high = np.quantile(counts(drawn), (0.025, 0.975))
+  (found,) = counts(equal[None])
+  return {'mean': float(found), 'low': float(low), 'high': float(high)}
 
 
 def summarise(
@@ -91,20 +128,20 @@ def summarise(
     first = satisfaction[:, :window].mean(axis=1)
     last = satisfaction[:, -window:].mean(axis=1)
     rows[name] = {
-      'first': _interval(first, resamples),
-      'last': _interval(last, resamples),
-      'gain': _interval(last - first, resamples),
-      'over_static': _interval(
-        last - np.asarray(run['best_static']), resamples
-      ),
-      'regret': _interval(regret.sum(axis=1), resamples),
-      'exponent': _interval(exponents(regret), resamples),
+      'first': interval(first, resamples),
+      'last': interval(last, resamples),
+      'gain': interval(last - first, resamples),
+      'over_static': interval(last - np.asarray(run['best_static']), resamples),
+      'regret': interval(regret.sum(axis=1), resamples),
+      'exponent': interval(exponents(regret), resamples),
     }
     if drift:
-      rows[name]['recovery'] = recovery(satisfaction, drift)
+      rows[name]['recovery'] = recovery(
+        satisfaction, drift, resamples=resamples
+      )
     if name != subject:
       others, ours = satisfaction.mean(axis=1), mine.mean(axis=1)
-      rows[name]['difference'] = _interval(ours - others, resamples) | {
+      rows[name]['difference'] = interval(ours - others, resamples) | {
         'p': statistics.permutation_test(ours[None], others[None])
       }
   return {
@@ -145,7 +182,7 @@ def to_markdown(summary: Mapping[str, Any]) -> str:
       f'{difference["p"]:.4f}' if difference else '',
     ]
     if drift:
-      cells.append(f'{row["recovery"]}')
+      cells.append(_cell(row['recovery'], 0))
     lines.append(f'| {" | ".join(cells)} |')
   return '\n'.join((*lines, ''))
 
@@ -199,7 +236,9 @@ def _runs(values: np.ndarray) -> np.ndarray:
   return values
 
 
-def _interval(values: np.ndarray, resamples: int) -> dict[str, float]:
+def interval(
+  values: np.ndarray, resamples: int = RESAMPLES
+) -> dict[str, float]:
   """Mean over people and its bootstrap interval."""
   values = np.asarray(values, np.float64)
   low, high = statistics.bootstrap_interval(values[None], resamples=resamples)

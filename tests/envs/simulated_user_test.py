@@ -126,6 +126,23 @@ def test_the_taste_changes_when_it_is_told_to():
   assert user.taste(9) == SimulatedUser(seed=0).taste(500) != user.taste(10)
 
 
+def test_a_part_of_the_taste_changes():
+  moved = []
+  for seed in range(20):
+    before, after = (
+      SimulatedUser(UserConfig(drift=1, moved=share), seed).taste(1)
+      for share in (0.0, 1.0)
+    )
+    part = SimulatedUser(UserConfig(drift=1, moved=0.3), seed).taste(1)
+    assert before == SimulatedUser(seed=seed).taste(0)
+    for kind, of in part.items():
+      for name, liked in of.items():
+        assert liked in (before[kind][name], after[kind][name])
+        if before[kind][name] != after[kind][name]:
+          moved.append(liked == after[kind][name])
+  assert 0.2 < np.mean(moved) < 0.4
+
+
 def test_topics_of_the_test_questions_are_new():
   train, test = ({q.topic for q in queries.load(s)} for s in queries.SPLITS)
   assert not train & test
@@ -134,7 +151,13 @@ def test_topics_of_the_test_questions_are_new():
 
 
 @pytest.mark.parametrize(
-  'settings', [{'slips': 2.0}, {'lowest': 0.9, 'highest': 0.2}, {'drift': -1}]
+  'settings',
+  [
+    {'slips': 2.0},
+    {'lowest': 0.9, 'highest': 0.2},
+    {'drift': -1},
+    {'moved': 1.5},
+  ],
 )
 def test_settings_that_make_no_sense_are_refused(settings):
   with pytest.raises(ValueError, match='expected'):

@@ -20,9 +20,14 @@ def test_recovery_counts_from_the_change():
   satisfaction = np.full((2, 200), 0.8)
   satisfaction[:, 100:130] = 0.2
   # A window of 25 is above 0.72 as long as at most 3 of it are bad: 0.728.
-  assert regret.recovery(satisfaction, 100) == 52
+  found = regret.recovery(satisfaction, 100, resamples=50)
+  assert found == {'mean': 52, 'low': 52, 'high': 52}
+  satisfaction[1, 130:140] = 0.2
+  found = regret.recovery(satisfaction, 100, resamples=500)
+  # Both people, the first alone, or the second alone.
+  assert (found['low'], found['high']) == (52, 62) and 52 < found['mean'] < 62
   satisfaction[:, 100:] = 0.2
-  assert regret.recovery(satisfaction, 100) == 100
+  assert regret.recovery(satisfaction, 100, resamples=50)['mean'] == 100
   with pytest.raises(ValueError, match='drift=190 of 200'):
     regret.recovery(satisfaction, 190)
 
