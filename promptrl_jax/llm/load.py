@@ -8,6 +8,7 @@ import pathlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import jax
 from jax.sharding import Mesh
 
 from promptrl_jax import settings
@@ -19,6 +20,7 @@ from promptrl_jax.llm.jax_lm import JaxLM
 from promptrl_jax.llm.ollama import OllamaBackend, OllamaOptions, Progress
 from promptrl_jax.llm.templated import TemplatedBackend
 from promptrl_jax.models import presets, pretrained
+from promptrl_jax.parallel import host_memory
 from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.registry import Registry, check_call
 from promptrl_jax.sampling import filters as filters_lib
@@ -59,8 +61,8 @@ class BackendConfig:
       `jax` only.
     slots: completions that are decoded at once, for `jax` only.
     http: address, time-outs, retries and limits of a server.
-    prompt_cache_gib: memory for prompts that may be asked again, for `jax`
-      only.
+    prompt_cache_gib: most memory for prompts that may be asked again, for `jax`
+      only. On a CPU it is a third of the machine's at most.
     certainty: measure how sure the model is of its completions
       (`Completion.confidence`), for `jax` without beams and `http`.
     options: settings of this backend alone: `OllamaOptions`, `ReplayOptions`.
@@ -151,13 +153,20 @@ def _load_jax(config: BackendConfig, mesh: Mesh | None) -> Backend:
       config.slots,
       prompt_lengths=prompt_lengths_up_to(config.prompt_tokens),
       new_tokens=config.new_tokens,
-      prompt_cache_bytes=int(config.prompt_cache_gib * _GIB),
+      prompt_cache_bytes=_prompt_cache_bytes(config.prompt_cache_gib),
       certainty=config.certainty,
     ),
     config.kv_cache,
     config.method,
     config.beams,
   )
+
+
+def _prompt_cache_bytes(gib: float) -> int:
+  wanted = int(gib * _GIB)
+  if jax.default_backend() != 'cpu':
+    return wanted
+  return min(wanted, host_memory.total_bytes() // 3)
 
 
 def _load_http(config: BackendConfig, mesh: Mesh | None) -> Backend:

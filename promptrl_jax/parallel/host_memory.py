@@ -1,13 +1,25 @@
-"""Memory of the host that devices of a CPU take as it is."""
+"""Memory of the host: how much there is, and what a CPU takes as it is."""
 
 from __future__ import annotations
 
 import math
+import os
+import pathlib
 from typing import Any
 
 import numpy as np
 
 _ALIGNMENT = 64  # bytes: what XLA wants of a buffer that it does not copy
+_LIMIT = pathlib.Path('/sys/fs/cgroup/memory.max')  # of a container
+
+
+def total_bytes() -> int:
+  """Memory of the machine, or of the container if that has less."""
+  found = os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES')
+  try:
+    return min(found, int(_LIMIT.read_text()))
+  except (OSError, ValueError):  # There is no limit, or the word `max`.
+    return found
 
 
 def empty(shape: tuple[int, ...], dtype: Any) -> np.ndarray:

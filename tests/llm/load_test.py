@@ -33,3 +33,11 @@ def test_a_backend_from_outside_is_loaded_with_its_options(table):
 def test_a_loader_with_other_arguments_is_refused(table):
   with pytest.raises(TypeError, match=r"'short' must take \(config, mesh\)"):
     load.register('short', lambda config: None)
+
+
+def test_kept_prompts_leave_memory_to_the_rest(monkeypatch):
+  monkeypatch.setattr(load.host_memory, 'total_bytes', lambda: 9 * 2**30)
+  assert load._prompt_cache_bytes(8.0) == 3 * 2**30
+  assert load._prompt_cache_bytes(1.0) == 2**30
+  monkeypatch.setattr(load.jax, 'default_backend', lambda: 'gpu')
+  assert load._prompt_cache_bytes(8.0) == 8 * 2**30
