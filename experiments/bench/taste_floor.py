@@ -20,6 +20,7 @@ import json
 from collections.abc import Sequence
 
 import numpy as np
+import tqdm
 from absl import app, flags
 from scipy import special
 
@@ -37,9 +38,8 @@ _QUERIES = flags.DEFINE_integer('queries', 300, 'Questions.', lower_bound=100)
 _DRIFT = flags.DEFINE_integer(
   'drift', 150, 'Question of another taste; 0: none.'
 )
-_MOVED = flags.DEFINE_float('moved', 1.0, 'Share of preferences that change.')
 _OPTIMISM = flags.DEFINE_float('optimism', 0.0, 'Standard deviations.')
-_LEVEL = flags.DEFINE_float('level', 0.585, 'Satisfaction to reach.')
+_LEVEL = flags.DEFINE_float('level', 0.59, 'Satisfaction to reach.')
 
 _CHAINS, _SWEEPS = 24, 3  # samples of the posterior, and sweeps per question
 _GRID = 1000  # steps of satisfaction, of the table of log-likelihoods
@@ -162,12 +162,11 @@ def main(argv):
   if len(argv) > 1:
     raise app.UsageError(f'unknown arguments: {argv[1:]}')
   with command.in_one_line():
-    config = UserConfig(drift=_DRIFT.value, moved=_MOVED.value)
+    config = UserConfig(drift=_DRIFT.value)
+    seeds = range(_SEED.value, _SEED.value + _PEOPLE.value)
+    bar = tqdm.tqdm(seeds, desc='taste_floor', unit='person')
     runs = np.array(
-      [
-        learn(config, seed, _QUERIES.value, _OPTIMISM.value)
-        for seed in range(_SEED.value, _SEED.value + _PEOPLE.value)
-      ]
+      [learn(config, seed, _QUERIES.value, _OPTIMISM.value) for seed in bar]
     )
     rows = {
       'first': regret.interval(runs[:, :_SUMMARY].mean(axis=1)),
