@@ -64,14 +64,17 @@ class Posterior:
       [self._rng.integers(size, size=of) for size in _SIZES], axis=-1
     )
     self.preferred, self.general = draw(*shape), draw(_CHAINS)
-    self._shown: list[list[list[np.ndarray]]] = [[] for _ in range(shape[1])]
-    self._ratings: list[list[int]] = [[] for _ in range(shape[1])]
+    # What was rated, of each kind: by aspect [n, preferences], and ratings [n].
+    nothing = [np.zeros((0, size)) for size in _SIZES]
+    self._shown = [nothing for _ in queries_lib.KINDS]
+    self._ratings = [np.zeros(0, int) for _ in queries_lib.KINDS]
     self._log_likelihood = _log_likelihood(config)
 
   def hear(self, kind: int, suits: Sequence[np.ndarray], rating: int) -> None:
     """Adds a rating of an answer; `suits` is [preferences] by aspect."""
-    self._shown[kind].append(list(suits))
-    self._ratings[kind].append(rating)
+    rows = zip(self._shown[kind], suits, strict=True)
+    self._shown[kind] = [np.vstack(pair) for pair in rows]
+    self._ratings[kind] = np.append(self._ratings[kind], rating)
     for _ in range(_SWEEPS):
       self._sweep()
 
@@ -83,21 +86,13 @@ class Posterior:
     """
     liked = self.preferred[:, kind]
     parts = [w * suits[a][liked[:, a]] for a, w in enumerate(_WEIGHTS)]
-    return self._of(np.sum(parts, axis=0))
-
-  def _of(self, suits: np.ndarray) -> np.ndarray:
-    low, high = self._config.lowest, self._config.highest
-    return low + (high - low) * suits
+    return self._config.satisfaction(np.sum(parts, axis=0))
 
   def _sweep(self) -> None:
     """Draws each preference given all others, once."""
-    for kind, ratings in enumerate(self._ratings):
-      of_aspects = zip(*self._shown[kind], strict=True)
-      shown = [np.array(rows) for rows in of_aspects]  # each [n, preferences]
+    for kind in range(len(queries_lib.KINDS)):
       for aspect in range(len(_SIZES)):
-        logits = self._log_prior(aspect)
-        if ratings:
-          logits = logits + self._evidence(kind, aspect, shown, ratings)
+        logits = self._log_prior(aspect) + self._evidence(kind, aspect)
         self.preferred[:, kind, aspect] = self._draw(logits)
     for aspect, size in enumerate(_SIZES):
       own = self._config.own
@@ -112,8 +107,9 @@ class Posterior:
     is_general = self.general[:, aspect, None] == np.arange(size)
     return np.log(own / size + (1 - own) * is_general)
 
-  def _evidence(self, kind, aspect, shown, ratings) -> np.ndarray:
+  def _evidence(self, kind: int, aspect: int) -> np.ndarray:
     """Log-likelihood of each preference in an aspect, [C, preferences]."""
+    shown, ratings = self._shown[kind], self._ratings[kind]
     others = [
       weight * shown[a][:, self.preferred[:, kind, a]]
       for a, weight in enumerate(_WEIGHTS)
@@ -121,9 +117,11 @@ class Posterior:
     ]
     others = np.sum(others, axis=0)[:, :, None]
     mine = _WEIGHTS[aspect] * shown[aspect][:, None, :]
-    satisfaction = self._of(others + mine)  # [n, C, preferences]
+    satisfaction = self._config.satisfaction(
+      others + mine
+    )  # [n, C, preferences]
     cells = np.rint(satisfaction * _GRID).astype(int)
-    return self._log_likelihood[cells, np.array(ratings)[:, None, None]].sum(0)
+    return self._log_likelihood[cells, ratings[:, None, None]].sum(0)
 
   def _draw(self, logits: np.ndarray) -> np.ndarray:
     return (logits + self._rng.gumbel(size=logits.shape)).argmax(axis=-1)

@@ -105,6 +105,10 @@ class UserConfig:
         'and noise and drift of at least 0'
       )
 
+  def satisfaction(self, total: np.ndarray) -> np.ndarray:
+    """Of answers that suit by so much in all aspects together, 0 to 1."""
+    return self.lowest + (self.highest - self.lowest) * total
+
 
 Taste = dict[str, dict[str, str]]  # kind -> aspect -> what is preferred
 
@@ -190,11 +194,10 @@ class SimulatedUser:
     return self._satisfaction(_rows_of_genomes(query), query.kind, at)
 
   def _satisfaction(self, rows: np.ndarray, kind: str, at: int) -> np.ndarray:
-    taste, config = self.taste(at)[kind], self.config
-    suits = np.zeros(len(rows))
+    taste, total = self.taste(at)[kind], np.zeros(len(rows))
     for aspect, (_, weight) in ASPECTS.items():
-      suits += weight * _match(rows, aspect, taste[aspect])
-    return config.lowest + (config.highest - config.lowest) * suits
+      total += weight * _match(rows, aspect, taste[aspect])
+    return self.config.satisfaction(total)
 
 
 def _draw_taste(config: UserConfig, rng: random.Random) -> Taste:

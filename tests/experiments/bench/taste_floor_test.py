@@ -1,4 +1,4 @@
-"""A posterior of tastes finds them, and the bench prints its three numbers."""
+"""A posterior of tastes finds them, and the bench prints its numbers."""
 
 import json
 
