@@ -35,7 +35,7 @@ from ml_collections import config_flags
 
 from configs.mbpp_ppo import Config
 from experiments import session
-from promptrl_jax.evaluation import mending, statistics
+from promptrl_jax.evaluation import markdown, mending, statistics
 from promptrl_jax.evaluation import samples as samples_lib
 from promptrl_jax.evaluation.play import Entrant, Game, LineUp
 from promptrl_jax.evaluation.protocol import to_cell
@@ -300,6 +300,14 @@ def to_markdown(found):
   }
   # A row of the table has the cell without examples, too.
   kinds = dict.fromkeys(r['retrieval'] for r in found['grid'] if r['examples'])
+  rows = []
+  for template, name in dict.fromkeys((t, i) for t, i, *_ in shown):
+    for kind in kinds or ('',):
+      row = {'format': template, 'instruction': name, 'found by': kind or '-'}
+      for k in counts:
+        cell = shown[template, name, kind if k else '', k]
+        row[str(k)] = markdown.points(cell['passed'])
+      rows.append(row)
   lines = [
     f'# Headroom of {found["model"]} on {found["split"]}, '
     f'{found["problems"]} problems',
@@ -307,19 +315,8 @@ def to_markdown(found):
     'One greedy program, solved in %, by format, instruction and number of '
     'worked examples:',
     '',
-    '| format | instruction | found by | '
-    + ' | '.join(map(str, counts))
-    + ' |',
-    '|---|---|---|' + '---:|' * len(counts),
+    markdown.table(rows, 'lllr'),
   ]
-  for template, name in dict.fromkeys((t, i) for t, i, *_ in shown):
-    for kind in kinds or ('',):
-      row = [
-        f'{100 * shown[template, name, kind if k else "", k]["passed"]:.1f}'
-        for k in counts
-      ]
-      cells = ' | '.join((template, name, kind or '-', *row))
-      lines.append(f'| {cells} |')
   best = found['best']
   if 'pass_at_k' in found:
     lines += [
@@ -327,12 +324,12 @@ def to_markdown(found):
       f'With "{best["instruction"]}" and {best["examples"]} examples in the '
       f'format {best["template"]}:',
       '',
-      '| | solved in % |',
-      '|---|---:|',
-      *[
-        f'| pass@{k} | {100 * value:.1f} |'
-        for k, value in found['pass_at_k'].items()
-      ],
+      markdown.table(
+        [
+          {'': f'pass@{k}', 'solved in %': markdown.points(value)}
+          for k, value in found['pass_at_k'].items()
+        ]
+      ),
     ]
   if 'mending' in found:
     lines += [

@@ -23,7 +23,7 @@ from ml_collections import config_flags
 
 from configs.improve import Config
 from experiments import session
-from promptrl_jax.evaluation import episodes, open_loop
+from promptrl_jax.evaluation import episodes, markdown, open_loop
 from promptrl_jax.evaluation.play import Entrant, Game, rivals
 from promptrl_jax.evaluation.protocol import check_judged, hidden_programs
 from promptrl_jax.files import write_atomically
@@ -206,6 +206,17 @@ def to_markdown(found, steps, hidden):
   if held_out:
     worth = f'{sum(held_out)} of {len(held_out)} that were held out'
   verdict = f'{found["strategy"]} passes {passed} visible assertions'
+  rows = []
+  for name, row in found['strategies'].items():
+    solved = 'yes' if row['solved'] else row['error'] or 'no'
+    rows.append(
+      {
+        'strategy': name,
+        'calls': row['calls'],
+        'visible assertions passed': row['visible'],
+        'all others passed': solved if held_out else '-',
+      }
+    )
   lines = [
     f'# {found["task"]["task_id"]}',
     '',
@@ -213,16 +224,10 @@ def to_markdown(found, steps, hidden):
     '',
     f'Chosen: {verdict}; {worth}. All strategies: {found["calls"]} calls.',
     '',
-    '| strategy | calls | visible assertions passed | all others passed |',
-    '|---|---:|---:|---|',
+    markdown.table(rows, 'lrrl'),
+    '',
+    episodes.to_markdown(steps, verdict, hidden),
   ]
-  for name, row in found['strategies'].items():
-    solved = 'yes' if row['solved'] else row['error'] or 'no'
-    lines.append(
-      f'| {name} | {row["calls"]} | {row["visible"]} | '
-      f'{solved if held_out else "-"} |'
-    )
-  lines += ['', episodes.to_markdown(steps, verdict, hidden)]
   return '\n'.join(lines)
 
 

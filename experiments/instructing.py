@@ -335,7 +335,7 @@ def report(config, workdir, tasks, chosen, scores, calls, pairs=()):
     'compared': {},
     'registers': {},
   }
-  texts = [instruction_report.markdown(result['table'])]
+  texts = [instruction_report.to_markdown(result['table'])]
   if pairs and choices[INITIAL].test:
     result['compared'] = instruction_report.compare(choices, pairs, *bootstrap)
     texts.append(instruction_report.compared_markdown(result['compared']))

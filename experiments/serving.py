@@ -21,7 +21,7 @@ import tqdm
 
 from experiments.asking import Questions
 from experiments.hybrid_loop import refine_if_due
-from promptrl_jax.evaluation import generations, lineage_report
+from promptrl_jax.evaluation import generations, lineage_report, markdown
 from promptrl_jax.feedback.store import Store
 from promptrl_jax.feedback.web.server import TOKEN_VARIABLE, FeedbackServer
 from promptrl_jax.files import held, write_atomically
@@ -205,24 +205,30 @@ def report_prompts(config, workdir: pathlib.Path, people: People) -> None:
   ranked = loop.population.ranked()
   some = min(_LAST, len(ratings))
   first, last = (_mean(part) for part in (ratings[:some], ratings[-some:]))
+  said = {
+    'ratings': f'{len(ratings)} of {config.queries}',
+    'mean of the first': first,
+    'mean of the last': last,
+    'generation': loop.population.generation,
+  }
+  prompts = [
+    {
+      'expected': '' if one.fitness is None else f'{one.fitness:.3f}',
+      'generation': one.generation,
+      'prompt': one.genome.render(),
+    }
+    for one in ranked
+  ]
   lines = [
-    '| ratings | mean of the first | mean of the last | generation |',
-    '|---:|---:|---:|---:|',
-    f'| {len(ratings)} of {config.queries} | {first} | {last} | '
-    f'{loop.population.generation} |',
+    markdown.table([said], 'r'),
     '',
     f'Ratings from 0 to 1, the first and last {some}.',
     _judgement(loop.metrics),
     _progress(loop),
     'Prompts, the best first:',
     '',
-    '| expected | generation | prompt |',
-    '|---:|---:|---|',
+    markdown.table(prompts, 'rrl'),
   ]
-  for one in ranked:
-    fitness = '' if one.fitness is None else f'{one.fitness:.3f}'
-    text = ' '.join(one.genome.render().split()).replace('|', '\\|')
-    lines.append(f'| {fitness} | {one.generation} | {text} |')
   write_atomically(workdir / 'results.md', ('\n'.join(lines) + '\n').encode())
   results = {
     'ratings': ratings,

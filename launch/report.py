@@ -23,6 +23,7 @@ from tensorboard.plugins.hparams import summary_v2
 from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
 from launch.cells import Cell, State
+from promptrl_jax.evaluation import markdown
 from promptrl_jax.files import write_atomically
 from promptrl_jax.training import workdir as workdir_lib
 
@@ -107,18 +108,17 @@ def to_markdown(
 ) -> str:
   """Returns the table: a row per cell, its deviations, its results in %."""
   names = _columns(metrics)
-  lines = [
-    f'{title}: what each cell reached, in % with 95 % intervals',
-    '',
-    '| ' + ' | '.join(['deviations', 'state', *names]) + ' |',
-    '|---|---|' + '---:|' * len(names),
-  ]
+  rows = []
   for cell in cells:
     deviations = ', '.join(f'{k}={v}' for k, v in cell.deviations.items())
-    row = [deviations or 'none', str(states[cell.name])]
-    row += [str(metrics[cell.name].get(name, '')) for name in names]
-    lines.append('| ' + ' | '.join(x.replace('|', '\\|') for x in row) + ' |')
-  return '\n'.join(lines) + '\n'
+    rows.append(
+      {'deviations': deviations or 'none', 'state': states[cell.name]}
+      | {name: metrics[cell.name].get(name, '') for name in names}
+    )
+  return (
+    f'{title}: what each cell reached, in % with 95 % intervals\n\n'
+    f'{markdown.table(rows, "llr")}\n'
+  )
 
 
 def to_csv(

@@ -6,6 +6,8 @@ import collections
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from promptrl_jax.evaluation import markdown
+
 # The error class before the first step, when no program has run yet.
 START = 'start'
 
@@ -119,27 +121,29 @@ def _counts(rows: list[Mapping[str, Any]], total: int) -> dict[str, Any]:
 
 def actions_markdown(statistics: Mapping[str, Any]) -> str:
   """Returns the two tables of `action_statistics` as Markdown."""
-  lines = [
-    f'### Actions ({statistics["steps"]} steps)',
-    '',
-    '| action | count | share | success after it | mean reward | mean calls |',
-    '|---|' + '---:|' * 5,
-  ]
-  lines += [
-    f'| {action} | {x["count"]} | {100 * x["share"]:.1f} % '
-    f'| {100 * x["success_rate"]:.1f} % | {x["mean_reward"]:+.3f} '
-    f'| {x["mean_cost"]:.2f} |'
+  by_action = [
+    _shown(action, x)
+    | {
+      'mean reward': f'{x["mean_reward"]:+.3f}',
+      'mean calls': f'{x["mean_cost"]:.2f}',
+    }
     for action, x in statistics['by_action'].items()
   ]
-  lines += [
-    '',
-    '| error class before | action | count | share | success after it |',
-    '|---|---|' + '---:|' * 3,
-  ]
-  lines += [
-    f'| {error} | {action} | {x["count"]} | {100 * x["share"]:.1f} % '
-    f'| {100 * x["success_rate"]:.1f} % |'
+  by_error = [
+    {'error class before': error} | _shown(action, x)
     for error, by_class in statistics['by_error'].items()
     for action, x in by_class.items()
   ]
-  return '\n'.join(lines) + '\n'
+  return (
+    f'### Actions ({statistics["steps"]} steps)\n\n'
+    f'{markdown.table(by_action)}\n\n{markdown.table(by_error, "llr")}\n'
+  )
+
+
+def _shown(action: str, x: Mapping[str, Any]) -> dict[str, object]:
+  return {
+    'action': action,
+    'count': x['count'],
+    'share': f'{markdown.points(x["share"])} %',
+    'success after it': f'{markdown.points(x["success_rate"])} %',
+  }

@@ -14,7 +14,7 @@ import numpy as np
 
 from promptrl_jax.envs.editing.config import EditingConfig
 from promptrl_jax.envs.editing.rollout import Policy
-from promptrl_jax.evaluation import statistics
+from promptrl_jax.evaluation import markdown, statistics
 from promptrl_jax.evaluation.play import Entrant, LineUp
 from promptrl_jax.evaluation.protocol import Run
 from promptrl_jax.strategies.allocation import Allocation
@@ -124,17 +124,19 @@ def compare(
 
 def to_markdown(rows: Sequence[Mapping[str, Any]]) -> str:
   """Prints the result of `compare`."""
-  lines = [
-    '### One budget for all problems, against the best list with equal caps',
-    '',
-    '| B | calls per problem | capped | shared | difference |',
-    '|---:|---:|---:|---:|---:|',
+  cells = [
+    {
+      'B': row['budget'],
+      'calls per problem': (
+        f'{row["capped_calls"]:.2f} / {row["shared_calls"]:.2f}'
+      ),
+      'capped': markdown.points(row['capped']),
+      'shared': markdown.points(row['shared']),
+      'difference': markdown.interval(row, 'difference', '+'),
+    }
+    for row in rows
   ]
-  for row in rows:
-    ends = f'[{100 * row["low"]:+.1f}, {100 * row["high"]:+.1f}]'
-    lines.append(
-      f'| {row["budget"]} | {row["capped_calls"]:.2f} / '
-      f'{row["shared_calls"]:.2f} | {100 * row["capped"]:.1f} '
-      f'| {100 * row["shared"]:.1f} | {100 * row["difference"]:+.1f} {ends} |'
-    )
-  return '\n'.join([*lines, ''])
+  return (
+    '### One budget for all problems, against the best list with equal caps'
+    f'\n\n{markdown.table(cells, "r")}\n'
+  )

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from promptrl_jax.evaluation import statistics
+from promptrl_jax.evaluation import markdown, statistics
 
 FEWEST = 10  # failures, since choices are scored on another tenth of them
 _PENALTIES = (1e1, 1e2, 1e3, 1e4, 1e5)
@@ -77,16 +77,18 @@ def worth(
 
 def to_markdown(found: Mapping[str, Mapping[str, float]]) -> str:
   """Prints the result of `worth`, in percent."""
-  lines = ['| chosen by | solved | against one for all |', '|---|---:|---:|']
-  for name, row in found.items():
-    against = '-'
-    if 'difference' in row:
-      difference, low, high = (
-        100 * row[key] for key in ('difference', 'low', 'high')
-      )
-      against = f'{difference:+.1f} [{low:+.1f}, {high:+.1f}]'
-    lines.append(f'| {name} | {100 * row["solved"]:.1f} | {against} |')
-  return '\n'.join(lines)
+  return markdown.table(
+    [
+      {
+        'chosen by': name,
+        'solved': markdown.points(row['solved']),
+        'against one for all': markdown.interval(row, 'difference', '+')
+        if 'difference' in row
+        else '-',
+      }
+      for name, row in found.items()
+    ]
+  )
 
 
 def _score(choose: Any, rates: np.ndarray) -> np.ndarray:

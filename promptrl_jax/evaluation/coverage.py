@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from promptrl_jax.envs.runner import Pool
-from promptrl_jax.evaluation import protocol, samples, statistics
+from promptrl_jax.evaluation import markdown, protocol, samples, statistics
 from promptrl_jax.evaluation.cells import Cell
 from promptrl_jax.evaluation.play import Entrant, Game, LineUp, Plan
 from promptrl_jax.evaluation.protocol import Run
@@ -139,22 +139,24 @@ def compare(
 
 def to_markdown(rows: Sequence[Mapping[str, Any]], subject: str) -> str:
   """Prints the result of `compare`."""
-  lines = [
-    f'### How much of the gap to a perfect choice {subject} closes',
-    '',
-    'oracle@B: some of B samples of the first prompt, the first one greedy, '
-    'passes the hidden tests. Another prompt may solve more.',
-    '',
-    f'| B | best of B | oracle@B | {subject} | gap closed '
-    f'| {subject} - middle of the gap |',
-    '|---:|---:|---:|---:|---:|---:|',
+  cells = [
+    {
+      'B': row['budget'],
+      'best of B': markdown.points(row['best_of_n']),
+      'oracle@B': markdown.points(row['oracle']),
+      subject: markdown.points(row['subject']),
+      'gap closed': ''
+      if row['closed'] is None
+      else f'{100 * row["closed"]:.0f} %',
+      f'{subject} - middle of the gap': markdown.interval(
+        row, 'above_half', '+'
+      ),
+    }
+    for row in rows
   ]
-  for row in rows:
-    closed = '' if row['closed'] is None else f'{100 * row["closed"]:.0f} %'
-    lines.append(
-      f'| {row["budget"]} | {100 * row["best_of_n"]:.1f} '
-      f'| {100 * row["oracle"]:.1f} | {100 * row["subject"]:.1f} | {closed} '
-      f'| {100 * row["above_half"]:+.1f} '
-      f'[{100 * row["low"]:+.1f}, {100 * row["high"]:+.1f}] |'
-    )
-  return '\n'.join([*lines, ''])
+  return (
+    f'### How much of the gap to a perfect choice {subject} closes\n\n'
+    'oracle@B: some of B samples of the first prompt, the first one greedy, '
+    'passes the hidden tests. Another prompt may solve more.\n\n'
+    f'{markdown.table(cells, "r")}\n'
+  )

@@ -12,6 +12,7 @@ import itertools
 from collections.abc import Sequence
 from typing import Any
 
+from promptrl_jax.evaluation import markdown
 from promptrl_jax.evaluation.cells import Cell, check_same_tasks
 
 END = '(ends)'
@@ -81,29 +82,32 @@ def _first_difference(
   return 0, '', ''
 
 
+def _gained(row: dict[str, Any]) -> float:
+  return (row['mine_passed'] - row['other_passed']) * row['episodes']
+
+
 def to_markdown(
   rows: Sequence[dict[str, Any]], mine: Cell, other: Cell, most: int = 12
 ) -> str:
   """Prints the most frequent rows; a gain is in points of all episodes."""
   episodes = sum(row['episodes'] for row in rows)
-  lines = [
+  cells = [
+    {
+      'step': row['step'] or '',
+      other.strategy: row['other'] or 'the same',
+      mine.strategy: row['mine'] or 'the same',
+      'episodes': row['episodes'],
+      f'{other.strategy} solves': markdown.points(row['other_passed']),
+      f'{mine.strategy} solves': markdown.points(row['mine_passed']),
+      'gain': f'{100 * _gained(row) / episodes:+.2f}',
+    }
+    for row in rows[:most]
+  ]
+  return (
     f'### Where {mine.strategy} departs from {other.strategy}, B = '
-    f'{mine.budget}',
-    '',
+    f'{mine.budget}\n\n'
     'Both play the same episode up to the first operator that differs; what '
     'follows is due to that decision and the later ones. Gain: points of '
-    f'pass@1 over all {episodes} episodes.',
-    '',
-    f'| step | {other.strategy} | {mine.strategy} | episodes '
-    f'| {other.strategy} solves | {mine.strategy} solves | gain |',
-    '|---:|---|---|---:|---:|---:|---:|',
-  ]
-  for row in rows[:most]:
-    gain = (row['mine_passed'] - row['other_passed']) * row['episodes']
-    lines.append(
-      f'| {row["step"] or ""} | {row["other"] or "the same"} '
-      f'| {row["mine"] or "the same"} | {row["episodes"]} '
-      f'| {100 * row["other_passed"]:.1f} | {100 * row["mine_passed"]:.1f} '
-      f'| {100 * gain / episodes:+.2f} |'
-    )
-  return '\n'.join([*lines, ''])
+    f'pass@1 over all {episodes} episodes.\n\n'
+    f'{markdown.table(cells, "rllr")}\n'
+  )

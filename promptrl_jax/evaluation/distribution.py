@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from promptrl_jax.evaluation import canvas
+from promptrl_jax.evaluation import canvas, markdown
 from promptrl_jax.evaluation.cells import Cell
 
 # Bins in %: no test, four quarters of those between, all tests.
@@ -52,18 +52,16 @@ def _at_largest(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 def to_markdown(rows: Sequence[Mapping[str, Any]]) -> str:
   """Prints the rows of `measure` at the largest budget."""
   shown = _at_largest(rows)
-  lines = [
-    f'### Share of hidden tests passed, at B={shown[0]["budget"]}',
-    '',
-    'In % of submissions, by the share of tests that pass, in %.',
-    '',
-    '| strategy | ' + ' | '.join(BINS) + ' |',
-    '|---|' + '---:|' * len(BINS),
+  cells = [
+    {'strategy': row['strategy']}
+    | dict(zip(BINS, map(markdown.points, row['shares']), strict=True))
+    for row in shown
   ]
-  for row in shown:
-    shares = ' | '.join(f'{100 * share:.1f}' for share in row['shares'])
-    lines.append(f'| {row["strategy"]} | {shares} |')
-  return '\n'.join([*lines, ''])
+  return (
+    f'### Share of hidden tests passed, at B={shown[0]["budget"]}\n\n'
+    'In % of submissions, by the share of tests that pass, in %.\n\n'
+    f'{markdown.table(cells)}\n'
+  )
 
 
 def draw(

@@ -16,6 +16,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from promptrl_jax.evaluation import markdown
 from promptrl_jax.evaluation.refusals import reasons
 from promptrl_jax.evolution.diversity import jaccard_diversity
 
@@ -216,47 +217,49 @@ def _row(
 
 def to_markdown(rows: Iterable[Mapping[str, Any]]) -> str:
   """Prints the rows of `of_trace` and `of_search`."""
-  lines = [
-    '### Candidates by operator',
-    '',
+  cells = [
+    {
+      'strategy': row['strategy'],
+      'B': 'search' if row['budget'] is None else row['budget'],
+      'operator': row['operator'],
+      'populations': row['populations'],
+      'proposed': row['proposed'],
+      'refused': reasons(row['refused']),
+      'distinct': row['distinct'],
+      'improved': row['improved'],
+      'kept': row['kept'],
+    }
+    for row in rows
+  ]
+  return (
+    '### Candidates by operator\n\n'
     'Texts that the operators of searches over words proposed, in all '
     'populations together. Distinct: not in the population before. Improved: '
     'distinct, and better than every parent on what both were scored on. Kept: '
     'distinct, and a parent or survivor later on, or what closed the problem; '
-    'in a search, taken into the pool.',
-    '',
-    '| strategy | B | operator | populations | proposed | refused | distinct '
-    '| improved | kept |',
-    '|---|---:|---|---:|---:|---|---:|---:|---:|',
-  ]
-  for row in rows:
-    budget = 'search' if row['budget'] is None else row['budget']
-    refused = reasons(row['refused'])
-    lines.append(
-      f'| {row["strategy"]} | {budget} | {row["operator"]} '
-      f'| {row["populations"]} | {row["proposed"]} | {refused} '
-      f'| {row["distinct"]} | {row["improved"]} | {row["kept"]} |'
-    )
-  return '\n'.join([*lines, ''])
+    'in a search, taken into the pool.\n\n'
+    f'{markdown.table(cells, "lrlrrlr")}\n'
+  )
 
 
 def islands_to_markdown(rows: Iterable[Mapping[str, Any]]) -> str:
   """Prints the rows of `islands_of_trace` and `pool_of_search`."""
-  lines = [
-    '### Diversity by island',
-    '',
+  cells = [
+    {
+      'strategy': row['strategy'],
+      'B': 'search' if row['budget'] is None else row['budget'],
+      'island': row['island'] + 1,
+      'generations': row['generations'],
+      'candidates': f'{row["candidates"]:.1f}',
+      'distinct': f'{row["distinct"]:.1f}',
+      'Jaccard': f'{row["jaccard"]:.2f}',
+    }
+    for row in rows
+  ]
+  return (
+    '### Diversity by island\n\n'
     'Means over generations of all problems and seeds; of a search, its pool '
     'at the end. Jaccard: mean over pairs of 1 - |A and B| / |A or B|, A and B '
-    'being the words of two texts.',
-    '',
-    '| strategy | B | island | generations | candidates | distinct | Jaccard |',
-    '|---|---:|---:|---:|---:|---:|---:|',
-  ]
-  for row in rows:
-    budget = 'search' if row['budget'] is None else row['budget']
-    lines.append(
-      f'| {row["strategy"]} | {budget} | {row["island"] + 1} '
-      f'| {row["generations"]} | {row["candidates"]:.1f} '
-      f'| {row["distinct"]:.1f} | {row["jaccard"]:.2f} |'
-    )
-  return '\n'.join([*lines, ''])
+    'being the words of two texts.\n\n'
+    f'{markdown.table(cells)}\n'
+  )

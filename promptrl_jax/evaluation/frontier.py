@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from promptrl_jax.evaluation import canvas
+from promptrl_jax.evaluation import canvas, markdown
 from promptrl_jax.evolution import pareto
 
 _MOST_LABELS = 12  # of the figure; names beyond would be illegible
@@ -39,20 +39,20 @@ def front(summary: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 def to_markdown(cells: Sequence[Mapping[str, Any]]) -> str:
   """Prints the result of `front`."""
-  lines = [
-    '### Pareto front of cost and quality',
-    '',
-    'No other strategy or budget solves as many with fewer calls per problem.',
-    '',
-    '| strategy | B | calls | solved |',
-    '|---|---:|---:|---:|',
-  ]
-  lines += [
-    f'| {cell["strategy"]} | {cell["budget"]} | {cell["calls"]:.2f} '
-    f'| {100 * cell["pass"]["mean"]:.1f} |'
+  rows = [
+    {
+      'strategy': cell['strategy'],
+      'B': cell['budget'],
+      'calls': f'{cell["calls"]:.2f}',
+      'solved': markdown.points(cell['pass']['mean']),
+    }
     for cell in cells
   ]
-  return '\n'.join([*lines, ''])
+  return (
+    '### Pareto front of cost and quality\n\n'
+    'No other strategy or budget solves as many with fewer calls per problem.'
+    f'\n\n{markdown.table(rows)}\n'
+  )
 
 
 def draw(

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from promptrl_jax.evaluation import markdown
 from promptrl_jax.evolution import convergence
 
 Rows = Sequence[Mapping[str, Any]]
@@ -75,32 +76,30 @@ def to_markdown(methods: Mapping[str, Mapping[str, Any]]) -> str:
     if any(name in of['generations'][0] for of in evolved.values())
   ]
   threshold = next(iter(evolved.values()))['threshold']
-  lines = [
-    '# Evolution of the prompts',
-    '',
-    'First → last generation, means over people: what critics expect of the '
-    'best prompt and of all, variance of that, mean distance of two prompts by '
-    f'words and by embedding; the slope of the best one over the last {WINDOW} '
-    f'generations; and the generation in which it first was {threshold:g} or '
-    'more, the median of the people with whom it ever was.',
-    '',
-    f'| method | generations | {" | ".join(measured)} | slope | '
-    f'{threshold:g} reached |',
-    '|---|' + '---:|' * (len(measured) + 3),
-  ]
+  rows = []
   for name, of in evolved.items():
     first, last = of['generations'][0], of['generations'][-1]
     reached = [place for place in of['reached'] if place is not None]
     median = f'{np.median(reached):g} ' if reached else ''
-    cells = [
-      name,
-      f'{len(of["generations"])}',
-      *(_change(m, first, last) for m in measured),
-      f'{last["slope"]:+.4f}',
-      f'{median}({len(reached)} of {len(of["reached"])})',
-    ]
-    lines.append(f'| {" | ".join(cells)} |')
-  return '\n'.join((*lines, ''))
+    rows.append(
+      {'method': name, 'generations': len(of['generations'])}
+      | {m: _change(m, first, last) for m in measured}
+      | {
+        'slope': f'{last["slope"]:+.4f}',
+        f'{threshold:g} reached': (
+          f'{median}({len(reached)} of {len(of["reached"])})'
+        ),
+      }
+    )
+  return (
+    '# Evolution of the prompts\n\n'
+    'First → last generation, means over people: what critics expect of the '
+    'best prompt and of all, variance of that, mean distance of two prompts by '
+    f'words and by embedding; the slope of the best one over the last {WINDOW} '
+    f'generations; and the generation in which it first was {threshold:g} or '
+    'more, the median of the people with whom it ever was.\n\n'
+    f'{markdown.table(rows)}\n'
+  )
 
 
 def _change(

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from promptrl_jax.evaluation import statistics
+from promptrl_jax.evaluation import markdown, statistics
 from promptrl_jax.tasks import instructions
 from promptrl_jax.types import Task
 
@@ -128,32 +128,38 @@ def _correct(rows: Sequence[dict[str, Any]]) -> None:
     row['p'] = float(p)
 
 
-def markdown(table: Mapping[str, Mapping[str, Any]]) -> str:
+def to_markdown(table: Mapping[str, Mapping[str, Any]]) -> str:
   """Prints the table of `summarise` as Markdown; rewards are times 100."""
-  lines = [
-    '| instruction | dev | test [95 %] | against initial [95 %] | p (Holm) |',
-    '|---|---:|---:|---:|---:|',
-  ]
-  for name, row in table.items():
-    p = f'{row["p"]:.2g}' if 'p' in row else '-'
-    cells = [_share(row.get('test')), _share(row.get('gain'), '+'), p]
-    name = name.replace('|', '\\|')
-    lines.append(f'| {name} | {100 * row["dev"]:.1f} | {" | ".join(cells)} |')
-  return '\n'.join(lines)
+  return markdown.table(
+    [
+      {
+        'instruction': name,
+        'dev': markdown.points(row['dev']),
+        'test [95 %]': _interval(row.get('test')),
+        'against initial [95 %]': _interval(row.get('gain'), '+'),
+        'p (Holm)': f'{row["p"]:.2g}' if 'p' in row else '-',
+      }
+      for name, row in table.items()
+    ]
+  )
+
+
+def _interval(value: Mapping[str, float] | None, sign: str = '') -> str:
+  return markdown.interval(value, sign=sign) if value else '-'
 
 
 def compared_markdown(rows: Sequence[Mapping[str, Any]]) -> str:
   """Prints the rows of `compare` as Markdown; rewards are times 100."""
-  lines = [
-    '| instruction | against | test, difference [95 %] | p (Holm) |',
-    '|---|---|---:|---:|',
-  ]
-  lines += [
-    f'| {row["of"]} | {row["over"]} | {_share(row["gain"], "+")} | '
-    f'{row["p"]:.2g} |'
+  cells = [
+    {
+      'instruction': row['of'],
+      'against': row['over'],
+      'test, difference [95 %]': markdown.interval(row['gain'], sign='+'),
+      'p (Holm)': f'{row["p"]:.2g}',
+    }
     for row in rows
   ]
-  return '\n'.join(lines)
+  return markdown.table(cells, 'llr')
 
 
 def rows(
@@ -201,20 +207,10 @@ def by_group(
 
 def group_markdown(table: Mapping[str, Mapping[str, float]]) -> str:
   """Prints the table of `by_group` as Markdown; rewards are times 100."""
-  groups = list(next(iter(table.values())))
-  lines = [
-    f'| test | {" | ".join(groups)} |',
-    f'|---|{"---:|" * len(groups)}',
-  ]
-  for name, row in table.items():
-    cells = ' | '.join(f'{100 * row[group]:.1f}' for group in groups)
-    lines.append(f'| {name} | {cells} |')
-  return '\n'.join(lines)
-
-
-def _share(value: Mapping[str, float] | None, sign: str = '') -> str:
-  """Prints a mean with its interval, times 100; `-` if there is none."""
-  if value is None:
-    return '-'
-  mean, low, high = (100 * value[k] for k in ('mean', 'low', 'high'))
-  return f'{mean:{sign}.1f} [{low:{sign}.1f}, {high:{sign}.1f}]'
+  return markdown.table(
+    [
+      {'test': name}
+      | {group: markdown.points(reward) for group, reward in row.items()}
+      for name, row in table.items()
+    ]
+  )

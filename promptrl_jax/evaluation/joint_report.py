@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from promptrl_jax.evaluation import curves, output, plots, report
+from promptrl_jax.evaluation import curves, markdown, output, plots, report
 from promptrl_jax.evaluation.cells import Cell, write_csv
 
 _PANELS = {
@@ -59,13 +59,9 @@ def write(
 def cost_table(costs: Mapping[str, Sequence[Mapping[str, int]]]) -> str:
   """What the training of each arm took, mean over seeds, as Markdown."""
   names = list(next(iter(costs.values()))[0])
-  lines = [
-    '## Training',
-    '',
-    f'| arm | {" | ".join(names)} |',
-    f'|---|{"---:|" * len(names)}',
+  rows = [
+    {'arm': arm}
+    | {name: f'{np.mean([row[name] for row in of]):,.0f}' for name in names}
+    for arm, of in costs.items()
   ]
-  for arm, rows in costs.items():
-    means = [np.mean([row[name] for row in rows]) for name in names]
-    lines.append(f'| {arm} | {" | ".join(f"{m:,.0f}" for m in means)} |')
-  return '\n'.join(lines) + '\n'
+  return f'## Training\n\n{markdown.table(rows)}\n'

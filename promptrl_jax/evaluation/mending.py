@@ -19,7 +19,7 @@ import numpy as np
 
 from promptrl_jax.envs.editing.config import EditingConfig
 from promptrl_jax.envs.editing.rollout import Decision, Policy
-from promptrl_jax.evaluation import choosing, open_loop
+from promptrl_jax.evaluation import choosing, markdown, open_loop
 from promptrl_jax.evaluation.open_loop import SearchConfig, strategy
 from promptrl_jax.evaluation.play import Entrant, Game, LineUp
 from promptrl_jax.llm.ask import AskConfig, Tools
@@ -238,18 +238,13 @@ def worth_to_markdown(
   figures: Mapping[str, Mapping[int, Mapping[str, float]]],
 ) -> str:
   """Prints the result of `worth_of_kinds`: percent, and calls per problem."""
-  budgets = list(next(iter(figures.values())))
-  lines = [
-    '| | ' + ' | '.join(f'B={budget}' for budget in budgets) + ' |',
-    '|---|' + '---:|' * len(budgets),
-  ]
+  rows = []
   for name, by_budget in figures.items():
-    cells = [
-      f'{_percent(row["passed"])} ({row["calls"]:.2f})'
-      for row in by_budget.values()
-    ]
-    lines.append(f'| {name} | ' + ' | '.join(cells) + ' |')
-  return '\n'.join([*lines, ''])
+    row = {'': name}
+    for budget, x in by_budget.items():
+      row[f'B={budget}'] = f'{_percent(x["passed"])} ({x["calls"]:.2f})'
+    rows.append(row)
+  return f'{markdown.table(rows)}\n'
 
 
 def _mean(values: np.ndarray) -> float | None:
@@ -258,21 +253,22 @@ def _mean(values: np.ndarray) -> float | None:
 
 def to_markdown(split: str, figures: dict[str, Any]) -> str:
   """Prints the result of `measure` as a table, in percent."""
-  kinds = figures['kinds']
-  names = list(kinds['all']['solved'])
+  rows = [
+    {
+      'kind': kind,
+      'tasks': row['tasks'],
+      'greedy': _percent(row['direct']),
+      'failures': row['failures'],
+    }
+    | {name: _percent(share) for name, share in row['solved'].items()}
+    for kind, row in figures['kinds'].items()
+  ]
   lines = [
     f'### {split}: greedy {_percent(figures["direct"])} %, '
     f'P(hidden | visible) {_percent(figures["agreement"])} %',
     '',
-    '| kind | tasks | greedy | failures | ' + ' | '.join(names) + ' |',
-    '|---|' + '---:|' * (3 + len(names)),
+    markdown.table(rows),
   ]
-  for kind, row in kinds.items():
-    rates = map(_percent, row['solved'].values())
-    lines.append(
-      f'| {kind} | {row["tasks"]} | {_percent(row["direct"])} '
-      f'| {row["failures"]} | ' + ' | '.join(rates) + ' |'
-    )
   if figures['choosing']:
     lines += ['', choosing.to_markdown(figures['choosing'])]
   return '\n'.join(lines)

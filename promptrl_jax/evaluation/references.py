@@ -9,6 +9,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Sequence
 
+from promptrl_jax.evaluation import markdown
+
 LABEL = 'published, not ours'
 
 
@@ -92,18 +94,21 @@ PROMIS_MBPP = (
 
 def references_markdown(published: Sequence[Published] = PROMIS_MBPP) -> str:
   """Returns the table of published numbers, each with source and protocol."""
-  lines = [
-    f'### References ({LABEL})',
-    '',
-    'Percent, as reported; no intervals were given. Another protocol: not to '
-    'be compared with the tables of this report.',
-    '',
-    '| strategy | model | data | solved | soft | source | protocol there |',
-    '|---|---|---|---:|---:|---|---|',
-  ]
-  lines += [
-    f'| {x.strategy} | {x.model} | {x.data} | {x.strict:.2f} | {x.soft:.2f} '
-    f'| {LABEL}: {x.source} | {x.note} |'
+  rows = [
+    {
+      'strategy': x.strategy,
+      'model': x.model,
+      'data': x.data,
+      'solved': f'{x.strict:.2f}',
+      'soft': f'{x.soft:.2f}',
+      'source': f'{LABEL}: {x.source}',
+      'protocol there': x.note,
+    }
     for x in published
   ]
-  return '\n'.join(lines) + '\n'
+  return (
+    f'### References ({LABEL})\n\n'
+    'Percent, as reported; no intervals were given. Another protocol: not to '
+    'be compared with the tables of this report.\n\n'
+    f'{markdown.table(rows, "lllrrl")}\n'
+  )

@@ -13,6 +13,7 @@ import collections
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from promptrl_jax.evaluation import markdown
 from promptrl_jax.llm.attempt import CODER, REWRITER
 from promptrl_jax.llm.replies import CUT
 
@@ -70,23 +71,24 @@ def to_markdown(rows: Iterable[Mapping[str, Any]]) -> str:
   shown = [row for row in rows if row['refused']]
   if not shown:
     return ''
-  lines = [
-    '### Replies that were refused or cut',
-    '',
+  cells = [
+    {
+      'strategy': row['strategy'],
+      'B': row['budget'],
+      'asked for': row['kind'],
+      'replies': row['replies'],
+      'refused or cut': reasons(row['refused']),
+    }
+    for row in shown
+  ]
+  return (
+    '### Replies that were refused or cut\n\n'
     'A text that is cut off by the limit of tokens, that nothing can be read '
     'from or that repeats its instruction is refused, and what it was to '
     'replace stands in its place. A program that was cut is run and scored all '
-    'the same.',
-    '',
-    '| strategy | B | asked for | replies | refused or cut |',
-    '|---|---:|---|---:|---|',
-  ]
-  lines += [
-    f'| {row["strategy"]} | {row["budget"]} | {row["kind"]} '
-    f'| {row["replies"]} | {reasons(row["refused"])} |'
-    for row in shown
-  ]
-  return '\n'.join([*lines, ''])
+    'the same.\n\n'
+    f'{markdown.table(cells, "lrlrl")}\n'
+  )
 
 
 def reasons(refused: Mapping[str, int]) -> str:
@@ -94,7 +96,7 @@ def reasons(refused: Mapping[str, int]) -> str:
   if not refused:
     return '0'
   parts = '; '.join(
-    f'{number} {reason}'.replace('|', '\\|')
+    f'{number} {reason}'
     for reason, number in sorted(refused.items(), key=lambda x: (-x[1], x[0]))
   )
   return f'{sum(refused.values())} ({parts})'

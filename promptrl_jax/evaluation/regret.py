@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from promptrl_jax.evaluation import canvas, statistics
+from promptrl_jax.evaluation import canvas, markdown, statistics
 from promptrl_jax.evaluation.statistics import RESAMPLES
 
 _FIRST = 10  # queries before which the growth of regret is not looked at
@@ -158,33 +158,31 @@ def to_markdown(summary: Mapping[str, Any]) -> str:
   """The table of a comparison."""
   window, subject = summary['window'], summary['subject']
   drift = summary['drift']
-  lines = [
-    '# Satisfaction of simulated people',
-    '',
+  rows = []
+  for name, row in summary['methods'].items():
+    difference = row.get('difference')
+    rows.append(
+      {
+        'method': name,
+        f'first {window}': _cell(row['first'], 3),
+        f'last {window}': _cell(row['last'], 3),
+        'gain': _cell(row['gain'], 3),
+        'last − best single prompt': _cell(row['over_static'], 3),
+        'cumulative regret': _cell(row['regret'], 1),
+        'regret ~ t^a': _cell(row['exponent'], 2),
+        f'{subject} − it': _cell(difference, 3) if difference else '',
+        'p': f'{difference["p"]:.4f}' if difference else '',
+      }
+      | ({'back after': _cell(row['recovery'], 0)} if drift else {})
+    )
+  return (
+    '# Satisfaction of simulated people\n\n'
     f'{summary["seeds"]} people with {summary["queries"]} questions each, '
     'satisfaction from 0 to 1 with 95 % intervals over people; the best single '
     f'prompt is known with hindsight. p: sign-flip test over people, {subject} '
-    'against the method, of the mean over all questions.',
-    '',
-    f'| method | first {window} | last {window} | gain | last − best single '
-    f'prompt | cumulative regret | regret ~ t^a | {subject} − it | p |'
-    + (' back after |' if drift else ''),
-    '|---|' + '---:|' * (8 + bool(drift)),
-  ]
-  for name, row in summary['methods'].items():
-    difference = row.get('difference')
-    cells = [
-      name,
-      *(_cell(row[k], 3) for k in ('first', 'last', 'gain', 'over_static')),
-      _cell(row['regret'], 1),
-      _cell(row['exponent'], 2),
-      _cell(difference, 3) if difference else '',
-      f'{difference["p"]:.4f}' if difference else '',
-    ]
-    if drift:
-      cells.append(_cell(row['recovery'], 0))
-    lines.append(f'| {" | ".join(cells)} |')
-  return '\n'.join((*lines, ''))
+    'against the method, of the mean over all questions.\n\n'
+    f'{markdown.table(rows)}\n'
+  )
 
 
 def draw(

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from promptrl_jax.evaluation import statistics
+from promptrl_jax.evaluation import markdown, statistics
 from promptrl_jax.evaluation.cells import Cell
 from promptrl_jax.types import Task
 
@@ -148,22 +148,12 @@ def table(
 
 def to_markdown(rows: Sequence[Mapping[str, Any]]) -> str:
   """Prints the result of `table`."""
-  lines = [
-    f'### pass@k of {rows[0]["samples"]} independent samples of the coder',
-    '',
+  cells = {f'k={row["k"]}': markdown.interval(row) for row in rows}
+  return (
+    f'### pass@k of {rows[0]["samples"]} independent samples of the coder\n\n'
     'The share of problems for which one of k samples of the first prompt '
     'passes the hidden tests, unbiased; k is at most half of the samples. No '
     'strategy is among them: what searches is compared by pass@1 at its '
-    'budget.',
-    '',
-    '| ' + ' | '.join(f'k={row["k"]}' for row in rows) + ' |',
-    '|' + '---:|' * len(rows),
-    '| '
-    + ' | '.join(
-      f'{100 * row["mean"]:.1f} '
-      f'[{100 * row["low"]:.1f}, {100 * row["high"]:.1f}]'
-      for row in rows
-    )
-    + ' |',
-  ]
-  return '\n'.join([*lines, ''])
+    'budget.\n\n'
+    f'{markdown.table([cells], "r")}\n'
+  )

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from promptrl_jax.evaluation import markdown
 from promptrl_jax.evaluation.cells import Cell
 from promptrl_jax.evaluation.play import Entrant, Game, LineUp
 from promptrl_jax.types import Task
@@ -104,23 +105,21 @@ def _of_seed(entrant: Entrant, seed: int) -> Entrant:
 
 def to_markdown(rows: Sequence[Mapping[str, Any]]) -> str:
   """Prints the result of `rescore`."""
-  lines = [
-    '### Selection score beside test score',
-    '',
+  cells = [
+    {
+      'strategy': row['strategy'],
+      'B': ', '.join(map(str, row['budgets'])),
+      'chosen on validation': markdown.points(row['chosen']),
+      'validation, again': markdown.points(row['again']),
+      'test': markdown.points(row['test']),
+      'test - chosen': markdown.points(row['test'] - row['chosen'], '+'),
+    }
+    for row in rows
+  ]
+  return (
+    '### Selection score beside test score\n\n'
     'Solved in %: on validation, where it was chosen by this score; there '
     'again with fresh draws; on test. Several budgets: the mean over them. A '
-    'score by which something was chosen is no estimate of what it is worth.',
-    '',
-    '| strategy | B | chosen on validation | validation, again | test '
-    '| test - chosen |',
-    '|---|---|---:|---:|---:|---:|',
-  ]
-  for row in rows:
-    values = [100 * row[name] for name in ('chosen', 'again', 'test')]
-    shown = ' | '.join(f'{value:.1f}' for value in values)
-    budgets = ', '.join(map(str, row['budgets']))
-    lines.append(
-      f'| {row["strategy"]} | {budgets} | {shown} '
-      f'| {values[2] - values[0]:+.1f} |'
-    )
-  return '\n'.join([*lines, ''])
+    'score by which something was chosen is no estimate of what it is worth.'
+    f'\n\n{markdown.table(cells, "llr")}\n'
+  )

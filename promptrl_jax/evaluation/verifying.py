@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from promptrl_jax.envs.runner import Pool
-from promptrl_jax.evaluation import critic, protocol, statistics
+from promptrl_jax.evaluation import critic, markdown, protocol, statistics
 from promptrl_jax.evaluation.play import Entrant, Game, LineUp
 from promptrl_jax.llm.attempt import Attempt
 from promptrl_jax.rewards import verifier as verifier_lib
@@ -194,39 +194,35 @@ def quality(model: Verifier, seen: Judged) -> dict[str, Any]:
 
 def to_markdown(verifiers: Sequence[Fitted]) -> str:
   """How good the verifiers are, and what they look at."""
-  lines = [
-    '### Verifiers',
-    '',
+  quality = [
+    {
+      'strategy': fitted.strategy,
+      'split': split,
+      'programs': row['programs'],
+      'right': f'{markdown.points(row["right"])} %',
+      'AUROC': '-' if row['auroc'] is None else f'{row["auroc"]:.2f}',
+      'Brier': f'{row["brier"]:.3f}',
+      'of the share': f'{row["brier_of_share"]:.3f}',
+      'error': f'{row["error"]:.3f}',
+    }
+    for fitted in verifiers
+    for split, row in fitted.quality.items()
+    if row['programs']
+  ]
+  weights = [
+    {'weight of a standardised feature': feature}
+    | {of.strategy: f'{of.verifier.weights[i]:+.2f}' for of in verifiers}
+    for i, feature in enumerate(verifier_lib.FEATURES)
+  ]
+  return (
+    '### Verifiers\n\n'
     'Of programs that pass the visible tests: the share that is right, and how '
     'well the verifier tells these from the others. AUROC: P(a right program '
     'is above a wrong one). Brier score: mean squared error of the '
     'probabilities, beside that of the share alone. Error: distance from the '
-    'diagonal of the reliability diagram.',
-    '',
-    '| strategy | split | programs | right | AUROC | Brier | of the share '
-    '| error |',
-    '|---|---|---:|---:|---:|---:|---:|---:|',
-  ]
-  for fitted in verifiers:
-    for split, row in fitted.quality.items():
-      if not row['programs']:
-        continue
-      auroc = '-' if row['auroc'] is None else f'{row["auroc"]:.2f}'
-      lines.append(
-        f'| {fitted.strategy} | {split} | {row["programs"]} '
-        f'| {100 * row["right"]:.1f} % | {auroc} | {row["brier"]:.3f} '
-        f'| {row["brier_of_share"]:.3f} | {row["error"]:.3f} |'
-      )
-  names = ' | '.join(fitted.strategy for fitted in verifiers)
-  lines += [
-    '',
-    f'| weight of a standardised feature | {names} |',
-    '|---|' + '---:|' * len(verifiers),
-  ]
-  for i, feature in enumerate(verifier_lib.FEATURES):
-    weights = [f'{fitted.verifier.weights[i]:+.2f}' for fitted in verifiers]
-    lines.append(f'| {feature} | {" | ".join(weights)} |')
-  return '\n'.join((*lines, ''))
+    'diagonal of the reliability diagram.\n\n'
+    f'{markdown.table(quality, "llr")}\n\n{markdown.table(weights)}\n'
+  )
 
 
 def _auroc(said: np.ndarray, solved: np.ndarray) -> float | None:

@@ -14,6 +14,7 @@ from typing import Any
 
 from absl import app
 
+from promptrl_jax.evaluation import markdown
 from promptrl_jax.tools import command
 from promptrl_jax.training import workdir as workdir_lib
 
@@ -35,9 +36,8 @@ def passed(
   """Returns pass rates with their intervals, by budget and strategy."""
   texts: dict[int, dict[str, str]] = {}
   for cell in result['tables'][protocol]['cells']:
-    mean, low, high = (100 * cell['pass'][k] for k in ('mean', 'low', 'high'))
     of_budget = texts.setdefault(cell['budget'], {})
-    of_budget[cell['strategy']] = f'{mean:.1f} [{low:.1f}, {high:.1f}]'
+    of_budget[cell['strategy']] = markdown.interval(cell['pass'])
   return texts
 
 
@@ -46,13 +46,12 @@ def rows(
   name: str,
   protocol: str,
   strategies: Sequence[str],
-) -> list[str]:
-  """Returns the lines of the table for one run's `results.json`."""
+) -> list[dict[str, Any]]:
+  """Returns the rows of the table for one run's `results.json`."""
   texts = passed(result, protocol)
   return [
-    f'| {name} | {budget} | '
-    + ' | '.join(texts[budget].get(x, '-') for x in strategies)
-    + ' |'
+    {'coder': name, 'B': budget}
+    | {strategy: texts[budget].get(strategy, '-') for strategy in strategies}
     for budget in sorted(texts)
   ]
 
@@ -92,15 +91,15 @@ def table(workdirs: Sequence[pathlib.Path]) -> str:
     for cell in result['tables'][protocol]['cells']
   }
   strategies = [name for name in _STRATEGIES if name in played]
-  lines = [
-    f'{first["header"]["data_hash"]}, {protocol}, pass@1 in %, 95 %',
-    '',
-    '| coder | B | ' + ' | '.join(strategies) + ' |',
-    '|---|---:|' + '---:|' * len(strategies),
+  cells = [
+    row
+    for result in results
+    for row in rows(result, name_of(result), protocol, strategies)
   ]
-  for result in results:
-    lines += rows(result, name_of(result), protocol, strategies)
-  return '\n'.join(lines)
+  return (
+    f'{first["header"]["data_hash"]}, {protocol}, pass@1 in %, 95 %\n\n'
+    + markdown.table(cells)
+  )
 
 
 def main(argv):

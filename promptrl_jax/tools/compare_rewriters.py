@@ -21,7 +21,7 @@ from absl import app, flags
 from promptrl_jax.envs.rewriting.config import RewritingConfig
 from promptrl_jax.envs.rewriting.env import RewritingEnv
 from promptrl_jax.envs.rewriting.failed import failed_tasks
-from promptrl_jax.evaluation import report, rewriter
+from promptrl_jax.evaluation import markdown, report, rewriter
 from promptrl_jax.evaluation.cells import Cell
 from promptrl_jax.llm.attempt import CODER
 from promptrl_jax.tasks import load
@@ -45,15 +45,14 @@ def by_kind(cells: Sequence[Cell], tasks: Sequence[Task]) -> str:
   The kind of a task is its `register`.
   """
   kinds = np.array([task.register for task in tasks])
-  lines = [
-    '| kind | failures | ' + ' | '.join(c.strategy for c in cells) + ' |',
-    '|---|---:|' + '---:|' * len(cells),
-  ]
+  rows = []
   for kind in ('all', *sorted(set(kinds))):
     chosen = (kinds == kind) | (kind == 'all')
-    rates = ' | '.join(f'{100 * c.passed[:, chosen].mean():.1f}' for c in cells)
-    lines.append(f'| {kind} | {chosen.sum()} | {rates} |')
-  return '\n'.join(lines)
+    rows.append(
+      {'kind': kind, 'failures': chosen.sum()}
+      | {c.strategy: markdown.points(c.passed[:, chosen].mean()) for c in cells}
+    )
+  return markdown.table(rows)
 
 
 def read_argument(argument: str) -> tuple[str, list[str]]:

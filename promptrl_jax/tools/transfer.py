@@ -16,6 +16,7 @@ from typing import Any
 
 from absl import app
 
+from promptrl_jax.evaluation import markdown
 from promptrl_jax.tools import command, compare_models
 from promptrl_jax.tools.budget_flag import BUDGET
 from promptrl_jax.training import workdir as workdir_lib
@@ -50,18 +51,13 @@ def table(results: Sequence[Mapping[str, Any]], budget: int) -> str:
     for name in _RIVALS:
       if name in passed and (learnt == place or place not in cells[name]):
         cells[name][place] = passed[name]
-  lines = [
-    f'pass@1 in %, 95 %, B = {budget}',
-    '',
-    '| controllers of | ' + ' | '.join(f'on {name}' for name in columns) + ' |',
-    '|---|' + '---:|' * len(columns),
+  rows = [
+    {'controllers of': name}
+    | {f'on {place}': row.get(place, '-') for place in columns}
+    for name, row in cells.items()
+    if row
   ]
-  for name, row in cells.items():
-    if not row:
-      continue
-    shown = (row.get(place, '-') for place in columns)
-    lines.append(f'| {name} | ' + ' | '.join(shown) + ' |')
-  return '\n'.join(lines)
+  return f'pass@1 in %, 95 %, B = {budget}\n\n{markdown.table(rows)}'
 
 
 def _place(result: Mapping[str, Any]) -> str:

@@ -34,7 +34,7 @@ def test_gains_are_paired_with_the_initial_instructions():
   assert table['same']['p'] == 1.0
   # All twelve differences of one sign: 2 / 2**12, times two comparisons.
   assert table['better']['p'] == pytest.approx(4 / 2**12)
-  text = instruction_report.markdown(table)
+  text = instruction_report.to_markdown(table)
   assert '| better | 75.0 | 75.0 [75.0, 75.0] | +50.0 [+50.0, +50.0] |' in text
 
 
@@ -43,7 +43,7 @@ def test_without_a_test_split_there_is_dev_alone():
     {'initial': Scores(rows([1, 0])), 'x': Scores(rows([1, 1]))}, 10, 0
   )
   assert table == {'initial': {'dev': 0.5}, 'x': {'dev': 1.0}}
-  assert '| x | 100.0 | - | - | - |' in instruction_report.markdown(table)
+  assert '| x | 100.0 | - | - | - |' in instruction_report.to_markdown(table)
 
 
 def test_groups_are_means_over_their_tasks():
