@@ -70,7 +70,9 @@ def test_what_an_ended_process_left_is_swept(ended_pid):
 def test_what_is_locked_is_in_use_whatever_its_number_says(ended_pid):
   mine = pathlib.Path(scratch.make())
   left = mine.with_name(f'promptrl-execution-{ended_pid}-elsewhere')
-  left.mkdir()
+  # Pools of other tests sweep, too: it has its name once it is locked.
+  unnamed = mine.with_name(f'unnamed-{ended_pid}')
+  unnamed.mkdir()
   hold = (
     'import fcntl, os, sys\n'
     'fcntl.flock(os.open(sys.argv[1], os.O_RDONLY), fcntl.LOCK_EX)\n'
@@ -78,12 +80,13 @@ def test_what_is_locked_is_in_use_whatever_its_number_says(ended_pid):
     'sys.stdin.read()'
   )
   holder = subprocess.Popen(
-    [sys.executable, '-c', hold, str(left)],
+    [sys.executable, '-c', hold, str(unnamed)],
     stdin=subprocess.PIPE,
     stdout=subprocess.PIPE,
   )
   assert holder.stdout is not None
   holder.stdout.readline()
+  unnamed.rename(left)
   scratch.remove(scratch.make())
   assert left.exists()
   holder.communicate()
