@@ -8,6 +8,7 @@ RUN := runs/quickstart
 PYTEST := $(BIN)/python -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder
 # Small programs run a few times: they are compiled as quickly as can be.
 FAST := XLA_FLAGS="--xla_backend_optimization_level=0 \
+  --xla_cpu_parallel_codegen_split_count=1 \
   --xla_cpu_use_fusion_emitters=false $(XLA_FLAGS)"
 ROOMS := rl rewards execution evaluation
 
