@@ -34,7 +34,7 @@ from configs.job import Job, check_argument, on_minicode2, use_smollm2
 from promptrl_jax import operators, settings
 from promptrl_jax.envs.editing.config import EditingConfig
 from promptrl_jax.evaluation.instruction_search import InstructionSearchConfig
-from promptrl_jax.evaluation.open_loop import SearchConfig
+from promptrl_jax.evaluation.open_loop_search import SearchConfig
 from promptrl_jax.evaluation.statistics import RESAMPLES
 from promptrl_jax.operators.examples import EMBEDDINGS, check_kind
 from promptrl_jax.prompts.templates import TEMPLATES

@@ -14,6 +14,7 @@ from promptrl_jax.evaluation import (
   candidate_costs,
   instruction_search,
   open_loop,
+  open_loop_search,
   portfolio,
   verifying,
 )
@@ -39,7 +40,7 @@ def search(config, line_up, validation, workdir, trained, mode):
 
   where = {'protocol': config.data.protocol, 'budgets': config.eval.budgets}
   if not found.best and needs_lists(config, mode):
-    lists = open_loop.search(
+    lists = open_loop_search.search(
       line_up,
       validation,
       config.editing,
@@ -49,7 +50,7 @@ def search(config, line_up, validation, workdir, trained, mode):
     )
     found = found.with_lists(lists)
     keep(found)
-  tuned = open_loop.tune(
+  tuned = open_loop_search.tune(
     found,
     line_up,
     validation,

@@ -19,8 +19,9 @@ import numpy as np
 
 from promptrl_jax.envs.editing.config import EditingConfig
 from promptrl_jax.envs.editing.rollout import Decision, Policy
-from promptrl_jax.evaluation import choosing, markdown, open_loop
-from promptrl_jax.evaluation.open_loop import SearchConfig, strategy
+from promptrl_jax.evaluation import choosing, markdown, open_loop_search
+from promptrl_jax.evaluation.open_loop import strategy
+from promptrl_jax.evaluation.open_loop_search import SearchConfig
 from promptrl_jax.evaluation.play import Entrant, Game, LineUp
 from promptrl_jax.llm.ask import AskConfig, Tools
 from promptrl_jax.operators import FALLBACK, OPERATORS
@@ -175,7 +176,7 @@ def lists_by_kind(
   """Searches the best lists of each kind among its own tasks."""
   found = {}
   for kind in sorted({task.register for task in tasks}):
-    beams = open_loop.search_lists(
+    beams = open_loop_search.search_lists(
       line_up,
       [task for task in tasks if task.register == kind],
       editing,
@@ -216,7 +217,7 @@ def worth_of_kinds(
       of_task,
       {
         kind: base.ByBudget(
-          {b: open_loop.strategy(names, editing) for b, names in best.items()}
+          {b: strategy(names, editing) for b, names in best.items()}
         )
         for kind, best in by_kind.items()
       },

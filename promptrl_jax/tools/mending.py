@@ -18,7 +18,7 @@ from absl import app, flags
 
 from promptrl_jax.envs.editing.config import EditingConfig
 from promptrl_jax.evaluation import mending
-from promptrl_jax.evaluation.open_loop import SearchConfig
+from promptrl_jax.evaluation.open_loop_search import SearchConfig
 from promptrl_jax.files import write_atomically
 from promptrl_jax.llm.attempt import CODER, REWRITER
 from promptrl_jax.llm.cache import IN_MEMORY

@@ -7,8 +7,9 @@ import re
 import pytest
 
 from promptrl_jax.envs.editing.config import EditingConfig
-from promptrl_jax.evaluation import mending, open_loop
-from promptrl_jax.evaluation.open_loop import Found, SearchConfig
+from promptrl_jax.evaluation import mending, open_loop, open_loop_search
+from promptrl_jax.evaluation.open_loop import Found
+from promptrl_jax.evaluation.open_loop_search import SearchConfig
 from promptrl_jax.evaluation.play import Entrant, LineUp
 from promptrl_jax.execution.memo import MemoPool
 from promptrl_jax.llm.ask import AskConfig
@@ -66,8 +67,8 @@ def found(line_up):
 def search(line_up):
   config = SearchConfig(beam=2, seeds=1, temperatures=(0.5, 0.8))
   where = {'protocol': 'visible1', 'budgets': (1, 2, 4)}
-  found = open_loop.search(line_up, TASKS, EDITING, config, **where)
-  return open_loop.tune(
+  found = open_loop_search.search(line_up, TASKS, EDITING, config, **where)
+  return open_loop_search.tune(
     found, line_up, TASKS, EDITING, AskConfig(), config, **where
   )
 
