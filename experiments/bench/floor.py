@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 
+import jax.numpy as jnp
+
 from experiments.bench.rates import copy_rate, packed_rate, product_rate
 from promptrl_jax.models.config import TransformerConfig
 
@@ -13,28 +15,45 @@ _BITS = {'int8': 8, 'gguf': 4}
 _BYTES = {'float32': 4.0, 'bfloat16': 2.0, 'int8': 17 / 16, 'gguf': 5 / 8}
 
 
+def step_bytes(
+  config: TransformerConfig, rows: int, length: float, dtype: str
+) -> float:
+  """Returns the bytes that a decoding step reads: weights and cache.
+
+  Args:
+    config: the model; the cache has the dtype of its activations.
+    rows: rows of the batch.
+    length: cached positions of each row.
+    dtype: of the weights: `float32`, `bfloat16`, `int8` or `gguf` (4 bits).
+  """
+  weights = config.num_matmul_params * _BYTES[dtype]
+  slot = 2 * config.num_layers * config.num_kv_heads * config.head_size
+  return weights + rows * length * slot * jnp.dtype(config.dtype).itemsize
+
+
 def floor_s(
   config: TransformerConfig,
   dtype: str,
   slots: int,
   prompt_tokens: int,
   new_tokens: int,
+  length: float = 0.0,
 ) -> float:
   """Returns the seconds that some tokens take at least.
 
   All products run at the rate of the fastest large product of the format on
   this machine, which is measured once in a process. If that is longer, all
-  weights are read once for each step of as many slots.
+  weights are read once for each step of as many slots, and the cache with them.
 
   Args:
     config: of the model.
-    dtype: of the weights: `float32`, `bfloat16`, `int8` or `gguf` (4 bits).
+    dtype: of the weights, as in `step_bytes`.
     slots: rows that decode together.
     prompt_tokens, new_tokens: of all rows.
+    length: cached positions of each row, on average; 0 leaves the cache out.
   """
-  count = config.num_matmul_params
-  product_s = 2 * count / _product_rate(dtype)
-  read_s = count * _BYTES[dtype] / _copy_rate()
+  product_s = 2 * config.num_matmul_params / _product_rate(dtype)
+  read_s = step_bytes(config, slots, length, dtype) / _copy_rate()
   steps = new_tokens / slots
   return product_s * prompt_tokens + max(product_s * new_tokens, read_s * steps)
 

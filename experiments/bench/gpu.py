@@ -29,6 +29,7 @@ import numpy as np
 from absl import app, flags
 
 from experiments.bench import rl_iteration
+from experiments.bench.floor import step_bytes
 from experiments.bench.models import SHAPE, SIZES, random_params
 from experiments.bench.peers.iterations import Work
 from experiments.bench.rates import (
@@ -40,7 +41,6 @@ from experiments.bench.rates import (
 from experiments.bench.rl_comparison import (
   forward_operations,
   least_operations,
-  step_bytes,
 )
 from promptrl_jax.models import presets
 from promptrl_jax.models.config import TransformerConfig

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import jax.numpy as jnp
-
 from experiments.bench.peers.iterations import PARTS, Work
 from promptrl_jax.models.config import TransformerConfig
 
@@ -39,22 +37,6 @@ def forward_operations(
   products = (config.num_matmul_params - head) * rows * length + head * rows
   pairs = rows * length * (length + 1) / 2
   return 2 * products + _attention(config, pairs) / 3
-
-
-def step_bytes(
-  config: TransformerConfig, rows: int, length: float, dtype: str
-) -> float:
-  """Returns the bytes that a decoding step reads: weights and cache.
-
-  Args:
-    config: the model; the cache has the dtype of its activations.
-    rows: rows of the batch.
-    length: cached positions of each row.
-    dtype: dtype of the weights.
-  """
-  weights = config.num_matmul_params * jnp.dtype(dtype).itemsize
-  slot = 2 * config.num_layers * config.num_kv_heads * config.head_size
-  return weights + rows * length * slot * jnp.dtype(config.dtype).itemsize
 
 
 def _attention(config: TransformerConfig, pairs: float) -> float:

@@ -31,12 +31,11 @@ import jax
 import numpy as np
 from absl import app, flags
 
+from experiments.bench.floor import floor_s
 from experiments.bench.models import SHAPE, SIZES, random_params
 from experiments.bench.peers import launch
 from experiments.bench.peers.workload import Workload
-from experiments.bench.rates import copy_rate, product_rate, seconds
-from experiments.bench.rl_comparison import step_bytes
-from promptrl_jax.models.config import TransformerConfig
+from experiments.bench.rates import seconds
 from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.sampling.engine import make_engine
 from promptrl_jax.sampling.lowering import compile_engine
@@ -70,22 +69,11 @@ _VLLM = flags.DEFINE_string(
 _PROMPT, _NEW = 64, 128
 
 
-def floor_s(
-  config: TransformerConfig, batch: int, dtype: str, rate: float, copy: float
-) -> float:
-  """Returns the least seconds for `_NEW` decoding steps, without prefill."""
-  operations = 2 * config.num_matmul_params * batch
-  read = step_bytes(config, batch, _PROMPT + _NEW / 2, dtype)
-  return _NEW * max(operations / rate, read / copy)
-
-
 def ours(size: str) -> None:
   """Times this project for each batch size, dtype and number of devices."""
   mesh_lib.use_cpu_cores()
   config, runs = SIZES[size], _RUNS.value
-  copy = copy_rate(runs)
   counts = sorted({1, jax.device_count()})
-  rates = {dtype: product_rate(dtype, runs) for dtype in _DTYPES.value}
   for dtype, count in itertools.product(_DTYPES.value, counts):
     mesh = mesh_lib.make_data_mesh(count)
     params = prepare(random_params(config, dtype), mesh)
@@ -104,7 +92,7 @@ def ours(size: str) -> None:
       compile_s = time.perf_counter() - start
       engine = make_engine(config, Sampling(), params, mesh, shapes)
       taken = seconds(engine.run, requests, repeats=runs)
-      least = floor_s(config, batch, dtype, rates[dtype], copy)
+      least = floor_s(config, dtype, batch, 0, batch * _NEW, _PROMPT + _NEW / 2)
       print(
         json.dumps(
           {

@@ -1,11 +1,6 @@
 """How rates on real prompts are compared with peers, without any of them."""
 
-import pytest
-
-from experiments.bench.floor import floor_s
 from experiments.bench.ratios import ratios
-from promptrl_jax.llm.load import ASSETS
-from promptrl_jax.models import pretrained
 
 
 def line(rate, dtype='bfloat16', at_once=64, beside=0, sampler='promptrl_jax'):
@@ -40,22 +35,3 @@ def test_the_best_of_each_is_compared_and_busy_rates_are_not():
     {'beside_1_busy_over_quiet': 3.0},
     {'beside_2_busy_over_quiet': 0.5},
   ]
-
-
-@pytest.fixture
-def rates(monkeypatch):
-  """A machine of 1 Gop/s and 1 GB/s."""
-  monkeypatch.setattr('experiments.bench.floor._product_rate', lambda _: 1e9)
-  monkeypatch.setattr('experiments.bench.floor._copy_rate', lambda: 1e9)
-
-
-def test_the_floor_is_products_or_reading_weights(rates):
-  config, _, _ = pretrained.load_pretrained(ASSETS / 'minicode_coder')
-  count = config.num_matmul_params
-  # 64 rows: products; one row: its weights are read for each token.
-  assert floor_s(config, 'bfloat16', 64, 10, 640) == pytest.approx(
-    2 * count * 650 / 1e9
-  )
-  assert floor_s(config, 'float32', 1, 0, 10) == pytest.approx(
-    count * 4 * 10 / 1e9
-  )

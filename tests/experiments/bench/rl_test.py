@@ -241,15 +241,6 @@ def test_what_reading_prompts_costs():
   assert found == 2 * products + 2 * 2 * 2 * 8 * pairs
 
 
-def test_what_a_step_reads():
-  read = lambda config: rl_comparison.step_bytes(config, 3, 5, 'bfloat16')
-  weights = 2 * (4 * 64 + 3 * 128) + 400 + NORMS
-  assert read(TWO_LAYERS) == 2 * (weights + 3 * 5 * 2 * 2 * 8)
-  less = 2 * (4 * 64 - 2 * 32 + 3 * 128) + 400 + NORMS
-  shared = dataclasses.replace(TWO_LAYERS, num_kv_heads=1)
-  assert read(shared) == 2 * (less + 3 * 5 * 2 * 2 * 4)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize('algorithm', ['grpo', 'ppo'])
 def test_an_iteration_of_ours_is_timed(algorithm):
