@@ -139,18 +139,15 @@ def compare(
 
 def to_markdown(rows: Sequence[Mapping[str, Any]], subject: str) -> str:
   """Prints the result of `compare`."""
+  above_half = f'{subject} - middle of the gap'
   cells = [
     {
       'B': row['budget'],
       'best of B': markdown.points(row['best_of_n']),
       'oracle@B': markdown.points(row['oracle']),
       subject: markdown.points(row['subject']),
-      'gap closed': ''
-      if row['closed'] is None
-      else f'{100 * row["closed"]:.0f} %',
-      f'{subject} - middle of the gap': markdown.interval(
-        row, 'above_half', '+'
-      ),
+      'gap closed': _percent(row['closed']),
+      above_half: markdown.interval(row, 'above_half', '+'),
     }
     for row in rows
   ]
@@ -160,3 +157,7 @@ def to_markdown(rows: Sequence[Mapping[str, Any]], subject: str) -> str:
     'passes the hidden tests. Another prompt may solve more.\n\n'
     f'{markdown.table(cells, "r")}\n'
   )
+
+
+def _percent(share: float | None) -> str:
+  return '' if share is None else f'{100 * share:.0f} %'

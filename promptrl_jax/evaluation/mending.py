@@ -276,4 +276,4 @@ def to_markdown(split: str, figures: dict[str, Any]) -> str:
 
 
 def _percent(share: float | None) -> str:
-  return '-' if share is None else f'{100 * share:.1f}'
+  return '-' if share is None else markdown.points(share)
