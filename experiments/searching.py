@@ -38,27 +38,23 @@ def search(config, line_up, validation, workdir, trained, mode):
     content = json.dumps(dataclasses.asdict(found), indent=2)
     write_atomically(own, f'{content}\n'.encode())
 
-  where = {'protocol': config.data.protocol, 'budgets': config.eval.budgets}
+  chosen_on = open_loop_search.Validation(
+    line_up,
+    validation,
+    config.editing,
+    config.search,
+    config.data.protocol,
+  )
   if not found.best and needs_lists(config, mode):
     lists = open_loop_search.search(
-      line_up,
-      validation,
-      config.editing,
-      config.search,
-      progress=lambda calls: tqdm.tqdm(calls, desc='search', unit='call'),
-      **where,
+      chosen_on,
+      config.eval.budgets,
+      lambda calls: tqdm.tqdm(calls, desc='search', unit='call'),
     )
     found = found.with_lists(lists)
     keep(found)
   tuned = open_loop_search.tune(
-    found,
-    line_up,
-    validation,
-    config.editing,
-    config.ask,
-    config.search,
-    without=config.eval.without,
-    **where,
+    found, chosen_on, config.eval.budgets, config.ask, config.eval.without
   )
   if tuned != found:
     keep(tuned)

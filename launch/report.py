@@ -42,10 +42,9 @@ class Metric:
   high: float | None = None
 
   def __str__(self) -> str:
-    text = f'{100 * self.mean:.1f}'
-    if self.low is not None and self.high is not None:
-      text += f' [{100 * self.low:.1f}, {100 * self.high:.1f}]'
-    return text
+    if self.low is None or self.high is None:
+      return markdown.points(self.mean)
+    return markdown.interval(dataclasses.asdict(self))
 
 
 def write(

@@ -117,9 +117,8 @@ class Posterior:
     ]
     others = np.sum(others, axis=0)[:, :, None]
     mine = _WEIGHTS[aspect] * shown[aspect][:, None, :]
-    satisfaction = self._config.satisfaction(
-      others + mine
-    )  # [n, C, preferences]
+    suits = others + mine  # [n, C, preferences]
+    satisfaction = self._config.satisfaction(suits)
     cells = np.rint(satisfaction * _GRID).astype(int)
     return self._log_likelihood[cells, ratings[:, None, None]].sum(0)
 

@@ -220,7 +220,7 @@ def to_markdown(rows: Iterable[Mapping[str, Any]]) -> str:
   cells = [
     {
       'strategy': row['strategy'],
-      'B': 'search' if row['budget'] is None else row['budget'],
+      'B': _budget(row),
       'operator': row['operator'],
       'populations': row['populations'],
       'proposed': row['proposed'],
@@ -247,7 +247,7 @@ def islands_to_markdown(rows: Iterable[Mapping[str, Any]]) -> str:
   cells = [
     {
       'strategy': row['strategy'],
-      'B': 'search' if row['budget'] is None else row['budget'],
+      'B': _budget(row),
       'island': row['island'] + 1,
       'generations': row['generations'],
       'candidates': f'{row["candidates"]:.1f}',
@@ -263,3 +263,7 @@ def islands_to_markdown(rows: Iterable[Mapping[str, Any]]) -> str:
     'being the words of two texts.\n\n'
     f'{markdown.table(cells)}\n'
   )
+
+
+def _budget(row: Mapping[str, Any]) -> str | int:
+  return 'search' if row['budget'] is None else row['budget']

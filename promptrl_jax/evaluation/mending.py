@@ -21,7 +21,7 @@ from promptrl_jax.envs.editing.config import EditingConfig
 from promptrl_jax.envs.editing.rollout import Decision, Policy
 from promptrl_jax.evaluation import choosing, markdown, open_loop_search
 from promptrl_jax.evaluation.open_loop import strategy
-from promptrl_jax.evaluation.open_loop_search import SearchConfig
+from promptrl_jax.evaluation.open_loop_search import Validation
 from promptrl_jax.evaluation.play import Entrant, Game, LineUp
 from promptrl_jax.llm.ask import AskConfig, Tools
 from promptrl_jax.operators import FALLBACK, OPERATORS
@@ -165,24 +165,14 @@ class KnowsKind:
 
 
 def lists_by_kind(
-  line_up: LineUp,
-  tasks: Sequence[Task],
-  editing: EditingConfig,
-  config: SearchConfig,
-  *,
-  protocol: str,
-  budgets: Sequence[int],
+  validation: Validation, budgets: Sequence[int]
 ) -> dict[str, dict[int, tuple[str, ...]]]:
   """Searches the best lists of each kind among its own tasks."""
   found = {}
-  for kind in sorted({task.register for task in tasks}):
+  for kind in sorted({task.register for task in validation.tasks}):
+    own = [task for task in validation.tasks if task.register == kind]
     beams = open_loop_search.search_lists(
-      line_up,
-      [task for task in tasks if task.register == kind],
-      editing,
-      config,
-      protocol=protocol,
-      budgets=budgets,
+      dataclasses.replace(validation, tasks=own), budgets
     )
     found[kind] = {b: beams[b][0][1] for b in budgets}
   return found

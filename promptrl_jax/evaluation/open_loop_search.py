@@ -8,7 +8,6 @@ requests are cached, a list costs the calls of its last operator alone.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import itertools
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TypeVar
@@ -48,46 +47,49 @@ class SearchConfig:
         raise ValueError(f'{name}={getattr(self, name)}: expected at least 1')
 
 
+@dataclasses.dataclass(frozen=True)
+class Validation:
+  """What everything is chosen on.
+
+  Attributes:
+    line_up: plays; with cached models.
+    tasks: validation tasks.
+    editing: operators that a list may hold.
+    config: of the search.
+    protocol: which tests are visible.
+  """
+
+  line_up: LineUp
+  tasks: Sequence[Task]
+  editing: EditingConfig
+  config: SearchConfig
+  protocol: str
+
+  @property
+  def problems(self) -> Sequence[Task]:
+    """The tasks that are played."""
+    return self.tasks[: self.config.problems or None]
+
+
 def search(
-  line_up: LineUp,
-  tasks: Sequence[Task],
-  editing: EditingConfig,
-  config: SearchConfig,
-  *,
-  protocol: str,
+  validation: Validation,
   budgets: Sequence[int],
-  seed: int = 0,
   progress: Callable[[Iterable[int]], Iterable[int]] = iter,
 ) -> Found:
   """Searches lists for each budget, and one for all of them.
 
   Args:
-    line_up: plays; with cached models.
-    tasks: validation tasks.
-    editing: operators that a list may hold.
-    config: width of the search.
-    protocol: which tests are visible.
+    validation: what they are chosen on.
     budgets: those that a list is wanted for.
-    seed: of the first run.
     progress: wraps the numbers of calls for a progress bar.
   """
-  tasks = tasks[: config.problems or None]
-  where = {'protocol': protocol, 'seed': seed}
-  score = functools.partial(_score, line_up, tasks, config, **where)
-  with line_up.counting() as paid:
-    beams = search_lists(
-      line_up,
-      tasks,
-      editing,
-      config,
-      budgets=budgets,
-      progress=progress,
-      **where,
-    )
+  with validation.line_up.counting() as paid:
+    beams = search_lists(validation, budgets, progress)
     tried = {operators for b in budgets for _, operators in beams[b]}
-    mean = score(
+    mean = _score(
+      validation,
       {
-        names: Entrant.of(open_loop.strategy(names, editing))
+        names: Entrant.of(open_loop.strategy(names, validation.editing))
         for names in sorted(tried)
       },
       budgets,
@@ -104,26 +106,26 @@ def search(
 
 def tune(
   found: Found,
-  line_up: LineUp,
-  tasks: Sequence[Task],
-  editing: EditingConfig,
-  ask: AskConfig,
-  config: SearchConfig,
-  *,
-  protocol: str,
+  validation: Validation,
   budgets: Sequence[int],
-  seed: int = 0,
+  ask: AskConfig,
   without: Collection[str] = (),
 ) -> Found:
   """Adds the temperatures and numbers of examples that are not found yet.
 
-  Examples are shown where the line-up has some. Arguments are those of
-  `search`; `ask` says how requests are sampled but for the temperature,
-  `without` which rivals are not wanted.
+  Examples are shown where the line-up has some.
+
+  Args:
+    found: what is found already.
+    validation: what they are chosen on.
+    budgets: those that a rival is to be good at, in the mean.
+    ask: how requests are sampled but for the temperature.
+    without: rivals that are not wanted.
   """
-  tasks = tasks[: config.problems or None]
+  line_up, config = validation.line_up, validation.config
   library = (line_up.options or {}).get('examples')
-  for name, by_count in open_loop.sampling_rivals(editing).items():
+  by_name = open_loop.sampling_rivals(validation.editing)
+  for name, by_count in by_name.items():
     is_possible = 0 in by_count or library is not None
     is_done = name in found.temperatures
     if is_done or not is_possible or open_loop.tuned(name) in without:
@@ -137,9 +139,7 @@ def tune(
       )
     }
     with line_up.counting() as paid:
-      means = _score(
-        line_up, tasks, config, sampled, budgets, protocol=protocol, seed=seed
-      )
+      means = _score(validation, sampled, budgets)
       calls = paid()
     count, temperature = max(means, key=lambda key: means[key])
     examples = {name: count} if len(by_count) > 1 else {}
@@ -154,31 +154,24 @@ def tune(
 
 
 def search_lists(
-  line_up: LineUp,
-  tasks: Sequence[Task],
-  editing: EditingConfig,
-  config: SearchConfig,
-  *,
-  protocol: str,
+  validation: Validation,
   budgets: Sequence[int],
-  seed: int = 0,
   progress: Callable[[Iterable[int]], Iterable[int]] = iter,
 ) -> dict[int, list[tuple[float, List]]]:
   """Returns the best lists of c calls with their scores, best first, by c."""
-  count = config.seeds, len(tasks)
+  config = validation.config
+  count = config.seeds, len(validation.problems)
   start = _Played((), np.zeros(count, bool), np.ones(count, bool))
   beams = {0: [start]}
   for calls in progress(range(1, max(budgets) + 1)):
     longer = {
       (*played.operators, name): played
-      for name in editing.actions
+      for name in validation.editing.actions
       if 0 < OPERATORS[name].calls <= calls
       for played in beams[calls - OPERATORS[name].calls]
       if _has_effect(played.operators, name)
     }
-    extended = _extend(
-      line_up, tasks, editing, longer, calls, protocol=protocol, seed=seed
-    )
+    extended = _extend(validation, longer, calls)
     # Of equal scores the first one stays, which is in the order of the actions.
     beams[calls] = sorted(extended, key=lambda x: -x.score)[: config.beam]
   return {
@@ -206,14 +199,7 @@ class _Played:
 
 
 def _extend(
-  line_up: LineUp,
-  tasks: Sequence[Task],
-  editing: EditingConfig,
-  longer: Mapping[List, _Played],
-  calls: int,
-  *,
-  protocol: str,
-  seed: int,
+  validation: Validation, longer: Mapping[List, _Played], calls: int
 ) -> list[_Played]:
   """Plays longer lists on the tasks that the shorter ones left open.
 
@@ -224,16 +210,17 @@ def _extend(
     longer: by its operators, the list that each makes longer.
   """
   rows, games = [], []
+  tasks, protocol = validation.problems, validation.protocol
   for operators, before in longer.items():
     played = _Played(operators, before.passed.copy(), before.is_open.copy())
-    entrant = Entrant.of(open_loop.strategy(operators, editing))
+    entrant = Entrant.of(open_loop.strategy(operators, validation.editing))
     for row, left in enumerate(before.is_open):
       places = np.flatnonzero(left)
       chosen = [tasks[int(place)] for place in places]
       rows.append((played, row, places))
-      games.append(Game(entrant, chosen, protocol, calls, seed + row))
+      games.append(Game(entrant, chosen, protocol, calls, row))
   for (played, row, places), run in zip(
-    rows, line_up.run_all(games), strict=True
+    rows, validation.line_up.run_all(games), strict=True
   ):
     played.passed[row, places] = run.passed
     solved = [r['row'] for r in run.trace if r['visible_passed']]
@@ -242,23 +229,19 @@ def _extend(
 
 
 def _score(
-  line_up: LineUp,
-  tasks: Sequence[Task],
-  config: SearchConfig,
+  validation: Validation,
   entrants: Mapping[_Name, Entrant],
   budgets: Sequence[int],
-  *,
-  protocol: str,
-  seed: int,
 ) -> dict[_Name, float]:
   """Pass rates, mean over the budgets and the seeds of the search."""
+  tasks = validation.problems
   games = [
-    Game(entrant, tasks, protocol, budget, run)
+    Game(entrant, tasks, validation.protocol, budget, run)
     for entrant in entrants.values()
     for budget in budgets
-    for run in range(seed, seed + config.seeds)
+    for run in range(validation.config.seeds)
   ]
-  passed = [run.passed.mean() for run in line_up.run_all(games)]
+  passed = [run.passed.mean() for run in validation.line_up.run_all(games)]
   means = np.reshape(passed, (len(entrants), -1)).mean(axis=1)
   return dict(zip(entrants, means.tolist(), strict=True))
 

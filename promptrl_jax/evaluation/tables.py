@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from promptrl_jax.evaluation import markdown
@@ -15,17 +15,25 @@ _YES_NO = {True: 'yes', False: 'no'}
 def score_table(summary: Mapping[str, Any], metric: str, title: str) -> str:
   """Returns a table of `pass` or `soft` by strategy, a column per budget."""
   cells = {(x['strategy'], x['budget']): x for x in summary['cells']}
-  strategies = list(dict.fromkeys(x['strategy'] for x in summary['cells']))
   budgets = sorted({x['budget'] for x in summary['cells']})
   unit = 'at most {} tries' if summary['protocol'] == 'oracle' else 'B={}'
-  rows = []
-  for strategy in strategies:
-    row = {'strategy': strategy}
-    for budget in budgets:
-      cell = cells.get((strategy, budget))
-      row[unit.format(budget)] = '' if cell is None else _score(cell[metric])
-    rows.append(row)
-  return f'### {title}\n\n{markdown.table(rows)}\n'
+  shown = {place: _score(cell[metric]) for place, cell in cells.items()}
+  return f'### {title}\n\n{_by_budget(shown, budgets, unit)}\n'
+
+
+def _by_budget(
+  shown: Mapping[tuple[str, int], str],
+  budgets: Sequence[int],
+  unit: str = 'B={}',
+) -> str:
+  """A row per strategy and a column per budget, of texts by both."""
+  return markdown.table(
+    [
+      {'strategy': strategy}
+      | {unit.format(b): shown.get((strategy, b), '') for b in budgets}
+      for strategy in dict.fromkeys(name for name, _ in shown)
+    ]
+  )
 
 
 def _score(score: Mapping[str, Any]) -> str:
@@ -42,20 +50,13 @@ def reliability_table(summary: Mapping[str, Any]) -> str:
     return ''
   budgets = sorted({x['budget'] for x in summary['cells']})
   shown = {
-    (x['strategy'], x['budget']): x['pass_hat_k'][-1]
+    (x['strategy'], x['budget']): markdown.interval(x['pass_hat_k'][-1])
     for x in summary['cells']
     if x['pass_hat_k']
   }
-  rows = []
-  for strategy in dict.fromkeys(name for name, _ in shown):
-    row = {'strategy': strategy}
-    for budget in budgets:
-      cell = shown.get((strategy, budget))
-      row[f'B={budget}'] = '' if cell is None else markdown.interval(cell)
-    rows.append(row)
   return (
     f'### pass^{max(ks)}: solved in every one of {max(ks)} independent runs'
-    f'\n\n{markdown.table(rows)}\n'
+    f'\n\n{_by_budget(shown, budgets)}\n'
   )
 
 

@@ -18,7 +18,7 @@ from absl import app, flags
 
 from promptrl_jax.envs.editing.config import EditingConfig
 from promptrl_jax.evaluation import mending
-from promptrl_jax.evaluation.open_loop_search import SearchConfig
+from promptrl_jax.evaluation.open_loop_search import SearchConfig, Validation
 from promptrl_jax.files import write_atomically
 from promptrl_jax.llm.attempt import CODER, REWRITER
 from promptrl_jax.llm.cache import IN_MEMORY
@@ -71,7 +71,9 @@ def run() -> None:
           if OPERATORS[name].calls and name != FALLBACK
         }
       lists = {
-        name: mending.lists_by_kind(line_up, part, actions, search, **where)
+        name: mending.lists_by_kind(
+          Validation(line_up, part, actions, search, _PROTOCOL.value), budgets
+        )
         for name, (part, actions) in searched.items()
       }
     for split in _SPLITS.value:

@@ -9,7 +9,7 @@ import pytest
 from promptrl_jax.envs.editing.config import EditingConfig
 from promptrl_jax.evaluation import mending, open_loop, open_loop_search
 from promptrl_jax.evaluation.open_loop import Found
-from promptrl_jax.evaluation.open_loop_search import SearchConfig
+from promptrl_jax.evaluation.open_loop_search import SearchConfig, Validation
 from promptrl_jax.evaluation.play import Entrant, LineUp
 from promptrl_jax.execution.memo import MemoPool
 from promptrl_jax.llm.ask import AskConfig
@@ -22,6 +22,7 @@ from promptrl_jax.testing.scripted import ScriptedBackend
 EDITING = EditingConfig(
   actions=('keep', 'resample', 'semantic', 'repair', 'reset_prompt')
 )
+BUDGETS = (1, 2, 4)
 # Even numbers are added by a repair alone, odd ones where it was rewritten.
 TASKS = tuple(
   dataclasses.replace(task, register=('even', 'odd')[k % 2])
@@ -66,11 +67,9 @@ def found(line_up):
 
 def search(line_up):
   config = SearchConfig(beam=2, seeds=1, temperatures=(0.5, 0.8))
-  where = {'protocol': 'visible1', 'budgets': (1, 2, 4)}
-  found = open_loop_search.search(line_up, TASKS, EDITING, config, **where)
-  return open_loop_search.tune(
-    found, line_up, TASKS, EDITING, AskConfig(), config, **where
-  )
+  validation = Validation(line_up, TASKS, EDITING, config, 'visible1')
+  found = open_loop_search.search(validation, BUDGETS)
+  return open_loop_search.tune(found, validation, BUDGETS, AskConfig())
 
 
 def test_a_list_is_played_in_order_and_resamples_behind_its_end(line_up):
@@ -201,11 +200,11 @@ def test_the_table_tells_what_choosing_by_the_failure_is_worth(line_up):
 def test_knowing_the_kind_is_worth_what_one_list_cannot_do(line_up):
   where = {'protocol': 'visible1', 'budgets': (1, 2)}
   config = SearchConfig(beam=2, seeds=1)
+  each = Validation(line_up, TASKS, EDITING, config, 'visible1')
+  one = dataclasses.replace(each, tasks=mending.as_one_kind(TASKS))
   lists = {
-    'one': mending.lists_by_kind(
-      line_up, mending.as_one_kind(TASKS), EDITING, config, **where
-    ),
-    'each': mending.lists_by_kind(line_up, TASKS, EDITING, config, **where),
+    'one': mending.lists_by_kind(one, (1, 2)),
+    'each': mending.lists_by_kind(each, (1, 2)),
   }
   assert set(lists['each']) == {'even', 'odd'}
   worth = mending.worth_of_kinds(

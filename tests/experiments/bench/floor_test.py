@@ -5,25 +5,9 @@ import dataclasses
 import pytest
 
 from experiments.bench.floor import floor_s, step_bytes
-from promptrl_jax.models.config import TransformerConfig
+from tests.experiments.bench.models import NORMS, TWO_LAYERS
 
-MODEL = TransformerConfig(
-  family='qwen2',
-  vocab_size=50,
-  hidden_size=8,
-  num_layers=2,
-  num_heads=2,
-  num_kv_heads=2,
-  head_size=4,
-  mlp_size=16,
-  max_positions=32,
-  tie_embeddings=False,
-  eos_token_ids=(),
-  dtype='bfloat16',
-)
-# Products of a layer: 4 of 8 x 8 and 3 of 8 x 16; and 50 x 8 for logits. Norms
-# are counted among the parameters.
-WEIGHTS = 2 * (4 * 64 + 3 * 128) + 400 + 5 * 8
+WEIGHTS = 2 * (4 * 64 + 3 * 128) + 400 + NORMS
 CACHED = 2 * 2 * 8  # numbers of a position: keys and values of two layers
 
 
@@ -36,24 +20,24 @@ def rates(monkeypatch):
 
 def test_a_step_reads_weights_in_their_type_and_the_cache():
   cache = 3 * 5 * CACHED * 2
-  assert step_bytes(MODEL, 3, 5, 'bfloat16') == 2 * WEIGHTS + cache
-  assert step_bytes(MODEL, 3, 5, 'gguf') == 5 / 8 * WEIGHTS + cache
+  assert step_bytes(TWO_LAYERS, 3, 5, 'bfloat16') == 2 * WEIGHTS + cache
+  assert step_bytes(TWO_LAYERS, 3, 5, 'gguf') == 5 / 8 * WEIGHTS + cache
   less = WEIGHTS - 2 * 2 * 32
-  shared = dataclasses.replace(MODEL, num_kv_heads=1)
+  shared = dataclasses.replace(TWO_LAYERS, num_kv_heads=1)
   assert step_bytes(shared, 3, 5, 'bfloat16') == 2 * less + cache / 2
 
 
 def test_many_rows_take_their_products(rates):
-  assert floor_s(MODEL, 'bfloat16', 64, 10, 640) == pytest.approx(
+  assert floor_s(TWO_LAYERS, 'bfloat16', 64, 10, 640) == pytest.approx(
     2 * WEIGHTS * 650 / 1e9
   )
 
 
 def test_a_row_alone_reads_all_weights_for_each_token(rates):
-  assert floor_s(MODEL, 'float32', 1, 0, 10) == pytest.approx(
+  assert floor_s(TWO_LAYERS, 'float32', 1, 0, 10) == pytest.approx(
     4 * WEIGHTS * 10 / 1e9
   )
   # And its cache, where that is counted.
-  assert floor_s(MODEL, 'float32', 1, 0, 10, length=7) == pytest.approx(
+  assert floor_s(TWO_LAYERS, 'float32', 1, 0, 10, length=7) == pytest.approx(
     (4 * WEIGHTS + 7 * CACHED * 2) * 10 / 1e9
   )

@@ -1,6 +1,5 @@
 """The clock and the comparisons of the benchmark, without any peer."""
 
-import dataclasses
 import json
 import pathlib
 import sys
@@ -10,7 +9,7 @@ import pytest
 
 from experiments.bench import rl_comparison, rl_iteration
 from experiments.bench.peers import iterations, launch
-from promptrl_jax.models.config import TransformerConfig
+from tests.experiments.bench.models import CONFIG, NORMS, TWO_LAYERS
 
 WORK = iterations.Work(
   size='tiny',
@@ -24,19 +23,6 @@ WORK = iterations.Work(
   dtypes=['float32'],
   runs=2,
   limit_s=60,
-)
-CONFIG = TransformerConfig(
-  family='qwen2',
-  vocab_size=50,
-  hidden_size=8,
-  num_layers=3,
-  num_heads=2,
-  num_kv_heads=2,
-  head_size=4,
-  mlp_size=16,
-  max_positions=32,
-  tie_embeddings=False,
-  eos_token_ids=(),
 )
 
 
@@ -226,11 +212,6 @@ def test_the_best_ways_are_compared_by_part():
     | {'dtype': 'best', 'iteration': 1.71}
     | {'rollout': 3.0, 'score': 1.0, 'update': 2.0},
   ]
-
-
-# Products of a layer: 4 of 8 x 8 and 3 of 8 x 16; and 50 x 8 for logits.
-TWO_LAYERS = dataclasses.replace(CONFIG, num_layers=2, dtype='bfloat16')
-NORMS = 5 * 8  # counted among the parameters
 
 
 def test_what_reading_prompts_costs():
