@@ -83,10 +83,11 @@ def prepare(
     params = jax.tree.map(
       lambda leaf: leaf if is_file(leaf) else np.asarray(leaf), params
     )
+    region = host_memory.Region()
     return split(
       params,
       lambda tree: jax.tree.map(np.asarray, tree),
-      lambda tree: jax.tree.map(lambda leaf: _shared(leaf, mesh), tree),
+      lambda tree: jax.tree.map(lambda leaf: _shared(leaf, mesh, region), tree),
     )
   params = jax.tree.map(
     lambda leaf: np.asarray(leaf) if is_file(leaf) else leaf, params
@@ -232,9 +233,9 @@ def _can_share(mesh: Mesh, rules: sharding.Rules | None) -> bool:
   return rules is None and next(iter(mesh.devices.flat)).platform == 'cpu'
 
 
-def _shared(leaf: Any, mesh: Mesh) -> jax.Array:
+def _shared(leaf: Any, mesh: Mesh, region: host_memory.Region) -> jax.Array:
   """One array of the host that all devices of the mesh read."""
-  aligned = host_memory.empty(leaf.shape, leaf.dtype)
+  aligned = region.empty(leaf.shape, leaf.dtype)
   if isinstance(leaf, FileLeaf | PackedRows):
     leaf.fill(aligned)
   else:

@@ -228,7 +228,9 @@ __attribute__((noinline)) void Pass(
         for (int v = 0; v < V; ++v)
           sums[r][v] =
               Type::Add(sums[r][v], pieces[v], words[r * blocks * kWords + w]);
-      if ((w + 1) % Type::kPieces == 0) codes += kOutputs;
+      if ((w + 1) % Type::kPieces) continue;
+      FetchAhead<V>(codes);
+      codes += kOutputs;
     }
     for (int v = 0; v < V; ++v) {
       const int64_t at = b * kOutputs + v * kLanes;

@@ -79,7 +79,8 @@ __attribute__((noinline)) void Pass(const uint32_t* panel,
                                     const typename Type::X* x, float* out,
                                     int64_t words, int64_t n_size) {
   Floats sums[R][V] = {};
-  for (int64_t k = 0; k < words; ++k, panel += kOutputs)
+  for (int64_t k = 0; k < words; ++k, panel += kOutputs) {
+    FetchAhead<V>(panel);
     for (int i = 0; i < Type::kParts; ++i) {
       decltype(Type::Part(Words{}, 0)) weights[V];
       for (int v = 0; v < V; ++v)
@@ -90,6 +91,7 @@ __attribute__((noinline)) void Pass(const uint32_t* panel,
           sums[r][v] = Type::Add(sums[r][v], weights[v], each);
       }
     }
+  }
   for (int r = 0; r < R; ++r)
     std::memcpy(out + r * n_size, sums[r], sizeof(sums[r]));
 }

@@ -21,6 +21,18 @@ constexpr int VectorsFor(int rows) {
   return rows * kVectors <= kSums ? kVectors : 2;
 }
 
+// How far ahead of what is multiplied its panel is fetched, in words: 1 KiB.
+// Processors look ahead by themselves, but too late for a single row, and not
+// beyond a page of 4 KiB.
+constexpr int64_t kAhead = 8 * kOutputs;
+constexpr int kLine = 16;  // words that are fetched together
+
+template <int V>
+inline void FetchAhead(const uint32_t* panel) {
+  for (int i = 0; i < V * kLanes; i += kLine)
+    __builtin_prefetch(panel + kAhead + i);
+}
+
 // Calls `one(i)` for each of `count` panels of `words` words per output, or rows of
 // so many words.
 template <typename One>
