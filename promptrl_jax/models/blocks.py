@@ -133,11 +133,11 @@ def rows(kernel: PackedBlocks, outputs: jax.Array) -> jax.Array:
 
 
 def product(x: jax.Array, kernel: PackedBlocks, threads: int = 1) -> jax.Array:
-  """Multiplies float32 rows [rows, in] by a kernel; float32 [rows, out]."""
+  """Multiplies rows [rows, in] by a kernel; float32 [rows, out]."""
   shape = len(x), kernel.codes.shape[0] * OUTPUTS
   name = f'few_rows_{kernel.bits}_bits'
   parts = kernel.codes, kernel.scales, kernel.mins
-  return native.call(name, shape, threads, x, *parts)
+  return native.call(name, shape, threads, x.astype(jnp.float32), *parts)
 
 
 def _offset(bits: int) -> int:

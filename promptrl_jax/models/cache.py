@@ -15,7 +15,7 @@ _BLOCK = 96  # upper limit on the cache slots of a block
 # A bfloat16 cache is kept as bits: on CPU, XLA would widen all of it to write
 # one token, which took twice the time of the whole step.
 _BITS = jnp.uint16
-_FUNCTIONS = {'float32': 'attend_float32', 'uint16': 'attend_bfloat16'}
+_NATIVE = ('float32', 'uint16')  # caches that `cpp/attend.cc` takes
 
 
 def layout(slots: int) -> tuple[int, int]:
@@ -117,36 +117,49 @@ class LayerCache:
       ]
     )
 
-  def attend(
+  def step(
     self,
     queries: jax.Array,
+    keys: jax.Array,
+    values: jax.Array,
+    slot: jax.Array,
     mask: jax.Array,
     bias: jax.Array | None = None,
     threads: int = 0,
+  ) -> tuple[jax.Array, LayerCache]:
+    """Writes a token per row, see `write`, and attends to it, see `attend`.
+
+    Args:
+      threads: number of XLA's threads for `cpp/attend.cc`, which does both at
+        once; 0: XLA does.
+    """
+    is_native = threads > 0 and self.keys.dtype.name in _NATIVE
+    if (
+      is_native
+      and bias is None
+      and native.fits(queries.shape[-1], queries.dtype)
+    ):
+      slots = jnp.broadcast_to(jnp.asarray(slot, jnp.int32), len(queries))
+      token = keys[:, 0], values[:, 0], slots
+      attended, *fields = native.attend(
+        queries, *token, self.keys, self.values, mask, threads
+      )
+      return attended, LayerCache(*fields)
+    cache = self.write(keys, values, slot)
+    return cache.attend(queries, mask, bias), cache
+
+  def attend(
+    self, queries: jax.Array, mask: jax.Array, bias: jax.Array | None = None
   ) -> jax.Array:
-    """Computes the attention of one token per row to the cache.
+    """Computes the attention of queries [B, K, U, H] of one token per row.
 
     Args:
       mask: bool [B, M], cache slots that may be attended to; at least one per
         row.
       bias: [K, M] or [B, K, M], added to the scores.
-      threads: number of XLA's threads for `cpp/attend.cc`; 0: XLA computes the
-        attention.
     """
     b, k, blocks, h, width = self.keys.shape
     dtype = queries.dtype
-    function = _FUNCTIONS.get(self.keys.dtype.name)
-    fits = native.fits(h, dtype)
-    if function and fits and bias is None and threads > 0:
-      return native.call(
-        function,
-        queries.shape,
-        threads,
-        queries,
-        self.keys,
-        self.values,
-        mask,
-      )
     queries = jnp.broadcast_to(
       queries[:, :, None], (b, k, blocks, queries.shape[2], h)
     )

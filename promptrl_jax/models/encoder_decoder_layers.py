@@ -182,8 +182,9 @@ class DecoderLayer(EncoderLayer):
       prompt_mask: bool [B, cache slots of `cross`].
     """
     queries, keys, values = self._project(x)
-    cache = cache.write(keys, values, slot)
-    attended = cache.attend(queries[:, 0, :, None], mask, bias)
+    attended, cache = cache.step(
+      queries[:, 0, :, None], keys, values, slot, mask, bias
+    )
     x = x + adapted_dense(self, attended.reshape(*x.shape[:2], -1), 'out')
     # The G rows of a prompt share its cache as the query heads of a group share
     # a key-value head.

@@ -130,11 +130,11 @@ def rows_of(kernel: jax.Array | StoredKernel, outputs: jax.Array) -> jax.Array:
 def _stored_product(x: jax.Array, kernel: StoredKernel) -> jax.Array:
   values = kernel.values
   if isinstance(values, blocks.PackedBlocks):
-    return blocks.product(x.astype(jnp.float32), values, kernel.threads)
+    return blocks.product(x, values, kernel.threads)
   if not kernel.threads:
     return product(x, values.reshape(-1, x.shape[-1]), 1)
   if x.dtype.itemsize >= values.dtype.itemsize:
-    return few_rows.product(x.astype(values.dtype), values, kernel.threads)
+    return few_rows.product(x, values, kernel.threads)
   return product(x, few_rows.unpack(values), 1)
 
 

@@ -17,7 +17,7 @@ import platform
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -80,6 +80,33 @@ def call(
   return _call(name, result, threads, *args, **attributes)
 
 
+def attend(
+  queries: jax.Array,
+  key: jax.Array,
+  value: jax.Array,
+  slot: jax.Array,
+  keys: jax.Array,
+  values: jax.Array,
+  mask: jax.Array,
+  threads: int,
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+  """Writes a token to a cache and attends to it; see `cpp/attend.cc`.
+
+  Returns:
+    The attention [B, K, U, H], and `keys` and `values`, updated in place where
+    the program does not need the old ones.
+  """
+  kind = {'float32': 'float32', 'uint16': 'bfloat16'}[keys.dtype.name]
+  results = [
+    jax.ShapeDtypeStruct(x.shape, x.dtype) for x in (queries, keys, values)
+  ]
+  args = (queries, key, value, slot, keys, values, mask)
+  aliases = {4: 1, 5: 2}
+  return tuple(
+    _call(f'attend_{kind}', results, threads, *args, aliases=aliases)
+  )
+
+
 def draw(
   logits: jax.Array, temperature: jax.Array, uniform: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
@@ -92,9 +119,16 @@ def draw(
 
 
 def _call(
-  name: str, results: Any, threads: int, *args: jax.Array, **attributes: Any
+  name: str,
+  results: Any,
+  threads: int,
+  *args: jax.Array,
+  aliases: Mapping[int, int] | None = None,
+  **attributes: Any,
 ) -> Any:
-  function = jax.ffi.ffi_call(_target(name), results)
+  function = jax.ffi.ffi_call(
+    _target(name), results, input_output_aliases=aliases
+  )
   return function(*args, threads=np.int64(threads), **attributes)
 
 

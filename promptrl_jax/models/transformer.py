@@ -260,9 +260,9 @@ class Block(nn.Module):
   def decode_step(self, x, rope, cache: LayerCache, slot, mask):
     """Runs the layer on one token per row; arguments as in `causal_steps`."""
     queries, keys, values = self._project(x, rope)
-    cache = cache.write(keys, values, slot)
-    threads = threads_of(self.qkv)
-    attended = cache.attend(queries[:, 0], mask, threads=threads)
+    attended, cache = cache.step(
+      queries[:, 0], keys, values, slot, mask, threads=threads_of(self.qkv)
+    )
     return self._finish(x, attended[:, None]), cache
 
 

@@ -29,6 +29,20 @@ def test_it_is_the_product(rows, dtype, threads):
 
 
 @pytest.mark.usefixtures('functions')
+def test_rows_are_rounded_to_the_nearest_bfloat16():
+  ties = [1 + 2.0**-8, 1 + 3 * 2.0**-8, -1 - 2.0**-8, 1 + 2.0**-8 + 2.0**-20]
+  special = [0.0, -0.0, 3.4e38, np.inf, -np.inf, np.nan, -np.nan, 1e-3]
+  drawn = np.random.default_rng(0).normal(size=38)
+  x = jnp.asarray([[*ties, *special, *drawn]], jnp.float32)
+  kernel = jnp.eye(x.shape[1], 64, dtype=jnp.bfloat16)
+  for i in range(x.shape[1]):  # One at a time: 0 * inf is no number.
+    one = jnp.where(jnp.arange(x.shape[1]) == i, x, 0.0)
+    actual = few_rows.product(one, few_rows.pack(kernel))[0, i]
+    rounded = x[0, i].astype(jnp.bfloat16).astype(jnp.float32)
+    np.testing.assert_array_equal(actual, rounded)
+
+
+@pytest.mark.usefixtures('functions')
 @pytest.mark.parametrize('dtype', ['bfloat16', 'float32'])
 @pytest.mark.parametrize('threads', [1, 2])
 def test_shared_by_threads_it_stays_the_same(dtype, threads):

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from promptrl_jax.models import attention, native, transformer
-from promptrl_jax.models.cache import LayerCache, layout
+from promptrl_jax.models.cache import LayerCache, layout, wide
 from promptrl_jax.testing import tiny
 from tests.variants import mostly_slow
 
@@ -41,10 +41,13 @@ def test_attention_equals_that_of_xla(kind, slots, head, group, threads):
   mask[2, : slots // 2] = False  # padding in front
   mask[3] = np.arange(cache.num_slots) < slots  # all written slots
   mask[[0, 2, 4], slots - 1] = True
-  attend = jax.jit(LayerCache.attend, static_argnames='threads')
-  attended = attend(cache, queries, mask, threads=threads)
-  expected = attend(cache, queries, mask)
+  token = draw(5, 1, 2, head), draw(5, 1, 2, head)
+  places = jnp.asarray([0, slots // 2, slots - 1, slots + 2, slots // 3])
+  step = jax.jit(LayerCache.step, static_argnames='threads')
+  attended, after = step(cache, queries, *token, places, mask, threads=threads)
+  expected, same = step(cache, queries, *token, places, mask)
   np.testing.assert_allclose(attended, expected, atol=2e-6)
+  jax.tree.map(np.testing.assert_array_equal, after, same)
   # Masked keys and values have no influence.
   hidden = jnp.reshape(~mask, (5, 1, *cache.keys.shape[2:3], 1, -1))
   huge = jnp.asarray(1e30)
@@ -54,10 +57,59 @@ def test_attention_equals_that_of_xla(kind, slots, head, group, threads):
     keys=jnp.where(hidden, huge, cache.keys),
     values=jnp.where(jnp.swapaxes(hidden, 3, 4), huge, cache.values),
   )
-  again = attend(spoilt, queries, mask, threads=threads)
+  again, _ = step(spoilt, queries, *token, places, mask, threads=threads)
   np.testing.assert_allclose(again, expected, atol=2e-6)
-  nothing = attend(cache, queries, np.zeros_like(mask), threads=threads)
+  unseen = np.zeros_like(mask)
+  nothing, _ = step(cache, queries, *token, places, unseen, threads=threads)
   np.testing.assert_array_equal(nothing, 0)
+
+
+@pytest.mark.usefixtures('functions')
+@pytest.mark.parametrize('kind', ['plain', 'bfloat16'])
+def test_a_loop_updates_a_cache_in_place(kind):
+  shape = (3, 8, 2, 16)
+  cache = LayerCache.in_blocks(
+    jnp.zeros(shape), jnp.zeros(shape), *layout(8), kind
+  )
+  queries, token = jnp.ones((3, 2, 2, 16)), jnp.ones((3, 1, 2, 16))
+  mask = jnp.ones((3, cache.num_slots), bool)
+
+  def run(cache):
+    def body(i, state):
+      total, cache = state
+      attended, cache = cache.step(
+        queries, token * i, token * i, i, mask, threads=1
+      )
+      return total + attended, cache
+
+    return jax.lax.fori_loop(0, 8, body, (jnp.zeros((3, 2, 2, 16)), cache))
+
+  compiled = jax.jit(run, donate_argnums=0).lower(cache).compile()
+  size = f'[{",".join(map(str, cache.keys.shape))}]'
+  copies = [
+    line for line in compiled.as_text().splitlines() if ' copy(' in line
+  ]
+  assert not [line for line in copies if size in line]
+  _, after = compiled(cache)
+  tokens = np.zeros((2, 8, 2, 16), np.uint16 if kind == 'bfloat16' else 'f4')
+  after.copy_to(tokens, group=0, row=1, first=0)
+  expected = jnp.broadcast_to(jnp.arange(8.0)[:, None, None], tokens.shape)
+  if kind == 'bfloat16':
+    tokens = wide(jnp.asarray(tokens))
+  np.testing.assert_array_equal(np.asarray(tokens, np.float32), expected)
+
+
+@pytest.mark.usefixtures('functions')
+@pytest.mark.parametrize('slot', [-1, 16])
+def test_a_slot_outside_of_the_cache_is_an_error(slot):
+  nothing = jnp.zeros((1, 4, 1, 16))
+  cache = LayerCache.in_blocks(nothing, nothing, *layout(4))
+  mask = jnp.ones((1, cache.num_slots), bool)
+  with pytest.raises(jax.errors.JaxRuntimeError, match='outside of the cache'):
+    step = cache.step(
+      nothing[:, :1], nothing[:, :1], nothing[:, :1], slot, mask, threads=1
+    )
+    jax.block_until_ready(step)
 
 
 # Tokens, head, group and threads.
@@ -129,9 +181,11 @@ def test_large_scores_do_not_overflow_and_nan_propagates():
   cache = LayerCache.in_blocks(keys, values, *layout(2))
   mask = jnp.arange(cache.num_slots)[None] < 2
   queries = jnp.full((1, 1, 1, 16), 1e4)
-  np.testing.assert_array_equal(cache.attend(queries, mask, threads=1), 2.0)
-  np.testing.assert_array_equal(cache.attend(-queries, mask, threads=1), 5.0)
-  assert np.isnan(cache.attend(queries * np.nan, mask, threads=1)).all()
+  token = keys[:, 1:], values[:, 1:], 1  # as it is there already
+  attend = lambda queries: cache.step(queries, *token, mask, threads=1)[0]
+  np.testing.assert_array_equal(attend(queries), 2.0)
+  np.testing.assert_array_equal(attend(-queries), 5.0)
+  assert np.isnan(attend(queries * np.nan)).all()
 
 
 @pytest.mark.parametrize(

@@ -3,13 +3,16 @@
 // unmasked one of a block.
 //
 //   queries [B, K, U, H]      already scaled
+//   key, value [B, K, H]      of the token, which are written to the cache first
+//   slot    [B]               int32, their cache slot
 //   keys    [B, K, X, H, W]   X blocks of W cache slots, float32, or bits of bfloat16
 //   values  [B, K, X, W, H]   of the same type
 //   mask    [B, X * W]        bool; at least one value of each row is true
 //   out     [B, K, U, H]
 //
-// Queries and result are float32; H and W are multiples of 16. The queries of a
-// key-value head share each key and value that is loaded.
+// Keys and values are also results, in the same memory. What is not said to be of
+// another type is float32; H and W are multiples of 16. The queries of a key-value
+// head share each key and value that is loaded.
 //
 // The last S tokens of left-padded prompts in P places, float32:
 //
@@ -54,6 +57,9 @@ inline Floats Wide(const float* from) { return Load<Floats>(from); }
 inline Floats Wide(const uint16_t* from) {
   return (Floats)(__builtin_convertvector(Load<Halves>(from), Words) << 16);
 }
+
+inline void Narrow(float x, float* to) { *to = x; }
+inline void Narrow(float x, uint16_t* to) { *to = Rounded(x) >> 16; }
 
 // Adds for G vectors of factors, `by` numbers apart, in the first V vectors of
 // columns: see `AddRows`.
@@ -185,16 +191,26 @@ void AttendHead(const Queries& queries, const Type* keys, const Type* values,
 
 template <typename Type, ffi::DataType kType>
 ffi::Error Attend(ffi::ThreadPool pool, int64_t threads,
-                  ffi::Buffer<ffi::F32> queries, ffi::Buffer<kType> keys,
-                  ffi::Buffer<kType> values, ffi::Buffer<ffi::PRED> mask,
-                  ffi::ResultBuffer<ffi::F32> out) {
+                  ffi::Buffer<ffi::F32> queries, ffi::Buffer<ffi::F32> key,
+                  ffi::Buffer<ffi::F32> value, ffi::Buffer<ffi::S32> slot,
+                  ffi::Buffer<kType> keys, ffi::Buffer<kType> values,
+                  ffi::Buffer<ffi::PRED> mask, ffi::ResultBuffer<ffi::F32> out,
+                  ffi::ResultBuffer<kType> new_keys,
+                  ffi::ResultBuffer<kType> new_values) {
   const auto shape = keys.dimensions();
   const int64_t rows = shape[0], heads = shape[1], blocks = shape[2];
   const int64_t h_size = shape[3], width = shape[4];
   const int64_t group = queries.dimensions()[2], slots = blocks * width;
   const float* q = queries.typed_data();
-  const Type* k = static_cast<const Type*>(keys.untyped_data());
-  const Type* v = static_cast<const Type*>(values.untyped_data());
+  const float *its_key = key.typed_data(), *its_value = value.typed_data();
+  const int32_t* places = slot.typed_data();
+  Type* k = static_cast<Type*>(new_keys->untyped_data());
+  Type* v = static_cast<Type*>(new_values->untyped_data());
+  if (k != keys.untyped_data() || v != values.untyped_data())
+    return ffi::Error::Internal("the cache is not updated in place");
+  for (int64_t row = 0; row < rows; ++row)
+    if (places[row] < 0 || places[row] >= slots)
+      return ffi::Error::InvalidArgument("a cache slot outside of the cache");
   const bool* visible = mask.typed_data();
   float* to = out->typed_data();
   const auto one = [=](int64_t i) {
@@ -205,7 +221,12 @@ ffi::Error Attend(ffi::ThreadPool pool, int64_t threads,
     ranges.resize(blocks);
     for (int64_t c = 0; c < blocks; ++c)
       ranges[c] = Visible(seen + c * width, width);
-    const int64_t start = i * blocks * h_size * width;
+    const int64_t start = i * slots * h_size, place = places[i / heads];
+    for (int64_t h = 0; h < h_size; ++h) {
+      const int64_t row = place / width * h_size + h;
+      Narrow(its_key[i * h_size + h], k + start + row * width + place % width);
+      Narrow(its_value[i * h_size + h], v + start + place * h_size + h);
+    }
     for (int64_t g = 0; g < group; g += kTogether) {
       const int64_t at = (i * group + g) * h_size;
       const Queries queries = {q + at, to + at, h_size, seen, 0};
@@ -300,19 +321,20 @@ ffi::Error AttendPrompts(ffi::ThreadPool pool, int64_t threads,
 }
 
 template <ffi::DataType kType>
-auto Arguments() {
+auto Binding() {
   return ffi::Ffi::Bind()
       .template Ctx<ffi::ThreadPool>()
       .template Attr<int64_t>("threads")
       .template Arg<ffi::Buffer<ffi::F32>>()
+      .template Arg<ffi::Buffer<ffi::F32>>()
+      .template Arg<ffi::Buffer<ffi::F32>>()
+      .template Arg<ffi::Buffer<ffi::S32>>()
       .template Arg<ffi::Buffer<kType>>()
       .template Arg<ffi::Buffer<kType>>()
-      .template Arg<ffi::Buffer<ffi::PRED>>();
-}
-
-template <ffi::DataType kType>
-auto Binding() {
-  return Arguments<kType>().template Ret<ffi::Buffer<ffi::F32>>();
+      .template Arg<ffi::Buffer<ffi::PRED>>()
+      .template Ret<ffi::Buffer<ffi::F32>>()
+      .template Ret<ffi::Buffer<kType>>()
+      .template Ret<ffi::Buffer<kType>>();
 }
 
 }  // namespace
@@ -325,6 +347,12 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(attend_bfloat16,
                               (promptrl::Attend<uint16_t, ffi::U16>),
                               promptrl::Binding<ffi::U16>());
 XLA_FFI_DEFINE_HANDLER_SYMBOL(attend_prompts, promptrl::AttendPrompts,
-                              promptrl::Arguments<ffi::F32>()
+                              ffi::Ffi::Bind()
+                                  .Ctx<ffi::ThreadPool>()
+                                  .Attr<int64_t>("threads")
+                                  .Arg<ffi::Buffer<ffi::F32>>()
+                                  .Arg<ffi::Buffer<ffi::F32>>()
+                                  .Arg<ffi::Buffer<ffi::F32>>()
+                                  .Arg<ffi::Buffer<ffi::PRED>>()
                                   .Arg<ffi::Buffer<ffi::S32>>()
                                   .Ret<ffi::Buffer<ffi::F32>>());

@@ -2,7 +2,7 @@
 // read. A decode step spends most of its time in these products.
 //
 //   panels [out / 32, in / d, 32, d]  bfloat16 (d = 2) or float32 (d = 1)
-//   x      [rows, in]                 of the same type
+//   x      [rows, in]                 float32, rounded to that type
 //   out    [rows, out]                float32
 //
 // A vector holds several outputs, so that no sum runs across its lanes, and the
@@ -34,9 +34,9 @@ struct Float32 {
   static Floats Add(Floats sum, Floats weights, float x) {
     return MulAdd(weights, All(x), sum);
   }
-  // Makes `count` words of rows into `X`, or returns these words.
-  static const X* Rows(const uint32_t* words, int64_t, std::unique_ptr<X[]>*) {
-    return reinterpret_cast<const X*>(words);
+  // Makes numbers of a row into those for so many words.
+  static void Set(const float* x, int64_t words, X* to) {
+    std::memcpy(to, x, words * sizeof(X));
   }
 };
 
@@ -46,14 +46,17 @@ struct BFloat16 : Float32 {
   static Floats Part(Words weights, int i) {
     return (Floats)(i == 0 ? weights << 16 : weights & 0xffff0000u);
   }
-  static const X* Rows(const uint32_t* words, int64_t count,
-                       std::unique_ptr<X[]>* wide) {
-    wide->reset(new X[count * kParts]);
-    for (int64_t i = 0; i < count; ++i) {
-      const uint32_t parts[] = {words[i] << 16, words[i] & 0xffff0000u};
-      std::memcpy(wide->get() + i * kParts, parts, sizeof(parts));
+  static void Set(const float* x, int64_t words, X* to) {
+    const int64_t count = words * kParts;
+    int64_t i = 0;
+    for (; i + kLanes <= count; i += kLanes) {
+      const Words bits = Rounded(Load<Floats>(x + i));
+      std::memcpy(to + i, &bits, sizeof(bits));
     }
-    return wide->get();
+    for (; i < count; ++i) {
+      const uint32_t bits = Rounded(x[i]);
+      std::memcpy(to + i, &bits, sizeof(bits));
+    }
   }
 };
 
@@ -67,8 +70,19 @@ struct BFloat16Pairs {
     return (Floats)_mm512_dpbf16_ps((__m512)sum, (__m512bh)weights,
                                     (__m512bh)(Words{} + x));
   }
-  static const X* Rows(const uint32_t* words, int64_t, std::unique_ptr<X[]>*) {
-    return words;
+  static void Set(const float* x, int64_t words, X* to) {
+    typedef uint64_t Doubles __attribute__((vector_size(kVector)));
+    constexpr int kPairs = kLanes / 2;
+    typedef uint32_t Pairs __attribute__((vector_size(4 * kPairs)));
+    int64_t i = 0;
+    for (; i + kPairs <= words; i += kPairs) {
+      const Doubles both = (Doubles)Rounded(Load<Floats>(x + 2 * i));
+      const Pairs pairs = __builtin_convertvector(
+          (both >> 16 & 0xffff) | both >> 32, Pairs);
+      std::memcpy(to + i, &pairs, sizeof(pairs));
+    }
+    for (; i < words; ++i)
+      to[i] = Rounded(x[2 * i]) >> 16 | Rounded(x[2 * i + 1]);
   }
 };
 #endif
@@ -98,14 +112,19 @@ __attribute__((noinline)) void Pass(const uint32_t* panel,
 
 template <typename Type, ffi::DataType kType>
 ffi::Error FewRows(ffi::ThreadPool pool, int64_t threads,
-                   ffi::Buffer<kType> x, ffi::Buffer<kType> panels,
+                   ffi::Buffer<ffi::F32> x, ffi::Buffer<kType> panels,
                    ffi::ResultBuffer<ffi::F32> out) {
+  typedef typename Type::X X;
   const int64_t m_size = x.dimensions()[0], count = panels.dimensions()[0];
-  const int64_t n_size = count * kOutputs, words = panels.dimensions()[1];
+  const int64_t in_size = x.dimensions()[1], n_size = count * kOutputs;
+  const int64_t words = panels.dimensions()[1], size = words * Type::kParts;
   const uint32_t* panel = static_cast<const uint32_t*>(panels.untyped_data());
-  std::unique_ptr<typename Type::X[]> wide;
-  const auto* rows = Type::Rows(
-      static_cast<const uint32_t*>(x.untyped_data()), m_size * words, &wide);
+  const float* given = x.typed_data();
+  const std::unique_ptr<X[]> all(new X[m_size * size]);
+  X* rows = all.get();
+  ForEach(pool, threads, m_size, words, [=](int64_t m) {
+    Type::Set(given + m * in_size, words, rows + m * size);
+  });
   float* sums = out->typed_data();
   ForEach(pool, threads, count, words, [=](int64_t i) {
     for (int64_t m = 0; m < m_size; m += kRows)
@@ -113,7 +132,7 @@ ffi::Error FewRows(ffi::ThreadPool pool, int64_t threads,
         constexpr int V = VectorsFor(few);
         for (int v = 0; v < kVectors; v += V)
           Pass<Type, few, V>(panel + i * kOutputs * words + v * kLanes,
-                             rows + m * words * Type::kParts,
+                             rows + m * size,
                              sums + m * n_size + i * kOutputs + v * kLanes,
                              words, n_size);
       });
@@ -122,7 +141,7 @@ ffi::Error FewRows(ffi::ThreadPool pool, int64_t threads,
 }
 
 ffi::Error FewRowsBFloat16(ffi::ThreadPool pool, int64_t threads,
-                           ffi::Buffer<ffi::BF16> x,
+                           ffi::Buffer<ffi::F32> x,
                            ffi::Buffer<ffi::BF16> panels,
                            ffi::ResultBuffer<ffi::F32> out) {
 #if defined(__AVX512BF16__)
@@ -140,7 +159,7 @@ auto Binding() {
   return ffi::Ffi::Bind()
       .template Ctx<ffi::ThreadPool>()
       .template Attr<int64_t>("threads")
-      .template Arg<ffi::Buffer<kType>>()
+      .template Arg<ffi::Buffer<ffi::F32>>()
       .template Arg<ffi::Buffer<kType>>()
       .template Ret<ffi::Buffer<ffi::F32>>();
 }
