@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
-from promptrl_jax.models import native
+from promptrl_jax.models import native, rope
 from promptrl_jax.models.kernels import quantize
 
 _NEG_INF = -1e30
@@ -101,14 +101,14 @@ class LayerCache:
   def write(
     self, keys: jax.Array, values: jax.Array, slot: jax.Array
   ) -> LayerCache:
-    """Returns the cache with the keys and values [B, 1, K, H] of a token.
+    """Returns the cache with the keys and values [B, K, H] of a token.
 
     Its cache slot in [0, M), which is not checked, is a scalar, or [B] if it
     differs between rows.
     """
     block, offset = jnp.divmod(slot, self.keys.shape[-1])
     write = _scatter if jnp.ndim(slot) else _update
-    new = _fields(keys[:, 0], values[:, 0], self._kind)
+    new = _fields(keys, values, self._kind)
     axes = (4, 3, 3, 3)  # the axis W of each field
     return LayerCache(
       *[
@@ -119,34 +119,33 @@ class LayerCache:
 
   def step(
     self,
-    queries: jax.Array,
-    keys: jax.Array,
-    values: jax.Array,
+    qkv: jax.Array,
+    angles: rope.Angles | None,
+    scale: float,
     slot: jax.Array,
     mask: jax.Array,
-    bias: jax.Array | None = None,
     threads: int = 0,
   ) -> tuple[jax.Array, LayerCache]:
-    """Writes a token per row, see `write`, and attends to it, see `attend`.
+    """Writes a token of each row, see `write`, and attends to it, see `attend`.
 
     Args:
-      threads: number of XLA's threads for `cpp/attend.cc`, which does both at
-        once; 0: XLA does.
+      qkv, angles, scale: of the token, as of `rope.heads`, [B, K, U + 2, H].
+      threads: number of XLA's threads for `cpp/attend.cc`, which does all of it
+        at once; 0: XLA does.
     """
     is_native = threads > 0 and self.keys.dtype.name in _NATIVE
-    if (
-      is_native
-      and bias is None
-      and native.fits(queries.shape[-1], queries.dtype)
-    ):
-      slots = jnp.broadcast_to(jnp.asarray(slot, jnp.int32), len(queries))
-      token = keys[:, 0], values[:, 0], slots
+    if is_native and native.fits(qkv.shape[-1], qkv.dtype):
+      rows, half = len(qkv), qkv.shape[-1] // 2
+      if angles is None:
+        angles = jnp.ones((rows, half)), jnp.zeros((rows, half))
+      slots = jnp.broadcast_to(jnp.asarray(slot, jnp.int32), rows)
       attended, *fields = native.attend(
-        queries, *token, self.keys, self.values, mask, threads
+        qkv, *angles, slots, self.keys, self.values, mask, scale, threads
       )
       return attended, LayerCache(*fields)
+    queries, keys, values = rope.heads(qkv, angles, scale)
     cache = self.write(keys, values, slot)
-    return cache.attend(queries, mask, bias), cache
+    return cache.attend(queries, mask), cache
 
   def attend(
     self, queries: jax.Array, mask: jax.Array, bias: jax.Array | None = None

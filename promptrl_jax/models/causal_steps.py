@@ -12,11 +12,11 @@ from typing import Any
 
 import jax
 
-from promptrl_jax.models import attention
+from promptrl_jax.models import attention, rope
 from promptrl_jax.models.cache import LayerCache
 from promptrl_jax.models.config import TransformerConfig
 from promptrl_jax.models.kernels import threads_of
-from promptrl_jax.models.transformer import Block, Transformer, norm, rope
+from promptrl_jax.models.transformer import Block, Transformer, norm
 
 
 def read(
@@ -42,7 +42,7 @@ def read(
     each layer, [B, any + S, K, H].
   """
   model, block = Transformer(config), Block(config)
-  angles = rope(config, positions)
+  angles = rope.of_positions(config, positions)
   x: Any = model.apply(top, tokens, positions, method=Transformer.embed)
   cached = []
   for i, layer in enumerate(layers):
@@ -80,7 +80,7 @@ def decode_step(
     Logits [B, V] of the next token, and the new cache.
   """
   model, block = Transformer(config), Block(config)
-  angles = rope(config, positions[:, None])
+  angles = rope.of_positions(config, positions)
   x: Any = model.apply(
     top, tokens[:, None], positions[:, None], method=Transformer.embed
   )

@@ -126,6 +126,11 @@ class TransformerConfig:
     """Query heads per key-value head."""
     return self.num_heads // self.num_kv_heads
 
+  @property
+  def attention_scale(self) -> float:
+    """The factor on queries."""
+    return self.query_scale or self.head_size**-0.5
+
   def is_global(self, layer: int) -> bool | None:
     """Whether a layer has no window; None: all layers are alike."""
     if self.global_every is None:

@@ -182,9 +182,8 @@ class DecoderLayer(EncoderLayer):
       prompt_mask: bool [B, cache slots of `cross`].
     """
     queries, keys, values = self._project(x)
-    attended, cache = cache.step(
-      queries[:, 0, :, None], keys, values, slot, mask, bias
-    )
+    cache = cache.write(keys[:, 0], values[:, 0], slot)
+    attended = cache.attend(queries[:, 0, :, None], mask, bias)
     x = x + adapted_dense(self, attended.reshape(*x.shape[:2], -1), 'out')
     # The G rows of a prompt share its cache as the query heads of a group share
     # a key-value head.

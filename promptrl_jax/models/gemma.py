@@ -79,7 +79,7 @@ def to_hf(config: TransformerConfig) -> dict[str, Any]:
       'rope_type': c.rope_scaling.kind,
       'factor': c.rope_scaling.factor,
     }
-  scalar = (c.query_scale or c.head_size**-0.5) ** -2
+  scalar = c.attention_scale**-2
   whole = round(scalar)
   return {
     'hidden_activation': 'gelu_pytorch_tanh',

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from promptrl_jax.models import gemma, gguf_blocks, transformer
+from promptrl_jax.models import gemma, gguf_blocks, rope
 from promptrl_jax.models.blocks import Blocks
 from promptrl_jax.models.config import RopeScaling, TransformerConfig
 from promptrl_jax.models.gguf_file import GgufFile
@@ -258,7 +258,7 @@ def _llama3_scaling(
   )
   theta, size = values.get('rope_theta', 10_000.0), 2 * len(factors)
   plain, scaled = (
-    np.asarray(transformer.frequencies(size, theta, s)) for s in (None, scaling)
+    np.asarray(rope.frequencies(size, theta, s)) for s in (None, scaling)
   )
   if not np.allclose(plain / scaled, factors, rtol=1e-3):
     raise CheckpointError(

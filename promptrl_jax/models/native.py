@@ -81,13 +81,14 @@ def call(
 
 
 def attend(
-  queries: jax.Array,
-  key: jax.Array,
-  value: jax.Array,
+  qkv: jax.Array,
+  cos: jax.Array,
+  sin: jax.Array,
   slot: jax.Array,
   keys: jax.Array,
   values: jax.Array,
   mask: jax.Array,
+  scale: float,
   threads: int,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
   """Writes a token to a cache and attends to it; see `cpp/attend.cc`.
@@ -96,14 +97,21 @@ def attend(
     The attention [B, K, U, H], and `keys` and `values`, updated in place where
     the program does not need the old ones.
   """
-  kind = {'float32': 'float32', 'uint16': 'bfloat16'}[keys.dtype.name]
+  rows, heads, parts, size = qkv.shape
   results = [
-    jax.ShapeDtypeStruct(x.shape, x.dtype) for x in (queries, keys, values)
+    jax.ShapeDtypeStruct((rows, heads, parts - 2, size), qkv.dtype),
+    *(jax.ShapeDtypeStruct(x.shape, x.dtype) for x in (keys, values)),
   ]
-  args = (queries, key, value, slot, keys, values, mask)
-  aliases = {4: 1, 5: 2}
+  kind = {'float32': 'float32', 'uint16': 'bfloat16'}[keys.dtype.name]
   return tuple(
-    _call(f'attend_{kind}', results, threads, *args, aliases=aliases)
+    _call(
+      f'attend_{kind}',
+      results,
+      threads,
+      *(qkv, cos, sin, slot, keys, values, mask),
+      aliases={4: 1, 5: 2},
+      scale=np.float32(scale),
+    )
   )
 
 

@@ -7,7 +7,6 @@ One `nn.scan` stacks the layers, so every layer parameter has a leading axis L.
 from __future__ import annotations
 
 import functools
-import math
 from typing import Any
 
 import flax.linen as nn
@@ -16,9 +15,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
-from promptrl_jax.models import attention, native
+from promptrl_jax.models import attention, native, rope
 from promptrl_jax.models.cache import LayerCache
-from promptrl_jax.models.config import RopeScaling, TransformerConfig
+from promptrl_jax.models.config import TransformerConfig
 from promptrl_jax.models.kernels import (
   StoredKernel,
   adapted_dense,
@@ -35,48 +34,6 @@ _ACTIVATIONS = {
   'gelu': functools.partial(nn.gelu, approximate=False),
   'gelu_tanh': nn.gelu,
 }
-
-
-def rope_angles(
-  positions: jax.Array,
-  head_size: int,
-  theta: float,
-  scaling: RopeScaling | None = None,
-) -> tuple[jax.Array, jax.Array]:
-  """Returns cos and sin [..., H/2] of RoPE (arXiv 2104.09864) at int [...]."""
-  angles = positions[..., None].astype(jnp.float32) * frequencies(
-    head_size, theta, scaling
-  )
-  return jnp.cos(angles), jnp.sin(angles)
-
-
-def frequencies(
-  head_size: int, theta: float, scaling: RopeScaling | None = None
-) -> jax.Array:
-  """Returns the turns per position, in radians, of each pair: [H/2]."""
-  exponent = jnp.arange(0, head_size, 2, dtype=jnp.float32) / head_size
-  plain = theta**-exponent
-  return plain if scaling is None else _scaled(plain, scaling)
-
-
-def _scaled(plain: jax.Array, scaling: RopeScaling) -> jax.Array:
-  """Returns the frequencies of `RopeScaling`."""
-  slow = plain / scaling.factor
-  if scaling.kind == 'linear':
-    return slow
-  # The number of turns within the original context decides the share of the
-  # unscaled frequency: 0 for low frequencies, 1 for high ones.
-  turns = scaling.original_positions * plain / (2 * math.pi)
-  low, high = scaling.low_freq_factor, scaling.high_freq_factor
-  share = jnp.clip((turns - low) / (high - low), 0.0, 1.0)
-  return (1 - share) * slow + share * plain
-
-
-def apply_rope(x: jax.Array, cos: jax.Array, sin: jax.Array) -> jax.Array:
-  """Rotates pairs of `x` [..., H], split in halves as by Hugging Face."""
-  first, second = jnp.split(x.astype(jnp.float32), 2, axis=-1)
-  rotated = [first * cos - second * sin, second * cos + first * sin]
-  return jnp.concatenate(rotated, axis=-1).astype(x.dtype)
 
 
 class RMSNorm(nn.Module):
@@ -178,8 +135,8 @@ class Block(nn.Module):
     kernel = kernel_of(self, name, nn.initializers.normal(scale), shape)
     return sharding.pin(kernel, self.mesh, *[None] * split, 'tensor')
 
-  def _project(self, x, rope):
-    """Returns queries [B, S, K, U, H], keys and values [B, S, K, H]."""
+  def _qkv(self, x):
+    """Returns the heads of `rope.heads`, [B, S, K, U + 2, H]."""
     c = self.config
     flat = adapted_dense(self, self.attention_norm(x), 'qkv')
     shape = (c.num_kv_heads, c.group_size + 2, c.head_size)
@@ -187,20 +144,14 @@ class Block(nn.Module):
     qkv = sharding.pin(qkv, self.mesh, ROWS, None, 'tensor')
     if c.qkv_bias:
       qkv += self.qkv_bias.astype(x.dtype)
-    rotated, values = qkv[..., :-1, :], qkv[..., -1, :]
     if c.qk_norm:
-      normed = (
-        self.q_norm(rotated[..., :-1, :]),
-        self.k_norm(rotated[..., -1:, :]),
+      parts = (
+        self.q_norm(qkv[..., :-2, :]),
+        self.k_norm(qkv[..., -2:-1, :]),
+        qkv[..., -1:, :],
       )
-      rotated = jnp.concatenate(normed, axis=-2)
-    if rope is not None:
-      cos, sin = rope
-      rotated = apply_rope(
-        rotated, cos[..., None, None, :], sin[..., None, None, :]
-      )
-    scale = c.query_scale or c.head_size**-0.5
-    return rotated[..., :-1, :] * scale, rotated[..., -1, :], values
+      qkv = jnp.concatenate(parts, axis=-2)
+    return qkv
 
   def _gate_up(self, x):
     """Returns the MLP's one or, if gated, two projections [B, S, F]."""
@@ -240,14 +191,16 @@ class Block(nn.Module):
       projected = self.mlp_post_norm(projected)
     return sharding.pin(x + projected, self.mesh, ROWS)
 
-  def __call__(self, x, rope, mask, is_global=None, before=None):
+  def __call__(self, x, angles, mask, is_global=None, before=None):
     """Runs the layer on x [B, S, D]; also returns its keys and values.
 
     Those of the tokens `before` x, [B, any, K, H], come first.
     """
-    rope = attention.of_layer(rope, is_global)
+    angles = attention.of_layer(angles, is_global)
     mask = attention.of_layer(mask, is_global)
-    queries, keys, values = self._project(x, rope)
+    queries, keys, values = rope.heads(
+      self._qkv(x), angles, self.config.attention_scale
+    )
     if self.config.kv_cache == 'bfloat16':  # What decode steps will read.
       keys, values = attention.rounded(keys), attention.rounded(values)
     if before is not None:
@@ -257,11 +210,15 @@ class Block(nn.Module):
     attended = attend(queries, keys, values, mask)
     return self._finish(x, attended), (keys, values)
 
-  def decode_step(self, x, rope, cache: LayerCache, slot, mask):
+  def decode_step(self, x, angles, cache: LayerCache, slot, mask):
     """Runs the layer on one token per row; arguments as in `causal_steps`."""
-    queries, keys, values = self._project(x, rope)
     attended, cache = cache.step(
-      queries[:, 0], keys, values, slot, mask, threads=threads_of(self.qkv)
+      self._qkv(x)[:, 0],
+      angles,
+      self.config.attention_scale,
+      slot,
+      mask,
+      threads_of(self.qkv),
     )
     return self._finish(x, attended[:, None]), cache
 
@@ -331,7 +288,9 @@ class Transformer(nn.Module):
     c, is_global = self.config, None
     if c.global_every is not None:
       is_global = jnp.array([c.is_global(i) for i in range(c.num_layers)])
-    x, keys_values = self.layers(x, rope(c, positions), mask, is_global)
+    x, keys_values = self.layers(
+      x, rope.of_positions(c, positions), mask, is_global
+    )
     return self.final_norm(x), keys_values
 
   def logits(self, hidden: jax.Array) -> jax.Array:
@@ -340,20 +299,6 @@ class Transformer(nn.Module):
     if self.config.tie_embeddings and not isinstance(head, StoredKernel):
       head = StoredKernel(head)
     return dense(hidden, head, jnp.float32)
-
-
-def rope(
-  config: TransformerConfig, positions: jax.Array
-) -> tuple[jax.Array, jax.Array] | attention.ByLayer | None:
-  """Returns the cosine and sine for RoPE; None for learned positions."""
-  c = config
-  if c.positions != 'rope':
-    return None
-  angles = rope_angles(positions, c.head_size, c.rope_theta, c.rope_scaling)
-  if c.local_rope_theta is None:
-    return angles
-  local = rope_angles(positions, c.head_size, c.local_rope_theta)
-  return attention.ByLayer(windowed=local, full=angles)
 
 
 def shapes(config: TransformerConfig) -> Any:

@@ -37,9 +37,9 @@ def empty(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
 class Region:
   """Memory of many arrays that live as long as each other.
 
-  NumPy asks for pages of 2 MiB where an array has 4 MiB or more, and few kernels
-  of a small model do. Side by side in large pieces they get such pages, too: to
-  read them in order, as each step of decoding does, takes an eighth less time.
+  NumPy asks for pages of 2 MiB for arrays of 4 MiB or more, and few kernels of
+  small models are so large. Side by side in large pieces they get such pages,
+  too: to read them in order, as each step does, took an eighth less time.
   """
 
   def __init__(self) -> None:

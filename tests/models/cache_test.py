@@ -21,8 +21,7 @@ def test_attention_to_a_written_cache_equals_attention_to_the_sequence(free):
   assert cache.num_slots >= prompt + free
   write = jax.jit(LayerCache.write)
   for slot in range(prompt, prompt + free):
-    one = slice(slot, slot + 1)
-    cache = write(cache, keys[:, one], values[:, one], slot)
+    cache = write(cache, keys[:, slot], values[:, slot], slot)
   mask = jnp.asarray(rng.random((b, prompt + free)) < 0.5).at[:, 0].set(True)
   queries = normal(b, 1, k, u, h)
   expected = attend(queries, keys, values, mask[:, None])[:, 0]
@@ -38,7 +37,7 @@ def test_writing_rows_at_different_slots_equals_writing_them_one_by_one():
   cache = LayerCache.in_blocks(
     normal(b, 5, k, h), normal(b, 5, k, h), *layout(200)
   )
-  keys, values = normal(b, 1, k, h), normal(b, 1, k, h)
+  keys, values = normal(b, k, h), normal(b, k, h)
   slots = jnp.array([7, 0, 199, 66])  # the last one, and another block
   together = jax.jit(LayerCache.write)(cache, keys, values, slots)
   for row, slot in enumerate(slots):

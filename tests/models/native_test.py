@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from promptrl_jax.models import attention, native, transformer
+from promptrl_jax.models import attention, native, rope, transformer
 from promptrl_jax.models.cache import LayerCache, layout, wide
 from promptrl_jax.testing import tiny
 from tests.variants import mostly_slow
@@ -34,20 +34,27 @@ def test_attention_equals_that_of_xla(kind, slots, head, group, threads):
   cache = LayerCache.in_blocks(
     draw(5, slots, 2, head), draw(5, slots, 2, head), *layout(slots + 3), kind
   )
-  queries = draw(5, 2, group, head) / head**0.5
+  token = (
+    draw(5, 2, group + 2, head),
+    rope.angles(jnp.arange(5) * 7, head, 1e4),
+    head**-0.5,
+    jnp.asarray([0, slots // 2, slots - 1, slots + 2, slots // 3]),
+  )
   mask = rng.random((5, cache.num_slots)) < 0.5
   mask[:, slots:] = False
   mask[1] = np.arange(cache.num_slots) == slots - 1  # a single slot
   mask[2, : slots // 2] = False  # padding in front
   mask[3] = np.arange(cache.num_slots) < slots  # all written slots
   mask[[0, 2, 4], slots - 1] = True
-  token = draw(5, 1, 2, head), draw(5, 1, 2, head)
-  places = jnp.asarray([0, slots // 2, slots - 1, slots + 2, slots // 3])
-  step = jax.jit(LayerCache.step, static_argnames='threads')
-  attended, after = step(cache, queries, *token, places, mask, threads=threads)
-  expected, same = step(cache, queries, *token, places, mask)
+  step = jax.jit(LayerCache.step, static_argnames=('scale', 'threads'))
+  attended, after = step(cache, *token, mask, threads=threads)
+  expected, same = step(cache, *token, mask)
   np.testing.assert_allclose(attended, expected, atol=2e-6)
-  jax.tree.map(np.testing.assert_array_equal, after, same)
+  for actual, other in (after.keys, same.keys), (after.values, same.values):
+    assert actual.dtype == other.dtype
+    tolerance = {'rtol': 2**-7} if kind == 'bfloat16' else {'atol': 1e-6}
+    numbers = [np.asarray(wide(x), np.float32) for x in (actual, other)]
+    np.testing.assert_allclose(*numbers, **tolerance)
   # Masked keys and values have no influence.
   hidden = jnp.reshape(~mask, (5, 1, *cache.keys.shape[2:3], 1, -1))
   huge = jnp.asarray(1e30)
@@ -57,10 +64,10 @@ def test_attention_equals_that_of_xla(kind, slots, head, group, threads):
     keys=jnp.where(hidden, huge, cache.keys),
     values=jnp.where(jnp.swapaxes(hidden, 3, 4), huge, cache.values),
   )
-  again, _ = step(spoilt, queries, *token, places, mask, threads=threads)
+  again, _ = step(spoilt, *token, mask, threads=threads)
   np.testing.assert_allclose(again, expected, atol=2e-6)
   unseen = np.zeros_like(mask)
-  nothing, _ = step(cache, queries, *token, places, unseen, threads=threads)
+  nothing, _ = step(cache, *token, unseen, threads=threads)
   np.testing.assert_array_equal(nothing, 0)
 
 
@@ -71,15 +78,13 @@ def test_a_loop_updates_a_cache_in_place(kind):
   cache = LayerCache.in_blocks(
     jnp.zeros(shape), jnp.zeros(shape), *layout(8), kind
   )
-  queries, token = jnp.ones((3, 2, 2, 16)), jnp.ones((3, 1, 2, 16))
+  qkv = jnp.ones((3, 2, 4, 16))
   mask = jnp.ones((3, cache.num_slots), bool)
 
   def run(cache):
     def body(i, state):
       total, cache = state
-      attended, cache = cache.step(
-        queries, token * i, token * i, i, mask, threads=1
-      )
+      attended, cache = cache.step(qkv * i, None, 1.0, i, mask, threads=1)
       return total + attended, cache
 
     return jax.lax.fori_loop(0, 8, body, (jnp.zeros((3, 2, 2, 16)), cache))
@@ -106,9 +111,8 @@ def test_a_slot_outside_of_the_cache_is_an_error(slot):
   cache = LayerCache.in_blocks(nothing, nothing, *layout(4))
   mask = jnp.ones((1, cache.num_slots), bool)
   with pytest.raises(jax.errors.JaxRuntimeError, match='outside of the cache'):
-    step = cache.step(
-      nothing[:, :1], nothing[:, :1], nothing[:, :1], slot, mask, threads=1
-    )
+    qkv = jnp.zeros((1, 1, 3, 16))
+    step = cache.step(qkv, None, 1.0, slot, mask, threads=1)
     jax.block_until_ready(step)
 
 
@@ -181,8 +185,11 @@ def test_large_scores_do_not_overflow_and_nan_propagates():
   cache = LayerCache.in_blocks(keys, values, *layout(2))
   mask = jnp.arange(cache.num_slots)[None] < 2
   queries = jnp.full((1, 1, 1, 16), 1e4)
-  token = keys[:, 1:], values[:, 1:], 1  # as it is there already
-  attend = lambda queries: cache.step(queries, *token, mask, threads=1)[0]
+
+  def attend(queries):  # The token is there already.
+    qkv = jnp.stack([queries[:, 0], keys[:, 1], values[:, 1]], axis=2)
+    return cache.step(qkv, None, 1.0, 1, mask, threads=1)[0]
+
   np.testing.assert_array_equal(attend(queries), 2.0)
   np.testing.assert_array_equal(attend(-queries), 5.0)
   assert np.isnan(attend(queries * np.nan)).all()

@@ -4,12 +4,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from promptrl_jax.models import rope
 from promptrl_jax.models.attention import attend
-from promptrl_jax.models.transformer import (
-  Transformer,
-  apply_rope,
-  rope_angles,
-)
+from promptrl_jax.models.transformer import Transformer
 from promptrl_jax.testing import tiny
 
 
@@ -49,7 +46,7 @@ def test_rope_depends_on_distance_alone():
 
   def score(i, j):
     rotated = [
-      apply_rope(x, *rope_angles(jnp.array([p]), 8, 1e4))
+      rope.rotate(x, *rope.angles(jnp.array([p]), 8, 1e4))
       for x, p in ((query, i), (key, j))
     ]
     return float((rotated[0] * rotated[1]).sum())

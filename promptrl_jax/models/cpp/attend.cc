@@ -2,9 +2,10 @@
 // prompts to each other. Neither reads keys before the first and after the last
 // unmasked one of a block.
 //
-//   queries [B, K, U, H]      already scaled
-//   key, value [B, K, H]      of the token, which are written to the cache first
-//   slot    [B]               int32, their cache slot
+//   qkv     [B, K, U + 2, H]  U queries, a key and a value of the token
+//   cos, sin [B, H / 2]       by which queries and key are rotated; queries are
+//                             then multiplied by `scale`
+//   slot    [B]               int32, where key and value are written first
 //   keys    [B, K, X, H, W]   X blocks of W cache slots, float32, or bits of bfloat16
 //   values  [B, K, X, W, H]   of the same type
 //   mask    [B, X * W]        bool; at least one value of each row is true
@@ -16,7 +17,7 @@
 //
 // The last S tokens of left-padded prompts in P places, float32:
 //
-//   queries [B, S, K, U, H]
+//   queries [B, S, K, U, H]   already rotated and scaled
 //   keys, values [B, P, K, H]
 //   mask    [B, S, P]         bool, whether query i sees key j
 //   first   [B]               int32, the place of the first token
@@ -56,6 +57,16 @@ inline Floats Wide(const float* from) { return Load<Floats>(from); }
 // A bfloat16 value is the upper half of a float32.
 inline Floats Wide(const uint16_t* from) {
   return (Floats)(__builtin_convertvector(Load<Halves>(from), Words) << 16);
+}
+
+// Rotates pairs of numbers, the first of which lie in the first half of a row.
+inline void Rotate(const float* x, const float* cos, const float* sin,
+                   int64_t half, float scale, float* to) {
+  for (int64_t h = 0; h < half; ++h) {
+    const float first = x[h], second = x[h + half];
+    to[h] = (first * cos[h] - second * sin[h]) * scale;
+    to[h + half] = (second * cos[h] + first * sin[h]) * scale;
+  }
 }
 
 inline void Narrow(float x, float* to) { *to = x; }
@@ -190,9 +201,9 @@ void AttendHead(const Queries& queries, const Type* keys, const Type* values,
 }
 
 template <typename Type, ffi::DataType kType>
-ffi::Error Attend(ffi::ThreadPool pool, int64_t threads,
-                  ffi::Buffer<ffi::F32> queries, ffi::Buffer<ffi::F32> key,
-                  ffi::Buffer<ffi::F32> value, ffi::Buffer<ffi::S32> slot,
+ffi::Error Attend(ffi::ThreadPool pool, int64_t threads, float scale,
+                  ffi::Buffer<ffi::F32> qkv, ffi::Buffer<ffi::F32> cos,
+                  ffi::Buffer<ffi::F32> sin, ffi::Buffer<ffi::S32> slot,
                   ffi::Buffer<kType> keys, ffi::Buffer<kType> values,
                   ffi::Buffer<ffi::PRED> mask, ffi::ResultBuffer<ffi::F32> out,
                   ffi::ResultBuffer<kType> new_keys,
@@ -200,9 +211,10 @@ ffi::Error Attend(ffi::ThreadPool pool, int64_t threads,
   const auto shape = keys.dimensions();
   const int64_t rows = shape[0], heads = shape[1], blocks = shape[2];
   const int64_t h_size = shape[3], width = shape[4];
-  const int64_t group = queries.dimensions()[2], slots = blocks * width;
-  const float* q = queries.typed_data();
-  const float *its_key = key.typed_data(), *its_value = value.typed_data();
+  const int64_t group = qkv.dimensions()[2] - 2, slots = blocks * width;
+  const int64_t half = h_size / 2;
+  const float* given = qkv.typed_data();
+  const float *cosines = cos.typed_data(), *sines = sin.typed_data();
   const int32_t* places = slot.typed_data();
   Type* k = static_cast<Type*>(new_keys->untyped_data());
   Type* v = static_cast<Type*>(new_values->untyped_data());
@@ -214,22 +226,31 @@ ffi::Error Attend(ffi::ThreadPool pool, int64_t threads,
   const bool* visible = mask.typed_data();
   float* to = out->typed_data();
   const auto one = [=](int64_t i) {
-    const bool* seen = visible + i / heads * slots;
-    thread_local std::vector<float> scores;
+    const int64_t row = i / heads, start = i * slots * h_size;
+    const bool* seen = visible + row * slots;
+    thread_local std::vector<float> rotated, scores;
     thread_local std::vector<Range> ranges;
+    rotated.resize((group + 1) * h_size);
     scores.resize(kTogether * slots);
     ranges.resize(blocks);
     for (int64_t c = 0; c < blocks; ++c)
       ranges[c] = Visible(seen + c * width, width);
-    const int64_t start = i * slots * h_size, place = places[i / heads];
+    const float* from = given + i * (group + 2) * h_size;
+    for (int64_t g = 0; g <= group; ++g)
+      Rotate(from + g * h_size, cosines + row * half, sines + row * half, half,
+             g < group ? scale : 1.0f, rotated.data() + g * h_size);
+    const float* key = rotated.data() + group * h_size;
+    const float* value = from + (group + 1) * h_size;
+    const int64_t block = places[row] / width, offset = places[row] % width;
+    Type* key_to = k + start + block * h_size * width + offset;
+    Type* value_to = v + start + places[row] * h_size;
     for (int64_t h = 0; h < h_size; ++h) {
-      const int64_t row = place / width * h_size + h;
-      Narrow(its_key[i * h_size + h], k + start + row * width + place % width);
-      Narrow(its_value[i * h_size + h], v + start + place * h_size + h);
+      Narrow(key[h], key_to + h * width);
+      Narrow(value[h], value_to + h);
     }
     for (int64_t g = 0; g < group; g += kTogether) {
-      const int64_t at = (i * group + g) * h_size;
-      const Queries queries = {q + at, to + at, h_size, seen, 0};
+      const Queries queries = {rotated.data() + g * h_size,
+                               to + (i * group + g) * h_size, h_size, seen, 0};
       AsConstant<kTogether>(std::min<int64_t>(group - g, kTogether), [=](auto n) {
         AttendHead<n>(queries, k + start, v + start, ranges, h_size, width,
                       scores.data());
@@ -325,6 +346,7 @@ auto Binding() {
   return ffi::Ffi::Bind()
       .template Ctx<ffi::ThreadPool>()
       .template Attr<int64_t>("threads")
+      .template Attr<float>("scale")
       .template Arg<ffi::Buffer<ffi::F32>>()
       .template Arg<ffi::Buffer<ffi::F32>>()
       .template Arg<ffi::Buffer<ffi::F32>>()
