@@ -17,7 +17,7 @@ import platform
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -131,7 +131,7 @@ def _call(
   results: Any,
   threads: int,
   *args: jax.Array,
-  aliases: Mapping[int, int] | None = None,
+  aliases: dict[int, int] | None = None,
   **attributes: Any,
 ) -> Any:
   function = jax.ffi.ffi_call(
