@@ -15,7 +15,6 @@ _BLOCK = 96  # upper limit on the cache slots of a block
 # A bfloat16 cache is kept as bits: on CPU, XLA would widen all of it to write
 # one token, which took twice the time of the whole step.
 _BITS = jnp.uint16
-_NATIVE = ('float32', 'uint16')  # caches that `cpp/attend.cc` takes
 
 
 def layout(slots: int) -> tuple[int, int]:
@@ -133,7 +132,7 @@ class LayerCache:
       threads: number of XLA's threads for `cpp/attend.cc`, which does all of it
         at once; 0: XLA does.
     """
-    is_native = threads > 0 and self.keys.dtype.name in _NATIVE
+    is_native = threads > 0 and self.keys.dtype.name in native.CACHES
     if is_native and native.fits(qkv.shape[-1], qkv.dtype):
       rows, half = len(qkv), qkv.shape[-1] // 2
       if angles is None:

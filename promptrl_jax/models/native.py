@@ -29,7 +29,9 @@ from promptrl_jax.files import cache_folder, write_atomically
 FOLDER = pathlib.Path(__file__).parent / 'cpp'
 _FUNCTIONS = ('few_rows_bfloat16', 'few_rows_float32')
 _FUNCTIONS += ('few_rows_4_bits', 'few_rows_8_bits')
-_FUNCTIONS += ('attend_bfloat16', 'attend_float32', 'attend_prompts')
+# By the dtype of a cache, which holds bits of bfloat16.
+CACHES = {'float32': 'attend_float32', 'uint16': 'attend_bfloat16'}
+_FUNCTIONS += (*CACHES.values(), 'attend_prompts')
 _FUNCTIONS += ('rms_norm', 'draw')
 LANES = 16  # The functions take whole vectors, of so many numbers at most.
 _VARIABLE = 'PROMPTRL_NATIVE'
@@ -102,10 +104,9 @@ def attend(
     jax.ShapeDtypeStruct((rows, heads, parts - 2, size), qkv.dtype),
     *(jax.ShapeDtypeStruct(x.shape, x.dtype) for x in (keys, values)),
   ]
-  kind = {'float32': 'float32', 'uint16': 'bfloat16'}[keys.dtype.name]
   return tuple(
     _call(
-      f'attend_{kind}',
+      CACHES[keys.dtype.name],
       results,
       threads,
       *(qkv, cos, sin, slot, keys, values, mask),

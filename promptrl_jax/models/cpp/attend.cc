@@ -70,7 +70,9 @@ inline void Rotate(const float* x, const float* cos, const float* sin,
 }
 
 inline void Narrow(float x, float* to) { *to = x; }
-inline void Narrow(float x, uint16_t* to) { *to = Rounded(x) >> 16; }
+inline void Narrow(float x, uint16_t* to) {
+  *to = BFloat16Bits<uint32_t>(x) >> 16;
+}
 
 // Adds for G vectors of factors, `by` numbers apart, in the first V vectors of
 // columns: see `AddRows`.

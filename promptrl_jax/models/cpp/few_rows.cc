@@ -50,11 +50,11 @@ struct BFloat16 : Float32 {
     const int64_t count = words * kParts;
     int64_t i = 0;
     for (; i + kLanes <= count; i += kLanes) {
-      const Words bits = Rounded(Load<Floats>(x + i));
+      const Words bits = BFloat16Bits<Words>(Load<Floats>(x + i));
       std::memcpy(to + i, &bits, sizeof(bits));
     }
     for (; i < count; ++i) {
-      const uint32_t bits = Rounded(x[i]);
+      const uint32_t bits = BFloat16Bits<uint32_t>(x[i]);
       std::memcpy(to + i, &bits, sizeof(bits));
     }
   }
@@ -76,13 +76,14 @@ struct BFloat16Pairs {
     typedef uint32_t Pairs __attribute__((vector_size(4 * kPairs)));
     int64_t i = 0;
     for (; i + kPairs <= words; i += kPairs) {
-      const Doubles both = (Doubles)Rounded(Load<Floats>(x + 2 * i));
+      const Doubles both = (Doubles)BFloat16Bits<Words>(Load<Floats>(x + 2 * i));
       const Pairs pairs = __builtin_convertvector(
           (both >> 16 & 0xffff) | both >> 32, Pairs);
       std::memcpy(to + i, &pairs, sizeof(pairs));
     }
     for (; i < words; ++i)
-      to[i] = Rounded(x[2 * i]) >> 16 | Rounded(x[2 * i + 1]);
+      to[i] = BFloat16Bits<uint32_t>(x[2 * i]) >> 16 |
+              BFloat16Bits<uint32_t>(x[2 * i + 1]);
   }
 };
 #endif

@@ -42,19 +42,14 @@ inline Floats Choose(Ints which, Floats yes, Floats no) {
   return (Floats)(((Ints)yes & which) | ((Ints)no & ~which));
 }
 
-// The bits of the nearest bfloat16 value as a float32 one; of two, the even one.
-inline uint32_t Rounded(float x) {
-  uint32_t bits;
+// The bits of the nearest bfloat16 values as float32 ones; of two, the even one.
+// `Bits` is `uint32_t` for a number, `Words` for a vector of them.
+template <typename Bits, typename Number>
+inline Bits BFloat16Bits(Number x) {
+  Bits bits;
   std::memcpy(&bits, &x, sizeof(bits));
-  const uint32_t rounded = (bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000u;
-  return x == x ? rounded : 0x7fc00000u;
-}
-
-inline Words Rounded(Floats x) {
-  const Words bits = (Words)x;
-  const Words rounded = (bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000u;
-  return (Words)Choose(x == x, (Floats)rounded,
-                       (Floats)(Words{} + 0x7fc00000u));
+  const Bits rounded = (bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000u;
+  return x == x ? rounded : Bits{} + 0x7fc00000u;
 }
 
 // A vector of one number. To subtract 0 changes none, unlike to add it to -0.
