@@ -69,8 +69,6 @@ class Config:
     embedding: `shipped`, or `minilm` with the extra `embedding`.
     threshold: fitness of the best prompt from which its evolution counts as
       converged, in the report alone.
-    refine_below: fitness below which prompts are dropped when REFINEMENT begins
-      (`loop.main_queries`), and in the end, 0 to 1.
     edits: what changes sections of prompts: the wordings of the `catalogue`, or
       the `model` that answers, which has to follow instructions.
     distances: by which prompts that say the same, and comments, are told:
@@ -94,7 +92,6 @@ class Config:
   prompt_components: int = 0
   embedding: str = 'shipped'
   threshold: float = 0.6
-  refine_below: float = 0.4
   edits: str = 'catalogue'
   distances: str = 'words'
   plugins: tuple[str, ...] = ()

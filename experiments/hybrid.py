@@ -35,7 +35,7 @@ from ml_collections import config_flags
 
 from configs.hybrid import Config
 from experiments import hybrid_report, serving, session
-from experiments.hybrid_loop import make_loop, make_parts, refine_if_due
+from experiments.hybrid_loop import make_loop, make_parts
 from promptrl_jax.envs.simulated_user import SimulatedUser
 from promptrl_jax.evolution import convergence, diversity
 from promptrl_jax.files import write_atomically
@@ -177,14 +177,14 @@ def play(config, method, seed, learner, backend, features, reward_fn, folder):
       curves['diversity'].append(
         diversity.jaccard_diversity(loop.population.texts)
       )
-      refine_if_due(config, loop)
+      loop.refine_if_due()
       if is_updated:
         state, plain = loop.snapshot()
         if int(state.step) % config.checkpoint_every == 0:
           extra = {'loop': plain, 'curves': curves, 'usage': usage}
           checkpoint.save_checkpoint(checkpoints, state, extra)
   _, plain = loop.snapshot()
-  loop.refine(config.refine_below)
+  loop.refine()
   static, best_static = user.best_static(asked)
   return curves | {
     'last': convergence.satisfaction(curves['satisfaction']),

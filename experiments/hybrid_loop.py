@@ -37,12 +37,6 @@ def make_parts(config, embed_fn, asked):
   return features, make_learner(gpro, config.seed)
 
 
-def refine_if_due(config, loop):
-  """Drops what nobody needs in the phase REFINEMENT; twice does no harm."""
-  if loop.phase == 'refinement':
-    loop.refine(config.refine_below)
-
-
 def make_loop(config, method, seed, learner, backend, features):
   """The loop of one person under one method."""
   name = method.removesuffix(EVOLVING)

@@ -54,7 +54,12 @@ def search(config, line_up, validation, workdir, trained, mode):
     found = found.with_lists(lists)
     keep(found)
   tuned = open_loop_search.tune(
-    found, chosen_on, config.eval.budgets, config.ask, config.eval.without
+    found,
+    chosen_on,
+    config.eval.budgets,
+    config.ask,
+    config.eval.without,
+    lambda settings: tqdm.tqdm(settings, desc='tune', unit='setting'),
   )
   if tuned != found:
     keep(tuned)
@@ -108,6 +113,7 @@ def choose_portfolio(config, players, line_up, validation, workdir):
       protocol=config.data.protocol,
       budgets=config.eval.budgets,
       seeds=range(config.seed, config.seed + config.seeds),
+      progress=lambda of: tqdm.tqdm(of, desc='portfolio', unit='step'),
     )
     content = json.dumps(dataclasses.asdict(chosen), indent=2)
     write_atomically(path, f'{content}\n'.encode())

@@ -20,7 +20,6 @@ import numpy as np
 import tqdm
 
 from experiments.asking import Questions
-from experiments.hybrid_loop import refine_if_due
 from promptrl_jax.evaluation import generations, lineage_report, markdown
 from promptrl_jax.feedback.store import Store
 from promptrl_jax.feedback.web.server import TOKEN_VARIABLE, FeedbackServer
@@ -67,7 +66,7 @@ def serve(config, workdir, loop, reward_fn, asked, model, port, timeout_s):
         model=model,
       )
       resume(people, checkpoints)
-      refine_if_due(config, loop)
+      loop.refine_if_due()
       questions = Questions(store, session, asked)
       try:
         is_done = ask(
@@ -76,7 +75,7 @@ def serve(config, workdir, loop, reward_fn, asked, model, port, timeout_s):
       finally:
         report(config, workdir, people)
   if is_done:
-    loop.refine(config.refine_below)
+    loop.refine()
     report_prompts(config, workdir, people)  # The lineage is that of all.
     print((workdir / 'results.md').read_text())
   else:
@@ -130,7 +129,7 @@ def ask(config, workdir, people, questions, checkpoints, timeout_s) -> bool:
       if len(people.said) >= config.queries:
         return True
       questions.show_next(people)
-      refine_if_due(config, loop)
+      loop.refine_if_due()
       heard_at = time.monotonic()
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import TypeVar
 
 import numpy as np
 
@@ -22,7 +21,7 @@ from promptrl_jax.llm.ask import AskConfig
 from promptrl_jax.operators import OPERATORS
 from promptrl_jax.types import Task
 
-_Name = TypeVar('_Name')
+_Setting = tuple[int, float]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,14 +85,14 @@ def search(
   with validation.line_up.counting() as paid:
     beams = search_lists(validation, budgets, progress)
     tried = {operators for b in budgets for _, operators in beams[b]}
-    mean = _score(
-      validation,
-      {
-        names: Entrant.of(open_loop.strategy(names, validation.editing))
-        for names in sorted(tried)
-      },
-      budgets,
-    )
+    mean = {
+      names: _score(
+        validation,
+        Entrant.of(open_loop.strategy(names, validation.editing)),
+        budgets,
+      )
+      for names in sorted(tried)
+    }
     calls = paid()
   return Found(
     best={b: beams[b][0][1] for b in budgets},
@@ -110,6 +109,7 @@ def tune(
   budgets: Sequence[int],
   ask: AskConfig,
   without: Collection[str] = (),
+  progress: Callable[[Iterable[_Setting]], Iterable[_Setting]] = iter,
 ) -> Found:
   """Adds the temperatures and numbers of examples that are not found yet.
 
@@ -121,6 +121,8 @@ def tune(
     budgets: those that a rival is to be good at, in the mean.
     ask: how requests are sampled but for the temperature.
     without: rivals that are not wanted.
+    progress: wraps the settings of a rival, examples and temperature, for a
+      progress bar.
   """
   line_up, config = validation.line_up, validation.config
   library = (line_up.options or {}).get('examples')
@@ -130,16 +132,13 @@ def tune(
     is_done = name in found.temperatures
     if is_done or not is_possible or open_loop.tuned(name) in without:
       continue
-    sampled = {
-      (count, t): dataclasses.replace(
-        entrant, ask=dataclasses.replace(ask, sample_temperature=t)
-      )
-      for (count, entrant), t in itertools.product(
-        by_count.items(), config.temperatures
-      )
-    }
+    means = {}
     with line_up.counting() as paid:
-      means = _score(validation, sampled, budgets)
+      settings = list(itertools.product(by_count, config.temperatures))
+      for count, temperature in progress(settings):
+        sampled = dataclasses.replace(ask, sample_temperature=temperature)
+        entrant = dataclasses.replace(by_count[count], ask=sampled)
+        means[count, temperature] = _score(validation, entrant, budgets)
       calls = paid()
     count, temperature = max(means, key=lambda key: means[key])
     examples = {name: count} if len(by_count) > 1 else {}
@@ -229,21 +228,16 @@ def _extend(
 
 
 def _score(
-  validation: Validation,
-  entrants: Mapping[_Name, Entrant],
-  budgets: Sequence[int],
-) -> dict[_Name, float]:
-  """Pass rates, mean over the budgets and the seeds of the search."""
-  tasks = validation.problems
+  validation: Validation, entrant: Entrant, budgets: Sequence[int]
+) -> float:
+  """Pass rate, mean over the budgets and the seeds of the search."""
   games = [
-    Game(entrant, tasks, validation.protocol, budget, run)
-    for entrant in entrants.values()
+    Game(entrant, validation.problems, validation.protocol, budget, run)
     for budget in budgets
     for run in range(validation.config.seeds)
   ]
-  passed = [run.passed.mean() for run in validation.line_up.run_all(games)]
-  means = np.reshape(passed, (len(entrants), -1)).mean(axis=1)
-  return dict(zip(entrants, means.tolist(), strict=True))
+  runs = validation.line_up.run_all(games)
+  return float(np.mean([run.passed.mean() for run in runs]))
 
 
 def _has_effect(operators: List, name: str) -> bool:

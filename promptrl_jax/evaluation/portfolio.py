@@ -12,7 +12,7 @@ so that on validation no portfolio is worse than its best member.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -142,6 +142,7 @@ def choose(
   protocol: str,
   budgets: Sequence[int],
   seeds: Sequence[int],
+  progress: Callable[[Sequence[Any]], Iterable[Any]] = iter,
 ) -> Chosen:
   """Chooses a schedule for each budget.
 
@@ -152,13 +153,15 @@ def choose(
     protocol: which tests are visible.
     budgets: those that a schedule is wanted for.
     seeds: runs of each member and schedule.
+    progress: wraps what is played one after the other, members and then
+      budgets, for a progress bar.
   """
   best, scores = {}, {}
   with line_up.counting() as paid:
     alone = _play_alone(
-      line_up, entrants, tasks, protocol, max(budgets), tuple(seeds)
+      line_up, entrants, tasks, protocol, max(budgets), tuple(seeds), progress
     )
-    for budget in budgets:
+    for budget in progress(budgets):
       every = schedules(tuple(entrants), budget)
       values = {one: alone.value(one) for one in every}
       ranked = sorted(every, key=lambda one: -values[one])
@@ -227,21 +230,16 @@ def _play_alone(
   protocol: str,
   most: int,
   seeds: tuple[int, ...],
+  progress: Callable[[Sequence[Any]], Iterable[Any]],
 ) -> _Alone:
   sizes = [2**k for k in range(most.bit_length()) if 2**k <= most]
   keys = [(name, size) for name in entrants for size in sizes]
-  runs = iter(
-    line_up.run_all(
-      [
-        Game(entrants[name], tasks, protocol, size, seed)
-        for name, size in keys
-        for seed in seeds
-      ]
-    )
-  )
   found = _Alone({}, {}, {})
-  for key in keys:
-    played = [next(runs) for _ in seeds]
+  for key in progress(keys):
+    name, size = key
+    played = line_up.run_all(
+      [Game(entrants[name], tasks, protocol, size, seed) for seed in seeds]
+    )
     found.solved[key] = np.stack([run.passed for run in played])
     found.calls[key] = np.stack([run.calls for run in played])
     found.visible[key] = np.stack(

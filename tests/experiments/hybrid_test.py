@@ -99,7 +99,7 @@ def test_all_terms_or_the_legacy_ones_are_learned_from(workdir, tmp_path):
       tmp_path / name,
       '--config.seeds=1',
       f'--config.reward={name}',
-      f'--config.refine_below={lowest}',
+      f'--config.loop.refine_below={lowest}',
       "--config.reward_options=(('critic', 0.5),)",
     )
     assert result.returncode == 0, result.stderr[-2000:]
@@ -117,7 +117,7 @@ def test_the_phase_refinement_drops_what_nobody_needs(tmp_path):
     *('--config=configs/hybrid.py:smoke', f'--workdir={tmp_path}'),
     *('--config.queries=30', '--config.seeds=1'),
     "--config.methods=('gpro_evolution',)",
-    *('--config.loop.main_queries=21', '--config.refine_below=1.0'),
+    *('--config.loop.main_queries=21', '--config.loop.refine_below=1.0'),
     '--config.gpro.temperatures=(0.3, 1.0)',
   )
   assert result.returncode == 0, result.stderr[-2000:]

@@ -276,12 +276,17 @@ class Loop:
     )
     return list(answers[0]), mean[:, 0].tolist()
 
-  def refine(self, threshold: float) -> None:
-    """Drops prompts whose fitness is lower, and those that say the same.
+  def refine_if_due(self) -> None:
+    """Refines the population in the phase REFINEMENT; twice does no harm."""
+    if self.phase == 'refinement':
+      self.refine()
+
+  def refine(self) -> None:
+    """Drops prompts below `refine_below`, and those that say the same.
 
     The best one stays.
     """
-    kept = self.population.at_least(threshold)
+    kept = self.population.at_least(self.config.refine_below)
     self.population = kept.without_duplicates(self._embed_fn)
     self._islands = [self.population]
 

@@ -32,6 +32,8 @@ class LoopConfig:
     bootstrap_prompts: more prompts than the population, which INIT alone draws
       from if the population evolves.
     main_queries: queries until REFINEMENT begins; 0: it never does.
+    refine_below: fitness below which prompts are dropped when REFINEMENT
+      begins, and in the end, 0 to 1.
     window: last queries that prompts are scored on by the critic.
     optimism: standard deviations of the critics that are added to their mean
       when prompts are scored, so that those are tried of which little is known:
@@ -56,6 +58,7 @@ class LoopConfig:
   bootstrap_queries: int = 20
   bootstrap_prompts: int = 100
   main_queries: int = 0
+  refine_below: float = 0.4
   window: int = 20
   optimism: float = 1.0
   judged: bool = False
@@ -96,6 +99,8 @@ class LoopConfig:
     ):
       if getattr(self, name) < 0:
         raise ValueError(f'{name}={getattr(self, name)}: expected at least 0')
+    if not 0 <= self.refine_below <= 1:
+      raise ValueError(f'refine_below={self.refine_below}: expected 0 to 1')
 
   def phase(self, queries: int) -> str:
     """One of `PHASES`, after so many queries."""

@@ -70,13 +70,14 @@ def test_islands_evolve_apart_and_send_their_best_on(parts):
 
 
 def test_islands_go_on_from_a_snapshot(parts):
-  loop = walk(make(parts, islands=IslandsConfig(3, every=2)), 15)
-  again = make(parts, islands=IslandsConfig(3, every=2))
+  settings = {'islands': IslandsConfig(3, every=2), 'refine_below': 0.0}
+  loop = walk(make(parts, **settings), 15)
+  again = make(parts, **settings)
   again.restore(*loop.snapshot())
   one, two = (walk(x, 10, start=15) for x in (loop, again))
   assert one.population == two.population and one._islands == two._islands
   assert one.generations == two.generations and len(one.generations) == 5
-  one.refine(0.0)
+  one.refine()
   walk(one, 5, start=25)  # One population is left, and evolves.
   assert len(one._islands) == 1 and one.population.generation == 6
 

@@ -70,6 +70,7 @@ LOOP_CHANGES = {
   'bootstrap_queries': 8,
   'bootstrap_prompts': 2,
   'main_queries': 6,
+  'refine_below': 1.0,
   'window': 2,
   'optimism': 30.0,
   'judged': True,
@@ -87,6 +88,7 @@ LOOP_CHANGES = {
 }
 # What a setting needs beside it to have an effect.
 LOOP_BESIDE = {
+  'refine_below': {'main_queries': 20},
   'rules': {'choose': 'epsilon_greedy'},
   'objectives': {
     'evolution': dataclasses.replace(SMALL.evolution, selection='nsga2')
@@ -262,6 +264,7 @@ def rate(loop, queries):
     seen.append((showing.text, showing.logps, loop.phase))
     loop.hear(showing.serial, 1 / (1 + len(showing.text) / 300))
     loop.learn()
+    loop.refine_if_due()
   return seen
 
 

@@ -141,10 +141,12 @@ def test_the_first_phase_draws_from_more_prompts_than_evolve(parts):
 
 
 def test_the_last_phase_drops_what_nobody_needs(parts):
-  loop = make(parts)
+  loop = make(parts, refine_below=1.0)  # nobody is that good
   walk(loop, 30)
   best = loop.population.elite(1)[0]
-  loop.refine(2.0)  # nobody is that good
+  loop.refine_if_due()  # not yet
+  assert len(loop.population) == 10
+  loop.refine()
   assert loop.population.individuals == (best,)
   assert loop.show(BANK[0]).prompt == best
 
@@ -212,6 +214,8 @@ def test_a_step_without_model_calls_is_quick(parts):
 def test_settings_that_make_no_sense_are_refused(parts):
   with pytest.raises(ValueError, match="choose='best': expected one of random"):
     LoopConfig(choose='best')
+  with pytest.raises(ValueError, match='refine_below=40: expected 0 to 1'):
+    LoopConfig(refine_below=40)
   with pytest.raises(ValueError, match='window=0'):
     dataclasses.replace(LoopConfig(), window=0)
   with pytest.raises(ValueError, match='3 queries for 8 components'):
