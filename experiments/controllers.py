@@ -39,9 +39,16 @@ def names(config):
 
 
 def played_names(config, folder):
-  """Names of what `learn` reads from a finished run, without training."""
-  place = folder / f'seed_{config.seed}'
-  kinds = [n for n in bandit_kinds(config) if (place / f'{n}.npz').exists()]
+  """Names of what `learn` reads from a finished run, without training.
+
+  A bandit is played if that run has one for each seed.
+  """
+  seeds = range(config.seed, config.seed + config.seeds)
+  kinds = [
+    name
+    for name in bandit_kinds(config)
+    if all((folder / f'seed_{seed}' / f'{name}.npz').exists() for seed in seeds)
+  ]
   return *variants(config), *at_prices(config), *kinds
 
 
@@ -111,9 +118,10 @@ def learn(
         at_price = OverOperators(policy, config.editing, price)
         learned[at_price_name(price)] = at_price, calls
   _, calls = learned['ppo']
+  played = played_names(config, folder.parent)
   for name, kind in bandit_kinds(config).items():
     path = folder / f'{name}.npz'
-    if mode == 'eval' and not path.exists():
+    if mode == 'eval' and name not in played:
       continue  # Nothing is trained, and nothing is written here.
     learned[name] = train_bandit(config, env, problems, seed, path, calls, kind)
   return learned
