@@ -5,7 +5,7 @@
 Arguments:
   smoke      a part of minicode 2 with the published controllers, in minutes
   minicode2  the embedded suite and models, three seeds, all budgets; no GPU,
-             hub or key (the default): about half an hour on two cores
+             hub or key (the default): about an hour on two cores
   mbpp_real  the official MBPP file with SmolLM2 135M Instruct in this process
              (`make real`): --config.data.path=mbpp.jsonl
   mbpp       the official MBPP file, any model behind an OpenAI-compatible
@@ -92,6 +92,8 @@ def get_config(arg: str = 'minicode2') -> ml_collections.ConfigDict:
     c.cache = 'runs/compare_completions.sqlite'
     c.search.beam, c.search.seeds = 2, 1
     c.eval.strategies = ('mbr_exec',)
+    c.eval.thompson = True
+    c.examples = 'words'
     c.oracle_of_n = True
     c.trained_rewriter = str(_RESULTS / 'minicode2' / 'rewriter')
     c.subject = 'portfolio'
@@ -102,7 +104,7 @@ def get_config(arg: str = 'minicode2') -> ml_collections.ConfigDict:
   if name in ('mbpp', 'humaneval'):
     c.subject = 'best_open_loop'
   if arg == 'smoke':
-    c.cache = ''
+    c.cache = c.examples = ''
     c.seeds = 1
     c.data.validation_limit, c.data.test_limit = 60, 90
     c.eval.budgets = (1, 2, 4)
