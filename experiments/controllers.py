@@ -18,7 +18,6 @@ from promptrl_jax.evaluation.play import Entrant, Game
 from promptrl_jax.execution.memo import MemoPool
 from promptrl_jax.files import write_atomically
 from promptrl_jax.llm.attempt import CODER, REWRITER
-from promptrl_jax.rl import bandits
 from promptrl_jax.strategies import policies
 from promptrl_jax.strategies.base import OverOperators
 from promptrl_jax.tasks import splits
@@ -233,16 +232,28 @@ def read(path, template):
 
 def train_bandit(config, env, problems, seed, path, calls, kind):
   """A contextual bandit, trained once, and the calls of its training."""
+  first = bandit.start(env)
   if not path.exists():
+    partial = path.with_suffix('.partial.npz')
+    run = first
+    if partial.exists():
+      (statistics, steps), paid = read(partial, (first.statistics, first.steps))
+      run = bandit.Run(statistics, int(steps), paid)
     with tqdm.tqdm(
-      total=calls, desc=f'{path.stem} seed {seed}', unit='call'
+      total=calls,
+      initial=run.calls,
+      desc=f'{path.stem} seed {seed}',
+      unit='call',
     ) as bar:
 
-      def progress(spent, solved):
+      def progress(run, solved):
         bar.set_postfix(solved=f'{solved:.4f}', refresh=False)
-        bar.update(spent)
+        bar.update(run.calls - bar.n)
+        if run.steps % config.checkpoint_every == 0:
+          save(partial, (*run.statistics, run.steps), run.calls)
 
-      learned = bandit.train(
+      run = bandit.train(
+        run,
         env,
         problems,
         config.controller,
@@ -252,8 +263,7 @@ def train_bandit(config, env, problems, seed, path, calls, kind):
         kind=kind,
         progress=progress,
       )
-    save(path, *learned)
-  size = env.config.observation_size
-  empty = bandits.initial(len(env.config.actions), size)
-  statistics, paid = read(path, empty)
+    save(path, run.statistics, run.calls)
+    partial.unlink(missing_ok=True)
+  statistics, paid = read(path, first.statistics)
   return OverOperators(policies.bandit(statistics), env.config), paid

@@ -1,7 +1,19 @@
-"""What is read of a finished run."""
+"""What is trained beside controllers, and what is read of a finished run."""
+
+import numpy as np
+import pytest
 
 from configs.mbpp_ppo import Config
 from experiments import controllers
+from promptrl_jax.envs.editing.config import EditingConfig
+from promptrl_jax.envs.editing.env import EditingEnv
+from promptrl_jax.tasks import splits
+from promptrl_jax.testing import tiny
+from promptrl_jax.testing.scripted import ScriptedBackend
+from promptrl_jax.training.controller.bandit import Kind
+from promptrl_jax.training.controller.config import ControllerConfig
+
+CALLS = 60
 
 
 def test_a_bandit_plays_if_there_is_one_for_each_seed(tmp_path):
@@ -16,3 +28,52 @@ def test_a_bandit_plays_if_there_is_one_for_each_seed(tmp_path):
   assert played(1) == ('ppo', 'bandit', 'bandit_mc')
   assert played(2) == ('ppo', 'bandit_mc')
   assert played(3) == ('ppo',)
+
+
+@pytest.mark.parametrize('thompson', [False, True])
+def test_a_bandit_goes_on_where_it_was_interrupted(pool, tmp_path, thompson):
+  config = Config(
+    controller=ControllerConfig(iterations=1, episodes=6, budgets=(1, 3)),
+    checkpoint_every=2,
+  )
+  problems = [splits.reveal_for_training(t, 'visible1') for t in tiny.tasks(8)]
+  asked = []
+
+  def train(folder, most):
+    """Trains the bandit; the coder breaks down after `most` requests."""
+    folder.mkdir(exist_ok=True)
+    asked.clear()
+
+    def answer(request):
+      asked.append(request)
+      if len(asked) > most:
+        raise KeyboardInterrupt
+      return f'\n  return x + {request.seed % 3}'
+
+    env = EditingEnv(
+      ScriptedBackend(answer),
+      ScriptedBackend(lambda request: ' Add it, please.'),
+      pool,
+      EditingConfig(max_steps=3, budget=3),
+    )
+    path = folder / 'bandit.npz'
+    kind = Kind(monte_carlo=True, thompson=thompson)
+    controllers.train_bandit(config, env, problems, 0, path, CALLS, kind)
+    with np.load(path) as saved:
+      return [saved[name] for name in saved.files]
+
+  whole = train(tmp_path / 'whole', CALLS * 9)
+  requests = len(asked)
+  with pytest.raises(KeyboardInterrupt):
+    train(tmp_path / 'killed', requests * 2 // 3)
+  assert [path.name for path in (tmp_path / 'killed').iterdir()] == [
+    'bandit.partial.npz'
+  ]
+  resumed = train(tmp_path / 'killed', CALLS * 9)
+  assert len(asked) < requests  # what was kept is not asked again
+  assert len(whole) == len(resumed) == 3
+  for one, other in zip(whole, resumed, strict=True):
+    np.testing.assert_array_equal(one, other)
+  assert [path.name for path in (tmp_path / 'killed').iterdir()] == [
+    'bandit.npz'
+  ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -38,7 +39,29 @@ class Kind:
   thompson: bool = False
 
 
+class Run(NamedTuple):
+  """A training so far: what it needs to go on.
+
+  Attributes:
+    statistics: of the bandit.
+    steps: batches that were played.
+    calls: model calls that they made.
+  """
+
+  statistics: bandits.LinearBandit
+  steps: int = 0
+  calls: int = 0
+
+
+def start(env: EditingEnv) -> Run:
+  """Returns a training before its first batch."""
+  return Run(
+    bandits.initial(len(env.config.actions), env.config.observation_size)
+  )
+
+
 def train(
+  run: Run,
   env: EditingEnv,
   problems: Sequence[Problem],
   controller: ControllerConfig,
@@ -47,11 +70,12 @@ def train(
   *,
   calls: int,
   kind: Kind = Kind(),
-  progress: Callable[[int, float], None] = lambda calls, solved: None,
-) -> tuple[bandits.LinearBandit, int]:
+  progress: Callable[[Run, float], None] = lambda run, solved: None,
+) -> Run:
   """Plays batches of episodes and learns from each.
 
   Args:
+    run: the training so far; one that goes on ends as if it had never stopped.
     env: where episodes are played.
     problems: training problems.
     controller: number and budgets of the episodes of a batch.
@@ -59,23 +83,17 @@ def train(
     seed: of the draws.
     calls: model calls after which no further batch is played.
     kind: what it learns, and how it explores.
-    progress: told after each batch of its calls and the share it solved.
-
-  Returns:
-    The bandit's statistics and the number of model calls.
+    progress: told after each batch of the training so far, and of the share
+      that the batch solved.
   """
-  statistics = bandits.initial(
-    len(env.config.actions), env.config.observation_size
-  )
   update_fn = jax.jit(bandits.update)
   # It draws nothing, so that continuations would be the same episode.
   controller = dataclasses.replace(controller, continuations=1)
-  paid = step = 0
-  while paid < calls:
-    indices, seeds, budgets = draw_batch(problems, controller, seed, step)
+  while run.calls < calls:
+    indices, seeds, budgets = draw_batch(problems, controller, seed, run.steps)
     played = rollout.collect(
       env,
-      _exploring(statistics, config, kind, seed, step),
+      _exploring(run, config, kind, seed),
       [problems[i] for i in indices],
       seeds,
       budgets,
@@ -84,27 +102,23 @@ def train(
     rewards = returns_to_go(played) if kind.monte_carlo else played.rewards
     size = played.observations.shape[-1]
     statistics = update_fn(
-      statistics,
+      run.statistics,
       played.observations.reshape(-1, size),
       played.actions.reshape(-1),
       rewards.reshape(-1),
       played.mask.reshape(-1),
     )
     spent = sum(episode.calls for episode in env.episodes)
-    paid, step = paid + spent, step + 1
+    run = Run(statistics, run.steps + 1, run.calls + spent)
     solved = np.mean([episode.best_share == 1.0 for episode in env.episodes])
-    progress(spent, float(solved))
-  return statistics, paid
+    progress(run, float(solved))
+  return run
 
 
 def _exploring(
-  statistics: bandits.LinearBandit,
-  config: BanditConfig,
-  kind: Kind,
-  seed: int,
-  step: int,
+  run: Run, config: BanditConfig, kind: Kind, seed: int
 ) -> rollout.Policy:
   if kind.thompson:
-    key = jax.random.fold_in(jax.random.key(seed), step)
-    return policies.thompson(statistics, config.scale, key)
-  return policies.bandit(statistics, config.exploration)
+    key = jax.random.fold_in(jax.random.key(seed), run.steps)
+    return policies.thompson(run.statistics, config.scale, key)
+  return policies.bandit(run.statistics, config.exploration)
