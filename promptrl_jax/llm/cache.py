@@ -9,10 +9,10 @@ A cache hit takes no time, no tokens and no money, but callers still count it as
 a model call where strategies are compared.
 
 The entries lie in an SQLite database, in memory or in a file, which several
-processes can use at once. What a server answers is written at once, and the
-batch of a model in this process in one transaction before its completions are
-returned, so that a process that is killed, or a backend that fails, loses no
-answer of the one and a batch of the other.
+processes can use at once. What a backend hands out one by one, as servers and
+models in this process do, is written at once, so that a process that is killed,
+or a backend that fails, loses no answer. The answers of any other are written
+in one transaction, batch by batch.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
+import tqdm
 
 from promptrl_jax.llm.backend import (
   Backend,
@@ -47,6 +48,7 @@ _Answers = list[tuple[int, Any]]  # with their indices in a batch
 # Version of the database, stored in its `user_version`: 2 has scopes in keys.
 _FORMAT, _WITHOUT_SCOPES = 2, 1
 _BATCH = 2048  # requests to the backend at once, with a file
+_BAR_AFTER_S = 5.0
 _LOCK_TIMEOUT_S = 60.0  # How long to wait for another process that writes.
 
 
@@ -67,8 +69,8 @@ class CachedBackend:
       identity: further settings that the completions depend on, such as the
         precision of the parameters or the address of the server.
       batch: upper limit on the misses that the backend gets in one call; None:
-        2,048 with a file, so that what a kill loses took minutes, and no limit
-        without. The completions of a call are stored before the next call.
+        2,048 with a file, so that a kill does not lose all of a backend that
+        hands out none before the last, and no limit without.
       meter: counts what the backend is asked, and refuses what is beyond a cap.
 
     Raises:
@@ -164,15 +166,17 @@ class CachedBackend:
     missing = {key: query for key, query in queries if key not in answers}
     if missing:
       size, keys = self._batch or len(missing), list(missing)
-      for start in range(0, len(keys), size):
-        batch = keys[start : start + size]
-        for new_answers in ask([missing[key] for key in batch]):
-          # JSON escapes unpaired surrogates, which UTF-8 cannot encode.
-          rows = [(batch[i], json.dumps(answer)) for i, answer in new_answers]
-          with self._lock, self._database:
-            self._database.executemany(
-              'INSERT OR IGNORE INTO completions VALUES (?, ?)', rows
-            )
+      with _bar(len(missing), self.name) as bar:
+        for start in range(0, len(keys), size):
+          batch = keys[start : start + size]
+          for new_answers in ask([missing[key] for key in batch]):
+            # JSON escapes unpaired surrogates, which UTF-8 cannot encode.
+            rows = [(batch[i], json.dumps(answer)) for i, answer in new_answers]
+            with self._lock, self._database:
+              self._database.executemany(
+                'INSERT OR IGNORE INTO completions VALUES (?, ?)', rows
+              )
+            bar.update(len(rows))
       # If another process wrote an answer first, all processes return that one.
       answers |= self._find(missing)
     with self._lock:
@@ -224,6 +228,18 @@ class CachedBackend:
         if row is not None:
           answers[key] = json.loads(row[0])
     return answers
+
+
+def _bar(total: int, name: str) -> tqdm.tqdm:
+  """A progress bar of answers, in a terminal and where they take a while."""
+  return tqdm.tqdm(
+    total=total,
+    desc=name.split('@')[0],
+    unit='answer',
+    delay=_BAR_AFTER_S,
+    leave=False,
+    disable=None,
+  )
 
 
 class Record:

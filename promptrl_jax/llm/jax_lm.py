@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -46,6 +46,13 @@ class JaxLM:
     Tokens are counted up to the one that completes a stop string. Requests
     with the same prompt share its prefill.
     """
+    completions = dict(self.complete_each(requests))
+    return [completions[index] for index in range(len(requests))]
+
+  def complete_each(
+    self, requests: Sequence[Request]
+  ) -> Iterator[tuple[int, Completion]]:
+    """Yields (index, completion) pairs as they end; see `complete`."""
     prompts = [self._render(request) for request in requests]
     for prompt, request in zip(prompts, requests, strict=True):
       self._check(prompt, request)
@@ -59,11 +66,8 @@ class JaxLM:
       )
       for r in requests
     ]
-    samples = self._sampler.complete(prompts, params)
-    return [
-      _completion(sample, request)
-      for sample, request in zip(samples, requests, strict=True)
-    ]
+    for index, sample in self._sampler.complete_each(prompts, params):
+      yield index, _completion(sample, requests[index])
 
   def replace_params(self, params: Any) -> None:
     """Answers from here on with other parameters of the same shapes."""

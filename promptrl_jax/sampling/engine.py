@@ -12,7 +12,7 @@ and parameters.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import jax
@@ -75,6 +75,19 @@ class Engine:
     Raises:
       ValueError: a request does not fit the shapes or the vocabulary.
     """
+    samples = {
+      (request, index): sample
+      for request, index, sample in self.run_each(requests)
+    }
+    return [
+      tuple(samples[i, index] for index in range(len(request.samples)))
+      for i, request in enumerate(requests)
+    ]
+
+  def run_each(
+    self, requests: Sequence[EngineRequest]
+  ) -> Iterator[tuple[int, int, Sample]]:
+    """Yields (request, its sample, sample) as they end; see `run`."""
     check(requests, self.model.config.vocab_size, self.config)
     scheduler = Scheduler(
       requests,
@@ -95,7 +108,8 @@ class Engine:
       slots = self._fill(scheduler, slots, prefilled)
       if not scheduler.is_running():
         self._keep(scheduler.size, slots)
-        return scheduler.results()
+        yield from scheduler.take()
+        return
       size = scheduler.size
       while (moved := scheduler.shrink()) is not None:
         fewer = self._free_slots(scheduler.size)
@@ -105,6 +119,8 @@ class Engine:
       slots, completions = self.programs.decode_fn(
         self._params, slots, *self._put(*scheduler.next_decode())
       )
+      # The devices go on while somebody looks at what has ended.
+      yield from scheduler.take()
       scheduler.record(jax.device_get(completions))
 
   def replace_params(self, params: DecodeParams) -> None:

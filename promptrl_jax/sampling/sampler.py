@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -194,32 +194,51 @@ class Sampler:
     Raises:
       ValueError: a request does not fit the shapes or the vocabulary.
     """
-    samples: dict[int, Sample] = {}
+    samples = dict(self.complete_each(prompts, params))
+    return [samples[i] for i in range(len(prompts))]
+
+  def complete_each(
+    self, prompts: Sequence[Sequence[int]], params: Sequence[SamplingParams]
+  ) -> Iterator[tuple[int, TextSample]]:
+    """Yields (index of the prompt, sample) as samples end; see `complete`."""
+    searched: set[int] = set()
     greedy = [i for i, p in enumerate(params) if p.temperature == 0]
     if self._searcher and greedy:
-      searched = [EngineRequest(prompts[i], [params[i]]) for i in greedy]
-      check(searched, self.config.vocab_size, self.shapes)
+      check(
+        [EngineRequest(prompts[i], [params[i]]) for i in greedy],
+        self.config.vocab_size,
+        self.shapes,
+      )
       found = self._searcher.run(
         [prompts[i] for i in greedy], [params[i].max_tokens for i in greedy]
       )
-      samples.update(zip(greedy, found, strict=True))
+      for i, sample in zip(greedy, found, strict=True):
+        yield i, self._text_sample(prompts[i], sample)
+      searched = set(greedy)
     same: dict[tuple[int, ...], list[int]] = {}
     for i, prompt in enumerate(prompts):
-      if i not in samples:
+      if i not in searched:
         same.setdefault(tuple(prompt), []).append(i)
+    places = list(same.values())
     requests = [
-      EngineRequest(prompt, [params[i] for i in places])
-      for prompt, places in same.items()
+      EngineRequest(prompt, [params[i] for i in of_prompt])
+      for prompt, of_prompt in same.items()
     ]
-    groups = self._engine.run(requests) if requests else []
-    for places, group in zip(same.values(), groups, strict=True):
-      samples.update(zip(places, group, strict=True))
-    ordered = [samples[i] for i in range(len(prompts))]
-    texts = self.tokenizer.decode_after([s.tokens.tolist() for s in ordered])
-    return [
-      TextSample(text, len(prompt), s.tokens, s.logps, s.stopped, s.certainty)
-      for text, prompt, s in zip(texts, prompts, ordered, strict=True)
-    ]
+    ended = self._engine.run_each(requests) if requests else ()
+    for request, index, sample in ended:
+      i = places[request][index]
+      yield i, self._text_sample(prompts[i], sample)
+
+  def _text_sample(self, prompt: Sequence[int], sample: Sample) -> TextSample:
+    (text,) = self.tokenizer.decode_after([sample.tokens.tolist()])
+    return TextSample(
+      text,
+      len(prompt),
+      sample.tokens,
+      sample.logps,
+      sample.stopped,
+      sample.certainty,
+    )
 
   def score(
     self, prompts: Sequence[Sequence[int]], texts: Sequence[Sequence[int]]

@@ -123,7 +123,7 @@ class Scheduler:
     self._at_once = config.prefill_rows_per_group(groups)
     self._free_all()
     self._unassigned = [0] * groups  # completions of prefilled prompts
-    self._samples: dict[tuple[int, int], Sample] = {}
+    self._ended: list[tuple[int, int, Sample]] = []
     self._waiting: WaitingPrompts[list[_Sequence]] = WaitingPrompts(
       config, cache if reads_ends else None
     )
@@ -148,12 +148,10 @@ class Scheduler:
     """Whether any slot decodes."""
     return any(self._running)
 
-  def results(self) -> list[tuple[Sample, ...]]:
-    """The samples of each request, once no slot is running."""
-    return [
-      tuple(self._samples[i, index] for index in range(len(request.samples)))
-      for i, request in enumerate(self._requests)
-    ]
+  def take(self) -> list[tuple[int, int, Sample]]:
+    """What has ended since the last call: request, its sample, sample."""
+    taken, self._ended = self._ended, []
+    return taken
 
   def next_decode(self) -> tuple[InputBatch, np.ndarray, np.ndarray]:
     """Arguments of the next `programs.decode`.
@@ -363,7 +361,7 @@ class Scheduler:
     batch.seeds[slot] = params.seed % 2**32
 
   def _finish(self, sequence: _Sequence, stopped: bool) -> None:
-    self._samples[sequence.request, sequence.index] = Sample(
+    sample = Sample(
       np.concatenate([np.zeros(0, np.int32), *sequence.tokens]),
       np.concatenate([np.zeros(0, np.float32), *sequence.logps]),
       stopped,
@@ -371,3 +369,4 @@ class Scheduler:
       if sequence.certainty
       else None,
     )
+    self._ended.append((sequence.request, sequence.index, sample))

@@ -9,6 +9,7 @@ import pytest
 
 from promptrl_jax.llm import load
 from promptrl_jax.llm.backend import Message, Request
+from promptrl_jax.llm.cache import CachedBackend
 from promptrl_jax.llm.http_config import HttpConfig
 from promptrl_jax.llm.jax_lm import JaxLM
 from promptrl_jax.llm.load import BackendConfig, load_backend
@@ -17,6 +18,7 @@ from promptrl_jax.models.chat_template import ChatTemplate
 from promptrl_jax.models.encoder import EncoderConfig
 from promptrl_jax.parallel.mesh import make_data_mesh
 from promptrl_jax.sampling import EngineConfig, Sampler, Sampling
+from promptrl_jax.sampling.scheduler import Scheduler
 from promptrl_jax.testing import tiny, tiny_encoder_decoder
 from tests.variants import mostly_slow
 
@@ -47,6 +49,28 @@ def test_a_completion_does_not_depend_on_its_neighbours(model):
   together = model.complete(requests)
   assert together == [model.complete([r])[0] for r in requests]
   assert len({c.text for c in together}) > 1
+
+
+def test_an_interrupt_loses_no_answer_that_had_ended(
+  model, tmp_path, monkeypatch
+):
+  asked = [request('add ' * (i % 4 + 1), seed=i) for i in range(12)]
+  decoded = []
+
+  def record(scheduler, completions):
+    decoded.append(completions)
+    if len(decoded) == 4:
+      raise KeyboardInterrupt
+    recorded(scheduler, completions)
+
+  recorded = Scheduler.record
+  with monkeypatch.context() as patch:
+    patch.setattr(Scheduler, 'record', record)
+    with pytest.raises(KeyboardInterrupt):
+      CachedBackend(model, tmp_path / 'cache.sqlite').complete(asked)
+  again = CachedBackend(model, tmp_path / 'cache.sqlite')
+  assert again.complete(asked) == model.complete(asked)
+  assert 0 < again.hits < len(asked) == again.hits + again.misses
 
 
 def test_no_compilation_after_warm_up(model):

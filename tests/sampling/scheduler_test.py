@@ -37,6 +37,12 @@ def completions(counts, stopped=(), tokens=None):
   )
 
 
+def ended(scheduler):
+  """What has ended and was not taken yet, in the order of the requests."""
+  taken = sorted(scheduler.take(), key=lambda one: one[:2])
+  return [sample for _, _, sample in taken]
+
+
 def test_prompts_of_one_padded_length_are_prefilled_together():
   requests = [request(3, 5), request(7, 5), request(2, 5)]
   scheduler = Scheduler(requests, CONFIG, groups=1)
@@ -92,7 +98,8 @@ def test_slots_end_by_limit_or_stop_token_and_results_keep_the_order():
   assert scheduler.is_running()
   scheduler.record(completions([1, 0, 0, 0]))
   assert not scheduler.is_running()
-  (first,), (second, third) = scheduler.results()
+  first, second, third = ended(scheduler)
+  assert not ended(scheduler)
   assert first.tokens.tolist() == [0, 1, 0] and not first.stopped
   assert second.tokens.tolist() == [5, 6] and second.stopped
   assert third.tokens.tolist() == [10, 11] and not third.stopped
@@ -112,7 +119,7 @@ def test_a_watch_keeps_what_it_says_and_sets_the_steps():
   # The other one is not watched: nobody looks before it ends.
   assert scheduler.next_decode()[2].tolist() == [CONFIG.new_tokens]
   scheduler.record(completions([0, 3, 0, 0]))
-  (first,), (second,) = scheduler.results()
+  first, second = ended(scheduler)
   assert first.tokens.tolist() == [0] and first.stopped
   assert len(second.tokens) == 5
 
@@ -142,7 +149,7 @@ def test_a_group_gets_the_prompts_whose_slots_are_its_own():
 def test_a_sample_of_no_tokens_takes_no_slot():
   scheduler = Scheduler([request(3, 0)], CONFIG, groups=1)
   assert scheduler.next_prefill() is None and not scheduler.is_running()
-  ((sample,),) = scheduler.results()
+  (sample,) = ended(scheduler)
   assert sample.tokens.shape == (0,) and not sample.stopped
 
 
