@@ -18,6 +18,7 @@ from promptrl_jax.evaluation.play import Entrant, Game
 from promptrl_jax.execution.memo import MemoPool
 from promptrl_jax.files import write_atomically
 from promptrl_jax.llm.attempt import CODER, REWRITER
+from promptrl_jax.rl import bandits
 from promptrl_jax.strategies import policies
 from promptrl_jax.strategies.base import OverOperators
 from promptrl_jax.tasks import splits
@@ -263,7 +264,7 @@ def train_bandit(config, env, problems, seed, path, calls, kind):
         kind=kind,
         progress=progress,
       )
-    save(path, run.statistics, run.calls)
+    save(path, [bandits.weights(run.statistics)], run.calls)
     partial.unlink(missing_ok=True)
-  statistics, paid = read(path, first.statistics)
-  return OverOperators(policies.bandit(statistics), env.config), paid
+  weights, paid = read(path, first.statistics.response)
+  return OverOperators(policies.linear(weights), env.config), paid

@@ -59,6 +59,15 @@ def update(
   )
 
 
+def weights(bandit: LinearBandit) -> jax.Array:
+  """Returns theta `[A, O]`, precision_a^-1 response_a of each action.
+
+  It is all that choosing without exploration takes.
+  """
+  inverse = jnp.linalg.inv(bandit.precision)
+  return jnp.einsum('aop,ap->ao', inverse, bandit.response)
+
+
 def scores(
   bandit: LinearBandit, features: jax.Array, exploration: float
 ) -> jax.Array:

@@ -82,9 +82,17 @@ def _without_values(actions: np.ndarray) -> Decision:
   return Decision(actions, zeros, zeros)
 
 
-def bandit(
-  statistics: bandits.LinearBandit, exploration: float = 0.0
-) -> Policy:
+def linear(weights: np.ndarray) -> Policy:
+  """The action with the highest score x^T theta_a, theta `[A, O]`."""
+
+  def policy(observations, masks, step):
+    del step
+    return _highest(observations @ weights.T, masks)
+
+  return policy
+
+
+def bandit(statistics: bandits.LinearBandit, exploration: float) -> Policy:
   """The action with the highest score of a contextual bandit, LinUCB."""
   score_fn = jax.jit(bandits.scores)
 
@@ -108,7 +116,7 @@ def thompson(
   return policy
 
 
-def _highest(scores: jax.Array, masks: np.ndarray) -> Decision:
+def _highest(scores: np.ndarray | jax.Array, masks: np.ndarray) -> Decision:
   """The action with the highest score of those that are available."""
   chosen = np.where(masks, np.asarray(scores), -np.inf).argmax(axis=1)
   return _without_values(chosen.astype(np.int32))

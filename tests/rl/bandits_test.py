@@ -28,14 +28,21 @@ def test_it_is_ridge_regression_per_action():
     x, y = features[actions == action], rewards[actions == action]
     theta = np.linalg.solve(x.T @ x + np.eye(2), x.T @ y)
     np.testing.assert_allclose(scores[:, action], theta, atol=1e-4)
+    np.testing.assert_allclose(
+      bandits.weights(bandit)[action], theta, atol=1e-4
+    )
 
 
 def test_it_learns_which_action_pays_where():
   bandit = bandits.update(bandits.initial(2, 2), *data())
-  best = jax.jit(bandits.scores)(
-    bandit, jnp.array([[-1.0, 1.0], [1.0, 1.0]]), 0.0
-  ).argmax(axis=1)
+  seen = np.array([[-1.0, 1.0], [1.0, 1.0]])
+  best = jax.jit(bandits.scores)(bandit, jnp.asarray(seen), 0.0).argmax(axis=1)
   assert best.tolist() == [0, 1]
+  policy = policies.linear(np.asarray(bandits.weights(bandit)))
+  allowed = np.ones((2, 2), bool)
+  assert policy(seen, allowed, 0).actions.tolist() == [0, 1]
+  allowed[1, 1] = False
+  assert policy(seen, allowed, 0).actions.tolist() == [0, 0]
 
 
 def test_batches_add_up():
