@@ -247,11 +247,11 @@ def train_bandit(config, env, problems, seed, path, calls, kind):
       unit='call',
     ) as bar:
 
-      def progress(run, solved):
+      def progress(now, solved):
         bar.set_postfix(solved=f'{solved:.4f}', refresh=False)
-        bar.update(run.calls - bar.n)
-        if run.steps % config.checkpoint_every == 0:
-          save(partial, (*run.statistics, run.steps), run.calls)
+        bar.update(now.calls - bar.n)
+        if now.steps % config.checkpoint_every == 0:
+          save(partial, (*now.statistics, now.steps), now.calls)
 
       run = bandit.train(
         run,

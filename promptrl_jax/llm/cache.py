@@ -26,7 +26,7 @@ import os
 import pathlib
 import sqlite3
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -165,24 +165,32 @@ class CachedBackend:
     answers = self._find(key for key, _ in queries)
     missing = {key: query for key, query in queries if key not in answers}
     if missing:
-      size, keys = self._batch or len(missing), list(missing)
       with _bar(len(missing), self.name) as bar:
-        for start in range(0, len(keys), size):
-          batch = keys[start : start + size]
-          for new_answers in ask([missing[key] for key in batch]):
-            # JSON escapes unpaired surrogates, which UTF-8 cannot encode.
-            rows = [(batch[i], json.dumps(answer)) for i, answer in new_answers]
-            with self._lock, self._database:
-              self._database.executemany(
-                'INSERT OR IGNORE INTO completions VALUES (?, ?)', rows
-              )
-            bar.update(len(rows))
+        for rows in self._new_rows(missing, ask):
+          with self._lock, self._database:
+            self._database.executemany(
+              'INSERT OR IGNORE INTO completions VALUES (?, ?)', rows
+            )
+          bar.update(len(rows))
       # If another process wrote an answer first, all processes return that one.
       answers |= self._find(missing)
     with self._lock:
       self.misses += len(missing)
       self.hits += len(queries) - len(missing)
     return [answers[key] for key, _ in queries]
+
+  def _new_rows(
+    self,
+    missing: Mapping[bytes, _Query],
+    ask: Callable[[Sequence[_Query]], Iterator[_Answers]],
+  ) -> Iterator[list[tuple[bytes, str]]]:
+    """Yields keys and answers, as JSON, that are to be stored together."""
+    size, keys = self._batch or len(missing), list(missing)
+    for start in range(0, len(keys), size):
+      batch = keys[start : start + size]
+      for answers in ask([missing[key] for key in batch]):
+        # JSON escapes unpaired surrogates, which UTF-8 cannot encode.
+        yield [(batch[i], json.dumps(answer)) for i, answer in answers]
 
   def _ask(self, requests: Sequence[Request]) -> Iterator[_Answers]:
     """Asks the backend, within the caps of the run."""
