@@ -264,7 +264,7 @@ def train_bandit(config, env, problems, seed, path, calls, kind):
         kind=kind,
         progress=progress,
       )
-    save(path, [bandits.weights(run.statistics)], run.calls)
+    save(path, [bandits.posterior(run.statistics).theta], run.calls)
     partial.unlink(missing_ok=True)
   weights, paid = read(path, first.statistics.response)
   return OverOperators(policies.linear(weights), env.config), paid

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import pathlib
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -16,6 +17,8 @@ from promptrl_jax.sampling.methods import Sampling
 from promptrl_jax.sampling.requests import EngineConfig, SamplingParams
 from promptrl_jax.sampling.sampler import Sampler, TextSample
 
+_REMEMBERED = 4096  # prompts whose tokens are kept
+
 
 class JaxLM:
   """Answers requests with a causal or an encoder-decoder model."""
@@ -23,6 +26,8 @@ class JaxLM:
   def __init__(self, name: str, sampler: Sampler):
     self.name = name
     self._sampler = sampler
+    # Whoever asks whether a prompt fits soon asks it.
+    self._ids = functools.lru_cache(_REMEMBERED)(sampler.tokenizer.render)
 
   @classmethod
   def from_folder(
@@ -94,7 +99,7 @@ class JaxLM:
 
   def count_tokens(self, text: str) -> int:
     """Tokens of `text` as a prompt of the user, special tokens included."""
-    return len(self._tokenizer.render([('user', text)]))
+    return len(self._ids((('user', text),)))
 
   @property
   def prompt_limit(self) -> int:
@@ -116,11 +121,10 @@ class JaxLM:
   def _tokenizer(self) -> Tokenizer:
     return self._sampler.tokenizer
 
-  def _render(self, request: Request) -> list[int]:
-    messages = [(message.role, message.content) for message in request.messages]
-    return self._tokenizer.render(messages)
+  def _render(self, request: Request) -> Sequence[int]:
+    return self._ids(tuple((m.role, m.content) for m in request.messages))
 
-  def _check(self, prompt: list[int], request: Request) -> None:
+  def _check(self, prompt: Sequence[int], request: Request) -> None:
     if len(prompt) > self.prompt_limit:
       raise ValueError(
         f'prompt of {len(prompt)} tokens, {self.name} takes '

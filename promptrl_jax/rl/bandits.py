@@ -29,6 +29,19 @@ class LinearBandit(NamedTuple):
   response: jax.Array
 
 
+class LinearPosterior(NamedTuple):
+  """What a bandit knows of the parameters of its actions.
+
+  Attributes:
+    theta: `[A, O]`, precision_a^-1 response_a, their means. It is all that
+      choosing without exploration takes.
+    covariance: `[A, O, O]`, precision_a^-1.
+  """
+
+  theta: jax.Array
+  covariance: jax.Array
+
+
 def initial(num_actions: int, num_features: int) -> LinearBandit:
   """Returns the statistics before the first step, with a ridge of 1."""
   eye = jnp.eye(num_features)
@@ -59,17 +72,16 @@ def update(
   )
 
 
-def weights(bandit: LinearBandit) -> jax.Array:
-  """Returns theta `[A, O]`, precision_a^-1 response_a of each action.
-
-  It is all that choosing without exploration takes.
-  """
-  inverse = jnp.linalg.inv(bandit.precision)
-  return jnp.einsum('aop,ap->ao', inverse, bandit.response)
+def posterior(bandit: LinearBandit) -> LinearPosterior:
+  """Returns what the statistics say of the parameters of each action."""
+  covariance = jnp.linalg.inv(bandit.precision)
+  return LinearPosterior(
+    jnp.einsum('aop,ap->ao', covariance, bandit.response), covariance
+  )
 
 
 def scores(
-  bandit: LinearBandit, features: jax.Array, exploration: float
+  posterior: LinearPosterior, features: jax.Array, exploration: float
 ) -> jax.Array:
   """Returns the upper confidence bound `[E, A]` of each action.
 
@@ -77,12 +89,15 @@ def scores(
 
   Features x are `[E, O]` observations, alpha is the exploration.
   """
-  means, widths = _posterior(bandit, features)
+  means, widths = _predictive(posterior, features)
   return means + exploration * widths
 
 
 def thompson_scores(
-  bandit: LinearBandit, features: jax.Array, scale: float, key: jax.Array
+  posterior: LinearPosterior,
+  features: jax.Array,
+  scale: float,
+  key: jax.Array,
 ) -> jax.Array:
   """Returns scores `[E, A]` under parameters drawn from their posteriors.
 
@@ -92,16 +107,14 @@ def thompson_scores(
   x^T theta_a is drawn instead of theta_a: it is normal with the mean of LinUCB
   and a standard deviation of scale sqrt(x^T precision_a^-1 x).
   """
-  means, widths = _posterior(bandit, features)
+  means, widths = _predictive(posterior, features)
   return means + scale * widths * jax.random.normal(key, means.shape)
 
 
-def _posterior(
-  bandit: LinearBandit, features: jax.Array
+def _predictive(
+  posterior: LinearPosterior, features: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
   """Means `[E, A]` of x^T theta_a, and sqrt(x^T precision_a^-1 x)."""
   chex.assert_rank(features, 2)
-  inverse = jnp.linalg.inv(bandit.precision)
-  theta = jnp.einsum('aop,ap->ao', inverse, bandit.response)
-  width = jnp.einsum('eo,aop,ep->ea', features, inverse, features)
-  return features @ theta.T, jnp.sqrt(jnp.maximum(width, 0.0))
+  width = jnp.einsum('eo,aop,ep->ea', features, posterior.covariance, features)
+  return features @ posterior.theta.T, jnp.sqrt(jnp.maximum(width, 0.0))

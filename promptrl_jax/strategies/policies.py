@@ -92,26 +92,26 @@ def linear(weights: np.ndarray) -> Policy:
   return policy
 
 
-def bandit(statistics: bandits.LinearBandit, exploration: float) -> Policy:
+def bandit(posterior: bandits.LinearPosterior, exploration: float) -> Policy:
   """The action with the highest score of a contextual bandit, LinUCB."""
   score_fn = jax.jit(bandits.scores)
 
   def policy(observations, masks, step):
     del step
-    return _highest(score_fn(statistics, observations, exploration), masks)
+    return _highest(score_fn(posterior, observations, exploration), masks)
 
   return policy
 
 
 def thompson(
-  statistics: bandits.LinearBandit, scale: float, key: jax.Array
+  posterior: bandits.LinearPosterior, scale: float, key: jax.Array
 ) -> Policy:
   """The action that is best under parameters drawn from their posteriors."""
   score_fn = jax.jit(bandits.thompson_scores)
 
   def policy(observations, masks, step):
     drawn = jax.random.fold_in(key, step)
-    return _highest(score_fn(statistics, observations, scale, drawn), masks)
+    return _highest(score_fn(posterior, observations, scale, drawn), masks)
 
   return policy
 

@@ -18,27 +18,27 @@ def data(count=400, seed=0):
   return features, actions, rewards, np.ones(count, bool)
 
 
+def learned(*rows):
+  return bandits.posterior(bandits.update(bandits.initial(2, 2), *rows))
+
+
 def test_it_is_ridge_regression_per_action():
   features, actions, rewards, mask = data()
-  bandit = bandits.update(
-    bandits.initial(2, 2), features, actions, rewards, mask
-  )
-  scores = bandits.scores(bandit, jnp.eye(2), 0.0)
+  posterior = learned(features, actions, rewards, mask)
+  scores = bandits.scores(posterior, jnp.eye(2), 0.0)
   for action in range(2):
     x, y = features[actions == action], rewards[actions == action]
     theta = np.linalg.solve(x.T @ x + np.eye(2), x.T @ y)
     np.testing.assert_allclose(scores[:, action], theta, atol=1e-4)
-    np.testing.assert_allclose(
-      bandits.weights(bandit)[action], theta, atol=1e-4
-    )
+    np.testing.assert_allclose(posterior.theta[action], theta, atol=1e-4)
 
 
 def test_it_learns_which_action_pays_where():
-  bandit = bandits.update(bandits.initial(2, 2), *data())
+  posterior = learned(*data())
   seen = np.array([[-1.0, 1.0], [1.0, 1.0]])
-  best = jax.jit(bandits.scores)(bandit, jnp.asarray(seen), 0.0).argmax(axis=1)
+  best = jax.jit(bandits.scores)(posterior, jnp.asarray(seen), 0.0).argmax(1)
   assert best.tolist() == [0, 1]
-  policy = policies.linear(np.asarray(bandits.weights(bandit)))
+  policy = policies.linear(np.asarray(posterior.theta))
   allowed = np.ones((2, 2), bool)
   assert policy(seen, allowed, 0).actions.tolist() == [0, 1]
   allowed[1, 1] = False
@@ -71,25 +71,21 @@ def test_masked_rows_do_not_count():
 
 
 def test_the_bound_shrinks_with_what_was_seen():
-  few = bandits.update(bandits.initial(2, 2), *data(20))
-  many = bandits.update(bandits.initial(2, 2), *data(400))
   x = jnp.ones((1, 2))
 
-  def width(bandit):
-    return bandits.scores(bandit, x, 1.0) - bandits.scores(bandit, x, 0.0)
+  def width(posterior):
+    return bandits.scores(posterior, x, 1.0) - bandits.scores(posterior, x, 0.0)
 
-  assert (width(many) < width(few)).all()
+  assert (width(learned(*data(400))) < width(learned(*data(20)))).all()
 
 
 def test_thompson_scores_are_drawn_from_the_posterior():
   """Against parameters drawn by numpy, as the paper has them."""
   features, actions, rewards, mask = data(30)
-  bandit = bandits.update(
-    bandits.initial(2, 2), features, actions, rewards, mask
-  )
+  posterior = learned(features, actions, rewards, mask)
   x, count, scale = np.array([0.7, 1.0]), 40_000, 0.5
   scores = bandits.thompson_scores(
-    bandit, jnp.tile(x, (count, 1)), scale, jax.random.key(0)
+    posterior, jnp.tile(x, (count, 1)), scale, jax.random.key(0)
   )
   for action in range(2):
     seen, y = features[actions == action], rewards[actions == action]
@@ -108,7 +104,8 @@ def test_thompson_scores_are_drawn_from_the_posterior():
 
 
 def test_thompson_policy_is_reproducible_and_explores():
-  policy = policies.thompson(bandits.initial(2, 2), 1.0, jax.random.key(3))
+  nothing = bandits.posterior(bandits.initial(2, 2))
+  policy = policies.thompson(nothing, 1.0, jax.random.key(3))
   seen, allowed = np.ones((2000, 2), np.float32), np.ones((2000, 2), bool)
   first = policy(seen, allowed, 0).actions
   np.testing.assert_array_equal(first, policy(seen, allowed, 0).actions)

@@ -101,8 +101,10 @@ CASES = {
   ),
   'bandits': (
     lambda features, rewards, mask: bandits.scores(
-      bandits.update(
-        bandits.initial(2, C), features, jnp.arange(N) % 2, rewards, mask
+      bandits.posterior(
+        bandits.update(
+          bandits.initial(2, C), features, jnp.arange(N) % 2, rewards, mask
+        )
       ),
       features,
       0.5,

@@ -156,7 +156,9 @@ class EditingEnv:
         for e in self.episodes
       ]
     )
-    return self._look()
+    self._seen = observe(self.episodes, self.config)
+    self._allowed = masks(self.episodes, self.config)
+    return self._seen.copy(), self._allowed.copy()
 
   def step(
     self, chosen: Sequence[str]
@@ -175,11 +177,11 @@ class EditingEnv:
     for i in open_rows:
       if not self.episodes[i].lost:
         rewards[i] = self.episodes[i].reward
-    return *self._look(), rewards
-
-  def _look(self) -> tuple[np.ndarray, np.ndarray]:
-    episodes, config = self.episodes, self.config
-    return observe(episodes, config), masks(episodes, config)
+    if open_rows:  # An episode that has ended looks as it did then.
+      played = [self.episodes[i] for i in open_rows]
+      self._seen[open_rows] = observe(played, self.config)
+      self._allowed[open_rows] = masks(played, self.config)
+    return self._seen.copy(), self._allowed.copy(), rewards
 
 
 def sorted_trace(episodes: Sequence[Any]) -> list[dict[str, Any]]:

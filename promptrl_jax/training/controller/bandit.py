@@ -86,14 +86,14 @@ def train(
     progress: told after each batch of the training so far, and of the share
       that the batch solved.
   """
-  update_fn = jax.jit(bandits.update)
+  update_fn, posterior_fn = jax.jit(bandits.update), jax.jit(bandits.posterior)
   # It draws nothing, so that continuations would be the same episode.
   controller = dataclasses.replace(controller, continuations=1)
   while run.calls < calls:
     indices, seeds, budgets = draw_batch(problems, controller, seed, run.steps)
     played = rollout.collect(
       env,
-      _exploring(run, config, kind, seed),
+      _exploring(posterior_fn(run.statistics), run.steps, config, kind, seed),
       [problems[i] for i in indices],
       seeds,
       budgets,
@@ -116,9 +116,13 @@ def train(
 
 
 def _exploring(
-  run: Run, config: BanditConfig, kind: Kind, seed: int
+  posterior: bandits.LinearPosterior,
+  steps: int,
+  config: BanditConfig,
+  kind: Kind,
+  seed: int,
 ) -> rollout.Policy:
   if kind.thompson:
-    key = jax.random.fold_in(jax.random.key(seed), run.steps)
-    return policies.thompson(run.statistics, config.scale, key)
-  return policies.bandit(run.statistics, config.exploration)
+    key = jax.random.fold_in(jax.random.key(seed), steps)
+    return policies.thompson(posterior, config.scale, key)
+  return policies.bandit(posterior, config.exploration)
