@@ -150,7 +150,10 @@ def cached(models):
 
 def measure(config, models, pool, options, name, player, plan) -> Run:
   """Plays a strategy, then asks the same in one batch for each model."""
-  inner = {role: Timed(model, 'complete') for role, model in models.items()}
+  inner = {
+    role: Timed(model, 'complete', 'complete_each')
+    for role, model in models.items()
+  }
   outer = {
     role: Timed(model, 'complete') for role, model in cached(inner).items()
   }
