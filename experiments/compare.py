@@ -23,6 +23,7 @@ import hashlib
 import pathlib
 import time
 
+import tqdm
 from absl import app, flags
 from ml_collections import config_flags
 
@@ -290,9 +291,8 @@ def measure_ceilings(config, line_up, plans, cells, store):
     return [], None
   played = {cell.budget for cell in cells}
   bounds, sampled = [], None
-  for plan in plans:
-    if plan.budget not in played:
-      continue
+  shown = [plan for plan in plans if plan.budget in played]
+  for plan in tqdm.tqdm(shown, desc=coverage.NAME, unit='budget'):
     bound = store.read(plan.protocol, coverage.NAME, plan.budget)
     name = f'{samples.NAME}_of_{plan.budget}'
     sampled = store.read(plan.protocol, name, 1)
@@ -324,6 +324,7 @@ def rescore(
     cells,
     protocol=config.data.protocol,
     seeds=range(config.seed, config.seed + config.seeds),
+    progress=lambda todo: tqdm.tqdm(todo, desc='score again', unit='choice'),
   )
 
 

@@ -11,7 +11,7 @@ away, too.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -49,6 +49,7 @@ def rescore(
   *,
   protocol: str,
   seeds: Sequence[int],
+  progress: Callable[[list], Iterable] = iter,
 ) -> list[dict[str, Any]]:
   """Plays what was chosen on validation again, and looks up its test score.
 
@@ -60,6 +61,7 @@ def rescore(
     cells: of test.
     protocol: which tests are visible.
     seeds: of the strategies; each is played once, with fresh draws.
+    progress: wraps the list of what is played, `tqdm.tqdm` for example.
 
   Returns:
     A row each, with `strategy`, `budgets`, and the pass rates `chosen`, `again`
@@ -71,27 +73,28 @@ def rescore(
     for one in selected
     if all((one.strategy, budget) in by_key for budget in one.budgets)
   ]
-  games = [
-    Game(_of_seed(entrants[one.strategy], seed), tasks, protocol, budget, fresh)
-    for one in selected
-    for budget in one.budgets
-    for fresh, seed in enumerate(seeds, _FRESH)
-  ]
-  passed = iter([run.passed.mean() for run in line_up.run_all(games)])
-  return [
-    {
-      'strategy': one.strategy,
-      'budgets': list(one.budgets),
-      'chosen': one.score,
-      'again': float(
-        np.mean([next(passed) for _ in seeds for _ in one.budgets])
-      ),
-      'test': float(
-        np.mean([by_key[one.strategy, b].passed.mean() for b in one.budgets])
-      ),
-    }
-    for one in selected
-  ]
+  rows = []
+  for one in progress(selected):
+    runs = line_up.run_all(
+      [
+        Game(
+          _of_seed(entrants[one.strategy], seed), tasks, protocol, budget, fresh
+        )
+        for budget in one.budgets
+        for fresh, seed in enumerate(seeds, _FRESH)
+      ]
+    )
+    tested = [by_key[one.strategy, budget] for budget in one.budgets]
+    rows.append(
+      {
+        'strategy': one.strategy,
+        'budgets': list(one.budgets),
+        'chosen': one.score,
+        'again': float(np.mean([run.passed.mean() for run in runs])),
+        'test': float(np.mean([cell.passed.mean() for cell in tested])),
+      }
+    )
+  return rows
 
 
 def _of_seed(entrant: Entrant, seed: int) -> Entrant:

@@ -138,13 +138,19 @@ EDITS = ('semantic', 'lexical', 'hand_rule', 'random', 'single_list')
   ('without', 'played', 'not_paid'),
   [
     (
-      ('direct', 'mbr_exec', 'ppo', 'rewriter', 'portfolio'),
-      ('greedy_first', 'best_open_loop', 'ppo_rewriter', 'random_portfolio'),
+      ('direct', 'mbr_exec', 'ppo', 'bandit', 'rewriter', 'portfolio'),
+      (
+        *('greedy_first', 'best_open_loop', 'bandit_mc'),
+        *('ppo_rewriter', 'random_portfolio'),
+      ),
       ('rewriter', 'portfolio.json'),
     ),
     (
-      ('best_open_loop', 'ppo_rewriter', 'random_portfolio'),
-      ('direct', 'greedy_first', 'mbr_exec', 'ppo', 'rewriter', 'portfolio'),
+      ('best_open_loop', 'bandit_mc', 'ppo_rewriter', 'random_portfolio'),
+      (
+        *('direct', 'greedy_first', 'mbr_exec', 'ppo', 'bandit'),
+        *('rewriter', 'portfolio'),
+      ),
       ('searched.json',),
     ),
   ],
@@ -163,6 +169,7 @@ def test_strategies_of_any_kind_are_left_out(
     "--config.eval.strategies=('mbr_exec',)",
     "--config.portfolio=('greedy_first',)",
     '--config.subject=greedy_first',
+    '--config.eval.thompson=False',
     '--config.oracle_of_n=False',
     '--config.rescore=False',
     f'--config.eval.without={(*without, *SAMPLING, *EDITS)}',
