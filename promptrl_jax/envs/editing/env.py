@@ -156,8 +156,8 @@ class EditingEnv:
         for e in self.episodes
       ]
     )
-    self._seen = observe(self.episodes, self.config)
-    self._allowed = masks(self.episodes, self.config)
+    count = len(self.episodes)
+    self._seen, self._allowed = look(self.episodes, count, self.config)
     return self._seen.copy(), self._allowed.copy()
 
   def step(
