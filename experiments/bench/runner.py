@@ -44,6 +44,7 @@ from promptrl_jax.evaluation.play import LineUp, Plan
 from promptrl_jax.execution.memo import MemoPool
 from promptrl_jax.llm.attempt import CODER, REWRITER
 from promptrl_jax.llm.cache import CachedBackend
+from promptrl_jax.llm.jax_lm import JaxLM
 from promptrl_jax.operators.examples import make_library
 from promptrl_jax.tasks import load
 from promptrl_jax.tools import command
@@ -159,10 +160,12 @@ def measure(config, models, pool, options, name, player, plan) -> Run:
   }
   judge = Timed(MemoPool(pool), 'run', 'evaluate')
   line_up = LineUp(outer, judge, config.ask, options)
+  forget_prompts(models)
   start = time.perf_counter()
   line_up.play_cell(name, player, plan)
   runner = time.perf_counter() - start
   asked = {role: model.asked for role, model in inner.items() if model.asked}
+  forget_prompts(models)
   start = time.perf_counter()
   answers = [models[role].complete(rows) for role, rows in asked.items()]
   batch = time.perf_counter() - start
@@ -176,6 +179,13 @@ def measure(config, models, pool, options, name, player, plan) -> Run:
     cache=sum(model.seconds for model in outer.values()) - in_models,
     pool=judge.seconds,
   )
+
+
+def forget_prompts(models) -> None:
+  """Lets both ways turn the prompts into tokens, whichever comes first."""
+  for model in models.values():
+    if isinstance(model, JaxLM):
+      model.forget_prompts()
 
 
 def total(runs) -> Run:

@@ -114,6 +114,10 @@ class JaxLM:
     """Number of programs compiled so far: constant after warm-up."""
     return self._sampler.compiled_programs()
 
+  def forget_prompts(self) -> None:
+    """Drops the tokens of earlier prompts, so that timings start alike."""
+    self._ids.cache_clear()
+
   def close(self) -> None:
     """Does nothing: arrays are freed with the object."""
 

@@ -16,6 +16,7 @@ from promptrl_jax.llm.load import BackendConfig, load_backend
 from promptrl_jax.models import encoder, pretrained
 from promptrl_jax.models.chat_template import ChatTemplate
 from promptrl_jax.models.encoder import EncoderConfig
+from promptrl_jax.models.tokenizer import Tokenizer
 from promptrl_jax.parallel.mesh import make_data_mesh
 from promptrl_jax.sampling import EngineConfig, Sampler, Sampling
 from promptrl_jax.sampling.scheduler import Scheduler
@@ -169,6 +170,23 @@ def test_a_chat_model_is_asked_through_its_template():
   long = Message('system', 'x' * 30)
   assert not chat.fits(dataclasses.replace(asked, messages=(long,)))
   assert chat.fits(asked)
+
+
+def test_a_prompt_becomes_tokens_once_until_it_is_forgotten(monkeypatch):
+  rendered = []
+  render = Tokenizer.render
+  monkeypatch.setattr(
+    Tokenizer,
+    'render',
+    lambda tokenizer, turns: rendered.append(turns) or render(tokenizer, turns),
+  )
+  model = make_causal()
+  model.fits(request('add'))
+  first = model.complete([request('add'), request('add')])
+  assert len(rendered) == 1
+  model.forget_prompts()
+  assert model.complete([request('add'), request('add')]) == first
+  assert len(rendered) == 2
 
 
 def test_every_token_that_ends_a_turn_ends_the_completion():
