@@ -26,6 +26,7 @@ two tests, and a report needs both:
 
 from __future__ import annotations
 
+import functools
 import math
 import statistics
 from collections.abc import Sequence
@@ -35,8 +36,8 @@ import numpy as np
 
 RESAMPLES = 10_000  # Of the bootstrap, and of permutation tests.
 
-# Resamples are drawn in blocks of weights of this size: 2,000 resamples of 500
-# problems take 8 MB.
+# Resamples are drawn in blocks of this many counts: 2,000 resamples of 500
+# problems.
 _BLOCK_ELEMENTS = 1_000_000
 _CONFIDENCE = 0.95
 
@@ -264,14 +265,39 @@ def permutation_test(
   return (1 + hits) / (1 + permutations)
 
 
-def _resampling_weights(
-  rng: np.random.Generator, rows: int, units: int
-) -> np.ndarray:
-  """Draws units with replacement; returns their shares `[rows, units]`."""
-  draws = rng.integers(0, units, size=(rows, units))
-  draws += np.arange(rows)[:, None] * units
-  counts = np.bincount(draws.ravel(), minlength=rows * units)
-  return counts.reshape(rows, units) / units
+class _Draws(NamedTuple):
+  """A block of resamples: how often each drew what, by rows.
+
+  Attributes:
+    seeds: of each array, counts `[resamples, seeds]`.
+    units: counts `[resamples, units]`.
+  """
+
+  seeds: tuple[np.ndarray, ...]
+  units: np.ndarray
+
+
+# A table has hundreds of intervals over the same problems.
+@functools.lru_cache(maxsize=4)
+def _draw(
+  seeds: tuple[int, ...], units: int, resamples: int, block: int, seed: int
+) -> tuple[_Draws, ...]:
+  """Draws seeds of each array and units with replacement, block by block."""
+  rng = np.random.default_rng(seed)
+
+  def count(rows: int, size: int) -> np.ndarray:
+    draws = rng.integers(0, size, size=(rows, size))
+    draws += np.arange(rows)[:, None] * size
+    counts = np.bincount(draws.ravel(), minlength=rows * size)
+    small = np.int16 if size < 2**15 else np.int32  # They are kept.
+    return counts.reshape(rows, size).astype(small)
+
+  blocks = []
+  for start in range(0, resamples, block):
+    rows = min(block, resamples - start)
+    by_array = tuple(count(rows, size) for size in seeds)
+    blocks.append(_Draws(by_array, count(rows, units)))
+  return tuple(blocks)
 
 
 def _bootstrap(
@@ -283,22 +309,31 @@ def _bootstrap(
 ) -> Interval:
   """Returns the percentile interval of the signed sum of the arrays' means."""
   _check_count('resamples', resamples)
-  rng = np.random.default_rng(seed)
   problems = arrays[0].shape[1]
-  units = _units(problems, groups)
-  estimates = np.empty(resamples)
-  block = max(1, _BLOCK_ELEMENTS // problems)
-  for start in range(0, resamples, block):
-    rows = min(block, resamples - start)
-    by_problem = np.zeros((rows, problems))
-    for sign, values in zip(signs, arrays, strict=True):
-      weights = _resampling_weights(rng, rows, values.shape[0])
-      by_problem += sign * (weights @ values)
-    weights = _resampling_weights(rng, rows, units.max() + 1)[:, units]
-    sums = np.sum(by_problem * weights, axis=1)
-    estimates[start : start + rows] = sums / weights.sum(axis=1)
+  numbers = _units(problems, groups)
+  sizes = np.bincount(numbers)
+  # [units, seeds] of each array, so that draws of both give its sum of means.
+  totals = [
+    np.stack([np.bincount(numbers, row) for row in values], axis=1)
+    / len(values)
+    for values in arrays
+  ]
+  estimates = []
+  for draws in _draw(
+    tuple(map(len, arrays)),
+    sizes.size,
+    resamples,
+    max(1, _BLOCK_ELEMENTS // problems),
+    seed,
+  ):
+    units = draws.units.astype(float)
+    sums = sum(
+      sign * np.einsum('rs,rs->r', units @ total, counts)
+      for sign, total, counts in zip(signs, totals, draws.seeds, strict=True)
+    )
+    estimates.append(sums / (units @ sizes))
   tail = (1.0 - _CONFIDENCE) / 2.0
-  low, high = np.quantile(estimates, [tail, 1.0 - tail])
+  low, high = np.quantile(np.concatenate(estimates), [tail, 1.0 - tail])
   return Interval(float(low), float(high))
 
 
