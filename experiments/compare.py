@@ -330,8 +330,8 @@ def rescore(
 
 def report(workdir, store, cells, header, config, **more):
   """Writes tables and figures; returns the headline table."""
-  lines = ''.join(store.trace(cells))
-  write_atomically(workdir / 'trace.jsonl', lines.encode())
+  print('tables, figures and the page of every episode ...', flush=True)
+  write_atomically(workdir / 'trace.jsonl', store.trace(cells))
   # What was stopped early may lack the subject.
   names = [cell.strategy for cell in cells]
   subject = config.subject if config.subject in names else names[0]

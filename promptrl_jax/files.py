@@ -8,14 +8,17 @@ import os
 import pathlib
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 _CACHE = 'PROMPTRL_COMPILATION_CACHE'
 
 
-def write_atomically(path: str | os.PathLike[str], data: bytes) -> pathlib.Path:
+def write_atomically(
+  path: str | os.PathLike[str], data: bytes | Iterable[bytes]
+) -> pathlib.Path:
   """Writes `data` to `path` with a synced temporary file and a rename.
 
+  What need not be in memory at once is given in parts.
   Readers see either the old file or the complete new one, even if the process
   is killed while it writes. Missing parent folders are created.
 
@@ -27,7 +30,7 @@ def write_atomically(path: str | os.PathLike[str], data: bytes) -> pathlib.Path:
   temporary = path.with_name(f'.{path.name}.{uuid.uuid4().hex}.tmp')
   try:
     with open(temporary, 'xb') as file:
-      file.write(data)
+      file.writelines([data] if isinstance(data, bytes) else data)
       file.flush()
       os.fsync(file.fileno())
     os.replace(temporary, path)

@@ -25,45 +25,45 @@ _KEPT = ('original', 'survive', 'start', 'held out')
 _UNSCORED = 'could not be scored'
 
 _Table = tuple[str, str, int]  # strategy, protocol, budget
+_Population = tuple[_Table, int, int]  # seed and row, too
 
 
-def of_trace(trace_rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+class Operators:
   """Counts the candidates in the `generation` rows of a trace.
 
   A candidate is distinct if its text was not in its population before,
   improved if it is distinct and fitter than its parents, and kept if it is
   distinct and became a parent, survived or closed its problem.
-
-  Args:
-    trace_rows: the rows of an episode in their order.
-
-  Returns:
-    A row per strategy, protocol, budget and operator, with `populations`,
-    `proposed`, `refused` (reason -> number), `distinct`, `improved` and `kept`.
   """
-  counts: dict[tuple[_Table, str], collections.Counter] = {}
-  # By population, then by text.
-  fitness: dict[tuple[_Table, int, int], dict[str, float]] = {}
-  # By population: text -> the counts of what first proposed it, until kept.
-  proposers: dict[tuple[_Table, int, int], dict[str, collections.Counter]] = {}
-  for row in trace_rows:
+
+  def __init__(self, trace_rows: Iterable[Mapping[str, Any]] = ()):
+    self._counts: dict[tuple[_Table, str], collections.Counter] = {}
+    # By population, then by text.
+    self._fitness: dict[_Population, dict[str, float]] = {}
+    # By population: text -> the counts of what first proposed it, until kept.
+    self._proposers: dict[_Population, dict[str, collections.Counter]] = {}
+    for row in trace_rows:
+      self.add(row)
+
+  def add(self, row: Mapping[str, Any]) -> None:
+    """Counts a row; those of an episode come in their order."""
     if row['action'] not in ('generation', 'close'):
-      continue
-    table = row['strategy'], row['protocol'], row['budget']
+      return
+    table = _table(row)
     population = table, row['seed'], row['row']
-    waiting = proposers.setdefault(population, {})
+    waiting = self._proposers.setdefault(population, {})
     is_closed = row['action'] == 'close'
     candidates: Sequence[Any] = () if is_closed else row['candidates']
     parents = [parent for one in candidates for parent in one['parents']]
     for text in [row['statement']] if is_closed else parents:
       if text in waiting:
         waiting.pop(text)['kept'] += 1
-    known = fitness.setdefault(population, {})
+    known = self._fitness.setdefault(population, {})
     scores = () if is_closed else row['fitness']
     for one, own in zip(candidates, scores, strict=True):
       if one['operator'] not in _KEPT:
         before = [known.get(parent, 0.0) for parent in one['parents']]
-        count = counts.setdefault(
+        count = self._counts.setdefault(
           (table, one['operator']), collections.Counter()
         )
         is_new = one['statement'] not in known
@@ -76,11 +76,18 @@ def of_trace(trace_rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
         if is_new and not one['refused']:
           waiting[one['statement']] = count
       known[one['statement']] = own
-  populations = collections.Counter(table for table, _, _ in fitness)
-  return [
-    _row(*table, operator, populations[table], count)
-    for (table, operator), count in counts.items()
-  ]
+
+  def rows(self) -> list[dict[str, Any]]:
+    """A row per strategy, protocol, budget and operator.
+
+    Each has `populations`, `proposed`, `refused` (reason -> number),
+    `distinct`, `improved` and `kept`.
+    """
+    populations = collections.Counter(table for table, _, _ in self._fitness)
+    return [
+      _row(*table, operator, populations[table], count)
+      for (table, operator), count in self._counts.items()
+    ]
 
 
 def of_search(
@@ -99,7 +106,7 @@ def of_search(
     history: its `texts.pool.Step`s as plain data.
 
   Returns:
-    Rows as those of `of_trace`, with None for a budget.
+    Rows as those of `Operators`, with None for a budget.
   """
   counts: dict[str, collections.Counter] = {}
   for step in history:
@@ -122,26 +129,30 @@ def of_search(
   ]
 
 
-def islands_of_trace(
-  trace_rows: Iterable[Mapping[str, Any]],
-) -> list[dict[str, Any]]:
-  """How different the candidates of a generation are, island by island.
+class Islands:
+  """How different the candidates of a generation are, island by island."""
 
-  Returns:
-    A row per strategy, protocol, budget and island, with `generations`, the
-    number of those that are averaged, and the means of their `candidates`,
-    `distinct` texts and `jaccard` (mean difference of the words of two texts,
-    in [0, 1]).
-  """
-  found: dict[tuple[_Table, int], list[Mapping[str, float]]] = {}
-  for row in trace_rows:
+  def __init__(self, trace_rows: Iterable[Mapping[str, Any]] = ()):
+    self._found: dict[tuple[_Table, int], list[Mapping[str, float]]] = {}
+    for row in trace_rows:
+      self.add(row)
+
+  def add(self, row: Mapping[str, Any]) -> None:
+    """Takes in a row of a trace."""
     for island, numbers in enumerate(row.get('islands', ())):
-      table = row['strategy'], row['protocol'], row['budget']
-      found.setdefault((table, island), []).append(numbers)
-  return [
-    _island(*table, island, numbers)
-    for (table, island), numbers in found.items()
-  ]
+      self._found.setdefault((_table(row), island), []).append(numbers)
+
+  def rows(self) -> list[dict[str, Any]]:
+    """A row per strategy, protocol, budget and island.
+
+    Each has `generations`, the number of those that are averaged, and the means
+    of their `candidates`, `distinct` texts and `jaccard` (mean difference of
+    the words of two texts, in [0, 1]).
+    """
+    return [
+      _island(*table, island, numbers)
+      for (table, island), numbers in self._found.items()
+    ]
 
 
 def pool_of_search(
@@ -156,6 +167,10 @@ def pool_of_search(
     'jaccard': jaccard_diversity(texts),
   }
   return [_island(strategy, protocol, None, 0, [numbers])]
+
+
+def _table(row: Mapping[str, Any]) -> _Table:
+  return row['strategy'], row['protocol'], row['budget']
 
 
 def _island(
@@ -216,7 +231,7 @@ def _row(
 
 
 def to_markdown(rows: Iterable[Mapping[str, Any]]) -> str:
-  """Prints the rows of `of_trace` and `of_search`."""
+  """Prints the rows of `Operators` and `of_search`."""
   cells = [
     {
       'strategy': row['strategy'],
@@ -243,7 +258,7 @@ def to_markdown(rows: Iterable[Mapping[str, Any]]) -> str:
 
 
 def islands_to_markdown(rows: Iterable[Mapping[str, Any]]) -> str:
-  """Prints the rows of `islands_of_trace` and `pool_of_search`."""
+  """Prints the rows of `Islands` and `pool_of_search`."""
   cells = [
     {
       'strategy': row['strategy'],

@@ -61,9 +61,9 @@ def write(
     trace: path of the `trace.jsonl`; None for a page without a viewer.
     references: published numbers, shown apart from the measured ones.
     registers: task id -> wording of its statement, where the data has one.
-    operators: rows of `diversity.of_trace` and `diversity.of_search`.
-    islands: rows of `diversity.islands_of_trace` and `pool_of_search`.
-    replies: rows of `refusals.of_trace`.
+    operators: rows of `diversity.Operators` and `diversity.of_search`.
+    islands: rows of `diversity.Islands` and `pool_of_search`.
+    replies: rows of `refusals.Replies`.
     learning: panels of `learning.read`.
     searches: the decisions of a search for one text, as plain data of
       `texts.pool.Step`, by the strategy that plays with what was found.

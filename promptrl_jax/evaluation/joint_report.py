@@ -52,7 +52,8 @@ def write(
     'budget/coder_calls',
     'coder calls in training',
   )
-  output.draw_actions(workdir, cells, subject)
+  trace = output.read_jsonl(workdir / 'trace.jsonl')
+  output.draw_actions(workdir, filter(output.of_subject(cells, subject), trace))
   return text
 
 

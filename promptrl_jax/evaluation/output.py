@@ -5,8 +5,15 @@ from __future__ import annotations
 import dataclasses
 import json
 import pathlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import (
+  Callable,
+  Collection,
+  Iterable,
+  Iterator,
+  Mapping,
+  Sequence,
+)
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -100,8 +107,10 @@ def write(
     parts.append(frontier.to_markdown(frontier.front(summaries[name])))
     parts.append(distribution.to_markdown(distribution.measure(group)))
   headline, every = next(iter(cells)), [c for g in cells.values() for c in g]
-  taken = draw_actions(workdir, cells[headline], subject)
-  parts.append(actions.actions_markdown(taken))
+  mine, operators, islands, replies = _read_trace(
+    workdir, of_subject(cells[headline], subject)
+  )
+  parts.append(actions.actions_markdown(draw_actions(workdir, mine)))
   parts.append(_departures(cells[headline], subject))
   gaps = coverage.compare(bounds, cells[headline], subject, resamples=resamples)
   if gaps:
@@ -116,8 +125,6 @@ def write(
     reliability.of_verifiers(
       workdir / 'reliability.png', {v.name: v.quality for v in verifiers}
     )
-  operators = diversity.of_trace(read_jsonl(workdir / 'trace.jsonl'))
-  islands = diversity.islands_of_trace(read_jsonl(workdir / 'trace.jsonl'))
   for name, history in (searches or {}).items():
     operators += diversity.of_search(name, headline, history)
     islands += diversity.pool_of_search(name, headline, history)
@@ -125,7 +132,6 @@ def write(
     parts.append(diversity.to_markdown(operators))
   if islands:
     parts.append(diversity.islands_to_markdown(islands))
-  replies = refusals.of_trace(read_jsonl(workdir / 'trace.jsonl'))
   if refused := refusals.to_markdown(replies):
     parts.append(refused)
   write_csv(workdir / 'results.csv', every)
@@ -172,6 +178,34 @@ def write(
   return parts[0]
 
 
+class _Traced(NamedTuple):
+  """What tables say of a trace.
+
+  Attributes:
+    mine: rows of the subject at the largest budget.
+    operators, islands, replies: rows of the counters of these names.
+  """
+
+  mine: list[dict[str, Any]]
+  operators: list[dict[str, Any]]
+  islands: list[dict[str, Any]]
+  replies: list[dict[str, Any]]
+
+
+def _read_trace(
+  workdir: pathlib.Path, is_mine: Callable[[Mapping[str, Any]], bool]
+) -> _Traced:
+  """Reads the trace once: that of a large run is most of a gigabyte."""
+  mine = []
+  counters = diversity.Operators(), diversity.Islands(), refusals.Replies()
+  for row in read_jsonl(workdir / 'trace.jsonl'):
+    for counter in counters:
+      counter.add(row)
+    if is_mine(row):
+      mine.append(row)
+  return _Traced(mine, *(counter.rows() for counter in counters))
+
+
 def _departures(cells: Sequence[Cell], subject: str) -> str:
   """Where the subject departs from the best list, at the largest budget."""
   by_name = {
@@ -183,23 +217,26 @@ def _departures(cells: Sequence[Cell], subject: str) -> str:
   return departures.to_markdown(departures.measure(mine, other), mine, other)
 
 
-def draw_actions(
-  workdir: pathlib.Path, cells: Sequence[Cell], subject: str
-) -> dict[str, Any]:
-  """Draws and returns the subject's actions at the largest budget of cells."""
+def of_subject(
+  cells: Sequence[Cell], subject: str
+) -> Callable[[Mapping[str, Any]], bool]:
+  """Tells rows of a trace that are the subject's at the largest budget."""
   largest = max(cell.budget for cell in cells)
   wanted = (subject, cells[0].protocol, largest)
-  taken = actions.action_statistics(
-    row
-    for row in read_jsonl(workdir / 'trace.jsonl')
-    if (row['strategy'], row['protocol'], row['budget']) == wanted
-  )
+  return lambda row: (row['strategy'], row['protocol'], row['budget']) == wanted
+
+
+def draw_actions(
+  workdir: pathlib.Path, rows: Iterable[Mapping[str, Any]]
+) -> dict[str, Any]:
+  """Draws and returns the actions in rows of one strategy."""
+  taken = actions.action_statistics(rows)
   plots.action_heatmap(workdir / 'actions.png', taken)
   return taken
 
 
 def write_problems(path: pathlib.Path, cells: Sequence[Cell]) -> None:
-  """Writes one entry per problem with the result of every strategy."""
+  """Writes a JSON list, a line per problem with all of its results."""
   entries: dict[str, list[dict[str, Any]]] = {}
   for cell in cells:
     for seed, problem in np.ndindex(cell.passed.shape):
@@ -213,11 +250,14 @@ def write_problems(path: pathlib.Path, cells: Sequence[Cell]) -> None:
           'pass': bool(cell.passed[seed, problem]),
           'soft': float(cell.soft[seed, problem]),
           'calls': int(cell.calls[seed, problem]),
-          **dataclasses.asdict(detail),
+          **vars(detail),
         }
       )
-  rows = [{'id': name, 'results': results} for name, results in entries.items()]
-  write_atomically(path, (json.dumps(rows, indent=1) + '\n').encode())
+  lines = [
+    json.dumps({'id': name, 'results': results})
+    for name, results in entries.items()
+  ]
+  write_atomically(path, ('[\n' + ',\n'.join(lines) + '\n]\n').encode())
 
 
 def draw_training(folder: pathlib.Path, workdir: pathlib.Path) -> None:

@@ -20,36 +20,46 @@ from promptrl_jax.llm.replies import CUT
 PROGRAM, REWRITE = 'program', 'rewrite'
 
 
-def of_trace(trace_rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+class Replies:
   """Counts the replies of a trace.
 
-  Returns:
-    A row per strategy, protocol, budget and kind, with `replies` and `refused`
-    (reason -> number). A kind is `program`, `rewrite`, or the action of a row
-    that asked for other words, such as `reflect`; what a request without room
-    would have been answered counts as a reply.
+  A kind of reply is `program`, `rewrite`, or the action of a row that asked for
+  other words, such as `reflect`; what a request without room would have been
+  answered counts as a reply.
   """
-  counts: dict[tuple, collections.Counter] = {}
-  for row in trace_rows:
+
+  def __init__(self, trace_rows: Iterable[Mapping[str, Any]] = ()):
+    self._counts: dict[tuple, collections.Counter] = {}
+    for row in trace_rows:
+      self.add(row)
+
+  def add(self, row: Mapping[str, Any]) -> None:
+    """Counts the replies of a row."""
     for kind, refused in _replies(row):
       key = row['strategy'], row['protocol'], row['budget'], kind
-      count = counts.setdefault(key, collections.Counter())
+      count = self._counts.setdefault(key, collections.Counter())
       count['replies'] += 1
       if refused:
         count['refused', refused] += 1
-  return [
-    {
-      'strategy': strategy,
-      'protocol': protocol,
-      'budget': budget,
-      'kind': kind,
-      'replies': count['replies'],
-      'refused': {
-        key[1]: n for key, n in count.items() if isinstance(key, tuple)
-      },
-    }
-    for (strategy, protocol, budget, kind), count in counts.items()
-  ]
+
+  def rows(self) -> list[dict[str, Any]]:
+    """A row per strategy, protocol, budget and kind.
+
+    Each has `replies` and `refused` (reason -> number).
+    """
+    return [
+      {
+        'strategy': strategy,
+        'protocol': protocol,
+        'budget': budget,
+        'kind': kind,
+        'replies': count['replies'],
+        'refused': {
+          key[1]: n for key, n in count.items() if isinstance(key, tuple)
+        },
+      }
+      for (strategy, protocol, budget, kind), count in self._counts.items()
+    ]
 
 
 def _replies(row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -18,6 +18,7 @@ from promptrl_jax.evaluation.cells import Cell, read_csv, write_csv
 from promptrl_jax.files import write_atomically
 
 _LEVEL = 3  # of gzip: a trace becomes a tenth of its size in no time
+_PART = 2**20  # bytes of a trace that are in memory at once
 
 
 class CellStore:
@@ -44,14 +45,12 @@ class CellStore:
     write_atomically(path.with_suffix('.jsonl.gz'), packed)
     write_csv(path.with_suffix('.csv'), [cell])
 
-  def trace(self, cells: Sequence[Cell]) -> Iterator[str]:
-    """Yields the lines of the traces of cells, in their order."""
+  def trace(self, cells: Sequence[Cell]) -> Iterator[bytes]:
+    """Yields the traces of cells, JSON lines in their order, in parts."""
     for cell in cells:
       path = self._path(cell.protocol, cell.strategy, cell.budget)
-      with gzip.open(
-        path.with_suffix('.jsonl.gz'), 'rt', encoding='utf-8'
-      ) as f:
-        yield from f
+      with gzip.open(path.with_suffix('.jsonl.gz')) as file:
+        yield from iter(lambda file=file: file.read(_PART), b'')
 
   def _path(self, protocol: str, strategy: str, budget: int) -> pathlib.Path:
     return self._folder / protocol / f'{strategy}_{budget}'

@@ -53,7 +53,7 @@ CLOSED = {
 
 
 def test_what_the_operators_of_a_population_bring():
-  rows = diversity.of_trace([FIRST, {'action': 'meet'}, SECOND, CLOSED])
+  rows = diversity.Operators([FIRST, {'action': 'meet'}, SECOND, CLOSED]).rows()
   shared = {
     **{'strategy': 'epic', 'protocol': 'visible1', 'budget': 8},
     'populations': 1,
@@ -72,7 +72,7 @@ def test_populations_know_nothing_of_each_other():
   same = FIRST['candidates'], FIRST['fitness']
   others = [generation(*same, row=1), generation(*same, seed=1)]
   larger = generation(*same, budget=16)
-  small, large = diversity.of_trace([FIRST, *others, larger])
+  small, large = diversity.Operators([FIRST, *others, larger]).rows()
   assert (small['budget'], small['populations']) == (8, 3)
   assert (small['proposed'], small['distinct'], small['improved']) == (12, 6, 3)
   assert small['refused'] == {'cut': 3}
@@ -114,7 +114,9 @@ def test_what_the_operators_of_a_search_bring():
 
 def test_the_table_names_the_reasons_most_frequent_first():
   refused = {'cut | off': 1, 'empty': 2}
-  (row,) = diversity.of_trace([generation(FIRST['candidates'], [0.0] * 5)])
+  (row,) = diversity.Operators(
+    [generation(FIRST['candidates'], [0.0] * 5)]
+  ).rows()
   lines = diversity.to_markdown([row | {'refused': refused}]).splitlines()
   assert lines[-1] == (
     '| epic | 8 | elaborate | 1 | 4 | 3 (2 empty; 1 cut \\| off) | 2 | 0 | 0 |'
@@ -130,7 +132,7 @@ def test_islands_are_averaged_over_generations_problems_and_seeds():
   first = FIRST | {'islands': [numbers(4, 3, 0.5), numbers(2, 2, 1.0)]}
   other = SECOND | {'row': 1, 'islands': [numbers(2, 2, 0.0)]}
   shared = {'strategy': 'epic', 'protocol': 'visible1', 'budget': 8}
-  rows = diversity.islands_of_trace([first, {'action': 'close'}, other])
+  rows = diversity.Islands([first, {'action': 'close'}, other]).rows()
   assert rows == [
     shared | {'island': 0, 'generations': 2} | numbers(3.0, 2.5, 0.25),
     shared | {'island': 1, 'generations': 1} | numbers(2.0, 2.0, 1.0),

@@ -100,7 +100,7 @@ def test_a_template_stands_in_for_a_rewrite_that_is_refused(
   assert row['prompt']['statement'] == (stand_in if reason else STATEMENT)
   assert TASK.statement.rstrip('.') in stand_in
   label = {'strategy': 'semantic', 'protocol': 'visible1'}
-  rewrite, program = refusals.of_trace([row | label])
+  rewrite, program = refusals.Replies([row | label]).rows()
   assert (rewrite['kind'], rewrite['replies']) == ('rewrite', 1)
   assert rewrite['refused'] == ({reason: 1} if reason else {})
   assert (program['kind'], program['refused']) == ('program', {})

@@ -63,10 +63,10 @@ def test_the_best_of_an_island_becomes_a_parent_on_the_next_one(play):
     {**row, 'strategy': 'epic', 'protocol': 'visible1'}
     for row in played.attempt.trace
   ]
-  rows = diversity.islands_of_trace(trace)
+  rows = diversity.Islands(trace).rows()
   assert [(r['island'], r['generations']) for r in rows] == [(0, 3), (1, 3)]
   assert all(0 < r['jaccard'] < 1 for r in rows)
-  elaborated, mutated = diversity.of_trace(trace)
+  elaborated, mutated = diversity.Operators(trace).rows()
   # Who survives is kept, and so is every parent.
   assert 1 <= elaborated['kept'] <= 6 and mutated['operator'] == 'lexical'
 

@@ -123,7 +123,7 @@ def test_a_malformed_reply_is_the_original_and_not_solved(play, reply):
       {**row, 'strategy': name, 'protocol': 'visible1'}
       for row in played.attempt.trace
     ]
-    counted = diversity.of_trace(trace)[0]
+    counted = diversity.Operators(trace).rows()[0]
     assert (counted['operator'], counted['proposed']) == ('elaborate', 5)
     assert counted['refused'] == {'malformed': 1}
     assert (counted['distinct'], counted['populations']) == (4, 1)

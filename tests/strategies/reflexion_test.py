@@ -159,7 +159,7 @@ def test_a_reflection_that_was_cut_is_refused_and_counted(play):
   # A program is run all the same.
   assert '99' in played.submission
   label = {'strategy': 'reflexion', 'protocol': 'visible1'}
-  rows = refusals.of_trace([row | label for row in played.attempt.trace])
+  rows = refusals.Replies([row | label for row in played.attempt.trace]).rows()
   assert [(r['kind'], r['replies'], r['refused']) for r in rows] == [
     ('program', 2, {'cut': 2}),
     ('reflect', 1, {'cut': 1}),
