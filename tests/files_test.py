@@ -28,6 +28,20 @@ def test_a_file_is_replaced(tmp_path):
   assert path.read_bytes() == b'new'
 
 
+def test_parts_become_one_file_or_none(tmp_path):
+  path = write_atomically(tmp_path / 'file', iter([b'a', b'b']))
+  assert path.read_bytes() == b'ab'
+
+  def ends_early():
+    yield b'new'
+    raise OSError('unreadable')
+
+  with pytest.raises(OSError, match='unreadable'):
+    write_atomically(path, ends_early())
+  assert path.read_bytes() == b'ab'
+  assert list(tmp_path.iterdir()) == [path]
+
+
 def test_a_folder_is_held_by_one_and_looked_at_by_many(tmp_path):
   assert not is_held(tmp_path / 'none') and not is_held(tmp_path)
   with held(tmp_path / 'none'):
