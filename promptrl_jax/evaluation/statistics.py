@@ -26,13 +26,14 @@ two tests, and a report needs both:
 
 from __future__ import annotations
 
-import functools
 import math
 import statistics
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+
+from promptrl_jax.evaluation import resamples as resamples_lib
 
 RESAMPLES = 10_000  # Of the bootstrap, and of permutation tests.
 
@@ -265,41 +266,6 @@ def permutation_test(
   return (1 + hits) / (1 + permutations)
 
 
-class _Draws(NamedTuple):
-  """A block of resamples: how often each drew what, by rows.
-
-  Attributes:
-    seeds: of each array, counts `[resamples, seeds]`.
-    units: counts `[resamples, units]`.
-  """
-
-  seeds: tuple[np.ndarray, ...]
-  units: np.ndarray
-
-
-# A table has hundreds of intervals over the same problems.
-@functools.lru_cache(maxsize=4)
-def _draw(
-  seeds: tuple[int, ...], units: int, resamples: int, block: int, seed: int
-) -> tuple[_Draws, ...]:
-  """Draws seeds of each array and units with replacement, block by block."""
-  rng = np.random.default_rng(seed)
-
-  def count(rows: int, size: int) -> np.ndarray:
-    draws = rng.integers(0, size, size=(rows, size))
-    draws += np.arange(rows)[:, None] * size
-    counts = np.bincount(draws.ravel(), minlength=rows * size)
-    small = np.int16 if size < 2**15 else np.int32  # They are kept.
-    return counts.reshape(rows, size).astype(small)
-
-  blocks = []
-  for start in range(0, resamples, block):
-    rows = min(block, resamples - start)
-    by_array = tuple(count(rows, size) for size in seeds)
-    blocks.append(_Draws(by_array, count(rows, units)))
-  return tuple(blocks)
-
-
 def _bootstrap(
   arrays: tuple[np.ndarray, ...],
   signs: tuple[float, ...],
@@ -319,7 +285,7 @@ def _bootstrap(
     for values in arrays
   ]
   estimates = []
-  for draws in _draw(
+  for draws in resamples_lib.draw(
     tuple(map(len, arrays)),
     sizes.size,
     resamples,
