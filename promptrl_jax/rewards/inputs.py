@@ -11,6 +11,7 @@ expected value comes with them: programs are compared with one another, see
 from __future__ import annotations
 
 import ast
+import functools
 import random
 from collections.abc import Iterator, Sequence
 from typing import Any, cast
@@ -43,6 +44,14 @@ def mutated_calls(
   """
   if count < 1:
     raise ValueError(f'count={count}: expected at least one input')
+  return _mutated_calls(tuple(tests), entry_point, count, seed)
+
+
+# Every step of an episode and every budget of a strategy asks for the same.
+@functools.lru_cache(maxsize=4096)
+def _mutated_calls(
+  tests: tuple[str, ...], entry_point: str, count: int, seed: int
+) -> tuple[str, ...]:
   calls = [call for test in tests for call in _calls(test, entry_point)]
   known = {ast.unparse(call) for call in calls}
   rng, drawn = random.Random(seed), {}

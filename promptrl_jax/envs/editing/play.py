@@ -11,7 +11,6 @@ through `EditingEnv.step`, a strategy through the policy that it hands in.
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Generator
 from typing import Any
 
@@ -168,19 +167,13 @@ def _take(episode: Episode, code: str, verdict: ProgramResult) -> bool:
 def _compare(episode: Episode, code: str) -> Play:
   """Notes what a program computes on inputs that are the same for all."""
   problem = episode.problem
-  inputs = _inputs(problem.visible_tests, problem.entry_point, episode.seed)
+  inputs = mutated_calls(
+    problem.visible_tests, problem.entry_point, _INPUTS, episode.seed
+  )
   if inputs:
     job = Call(code, inputs, problem.setup, problem.entry_point)
     episode.outcomes += yield ExecuteJobs((job,))
   return ''
-
-
-# They are the same at each step of an episode.
-@functools.lru_cache(maxsize=4096)
-def _inputs(
-  tests: tuple[str, ...], entry_point: str, seed: int
-) -> tuple[str, ...]:
-  return mutated_calls(tests, entry_point, _INPUTS, seed)
 
 
 def _trace_row(
