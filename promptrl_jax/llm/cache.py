@@ -304,7 +304,7 @@ def _completion(row: Sequence[Any]) -> Completion:
 
 
 def _key(name: str, identity: str, request: Request, *scored: str) -> bytes:
-  fields = dataclasses.asdict(without_idle_seed(request))
+  fields = without_idle_seed(request).to_fields()
   if not request.scope:
     del fields['scope']  # Such keys are those of the older format.
   content = json.dumps([name, identity, fields, *scored], sort_keys=True)
