@@ -25,6 +25,7 @@ from promptrl_jax.models.config import TransformerConfig
 from promptrl_jax.models.encoder_decoder_config import LanguageModelConfig
 from promptrl_jax.sampling import methods
 from promptrl_jax.sampling.model import Model, make_model
+from promptrl_jax.sampling.packing import pack
 from promptrl_jax.sampling.prepare import DecodeParams
 from promptrl_jax.sampling.programs import Programs, SlotState, make_programs
 from promptrl_jax.sampling.prompt_cache import PromptCache
@@ -113,11 +114,11 @@ class Engine:
       size = scheduler.size
       while (moved := scheduler.shrink()) is not None:
         fewer = self._free_slots(scheduler.size)
-        fewer = self.programs.insert_fn(fewer, slots, *self._put(*moved))
+        fewer = self.programs.insert_fn(fewer, slots, self._copies(*moved))
         self._keep(size, slots)
         slots, size = fewer, scheduler.size
       slots, completions = self.programs.decode_fn(
-        self._params, slots, *self._put(*scheduler.next_decode())
+        self._params, slots, self._rows(*scheduler.next_decode())
       )
       # The devices go on while somebody looks at what has ended.
       yield from scheduler.take()
@@ -144,8 +145,8 @@ class Engine:
       for waiting, prompts, _ in prefilled:
         assignments = scheduler.assign(waiting)
         if assignments is not None:
-          copies = self._put(*assignments)
-          slots = self.programs.insert_fn(slots, prompts, *copies)
+          copies = self._copies(*assignments)
+          slots = self.programs.insert_fn(slots, prompts, copies)
       for waiting, _, number in prefilled:
         if number is not None and not any(waiting.waiting):
           self._cache.release(number)
@@ -153,15 +154,14 @@ class Engine:
       job = scheduler.next_prefill()
       if job is None:
         return slots
-      waiting, rows = job.prefilled, (job.tokens, job.mask)
+      waiting = job.prefilled
+      rows = jax.device_put((job.tokens, job.mask), self._split)
       if known := job.tokens.shape[1] - job.end:
         before = self._cache.copies(known, job.beginnings)
         before = jax.device_put(before, self._split)
-        prompts = self.programs.finish_fn(
-          self._params, *self._put(*rows), before
-        )
+        prompts = self.programs.finish_fn(self._params, *rows, before)
       else:
-        prompts = self.programs.prefill_fn(self._params, *self._put(*rows))
+        prompts = self.programs.prefill_fn(self._params, *rows)
       self._cache.add(prompts, waiting.prompt_length, waiting.prompts)
       prefilled.append((waiting, prompts, None))
 
@@ -188,9 +188,13 @@ class Engine:
     if self._keeps_slots:
       self._kept[size] = slots
 
-  def _put(self, *tree: Any) -> Any:
-    # Copies: the host writes to its rows while a device may still read them.
-    return jax.device_put(jax.tree.map(np.copy, tree), self._split)
+  def _copies(
+    self, sources: np.ndarray, targets: np.ndarray, counts: np.ndarray
+  ) -> jax.Array:
+    return self._rows((sources, targets), counts)
+
+  def _rows(self, rows: Any, *per_group: np.ndarray) -> jax.Array:
+    return jax.device_put(pack(rows, *per_group), self._split)
 
 
 def _is_row_wise(model: Model, params: DecodeParams) -> bool:

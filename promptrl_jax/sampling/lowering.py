@@ -7,12 +7,14 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from promptrl_jax.models.encoder_decoder_config import LanguageModelConfig
 from promptrl_jax.sampling import methods
 from promptrl_jax.sampling.model import InputBatch, make_model
+from promptrl_jax.sampling.packing import pack
 from promptrl_jax.sampling.prepare import DecodeParams
 from promptrl_jax.sampling.programs import SlotState, make_programs
 from promptrl_jax.sampling.requests import EngineConfig
@@ -62,22 +64,12 @@ def compile_engine(
   lower_prefill: Any = programs.prefill_fn
   lower_decode: Any = programs.decode_fn
   prompts = groups * shapes.prefill_rows_per_group(groups)
-  count = groups * size
-  counts, floats = array(jnp.int32, count), array(jnp.float32, count)
-  batch = InputBatch(
-    prompt_start=counts,
-    prompt_lengths=counts,
-    generated=counts,
-    max_tokens=counts,
-    temperature=floats,
-    top_p=floats,
-    seeds=array(jnp.uint32, count),
-  )
   prefill = lower_prefill.lower(
     params,
     array(jnp.int32, prompts, shapes.prompt_limit),
     array(jnp.bool_, prompts, shapes.prompt_limit),
   )
-  per_group = array(jnp.int32, groups)
-  decode = lower_decode.lower(params, slots, batch, per_group, per_group)
+  limits = np.zeros(groups, np.int32)
+  packed = pack(InputBatch.free(groups * size), limits, limits)
+  decode = lower_decode.lower(params, slots, array(jnp.int32, *packed.shape))
   return CompiledEngine(prefill.compile(), decode.compile(), slots)

@@ -14,6 +14,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import struct
 
 from promptrl_jax.models import attention, causal_steps, encoder_decoder_steps
@@ -47,6 +48,19 @@ class InputBatch:
   temperature: Any
   top_p: Any
   seeds: Any
+
+  @classmethod
+  def free(cls, slots: int) -> InputBatch:
+    """Free slots, as arrays of the host."""
+    return cls(
+      prompt_start=np.zeros(slots, np.int32),
+      prompt_lengths=np.zeros(slots, np.int32),
+      generated=np.zeros(slots, np.int32),
+      max_tokens=np.zeros(slots, np.int32),
+      temperature=np.zeros(slots, np.float32),
+      top_p=np.ones(slots, np.float32),
+      seeds=np.zeros(slots, np.uint32),
+    )
 
 
 @dataclasses.dataclass(frozen=True)

@@ -20,6 +20,7 @@ from jax.sharding import PartitionSpec as P
 from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.sampling import loop, methods
 from promptrl_jax.sampling.model import InputBatch, Model
+from promptrl_jax.sampling.packing import unpack
 from promptrl_jax.sampling.prepare import DecodeParams
 
 
@@ -168,11 +169,11 @@ class Programs:
     empty_fn: (blocks, slots of a group) -> slots.
     prefill_fn: (params, tokens, mask) -> prompts.
     finish_fn: (params, tokens, mask, before) -> prompts, of a causal model.
-    insert_fn: (slots, prompts, sources, targets, counts) -> slots, which are
-      donated; sources and targets count from the first row of their group,
-      counts are [groups].
-    decode_fn: (params, slots, batch, enough_free, steps) -> slots, which are
-      donated, and completions; `enough_free` and `steps` are [groups].
+    insert_fn: (slots, prompts, packed) -> slots, which are donated; packed are
+      sources and targets, which count from the first row of their group, and
+      the count of each group.
+    decode_fn: (params, slots, packed) -> slots, which are donated, and
+      completions; packed are the batch, `enough_free` and `steps`.
   """
 
   empty_fn: Callable[[int, int], SlotState]
@@ -221,15 +222,30 @@ def make_programs(
 
   together = mesh_lib.splits_parameters(mesh)
   prefill_rows = functools.partial(prefill, model, method)
-  decode_slots = functools.partial(
-    decode, model, method, together=together, certainty=certainty
-  )
+  of_batch = jax.tree.map(lambda row: row.dtype, InputBatch.free(1))
+
+  def insert_rows(
+    slots: SlotState, prompts: SlotState, packed: jax.Array
+  ) -> SlotState:
+    (sources, targets), (count,) = unpack(packed, (jnp.int32, jnp.int32), 1)
+    return insert(slots, prompts, sources, targets, count)
+
+  def decode_rows(
+    params: DecodeParams, slots: SlotState, packed: jax.Array
+  ) -> tuple[SlotState, loop.Completions]:
+    batch, (enough_free, steps) = unpack(packed, of_batch, 2)
+    return decode(
+      *(model, method, params, slots, batch, enough_free, steps),
+      together=together,
+      certainty=certainty,
+    )
+
   return Programs(
     empty_fn=jax.jit(make_empty, out_shardings=state, static_argnums=(0, 1)),
     prefill_fn=jit(prefill_rows, state, replicated, *[split] * 2),
     finish_fn=jit(prefill_rows, state, replicated, *[split] * 3),
-    insert_fn=jit(insert, state, *[split] * 5, donate_argnums=0),
+    insert_fn=jit(insert_rows, state, *[split] * 3, donate_argnums=0),
     decode_fn=jit(
-      decode_slots, (state, row), replicated, *[split] * 4, donate_argnums=1
+      decode_rows, (state, row), replicated, *[split] * 2, donate_argnums=1
     ),
   )

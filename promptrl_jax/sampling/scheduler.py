@@ -336,16 +336,7 @@ class Scheduler:
 
   def _free_all(self) -> None:
     count = self._groups * self.size
-    zeros = lambda dtype: np.zeros(count, dtype)
-    self.batch = InputBatch(
-      prompt_start=zeros(np.int32),
-      prompt_lengths=zeros(np.int32),
-      generated=zeros(np.int32),
-      max_tokens=zeros(np.int32),
-      temperature=zeros(np.float32),
-      top_p=np.ones(count, np.float32),
-      seeds=zeros(np.uint32),
-    )
+    self.batch = InputBatch.free(count)
     self._running: list[_Sequence | None] = [None] * count
 
   def _start(self, slot: int, sequence: _Sequence, padded: int) -> None:

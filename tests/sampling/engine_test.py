@@ -229,9 +229,9 @@ def test_the_last_samples_are_decoded_with_fewer_slots(dtype):
   other, few = (make_packed(dtype, slots=slots) for slots in (32, 8))
   sizes, programs = [], other.programs
 
-  def decode(params, slots, batch, *rest):
-    sizes.append(len(batch.generated))
-    return programs.decode_fn(params, slots, batch, *rest)
+  def decode(params, slots, packed):
+    sizes.append(len(slots.logits))
+    return programs.decode_fn(params, slots, packed)
 
   other.programs = dataclasses.replace(programs, decode_fn=decode)
   assert_same_bits(requests(60, seed=1), other, few)
