@@ -22,6 +22,7 @@ from promptrl_jax.models import native
 from promptrl_jax.models.few_rows import OUTPUTS
 
 BLOCK = 32  # inputs that share a scale
+_AT_ONCE = 2**20  # weights that are quantized at a time
 
 
 @struct.dataclass
@@ -68,13 +69,36 @@ def fits(shape: tuple[int, ...]) -> bool:
 
 def quantize(kernel: Any) -> Blocks:
   """Quantizes [in, out] to 8 bits: the largest of 32 weights becomes 127."""
-  wide = jnp.asarray(kernel, jnp.float32).reshape(-1, BLOCK, kernel.shape[1])
-  scales = jnp.max(jnp.abs(wide), axis=1) / 127
+  lib: Any = np if isinstance(kernel, np.ndarray) else jnp
+  wide = kernel.astype(np.float32).reshape(-1, BLOCK, kernel.shape[1])
+  scales = lib.max(lib.abs(wide), axis=1) / np.float32(127)
   # The scale that is stored divides, so that rounding it costs nothing.
-  scales = scales.astype(jnp.float16).astype(jnp.float32)
-  safe = jnp.where(scales > 0, scales, 1.0)[:, None]
-  codes = jnp.clip(jnp.round(wide / safe), -127, 127).astype(jnp.int8)
-  return Blocks(codes.reshape(kernel.shape), scales, jnp.zeros((0,)))
+  scales = scales.astype(np.float16).astype(np.float32)
+  safe = lib.where(scales > 0, scales, np.float32(1))[:, None]
+  codes = lib.clip(lib.round(wide / safe), -127, 127).astype(np.int8)
+  mins = lib.zeros((0,), np.float32)
+  return Blocks(codes.reshape(kernel.shape), scales, mins)
+
+
+def quantized(kernel: Any) -> PackedBlocks:
+  """Quantizes and packs a kernel [in, out] in 8 bits.
+
+  One of NumPy some outputs at a time: rounding makes several copies, which
+  would take three times its memory and not stay in a cache.
+  """
+  if not isinstance(kernel, np.ndarray):
+    return pack(quantize(kernel), 8)
+  inputs, outputs = kernel.shape
+  panels, blocks = outputs // OUTPUTS, inputs // BLOCK
+  codes = np.empty((panels, blocks, 8, OUTPUTS), np.uint32)
+  scales = np.empty((panels, blocks, OUTPUTS), np.uint16)
+  step = max(1, _AT_ONCE // (inputs * OUTPUTS))
+  for start in range(0, panels, step):
+    place = slice(start, start + step)
+    some = kernel[:, start * OUTPUTS : (start + step) * OUTPUTS]
+    part = pack(quantize(some), 8)
+    codes[place], scales[place] = part.codes, part.scales
+  return PackedBlocks(codes, scales, np.zeros(0, np.uint16))
 
 
 def stored(blocks: Blocks) -> PackedBlocks:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any, Protocol
 
 import jax
@@ -148,11 +148,30 @@ def read(rows: np.ndarray, kind: str) -> Blocks | None:
   return jax.tree.map(lambda part: part.reshape(len(rows), -1), parts)
 
 
-def of_weights(values: np.ndarray) -> Blocks:
-  """Quantizes rows of weights [rows, n] to 8 bits, as `read` returns them."""
-  found = quantize(values.T)
-  scales = np.asarray(found.scales).T
-  return Blocks(np.asarray(found.codes).T, scales, np.zeros_like(scales))
+def of_weights(
+  shape: tuple[int, int],
+  read_parts: Callable[[Callable[[slice, np.ndarray], None]], None],
+) -> Blocks:
+  """Quantizes rows of weights to 8 bits, as `read` returns them.
+
+  Args:
+    shape: [rows, n].
+    read_parts: hands some rows after the other to a function, as
+      `GgufFile.read_parts`.
+  """
+  blocks = shape[0], shape[1] // BLOCK
+  out = Blocks(
+    np.empty(shape, np.int8),
+    np.empty(blocks, np.float32),
+    np.zeros(blocks, np.float32),
+  )
+
+  def write(part: slice, rows: np.ndarray) -> None:
+    found = quantize(rows.T)
+    out.codes[part], out.scales[part] = found.codes.T, found.scales.T
+
+  read_parts(write)
+  return out
 
 
 def _read_simple(rows: np.ndarray, layout: _Layout) -> Blocks:

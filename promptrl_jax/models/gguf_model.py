@@ -137,8 +137,10 @@ class GgufTensors:
       rows = rows[order]
     found = gguf_blocks.read(rows, self._file.type_name(stored))
     if found is None:
-      wide = self._file.read(stored, np.float32, order)
-      found = gguf_blocks.of_weights(wide)
+      return gguf_blocks.of_weights(
+        self._file.shape(stored),
+        lambda write: self._file.read_parts(stored, write, order),
+      )
     return found
 
   def _order(self, stored: str) -> np.ndarray | None:

@@ -66,8 +66,7 @@ def store(
   if threads and bits is None and few_rows.fits(flat):
     return StoredKernel(few_rows.pack(flat), threads=threads)
   if threads and bits == 8 and blocks.fits(flat.shape):
-    packed = blocks.pack(blocks.quantize(flat), bits)
-    return StoredKernel(packed, threads=threads)
+    return StoredKernel(blocks.quantized(flat), threads=threads)
   values = kernel.transpose(*range(1, kernel.ndim), 0)
   if bits is None:
     return StoredKernel(values)

@@ -1,5 +1,6 @@
 """Loading a checkpoint needs little memory beside the parameters."""
 
+import itertools
 import json
 
 import pytest
@@ -13,7 +14,7 @@ import jax
 jax.config.update('jax_num_cpu_devices', 8)
 import jax.numpy as jnp
 from promptrl_jax.models import causal_families, file_leaves
-from promptrl_jax.models import gguf_file, gguf_model
+from promptrl_jax.models import gguf_blocks, gguf_file, gguf_model, kernels
 from promptrl_jax.models import tensor_files, transformer, weights
 from promptrl_jax.models.config import TransformerConfig
 from promptrl_jax.parallel import mesh as mesh_lib
@@ -29,10 +30,10 @@ if sys.argv[2] == 'write':
   params = jax.tree.map(lambda s: jnp.ones(s.shape), shapes)
   weights.save_tree(folder, params, table, shard_bytes=10**8)
   sys.exit()
-if sys.argv[2] == 'quantize':
+if sys.argv[2] in ('Q8_0', 'F16'):
   import gguf
   writer = gguf.GGUFWriter(os.path.join(folder, 'model.gguf'), 'llama')
-  kind = gguf.GGMLQuantizationType.Q8_0
+  kind = gguf.GGMLQuantizationType[sys.argv[2]]
   tensors = weights.Tensors(folder)
   names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, config.num_layers)
   for name in tensors.names():
@@ -82,8 +83,13 @@ if os.path.exists(os.path.join(folder, 'model.gguf')):
   tensors = gguf_model.GgufTensors(file, config)
 else:
   tensors = weights.Tensors(folder)
-if sys.argv[2] == 'prepare':
+if sys.argv[2] in ('prepare', 'int8'):
   leaves = file_leaves.load_tree(tensors, table, shapes, 'float32')
+  bits = 8 if sys.argv[2] == 'int8' else None
+  params = prepare.prepare(leaves, mesh_lib.make_data_mesh(1), bits=bits)
+elif sys.argv[2] == 'gguf':
+  names = (*kernels.KERNELS, *['embedding'] * config.tie_embeddings)
+  leaves = gguf_blocks.load_tree(tensors, table, shapes, 'float32', names)
   params = prepare.prepare(leaves, mesh_lib.make_data_mesh(1))
 else:
   params = weights.load_tree(tensors, table, shapes, shardings=shardings)
@@ -97,9 +103,17 @@ print(json.dumps([peak[0] - before - kept, 48_000 * 768 * 4]))
 
 
 @pytest.mark.slow
-# One device, eight, and one device that is to decode.
-@pytest.mark.parametrize('how', ['read', 'split', 'prepare'])
-@pytest.mark.parametrize('change', ['', 'convert', 'quantize'])
+# One device, eight, and one that is to decode, in float32, in int8, or with
+# kernels as a file stores them.
+@pytest.mark.parametrize(
+  ('change', 'how'),
+  [
+    *itertools.product(
+      ('', 'convert', 'Q8_0'), ('read', 'split', 'prepare', 'int8')
+    ),
+    *itertools.product(('Q8_0', 'F16'), ('gguf',)),
+  ],
+)
 def test_reading_holds_at_most_the_largest_tensor_and_a_third(
   change, how, tmp_path
 ):
