@@ -149,7 +149,7 @@ def read(rows: np.ndarray, kind: str) -> Blocks | None:
 
 
 def of_weights(
-  shape: tuple[int, int],
+  shape: tuple[int, ...],
   read_parts: Callable[[Callable[[slice, np.ndarray], None]], None],
 ) -> Blocks:
   """Quantizes rows of weights to 8 bits, as `read` returns them.

