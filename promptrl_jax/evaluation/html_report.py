@@ -18,6 +18,7 @@ from typing import Any
 from promptrl_jax.evaluation import (
   breakdown,
   distribution,
+  failures,
   html_page,
   tables,
   trace_chunks,
@@ -94,6 +95,11 @@ def write(
       'label': LABEL,
       'rows': [dataclasses.asdict(each) for each in references],
     },
+    'failures': [
+      row
+      for cells in cells_by_protocol.values()
+      for row in failures.count(cells)
+    ],
     'operators': operators,
     'islands': islands,
     'replies': replies,

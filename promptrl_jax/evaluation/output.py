@@ -25,6 +25,7 @@ from promptrl_jax.evaluation import (
   distribution,
   diversity,
   events,
+  failures,
   frontier,
   html_report,
   plots,
@@ -86,6 +87,7 @@ def write(
   panels of `learning.read`, `costs` the seconds and dollars of cells.
   """
   parts, summaries, published = [], {}, references.PROMIS_MBPP
+  failed = {}
   for name, group in cells.items():
     names = {cell.strategy for cell in group}
     rivals = [rival for rival in planned if rival in names]
@@ -104,6 +106,8 @@ def write(
         references=published if name == 'oracle' else (),
       )
     )
+    failed[name] = failures.count(group)
+    parts.append(failures.to_markdown(failed[name]))
     parts.append(frontier.to_markdown(frontier.front(summaries[name])))
     parts.append(distribution.to_markdown(distribution.measure(group)))
   headline, every = next(iter(cells)), [c for g in cells.values() for c in g]
@@ -142,6 +146,7 @@ def write(
     {
       'header': header,
       'tables': summaries,
+      'failures': failed,
       'coverage': gaps,
       'pass_at_k': pass_at_k,
       'selection': rescored,
@@ -151,7 +156,7 @@ def write(
       'replies': replies,
       'searches': searches or {},
     },
-    '\n'.join(parts),
+    '\n'.join(filter(None, parts)),
   )
   if learning:
     content = json.dumps(learning, allow_nan=False)

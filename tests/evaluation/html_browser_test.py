@@ -6,6 +6,7 @@ is slow, opens the trace of 100 MB that the page is built for.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import pathlib
 import time
@@ -214,6 +215,27 @@ def test_a_learning_curve_has_a_line_per_seed_and_their_mean(browser, page):
   )
   shown.run('document.querySelectorAll("#learning button")[1].click()')
   assert 'model calls of training' in shown.text('#learning .chart')
+  assert shown.is_silent()
+
+
+def test_attempts_that_failed_stand_below_the_scores(browser, tmp_path):
+  run = make_run(tmp_path)
+  (*others, mine) = run.cells['visible1']
+  broken = dataclasses.replace(mine.details[0][0], error='KeyError: <b>3</b>')
+  details = ((broken, *mine.details[0][1:]), *mine.details[1:])
+  cells = [*others, dataclasses.replace(mine, details=details)]
+  path = html_report.write(
+    tmp_path / 'report.html',
+    header=run.header,
+    cells_by_protocol={'visible1': cells},
+    summaries=run.summaries,
+    trace=run.trace,
+  )
+  shown = Page(browser, path)
+  table = '#scores [aria-label="Attempts that failed"] tbody'
+  assert shown.text(table).split() == [
+    *('bandit', '4', '12', '1', '1', 'KeyError:', '<b>3</b>')
+  ]
   assert shown.is_silent()
 
 

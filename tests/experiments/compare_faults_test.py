@@ -110,6 +110,8 @@ def test_a_strategy_that_reaches_for_hidden_tests_has_an_error_of_its_own(
     assert row['error'].startswith("AttributeError: 'NoneType'")
     assert (row['pass'], row['calls']) == ('0', '0')
   assert not any(row['error'] for row in others)
+  printed = (workdir / 'results.md').read_text()
+  assert '### Attempts that failed' in printed and '| peeking | ' in printed
   assert {row['pass'] for row in others} == {'0', '1'}
 
 

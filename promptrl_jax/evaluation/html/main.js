@@ -24,7 +24,12 @@ let figureBoxes = [];
 
 // Id, name in the navigation, title, content or null.
 const SECTIONS = [
-  ['scores', 'Scores', 'Scores', () => headline()],
+  [
+    'scores',
+    'Scores',
+    'Scores',
+    () => [headline(), failureTable()].filter((one) => one !== null),
+  ],
   [
     'curves',
     'Curves',

@@ -1,5 +1,6 @@
 // What the operators of searches over words brought, in numbers, how different
-// their candidates are, and what was refused of all that models wrote.
+// their candidates are, what was refused of all that models wrote, and attempts
+// in which the strategy itself failed.
 
 const ofProtocol = (rows) =>
   rows.filter((row) => row.protocol === state.protocol);
@@ -100,6 +101,30 @@ function islandTable() {
           numberCell(row.candidates.toFixed(1)),
           numberCell(row.distinct.toFixed(1)),
           numberCell(row.jaccard.toFixed(2)),
+        ),
+      ),
+    ),
+  );
+}
+
+function failureTable() {
+  const rows = ofProtocol(DATA.failures);
+  if (!rows.length) return null;
+  return scrolling(
+    'Attempts that failed',
+    'The strategy itself raised an error, asked for what it may not have or ' +
+      'submitted nothing; the attempt counts as not solved.',
+    grid(
+      [
+        columnHead('strategy', ''),
+        ['B', 'attempts', 'failed'].map((name) => columnHead(name)),
+      ],
+      rows.map((row) =>
+        strategyRow(
+          row.strategy,
+          numberCell(row.budget),
+          numberCell(row.attempts),
+          refusedCell(row.failed),
         ),
       ),
     ),
