@@ -152,9 +152,13 @@ def run(config, workdir, gates=()):
 
   # --- Report -----------------------------------------------------------------
   if not cells:
-    return []
+    return check_gates(gates, [], config.eval.budgets)
   header = session.make_header(
-    'compare', load.describe(config.data), models, list(learned)
+    'compare',
+    load.describe(config.data),
+    models,
+    list(learned),
+    **session.about_programs(config.pool),
   )
   header |= searching.facts(*choices)
   table = report(
@@ -173,7 +177,8 @@ def run(config, workdir, gates=()):
   )
   print(table)
   print(f'page         {workdir / "report.html"}')
-  return check_gates(gates, workdir)
+  (summary,) = workdir_lib.results(workdir)['tables'].values()
+  return check_gates(gates, summary['cells'], config.eval.budgets)
 
 
 # --- Stages -------------------------------------------------------------------
@@ -375,23 +380,20 @@ def read_gate(text):
   return gate
 
 
-def check_gates(gates, workdir):
-  """A line for each gate that is not passed at its largest budget."""
-  tables = workdir_lib.results(workdir)['tables']
-  (table,) = tables.values()
+def check_gates(gates, cells, budgets):
+  """A line for each gate that is not passed at the largest budget."""
+  last = max(budgets)
+  scores = {c['strategy']: c['pass'] for c in cells if c['budget'] == last}
   failed = []
   for gate in gates:
-    mine = [c for c in table['cells'] if c['strategy'] == gate.strategy]
-    if not mine:
-      failed.append(f'gate: {gate.strategy} has not played yet')
-      continue
-    last = max(mine, key=lambda cell: cell['budget'])
-    low = 100 * last['pass']['low']
-    if low < gate.mark:
+    score = scores.get(gate.strategy)
+    if score is None:
+      failed.append(f'gate: {gate.strategy} has not played at B={last} yet')
+    elif 100 * score['low'] < gate.mark:
       failed.append(
-        f'gate: {gate.strategy} at B={last["budget"]} solves '
-        f'{100 * last["pass"]["mean"]:.1f} % with an interval from {low:.1f}, '
-        f'below {gate.mark:g}'
+        f'gate: {gate.strategy} at B={last} solves '
+        f'{100 * score["mean"]:.1f} % with an interval from '
+        f'{100 * score["low"]:.1f}, below {gate.mark:g}'
       )
   return failed
 

@@ -195,7 +195,7 @@ def write_report(config, workdir, models, results, trained):
     f'{describe(config.data)}, {config.eval.split}',
     models,
     seeds,
-    **{'import header': 'on' if config.pool.import_header else 'off'},
+    **session.about_programs(config.pool),
   )
   summary = report.summarise(
     results,

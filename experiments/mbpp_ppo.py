@@ -333,7 +333,7 @@ def make_header(config, models, chosen):
     load.describe(config.data),
     models,
     range(config.seed, config.seed + config.seeds),
-    **{'import header': 'on' if config.pool.import_header else 'off'},
+    **session.about_programs(config.pool),
     **({} if chosen == Selection() else dataclasses.asdict(chosen)),
   )
 

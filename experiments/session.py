@@ -196,6 +196,11 @@ def open_pool(config: PoolConfig) -> Iterator[Any]:
     yield config.view(pool)
 
 
+def about_programs(pool: PoolConfig) -> dict[str, str]:
+  """What a header says of how programs are run."""
+  return {'import header': 'on' if pool.import_header else 'off'}
+
+
 def make_header(
   job: str,
   data_hash: str,

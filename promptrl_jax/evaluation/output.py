@@ -114,7 +114,8 @@ def write(
   mine, operators, islands, replies = _read_trace(
     workdir, of_subject(cells[headline], subject)
   )
-  parts.append(actions.actions_markdown(draw_actions(workdir, mine)))
+  if mine:  # A run that was stopped early may have none.
+    parts.append(actions.actions_markdown(draw_actions(workdir, mine)))
   parts.append(_departures(cells[headline], subject))
   gaps = coverage.compare(bounds, cells[headline], subject, resamples=resamples)
   if gaps:
@@ -187,7 +188,7 @@ class _Traced(NamedTuple):
   """What tables say of a trace.
 
   Attributes:
-    mine: rows of the subject at the largest budget.
+    mine: rows of the subject at its largest budget.
     operators, islands, replies: rows of the counters of these names.
   """
 
@@ -225,9 +226,9 @@ def _departures(cells: Sequence[Cell], subject: str) -> str:
 def of_subject(
   cells: Sequence[Cell], subject: str
 ) -> Callable[[Mapping[str, Any]], bool]:
-  """Tells rows of a trace that are the subject's at the largest budget."""
-  largest = max(cell.budget for cell in cells)
-  wanted = (subject, cells[0].protocol, largest)
+  """Tells rows of a trace that are the subject's at its largest budget."""
+  budgets = [cell.budget for cell in cells if cell.strategy == subject]
+  wanted = (subject, cells[0].protocol, max(budgets, default=None))
   return lambda row: (row['strategy'], row['protocol'], row['budget']) == wanted
 
 

@@ -101,16 +101,29 @@ def test_a_stopped_one_goes_on_to_the_same_results(whole, tmp_path):
 def test_what_was_stopped_early_is_reported(whole, tmp_path):
   workdir = tmp_path / 'part'
   shutil.copytree(whole[0], workdir)
-  for path in (workdir / 'cells/visible1').glob('best_open_loop_*.csv'):
-    path.unlink()
+  # One of a smaller budget is left, which a gate does not take for the last.
+  (workdir / 'cells/visible1/best_open_loop_3.csv').unlink()
   (workdir / 'stop').touch()
   result = run(workdir, '--gate=best_open_loop:50')
   assert 'the same command goes on' in result.stdout
   assert result.returncode == 1
-  assert 'gate: best_open_loop has not played yet' in result.stderr
+  assert 'gate: best_open_loop has not played at B=3 yet' in result.stderr
   table = json.loads((workdir / 'results.json').read_text())['tables']
-  played = {cell['strategy'] for cell in table['visible1']['cells']}
-  assert 'direct' in played and 'best_open_loop' not in played
+  cells = table['visible1']['cells']
+  played = {(cell['strategy'], cell['budget']) for cell in cells}
+  assert {('direct', 3), ('best_open_loop', 1)} <= played
+  assert ('best_open_loop', 3) not in played
+
+
+def test_a_gate_fails_where_nothing_was_played(whole, tmp_path):
+  workdir = tmp_path / 'none'
+  shutil.copytree(whole[0], workdir)
+  for path in (workdir / 'cells').rglob('*.csv'):
+    path.unlink()
+  (workdir / 'stop').touch()
+  result = run(workdir, '--gate=direct:0')
+  assert result.returncode == 1
+  assert 'gate: direct has not played at B=3 yet' in result.stderr
 
 
 def test_cells_that_are_there_are_not_played_again(whole):

@@ -1,4 +1,4 @@
-"""The smoke commands, as the README has them, end within two minutes."""
+"""The smoke commands, as the README has them, end within minutes."""
 
 import pathlib
 import subprocess
@@ -8,19 +8,22 @@ import time
 import pytest
 
 ROOT = pathlib.Path(__file__).parents[2]
-COMMANDS = (
-  'mbpp_ppo',
-  'mbpp_grpo',
-  'prewrite',
-  'joint',
-  'sft_rewriter',
-  'rewrite',
-)
+# The most seconds that each may take.
+COMMANDS = {
+  'mbpp_ppo': 120,
+  'mbpp_grpo': 120,
+  'prewrite': 120,
+  'joint': 120,
+  'sft_rewriter': 120,
+  'rewrite': 120,
+  'hybrid': 120,
+  'compare': 180,
+}
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.parametrize('name', COMMANDS)
-def test_a_smoke_run_ends_within_two_minutes(name, tmp_path):
+@pytest.mark.parametrize(('name', 'most_s'), COMMANDS.items())
+def test_a_smoke_run_ends_in_time(name, most_s, tmp_path):
   started = time.perf_counter()
   done = subprocess.run(
     [
@@ -39,4 +42,4 @@ def test_a_smoke_run_ends_within_two_minutes(name, tmp_path):
   print(f'{name}: {taken:.0f} s')
   assert done.returncode == 0, done.stderr[-3000:]
   assert list((tmp_path / 'run').iterdir())
-  assert taken < 120
+  assert taken < most_s
