@@ -31,8 +31,8 @@ _STYLES = ('page', 'tables', 'charts', 'trace', 'media')
 # One module, in this order: each part uses those before it.
 _SCRIPTS = (
   *('dom', 'state', 'chart', 'figures', 'learning', 'tables', 'breakdown'),
-  *('distribution', 'operators', 'text', 'lineage', 'trace', 'steps'),
-  *('problems', 'episode', 'viewer', 'main'),
+  *('distribution', 'choices', 'operators', 'text', 'lineage', 'trace'),
+  *('steps', 'problems', 'episode', 'viewer', 'main'),
 )
 
 
@@ -48,6 +48,9 @@ def write(
   operators: Sequence[Mapping[str, Any]] = (),
   islands: Sequence[Mapping[str, Any]] = (),
   replies: Sequence[Mapping[str, Any]] = (),
+  selection: Sequence[Mapping[str, Any]] = (),
+  coverage: Sequence[Mapping[str, Any]] = (),
+  pass_at_k: Sequence[Mapping[str, Any]] = (),
   learning: Sequence[Mapping[str, Any]] = (),
   searches: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
 ) -> pathlib.Path:
@@ -65,6 +68,8 @@ def write(
     operators: rows of `diversity.Operators` and `diversity.of_search`.
     islands: rows of `diversity.Islands` and `pool_of_search`.
     replies: rows of `refusals.Replies`.
+    selection, coverage, pass_at_k: rows of `selection.rescore`,
+      `coverage.compare` and `samples.table`, under the headline protocol.
     learning: panels of `learning.read`.
     searches: the decisions of a search for one text, as plain data of
       `texts.pool.Step`, by the strategy that plays with what was found.
@@ -103,6 +108,9 @@ def write(
     'operators': operators,
     'islands': islands,
     'replies': replies,
+    'selection': selection,
+    'coverage': coverage,
+    'pass_at_k': pass_at_k,
     'learning': learning,
     'searches': searches or {},
     'trace': packed.index if packed else None,

@@ -178,6 +178,9 @@ def write(
     operators=operators,
     islands=islands,
     replies=replies,
+    selection=rescored,
+    coverage=gaps,
+    pass_at_k=pass_at_k,
     learning=learning,
     searches=searches,
   )

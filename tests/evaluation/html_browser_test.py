@@ -19,13 +19,16 @@ import pytest
 from promptrl_jax.evaluation import html_report, references
 from tests.browser import browser as browser
 from tests.evaluation.html_run import (
+  COVERAGE,
   HOSTILE,
   HOSTILE_TASK,
   ISLANDS,
   LEARNING,
   OPERATORS,
+  PASS_AT_K,
   REPLIES,
   SEARCHES,
+  SELECTION,
   make_run,
   play,
   play_evolved,
@@ -54,6 +57,9 @@ def page(tmp_path_factory) -> pathlib.Path:
     operators=OPERATORS,
     islands=ISLANDS,
     replies=REPLIES,
+    selection=SELECTION,
+    coverage=COVERAGE,
+    pass_at_k=PASS_AT_K,
     learning=LEARNING,
   )
 
@@ -148,6 +154,7 @@ def test_it_opens_from_a_file_without_an_error(browser, page):
     'By kind of problem',
     'Share of tests passed',
     'Solved by one strategy alone',
+    'What choosing is worth',
     'Candidates by operator',
     'Learning curves',
     'Traces',
@@ -237,6 +244,20 @@ def test_attempts_that_failed_stand_below_the_scores(browser, tmp_path):
     *('bandit', '4', '12', '1', '1', 'KeyError:', '<b>3</b>')
   ]
   assert shown.is_silent()
+
+
+def test_what_choosing_is_worth_has_a_section(browser, page):
+  shown = Page(browser, page)
+  table = '#choices [aria-label="{}"] tbody'.format
+  assert shown.text(table('Selection score beside test score')).split() == [
+    *('bandit', '1,', '4', '75.0', '62.5', '50.0', '−25.0')
+  ]
+  assert shown.text(table('A perfect choice among samples')).split() == [
+    *('4', '50.0', '75.0', '70.0', '80', '%', '+7.5', '[−2.5,', '+17.5]')
+  ]
+  assert shown.text(table('pass@k of independent samples')).split() == [
+    *('2', '40.0', '[30.0,', '55.0]', '9')
+  ]
 
 
 def test_operators_are_those_of_the_budget_and_of_searches(browser, page):

@@ -10,11 +10,14 @@ import pytest
 
 from promptrl_jax.evaluation import html_page, html_report, references
 from tests.evaluation.html_run import (
+  COVERAGE,
   HOSTILE_TASK,
   ISLANDS,
   LEARNING,
   OPERATORS,
+  PASS_AT_K,
   REPLIES,
+  SELECTION,
   make_run,
 )
 
@@ -77,6 +80,9 @@ def page(run, tmp_path_factory):
     operators=OPERATORS,
     islands=ISLANDS,
     replies=REPLIES,
+    selection=SELECTION,
+    coverage=COVERAGE,
+    pass_at_k=PASS_AT_K,
     learning=LEARNING,
   )
 
@@ -161,6 +167,8 @@ def test_the_data_holds_the_numbers_of_the_summary(page, run):
   assert facts['seeds'] == '7, 8'
   assert (data['operators'], data['learning']) == (OPERATORS, LEARNING)
   assert (data['islands'], data['replies']) == (ISLANDS, REPLIES)
+  assert (data['selection'], data['coverage']) == (SELECTION, COVERAGE)
+  assert data['pass_at_k'] == PASS_AT_K
   rows = data['references']['rows']
   assert len(rows) == len(references.PROMIS_MBPP)
   assert {row['strategy'] for row in rows}.isdisjoint(

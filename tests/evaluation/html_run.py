@@ -84,6 +84,19 @@ REPLIES = [
   }
   for kind, refused in (('program', {'cut': 2}), ('rewrite', {}))
 ]
+SELECTION = [
+  {
+    **{'strategy': 'bandit', 'budgets': [1, 4], 'chosen': 0.75},
+    **{'again': 0.625, 'test': 0.5},
+  }
+]
+COVERAGE = [
+  {
+    **{'budget': 4, 'best_of_n': 0.5, 'oracle': 0.75, 'subject': 0.7},
+    **{'closed': 0.8, 'above_half': 0.075, 'low': -0.025, 'high': 0.175},
+  }
+]
+PASS_AT_K = [{'k': 2, 'mean': 0.4, 'low': 0.3, 'high': 0.55, 'samples': 9}]
 
 
 def searched(kind, text, candidate, parents, why):

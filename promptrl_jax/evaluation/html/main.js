@@ -80,6 +80,7 @@ const SECTIONS = [
     'Solved by one strategy alone',
     () => (table().alone.length ? [budgetChoice(), alone()] : null),
   ],
+  ['choices', 'Choices', 'What choosing is worth', () => choiceTables()],
   [
     'operators',
     'Operators',
