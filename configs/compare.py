@@ -92,7 +92,7 @@ def get_config(arg: str = 'minicode2') -> ml_collections.ConfigDict:
     c.cache = 'runs/compare_completions.sqlite'
     c.search.beam, c.search.seeds = 2, 1
     c.eval.strategies = ('mbr_exec',)
-    c.eval.thompson = True
+    c.eval.shuffled = c.eval.thompson = True
     c.examples = 'words'
     c.oracle_of_n = True
     c.trained_rewriter = str(_RESULTS / 'minicode2' / 'rewriter')
