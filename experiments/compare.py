@@ -29,6 +29,7 @@ from ml_collections import config_flags
 
 from configs.compare import Config
 from experiments import controllers, entrants, searching, session
+from experiments import gates as gates_lib
 from experiments.trained import Trained
 from promptrl_jax.evaluation import (
   costs,
@@ -73,7 +74,7 @@ def main(argv):
     failed = run(
       _CONFIG.value,
       pathlib.Path(_WORKDIR.value),
-      [read_gate(text) for text in _GATES.value],
+      [gates_lib.read(text) for text in _GATES.value],
     )
   if failed:
     raise SystemExit('\n'.join(failed))
@@ -152,7 +153,7 @@ def run(config, workdir, gates=()):
 
   # --- Report -----------------------------------------------------------------
   if not cells:
-    return check_gates(gates, [], config.eval.budgets)
+    return gates_lib.check(gates, [], config.eval.budgets)
   header = session.make_header(
     'compare',
     load.describe(config.data),
@@ -178,7 +179,7 @@ def run(config, workdir, gates=()):
   print(table)
   print(f'page         {workdir / "report.html"}')
   (summary,) = workdir_lib.results(workdir)['tables'].values()
-  return check_gates(gates, summary['cells'], config.eval.budgets)
+  return gates_lib.check(gates, summary['cells'], config.eval.budgets)
 
 
 # --- Stages -------------------------------------------------------------------
@@ -352,50 +353,6 @@ def report(workdir, store, cells, header, config, **more):
     costs=costs.of_events(events.read(events.path(workdir))),
     **more,
   )
-
-
-# --- Gates --------------------------------------------------------------------
-
-
-@dataclasses.dataclass(frozen=True)
-class Gate:
-  """The least that the interval of a strategy's pass@1 may begin with, in %."""
-
-  strategy: str
-  mark: float
-
-
-def read_gate(text):
-  """Reads STRATEGY:MARK."""
-  name, _, mark = text.rpartition(':')
-  try:
-    gate = Gate(name, float(mark))
-  except ValueError:
-    gate = Gate('', 0.0)
-  if not gate.strategy or not 0 <= gate.mark <= 100:
-    raise ValueError(
-      f'--gate={text}: expected STRATEGY:MARK with a mark in percent, such as '
-      'ppo:70'
-    )
-  return gate
-
-
-def check_gates(gates, cells, budgets):
-  """A line for each gate that is not passed at the largest budget."""
-  last = max(budgets)
-  scores = {c['strategy']: c['pass'] for c in cells if c['budget'] == last}
-  failed = []
-  for gate in gates:
-    score = scores.get(gate.strategy)
-    if score is None:
-      failed.append(f'gate: {gate.strategy} has not played at B={last} yet')
-    elif 100 * score['low'] < gate.mark:
-      failed.append(
-        f'gate: {gate.strategy} at B={last} solves '
-        f'{100 * score["mean"]:.1f} % with an interval from '
-        f'{100 * score["low"]:.1f}, below {gate.mark:g}'
-      )
-  return failed
 
 
 if __name__ == '__main__':
