@@ -18,7 +18,6 @@ from typing import Any
 from promptrl_jax.evaluation import (
   breakdown,
   distribution,
-  failures,
   html_page,
   tables,
   trace_chunks,
@@ -48,6 +47,7 @@ def write(
   operators: Sequence[Mapping[str, Any]] = (),
   islands: Sequence[Mapping[str, Any]] = (),
   replies: Sequence[Mapping[str, Any]] = (),
+  failed: Sequence[Mapping[str, Any]] = (),
   selection: Sequence[Mapping[str, Any]] = (),
   coverage: Sequence[Mapping[str, Any]] = (),
   pass_at_k: Sequence[Mapping[str, Any]] = (),
@@ -68,6 +68,7 @@ def write(
     operators: rows of `diversity.Operators` and `diversity.of_search`.
     islands: rows of `diversity.Islands` and `pool_of_search`.
     replies: rows of `refusals.Replies`.
+    failed: rows of `failures.count`.
     selection, coverage, pass_at_k: rows of `selection.rescore`,
       `coverage.compare` and `samples.table`, under the headline protocol.
     learning: panels of `learning.read`.
@@ -100,11 +101,7 @@ def write(
       'label': LABEL,
       'rows': [dataclasses.asdict(each) for each in references],
     },
-    'failures': [
-      row
-      for cells in cells_by_protocol.values()
-      for row in failures.count(cells)
-    ],
+    'failures': failed,
     'operators': operators,
     'islands': islands,
     'replies': replies,

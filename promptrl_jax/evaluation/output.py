@@ -87,7 +87,7 @@ def write(
   panels of `learning.read`, `costs` the seconds and dollars of cells.
   """
   parts, summaries, published = [], {}, references.PROMIS_MBPP
-  failed = {}
+  failed = []
   for name, group in cells.items():
     names = {cell.strategy for cell in group}
     rivals = [rival for rival in planned if rival in names]
@@ -106,16 +106,16 @@ def write(
         references=published if name == 'oracle' else (),
       )
     )
-    failed[name] = failures.count(group)
-    parts.append(failures.to_markdown(failed[name]))
+    found = failures.count(group)
+    parts.append(failures.to_markdown(found))
+    failed += found
     parts.append(frontier.to_markdown(frontier.front(summaries[name])))
     parts.append(distribution.to_markdown(distribution.measure(group)))
   headline, every = next(iter(cells)), [c for g in cells.values() for c in g]
   mine, operators, islands, replies = _read_trace(
     workdir, of_subject(cells[headline], subject)
   )
-  if mine:  # A run that was stopped early may have none.
-    parts.append(actions.actions_markdown(draw_actions(workdir, mine)))
+  parts.append(actions.actions_markdown(draw_actions(workdir, mine)))
   parts.append(_departures(cells[headline], subject))
   gaps = coverage.compare(bounds, cells[headline], subject, resamples=resamples)
   if gaps:
@@ -178,6 +178,7 @@ def write(
     operators=operators,
     islands=islands,
     replies=replies,
+    failed=failed,
     selection=rescored,
     coverage=gaps,
     pass_at_k=pass_at_k,

@@ -69,14 +69,13 @@ def fits(shape: tuple[int, ...]) -> bool:
 
 def quantize(kernel: Any) -> Blocks:
   """Quantizes [in, out] to 8 bits: the largest of 32 weights becomes 127."""
-  lib: Any = np if isinstance(kernel, np.ndarray) else jnp
   wide = kernel.astype(np.float32).reshape(-1, BLOCK, kernel.shape[1])
-  scales = lib.max(lib.abs(wide), axis=1) / np.float32(127)
+  scales = abs(wide).max(axis=1) / np.float32(127)
   # The scale that is stored divides, so that rounding it costs nothing.
   scales = scales.astype(np.float16).astype(np.float32)
-  safe = lib.where(scales > 0, scales, np.float32(1))[:, None]
-  codes = lib.clip(lib.round(wide / safe), -127, 127).astype(np.int8)
-  mins = lib.zeros((0,), np.float32)
+  safe = scales + (scales == 0)
+  codes = (wide / safe[:, None]).round().clip(-127, 127).astype(np.int8)
+  mins = np.zeros(0, np.float32)
   return Blocks(codes.reshape(kernel.shape), scales, mins)
 
 

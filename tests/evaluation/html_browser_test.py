@@ -16,7 +16,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from promptrl_jax.evaluation import html_report, references
+from promptrl_jax.evaluation import failures, html_report, references
 from tests.browser import browser as browser
 from tests.evaluation.html_run import (
   COVERAGE,
@@ -237,6 +237,7 @@ def test_attempts_that_failed_stand_below_the_scores(browser, tmp_path):
     cells_by_protocol={'visible1': cells},
     summaries=run.summaries,
     trace=run.trace,
+    failed=failures.count(cells),
   )
   shown = Page(browser, path)
   table = '#scores [aria-label="Attempts that failed"] tbody'

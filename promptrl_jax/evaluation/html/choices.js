@@ -1,9 +1,6 @@
 // What choosing is worth: scores by which something was chosen beside those on
 // test, and what a perfect choice among samples would solve.
 
-const numberOf = (share) =>
-  el('td', { class: 'number' }, share === null ? '' : percent(share));
-
 function selectionTable() {
   if (!DATA.selection.length) return null;
   return scrolling(
@@ -25,9 +22,9 @@ function selectionTable() {
       DATA.selection.map((row) =>
         strategyRow(
           row.strategy,
-          el('td', { class: 'number' }, row.budgets.join(', ')),
-          [row.chosen, row.again, row.test].map(numberOf),
-          el('td', { class: 'number' }, signed(row.test - row.chosen)),
+          numberCell(row.budgets.join(', ')),
+          [row.chosen, row.again, row.test].map((x) => numberCell(percent(x))),
+          numberCell(signed(row.test - row.chosen)),
         ),
       ),
     ),
@@ -49,17 +46,15 @@ function perfectChoiceTable() {
           'tr',
           {},
           el('th', { scope: 'row', class: 'number' }, row.budget),
-          [row.best_of_n, row.oracle, row.subject].map(numberOf),
-          el(
-            'td',
-            { class: 'number' },
+          [row.best_of_n, row.oracle, row.subject].map((x) =>
+            numberCell(percent(x)),
+          ),
+          numberCell(
             row.closed === null ? '' : `${(100 * row.closed).toFixed(0)} %`,
           ),
-          el(
-            'td',
-            { class: 'number' },
+          numberCell(
             signed(row.above_half),
-            el('small', {}, interval(row.low, row.high, signed)),
+            interval(row.low, row.high, signed),
           ),
         ),
       ),
@@ -80,23 +75,10 @@ function samplesTable() {
           'tr',
           {},
           el('th', { scope: 'row', class: 'number' }, row.k),
-          el(
-            'td',
-            { class: 'number' },
-            percent(row.mean),
-            el('small', {}, interval(row.low, row.high)),
-          ),
-          el('td', { class: 'number' }, row.samples),
+          numberCell(percent(row.mean), interval(row.low, row.high)),
+          numberCell(row.samples),
         ),
       ),
     ),
   );
-}
-
-// The tables that there are; null without any.
-function choiceTables() {
-  const shown = [selectionTable(), perfectChoiceTable(), samplesTable()].filter(
-    (one) => one !== null,
-  );
-  return shown.length ? shown : null;
 }

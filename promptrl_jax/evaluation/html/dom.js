@@ -62,6 +62,13 @@ const grid = (heads, rows, attributes = {}) =>
   );
 const columnHead = (text, kind = 'number') =>
   el('th', { scope: 'col', class: kind || null }, text);
+const numberCell = (value, note = null) =>
+  el(
+    'td',
+    { class: 'number' },
+    value.toLocaleString('en'),
+    note && el('small', {}, note),
+  );
 
 // A table below its caption, in a box of its own that scrolls, by keyboard too.
 function scrolling(label, caption, table, extra = '') {

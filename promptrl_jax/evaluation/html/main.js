@@ -22,14 +22,9 @@ function withLegend(draw) {
 }
 let figureBoxes = [];
 
-// Id, name in the navigation, title, content or null.
+// Id, name in the navigation, title, content: without any it is hidden.
 const SECTIONS = [
-  [
-    'scores',
-    'Scores',
-    'Scores',
-    () => [headline(), failureTable()].filter((one) => one !== null),
-  ],
+  ['scores', 'Scores', 'Scores', () => [headline(), failureTable()]],
   [
     'curves',
     'Curves',
@@ -80,7 +75,12 @@ const SECTIONS = [
     'Solved by one strategy alone',
     () => (table().alone.length ? [budgetChoice(), alone()] : null),
   ],
-  ['choices', 'Choices', 'What choosing is worth', () => choiceTables()],
+  [
+    'choices',
+    'Choices',
+    'What choosing is worth',
+    () => [selectionTable(), perfectChoiceTable(), samplesTable()],
+  ],
   [
     'operators',
     'Operators',
@@ -181,12 +181,12 @@ function drawAll() {
   const focused = document.activeElement;
   const around = focused?.closest('section[id], #settings');
   const shown = SECTIONS.filter(([id, , , content]) => {
-    const made = content();
-    boxes.get(id).hidden = !made;
+    const made = [content()].flat(Infinity).filter((node) => node != null);
+    boxes.get(id).hidden = !made.length;
     const inside = boxes.get(id).querySelector('.content');
-    if (made && made !== inside.firstChild)
-      inside.replaceChildren(...[made].flat(Infinity));
-    return made;
+    if (made.length && made[0] !== inside.firstChild)
+      inside.replaceChildren(...made);
+    return made.length;
   });
   byId('sections').replaceChildren(
     ...shown.map(([id, name]) =>

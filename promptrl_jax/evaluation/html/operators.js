@@ -12,8 +12,6 @@ const isRefused = (row) => Object.keys(row.refused).length > 0;
 const hasOperators = () =>
   ofProtocol([...DATA.operators, ...DATA.replies.filter(isRefused)]).length > 0;
 
-const numberCell = (value) =>
-  el('td', { class: 'number' }, value.toLocaleString('en'));
 const refusedCell = (refused) =>
   el(
     'td',
