@@ -183,6 +183,7 @@ def test_strategies_of_any_kind_are_left_out(
     "--config.portfolio=('greedy_first',)",
     '--config.subject=greedy_first',
     '--config.eval.thompson=False',
+    '--config.eval.shuffled=False',
     '--config.oracle_of_n=False',
     '--config.rescore=False',
     f'--config.eval.without={(*without, *SAMPLING, *EDITS)}',
