@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import json
 
 import jax
 import numpy as np
@@ -25,6 +26,7 @@ from promptrl_jax.tasks import splits
 from promptrl_jax.training import run as run_lib
 from promptrl_jax.training.controller import bandit, cloning
 from promptrl_jax.training.controller.learner import make_learner
+from promptrl_jax.training.controller.solvable import solvable_problems
 
 _BANDITS = {
   'bandit': bandit.Kind(),
@@ -93,15 +95,19 @@ def learn(
     splits.reveal_for_training(task, config.data.protocol)
     for task in tasks['train']
   ]
+  selected = 0  # calls that chose the problems
+  if config.controller.solvable_by and mode == 'train':
+    problems, selected = solvable(config, env, problems, folder)
   learned = {}
   for name, settings in variants(config).items():
     learner = make_learner(settings, config.ppo, config.editing, seed)
     place = folder if name == 'ppo' else folder / name
     path = folder / f'{name}.npz'
     if mode == 'train' and not path.exists():
-      paid = 0
+      paid = selected
       if settings.clone and not run_lib.is_started(place):
-        learner, paid = cloned(config, learner, env, problems, searched, seed)
+        learner, cost = cloned(config, learner, env, problems, searched, seed)
+        paid += cost
       train(config, learner, env, line_up, problems, tasks, seed, place, paid)
       # A choice by outcome would teach a control what its returns do not.
       which = 'last' if settings.shuffle_rewards else 'best'
@@ -136,6 +142,27 @@ def variants(config):
       config.controller, shuffle_rewards=True, clone=False
     )
   return named
+
+
+def solvable(config, env, problems, folder):
+  """The problems that random operators solve, and the calls this cost.
+
+  Chosen once, and kept in `solvable.json`.
+  """
+  path = folder / 'solvable.json'
+  if not path.exists():
+    kept, calls = solvable_problems(
+      env,
+      problems,
+      config.controller.solvable_by,
+      max(config.controller.budgets),
+    )
+    chosen = {'calls': calls, 'problems': [each.task_id for each in kept]}
+    folder.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, f'{json.dumps(chosen, indent=1)}\n'.encode())
+  chosen = json.loads(path.read_text())
+  ids = set(chosen['problems'])
+  return [each for each in problems if each.task_id in ids], chosen['calls']
 
 
 def cloned(config, learner, env, problems, searched, seed):

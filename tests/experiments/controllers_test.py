@@ -77,3 +77,30 @@ def test_a_bandit_goes_on_where_it_was_interrupted(pool, tmp_path, thompson):
   assert [path.name for path in (tmp_path / 'killed').iterdir()] == [
     'bandit.npz'
   ]
+
+
+def test_problems_that_random_operators_solve_are_chosen_once(pool, tmp_path):
+  problems = [splits.reveal_for_training(t, 'visible1') for t in tiny.tasks(6)]
+  config = Config(controller=ControllerConfig(solvable_by=2, budgets=(1, 3)))
+
+  def env(program):
+    coder = ScriptedBackend(lambda request: program)
+    rewriter = ScriptedBackend(lambda request: ' Add it, please.')
+    return EditingEnv(
+      coder, rewriter, pool, EditingConfig(max_steps=3, budget=3)
+    )
+
+  first = env('\n  return x + 2')
+  kept, calls = controllers.solvable(config, first, problems, tmp_path)
+  assert kept == [problems[2]]
+  models = first.runner.backends.values()
+  assert calls == sum(len(batch) for m in models for batch in m.batches) > 12
+  again = env('\n  return None')
+  assert controllers.solvable(config, again, problems, tmp_path) == (
+    kept,
+    calls,
+  )
+  assert not again.episodes  # read from the file
+  with pytest.raises(ValueError, match='solvable_by=2: no episode by random'):
+    controllers.solvable(config, again, problems, tmp_path / 'other')
+  assert not (tmp_path / 'other').exists()

@@ -24,6 +24,8 @@ class ControllerConfig:
       part of the observation: then running out of it is an end like any other.
     worlds: number of seeds that episodes are drawn with, so that a cache
       answers what was asked before; 0 draws a new one for each episode.
+    solvable_by: train on problems that one of so many episodes of random
+      operators solves, at the largest of `budgets`; 0 trains on all.
     continuations: episodes in a row that play the same problem with the same
       seed and budget. With several, a decision is judged against the others
       that were made in its state, see `rl.advantages.sibling_advantages`.
@@ -43,6 +45,7 @@ class ControllerConfig:
   budgets: tuple[int, ...] = (1, 2, 4, 8, 8)
   bootstrap_truncated: bool = False
   worlds: int = 0
+  solvable_by: int = 0
   continuations: int = 1
   shuffle_rewards: bool = False
   token_prices: tuple[float, ...] = ()
@@ -55,6 +58,10 @@ class ControllerConfig:
       raise ValueError(
         f'continuations={self.continuations}: expected a divisor of '
         f'episodes={self.episodes}'
+      )
+    if self.solvable_by < 0:
+      raise ValueError(
+        f'solvable_by={self.solvable_by}: expected 0 for all, or more'
       )
     prices = self.token_prices
     if prices and not (len(prices) == 2 and 0 < prices[0] <= prices[1]):
