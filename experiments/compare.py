@@ -35,6 +35,7 @@ from promptrl_jax.evaluation import (
   costs,
   coverage,
   events,
+  generated_tests,
   learning,
   output,
   portfolio,
@@ -150,6 +151,8 @@ def run(config, workdir, gates=()):
       config, line_up, players, choices, chosen, trained, validation, cells
     )
     bounds, sampled = measure_ceilings(config, line_up, plans, cells, store)
+    written = store.rows(cells, 'write_tests')
+    checked = generated_tests.of_trace(written, tasks['test'], pool)
 
   # --- Report -----------------------------------------------------------------
   if not cells:
@@ -174,6 +177,7 @@ def run(config, workdir, gates=()):
     rescored=rescored,
     verifiers=verifiers,
     searches={name: one.history for name, one in instructed.items()},
+    tests=checked,
     learning=learning.read(trained.folder, list(learned)) if trained else (),
   )
   print(table)

@@ -6,9 +6,12 @@ passes, so no strategy can select its tests by it.
 
 from __future__ import annotations
 
+import collections
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
+from promptrl_jax.evaluation import markdown
 from promptrl_jax.evaluation.protocol import check_judged
 from promptrl_jax.execution import ExecutionPool
 from promptrl_jax.rewards import agreement
@@ -83,4 +86,63 @@ def check_against_reference(
     tasks_all_passed=sum(all(row) for row in passed),
     tests=sum(len(row) for row in passed),
     tests_passed=sum(sum(row) for row in passed),
+  )
+
+
+def of_trace(
+  rows: Iterable[Mapping[str, Any]], tasks: Sequence[Task], pool: ExecutionPool
+) -> list[dict[str, Any]]:
+  """Checks the tests that strategies wrote; see `check_against_reference`.
+
+  Args:
+    rows: of a trace; those of the action `write_tests` are read.
+    tasks: the problems of the trace. Those without a reference are left out.
+    pool: execution pool that runs the programs.
+
+  Returns:
+    A row per strategy, protocol and budget with the fields of the report, whose
+    tasks are attempts here: a problem counts for each seed.
+  """
+  known = {task.task_id: task for task in tasks if task.reference.strip()}
+  written: dict[tuple, dict[tuple, list[str]]] = {}
+  for row in rows:
+    if row['action'] == 'write_tests' and row['task_id'] in known:
+      attempts = written.setdefault(
+        (row['strategy'], row['protocol'], row['budget']),
+        collections.defaultdict(list),
+      )
+      attempts[row['seed'], row['task_id']] += row['tests']
+  found = []
+  for (strategy, protocol, budget), attempts in written.items():
+    report = check_against_reference(
+      list(attempts.values()), [known[task] for _, task in attempts], pool
+    )
+    key = {'strategy': strategy, 'protocol': protocol, 'budget': budget}
+    found.append(key | dataclasses.asdict(report))
+  return found
+
+
+def to_markdown(rows: Iterable[Mapping[str, Any]]) -> str:
+  """Prints the result of `of_trace`; '' without rows."""
+  cells = [
+    {
+      'strategy': row['strategy'],
+      'B': row['budget'],
+      'attempts': row['tasks'],
+      'without a test': row['tasks_without_tests'],
+      'tests': row['tests'],
+      'right, in %': markdown.points(row['tests_passed'] / row['tests'])
+      if row['tests']
+      else '-',
+      'attempts with right tests alone': row['tasks_all_passed'],
+    }
+    for row in rows
+  ]
+  if not cells:
+    return ''
+  return (
+    '### Tests that the model wrote\n\n'
+    'A test is right if the reference program passes it. No strategy knows '
+    'which are.\n\n'
+    f'{markdown.table(cells, "lrrrrrr")}\n'
   )

@@ -30,8 +30,8 @@ _STYLES = ('page', 'tables', 'charts', 'trace', 'media')
 # One module, in this order: each part uses those before it.
 _SCRIPTS = (
   *('dom', 'state', 'chart', 'figures', 'learning', 'tables', 'breakdown'),
-  *('distribution', 'choices', 'operators', 'text', 'lineage', 'trace'),
-  *('steps', 'problems', 'episode', 'viewer', 'main'),
+  *('distribution', 'choices', 'operators', 'programs', 'text', 'lineage'),
+  *('trace', 'steps', 'problems', 'episode', 'viewer', 'main'),
 )
 
 
@@ -48,6 +48,8 @@ def write(
   islands: Sequence[Mapping[str, Any]] = (),
   replies: Sequence[Mapping[str, Any]] = (),
   failed: Sequence[Mapping[str, Any]] = (),
+  programs: Sequence[Mapping[str, Any]] = (),
+  tests: Sequence[Mapping[str, Any]] = (),
   selection: Sequence[Mapping[str, Any]] = (),
   coverage: Sequence[Mapping[str, Any]] = (),
   pass_at_k: Sequence[Mapping[str, Any]] = (),
@@ -69,6 +71,8 @@ def write(
     islands: rows of `diversity.Islands` and `pool_of_search`.
     replies: rows of `refusals.Replies`.
     failed: rows of `failures.count`.
+    programs: rows of `verdicts.Verdicts`.
+    tests: rows of `generated_tests.of_trace`.
     selection, coverage, pass_at_k: rows of `selection.rescore`,
       `coverage.compare` and `samples.table`, under the headline protocol.
     learning: panels of `learning.read`.
@@ -102,6 +106,8 @@ def write(
       'rows': [dataclasses.asdict(each) for each in references],
     },
     'failures': failed,
+    'programs': programs,
+    'tests': tests,
     'operators': operators,
     'islands': islands,
     'replies': replies,

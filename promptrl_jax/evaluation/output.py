@@ -27,6 +27,7 @@ from promptrl_jax.evaluation import (
   events,
   failures,
   frontier,
+  generated_tests,
   html_report,
   plots,
   references,
@@ -35,6 +36,7 @@ from promptrl_jax.evaluation import (
   report,
   samples,
   selection,
+  verdicts,
   verifying,
 )
 from promptrl_jax.evaluation import costs as costs_lib
@@ -74,6 +76,7 @@ def write(
   verifiers: Sequence[verifying.Fitted] = (),
   searches: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
   learning: Sequence[Mapping[str, Any]] = (),
+  tests: Sequence[Mapping[str, Any]] = (),
   costs: Mapping[events.Key, costs_lib.Cost] | None = None,
 ) -> str:
   """Writes tables and figures of the evaluation; returns the headline report.
@@ -84,7 +87,8 @@ def write(
   `bounds` and `sampled` the cells of `coverage.measure`, `rescored` what
   `selection.rescore` returned, `verifiers` those that chose what was submitted,
   `searches` the histories of `diversity.of_search` by strategy, `learning` the
-  panels of `learning.read`, `costs` the seconds and dollars of cells.
+  panels of `learning.read`, `tests` what `generated_tests.of_trace` returned,
+  `costs` the seconds and dollars of cells.
   """
   parts, summaries, published = [], {}, references.PROMIS_MBPP
   failed = []
@@ -112,9 +116,11 @@ def write(
     parts.append(frontier.to_markdown(frontier.front(summaries[name])))
     parts.append(distribution.to_markdown(distribution.measure(group)))
   headline, every = next(iter(cells)), [c for g in cells.values() for c in g]
-  mine, operators, islands, replies = _read_trace(
+  mine, operators, islands, replies, programs = _read_trace(
     workdir, of_subject(cells[headline], subject)
   )
+  parts.append(verdicts.to_markdown(programs))
+  parts.append(generated_tests.to_markdown(tests))
   parts.append(actions.actions_markdown(draw_actions(workdir, mine)))
   parts.append(_departures(cells[headline], subject))
   gaps = coverage.compare(bounds, cells[headline], subject, resamples=resamples)
@@ -155,6 +161,8 @@ def write(
       'operators': operators,
       'islands': islands,
       'replies': replies,
+      'programs': programs,
+      'tests': tests,
       'searches': searches or {},
     },
     '\n'.join(filter(None, parts)),
@@ -179,6 +187,8 @@ def write(
     islands=islands,
     replies=replies,
     failed=failed,
+    programs=programs,
+    tests=tests,
     selection=rescored,
     coverage=gaps,
     pass_at_k=pass_at_k,
@@ -193,13 +203,14 @@ class _Traced(NamedTuple):
 
   Attributes:
     mine: rows of the subject at its largest budget.
-    operators, islands, replies: rows of the counters of these names.
+    operators, islands, replies, programs: rows of the counters.
   """
 
   mine: list[dict[str, Any]]
   operators: list[dict[str, Any]]
   islands: list[dict[str, Any]]
   replies: list[dict[str, Any]]
+  programs: list[dict[str, Any]]
 
 
 def _read_trace(
@@ -207,7 +218,10 @@ def _read_trace(
 ) -> _Traced:
   """Reads the trace once: that of a large run is most of a gigabyte."""
   mine = []
-  counters = diversity.Operators(), diversity.Islands(), refusals.Replies()
+  counters = (
+    *(diversity.Operators(), diversity.Islands()),
+    *(refusals.Replies(), verdicts.Verdicts()),
+  )
   for row in read_jsonl(workdir / 'trace.jsonl'):
     for counter in counters:
       counter.add(row)

@@ -52,5 +52,15 @@ class CellStore:
       with gzip.open(path.with_suffix('.jsonl.gz')) as file:
         yield from iter(lambda file=file: file.read(_PART), b'')
 
+  def rows(
+    self, cells: Sequence[Cell], action: str
+  ) -> Iterator[Mapping[str, Any]]:
+    """Yields the trace rows of one action, and reads no other."""
+    sign = json.dumps({'action': action})[1:-1].encode()
+    for cell in cells:
+      path = self._path(cell.protocol, cell.strategy, cell.budget)
+      with gzip.open(path.with_suffix('.jsonl.gz')) as file:
+        yield from (json.loads(line) for line in file if sign in line)
+
   def _path(self, protocol: str, strategy: str, budget: int) -> pathlib.Path:
     return self._folder / protocol / f'{strategy}_{budget}'

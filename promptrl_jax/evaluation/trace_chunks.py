@@ -19,6 +19,7 @@ import pathlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, BinaryIO, NamedTuple
 
+from promptrl_jax.evaluation import verdicts
 from promptrl_jax.evaluation.cells import Cell, Detail
 
 # Bytes of JSON in a chunk: unpacked and parsed in a few milliseconds.
@@ -26,8 +27,6 @@ CHUNK_BYTES = 400_000
 _GAME = ('protocol', 'strategy', 'budget', 'seed')
 _NEEDED = (*_GAME, 'task_id', 'step', 'action', 'sent', 'visible_passed')
 _STATEMENT_LENGTH = 160  # characters that a list of problems shows
-_STATUSES = {'failed': 'wrong value', 'unknown': 'no visible test'}
-NO_FAILURE = 'no failure'
 _FIRST = 'direct'  # Its one greedy call says what kind of failure a problem is.
 
 
@@ -111,7 +110,7 @@ def _scan(
     game = tuple(row[name] for name in _GAME)
     failure = None
     if row.get('code') is not None:
-      failure = _failure(row)
+      failure = verdicts.failure(row)
     step = _Step(
       row['step'],
       start,
@@ -130,14 +129,6 @@ def _scan(
     for steps in episodes.values():
       steps.sort()
   return games
-
-
-def _failure(row: Mapping[str, Any]) -> str:
-  """The class of what a program did on the visible tests."""
-  if row['visible_passed']:
-    return NO_FAILURE
-  status = row.get('status') or 'unknown'
-  return row.get('error_type') or _STATUSES.get(status, status)
 
 
 def _read_row(line: bytes, place: str) -> Mapping[str, Any]:
@@ -271,6 +262,6 @@ def _first_failures(
   classes = {}
   for (task, _), steps in games[game].items():
     failures = [s.failure for s in steps if s.failure is not None]
-    wrong = [failure for failure in failures if failure != NO_FAILURE]
+    wrong = [failure for failure in failures if failure != verdicts.NO_FAILURE]
     classes[task] = (wrong or failures or ['no_code'])[0]
   return name, classes

@@ -6,7 +6,11 @@ import dataclasses
 
 import pytest
 
-from promptrl_jax.evaluation.generated_tests import check_against_reference
+from promptrl_jax.evaluation.generated_tests import (
+  check_against_reference,
+  of_trace,
+  to_markdown,
+)
 from promptrl_jax.execution import SystemFailure
 from promptrl_jax.execution.program import ProgramResult
 from promptrl_jax.testing import tiny
@@ -59,3 +63,42 @@ class Lost:
 def test_a_lost_program_makes_no_number():
   with pytest.raises(SystemFailure, match=TASKS[0].task_id):
     check_against_reference(TESTS, TASKS, Lost())
+
+
+def test_the_tests_of_a_trace_by_strategy_and_budget(pool):
+  def row(strategy, seed, task, tests, action='write_tests'):
+    return {
+      'strategy': strategy,
+      'protocol': 'visible1',
+      'budget': 4,
+      'action': action,
+      'seed': seed,
+      'task_id': TASKS[task].task_id,
+      'tests': tests,
+    }
+
+  bare = dataclasses.replace(TASKS[3], reference='')
+  rows = [
+    row('codet', 0, 0, TESTS[0]),
+    row('codet', 1, 0, ('assert add(1) == 3',)),
+    row('codet', 0, 1, TESTS[1][:1]),
+    row('codet', 0, 1, TESTS[1][1:]),  # asked twice for one problem
+    row('codet', 0, 1, ('assert False',), action='select'),
+    row('codet', 0, 2, ()),
+    row('codet', 0, 3, ('assert False',)),
+    row('epic', 0, 0, TESTS[0]),
+  ]
+  codet, epic = of_trace(rows, (*TASKS[:3], bare), pool)
+  assert codet == {
+    'strategy': 'codet',
+    'protocol': 'visible1',
+    'budget': 4,
+    'tasks': 4,
+    'tasks_without_tests': 1,
+    'tasks_all_passed': 1,
+    'tests': 6,
+    'tests_passed': 4,
+  }
+  assert epic['strategy'] == 'epic' and epic['tests_passed'] == 2
+  assert '| codet | 4 | 4 | 1 | 6 | 66.7 | 1 |' in to_markdown([codet, epic])
+  assert to_markdown(of_trace([], TASKS, pool)) == ''

@@ -26,9 +26,11 @@ from tests.evaluation.html_run import (
   LEARNING,
   OPERATORS,
   PASS_AT_K,
+  PROGRAMS,
   REPLIES,
   SEARCHES,
   SELECTION,
+  TESTS,
   make_run,
   play,
   play_evolved,
@@ -57,6 +59,8 @@ def page(tmp_path_factory) -> pathlib.Path:
     operators=OPERATORS,
     islands=ISLANDS,
     replies=REPLIES,
+    programs=PROGRAMS,
+    tests=TESTS,
     selection=SELECTION,
     coverage=COVERAGE,
     pass_at_k=PASS_AT_K,
@@ -155,6 +159,7 @@ def test_it_opens_from_a_file_without_an_error(browser, page):
     'Share of tests passed',
     'Solved by one strategy alone',
     'What choosing is worth',
+    'What became of the programs',
     'Candidates by operator',
     'Learning curves',
     'Traces',
@@ -245,6 +250,23 @@ def test_attempts_that_failed_stand_below_the_scores(browser, tmp_path):
     *('bandit', '4', '12', '1', '1', 'KeyError:', '<b>3</b>')
   ]
   assert shown.is_silent()
+
+
+def test_what_became_of_programs_has_a_section(browser, page):
+  shown = Page(browser, page)
+  table = '#programs [aria-label="{}"] {}'.format
+  heads = shown.text(table('Programs by verdict', 'thead')).split('\n')
+  assert ' '.join(heads).split() == [
+    *('strategy', 'programs', 'wrong', 'value', 'no', 'failure', 'KeyError'),
+    *('NameError', 'TypeError', 'ValueError', 'IndexError', 'others'),
+  ]
+  assert shown.text(table('Programs by verdict', 'tbody')).split() == [
+    *('bandit', '40', '50.0', '20.0', '5.0', '5.0', '5.0', '5.0'),
+    *('2.5', '7.5'),
+  ]
+  assert shown.text(table('Tests that the model wrote', 'tbody')).split() == [
+    *('bandit', '12', '2', '40', '22.5')
+  ]
 
 
 def test_what_choosing_is_worth_has_a_section(browser, page):

@@ -16,8 +16,10 @@ from tests.evaluation.html_run import (
   LEARNING,
   OPERATORS,
   PASS_AT_K,
+  PROGRAMS,
   REPLIES,
   SELECTION,
+  TESTS,
   make_run,
 )
 
@@ -80,6 +82,8 @@ def page(run, tmp_path_factory):
     operators=OPERATORS,
     islands=ISLANDS,
     replies=REPLIES,
+    programs=PROGRAMS,
+    tests=TESTS,
     selection=SELECTION,
     coverage=COVERAGE,
     pass_at_k=PASS_AT_K,
@@ -167,6 +171,7 @@ def test_the_data_holds_the_numbers_of_the_summary(page, run):
   assert facts['seeds'] == '7, 8'
   assert (data['operators'], data['learning']) == (OPERATORS, LEARNING)
   assert (data['islands'], data['replies']) == (ISLANDS, REPLIES)
+  assert (data['programs'], data['tests']) == (PROGRAMS, TESTS)
   assert (data['selection'], data['coverage']) == (SELECTION, COVERAGE)
   assert data['pass_at_k'] == PASS_AT_K
   rows = data['references']['rows']

@@ -84,6 +84,24 @@ REPLIES = [
   }
   for kind, refused in (('program', {'cut': 2}), ('rewrite', {}))
 ]
+PROGRAMS = [
+  {
+    **{'strategy': 'bandit', 'protocol': 'visible1', 'budget': 4},
+    'programs': 40,
+    'verdicts': {
+      **{'wrong value': 20, 'no failure': 8},
+      **{f'{name}Error': 2 for name in ('Key', 'Name', 'Type', 'Value')},
+      **{'IndexError': 1, 'SyntaxError': 1, 'RuntimeError': 1, 'OSError': 1},
+    },
+  }
+]
+TESTS = [
+  {
+    **{'strategy': 'bandit', 'protocol': 'visible1', 'budget': 4},
+    **{'tasks': 12, 'tasks_without_tests': 2, 'tasks_all_passed': 3},
+    **{'tests': 40, 'tests_passed': 9},
+  }
+]
 SELECTION = [
   {
     **{'strategy': 'bandit', 'budgets': [1, 4], 'chosen': 0.75},

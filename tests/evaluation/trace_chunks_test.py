@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from promptrl_jax.evaluation import trace_chunks
+from promptrl_jax.evaluation import trace_chunks, verdicts
 from tests.evaluation.html_run import CELLS, HOSTILE_TASK, SEEDS, make_run
 
 
@@ -109,7 +109,7 @@ def test_problems_are_classed_by_the_first_failure_of_one_strategy(run):
   strategy, classes = packed.failures['visible1']
   assert strategy == 'direct'
   assert classes.pop(HOSTILE_TASK) == 'NameError'
-  assert set(classes.values()) == {trace_chunks.NO_FAILURE}
+  assert set(classes.values()) == {verdicts.NO_FAILURE}
 
 
 def test_without_a_direct_call_the_first_strategy_classes_them(run, tmp_path):

@@ -134,3 +134,36 @@ def test_a_run_that_cannot_pay_is_one_line_and_writes_nothing(
   assert message in result.stderr.splitlines()[-1]
   assert 'Traceback' not in result.stderr
   assert not server.bodies and not (tmp_path / 'run').exists()
+
+
+def test_a_report_says_how_many_of_the_tests_that_a_model_wrote_are_right(
+  tmp_path,
+):
+  def answer(body):
+    if 'Write 5 assertions' in body['messages'][-1]['content']:
+      return 'assert add(0) == 0\nassert add(3) == 4\nassert add(4) == 5'
+    return right_if_even(body)
+
+  with FakeOpenAI(answer) as server:
+    result = run(
+      tmp_path,
+      server,
+      "--config.eval.strategies=('codet',)",
+      '--config.eval.budgets=(4,)',
+      f'--config.eval.without={(*WITHOUT, "best_of_b", "greedy_first_tuned")}',
+    )
+  assert result.returncode == 0, result.stderr[-3000:]
+  results = json.loads((tmp_path / 'run' / 'results.json').read_text())
+  # The tasks add 0, 1 and 2: one of the three is right for the first, two for
+  # the second, none for the third.
+  *_, codet = results['tests']
+  assert codet == {
+    **{'strategy': 'codet', 'protocol': 'visible1', 'budget': 4},
+    **{'tasks': 3, 'tasks_without_tests': 0, 'tasks_all_passed': 0},
+    **{'tests': 9, 'tests_passed': 3},
+  }
+  verdicts = {row['strategy']: row['verdicts'] for row in results['programs']}
+  assert verdicts['direct'] == {'no failure': 2, 'wrong value': 1}
+  printed = (tmp_path / 'run' / 'results.md').read_text()
+  assert '| codet | 4 | 3 | 0 | 9 | 33.3 | 0 |' in printed
+  assert '| direct | 4 | 3 | 66.7 | wrong value 33.3 |' in printed

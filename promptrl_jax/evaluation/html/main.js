@@ -82,6 +82,15 @@ const SECTIONS = [
     () => [selectionTable(), perfectChoiceTable(), samplesTable()],
   ],
   [
+    'programs',
+    'Programs',
+    'What became of the programs',
+    () =>
+      ofProtocol(DATA.programs).length
+        ? [budgetChoice(), verdictTable(), writtenTestsTable()]
+        : null,
+  ],
+  [
     'operators',
     'Operators',
     'Candidates by operator',
