@@ -6,9 +6,10 @@ Plays every strategy at every budget, cell by cell, and writes report.html (all
 figures, and every step of every episode), results.md, results.json,
 results.csv, trace.jsonl, plots and curves for TensorBoard. A run that was
 interrupted, or whose model could not be reached, goes on with the same command
-and pays for nothing twice. `touch W/stop` ends it before the next cell,
-with a report of what is there. `W/events.jsonl` says what has been done: the
-progress bar and the curves of `W/curves` follow it.
+and pays for nothing twice. `touch W/stop` ends it before the next cell, with a
+report of what is there, or before the next step of a search. `W/events.jsonl`
+says what has been done: the progress bar and the curves of `W/curves` follow
+it.
 
   ... --gate=ppo:70
 
@@ -30,6 +31,7 @@ from ml_collections import config_flags
 from configs.compare import Config
 from experiments import controllers, entrants, searching, session
 from experiments import gates as gates_lib
+from experiments.stopping import StopFile, Stopped
 from experiments.trained import Trained
 from promptrl_jax.evaluation import (
   costs,
@@ -65,18 +67,17 @@ _GATES = flags.DEFINE_multi_string(
 )
 flags.mark_flag_as_required('workdir')
 
-_STOP = 'stop'  # a file in the workdir that ends the run before the next cell
-
 
 def main(argv):
   if len(argv) > 1:
     raise app.UsageError(f'unknown arguments: {argv[1:]}')
   with command.in_one_line('interrupted: the same command goes on'):
-    failed = run(
-      _CONFIG.value,
-      pathlib.Path(_WORKDIR.value),
-      [gates_lib.read(text) for text in _GATES.value],
-    )
+    gates = [gates_lib.read(text) for text in _GATES.value]
+    try:
+      failed = run(_CONFIG.value, pathlib.Path(_WORKDIR.value), gates)
+    except Stopped as stopped:
+      print(stopped)
+      failed = gates_lib.check(gates, [], _CONFIG.value.eval.budgets)
   if failed:
     raise SystemExit('\n'.join(failed))
 
@@ -113,27 +114,29 @@ def run(config, workdir, gates=()):
   session.announce(config, tasks, coder, rewriter)
   print(bought)
   config = session.keeping_answers(config, workdir, 'coder', 'rewriter')
+  stop = StopFile(workdir)
   with session.pausing(), session.open_pool(config.pool) as pool:
     line_up = session.make_line_up(
       config, ledger, coder, rewriter, pool, library
     )
     searched = searching.search(
-      config, line_up, tasks['validation'], workdir, trained, 'eval'
+      config, line_up, tasks['validation'], workdir, trained, 'eval', stop.bar
     )
-    instructed = searching.instruct(config, line_up, tasks, workdir)
+    instructed = searching.instruct(config, line_up, tasks, workdir, stop.check)
     learned = read_learners(config, line_up, pool, tasks, searched, trained)
     players = entrants.make(config, searched, instructed, learned)
     validation = tasks['validation']
     rewriting, chosen = entrants.with_rewriter(
-      config, ledger, coder, pool, library, validation, workdir, players
+      *(config, ledger, coder, pool, library, validation, workdir, players),
+      stop.bar,
     )
     players = entrants.kept(config, players | rewriting)
     portfolios, shared = searching.choose_portfolio(
-      config, players, line_up, validation, workdir
+      config, players, line_up, validation, workdir, stop.bar
     )
     players |= entrants.kept(config, portfolios)
     verifiers = searching.fit_verifiers(
-      config, players, line_up, tasks, workdir
+      config, players, line_up, tasks, workdir, stop.bar
     )
     verified = entrants.verified(config, players, verifiers)
     players |= entrants.kept(config, verified)
@@ -145,7 +148,7 @@ def run(config, workdir, gates=()):
       for budget in sorted(config.eval.budgets)
     ]
     store = CellStore(workdir / 'cells')
-    cells = play(line_up, players, plans, store, workdir)
+    cells = play(line_up, players, plans, store, workdir, stop)
     choices = [searched, *instructed.values(), *([shared] if shared else [])]
     rescored = rescore(
       config, line_up, players, choices, chosen, trained, validation, cells
@@ -241,7 +244,7 @@ def check_played(names, subject, gates):
       )
 
 
-def play(line_up, players, plans, store, workdir):
+def play(line_up, players, plans, store, workdir, stop):
   """Plays the cells that are not there yet; returns all that are, in order.
 
   Raises:
@@ -249,16 +252,16 @@ def play(line_up, players, plans, store, workdir):
   """
   todo = [(plan, name) for plan in plans for name in players]
   cells = []
-  stop = workdir / _STOP
   with events.open_stream(workdir) as stream:
     stream.add('start', cells=len(todo))
     for plan, name in todo:
       cell = store.read(plan.protocol, name, plan.budget)
       if cell is None:
-        if stop.exists():
-          stop.unlink()
+        try:
+          stop.check()
+        except Stopped as stopped:
           stream.add('stopped', cells=len(cells))
-          print(f'stopped by {stop}: the same command goes on')
+          print(stopped)
           break
         cell = play_cell(line_up, name, players[name], plan, store, stream)
       elif (plan.protocol, name, plan.budget) not in stream.cells:

@@ -156,6 +156,7 @@ def solvable(config, env, problems, folder):
       problems,
       config.controller.solvable_by,
       max(config.controller.budgets),
+      lambda worlds: tqdm.tqdm(worlds, desc='solvable', unit='world'),
     )
     chosen = {'calls': calls, 'problems': [each.task_id for each in kept]}
     folder.mkdir(parents=True, exist_ok=True)

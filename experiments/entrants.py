@@ -179,7 +179,7 @@ def verified(config, players, verifiers):
 
 
 def with_rewriter(
-  config, ledger, coder, pool, library, validation, workdir, players
+  config, ledger, coder, pool, library, validation, workdir, players, bar
 ):
   """The best list and the controllers with a rewriter that was trained.
 
@@ -206,7 +206,7 @@ def with_rewriter(
     folder = workdir / 'rewriter'
     folder.mkdir(exist_ok=True)
     searched = searching.search(
-      config, line_up, validation, folder, None, 'eval'
+      config, line_up, validation, folder, None, 'eval', bar
     )
     lists = searched.entrants(config.editing, config.ask)
     found[_LIST] = lists['best_open_loop']

@@ -21,11 +21,12 @@ from promptrl_jax.evaluation import (
 from promptrl_jax.files import write_atomically
 
 
-def search(config, line_up, validation, workdir, trained, mode):
+def search(config, line_up, validation, workdir, trained, mode, bar=tqdm.tqdm):
   """What is chosen on validation, searched once and kept in `searched.json`.
 
   The run of the controllers has searched before, if it asked the same. What
-  nobody plays and no controller starts from is not searched.
+  nobody plays and no controller starts from is not searched. `bar` is that of
+  `StopFile` where a run can be stopped.
   """
   own = path = workdir / 'searched.json'
   if not path.exists() and trained and trained.is_searched(config):
@@ -49,7 +50,7 @@ def search(config, line_up, validation, workdir, trained, mode):
     lists = open_loop_search.search(
       chosen_on,
       config.eval.budgets,
-      lambda calls: tqdm.tqdm(calls, desc='search', unit='call'),
+      lambda calls: bar(calls, desc='search', unit='call'),
     )
     found = found.with_lists(lists)
     keep(found)
@@ -59,18 +60,19 @@ def search(config, line_up, validation, workdir, trained, mode):
     config.eval.budgets,
     config.ask,
     config.eval.without,
-    lambda settings: tqdm.tqdm(settings, desc='tune', unit='setting'),
+    lambda settings: bar(settings, desc='tune', unit='setting'),
   )
   if tuned != found:
     keep(tuned)
   return tuned
 
 
-def instruct(config, line_up, tasks, workdir):
+def instruct(config, line_up, tasks, workdir, check=lambda: None):
   """The instruction that is searched on validation, by the name that it plays.
 
   None, unless `config.eval.instruction_search` has calls for it. What was
-  answered is kept in a journal, so that no run pays for it twice.
+  answered is kept in a journal, so that no run pays for it twice. `check` is
+  that of `StopFile` where a run can be stopped.
   """
   name = instruction_search.NAME
   if not config.eval.instruction_search.calls or name in config.eval.without:
@@ -84,13 +86,16 @@ def instruct(config, line_up, tasks, workdir):
     protocol=config.data.protocol,
     seed=config.seed,
     journal=workdir / 'instruction_journal.json',
+    check=check,
   )
   content = json.dumps(dataclasses.asdict(found), indent=2)
   write_atomically(workdir / 'instruction.json', f'{content}\n'.encode())
   return {name: found}
 
 
-def choose_portfolio(config, players, line_up, validation, workdir):
+def choose_portfolio(
+  config, players, line_up, validation, workdir, bar=tqdm.tqdm
+):
   """The portfolio of `config.portfolio` and its control, and what was chosen.
 
   Chosen once and kept in `portfolio.json`; nothing without members. What
@@ -113,14 +118,14 @@ def choose_portfolio(config, players, line_up, validation, workdir):
       protocol=config.data.protocol,
       budgets=config.eval.budgets,
       seeds=range(config.seed, config.seed + config.seeds),
-      progress=lambda of: tqdm.tqdm(of, desc='portfolio', unit='step'),
+      progress=lambda of: bar(of, desc='portfolio', unit='step'),
     )
     content = json.dumps(dataclasses.asdict(chosen), indent=2)
     write_atomically(path, f'{content}\n'.encode())
   return {portfolio.NAME: chosen.entrant(members)} | control, chosen
 
 
-def fit_verifiers(config, players, line_up, tasks, workdir):
+def fit_verifiers(config, players, line_up, tasks, workdir, bar=tqdm.tqdm):
   """A verifier for each strategy of `config.verified`.
 
   Fitted once at the largest budget, and kept in `verifiers.json`.
@@ -142,7 +147,7 @@ def fit_verifiers(config, players, line_up, tasks, workdir):
       budget=max(config.eval.budgets),
       seed=config.seed,
     )
-    for name in tqdm.tqdm(
+    for name in bar(
       wanted, desc='verifier', unit='strategy', disable=not wanted
     )
   ]

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from promptrl_jax.evaluation.play import Entrant, Game, LineUp
@@ -130,6 +130,7 @@ def find(
   protocol: str,
   seed: int = 0,
   journal: str | os.PathLike[str] | None = None,
+  check: Callable[[], None] = lambda: None,
 ) -> Instruction:
   """Searches the instruction of `ask`.
 
@@ -148,6 +149,7 @@ def find(
     protocol: which tests are visible.
     seed: of all draws.
     journal: JSON file; a search that was interrupted goes on with it.
+    check: called before candidates are scored; may raise to end the search.
 
   Raises:
     ValueError: the models do not follow instructions or write shorter replies
@@ -179,6 +181,11 @@ def find(
   pool = _pool(start, len(train), len(validation), config, seed)
   check_calls(len(train), len(validation), config)
   kind = SEARCHES[NAME]
+
+  def score(requests):
+    check()
+    return _score(line_up, tasks, requests, ask, protocol, seed)
+
   try:
     ended = play(
       until_ended(kind.search(pool, config.gepa)),
@@ -187,7 +194,7 @@ def find(
         lambda place: _shown(tasks[place], protocol),
         config.proposer,
       ),
-      lambda requests: _score(line_up, tasks, requests, ask, protocol, seed),
+      score,
       Journal(journal, _identity(line_up, tasks, ask, config, protocol)),
     )
   except NothingUsableError as error:

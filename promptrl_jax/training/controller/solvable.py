@@ -9,7 +9,7 @@ most problems. "Kimi k1.5: Scaling Reinforcement Learning with LLMs", 2025
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
@@ -24,6 +24,7 @@ def solvable_problems(
   problems: Sequence[Problem],
   episodes: int,
   budget: int,
+  progress: Callable[[Iterable[int]], Iterable[int]] = iter,
 ) -> tuple[tuple[Problem, ...], int]:
   """Returns the problems that one of K random episodes solves.
 
@@ -33,6 +34,7 @@ def solvable_problems(
     episodes: K, of each problem: one in each of the worlds 0 to K - 1, so that
       all controllers have the same problems, and a cache what they ask.
     budget: model calls of an episode.
+    progress: wraps the numbers of the worlds for a progress bar.
 
   Returns:
     The problems, in their order, and the calls made.
@@ -41,7 +43,7 @@ def solvable_problems(
     ValueError: no problem is left.
   """
   solved, calls = np.zeros(len(problems), bool), 0
-  for k in range(episodes):
+  for k in progress(range(episodes)):
     env_rollout.collect(
       env,
       policies.uniform(k),
