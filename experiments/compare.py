@@ -24,25 +24,21 @@ import hashlib
 import pathlib
 import time
 
-import tqdm
 from absl import app, flags
 from ml_collections import config_flags
 
 from configs.compare import Config
-from experiments import controllers, entrants, searching, session
+from experiments import checks, controllers, entrants, searching, session
 from experiments import gates as gates_lib
 from experiments.stopping import StopFile, Stopped
 from experiments.trained import Trained
 from promptrl_jax.evaluation import (
   costs,
-  coverage,
   events,
   generated_tests,
   learning,
   output,
   portfolio,
-  samples,
-  selection,
   verifying,
 )
 from promptrl_jax.evaluation.play import Plan
@@ -150,10 +146,13 @@ def run(config, workdir, gates=()):
     store = CellStore(workdir / 'cells')
     cells = play(line_up, players, plans, store, workdir, stop)
     choices = [searched, *instructed.values(), *([shared] if shared else [])]
-    rescored = rescore(
+    rescored = checks.rescore(
       config, line_up, players, choices, chosen, trained, validation, cells
     )
-    bounds, sampled = measure_ceilings(config, line_up, plans, cells, store)
+    bounds, sampled = checks.measure_ceilings(
+      config, line_up, plans, cells, store
+    )
+    as_often = checks.sample_as_often(config, line_up, plans, cells, store)
     written = store.rows(cells, 'write_tests')
     checked = generated_tests.of_trace(written, tasks['test'], pool)
 
@@ -176,6 +175,7 @@ def run(config, workdir, gates=()):
     config,
     registers={task.task_id: task.register for task in tasks['test']},
     bounds=bounds,
+    controls=as_often,
     sampled=sampled,
     rescored=rescored,
     verifiers=verifiers,
@@ -291,54 +291,6 @@ def play_cell(line_up, name, player, plan, store, stream):
     ),
   )
   return cell
-
-
-def measure_ceilings(config, line_up, plans, cells, store):
-  """What a perfect choice among B samples solves, and the samples.
-
-  Returns:
-    The cells of the choice, for the budgets played, and that of the samples at
-    the largest of them; None where there are no samples.
-  """
-  if not config.oracle_of_n:
-    return [], None
-  played = {cell.budget for cell in cells}
-  bounds, sampled = [], None
-  shown = [plan for plan in plans if plan.budget in played]
-  for plan in tqdm.tqdm(shown, desc=coverage.NAME, unit='budget'):
-    bound = store.read(plan.protocol, coverage.NAME, plan.budget)
-    name = f'{samples.NAME}_of_{plan.budget}'
-    sampled = store.read(plan.protocol, name, 1)
-    if bound is None or (sampled is None and plan.budget == max(played)):
-      bound, sampled = coverage.measure(line_up, plan)
-      store.write(bound, [])
-      if sampled is not None:
-        store.write(dataclasses.replace(sampled, strategy=name), [])
-    bounds.append(bound)
-  return bounds, sampled
-
-
-def rescore(
-  config, line_up, players, choices, chosen, trained, validation, cells
-):
-  """Selection scores beside test scores of all that was chosen by one."""
-  if not config.rescore:
-    return []
-  found = [one for c in choices for one in c.selected(config.eval.budgets)]
-  found += chosen
-  if trained is not None:
-    seeds = range(config.seed, config.seed + config.seeds)
-    found += trained.selected(seeds)
-  return selection.rescore(
-    line_up,
-    players,
-    found,
-    validation,
-    cells,
-    protocol=config.data.protocol,
-    seeds=range(config.seed, config.seed + config.seeds),
-    progress=lambda todo: tqdm.tqdm(todo, desc='score again', unit='choice'),
-  )
 
 
 def report(workdir, store, cells, header, config, **more):

@@ -52,6 +52,7 @@ def write(
   tests: Sequence[Mapping[str, Any]] = (),
   selection: Sequence[Mapping[str, Any]] = (),
   coverage: Sequence[Mapping[str, Any]] = (),
+  equal_calls: Sequence[Mapping[str, Any]] = (),
   pass_at_k: Sequence[Mapping[str, Any]] = (),
   learning: Sequence[Mapping[str, Any]] = (),
   searches: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
@@ -73,8 +74,9 @@ def write(
     failed: rows of `failures.count`.
     programs: rows of `verdicts.Verdicts`.
     tests: rows of `generated_tests.of_trace`.
-    selection, coverage, pass_at_k: rows of `selection.rescore`,
-      `coverage.compare` and `samples.table`, under the headline protocol.
+    selection, coverage, equal_calls, pass_at_k: rows of `selection.rescore`,
+      `coverage.compare`, `equal_calls.compare` and `samples.table`, under the
+      headline protocol.
     learning: panels of `learning.read`.
     searches: the decisions of a search for one text, as plain data of
       `texts.pool.Step`, by the strategy that plays with what was found.
@@ -113,6 +115,7 @@ def write(
     'replies': replies,
     'selection': selection,
     'coverage': coverage,
+    'equal_calls': equal_calls,
     'pass_at_k': pass_at_k,
     'learning': learning,
     'searches': searches or {},

@@ -24,6 +24,7 @@ from promptrl_jax.evaluation import (
   departures,
   distribution,
   diversity,
+  equal_calls,
   events,
   failures,
   frontier,
@@ -71,6 +72,7 @@ def write(
   planned: Collection[str] = _PLANNED,
   registers: Mapping[str, str] | None = None,
   bounds: Sequence[Cell] = (),
+  controls: Sequence[Cell] = (),
   sampled: Cell | None = None,
   rescored: Sequence[Mapping[str, Any]] = (),
   verifiers: Sequence[verifying.Fitted] = (),
@@ -84,7 +86,8 @@ def write(
   `workdir` holds `trace.jsonl`, `cells` are results by protocol, the headline
   first, and the strategies of `planned` are compared with `subject`.
   `registers` are the wordings of problems by task id, where the data has them,
-  `bounds` and `sampled` the cells of `coverage.measure`, `rescored` what
+  `bounds` and `sampled` the cells of `coverage.measure`, `controls` those of
+  `equal_calls.measure`, `rescored` what
   `selection.rescore` returned, `verifiers` those that chose what was submitted,
   `searches` the histories of `diversity.of_search` by strategy, `learning` the
   panels of `learning.read`, `tests` what `generated_tests.of_trace` returned,
@@ -126,6 +129,8 @@ def write(
   gaps = coverage.compare(bounds, cells[headline], subject, resamples=resamples)
   if gaps:
     parts.append(coverage.to_markdown(gaps, subject))
+  as_often = equal_calls.compare(controls, cells[headline], resamples)
+  parts.append(equal_calls.to_markdown(as_often))
   pass_at_k = samples.table(sampled, resamples) if sampled is not None else []
   if pass_at_k:
     parts.append(samples.to_markdown(pass_at_k))
@@ -155,6 +160,7 @@ def write(
       'tables': summaries,
       'failures': failed,
       'coverage': gaps,
+      'equal_calls': as_often,
       'pass_at_k': pass_at_k,
       'selection': rescored,
       'verifiers': [dataclasses.asdict(one) for one in verifiers],
@@ -191,6 +197,7 @@ def write(
     tests=tests,
     selection=rescored,
     coverage=gaps,
+    equal_calls=as_often,
     pass_at_k=pass_at_k,
     learning=learning,
     searches=searches,

@@ -20,6 +20,7 @@ from promptrl_jax.evaluation import failures, html_report, references
 from tests.browser import browser as browser
 from tests.evaluation.html_run import (
   COVERAGE,
+  EQUAL_CALLS,
   HOSTILE,
   HOSTILE_TASK,
   ISLANDS,
@@ -63,6 +64,7 @@ def page(tmp_path_factory) -> pathlib.Path:
     tests=TESTS,
     selection=SELECTION,
     coverage=COVERAGE,
+    equal_calls=EQUAL_CALLS,
     pass_at_k=PASS_AT_K,
     learning=LEARNING,
   )
@@ -274,6 +276,9 @@ def test_what_choosing_is_worth_has_a_section(browser, page):
   table = '#choices [aria-label="{}"] tbody'.format
   assert shown.text(table('Selection score beside test score')).split() == [
     *('bandit', '1,', '4', '75.0', '62.5', '50.0', '−25.0')
+  ]
+  assert shown.text(table('Samples at equal calls')).split() == [
+    *('4', '2.25', '70.0', '60.0', '+10.0', '[−5.0,', '+25.0]')
   ]
   assert shown.text(table('A perfect choice among samples')).split() == [
     *('4', '50.0', '75.0', '70.0', '80', '%', '+7.5', '[−2.5,', '+17.5]')

@@ -11,6 +11,7 @@ import pytest
 from promptrl_jax.evaluation import html_page, html_report, references
 from tests.evaluation.html_run import (
   COVERAGE,
+  EQUAL_CALLS,
   HOSTILE_TASK,
   ISLANDS,
   LEARNING,
@@ -86,6 +87,7 @@ def page(run, tmp_path_factory):
     tests=TESTS,
     selection=SELECTION,
     coverage=COVERAGE,
+    equal_calls=EQUAL_CALLS,
     pass_at_k=PASS_AT_K,
     learning=LEARNING,
   )
@@ -171,6 +173,7 @@ def test_the_data_holds_the_numbers_of_the_summary(page, run):
   assert facts['seeds'] == '7, 8'
   assert (data['operators'], data['learning']) == (OPERATORS, LEARNING)
   assert (data['islands'], data['replies']) == (ISLANDS, REPLIES)
+  assert data['equal_calls'] == EQUAL_CALLS
   assert (data['programs'], data['tests']) == (PROGRAMS, TESTS)
   assert (data['selection'], data['coverage']) == (SELECTION, COVERAGE)
   assert data['pass_at_k'] == PASS_AT_K

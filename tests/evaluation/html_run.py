@@ -114,6 +114,12 @@ COVERAGE = [
     **{'closed': 0.8, 'above_half': 0.075, 'low': -0.025, 'high': 0.175},
   }
 ]
+EQUAL_CALLS = [
+  {
+    **{'strategy': 'ppo', 'budget': 4, 'calls': 2.25, 'subject': 0.7},
+    **{'control': 0.6, 'gain': 0.1, 'low': -0.05, 'high': 0.25},
+  }
+]
 PASS_AT_K = [{'k': 2, 'mean': 0.4, 'low': 0.3, 'high': 0.55, 'samples': 9}]
 
 

@@ -68,6 +68,7 @@ def test_it_leaves_tables_traces_and_curves(whole):
   text = (workdir / 'results.md').read_text()
   assert '### Pareto front' in text
   assert '### pass@k of 2 independent samples' in text
+  assert '### Samples of one prompt at the calls that best_open_loop' in text
   curves = {path.name for path in (workdir / 'curves/visible1').iterdir()}
   assert curves == {event['strategy'] for event in played}
   replies = json.loads((workdir / 'results.json').read_text())['replies']

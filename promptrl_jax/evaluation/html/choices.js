@@ -1,5 +1,6 @@
 // What choosing is worth: scores by which something was chosen beside those on
-// test, and what a perfect choice among samples would solve.
+// test, what samples solve at the calls that the subject used, and what a
+// perfect choice among samples would.
 
 function selectionTable() {
   if (!DATA.selection.length) return null;
@@ -25,6 +26,33 @@ function selectionTable() {
           numberCell(row.budgets.join(', ')),
           [row.chosen, row.again, row.test].map((x) => numberCell(percent(x))),
           numberCell(signed(row.test - row.chosen)),
+        ),
+      ),
+    ),
+  );
+}
+
+function equalCallsTable() {
+  const rows = DATA.equal_calls;
+  if (!rows.length) return null;
+  const mine = rows[0].strategy;
+  return scrolling(
+    'Samples at equal calls',
+    `Solved in %. On each problem of each run the coder is sampled as often ` +
+      `as ${mine} asked its models there; the first program that passes the ` +
+      'visible tests is submitted.',
+    grid(
+      ['B', 'calls', mine, 'samples', `${mine} − samples`].map((name) =>
+        columnHead(name),
+      ),
+      rows.map((row) =>
+        el(
+          'tr',
+          {},
+          el('th', { scope: 'row', class: 'number' }, row.budget),
+          numberCell(row.calls.toFixed(2)),
+          [row.subject, row.control].map((x) => numberCell(percent(x))),
+          numberCell(signed(row.gain), interval(row.low, row.high, signed)),
         ),
       ),
     ),

@@ -79,7 +79,12 @@ const SECTIONS = [
     'choices',
     'Choices',
     'What choosing is worth',
-    () => [selectionTable(), perfectChoiceTable(), samplesTable()],
+    () => [
+      selectionTable(),
+      equalCallsTable(),
+      perfectChoiceTable(),
+      samplesTable(),
+    ],
   ],
   [
     'programs',

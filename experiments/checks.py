@@ -1,0 +1,80 @@
+"""What a comparison measures beside its strategies; no flags here.
+
+A perfect choice among samples, samples at equal calls, and once more what was
+chosen by a score.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import tqdm
+
+from promptrl_jax.evaluation import coverage, equal_calls, samples, selection
+
+
+def measure_ceilings(config, line_up, plans, cells, store):
+  """What a perfect choice among B samples solves, and the samples.
+
+  Returns:
+    The cells of the choice, for the budgets played, and that of the samples at
+    the largest of them; None where there are no samples.
+  """
+  if not config.oracle_of_n:
+    return [], None
+  played = {cell.budget for cell in cells}
+  bounds, sampled = [], None
+  shown = [plan for plan in plans if plan.budget in played]
+  for plan in tqdm.tqdm(shown, desc=coverage.NAME, unit='budget'):
+    bound = store.read(plan.protocol, coverage.NAME, plan.budget)
+    name = f'{samples.NAME}_of_{plan.budget}'
+    sampled = store.read(plan.protocol, name, 1)
+    if bound is None or (sampled is None and plan.budget == max(played)):
+      bound, sampled = coverage.measure(line_up, plan)
+      store.write(bound, [])
+      if sampled is not None:
+        store.write(dataclasses.replace(sampled, strategy=name), [])
+    bounds.append(bound)
+  return bounds, sampled
+
+
+def sample_as_often(config, line_up, plans, cells, store):
+  """The controls of equal calls of the subject, by budget.
+
+  Where `greedy_first` has played, all that they ask for is in the cache.
+  """
+  played = {(cell.strategy, cell.budget): cell for cell in cells}
+  name, controls = equal_calls.label(config.subject), []
+  for plan in plans:
+    mine = played.get((config.subject, plan.budget))
+    if mine is None or ('greedy_first', plan.budget) not in played:
+      continue
+    control = store.read(plan.protocol, name, plan.budget)
+    if control is None:
+      control = equal_calls.measure(line_up, plan, mine)
+      store.write(control, [])
+    controls.append(control)
+  return controls
+
+
+def rescore(
+  config, line_up, players, choices, chosen, trained, validation, cells
+):
+  """Selection scores beside test scores of all that was chosen by one."""
+  if not config.rescore:
+    return []
+  found = [one for c in choices for one in c.selected(config.eval.budgets)]
+  found += chosen
+  if trained is not None:
+    seeds = range(config.seed, config.seed + config.seeds)
+    found += trained.selected(seeds)
+  return selection.rescore(
+    line_up,
+    players,
+    found,
+    validation,
+    cells,
+    protocol=config.data.protocol,
+    seeds=range(config.seed, config.seed + config.seeds),
+    progress=lambda todo: tqdm.tqdm(todo, desc='score again', unit='choice'),
+  )
