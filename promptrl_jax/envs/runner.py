@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
+from promptrl_jax.envs.step_limit import StepLimit
 from promptrl_jax.execution import Call, CallResult, Program, ProgramResult
 from promptrl_jax.llm.attempt import (
   Ask,
@@ -200,10 +201,11 @@ class Runner:
   def _advance(self, active: ActivePlay, go_on: Callable[[Play], Any]) -> None:
     """Lets a play go on to its next request, or to its end."""
     try:
-      active.waiting = go_on(active.play)
-      while (error := self._refusal(active)) is not None:
-        # A play may catch this and hand in what it has.
-        active.waiting = active.play.throw(error)
+      with StepLimit():
+        active.waiting = go_on(active.play)
+        while (error := self._refusal(active)) is not None:
+          # A play may catch this and hand in what it has.
+          active.waiting = active.play.throw(error)
     except StopIteration as end:
       active.waiting = None
       self._take(active, end.value)

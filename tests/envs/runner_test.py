@@ -1,10 +1,14 @@
 """One runner plays many strategies and batches what they ask for."""
 
 import re
+import signal
+import time
+from concurrent import futures
 
 import pytest
 
 from promptrl_jax.envs import runner as runner_lib
+from promptrl_jax.envs import step_limit
 from promptrl_jax.execution import Program
 from promptrl_jax.llm.ask import AskConfig, coder_prompt, make_tools
 from promptrl_jax.llm.attempt import Ask, Execute, ExecuteJobs, Meet
@@ -166,6 +170,41 @@ def test_a_strategy_that_fails_is_told_apart_and_the_others_finish(
   assert re.search(message, failed.attempt.error)
   assert failed.attempt.calls <= 4
   assert fine.submission and not fine.attempt.error
+
+
+def test_a_strategy_that_asks_for_nothing_any_more_is_ended(pool, monkeypatch):
+  def computes(attempt, tools):
+    yield from ask_once(attempt, tools)
+    while True:
+      pass
+
+  def sleeps(attempt, tools):
+    time.sleep(60)
+    yield from ask_once(attempt, tools)
+
+  def holds_on(attempt, tools):
+    code = yield from ask_once(attempt, tools)
+    while True:
+      try:
+        time.sleep(60)
+      except RuntimeError:
+        return code
+
+  monkeypatch.setattr(step_limit, 'LIMIT_S', 0.2)
+  started = time.monotonic()
+  done, _ = play([ask_once, computes, sleeps, holds_on], pool)
+  assert time.monotonic() - started < 30
+  looped = 'StepTimeout: no request within 0.2 s: the strategy loops'
+  assert [a.attempt.error for a in done] == ['', looped, looped, '']
+  assert [bool(a.submission) for a in done] == [True, False, False, True]
+  time.sleep(0.3)  # No alarm is left.
+  assert signal.getsignal(signal.SIGALRM) is signal.SIG_DFL
+
+
+def test_a_runner_in_another_thread_plays_without_the_limit(pool):
+  with futures.ThreadPoolExecutor(1) as thread:
+    (done,), _ = thread.submit(play, [ask_once], pool).result()
+  assert done.submission and not done.attempt.error
 
 
 def test_a_strategy_may_hand_in_its_best_when_the_budget_is_spent(pool):

@@ -1,0 +1,52 @@
+"""A limit on what a strategy computes between two requests.
+
+A strategy that never asks again would hang all that are played with it.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from types import TracebackType
+
+# A strategy thinks for milliseconds; its first look at worked examples may
+# have to embed them all.
+LIMIT_S = 120.0
+_AGAIN_S = 1.0  # for one that has caught the error and goes on
+
+
+class StepTimeout(RuntimeError):
+  """A strategy did not come to its next request in time."""
+
+
+class StepLimit:
+  """Raises StepTimeout inside the block when its time is over.
+
+  Python delivers signals to the main thread alone: elsewhere nothing is
+  limited. A call that does not return to the interpreter is not ended.
+  """
+
+  def __init__(self, seconds: float | None = None):
+    """Limits a block to `seconds`, by default `LIMIT_S`."""
+    self._seconds = LIMIT_S if seconds is None else seconds
+    self._before = None
+
+  def __enter__(self) -> None:
+    if threading.current_thread() is threading.main_thread():
+      self._before = signal.signal(signal.SIGALRM, self._end)
+      signal.setitimer(signal.ITIMER_REAL, self._seconds, _AGAIN_S)
+
+  def __exit__(
+    self,
+    kind: type[BaseException] | None,
+    error: BaseException | None,
+    trace: TracebackType | None,
+  ) -> None:
+    if self._before is not None:
+      signal.setitimer(signal.ITIMER_REAL, 0)
+      signal.signal(signal.SIGALRM, self._before)
+
+  def _end(self, number: int, frame: object) -> None:
+    raise StepTimeout(
+      f'no request within {self._seconds:g} s: the strategy loops'
+    )
