@@ -228,7 +228,7 @@ def with_rewriter(
 
 
 def candidates(config, costs, tasks, played):
-  """Says what the largest budget buys for each strategy.
+  """Says what the largest budget buys for each strategy, and what all cost.
 
   Args:
     config: settings of the job.
@@ -251,4 +251,11 @@ def candidates(config, costs, tasks, played):
   least = config.spend.least_candidates if 0 < cap < budget else 0
   if config.spend.calls:
     budget = min(budget, cap)
-  return preflight.describe(preflight.check(costs, budget, least), budget)
+  bought = preflight.check(costs, budget, least)
+  most = preflight.most_calls(
+    costs.values(), config.eval.budgets, played * config.seeds
+  )
+  return (
+    f'{preflight.describe(bought, budget)}\nthe table takes at most {most:,} '
+    'model calls, fewer where strategies ask alike or stop early'
+  )

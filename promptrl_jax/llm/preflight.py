@@ -92,6 +92,27 @@ def check(
   return bought
 
 
+def most_calls(
+  costs: Iterable[CandidateCost], budgets: Iterable[int], runs: int
+) -> int:
+  """Returns how many calls strategies make at most at all budgets.
+
+  What two of them ask alike counts twice, and all are taken to spend what they
+  may, so that a run with a cache makes fewer, often by far.
+
+  Args:
+    costs: of each strategy.
+    budgets: model calls per problem, one for each column of the table.
+    runs: problems times seeds.
+  """
+  listed, total = list(costs), 0
+  for budget in budgets:
+    for cost in listed:
+      ends = cost.most is not None
+      total += min(budget, cost.budget(cost.most)) if ends else budget
+  return total * runs
+
+
 def describe(bought: Mapping[str, int], budget: int) -> str:
   """Returns one line: what `check` found."""
   listed = ', '.join(f'{name} {count}' for name, count in bought.items())

@@ -107,6 +107,9 @@ def test_a_cap_that_buys_too_few_candidates_names_all_it_is_short_for():
   assert line.startswith('candidates that 16 calls per problem buy: direct 1, ')
   for told in ('random 8', 'best_open_loop 8', 'hand_rule 15', 'gepa 16'):
     assert f', {told}' in line
+  budgets, others = sum(config.eval.budgets), len(costs) - 1
+  most = 100 * config.seeds * (others * budgets + len(config.eval.budgets))
+  assert f'at most {most:,} model calls' in line
   capped = dataclasses.replace(
     config, spend=dataclasses.replace(config.spend, calls=400)
   )

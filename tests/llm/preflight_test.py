@@ -28,6 +28,13 @@ def test_a_budget_buys_what_is_left_after_the_fixed_calls():
   assert cost.budget(4) == 5
 
 
+def test_the_calls_of_a_table_have_a_bound():
+  # Of one greedy call and of all calls, at 2 and at 8 calls per problem.
+  costs = [COSTS['direct'], COSTS['looks']]
+  assert preflight.most_calls(costs, (2, 8), runs=30) == 30 * (1 + 2 + 1 + 8)
+  assert preflight.most_calls([CandidateCost(2, most=2)], (3, 9), 1) == 3 + 4
+
+
 def test_fewer_than_three_candidates_are_refused_unless_told_otherwise():
   message = (
     r'6 calls .* fewer than 3 candidates: reflexion 2 \(needs 7 calls\), looks '
