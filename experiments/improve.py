@@ -118,7 +118,7 @@ def run(config, statement, tests, signature, protocol, workdir):
       for name, one in played.items()
     },
   }
-  prompt = best_messages(steps[: best.step + 1])
+  prompt = best_messages([steps[best.step]])
   why = to_markdown(found, steps[: best.step + 1], hidden)
   print(why)
   if workdir is not None:
@@ -167,15 +167,17 @@ class Best:
 def choose(played):
   """The program that passes most visible tests, of equals the cheapest.
 
+  Where a strategy chooses among its programs, that is the one it chose.
+
   Raises:
     ValueError: no strategy has written a program.
   """
   programs = []
   for name, one in played.items():
-    calls = 0
+    calls, chosen = 0, episodes.chosen(one.trace)
     for number, step in enumerate(one.trace):
       calls += step['cost']
-      if step['code']:
+      if step['code'] and chosen in (None, step['code']):
         best = Best(name, number, step['code'], tuple(step['visible']))
         programs.append((-sum(step['visible']), calls, len(programs), best))
   if not programs:

@@ -26,6 +26,12 @@ def outcome(episode: Episode, is_solved: bool) -> str:
   return _OUTCOMES[2 if any(row['visible_passed'] for row in programs) else 3]
 
 
+def chosen(episode: Episode) -> str | None:
+  """The program that a strategy says it chose among those that it had."""
+  rows = [row['submission'] for row in episode if 'submission' in row]
+  return rows[-1] if rows else None
+
+
 def choose(outcomes: Sequence[str], count: int) -> list[int]:
   """Takes episodes of each outcome in turn; returns their places, sorted."""
   groups = [

@@ -6,7 +6,7 @@
 A run of `rewrite` or `prewrite` has one instruction for each task: the best one
 on dev, or that of --strategy. A run of `mbpp_ppo` or `compare` has one prompt
 for each problem, such as a controller made it (--strategy): the request whose
-program passed the visible tests, or the last one; and with --strategy=gepa the
+program was submitted; and with --strategy=gepa the
 instruction that was searched. Files go to --folder, by default `export` in the
 workdir, and are byte for byte what was sent.
 """
@@ -60,18 +60,24 @@ def find(
 
 
 def best_messages(steps: episodes.Episode) -> Messages:
-  """The request of an episode whose program passes, or its last request.
+  """The request of an episode whose program was submitted.
 
-  Empty if its programs were never asked for.
+  A strategy that chooses among programs says which one; of any other it is the
+  first that passes the visible tests, or the last one. Empty if its programs
+  were never asked for.
   """
+  chosen = episodes.chosen(steps)
   asked = [
-    (step['visible_passed'], sent['messages'])
+    (
+      step['visible_passed'] if chosen is None else step['code'] == chosen,
+      sent['messages'],
+    )
     for step in steps
     for sent in [s for s in step['sent'] if s['role'] == 'coder'][-1:]
   ]
   if not asked:
     return ()
-  messages = next((m for passed, m in asked if passed), asked[-1][1])
+  messages = next((m for is_best, m in asked if is_best), asked[-1][1])
   return tuple((m['role'], m['content']) for m in messages)
 
 

@@ -1,10 +1,12 @@
 """One task of a user's own, from the command line."""
 
 import json
+import types
 
 import pytest
 
 from configs.improve import Config
+from experiments import improve
 from tests.experiments import commands
 
 STATEMENT = (
@@ -90,3 +92,15 @@ def test_an_unknown_strategy_is_refused_with_the_known_ones(tmp_path):
 def test_settings_without_sense_are_refused(fields, reason):
   with pytest.raises(ValueError, match=reason):
     Config(**fields)
+
+
+def test_a_strategy_that_chooses_among_programs_is_believed():
+  def step(code, **more):
+    return {'code': code, 'cost': 1, 'visible': [True]} | more
+
+  steps = [step('a'), step('b'), step(None, submission='b')]
+  of = lambda trace: improve.choose(
+    {'codet': types.SimpleNamespace(trace=trace)}
+  )
+  assert of(steps[:2]).code == 'a'
+  assert (of(steps).code, of(steps).step) == ('b', 1)

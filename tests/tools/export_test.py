@@ -85,6 +85,20 @@ def test_the_best_prompt_of_each_problem_is_what_was_sent(played):
   assert json.dumps(sent).encode() == json.dumps([first[0], *second]).encode()
 
 
+def test_a_strategy_that_chooses_says_whose_prompt_it_is():
+  def step(code, content, passed=True):
+    sent = [
+      {'role': 'coder', 'messages': [{'role': 'user', 'content': content}]}
+    ]
+    return {'code': code, 'sent': sent, 'visible_passed': passed}
+
+  steps = [step('a', 'first'), step('b', 'second'), step('b', 'third')]
+  assert export.best_messages(steps) == (('user', 'first'),)
+  selected = {'code': None, 'sent': [], 'visible_passed': False}
+  selected['submission'] = 'b'
+  assert export.best_messages([*steps, selected]) == (('user', 'second'),)
+
+
 def test_the_command_writes_files(played):
   folder, model = played
   result = commands.run(
