@@ -1,17 +1,15 @@
 """The examples of the documentation run as documented."""
 
-import http.server
-import json
 import os
 import pathlib
 import re
 import subprocess
 import sys
-import threading
 
 import httpx
 import pytest
 
+from promptrl_jax.testing.fake_openai import FakeOpenAI
 from tests.experiments import commands
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -165,45 +163,25 @@ def test_a_person_answers_the_program_of_the_page_on_feedback(tmp_path):
   assert (script.returncode, printed) == (0, '1.0\n')
 
 
-class Speller(http.server.BaseHTTPRequestHandler):
-  """A model that spells words backwards once it is told to."""
-
-  def do_POST(self):
-    body = json.loads(self.rfile.read(int(self.headers['Content-Length'])))
-    asked = [message['content'] for message in body['messages']]
-    reply = asked[-1]
-    if 'is steered by the text' in reply:
-      assert 'Feedback:\nanswered ' in reply
-      reply = '<text>\nSpell it backwards.\n</text>'
-    elif 'backwards' in asked[0]:
-      reply = reply[::-1]
-    choice = {'message': {'content': reply}, 'finish_reason': 'stop'}
-    usage = {'prompt_tokens': 1, 'completion_tokens': 1}
-    payload = json.dumps({'choices': [choice], 'usage': usage}).encode()
-    self.send_response(200)
-    self.send_header('Content-Length', str(len(payload)))
-    self.end_headers()
-    self.wfile.write(payload)
-
-  def log_message(self, *unused):
-    pass
+def spell(body):
+  """Answers as a model that spells words backwards once it is told to."""
+  asked = [message['content'] for message in body['messages']]
+  reply = asked[-1]
+  if 'is steered by the text' in reply:
+    assert 'Feedback:\nanswered ' in reply
+    return '<text>\nSpell it backwards.\n</text>'
+  return reply[::-1] if 'backwards' in asked[0] else reply
 
 
 def test_the_ten_lines_of_the_page_on_optimizing_run(tmp_path):
   page = (ROOT / 'docs' / 'optimize.md').read_text(encoding='utf-8')
   ten_lines, export = re.findall(r'```python\n(.*?)```', page, flags=re.DOTALL)
   assert len([line for line in ten_lines.splitlines() if line.strip()]) <= 10
-  with http.server.ThreadingHTTPServer(('127.0.0.1', 0), Speller) as server:
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    program = f'{ten_lines}\n{export}'
-    program = program.replace(':11434/', f':{server.server_port}/')
-    program = program.replace("'prompts'", f"'{tmp_path / 'prompts'}'")
-    try:
-      printed = run_script(tmp_path, program)
-    finally:
-      server.shutdown()
-      thread.join()
+  program = f'{ten_lines}\n{export}'
+  program = program.replace("'prompts'", f"'{tmp_path / 'prompts'}'")
+  with FakeOpenAI(spell) as server:
+    program = program.replace('http://127.0.0.1:11434/v1', server.url)
+    printed = run_script(tmp_path, program)
   assert printed.startswith('Spell it backwards.\n')
   assert '0.000 -> 1.000, held out 0.000 -> 1.000; 1 candidates' in printed
   (exported,) = (tmp_path / 'prompts').iterdir()
