@@ -1,6 +1,7 @@
 """Generations: who lives on, who is scored, and populations at their limits."""
 
 import dataclasses
+import itertools
 import json
 import time
 
@@ -262,6 +263,9 @@ def test_several_objectives_keep_a_front():
   assert len(population) == 8 and volumes == sorted(volumes)
   # Both ends are there, where one sum of both would be content with either.
   assert found[:, 0].max() > 4 and found[:, 1].max() > 4
+  # What is returned is the front: nobody is better than another in both.
+  for a, b in itertools.permutations(found.tolist(), 2):
+    assert a == b or any(x > y for x, y in zip(a, b, strict=True))
   one = population.individuals[0]
   assert one.fitness == sum(one.objectives) / 2
 
