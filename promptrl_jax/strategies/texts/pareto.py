@@ -33,9 +33,10 @@ def front(scores: np.ndarray) -> list[int]:
   """Returns the candidates that are needed to be best everywhere, in order.
 
   One is dropped if on each example where it is best another one that is left is
-  best, too. The lowest means are looked at first, of equals the oldest, so that
-  the front holds the better candidates of those that could stand in for each
-  other.
+  best, too. The lowest means are looked at first, so that the front holds the
+  better candidates of those that could stand in for each other; of equals, as
+  in the released code, the one that is best on an earlier example, then the
+  oldest.
 
   Args:
     scores: float [candidates, examples].
@@ -44,7 +45,7 @@ def front(scores: np.ndarray) -> list[int]:
   means = np.asarray(scores).mean(axis=1)
   left = np.any(best, axis=1)
   # One pass is enough: a drop makes no other candidate less needed.
-  for k in np.argsort(means, kind='stable'):
+  for k in np.lexsort((best.argmax(axis=1), means)):
     others = best & left[:, None]
     others[k] = False
     if left[k] and others.any(axis=0)[best[k]].all():
