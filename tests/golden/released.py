@@ -1,16 +1,15 @@
-"""Decisions of the released code of Reflexion, EPiC and GEPA, recorded.
+"""Decisions of the released code of Reflexion and EPiC, recorded.
 
-  python -m tests.golden.released \
-    --reflexion=... --lazzzy=... --epic=... --gepa=...
+  python -m tests.golden.released --reflexion=... --lazzzy=... --epic=...
 
 writes tests/golden/strategies/released.json.
 
 The folders are those of the released code: `programming_runs` of
 github.com/noahshinn/reflexion (at 218cf0e), github.com/GammaTauAI/lazzzy (at
-404c06a, the search that it imports), github.com/HamedTaherkhani/EPiC (at
-3d6c9bb), and the package `gepa` (0.1.4). None of their code is here. Each runs
-on a model that says what a script below says; their models, executors and
-libraries for words are replaced by a few lines.
+404c06a, the search that it imports) and github.com/HamedTaherkhani/EPiC (at
+3d6c9bb). None of their code is here. Each runs on a model that says what a
+script below says; their models, executors and libraries for words are replaced
+by a few lines.
 
 A program is a number n: it is right below n and so passes n - 1 of the five
 tests of the problem.
@@ -21,7 +20,6 @@ from __future__ import annotations
 import contextlib
 import json
 import pathlib
-import random
 import re
 import sys
 import types
@@ -60,24 +58,6 @@ EVOLUTIONS = {
     *((1, (1, 1, 3, 1, 1)), (1, (1, 6, 1, 1, 1))),
   ),
 }
-# Scores on four examples, and the texts that the model proposes in turn.
-SCORES = {
-  'start': (0, 0, 0, 0),
-  'A': (0, 1, 0, 0),
-  'B': (1, 0, 1, 0),
-  'C': (0, 0, 0, 0),
-  'D': (1, 0, 1, 1),
-  'E': (0, 1, 1, 0),
-  'F': (1, 1, 1, 0),
-}
-PROPOSALS = ('A', 'B', 'C', 'D', 'E', 'F')
-# Two examples for each look.
-BATCHES = ((1, 2), (3, 0), (0, 1), (2, 3), (1, 3), (2, 0), (3, 0), (1, 2))
-
-
-def drawn(weights: dict[int, int]) -> int:
-  """Who is the parent: the latest of those that are best most often."""
-  return max(weights, key=lambda candidate: (weights[candidate], candidate))
 
 
 def program(limit: int) -> str:
@@ -300,73 +280,6 @@ def _holds(code: str, test: str) -> bool:
   return True
 
 
-def gepa(folder: str) -> list:
-  """Each look of GEPA: who may be drawn how often, and what a text becomes."""
-  looks, proposals = [], iter(PROPOSALS)
-  batches = iter(BATCHES)
-
-  class Rng(random.Random):
-    def choice(self, seq):
-      weights = {c: list(seq).count(c) for c in sorted(set(seq))}
-      looks.append({'weights': list(weights.items())})
-      return drawn(weights)
-
-  class Batches:
-    def next_minibatch_ids(self, loader, state):
-      del loader, state
-      looks[-1]['examples'] = list(next(batches))
-      return looks[-1]['examples']
-
-  class Adapter:
-    propose_new_texts = None
-
-    def evaluate(self, batch, candidate, capture_traces=False):
-      del capture_traces
-      scores = [float(SCORES[candidate['text']][i]) for i in batch]
-      return EvaluationBatch(
-        outputs=scores, scores=scores, trajectories=list(batch)
-      )
-
-    def make_reflective_dataset(self, candidate, batch, components):
-      del candidate, batch
-      return {name: [{'example': 0}] for name in components}
-
-  def propose(candidate, dataset, components):
-    del dataset, components
-    text = next(proposals)
-    looks[-1] |= {'parent': candidate['text'], 'text': text, 'taken': False}
-    return {'text': text}
-
-  class Record:
-    def on_candidate_accepted(self, event):
-      looks[-1]['taken'] = event['new_candidate_idx']
-
-  with _modules(folder):
-    import gepa as released  # pyright: ignore[reportMissingImports]
-    from gepa.core.adapter import (  # pyright: ignore[reportMissingImports]
-      EvaluationBatch,
-    )
-    from gepa.strategies import (  # pyright: ignore[reportMissingImports]
-      candidate_selector,
-    )
-
-    silent = types.SimpleNamespace(log=lambda *args, **options: None)
-    result = released.optimize(
-      {'text': 'start'},
-      [0, 1, 2, 3],
-      adapter=Adapter(),
-      candidate_selection_strategy=candidate_selector.ParetoCandidateSelector(
-        Rng(0)
-      ),
-      batch_sampler=Batches(),
-      custom_candidate_proposer=propose,
-      stop_callbacks=lambda state: len(looks) == len(BATCHES),
-      callbacks=[Record()],
-      logger=silent,
-    )
-  return [*looks, {'best': result.best_candidate['text']}]
-
-
 def main(argv):
   del argv
   loops = ('reflexion', 'immediate_reflexion', 'immediate_refinement')
@@ -380,14 +293,13 @@ def main(argv):
       s: reflexion(*folders, 'reflexion_ucs', SEARCHES[s]) for s in SEARCHES
     },
     'epic': {s: epic(FLAGS.epic, EVOLUTIONS[s]) for s in EVOLUTIONS},
-    'gepa': gepa(FLAGS.gepa),
   }
   PATH.write_text(json.dumps(recorded, indent=1) + '\n')
 
 
 if __name__ == '__main__':
   FLAGS = flags.FLAGS
-  for name in ('reflexion', 'lazzzy', 'epic', 'gepa'):
+  for name in ('reflexion', 'lazzzy', 'epic'):
     flags.DEFINE_string(name, None, 'Folder of the released code.')
-  flags.mark_flags_as_required(['reflexion', 'lazzzy', 'epic', 'gepa'])
+  flags.mark_flags_as_required(['reflexion', 'lazzzy', 'epic'])
   app.run(main)

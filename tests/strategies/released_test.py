@@ -1,4 +1,4 @@
-"""Reflexion, EPiC and GEPA decide as their released code does.
+"""Reflexion and EPiC decide as their released code does.
 
 What that code decides on the scripts of `tests.golden.released` is recorded
 there. Here the same scripts are played by the strategies of this library.
@@ -16,10 +16,6 @@ from promptrl_jax.strategies.epic import epic_with
 from promptrl_jax.strategies.epic_config import EpicConfig
 from promptrl_jax.strategies.reflexion import ReflexionConfig, reflexion_with
 from promptrl_jax.strategies.reflexion_ucs import UcsConfig, reflexion_ucs_with
-from promptrl_jax.strategies.texts import gepa, pareto
-from promptrl_jax.strategies.texts.pool import Pool
-from promptrl_jax.strategies.texts.requests import Evaluate, Proposal, Seen
-from promptrl_jax.strategies.texts.searches import until_ended
 from promptrl_jax.testing import tiny
 from tests.golden import released
 from tests.golden.strategies import TESTS, in_turn, upto
@@ -167,50 +163,3 @@ def scored(played):
     'generations': generations,
     'submits': released.limit_of(played.submission),
   }
-
-
-def test_gepa_draws_from_the_same_front_and_takes_the_same_texts(monkeypatch):
-  pool = Pool('start', validation=range(4), train=range(4), budget=1_000)
-  batches, texts = iter(released.BATCHES), iter(released.PROPOSALS)
-  looks = []
-
-  class Rng:
-    def choice(self, candidates, size, p):
-      del size
-      weights = pareto.weights(pool.scores)
-      assert list(weights) == candidates
-      assert p == pytest.approx(
-        [n / sum(weights.values()) for n in weights.values()]
-      )
-      looks.append({'weights': [list(pair) for pair in weights.items()]})
-      return [released.drawn(weights)]
-
-  monkeypatch.setattr(gepa, '_draws', lambda *_: Rng())
-  monkeypatch.setattr(gepa, 'minibatch', lambda *_: list(next(batches)))
-  config = gepa.GepaConfig(minibatch=2, merges=0, perfect=1.0)
-  search = until_ended(gepa.search(pool, config))
-  answers = None
-  with pytest.raises((StopIteration, RuntimeError)):
-    while True:
-      answers = [
-        Seen(float(released.SCORES[request.text][request.example]))
-        if isinstance(request, Evaluate)
-        else Proposal(next(texts))
-        for request in search.send(answers)
-      ]
-  steps = iter(pool.steps[1:])
-  for look, examples in zip(looks, released.BATCHES, strict=False):
-    look['examples'] = list(examples)
-  recorded = RECORDED['gepa']
-  for look, row in zip(looks, recorded, strict=False):
-    if 'text' in row:
-      step = next(steps)
-      look |= {
-        'parent': pool.candidates[step.parents[0]].text,
-        'text': step.text,
-        'taken': False if step.candidate is None else step.candidate,
-      }
-  assert [
-    *looks[: len(released.BATCHES)],
-    {'best': pool.candidates[pool.best].text},
-  ] == recorded

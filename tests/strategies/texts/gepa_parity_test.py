@@ -10,7 +10,7 @@ import promptrl_jax as pr
 from promptrl_jax.strategies.texts import gepa
 from promptrl_jax.strategies.texts.requests import Ended
 from promptrl_jax.testing.scripted import ScriptedBackend
-from tests.strategies.texts import gepa_recorder as recorder
+from tests.golden import gepa as recorder
 
 RECORDED = json.loads(recorder.PATH.read_text(encoding='utf-8'))
 
@@ -18,7 +18,7 @@ RECORDED = json.loads(recorder.PATH.read_text(encoding='utf-8'))
 @pytest.mark.parametrize('seed', RECORDED)
 def test_each_decision_is_that_of_the_package(seed, monkeypatch):
   """What the package drew at random is drawn here; all else is decided."""
-  rows = RECORDED[seed]
+  rows = [dict(row) for row in RECORDED[seed]]
   drawn, weights, numbers = iter(rows), [], iter(range(1, 1000))
 
   class Draws:
@@ -55,6 +55,7 @@ def test_each_decision_is_that_of_the_package(seed, monkeypatch):
     expected, counts = zip(*row['weights'], strict=True)
     assert candidates == list(expected)
     assert shares == pytest.approx([k / sum(counts) for k in counts])
+  assert result.text == rows[-1].pop('best')
   proposed = [row for row in rows if row['after'] is not None]
   _, *steps = result.history
   assert [

@@ -1,6 +1,6 @@
 """Records what the GEPA package decides where its model is a list of texts.
 
-  python -m tests.strategies.texts.gepa_recorder     writes gepa_recorded.json
+  python -m tests.golden.gepa     writes tests/golden/strategies/gepa.json
 
 The package (extra `parity`) is called through its public interface.
 """
@@ -15,7 +15,7 @@ import random
 import zlib
 from typing import Any
 
-PATH = pathlib.Path(__file__).with_name('gepa_recorded.json')
+PATH = pathlib.Path(__file__).parent / 'strategies' / 'gepa.json'
 EXAMPLES, MINIBATCH, LOOKS, SEEDS = 12, 3, 60, (0, 1)
 
 
@@ -37,7 +37,8 @@ def record(seed: int) -> list[dict[str, Any]]:
   A row holds the `weights` by which candidates were drawn, the `parent` that
   was, its `minibatch`, the sums `before` and `after` of the scores there
   (`after` is None where the minibatch was perfect and nothing was proposed) and
-  the number of the new `candidate` if it was taken.
+  the number of the new `candidate` if it was taken. The last row has the text
+  that was `best` in the end.
   """
   import gepa
   from gepa.gepa_utils import remove_dominated_programs
@@ -97,7 +98,7 @@ def record(seed: int) -> list[dict[str, Any]]:
       rows[-1]['candidate'] = event['new_candidate_idx']
 
   examples = list(range(EXAMPLES))
-  gepa.optimize(
+  result = gepa.optimize(
     seed_candidate={'text': text_of(0)},
     trainset=examples,
     valset=examples,
@@ -110,6 +111,7 @@ def record(seed: int) -> list[dict[str, Any]]:
     logger=Silent(),
     seed=seed,
   )
+  rows[-1]['best'] = result.best_candidate['text']
   return rows
 
 
