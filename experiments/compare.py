@@ -28,7 +28,7 @@ from absl import app, flags
 from ml_collections import config_flags
 
 from configs.compare import Config
-from experiments import checks, controllers, entrants, searching, session
+from experiments import controllers, entrants, measures, searching, session
 from experiments import gates as gates_lib
 from experiments.stopping import StopFile, Stopped
 from experiments.trained import Trained
@@ -146,17 +146,18 @@ def run(config, workdir, gates=()):
     store = CellStore(workdir / 'cells')
     cells = play(line_up, players, plans, store, workdir, stop)
     choices = [searched, *instructed.values(), *([shared] if shared else [])]
-    rescored = checks.rescore(
+    rescored = measures.rescore(
       config, line_up, players, choices, chosen, trained, validation, cells
     )
-    bounds, sampled = checks.measure_ceilings(
+    bounds, sampled = measures.measure_ceilings(
       config, line_up, plans, cells, store
     )
-    as_often = checks.sample_as_often(config, line_up, plans, cells, store)
+    as_often = measures.sample_as_often(config, line_up, plans, cells, store)
     written = store.rows(cells, 'write_tests')
-    checked = generated_tests.of_trace(written, tasks['test'], pool)
+    tests_written = generated_tests.of_trace(written, tasks['test'], pool)
 
   # --- Report -----------------------------------------------------------------
+  stop.remove()  # It came too late, and is not meant for the next run.
   if not cells:
     return gates_lib.check(gates, [], config.eval.budgets)
   header = session.make_header(
@@ -180,7 +181,7 @@ def run(config, workdir, gates=()):
     rescored=rescored,
     verifiers=verifiers,
     searches={name: one.history for name, one in instructed.items()},
-    tests=checked,
+    tests=tests_written,
     learning=learning.read(trained.folder, list(learned)) if trained else (),
   )
   print(table)

@@ -129,7 +129,9 @@ def learn(
     path = folder / f'{name}.npz'
     if mode == 'eval' and name not in played:
       continue  # Nothing is trained, and nothing is written here.
-    learned[name] = train_bandit(config, env, problems, seed, path, calls, kind)
+    learned[name] = train_bandit(
+      config, env, problems, seed, path, calls, kind, selected
+    )
   return learned
 
 
@@ -259,9 +261,12 @@ def read(path, template):
   return structure.unflatten(arrays), calls
 
 
-def train_bandit(config, env, problems, seed, path, calls, kind):
-  """A contextual bandit, trained once, and the calls of its training."""
-  first = bandit.start(env)
+def train_bandit(config, env, problems, seed, path, calls, kind, paid=0):
+  """A contextual bandit, trained once, and the calls of its training.
+
+  They are as many as `calls`, with those that were paid before the first batch.
+  """
+  first = bandit.start(env)._replace(calls=paid)
   if not path.exists():
     partial = path.with_suffix('.partial.npz')
     run = first

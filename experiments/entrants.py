@@ -257,5 +257,6 @@ def candidates(config, costs, tasks, played):
   )
   return (
     f'{preflight.describe(bought, budget)}\nthe table takes at most {most:,} '
-    'model calls, fewer where strategies ask alike or stop early'
+    'model calls, fewer where strategies ask alike or stop early; what is '
+    'chosen on validation or measured beside the table comes to that'
   )

@@ -118,7 +118,7 @@ def run(config, statement, tests, signature, protocol, workdir):
       for name, one in played.items()
     },
   }
-  prompt = best_messages([steps[best.step]])
+  prompt = best_messages([steps[best.step]]) or best_messages(steps)
   why = to_markdown(found, steps[: best.step + 1], hidden)
   print(why)
   if workdir is not None:

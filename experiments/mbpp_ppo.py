@@ -175,7 +175,7 @@ def run(config, workdir, mode, controllers_of=None, chosen=Selection()):
   # --- Models and pool --------------------------------------------------------
   ledger = session.open_ledger(config, workdir, 'coder', 'rewriter')
   costs = entrants.costs(config, learned_names(played_config, mode, trained_in))
-  bought = entrants.candidates(config, costs, tasks, len(played))
+  bought = entrants.candidates(played_config, costs, tasks, len(played))
   coder, rewriter = session.load_models(config)
   models = prepare(config, workdir, trained, coder, rewriter)
   config = played_config

@@ -24,8 +24,12 @@ class StopFile:
   def check(self) -> None:
     """Raises Stopped if the file is there."""
     if self._path.exists():
-      self._path.unlink()
+      self.remove()
       raise Stopped(f'stopped by {self._path}: the same command goes on')
+
+  def remove(self) -> None:
+    """Removes the file if it is there."""
+    self._path.unlink(missing_ok=True)
 
   def bar(self, items: Iterable[Any], **shown: Any) -> Iterator[Any]:
     """A progress bar, as `tqdm.tqdm`, that checks before each item."""

@@ -9,8 +9,8 @@ import signal
 import threading
 from types import TracebackType
 
-# A strategy thinks for milliseconds; its first look at worked examples may
-# have to embed them all.
+# A strategy thinks for milliseconds; the encoder of worked examples is compiled
+# when it reads the first statement.
 LIMIT_S = 120.0
 _AGAIN_S = 1.0  # for one that has caught the error and goes on
 
@@ -22,17 +22,22 @@ class StepTimeout(RuntimeError):
 class StepLimit:
   """Raises StepTimeout inside the block when its time is over.
 
-  Python delivers signals to the main thread alone: elsewhere nothing is
-  limited. A call that does not return to the interpreter is not ended.
+  Python delivers signals to the main thread alone: elsewhere, and where an
+  alarm is set already, nothing is limited. A call that does not return to the
+  interpreter is not ended.
   """
 
   def __init__(self, seconds: float | None = None):
     """Limits a block to `seconds`, by default `LIMIT_S`."""
     self._seconds = LIMIT_S if seconds is None else seconds
-    self._before = None
+    self._is_limited = False
 
   def __enter__(self) -> None:
-    if threading.current_thread() is threading.main_thread():
+    current = threading.current_thread()
+    # An alarm that the caller has set is the caller's, and stays.
+    is_set = any(signal.getitimer(signal.ITIMER_REAL))
+    if current is threading.main_thread() and not is_set:
+      self._is_limited = True
       self._before = signal.signal(signal.SIGALRM, self._end)
       signal.setitimer(signal.ITIMER_REAL, self._seconds, _AGAIN_S)
 
@@ -42,9 +47,9 @@ class StepLimit:
     error: BaseException | None,
     trace: TracebackType | None,
   ) -> None:
-    if self._before is not None:
+    if self._is_limited:
       signal.setitimer(signal.ITIMER_REAL, 0)
-      signal.signal(signal.SIGALRM, self._before)
+      signal.signal(signal.SIGALRM, self._before or signal.SIG_DFL)
 
   def _end(self, number: int, frame: object) -> None:
     raise StepTimeout(

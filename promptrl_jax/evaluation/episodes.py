@@ -27,9 +27,17 @@ def outcome(episode: Episode, is_solved: bool) -> str:
 
 
 def chosen(episode: Episode) -> str | None:
-  """The program that a strategy says it chose among those that it had."""
-  rows = [row['submission'] for row in episode if 'submission' in row]
-  return rows[-1] if rows else None
+  """The program that a strategy says it chose among those that it had.
+
+  None if it does not say, or chose none. A member of a portfolio has a say in
+  its own programs alone.
+  """
+  rows = [
+    row['submission']
+    for row in episode
+    if 'submission' in row and 'member' not in row
+  ]
+  return rows[-1] or None if rows else None
 
 
 def choose(outcomes: Sequence[str], count: int) -> list[int]:

@@ -53,16 +53,19 @@ def measure(line_up: LineUp, plan: Plan, cell: Cell) -> Cell:
       games.append(Game(sampler, tasks, plan.protocol, budget, seed))
       places.append((run, chosen))
   passed, soft = np.zeros_like(cell.passed), np.zeros_like(cell.soft)
+  attempts = np.zeros_like(cell.attempts)
   for place, played in zip(places, line_up.run_all(games), strict=True):
     passed[place], soft[place] = played.passed, played.soft
+    attempts[place] = played.attempts
   return dataclasses.replace(
     cell,
     strategy=label(cell.strategy),
     passed=passed,
     soft=soft,
-    attempts=cell.calls,
+    attempts=attempts,
     prompt_tokens=np.zeros_like(cell.calls),
     completion_tokens=np.zeros_like(cell.calls),
+    optimisation_calls=0.0,
     details=(),
   )
 

@@ -122,7 +122,9 @@ def write(
   mine, operators, islands, replies, programs = _read_trace(
     workdir, of_subject(cells[headline], subject)
   )
-  parts.append(verdicts.to_markdown(programs))
+  parts.append(
+    verdicts.to_markdown(r for r in programs if r['protocol'] == headline)
+  )
   parts.append(generated_tests.to_markdown(tests))
   parts.append(actions.actions_markdown(draw_actions(workdir, mine)))
   parts.append(_departures(cells[headline], subject))

@@ -60,10 +60,13 @@ class Verdicts:
 
 
 def to_markdown(rows: Iterable[Mapping[str, Any]]) -> str:
-  """Prints the row of each strategy at its largest budget; '' without any."""
+  """Prints the row of each strategy at its largest budget; '' without any.
+
+  Rows are those of one protocol.
+  """
   largest = {}
   for row in sorted(rows, key=lambda row: row['budget']):
-    largest[row['protocol'], row['strategy']] = row
+    largest[row['strategy']] = row
   if not largest:
     return ''
   cells = [

@@ -108,8 +108,10 @@ def most_calls(
   listed, total = list(costs), 0
   for budget in budgets:
     for cost in listed:
-      ends = cost.most is not None
-      total += min(budget, cost.budget(cost.most)) if ends else budget
+      if cost.most is None or cost.share:
+        total += budget
+      else:
+        total += min(budget, cost.budget(cost.most))
   return total * runs
 
 

@@ -6,9 +6,9 @@
 A run of `rewrite` or `prewrite` has one instruction for each task: the best one
 on dev, or that of --strategy. A run of `mbpp_ppo` or `compare` has one prompt
 for each problem, such as a controller made it (--strategy): the request whose
-program was submitted; and with --strategy=gepa the
-instruction that was searched. Files go to --folder, by default `export` in the
-workdir, and are byte for byte what was sent.
+program was submitted, or the last one where none passed; and with
+--strategy=gepa the instruction that was searched. Files go to --folder, by
+default `export` in the workdir, and are byte for byte what was sent.
 """
 
 from __future__ import annotations
@@ -60,11 +60,12 @@ def find(
 
 
 def best_messages(steps: episodes.Episode) -> Messages:
-  """The request of an episode whose program was submitted.
+  """The request for the program of an episode that was submitted.
 
-  A strategy that chooses among programs says which one; of any other it is the
-  first that passes the visible tests, or the last one. Empty if its programs
-  were never asked for.
+  A strategy that chooses among programs says which one that is. A trace does
+  not say it of any other: it is the first that passes the visible tests, and
+  where none does, the last one stands for all. Empty if its programs were never
+  asked for.
   """
   chosen = episodes.chosen(steps)
   asked = [

@@ -201,6 +201,16 @@ def test_a_strategy_that_asks_for_nothing_any_more_is_ended(pool, monkeypatch):
   assert signal.getsignal(signal.SIGALRM) is signal.SIG_DFL
 
 
+def test_an_alarm_of_the_caller_stays(pool):
+  signal.setitimer(signal.ITIMER_REAL, 1000.0)
+  try:
+    (done,), _ = play([ask_once], pool)
+    left, _ = signal.getitimer(signal.ITIMER_REAL)
+  finally:
+    signal.setitimer(signal.ITIMER_REAL, 0)
+  assert done.submission and 900 < left <= 1000
+
+
 def test_a_runner_in_another_thread_plays_without_the_limit(pool):
   with futures.ThreadPoolExecutor(1) as thread:
     (done,), _ = thread.submit(play, [ask_once], pool).result()

@@ -50,7 +50,8 @@ def test_the_control_has_the_calls_of_the_strategy_on_each_problem(played):
     [True, False, True, False],
   ]
   np.testing.assert_array_equal(control.calls, calls)
-  assert control.budget == 4
+  np.testing.assert_array_equal(control.attempts, np.minimum(calls, 2))
+  assert control.budget == 4 and control.optimisation_calls == 0
   assert len(scripted.batches) == asked  # greedy-first sampling asked for all
   (row,) = equal_calls.compare([control], [mine])
   assert (row['subject'], row['control'], row['gain']) == (1.0, 0.5, 0.5)

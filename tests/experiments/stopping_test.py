@@ -15,3 +15,7 @@ def test_a_bar_ends_before_the_next_item(tmp_path):
   assert seen == [0, 1, 2]
   # It is asked for once: the same command goes on to the end.
   assert list(stop.bar(range(5))) == list(range(5))
+  (tmp_path / 'stop').touch()
+  stop.remove()  # once more where there is none
+  stop.remove()
+  stop.check()

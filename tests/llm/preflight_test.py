@@ -33,6 +33,8 @@ def test_the_calls_of_a_table_have_a_bound():
   costs = [COSTS['direct'], COSTS['looks']]
   assert preflight.most_calls(costs, (2, 8), runs=30) == 30 * (1 + 2 + 1 + 8)
   assert preflight.most_calls([CandidateCost(2, most=2)], (3, 9), 1) == 3 + 4
+  tested = CandidateCost(share=0.25, most=1)  # and tests
+  assert preflight.most_calls([tested], (8,), 1) == 8
 
 
 def test_fewer_than_three_candidates_are_refused_unless_told_otherwise():

@@ -97,6 +97,11 @@ def test_a_strategy_that_chooses_says_whose_prompt_it_is():
   selected = {'code': None, 'sent': [], 'visible_passed': False}
   selected['submission'] = 'b'
   assert export.best_messages([*steps, selected]) == (('user', 'second'),)
+  # A member of a portfolio chose among its own; another one may have ended it.
+  member = selected | {'member': 'codet'}
+  assert export.best_messages([*steps, member]) == (('user', 'first'),)
+  none = selected | {'submission': ''}
+  assert export.best_messages([*steps, none]) == (('user', 'first'),)
 
 
 def test_the_command_writes_files(played):

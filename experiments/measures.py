@@ -41,13 +41,15 @@ def measure_ceilings(config, line_up, plans, cells, store):
 def sample_as_often(config, line_up, plans, cells, store):
   """The controls of equal calls of the subject, by budget.
 
-  Where `greedy_first` has played, all that they ask for is in the cache.
+  They ask for what `greedy_first` or the ceilings have asked for. Where neither
+  was played there are none: nothing is paid for them.
   """
   played = {(cell.strategy, cell.budget): cell for cell in cells}
   name, controls = equal_calls.label(config.subject), []
   for plan in plans:
     mine = played.get((config.subject, plan.budget))
-    if mine is None or ('greedy_first', plan.budget) not in played:
+    is_asked = config.oracle_of_n or ('greedy_first', plan.budget) in played
+    if mine is None or not is_asked:
       continue
     control = store.read(plan.protocol, name, plan.budget)
     if control is None:
