@@ -187,7 +187,11 @@ class Run:
     step = int(self.state.step)
     if not (step == 0 or self._is_stopped or self.config.is_validated(step)):
       return
+    name = self._bar['desc']
+    # That may take longer than many iterations.
+    self._progress.set_description(f'{name}, validating')
     score = self._score = score_fn(self.state)
+    self._progress.set_description(name)
     is_best = self.totals.best is None or score > self.totals.best
     self.totals.stale = 0 if is_best else self.totals.stale + 1
     if is_best:
