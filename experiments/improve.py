@@ -22,7 +22,7 @@ from absl import app, flags
 from ml_collections import config_flags
 
 from configs.improve import Config
-from experiments import session
+from experiments import best_program, session
 from promptrl_jax.evaluation import episodes, markdown, open_loop
 from promptrl_jax.evaluation.play import Entrant, Game, rivals
 from promptrl_jax.evaluation.protocol import check_judged, hidden_programs
@@ -97,7 +97,7 @@ def run(config, statement, tests, signature, protocol, workdir):
       )
       calls = paid()
     played = dict(zip(entrants, runs, strict=True))
-    best = choose(played)
+    best = best_program.choose(played)
     steps = [dict(step) for step in played[best.strategy].trace]
     hidden, passed_hidden = judge(pool, task, best.code, protocol)
   found = {
@@ -152,41 +152,6 @@ def choose_entrants(config):
       f'expected some of {", ".join(known)}'
     )
   return {name: known[name] for name in config.strategies}
-
-
-@dataclasses.dataclass(frozen=True)
-class Best:
-  """The chosen program, by its strategy and its step in the trace."""
-
-  strategy: str
-  step: int
-  code: str
-  visible: tuple[bool, ...]
-
-
-def choose(played):
-  """The program that passes most visible tests, of equals the cheapest.
-
-  Where a strategy chooses among its programs, that is the one it chose.
-
-  Raises:
-    ValueError: no strategy has written a program.
-  """
-  programs = []
-  for name, one in played.items():
-    calls, chosen = 0, episodes.chosen(one.trace)
-    for number, step in enumerate(one.trace):
-      calls += step['cost']
-      if step['code'] and chosen in (None, step['code']):
-        best = Best(name, number, step['code'], tuple(step['visible']))
-        programs.append((-sum(step['visible']), calls, len(programs), best))
-  if not programs:
-    errors = {name: one.details[0].error for name, one in played.items()}
-    raise ValueError(
-      f'no strategy has written a program ({errors}): expected a coder that '
-      'answers with one, see --config.ask.template'
-    )
-  return min(programs, key=lambda program: program[:3])[3]
 
 
 def judge(pool, task, code, protocol):

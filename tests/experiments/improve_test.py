@@ -6,7 +6,7 @@ import types
 import pytest
 
 from configs.improve import Config
-from experiments import improve
+from experiments import best_program
 from tests.experiments import commands
 
 STATEMENT = (
@@ -99,7 +99,7 @@ def test_a_strategy_that_chooses_among_programs_is_believed():
     return {'code': code, 'cost': 1, 'visible': [True]} | more
 
   steps = [step('a'), step('b'), step(None, submission='b')]
-  of = lambda trace: improve.choose(
+  of = lambda trace: best_program.choose(
     {'codet': types.SimpleNamespace(trace=trace)}
   )
   assert of(steps[:2]).code == 'a'
