@@ -263,5 +263,5 @@ def _first_failures(
   for (task, _), steps in games[game].items():
     failures = [s.failure for s in steps if s.failure is not None]
     wrong = [failure for failure in failures if failure != verdicts.NO_FAILURE]
-    classes[task] = (wrong or failures or ['no_code'])[0]
+    classes[task] = (wrong or failures or [verdicts.NO_PROGRAM])[0]
   return name, classes

@@ -11,7 +11,7 @@ from typing import Any
 
 from promptrl_jax.evaluation import markdown
 
-NO_FAILURE = 'no failure'
+NO_FAILURE, NO_PROGRAM = 'no failure', 'no program'
 _STATUSES = {'failed': 'wrong value', 'unknown': 'no visible test'}
 _SHOWN = 4  # classes of a strategy, the most frequent; the rest are one
 
@@ -19,10 +19,13 @@ _SHOWN = 4  # classes of a strategy, the most frequent; the rest are one
 def failure(row: Mapping[str, Any]) -> str:
   """The class of what the program of a trace row did on the visible tests.
 
-  An exception is called by its name, a failed assertion is a `wrong value`.
+  An exception is called by its name, a failed assertion is a `wrong value`, and
+  a reply without code is `no program`.
   """
   if row['visible_passed']:
     return NO_FAILURE
+  if not row['code'].strip():
+    return NO_PROGRAM
   status = row.get('status') or 'unknown'
   return row.get('error_type') or _STATUSES.get(status, status)
 

@@ -125,7 +125,7 @@ def test_without_a_direct_call_the_first_strategy_classes_them(run, tmp_path):
   strategy, classes = trace_chunks.pack(path, {}, SEEDS).failures['visible1']
   assert strategy == 'bandit'
   assert classes['mini/1'] == 'wrong value'
-  assert classes['mini/2'] == 'no_code'
+  assert classes['mini/2'] == 'no program'
   assert classes['mini/4'] == 'NameError'  # It passed later.
 
 

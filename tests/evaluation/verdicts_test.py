@@ -28,6 +28,8 @@ def row(status, error_type='', *, code='x', strategy='ppo', budget=2):
     (row('syntax_error', 'SyntaxError'), 'SyntaxError'),
     (row('timeout'), 'timeout'),
     (row(None), 'no visible test'),
+    (row('not_run', code=' '), 'no program'),
+    (row('no_code', code=''), 'no program'),
   ],
 )
 def test_the_class_of_a_failure(one, expected):
