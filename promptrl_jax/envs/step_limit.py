@@ -27,10 +27,7 @@ class StepLimit:
   interpreter is not ended.
   """
 
-  def __init__(self, seconds: float | None = None):
-    """Limits a block to `seconds`, by default `LIMIT_S`."""
-    self._seconds = LIMIT_S if seconds is None else seconds
-    self._is_limited = False
+  _is_limited = False
 
   def __enter__(self) -> None:
     current = threading.current_thread()
@@ -39,7 +36,7 @@ class StepLimit:
     if current is threading.main_thread() and not is_set:
       self._is_limited = True
       self._before = signal.signal(signal.SIGALRM, self._end)
-      signal.setitimer(signal.ITIMER_REAL, self._seconds, _AGAIN_S)
+      signal.setitimer(signal.ITIMER_REAL, LIMIT_S, _AGAIN_S)
 
   def __exit__(
     self,
@@ -52,6 +49,4 @@ class StepLimit:
       signal.signal(signal.SIGALRM, self._before or signal.SIG_DFL)
 
   def _end(self, number: int, frame: object) -> None:
-    raise StepTimeout(
-      f'no request within {self._seconds:g} s: the strategy loops'
-    )
+    raise StepTimeout(f'no request within {LIMIT_S:g} s: the strategy loops')

@@ -44,6 +44,7 @@ def measure(line_up: LineUp, plan: Plan, cell: Cell) -> Cell:
   """
   sampler = Entrant.of(TextStrategy(best_of_n))
   games, places = [], []
+  # A strategy without use for seeds has one run.
   for run, (seed, calls) in enumerate(
     zip(plan.seeds, cell.calls, strict=False)
   ):

@@ -11,9 +11,11 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from promptrl_jax.envs.runner import Pool
 from promptrl_jax.evaluation import markdown
 from promptrl_jax.evaluation.protocol import check_judged
 from promptrl_jax.execution import ExecutionPool
+from promptrl_jax.execution.memo import MemoPool
 from promptrl_jax.rewards import agreement
 from promptrl_jax.types import Task
 
@@ -42,7 +44,7 @@ class ReferenceReport:
 
 
 def check_against_reference(
-  tests: Sequence[Sequence[str]], tasks: Sequence[Task], pool: ExecutionPool
+  tests: Sequence[Sequence[str]], tasks: Sequence[Task], pool: Pool
 ) -> ReferenceReport:
   """Runs each task's reference program on the tests generated for the task.
 
@@ -112,10 +114,10 @@ def of_trace(
         collections.defaultdict(list),
       )
       attempts[row['seed'], row['task_id']] += row['tests']
-  found = []
+  memo, found = MemoPool(pool), []  # Many are asked for the same tests.
   for (strategy, protocol, budget), attempts in written.items():
     report = check_against_reference(
-      list(attempts.values()), [known[task] for _, task in attempts], pool
+      list(attempts.values()), [known[task] for _, task in attempts], memo
     )
     key = {'strategy': strategy, 'protocol': protocol, 'budget': budget}
     found.append(key | dataclasses.asdict(report))

@@ -46,10 +46,8 @@ function equalCallsTable() {
         columnHead(name),
       ),
       rows.map((row) =>
-        el(
-          'tr',
-          {},
-          el('th', { scope: 'row', class: 'number' }, row.budget),
+        numberedRow(
+          row.budget,
           numberCell(row.calls.toFixed(2)),
           [row.subject, row.control].map((x) => numberCell(percent(x))),
           numberCell(signed(row.gain), interval(row.low, row.high, signed)),
@@ -70,10 +68,8 @@ function perfectChoiceTable() {
         .concat(`${table().subject} − middle of the gap`)
         .map((name) => columnHead(name)),
       DATA.coverage.map((row) =>
-        el(
-          'tr',
-          {},
-          el('th', { scope: 'row', class: 'number' }, row.budget),
+        numberedRow(
+          row.budget,
           [row.best_of_n, row.oracle, row.subject].map((x) =>
             numberCell(percent(x)),
           ),
@@ -99,10 +95,8 @@ function samplesTable() {
     grid(
       ['k', 'pass@k', 'samples of a problem'].map((name) => columnHead(name)),
       DATA.pass_at_k.map((row) =>
-        el(
-          'tr',
-          {},
-          el('th', { scope: 'row', class: 'number' }, row.k),
+        numberedRow(
+          row.k,
           numberCell(percent(row.mean), interval(row.low, row.high)),
           numberCell(row.samples),
         ),

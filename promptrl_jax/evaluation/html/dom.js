@@ -70,6 +70,10 @@ const numberCell = (value, note = null) =>
     note && el('small', {}, note),
   );
 
+// A row of a table that is headed by a number.
+const numberedRow = (number, ...cells) =>
+  el('tr', {}, el('th', { scope: 'row', class: 'number' }, number), cells);
+
 // A table below its caption, in a box of its own that scrolls, by keyboard too.
 function scrolling(label, caption, table, extra = '') {
   return [
