@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from promptrl_jax.envs.step_limit import StepLimit
+from promptrl_jax.envs.step_limit import StepAborted, StepLimits
 from promptrl_jax.execution import Call, CallResult, Program, ProgramResult
 from promptrl_jax.llm.attempt import (
   Ask,
@@ -92,6 +92,7 @@ class Runner:
     self.execute_seconds = 0.0
     self._pool = pool
     self._strict = strict
+    self._limits = StepLimits()
 
   def start(self, plays: Sequence[tuple[Attempt, Play]]) -> list[ActivePlay]:
     """Runs each play up to its first request."""
@@ -201,7 +202,7 @@ class Runner:
   def _advance(self, active: ActivePlay, go_on: Callable[[Play], Any]) -> None:
     """Lets a play go on to its next request, or to its end."""
     try:
-      with StepLimit():
+      with self._limits.of(active.play):
         active.waiting = go_on(active.play)
         while (error := self._refusal(active)) is not None:
           # A play may catch this and hand in what it has.
@@ -211,7 +212,7 @@ class Runner:
       self._take(active, end.value)
     except _SYSTEM:
       raise
-    except Exception as error:
+    except (Exception, StepAborted) as error:
       if self._strict:
         raise
       self._end(active, f'{type(error).__name__}: {error}')

@@ -7,16 +7,46 @@ from __future__ import annotations
 
 import signal
 import threading
+from collections.abc import Generator
 from types import TracebackType
+from typing import Any
 
 # A strategy thinks for milliseconds; the encoder of worked examples is compiled
 # when it reads the first statement.
 LIMIT_S = 120.0
+# Of a strategy that has reached its limit so often that it loops for good.
+_LEAST_S = 0.1
 _AGAIN_S = 1.0  # for one that has caught the error and goes on
 
 
 class StepTimeout(RuntimeError):
-  """A strategy did not come to its next request in time."""
+  """A strategy did not come to its next request in time.
+
+  It may catch this and hand in what it has.
+  """
+
+
+class StepAborted(BaseException):
+  """The same for one that has caught that error and goes on.
+
+  `except Exception` does not catch it.
+  """
+
+
+class StepLimits:
+  """The limits of the strategies that are played together.
+
+  Each time that one is reached, that of its strategy is half as long from then
+  on, down to a tenth of a second: a strategy that loops on thousands of
+  problems costs minutes, and not two of them for each problem.
+  """
+
+  def __init__(self):
+    self._seconds: dict[Any, float] = {}
+
+  def of(self, play: Generator) -> StepLimit:
+    """The limit of a step; plays of one function are of one strategy."""
+    return StepLimit(self._seconds, getattr(play, 'gi_code', type(play)))
 
 
 class StepLimit:
@@ -28,6 +58,12 @@ class StepLimit:
   """
 
   _is_limited = False
+  _was_reached = False
+
+  def __init__(self, seconds: dict[Any, float], strategy: Any):
+    """Keeps the table of limits by strategy; one that is absent has LIMIT_S."""
+    self._table, self._strategy = seconds, strategy
+    self._limit_s = seconds.get(strategy, LIMIT_S)
 
   def __enter__(self) -> None:
     current = threading.current_thread()
@@ -36,7 +72,7 @@ class StepLimit:
     if current is threading.main_thread() and not is_set:
       self._is_limited = True
       self._before = signal.signal(signal.SIGALRM, self._end)
-      signal.setitimer(signal.ITIMER_REAL, LIMIT_S, _AGAIN_S)
+      signal.setitimer(signal.ITIMER_REAL, self._limit_s, _AGAIN_S)
 
   def __exit__(
     self,
@@ -47,6 +83,10 @@ class StepLimit:
     if self._is_limited:
       signal.setitimer(signal.ITIMER_REAL, 0)
       signal.signal(signal.SIGALRM, self._before or signal.SIG_DFL)
+    if self._was_reached:
+      self._table[self._strategy] = max(_LEAST_S, self._limit_s / 2)
 
   def _end(self, number: int, frame: object) -> None:
-    raise StepTimeout(f'no request within {LIMIT_S:g} s: the strategy loops')
+    kind = StepAborted if self._was_reached else StepTimeout
+    self._was_reached = True
+    raise kind(f'no request within {self._limit_s:g} s: the strategy loops')

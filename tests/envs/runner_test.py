@@ -1,5 +1,6 @@
 """One runner plays many strategies and batches what they ask for."""
 
+import contextlib
 import re
 import signal
 import time
@@ -190,15 +191,44 @@ def test_a_strategy_that_asks_for_nothing_any_more_is_ended(pool, monkeypatch):
       except RuntimeError:
         return code
 
+  def goes_on(attempt, tools):
+    yield from ask_once(attempt, tools)
+    while True:
+      with contextlib.suppress(Exception):
+        time.sleep(60)
+
   monkeypatch.setattr(step_limit, 'LIMIT_S', 0.2)
+  monkeypatch.setattr(step_limit, '_AGAIN_S', 0.1)
   started = time.monotonic()
-  done, _ = play([ask_once, computes, sleeps, holds_on], pool)
+  done, _ = play([ask_once, computes, sleeps, holds_on, goes_on], pool)
   assert time.monotonic() - started < 30
-  looped = 'StepTimeout: no request within 0.2 s: the strategy loops'
-  assert [a.attempt.error for a in done] == ['', looped, looped, '']
-  assert [bool(a.submission) for a in done] == [True, False, False, True]
+  looped = 'no request within 0.2 s: the strategy loops'
+  ended, aborted = f'StepTimeout: {looped}', f'StepAborted: {looped}'
+  assert [a.attempt.error for a in done] == ['', ended, ended, '', aborted]
+  submitted = [bool(a.submission) for a in done]
+  assert submitted == [True, False, False, True, False]
   time.sleep(0.3)  # No alarm is left.
   assert signal.getsignal(signal.SIGALRM) is signal.SIG_DFL
+
+
+def test_a_strategy_that_loops_on_all_problems_is_given_ever_less_time(
+  pool, monkeypatch
+):
+  def sleeps(attempt, tools):
+    time.sleep(60)
+    yield from ask_once(attempt, tools)
+
+  def hesitates(attempt, tools):
+    time.sleep(0.2)
+    return (yield from ask_once(attempt, tools))
+
+  monkeypatch.setattr(step_limit, 'LIMIT_S', 0.5)
+  done, _ = play([*[sleeps] * 5, hesitates], pool)
+  limits = [
+    re.search(r'within (\S+) s', a.attempt.error).group(1) for a in done[:5]
+  ]
+  assert limits == ['0.5', '0.25', '0.125', '0.1', '0.1']
+  assert done[5].submission and not done[5].attempt.error
 
 
 def test_an_alarm_of_the_caller_stays(pool):
