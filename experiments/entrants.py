@@ -237,8 +237,9 @@ def candidates(config, costs, tasks, played):
     played: number of problems that are played.
 
   Raises:
-    ValueError: there is a cap on calls that buys one of them too few, or the
-      search of an instruction has too few calls.
+    ValueError: a cap on calls is smaller than the table, and its share of the
+      largest budget buys one of them too few; or the search of an instruction
+      has too few calls.
   """
   if instruction_search.NAME in costs:
     instruction_search.check_calls(
@@ -246,15 +247,19 @@ def candidates(config, costs, tasks, played):
       len(tasks['validation']),
       config.eval.instruction_search,
     )
-  budget, cap = max(config.eval.budgets), config.spend.calls // max(1, played)
-  # A table of small budgets is wanted; a cap that cuts its largest one is not.
-  least = config.spend.least_candidates if 0 < cap < budget else 0
-  if config.spend.calls:
-    budget = min(budget, cap)
-  bought = preflight.check(costs, budget, least)
   most = preflight.most_calls(
     costs.values(), config.eval.budgets, played * config.seeds
   )
+  # A table of small budgets is wanted; a cap that cuts its largest one is not.
+  budget, least, cap = max(config.eval.budgets), 0, config.spend.calls
+  if 0 < cap < most:
+    budget, least = budget * cap // most, config.spend.least_candidates
+  try:
+    bought = preflight.check(costs, budget, least)
+  except ValueError as error:
+    raise ValueError(
+      f'spend.calls={cap} of the at most {most:,} calls of the table: {error}'
+    ) from error
   return (
     f'{preflight.describe(bought, budget)}\nthe table takes at most {most:,} '
     'model calls, fewer where strategies ask alike or stop early; what is '

@@ -1,4 +1,4 @@
-"""A comparison in which a server dies, a strategy cheats or a price lacks."""
+"""A comparison with what fails: a server, a strategy, a price or a split."""
 
 import csv
 import json
@@ -12,6 +12,7 @@ from tests.experiments import commands
 from tests.experiments.mbpp_http_test import right_if_even, write_data
 
 PLAYED = 'direct', 'best_of_b', 'greedy_first', 'greedy_first_tuned', 'epic'
+BAD = 'peeking', 'looping'
 WITHOUT = (
   *('best_open_loop', 'single_list', 'hand_rule', 'random', 'best_of_b_tuned'),
   *('lexical', 'semantic', 'repair'),
@@ -48,8 +49,8 @@ def run(folder, server, *flags):
     '--config.eval.resamples=100',
     '--config.search.seeds=1',
     '--config.search.temperatures=(0.8,)',
-    "--config.plugins=('tests.experiments.peeking',)",
-    "--config.eval.strategies=('peeking','epic')",
+    "--config.plugins=('tests.experiments.misbehaving',)",
+    "--config.eval.strategies=('peeking','looping','epic')",
     f'--config.eval.without={WITHOUT}',
     *commands.http_roles(server.url, retries=0, timeout_s=10.0),
     *flags,
@@ -90,25 +91,28 @@ def test_a_run_that_goes_on_pays_for_nothing_twice(broken_and_mended):
   results = json.loads((workdir / 'results.json').read_text())
   table = results['tables']['visible1']['cells']
   cells = {(cell['strategy'], cell['budget']) for cell in table}
-  assert cells == {(n, b) for n in (*PLAYED, 'peeking') for b in (1, 2)}
+  assert cells == {(n, b) for n in (*PLAYED, *BAD) for b in (1, 2)}
   # What evolves says how different its texts are.
   islands = {(row['strategy'], row['budget']) for row in results['islands']}
   assert islands == {('epic', 1), ('epic', 2)}
   assert '### Diversity by island' in (workdir / 'results.md').read_text()
 
 
-def test_a_strategy_that_reaches_for_hidden_tests_has_an_error_of_its_own(
+def test_strategies_that_reach_for_hidden_tests_or_loop_fail_alone(
   broken_and_mended,
 ):
   workdir, *_ = broken_and_mended
   with open(workdir / 'results.csv', encoding='utf-8') as file:
     rows = list(csv.DictReader(file))
-  cheating = [row for row in rows if row['strategy'] == 'peeking']
-  others = [row for row in rows if row['strategy'] != 'peeking']
-  assert len(cheating) == 2 * 3
+  cheating, looping = ([r for r in rows if r['strategy'] == n] for n in BAD)
+  others = [row for row in rows if row['strategy'] not in BAD]
+  assert len(cheating) == len(looping) == 2 * 3
   for row in cheating:
     assert row['error'].startswith("AttributeError: 'NoneType'")
     assert (row['pass'], row['calls']) == ('0', '0')
+  for row in looping:
+    assert row['error'].startswith('StepTimeout: no request within')
+    assert (row['pass'], row['calls']) == ('0', '1')
   assert not any(row['error'] for row in others)
   printed = (workdir / 'results.md').read_text()
   assert '### Attempts that failed' in printed and '| peeking | ' in printed
@@ -121,11 +125,15 @@ def test_a_strategy_that_reaches_for_hidden_tests_has_an_error_of_its_own(
     (('--config.spend.dollars=1.0',), "needs the price of 'stub'"),
     (
       ('--config.spend.calls=3',),
-      'best_of_b 1 (needs 3 calls)',
+      'best_of_b 0 (needs 3 calls)',
+    ),
+    (
+      ('--config.data.name=train_alone',),
+      "data.name='train_alone' has no task in validation, test: ",
     ),
   ],
 )
-def test_a_run_that_cannot_pay_is_one_line_and_writes_nothing(
+def test_a_run_that_cannot_pay_or_choose_is_one_line_and_writes_nothing(
   flags, message, tmp_path
 ):
   with FakeOpenAI(right_if_even) as server:
