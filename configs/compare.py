@@ -8,6 +8,9 @@ Arguments:
              hub or key (the default): about an hour on two cores
   mbpp_real  the official MBPP file with SmolLM2 135M Instruct in this process
              (`make real`): --config.data.path=mbpp.jsonl
+  mbpp_all   the same with every strategy, also those that ask in words, and at
+             16 calls: hours with an accelerator, days on two cores;
+             --config.eval.without=... leaves some of them out
   mbpp       the official MBPP file, any model behind an OpenAI-compatible
              endpoint, as for configs/mbpp_ppo.py; learns nothing unless
              --config.controllers=RUN names a finished run of that job
@@ -29,9 +32,17 @@ from configs import mbpp_ppo
 from configs.job import check_argument
 from promptrl_jax import settings
 
-_ARGUMENTS = ('smoke', 'minicode2', 'mbpp_real', 'mbpp', 'humaneval')
+# The argument of `mbpp_ppo` whose settings each starts from.
+_ARGUMENTS = {
+  'smoke': 'minicode2',
+  'minicode2': 'minicode2',
+  'mbpp_real': 'mbpp_real',
+  'mbpp_all': 'mbpp_real',
+  'mbpp': 'mbpp',
+  'humaneval': 'humaneval',
+}
 _RESULTS = pathlib.Path(__file__).parents[1] / 'docs' / 'results'
-_IN_WORDS = ('mbpp_real', 'mbpp', 'humaneval')
+_IN_WORDS = ('mbpp_real', 'mbpp_all', 'mbpp', 'humaneval')
 # Rivals, each before those that lack a part of it; see experiments/ablations.
 _ABLATED = (
   'reflexion',
@@ -81,7 +92,7 @@ class Config(mbpp_ppo.Config):
 
 def get_config(arg: str = 'minicode2') -> ml_collections.ConfigDict:
   check_argument(arg, _ARGUMENTS)
-  name = 'minicode2' if arg == 'smoke' else arg
+  name = _ARGUMENTS[arg]
   theirs = mbpp_ppo.get_config(name).to_dict()
   shared = settings.from_mapping(mbpp_ppo.Config, theirs)
   c = settings.to_config_dict(Config(**vars(shared)))
@@ -101,6 +112,18 @@ def get_config(arg: str = 'minicode2') -> ml_collections.ConfigDict:
   if name == 'mbpp_real':
     c.controllers = str(_RESULTS / 'mbpp')
     c.oracle_of_n = True
+  if arg == 'mbpp_all':
+    c.eval.without = ()
+    c.eval.budgets = (1, 2, 4, 8, 16)
+    c.eval.strategies = (
+      *('mbr_exec', 'codet'),
+      *('immediate_refinement', 'immediate_reflexion'),
+      *('reflexion', 'reflexion_ucs', 'epic', 'epic_fixed'),
+    )
+    c.eval.instruction_search.calls = 1200
+    c.portfolio = ('ppo', 'fewshot_tuned', 'greedy_first', 'mbr_exec')
+    c.verified = ('fewshot_tuned', 'greedy_first_tuned')
+    c.coder.certainty = c.rewriter.certainty = True
   if name in ('mbpp', 'humaneval'):
     c.subject = 'best_open_loop'
   if arg == 'smoke':

@@ -47,6 +47,7 @@ def chosen(config):
     ('smoke', compare),
     ('minicode2', compare),
     ('mbpp_real', compare),
+    ('mbpp_all', compare),
     ('minicode2', mbpp_ppo),
     ('mbpp_real', mbpp_ppo),
   ],
@@ -92,6 +93,19 @@ def test_a_comparison_knows_the_costs_of_all_that_it_plays_itself():
   # keep, semantic (two), reset_prompt, repair, resample.
   assert costs['hand_rule'].candidates(6) == 5
   assert costs['mbr_exec'] == STRATEGIES['mbr_exec'].cost
+
+
+def test_one_argument_plays_every_registered_strategy_on_mbpp():
+  given = compare.get_config('mbpp_all').to_dict()
+  config = settings.from_mapping(compare.Config, given)
+  costs = entrants.compared_costs(config, pathlib.Path(config.controllers))
+  # The line-up has these two under names of its own.
+  assert set(STRATEGIES) - {'best_of_n', 'fewshot'} <= set(costs)
+  assert costs.keys() >= {
+    *('direct', 'greedy_first', 'fewshot_tuned', 'repair', 'best_open_loop'),
+    *('hand_rule', 'random', 'gepa', 'ppo', 'portfolio', 'random_portfolio'),
+  }
+  assert config.eval.budgets == (1, 2, 4, 8, 16) and config.seeds >= 3
 
 
 def candidates(config, costs, sizes=(100, 100, 100)):
