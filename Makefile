@@ -79,7 +79,7 @@ bench: setup
 	$(BIN)/python -m experiments.bench.int8
 	$(BIN)/python -m experiments.bench.runner
 	$(BIN)/python -m experiments.bench.hybrid_step
-	$(if $(MBPP),$(BIN)/python -m experiments.bench.first_answer)
+	$(BIN)/python -m experiments.bench.first_answer
 	$(if $(MBPP),$(BIN)/python -m experiments.bench.real_prompts \
 	  --path=$(MBPP) --transformers_python=$(TRANSFORMERS_PYTHON) \
 	  --vllm_python=$(VLLM_PYTHON) \
