@@ -19,6 +19,13 @@ TEXTS = (
   'Write a Python function that removes all digits from a text, such as "a1".',
   'The capital of France is',
 )
+# Not digits after line ends: transformers reads no rules of splitting from a
+# GGUF file, and splits these otherwise than SmolLM2 was trained.
+OTHER_TEXTS = (
+  'naïve café: 数字 🙂\n\tx',
+  '<|im_start|>user\nHello<|im_end|>\n<start_of_turn>model\n',
+  'def f(x):\n        return x  # ≥ é\r\n\r\n\r\n',
+)
 
 
 @pytest.fixture(scope='module', params=MODELS)
@@ -79,6 +86,22 @@ def test_log_probs_and_greedy_text_equal_those_of_transformers(path):
 def test_texts_have_the_tokens_of_transformers(path):
   tokenizer = tokenizer_lib.load(path)
   reference = theirs(path, 'AutoTokenizer')
-  for text, ids in zip(TEXTS, tokenizer.encode(TEXTS), strict=True):
+  texts = (*TEXTS, *OTHER_TEXTS)
+  for text, ids in zip(texts, tokenizer.encode(texts), strict=True):
     assert ids == reference(text, add_special_tokens=False).input_ids
-    assert tokenizer.decode([ids]) == [text]
+  assert tokenizer.decode(tokenizer.encode(TEXTS)) == list(TEXTS)
+
+
+def test_a_conversation_has_the_tokens_of_transformers(path):
+  tokenizer = tokenizer_lib.load(path)
+  if tokenizer.chat is None:
+    pytest.skip(f'{path.name} has no chat template')
+  reference = theirs(path, 'AutoTokenizer')
+  messages = (
+    *(('system', 'Answer in code.'), ('user', 'Add two numbers: é + 数')),
+    *(('assistant', 'a + b'), ('user', TEXTS[0])),
+  )
+  for some in (messages, messages[1:]):  # The template adds a system message.
+    asked = [{'role': role, 'content': text} for role, text in some]
+    encoded = reference.apply_chat_template(asked, add_generation_prompt=True)
+    assert tokenizer.render(some) == encoded.input_ids
