@@ -11,7 +11,10 @@ LLMs for Code Generation, arXiv 2408.11198.
   programs, fitness ──1, or the best >= close_generation──> submission
                 └── parents are drawn in proportion to fitness ──┘
 
-`FAITHFUL` decides as the released code does. `FIXED` mends what is wrong there:
+`FAITHFUL` decides as the released code does, but where the model has written no
+tests: for the released code every program then has a fitness of 1, so that the
+first one is submitted at once. Here none is accepted: the evolution goes on and
+submits the same program in the end. `FIXED` mends what is wrong in that code:
 it accepts no program that fails a test, keeps the best statement and submits
 its program, and drops generated tests that most good programs fail.
 """

@@ -58,6 +58,8 @@ EVOLUTIONS = {
     *((1, (1, 1, 3, 1, 1)), (1, (1, 6, 1, 1, 1))),
   ),
 }
+# The same where the model has written no tests: a description would do better.
+UNTESTED = ((2, (6, 6, 6, 6, 6)),)
 
 
 def program(limit: int) -> str:
@@ -179,7 +181,7 @@ def reflexion(folder: str, lazzzy: str, name: str, script) -> list:
   return [*asked, {'submits': judged[-1]}]
 
 
-def epic(folder: str, script) -> list:
+def epic(folder: str, script, tests=TESTS) -> list:
   """What each problem's generations pass, and the program that is submitted."""
   words = {f'statement-{p}-{k}': limit for p, k, limit in _statements(script)}
   scored, submitted = [[] for _ in script], []
@@ -236,7 +238,7 @@ def epic(folder: str, script) -> list:
     module.tqdm = lambda rows: rows
     with contextlib.suppress(IndexError):  # Without results, after the end.
       module.run_genetic_algorithm_gensim_(
-        *(None, None, None, FINAL, [list(TESTS)] * len(script), dataset),
+        *(None, None, None, FINAL, [list(tests)] * len(script), dataset),
         *(len(script), 2, client, 5, 3),
       )
   return [
@@ -293,6 +295,7 @@ def main(argv):
       s: reflexion(*folders, 'reflexion_ucs', SEARCHES[s]) for s in SEARCHES
     },
     'epic': {s: epic(FLAGS.epic, EVOLUTIONS[s]) for s in EVOLUTIONS},
+    'epic_untested': epic(FLAGS.epic, UNTESTED, tests=()),
   }
   PATH.write_text(json.dumps(recorded, indent=1) + '\n')
 

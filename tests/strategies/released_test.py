@@ -114,9 +114,8 @@ def test_reflexion_asks_and_submits_the_same(play, name, script):
   assert rows == (when_expanded(recorded) if is_search else recorded)
 
 
-@pytest.mark.parametrize('name', released.EVOLUTIONS)
-def test_epic_scores_and_submits_the_same(play, name):
-  script = released.EVOLUTIONS[name]
+def evolve(play, strategy, script, tests=TESTS, budget=80):
+  """Plays one problem for each part of the script."""
   (task,) = tiny.tasks(4, 'test')[3:]  # to add 3
   tasks = [
     dataclasses.replace(task, statement=f'{task.statement} statement-{place}-0')
@@ -142,11 +141,32 @@ def test_epic_scores_and_submits_the_same(play, name):
     original, others = script[place]
     return upto((original, *others)[number])
 
-  answers = loop_answers(()) | {'elaborate': describe, 'program': write}
+  answers = {'tests': in_turn(tests), 'elaborate': describe, 'program': write}
+  return play(strategy, answers, budget=budget, tasks=tasks)
+
+
+@pytest.mark.parametrize('name', released.EVOLUTIONS)
+def test_epic_scores_and_submits_the_same(play, name):
   # Children have the words of their parents.
   config = EpicConfig(lexical=LexicalConfig(probability=0.0))
-  plays, _ = play(epic_with(config), answers, budget=80, tasks=tasks)
+  plays, _ = evolve(play, epic_with(config), released.EVOLUTIONS[name])
   assert [scored(one) for one in plays] == RECORDED['epic'][name]
+
+
+@pytest.mark.parametrize(
+  ('budget', 'asks_for_tests'), [(1, False), (2, False), (3, False), (9, True)]
+)
+def test_epic_without_tests_submits_the_same_after_more_calls(
+  play, budget, asks_for_tests
+):
+  """The released code takes no test for a pass, and ends after one call."""
+  (recorded,) = RECORDED['epic_untested']
+  assert not recorded['generations']
+  (played,), model = evolve(play, 'epic', released.UNTESTED, 'None.', budget)
+  assert released.limit_of(played.submission) == recorded['submits']
+  assert bool(model.of_kind('tests')) == asks_for_tests
+  assert played.attempt.calls == budget
+  assert not [row for row in played.attempt.trace if row['action'] == 'close']
 
 
 def scored(played):
