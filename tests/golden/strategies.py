@@ -43,6 +43,12 @@ def in_turn(*replies):
   return lambda request, number: replies[min(number, len(replies) - 1)]
 
 
+def parents_of(request):
+  """The two descriptions that a crossover is shown."""
+  shown = request.messages[-1].content
+  return re.findall(r'(?:First|Second) description: (.*)', shown)
+
+
 def evolve(request, number):
   """A statement in the words of the model is worth at most 2 of 5 tests.
 

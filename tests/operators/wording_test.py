@@ -12,6 +12,7 @@ from promptrl_jax.rewards.guards import GuardsConfig
 from promptrl_jax.tasks import splits
 from promptrl_jax.testing import tiny
 from promptrl_jax.testing.instructed import InstructedBackend
+from tests.golden.strategies import parents_of
 
 PROBLEM = splits.reveal(tiny.tasks(4, 'test')[3], 'visible1')
 PARENT = 'Take a number and add 3 to it.'
@@ -19,8 +20,12 @@ OTHER = 'Return the sum of the argument and three.'
 
 
 def ask(operator, reply, *, cut=(), limit=10_000, **config):
-  """Applies an operator once; returns its outcome and the requests."""
-  model = InstructedBackend({operator: lambda request, number: reply}, cut)
+  """Applies an operator once; returns its outcome and the requests.
+
+  `reply` is the text of the model's, or says what it is to a request.
+  """
+  answer = reply if callable(reply) else lambda request, number: reply
+  model = InstructedBackend({operator: answer}, cut)
   model._prompt_limit = limit
   tools = make_tools(
     AskConfig(template='chat', max_tokens=90), {REWRITER: model, CODER: model}
@@ -55,15 +60,14 @@ def test_the_model_is_given_the_instruction_and_the_parents(
   assert PROBLEM.signature in shown and request.stop == ('</task>',)
 
 
-def test_a_child_has_what_both_parents_say_and_they_stay_as_they_are():
-  reply = f'Sure! <task>{PARENT} That is: {OTHER}</task> Enjoy.'
-  made, (request,) = ask('cross', reply)
-  assert PARENT in made.statement and OTHER in made.statement
-  assert (PARENT, OTHER) == (
-    'Take a number and add 3 to it.',
-    'Return the sum of the argument and three.',
-  )
-  assert request.messages[-1].content.count(PARENT) == 1
+def test_a_child_has_what_both_parents_say():
+  def merge(request, number):
+    del number
+    first, second = parents_of(request)
+    return f'Sure! <task>{first} That is: {second}</task> Enjoy.'
+
+  made, _ = ask('cross', merge)
+  assert made == wording.Wording(f'{PARENT} That is: {OTHER}')
 
 
 @pytest.mark.parametrize(
