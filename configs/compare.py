@@ -118,7 +118,8 @@ def get_config(arg: str = 'minicode2') -> ml_collections.ConfigDict:
     c.eval.strategies = (
       *('mbr_exec', 'codet'),
       *('immediate_refinement', 'immediate_reflexion'),
-      *('reflexion', 'reflexion_ucs', 'epic', 'epic_fixed'),
+      *('reflexion', 'reflexion_ucs'),
+      *('epic', 'epic_fixed', 'epic_words'),
     )
     c.eval.instruction_search.calls = 1200
     c.portfolio = ('ppo', 'fewshot_tuned', 'greedy_first', 'mbr_exec')

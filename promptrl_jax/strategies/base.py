@@ -199,6 +199,7 @@ register('best_of_n', best_of_n, _SAMPLE)
 register('codet', codet, CandidateCost(share=0.25), instructed=True)
 register('epic', epic.epic, _AFTER_WORDS, instructed=True)
 register('epic_fixed', epic.epic_fixed, _AFTER_WORDS, instructed=True)
+register('epic_words', epic.epic_words, _AFTER_WORDS, instructed=True)
 register('fewshot', fewshot, _SAMPLE)
 register(
   'immediate_refinement',

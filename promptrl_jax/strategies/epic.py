@@ -17,6 +17,7 @@ first one is submitted at once. Here none is accepted: the evolution goes on and
 submits the same program in the end. `FIXED` mends what is wrong in that code:
 it accepts no program that fails a test, keeps the best statement and submits
 its program, and drops generated tests that most good programs fail.
+`WORDS` does the same, but asks the model for mutations and crossovers.
 """
 
 from __future__ import annotations
@@ -35,7 +36,12 @@ from promptrl_jax.llm.attempt import Attempt, Meet, Play
 from promptrl_jax.operators import lexical, wording
 from promptrl_jax.rewards import agreement
 from promptrl_jax.strategies import self_tests
-from promptrl_jax.strategies.epic_config import FAITHFUL, FIXED, EpicConfig
+from promptrl_jax.strategies.epic_config import (
+  FAITHFUL,
+  FIXED,
+  WORDS,
+  EpicConfig,
+)
 from promptrl_jax.strategies.self_tests import Verdict
 
 PlayFn = Callable[[Attempt, Tools], Play]
@@ -224,11 +230,12 @@ class _Evolution:
     """
     config = self._config
     scored = [c.statement for c in island if c.statement in self._verdicts]
-    fitness = [self._fitness(statement) for statement in scored]
 
-    def draw() -> str:
-      weights = fitness if any(fitness) else None
-      return self._rng.choices(scored, weights)[0]
+    def draw(but: str = '') -> str:
+      """Draws a parent, another one than `but` if there is any."""
+      free = [statement for statement in scored if statement != but] or scored
+      fitness = [self._fitness(statement) for statement in free]
+      return self._rng.choices(free, fitness if any(fitness) else None)[0]
 
     if config.elitism:
       # Of equals, the first that was scored.
@@ -239,7 +246,7 @@ class _Evolution:
     for place in range(size - 1):
       parent, asked = draw(), [*due, *children]
       if place >= size - 1 - config.crossovers:
-        child = yield from self._cross(parent, draw(), asked)
+        child = yield from self._cross(parent, draw(parent), asked)
       else:
         child = yield from self._mutate(parent, asked)
       if child is not None:
@@ -355,3 +362,4 @@ def _diversity(island: Sequence[Candidate]) -> dict[str, Any]:
 
 epic = epic_with(FAITHFUL)
 epic_fixed = epic_with(FIXED)
+epic_words = epic_with(WORDS)

@@ -30,7 +30,7 @@ class EpicConfig:
     mutation: `lexical` replaces words by synonyms and costs no call, `model`
       asks for a clearer description.
     crossovers: children of a generation that the model merges of two parents,
-      on each island.
+      on each island; of different ones, unless there is one alone.
     elitism: whether the best statement survives; otherwise one is drawn.
     validate: share of the programs that pass the visible tests (of all, if none
       does) that must pass a generated test in the first generation for it to
@@ -100,3 +100,5 @@ FIXED = EpicConfig(
   submit_best=True,
   shown_tests=0,
 )
+# As many mutations and crossovers as in an older variant of the released code.
+WORDS = dataclasses.replace(FIXED, mutation='model', crossovers=2)

@@ -13,8 +13,9 @@ from promptrl_jax.strategies.epic import epic_with
 from promptrl_jax.strategies.epic_config import FAITHFUL, FIXED, EpicConfig
 from promptrl_jax.strategies.self_tests import SelfTestsConfig
 from promptrl_jax.testing import tiny
-from tests.golden.strategies import TESTS, in_turn, upto
+from tests.golden.strategies import TESTS, in_turn, parents_of, upto
 
+NAMES = ['epic', 'epic_fixed', 'epic_words']
 TASK = tiny.tasks(4, 'test')[3]
 WORDS = 'Given one number, give back a larger one, in variant'
 
@@ -24,27 +25,54 @@ def described(request, number):
   return f'<task>{WORDS} {number}.</task>'
 
 
-def by_statement(limits, original=2):
-  """The program of variant n is right below limits[n], of mutants below 1."""
+def anew(request, number):
+  del request
+  return f'<task>Said in clearer words, number {number}.</task>'
+
+
+def merged(request, number):
+  """A child that says what both of its parents say."""
+  del number
+  return f'<task>{" ".join(parents_of(request))}</task>'
+
+
+def right_for(digits):
+  """A program that is right for the numbers that are digits of this one."""
+  condition = f"str(x) in '{digits}'"
+  return f'```python\ndef add(x):\n  return x + 3 if {condition} else 0\n```'
+
+
+def by_statement(limits, original=2, write=upto):
+  """The program of variant n is of limits[n], and that of mutants of 1.
+
+  With `write=upto` it is right below that number.
+  """
 
   def program(request, number):
     del number
     statement = request.messages[-1].content.split('\n')[0]
     if statement.startswith('Write a function to add 3'):
-      return upto(original)
+      return write(original)
     variant = re.fullmatch(rf'{WORDS} (\d+)\.', statement)
-    return upto(limits.get(int(variant[1]), 1) if variant else 1)
+    return write(limits.get(int(variant[1]), 1) if variant else 1)
 
   return program
 
 
-def answers(limits, original=2, **others):
+def answers(limits, original=2, write=upto, **others):
   return {
     'tests': in_turn(TESTS),
     'elaborate': described,
-    'program': by_statement(limits, original),
+    'mutate': anew,
+    'cross': merged,
+    'program': by_statement(limits, original, write),
     **others,
   }
+
+
+# Tests of 2 to 4 count, since two of six programs pass each; no program passes
+# all of them, and none that of 5.
+OPEN = answers({1: 123, 2: 13, 3: 14, 4: 14}, original=12, write=right_for)
 
 
 def rows_of(played, action):
@@ -233,38 +261,46 @@ def test_it_ends_where_few_problems_were_closed(
   assert all('x < 2' in p.submission for p in ended[1:])
 
 
-def test_an_open_problem_falls_back_to_the_original_or_to_the_best(play):
-  for name, limit in (('epic', 2), ('epic_fixed', 3)):
-    config = dataclasses.replace(
-      FAITHFUL if name == 'epic' else FIXED, validate=0.0
-    )
-    (played,), _ = play(epic_with(config), answers({1: 3}), budget=40)
-    assert not rows_of(played, 'close')
-    assert f'x < {limit} ' in played.submission
+@pytest.mark.parametrize(
+  ('name', 'kinds', 'submitted'),
+  [
+    ('epic', answers({1: 3}), 'x < 2 '),
+    ('epic_fixed', OPEN, "in '123'"),
+    ('epic_words', OPEN, "in '123'"),
+  ],
+)
+def test_an_open_problem_falls_back_to_the_original_or_to_the_best(
+  play, name, kinds, submitted
+):
+  (played,), _ = play(name, kinds, budget=40)
+  assert not rows_of(played, 'close')
+  assert submitted in played.submission
 
 
 # Fixed.
 
 
 def test_the_best_fitness_never_decreases(play):
-  falls = {'epic': 0, 'epic_fixed': 0}
-  for seed in range(6):
-    for name, config in (('epic', FAITHFUL), ('epic_fixed', FIXED)):
-      config = dataclasses.replace(
-        config, validate=0.0, least_growth=-1.0, generations=5
-      )
-      (played,), _ = play(
-        epic_with(config), answers({1: 3}), budget=60, seed=seed
-      )
+  def falls(strategy):
+    count = 0
+    for seed in range(6):
+      (played,), _ = play(strategy, OPEN, budget=60, seed=seed)
+      (valid,) = rows_of(played, 'validate_tests')
+      assert len(valid['tests']) == 3
       best = [max(row['fitness']) for row in generations(played)]
-      assert len(best) == 5
-      falls[name] += best != sorted(best)
-  assert falls['epic_fixed'] == 0 < falls['epic']
+      assert len(best) == 4
+      count += best != sorted(best)
+    return count
+
+  assert falls('epic_fixed') == falls('epic_words') == 0
+  assert falls(epic_with(dataclasses.replace(FIXED, elitism=False)))
 
 
-def test_a_program_that_fails_a_test_is_not_accepted(play):
-  config = dataclasses.replace(FIXED, validate=0.0)
-  (played,), _ = play(epic_with(config), answers({1: 5}, original=5))
+@pytest.mark.parametrize('name', ['epic_fixed', 'epic_words'])
+def test_a_program_that_fails_a_test_is_not_accepted(play, name):
+  # Two of six programs pass each test, and the best ones four of five.
+  kinds = answers({1: 1235, 2: 145}, original=1234, write=right_for)
+  (played,), _ = play(name, kinds)
   assert not rows_of(played, 'close')
 
 
@@ -283,7 +319,7 @@ def test_tests_that_too_few_programs_pass_do_not_count(play):
 # Both.
 
 
-@pytest.mark.parametrize('name', ['epic', 'epic_fixed'])
+@pytest.mark.parametrize('name', NAMES)
 def test_without_tests_nothing_is_accepted(play, name):
   kinds = answers({}, original=9, tests=in_turn('None.'))
   (played,), model = play(name, kinds)
@@ -291,24 +327,11 @@ def test_without_tests_nothing_is_accepted(play, name):
   assert 'x < 9' in played.submission
 
 
-@pytest.mark.parametrize('name', ['epic', 'epic_fixed'])
+@pytest.mark.parametrize('name', NAMES)
 @pytest.mark.parametrize('budget', [1, 2, 4, 8, 16])
-@pytest.mark.parametrize('mutation', ['lexical', 'model'])
-def test_the_budget_is_never_exceeded(play, name, budget, mutation):
-  config = dataclasses.replace(
-    FAITHFUL if name == 'epic' else FIXED,
-    mutation=mutation,
-    crossovers=2 * (mutation == 'model'),
-  )
-
-  def merged(request, number):
-    return f'<task>Merged from two, number {number}.</task>'
-
-  def clearer(request, number):
-    return f'<task>Said in clearer words, number {number}.</task>'
-
-  kinds = answers({1: 3}, mutate=clearer, cross=merged)
-  (played,), model = play(epic_with(config), kinds, budget=budget)
+def test_the_budget_is_never_exceeded(play, name, budget):
+  # No two children are the same, so that each takes a call for its program.
+  (played,), model = play(name, OPEN | {'cross': described}, budget=budget)
   assert played.attempt.calls == len(model.asked) <= budget
   assert played.submission
   # Every description that was paid for has its program.
@@ -320,14 +343,14 @@ def test_the_budget_is_never_exceeded(play, name, budget, mutation):
   assert ('tests' in asked) == (budget >= 4)
 
 
-@pytest.mark.parametrize('name', ['epic', 'epic_fixed'])
+@pytest.mark.parametrize('name', NAMES)
 def test_nonsense_is_no_error_of_the_strategy(play, name):
   (played,), _ = play(name, {})
   assert played.attempt.error == 'submitted nothing'
   assert not played.attempt.lost and played.attempt.calls <= 16
 
 
-@pytest.mark.parametrize('name', ['epic', 'epic_fixed'])
+@pytest.mark.parametrize('name', NAMES)
 def test_the_seed_decides(play, name):
   def trace(seed):
     (played,), _ = play(name, answers({1: 3}), seed=seed, budget=40)
@@ -340,21 +363,18 @@ def test_the_seed_decides(play, name):
     assert trace(1) != trace(2)
 
 
-def test_two_parents_have_a_child(play):
-  config = dataclasses.replace(
-    FAITHFUL, crossovers=2, generations=2, least_growth=-1.0
-  )
-  kinds = answers({1: 3}, cross=described)
-  (played,), model = play(epic_with(config), kinds, budget=40)
-  second = generations(played)[1]
+def test_a_child_has_what_both_parents_say_and_they_stay_as_they_are(play):
+  (played,), _ = play('epic_words', OPEN, budget=60)
+  first, second, *_ = generations(played)
   assert [c['operator'] for c in second['candidates']] == [
-    *('survive', 'lexical', 'lexical', 'cross', 'cross')
+    *('survive', 'mutate', 'mutate', 'cross', 'cross')
   ]
-  for candidate, request in zip(
-    second['candidates'][3:], model.of_kind('cross'), strict=True
-  ):
-    shown = request.messages[-1].content
-    assert all(parent in shown for parent in candidate['parents'])
+  statements = [c['statement'] for c in first['candidates']]
+  assert statements == [TASK.statement, *(f'{WORDS} {i}.' for i in range(5))]
+  for child in second['candidates'][3:]:
+    first_parent, other = child['parents']
+    assert first_parent != other and {first_parent, other} <= {*statements}
+    assert child['statement'] == f'{first_parent} {other}'
 
 
 KNOBS = {

@@ -179,7 +179,9 @@ def test_reflections_on_other_problems_are_shown_where_they_are_near(play):
   assert 'Another hint.' in shown and REFLECTIONS[0] in shown
 
 
-@pytest.mark.parametrize('name', [*VARIANTS, 'epic', 'epic_fixed'])
+@pytest.mark.parametrize(
+  'name', [*VARIANTS, 'epic', 'epic_fixed', 'epic_words']
+)
 def test_models_that_follow_no_instruction_are_refused_before_any_call(
   play, name
 ):
