@@ -61,6 +61,8 @@ class EvalConfig:
   Attributes:
     budgets: model calls per problem, one column of the table each.
     strategies: registered strategies that are played, too.
+    reflections: `trace.jsonl` of a run on training problems, whose reflections
+      `reflexion` and its variants are shown, too; empty: none.
     without: strategies of the table that are not played, though the other
       settings allow them; any but the subject of the report.
     oracle: also the parity table, best of at most 10 tries.
@@ -79,6 +81,7 @@ class EvalConfig:
 
   budgets: tuple[int, ...] = (1, 2, 4, 8)
   strategies: tuple[str, ...] = ()
+  reflections: str = ''
   without: tuple[str, ...] = ()
   oracle: bool = True
   oracle_limit: int = 100
@@ -158,6 +161,13 @@ class Config(Job):
       raise ValueError(
         f'token_prices={prices}: the controller would not know them; expected '
         'editing.sees_price=True, too'
+      )
+    remembering = [name for name in STRATEGIES if STRATEGIES[name].remembers]
+    if self.eval.reflections and not {*remembering} & strategies.keys():
+      raise ValueError(
+        f'eval.reflections={self.eval.reflections}: no strategy of '
+        f'eval.strategies={self.eval.strategies} is shown them, expected some '
+        f'of {", ".join(remembering)}'
       )
     used = {'fewshot', 'add_demo'} & {
       *self.eval.strategies,

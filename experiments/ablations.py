@@ -30,6 +30,7 @@ for _memory in (1, 0):
     reflexion_with(ReflexionConfig(memory=_memory)),
     CandidateCost(calls=2),
     instructed=True,
+    remembers=_memory > 0,
   )
 register(
   'reflexion_without_reflection',

@@ -28,7 +28,14 @@ from absl import app, flags
 from ml_collections import config_flags
 
 from configs.compare import Config
-from experiments import controllers, entrants, measures, searching, session
+from experiments import (
+  controllers,
+  entrants,
+  measures,
+  remembering,
+  searching,
+  session,
+)
 from experiments import gates as gates_lib
 from experiments.stopping import StopFile, Stopped
 from experiments.trained import Trained
@@ -98,6 +105,8 @@ def run(config, workdir, gates=()):
   tasks = load.load_tasks(config.data)
   session.check_programs(tasks)
   library = make_library(config.examples, tasks['train'])
+  played = remembering.played_in(config, tasks)
+  memory = remembering.read(config.eval.reflections, played)
 
   # --- Models, pool, choices on validation ------------------------------------
   ledger = session.open_ledger(config, workdir, 'coder', 'rewriter')
@@ -106,21 +115,21 @@ def run(config, workdir, gates=()):
   models = {'coder': coder.name, 'rewriter': rewriter.name}
   if trained is not None:
     models['controllers of'] = trained.label(config)
-  prepare(workdir, config, models, trained)
+  prepare(workdir, config, models, trained, memory)
   session.announce(config, tasks, coder, rewriter)
   print(bought)
   config = session.keeping_answers(config, workdir, 'coder', 'rewriter')
   stop = StopFile(workdir)
   with session.pausing(), session.open_pool(config.pool) as pool:
     line_up = session.make_line_up(
-      config, ledger, coder, rewriter, pool, library
+      config, ledger, coder, rewriter, pool, library, memory.reflections
     )
     searched = searching.search(
       config, line_up, tasks['validation'], workdir, trained, 'eval', stop.bar
     )
     instructed = searching.instruct(config, line_up, tasks, workdir, stop.check)
     learned = read_learners(config, line_up, pool, tasks, searched, trained)
-    players = entrants.make(config, searched, instructed, learned)
+    players = entrants.make(config, searched, instructed, learned, memory)
     validation = tasks['validation']
     rewriting, chosen = entrants.with_rewriter(
       *(config, ledger, coder, pool, library, validation, workdir, players),
@@ -204,9 +213,14 @@ def with_controllers(config, trained):
   return dataclasses.replace(theirs, seed=config.seed, seeds=config.seeds)
 
 
-def prepare(workdir, config, models, trained):
-  """Creates the working directory; it goes on with the same models alone."""
+def prepare(workdir, config, models, trained, memory):
+  """Creates the working directory.
+
+  It goes on with the same models and the same reflections alone.
+  """
   content = hashlib.sha256()
+  for one in memory.reflections:
+    content.update(repr(one).encode())
   if trained is not None:
     for path in sorted(trained.folder.glob('seed_*/*.npz')):
       content.update(path.read_bytes())

@@ -7,6 +7,7 @@ import dataclasses
 import numpy as np
 
 from experiments import controllers, searching, session
+from experiments.remembering import Memory
 from experiments.trained import rewriter_calls
 from promptrl_jax.evaluation import (
   candidate_costs,
@@ -27,7 +28,7 @@ from promptrl_jax.strategies.base import STRATEGIES, named
 REWRITING = _LIST, _PPO = 'rewriter', 'ppo_rewriter'
 
 
-def make(config, searched, instructed, learned):
+def make(config, searched, instructed, learned, memory=Memory()):
   """Rivals, what was chosen on validation, registered strategies, learners.
 
   Args:
@@ -35,13 +36,15 @@ def make(config, searched, instructed, learned):
     searched: lists and temperatures that were chosen on validation.
     instructed: instructions that were searched there, by name.
     learned: seed -> name -> (strategy, calls of its training); perhaps empty.
+    memory: reflections on other problems, which the line-up was given.
   """
   entrants = rivals(config.editing)
   entrants |= searched.entrants(config.editing, config.ask)
   for name, instruction in instructed.items():
     entrants[name] = instruction.entrant(config.ask)
   for name in config.eval.strategies:
-    entrants[name] = Entrant.of(named(name))
+    paid = memory.calls if STRATEGIES[name].remembers else 0.0
+    entrants[name] = Entrant.of(named(name), optimisation_calls=paid)
   for name in next(iter(learned.values()), ()):
     by_seed = {seed: by_name[name][0] for seed, by_name in learned.items()}
     calls = [by_name[name][1] for by_name in learned.values()]

@@ -29,7 +29,13 @@ from absl import app, flags
 from ml_collections import config_flags
 
 from configs.mbpp_ppo import Config
-from experiments import controllers, entrants, searching, session
+from experiments import (
+  controllers,
+  entrants,
+  remembering,
+  searching,
+  session,
+)
 from experiments.trained import Trained
 from promptrl_jax.evaluation import (
   allocation,
@@ -170,6 +176,7 @@ def run(config, workdir, mode, controllers_of=None, chosen=Selection()):
   tasks = load.load_tasks(config.data, only)
   session.check_programs(tasks)
   played = tasks[chosen.split][: chosen.problems or None]
+  memory = remembering.read(config.eval.reflections, tasks[chosen.split])
   library = make_library(config.examples, tasks['train'])
 
   # --- Models and pool --------------------------------------------------------
@@ -183,7 +190,7 @@ def run(config, workdir, mode, controllers_of=None, chosen=Selection()):
   print(bought)
   with session.open_pool(config.pool) as pool:
     line_up = session.make_line_up(
-      config, ledger, coder, rewriter, pool, library
+      config, ledger, coder, rewriter, pool, library, memory.reflections
     )
     # --- Lists, temperatures and words, chosen on validation ------------------
     searched = searching.search(
@@ -211,7 +218,7 @@ def run(config, workdir, mode, controllers_of=None, chosen=Selection()):
     started = time.perf_counter()
     results = chosen.folder(workdir)
     results.mkdir(parents=True, exist_ok=True)
-    players = entrants.make(config, searched, instructed, learned)
+    players = entrants.make(config, searched, instructed, learned, memory)
     players = entrants.kept(config, players)
     entrants.check_costs(players, costs)
     cells = evaluate(

@@ -29,6 +29,7 @@ from promptrl_jax.llm.load import BackendConfig, load_backend
 from promptrl_jax.parallel import compilation
 from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.prompts.examples import ExampleLibrary
+from promptrl_jax.prompts.reflection import Reflection
 from promptrl_jax.tools import command
 from promptrl_jax.types import Task, UnitTests
 
@@ -158,6 +159,7 @@ def make_line_up(
   rewriter: Backend,
   pool: Any,
   library: ExampleLibrary | None,
+  reflections: Sequence[Reflection] = (),
 ) -> LineUp:
   """The line-up of a job, whose completions lie in the file of its config."""
   roles = {
@@ -168,7 +170,8 @@ def make_line_up(
     role: cached(model, role, given, ledger, config.cache)
     for role, (model, given) in roles.items()
   }
-  return LineUp(backends, MemoPool(pool), config.ask, {'examples': library})
+  options = {'examples': library, 'reflections': reflections}
+  return LineUp(backends, MemoPool(pool), config.ask, options)
 
 
 def announce(config, tasks, coder, rewriter):

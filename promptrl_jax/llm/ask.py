@@ -100,8 +100,8 @@ class Tools:
   """Builds the requests of strategies and operators.
 
   Attributes:
-    options: what some of them need: `examples`, an `ExampleLibrary`, and
-      `lexical`, a `LexicalConfig`.
+    options: what some of them need: `examples`, an `ExampleLibrary`,
+      `lexical`, a `LexicalConfig`, and `reflections` on other problems.
     goes_on: strategies are to spend all their calls, also after a program that
       passes the visible tests, because a verifier chooses among the programs.
   """

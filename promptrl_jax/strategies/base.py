@@ -145,11 +145,13 @@ class Registered:
     cost: of a candidate, for the line before a run.
     instructed: it asks models in words, for tests or reflections, and needs
       ones that follow instructions.
+    remembers: its prompts show reflections on other problems, if there are any.
   """
 
   play_fn: PlayFn
   cost: CandidateCost
   instructed: bool = False
+  remembers: bool = False
 
 
 def _check(name: str, registered: Registered) -> None:
@@ -176,9 +178,10 @@ def register(
   cost: CandidateCost,
   *,
   instructed: bool = False,
+  remembers: bool = False,
 ) -> PlayFn:
   """Makes a strategy known by its name, see `Registered`; returns it."""
-  STRATEGIES.register(name, Registered(play_fn, cost, instructed))
+  STRATEGIES.register(name, Registered(play_fn, cost, instructed, remembers))
   return play_fn
 
 
@@ -212,12 +215,20 @@ register(
   reflexion.immediate_reflexion,
   _AFTER_WORDS,
   instructed=True,
+  remembers=True,
 )
 register('mbr_exec', mbr_exec, _SAMPLE)
-register('reflexion', reflexion.reflexion, _AFTER_WORDS, instructed=True)
+register(
+  'reflexion',
+  reflexion.reflexion,
+  _AFTER_WORDS,
+  instructed=True,
+  remembers=True,
+)
 register(
   'reflexion_ucs',
   reflexion_ucs.reflexion_ucs,
   _AFTER_WORDS,
   instructed=True,
+  remembers=True,
 )
