@@ -68,11 +68,19 @@ def test_every_strategy_finds_a_better_text(strategy):
   assert f'search examples 0.000 -> {result.score:.3f}' in str(result)
   assert f'held out 0.000 -> {result.held_out:.3f}' in str(result)
   best = result.leaderboard(2)
-  assert len(result.leaderboard()) == min(20, len(result.candidates))
   assert best[0][1].text == result.text and best[0][1].mean >= best[1][1].mean
   assert all(result.candidates[place] is found for place, found in best)
   with pytest.raises(AttributeError):
     result.text = ''
+
+
+def test_the_leaderboard_has_the_best_twenty_candidates():
+  words = lambda request: ' '.join(WORDS[: request.seed % 9])
+  model = ScriptedBackend(lambda request: f'{request.seed} {words(request)}')
+  result = run('best_of_n', 200, model)
+  means = sorted((c.mean for c in result.candidates), reverse=True)
+  assert len(means) > 20 and len(set(means[:20])) > 1
+  assert [found.mean for _, found in result.leaderboard()] == means[:20]
 
 
 def test_reflection_learns_what_rewrites_have_to_guess():
