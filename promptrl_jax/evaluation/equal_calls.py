@@ -3,8 +3,9 @@
 A strategy stops at a visible pass, on some problems early, on others late, so
 that two of one budget use different numbers of calls. The control may make as
 many calls on each problem as the strategy made there in the same run. It
-submits the first program that passes the visible tests, which asking on would
-not change, so that its calls count as those.
+submits the first program that passes the visible tests, and stops there, since
+asking on would not change what it submits: it may use fewer calls than it is
+allowed, and both numbers are reported.
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ from promptrl_jax.evaluation.play import Entrant, Game, LineUp, Plan
 from promptrl_jax.strategies.base import TextStrategy
 from promptrl_jax.strategies.fewshot import best_of_n
 
+_PLAYED = ('passed', 'soft', 'calls', 'attempts')
+_PLAYED += ('prompt_tokens', 'completion_tokens')
+
 
 def label(strategy: str) -> str:
   """Name of the control of a strategy."""
@@ -36,7 +40,7 @@ def measure(line_up: LineUp, plan: Plan, cell: Cell) -> Cell:
     cell: of the strategy.
 
   Returns:
-    A cell with the calls of the strategy, and without details or tokens.
+    A cell with what the control used itself, and without details.
 
   Raises:
     SystemFailure: the pool failed where a result was due.
@@ -53,19 +57,14 @@ def measure(line_up: LineUp, plan: Plan, cell: Cell) -> Cell:
       tasks = [plan.tasks[i] for i in chosen.tolist()]
       games.append(Game(sampler, tasks, plan.protocol, budget, seed))
       places.append((run, chosen))
-  passed, soft = np.zeros_like(cell.passed), np.zeros_like(cell.soft)
-  attempts = np.zeros_like(cell.attempts)
+  arrays = {name: np.zeros_like(getattr(cell, name)) for name in _PLAYED}
   for place, played in zip(places, line_up.run_all(games), strict=True):
-    passed[place], soft[place] = played.passed, played.soft
-    attempts[place] = played.attempts
+    for name, array in arrays.items():
+      array[place] = getattr(played, name)
   return dataclasses.replace(
     cell,
     strategy=label(cell.strategy),
-    passed=passed,
-    soft=soft,
-    attempts=attempts,
-    prompt_tokens=np.zeros_like(cell.calls),
-    completion_tokens=np.zeros_like(cell.calls),
+    **arrays,
     optimisation_calls=0.0,
     details=(),
   )
@@ -84,7 +83,8 @@ def compare(
     resamples: of the bootstrap.
 
   Returns:
-    A row per control: `strategy`, `budget`, `calls` (of both, per problem),
+    A row per control: `strategy`, `budget`, `calls` (of the strategy, which the
+    control is allowed) and `control_calls` (which it used), both per problem,
     `subject` and `control` (shares that are solved) and `gain`, `low`, `high`:
     their difference with a 95 % interval over problems and seeds.
   """
@@ -104,6 +104,7 @@ def compare(
         'strategy': mine.strategy,
         'budget': mine.budget,
         'calls': float(mine.calls.mean()),
+        'control_calls': float(control.calls.mean()),
         'subject': float(mine.passed.mean()),
         'control': float(control.passed.mean()),
         'gain': float(mine.passed.mean() - control.passed.mean()),
@@ -123,6 +124,7 @@ def to_markdown(rows: Sequence[dict[str, Any]]) -> str:
     {
       'B': row['budget'],
       'calls': f'{row["calls"]:.2f}',
+      'used by samples': f'{row["control_calls"]:.2f}',
       subject: markdown.points(row['subject']),
       'samples': markdown.points(row['control']),
       f'{subject} - samples': markdown.interval(row, 'gain', '+'),
@@ -131,8 +133,9 @@ def to_markdown(rows: Sequence[dict[str, Any]]) -> str:
   ]
   return (
     f'### Samples of one prompt at the calls that {subject} used\n\n'
-    'On each problem of each run the coder is asked as often as the strategy '
-    'asked its models there; the first program is greedy, and the first that '
-    'passes the visible tests is submitted.\n\n'
+    'On each problem of each run the coder may be asked as often as the '
+    'strategy asked its models there. The first program is greedy, and the '
+    'first that passes the visible tests is submitted and ends the sampling, '
+    'as more samples would not change what is submitted.\n\n'
     f'{markdown.table(cells, "r")}\n'
   )

@@ -278,7 +278,7 @@ def test_what_choosing_is_worth_has_a_section(browser, page):
     *('bandit', '1,', '4', '75.0', '62.5', '50.0', '−25.0')
   ]
   assert shown.text(table('Samples at equal calls')).split() == [
-    *('4', '2.25', '70.0', '60.0', '+10.0', '[−5.0,', '+25.0]')
+    *('4', '2.25', '1.75', '70.0', '60.0', '+10.0', '[−5.0,', '+25.0]')
   ]
   assert shown.text(table('A perfect choice among samples')).split() == [
     *('4', '50.0', '75.0', '70.0', '80', '%', '+7.5', '[−2.5,', '+17.5]')

@@ -116,8 +116,9 @@ COVERAGE = [
 ]
 EQUAL_CALLS = [
   {
-    **{'strategy': 'ppo', 'budget': 4, 'calls': 2.25, 'subject': 0.7},
-    **{'control': 0.6, 'gain': 0.1, 'low': -0.05, 'high': 0.25},
+    **{'strategy': 'ppo', 'budget': 4, 'calls': 2.25, 'control_calls': 1.75},
+    **{'subject': 0.7, 'control': 0.6},
+    **{'gain': 0.1, 'low': -0.05, 'high': 0.25},
   }
 ]
 PASS_AT_K = [{'k': 2, 'mean': 0.4, 'low': 0.3, 'high': 0.55, 'samples': 9}]

@@ -38,17 +38,22 @@ function equalCallsTable() {
   const mine = rows[0].strategy;
   return scrolling(
     'Samples at equal calls',
-    `Solved in %. On each problem of each run the coder is sampled as often ` +
-      `as ${mine} asked its models there; the first program that passes the ` +
-      'visible tests is submitted.',
+    `Solved in %. On each problem of each run the coder may be sampled as ` +
+      `often as ${mine} asked its models there; the first program that passes ` +
+      'the visible tests is submitted and ends the sampling.',
     grid(
-      ['B', 'calls', mine, 'samples', `${mine} − samples`].map((name) =>
-        columnHead(name),
-      ),
+      [
+        'B',
+        'calls',
+        'used by samples',
+        mine,
+        'samples',
+        `${mine} − samples`,
+      ].map((name) => columnHead(name)),
       rows.map((row) =>
         numberedRow(
           row.budget,
-          numberCell(row.calls.toFixed(2)),
+          [row.calls, row.control_calls].map((x) => numberCell(x.toFixed(2))),
           [row.subject, row.control].map((x) => numberCell(percent(x))),
           numberCell(signed(row.gain), interval(row.low, row.high, signed)),
         ),
