@@ -11,7 +11,8 @@ A result on test tasks means little if training tasks repeat them.
 | `near duplicate` | statements that share most word trigrams   | reported |
 
 Experiments leave training tasks that overlap with validation or test out of
-training.
+training. Of other pairs with the same statement both tasks stay: `tools.leaks`
+ends with an error where there are some.
 
 Statements are compared without case, punctuation and white space. The last two
 kinds are looked for only where statements identify tasks: in minicode a
@@ -107,6 +108,15 @@ class OverlapReport:
       o.task_ids[o.splits.index('train')]
       for o in self.overlaps
       if 'train' in o.splits and set(o.splits) & set(_EVALUATED)
+    )
+
+  def kept_statements(self) -> tuple[Overlap, ...]:
+    """Returns the pairs with the same statement that no `train_ids` resolve."""
+    left_out = self.train_ids()
+    return tuple(
+      o
+      for o in self.overlaps
+      if o.kind == SAME_STATEMENT and not left_out.intersection(o.task_ids)
     )
 
 

@@ -6,8 +6,9 @@
     --options=mbpp=mbpp.jsonl
 
 The command exits with status 1 if two splits share a task, which means an id or
-a statement with its tests. It also lists tasks with similar statements, which
-experiments leave out of training if they overlap with validation or test.
+a statement with its tests, or if they share a statement and experiments keep
+both tasks. It also lists tasks with similar statements. Those of training that
+overlap with validation or test are left out of training, and are no error.
 `tasks.overlaps` defines the comparisons.
 """
 
@@ -49,8 +50,8 @@ def load(
 
 def describe(
   parts: Mapping[str, Sequence[Task]], statements_identify: bool
-) -> tuple[str, bool]:
-  """Returns a report of overlaps, and whether no task is in two splits."""
+) -> tuple[str, str]:
+  """Returns a report of overlaps, and what is wrong, if anything."""
   report = overlaps.find_overlaps(parts, statements_identify)
   sizes = ', '.join(f'{split} {len(tasks)}' for split, tasks in parts.items())
   lines = [f'tasks: {sizes}']
@@ -63,7 +64,11 @@ def describe(
   lines.append(
     f'left out of training: {len(left_out)} {" ".join(left_out)}'.rstrip()
   )
-  return '\n'.join(lines), not report.errors()
+  wrong = ['two splits share a task'] if report.errors() else []
+  if kept := report.kept_statements():
+    pairs = '; '.join(map(str, kept))
+    wrong.append(f'two splits share a statement, both tasks are kept: {pairs}')
+  return '\n'.join(lines), '\n'.join(wrong)
 
 
 def options() -> dict[str, str]:
@@ -79,10 +84,10 @@ def options() -> dict[str, str]:
 def main() -> None:
   """Prints the report; exits with status 1 if it is not clean."""
   registry.import_plugins(_PLUGINS.value)
-  text, clean = describe(*load(_DATA.value, _PATH.value, options()))
+  text, wrong = describe(*load(_DATA.value, _PATH.value, options()))
   print(text)
-  if not clean:
-    sys.exit('error: two splits share a task')
+  if wrong:
+    sys.exit(f'error: {wrong}')
 
 
 if __name__ == '__main__':

@@ -88,6 +88,24 @@ def test_few_shots_are_compared_and_keep_no_task_from_training():
   assert len(report.overlaps) == 1
 
 
+def test_a_shared_statement_is_kept_unless_its_training_task_is_left_out():
+  parts, copy = planted()
+  train, test = parts['train'], parts['test']
+  kept = lambda parts: overlaps.check_no_leak(parts).kept_statements()
+  assert not kept(parts)
+  for others in ('few-shots', 'dev'):
+    (pair,) = kept({others: test, 'train': train})
+    assert pair.task_ids == (copy.task_id, TRAIN.task_id)
+  (pair,) = kept({'validation': train, 'test': test})
+  assert pair.kind == 'same statement'
+  # The training task is left out because of the test task, so that its pair
+  # with the example is none that is kept.
+  shown = dataclasses.replace(copy, task_id='few-shots/0')
+  shown = tiny.with_tests(shown, ['assert True'])
+  (pair,) = kept({'few-shots': [shown], **parts})
+  assert pair.splits == ('few-shots', 'test')
+
+
 def test_near_duplicates_are_exactly_those_of_all_comparisons():
   rng = random.Random(0)
   texts = [

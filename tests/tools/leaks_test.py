@@ -68,6 +68,20 @@ def test_a_planted_duplicate_fails(tmp_path):
   assert 'two splits share a task' in result.stderr
 
 
+def test_a_statement_of_two_splits_fails_unless_its_task_is_left_out(tmp_path):
+  path = tmp_path / 'mbpp.jsonl'
+  trained = ROWS[0] | {'task_id': 602, 'test_list': ['assert f([1]) == [1]']}
+  result = leaks(write(path, [*ROWS, trained]))
+  assert result.returncode == 0, result.stderr
+  assert 'left out of training: 1 mbpp/602\n' in result.stdout
+  result = leaks(write(path, [*ROWS, trained | {'task_id': 512}]))
+  assert result.returncode == 1
+  assert result.stderr == (
+    'error: two splits share a statement, both tasks are kept: same statement: '
+    'mbpp/512 of validation, mbpp/11 of test\n'
+  )
+
+
 @pytest.mark.slow
 def test_humaneval_is_compared_with_the_mbpp_that_is_trained_on(tmp_path):
   row = {
