@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from promptrl_jax.evaluation import open_loop
+from promptrl_jax.training import workdir as workdir_lib
 from tests.experiments import commands
 
 SMALL = (
@@ -21,6 +22,7 @@ SMALL = (
   '--config.controller.iterations=4',
   '--config.controller.continuations=2',
   '--config.controller.clone=True',
+  '--config.ppo.lr=1e-3',
   '--config.patience=4',  # Validates the start, and ends nothing early.
   '--config.eval.budgets=(2,)',
   '--config.eval.shuffled=True',
@@ -74,6 +76,14 @@ def test_it_leaves_what_the_readme_says(whole):
   for word in ('direct', 'best_of_b', 'best_fixed', 'random', 'ppo'):
     assert word in result.stdout
   assert 'rewriter' in result.stdout and 'TensorBoard' in result.stdout
+
+
+def test_settings_that_flags_override_are_written_down(whole):
+  job, settings = workdir_lib.load_config(whole[0])
+  assert job == 'mbpp_ppo'
+  assert settings['ppo']['lr'] == 1e-3
+  assert settings['controller']['episodes'] == 4
+  assert settings['eval']['budgets'] == [2]
 
 
 def test_what_takes_long_says_how_far_it_is(whole):
