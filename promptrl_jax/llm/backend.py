@@ -59,6 +59,11 @@ class Request:
 class Confidence:
   """How sure a model was of a completion, at temperature 1 without filters.
 
+  All tokens of the completion count, not those of the program alone, so that
+  words and fences around it do under the template `chat`. A backend does not
+  know which function is looked for in a reply, and a cache keeps these three
+  numbers, not one for each token.
+
   Attributes:
     mean_logp: mean log-prob of its tokens, in nats.
     least_logp: that of its least probable token.

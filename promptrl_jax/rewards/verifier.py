@@ -58,8 +58,8 @@ class Candidate:
   Attributes:
     code: the program.
     outcomes: what it computes on inputs that are the same for all programs.
-    certainty: mean log-prob, least log-prob and mean entropy of its tokens, in
-      nats; None if they are not known.
+    certainty: mean log-prob, least log-prob and mean entropy of the tokens of
+      its completion, in nats; None if they are not known.
     tokens: of the completion that it was taken from.
     greedy: whether that was decoded greedily.
     generated: share of the tests that the model wrote which it passes; None if
