@@ -1,17 +1,27 @@
 """What is trained beside controllers, and what is read of a finished run."""
 
+import dataclasses
+
+import jax
 import numpy as np
 import pytest
 
-from configs.mbpp_ppo import Config
+from configs.mbpp_ppo import Config, EvalConfig
 from experiments import controllers
 from promptrl_jax.envs.editing.config import EditingConfig
 from promptrl_jax.envs.editing.env import EditingEnv
+from promptrl_jax.evaluation.open_loop import Found
+from promptrl_jax.evaluation.play import LineUp
+from promptrl_jax.llm.attempt import CODER, REWRITER
+from promptrl_jax.llm.cache import CachedBackend
 from promptrl_jax.tasks import splits
 from promptrl_jax.testing import tiny
 from promptrl_jax.testing.scripted import ScriptedBackend
 from promptrl_jax.training.controller.bandit import Kind
-from promptrl_jax.training.controller.config import ControllerConfig
+from promptrl_jax.training.controller.config import (
+  CloneConfig,
+  ControllerConfig,
+)
 
 CALLS = 60
 
@@ -104,3 +114,53 @@ def test_problems_that_random_operators_solve_are_chosen_once(pool, tmp_path):
   with pytest.raises(ValueError, match='solvable_by=2: no episode by random'):
     controllers.solvable(config, again, problems, tmp_path / 'other')
   assert not (tmp_path / 'other').exists()
+
+
+@pytest.fixture
+def start(pool, tmp_path, monkeypatch):
+  """Starts a training: its problems, its parameters and the calls made."""
+  coder = ScriptedBackend(lambda request: '\n  return x + 2')
+  rewriter = ScriptedBackend(lambda request: ' Add it, please.')
+  models = {CODER: CachedBackend(coder), REWRITER: CachedBackend(rewriter)}
+  found = Found(best={3: ('resample', 'lexical', 'keep')}, calls=100)
+  started = []
+
+  def train(config, learner, env, line_up, problems, tasks, seed, folder, paid):
+    leaves = jax.tree.leaves(learner.initial.params)
+    started.append(([p.task_id for p in problems], leaves, paid))
+
+  monkeypatch.setattr(controllers, 'train', train)
+  monkeypatch.setattr(
+    controllers, 'restore', lambda learner, *_: (learner.initial.params, 0)
+  )
+
+  def start(**changes):
+    config = Config(
+      controller=ControllerConfig(budgets=(1, 3), trunk=(4,), head=(4,)),
+      clone=CloneConfig(steps=2),
+      editing=EditingConfig(max_steps=3, budget=3),
+      eval=EvalConfig(bandits=False),
+    )
+    controller = dataclasses.replace(config.controller, **changes)
+    controllers.learn(
+      dataclasses.replace(config, controller=controller),
+      LineUp(models, pool),
+      pool,
+      {'train': tiny.tasks(6)},
+      found,
+      *(0, tmp_path / str(len(started)), 'train', 'best'),
+    )
+    return started[-1]
+
+  return start
+
+
+def test_a_training_starts_as_the_controller_is_set(start):
+  problems, params, paid = start()
+  assert len(problems) == 6 and paid == 0
+  chosen, same, paid = start(solvable_by=2)
+  assert chosen == [problems[2]] and 0 < paid < 100
+  jax.tree.map(np.testing.assert_array_equal, same, params)
+  every, cloned, paid = start(clone=True)
+  assert every == problems and paid > 100  # with the search of the lists
+  assert not all(map(np.array_equal, cloned, params))

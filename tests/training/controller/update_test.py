@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import re
 
 import jax
 import jax.numpy as jnp
@@ -225,6 +226,50 @@ def test_metrics_of_one_step_equal_the_loss_worked_in_numpy():
   np.testing.assert_allclose(metrics['train/entropy'], entropy, rtol=1e-4)
   total = policy + 0.5 * value - 0.01 * entropy
   np.testing.assert_allclose(metrics['train/loss'], total, rtol=1e-4)
+
+
+PPO_CHANGES = {
+  'lr': 1e-3,
+  'anneal': False,
+  'adam_epsilon': 1e-8,
+  'max_grad_norm': None,
+  'gamma': 0.9,
+  'gae_lambda': 1.0,
+  'clip': 0.1,
+  'value_clip': 0.2,
+  'value_coef': 1.0,
+  'entropy_coef': 0.1,
+  'normalize': 'none',
+  'normalize_ddof': 1,
+  'epochs': 2,
+  'minibatches': 2,
+  'micro_batches': 2,
+}
+
+
+def program(**changes):
+  """What an update computes, as text; nothing is compiled."""
+  config = PPOConfig(**changes)
+  update_fn = make_update_fn(MODEL.apply, config.make_optimizer(100), config)
+  text = str(jax.make_jaxpr(update_fn)(create_state(config), make_rollout()))
+  return re.sub('0x[0-9a-f]+', '', text)  # addresses of functions
+
+
+@pytest.fixture(scope='module')
+def usual_program():
+  return program()
+
+
+def test_every_setting_has_a_row_and_is_all_that_a_program_depends_on(
+  usual_program,
+):
+  assert PPO_CHANGES.keys() == {f.name for f in dataclasses.fields(PPOConfig)}
+  assert program() == usual_program
+
+
+@pytest.mark.parametrize('name', PPO_CHANGES)
+def test_each_setting_changes_the_update(name, usual_program):
+  assert program(**{name: PPO_CHANGES[name]}) != usual_program
 
 
 def test_actions_respect_masks_and_carry_their_log_probability():
