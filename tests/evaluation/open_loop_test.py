@@ -23,6 +23,7 @@ EDITING = EditingConfig(
   actions=('keep', 'resample', 'semantic', 'repair', 'reset_prompt')
 )
 BUDGETS = (1, 2, 4)
+SEARCH = SearchConfig(beam=2, seeds=1, temperatures=(0.5, 0.8))
 # Even numbers are added by a repair alone, odd ones where it was rewritten.
 TASKS = tuple(
   dataclasses.replace(task, register=('even', 'odd')[k % 2])
@@ -65,8 +66,8 @@ def found(line_up):
   return search(line_up)
 
 
-def search(line_up):
-  config = SearchConfig(beam=2, seeds=1, temperatures=(0.5, 0.8))
+def search(line_up, **changes):
+  config = dataclasses.replace(SEARCH, **changes)
   validation = Validation(line_up, TASKS, EDITING, config, 'visible1')
   found = open_loop_search.search(validation, BUDGETS)
   return open_loop_search.tune(found, validation, BUDGETS, AskConfig())
@@ -155,6 +156,13 @@ def test_what_was_found_goes_through_json_and_back(found):
   again = Found.from_json(json.loads(json.dumps(dataclasses.asdict(found))))
   assert again.facts() == found.facts()
   assert set(again.best) == {1, 2, 4}
+
+
+def test_every_setting_of_the_search_changes_it(found, line_up):
+  changes = {'beam': 1, 'seeds': 2, 'problems': 3, 'temperatures': (0.6,)}
+  assert changes.keys() == {f.name for f in dataclasses.fields(SearchConfig)}
+  for name, value in changes.items():
+    assert search(line_up, **{name: value}) != found, name
 
 
 @pytest.mark.parametrize('field', ['beam', 'seeds'])
