@@ -111,7 +111,7 @@ class OverlapReport:
     )
 
   def kept_statements(self) -> tuple[Overlap, ...]:
-    """Returns the pairs with the same statement that no `train_ids` resolve."""
+    """Returns pairs with the same statement of which `train_ids` has none."""
     left_out = self.train_ids()
     return tuple(
       o
