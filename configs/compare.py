@@ -122,7 +122,7 @@ def get_config(arg: str = 'minicode2') -> ml_collections.ConfigDict:
       *('epic', 'epic_fixed', 'epic_words'),
     )
     c.eval.instruction_search.calls = 1200
-    c.portfolio = ('ppo', 'fewshot_tuned', 'greedy_first', 'mbr_exec')
+    c.portfolio = ('ppo', 'best_open_loop', 'greedy_first', 'mbr_exec')
     c.verified = ('fewshot_tuned', 'greedy_first_tuned')
     c.coder.certainty = c.rewriter.certainty = True
   if name in ('mbpp', 'humaneval'):

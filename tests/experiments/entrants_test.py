@@ -106,6 +106,8 @@ def test_one_argument_plays_every_registered_strategy_on_mbpp():
     *('hand_rule', 'random', 'gepa', 'ppo', 'portfolio', 'random_portfolio'),
   }
   assert config.eval.budgets == (1, 2, 4, 8, 16) and config.seeds >= 3
+  entrants.check_members(config, costs)
+  entrants.check_verified(config, costs)
 
 
 def candidates(config, costs, sizes=(100, 100, 100)):
