@@ -17,7 +17,7 @@ from promptrl_jax.sampling.requests import EngineConfig
 from promptrl_jax.sampling.sampler import Sampler
 from promptrl_jax.testing import tiny
 from tests.golden import causal, encoder_decoder
-from tests.models.gguf_test import convert
+from tests.models.gguf_files import convert
 from tests.variants import mostly_slow
 
 FOLDERS = {
