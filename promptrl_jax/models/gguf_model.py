@@ -30,6 +30,7 @@ _MODEL_TYPES = {
   'gemma3': gemma.MODEL_TYPE,
 }
 _ROTATED = ('llama', 'mistral')  # whose queries and keys are in another order
+_BIASED = ('attn_q', 'attn_output', 'ffn_down')  # each for those beside it
 _EMBEDDING = 'token_embd.weight'
 _FACTORS = 'rope_freqs.weight'
 # Field of a `config.json` -> field of the metadata, below the architecture.
@@ -120,7 +121,10 @@ class GgufTensors:
     c, stored = self._config, self._stored[name]
     if c.norm_offset and stored.endswith('norm.weight'):
       return (self._file.read(stored) - c.norm_offset).astype(self._dtype)
-    return self._file.read(stored, self._dtype, self._order(stored))
+    order = self._order(stored)
+    if order is not None and stored.endswith('.bias'):
+      return self._file.read(stored, self._dtype)[order]  # It is one row.
+    return self._file.read(stored, self._dtype, order)
 
   def read_parts(
     self, name: str, write: Callable[[slice, np.ndarray], None]
@@ -208,12 +212,16 @@ def hf_values(file: GgufFile) -> dict[str, Any]:
     raise CheckpointError(
       f'{file.path} has a {uneven[0]} for each layer: expected one for all'
     )
+  biased = {part for part in _BIASED if f'blk.0.{part}.bias' in file.names()}
   values |= special_ids(file) | {
     'model_type': _MODEL_TYPES[name],
     'vocab_size': file.shape(_EMBEDDING)[0],
     'tie_word_embeddings': 'output.weight' not in file.names(),
-    'attention_bias': 'blk.0.attn_q.bias' in file.names(),
+    'attention_bias': 'attn_q' in biased,
+    'mlp_bias': 'ffn_down' in biased,
   }
+  if name == 'llama' and biased == {'attn_q'}:
+    values['model_type'] = 'qwen2'  # A Llama of Hugging Face has one of `out`.
   if name == 'gemma3' and values['num_hidden_layers'] == _GEMMA_27B_LAYERS:
     heads = values['num_attention_heads']
     values['query_pre_attn_scalar'] = values['hidden_size'] / heads

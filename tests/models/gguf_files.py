@@ -10,6 +10,7 @@ from promptrl_jax.models import tokenizer as tokenizer_lib
 
 ARCHITECTURES = {
   'codellama': 'llama',
+  'llama_biases': 'llama',
   'mistral': 'mistral',
   'qwen2': 'qwen2',
   'qwen3': 'qwen3',
@@ -48,13 +49,16 @@ def write(path, architecture='llama', tensors=(), **fields):
 
 
 def rotated(weight, heads):
-  """Rows of queries or keys as llama.cpp wants them for Llama."""
-  halves = weight.reshape(heads, 2, -1, weight.shape[-1])
+  """Weights or biases of queries or keys as llama.cpp has them for Llama."""
+  halves = weight.reshape(heads, 2, -1, *weight.shape[1:])
   return halves.swapaxes(1, 2).reshape(weight.shape)
 
 
-def convert(folder, path, **more):
-  """Writes a checkpoint of transformers as a file, as the converter does."""
+def convert(folder, path, without=(), **more):
+  """Writes a checkpoint of transformers as a file, as the converter does.
+
+  Tensors whose name in the file ends with one of `without` are left out.
+  """
   values = json.loads((folder / 'config.json').read_text())
   name = ARCHITECTURES[folder.name]
   known = 'LLAMA' if name == 'mistral' else name.upper()
@@ -66,13 +70,15 @@ def convert(folder, path, **more):
     folder / 'model.safetensors'
   ).items():
     tensor = tensor.astype(np.float32)
-    if name in ('llama', 'mistral') and theirs.endswith('q_proj.weight'):
+    ours = names.get_name(theirs, ('.weight', '.bias'))
+    if name in ('llama', 'mistral') and '.attn_q.' in ours:
       tensor = rotated(tensor, values['num_attention_heads'])
-    if name in ('llama', 'mistral') and theirs.endswith('k_proj.weight'):
+    if name in ('llama', 'mistral') and '.attn_k.' in ours:
       tensor = rotated(tensor, values['num_key_value_heads'])
     if name == 'gemma3' and theirs.endswith('norm.weight'):
       tensor = tensor + 1
-    tensors[names.get_name(theirs, ('.weight', '.bias'))] = tensor
+    if not ours.endswith(tuple(without)):
+      tensors[ours] = tensor
   rope = values['rope_parameters']
   fields = {
     'embedding_length': values['hidden_size'],

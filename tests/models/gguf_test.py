@@ -2,7 +2,9 @@
 
 import struct
 
+import chex
 import gguf
+import jax
 import ml_dtypes
 import numpy as np
 import pytest
@@ -24,6 +26,46 @@ def path(tmp_path):
 @pytest.mark.parametrize('name', [n for n in ARCHITECTURES if n != 'gemma3'])
 def test_a_converted_model_writes_what_transformers_wrote(name, path):
   check(convert(causal.FOLDER / name, path), name)
+
+
+def arrays(source):
+  """Config and parameters, without compiling what loads them to devices."""
+  config, leaves = pretrained.load_model(source, in_file=True)
+  return config, jax.tree.map(np.asarray, leaves)
+
+
+FFN = ('ffn_gate.bias', 'ffn_up.bias', 'ffn_down.bias')
+
+
+@pytest.mark.parametrize(
+  ('without', 'left_out', 'family'),
+  [
+    (FFN, {'gate_up_bias', 'down_bias'}, 'llama'),
+    (
+      (*FFN, 'attn_output.bias'),
+      {'gate_up_bias', 'down_bias', 'out_bias'},
+      'qwen2',
+    ),
+  ],
+)
+def test_a_llama_may_have_some_of_its_biases(
+  without, left_out, family, path, tmp_path
+):
+  folder = causal.FOLDER / 'llama_biases'
+  _, whole = arrays(folder)
+  config, params = arrays(convert(folder, path, without))
+  assert config.family == family
+  layers = {
+    name: leaf
+    for name, leaf in whole['params']['layers'].items()
+    if name not in left_out
+  }
+  chex.assert_trees_all_equal(params['params']['layers'], layers)
+  # What is saved has the same biases.
+  pretrained.save_model(tmp_path, config, params)
+  again, saved = arrays(tmp_path)
+  assert again == config
+  chex.assert_trees_all_equal(saved, params)
 
 
 def test_gemma_with_the_pattern_of_its_files(path):
