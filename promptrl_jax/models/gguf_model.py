@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from promptrl_jax.models import gemma, gguf_blocks, rope
+from promptrl_jax.models import gemma, gguf_blocks, gguf_tokenizer, rope
 from promptrl_jax.models.blocks import Blocks
 from promptrl_jax.models.config import RopeScaling, TransformerConfig
 from promptrl_jax.models.gguf_file import GgufFile
@@ -239,6 +239,7 @@ def special_ids(file: GgufFile) -> dict[str, Any]:
     for ours, theirs in _SPECIAL.items()
   }
   ends = [metadata.get(f'tokenizer.ggml.{end}') for end in _ENDS]
+  ends += [*gguf_tokenizer.listed_ends(file), *gguf_tokenizer.turn_ends(file)]
   ids['eos_token_id'] = list(dict.fromkeys(i for i in ends if i is not None))
   return ids
 

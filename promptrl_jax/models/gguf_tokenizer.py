@@ -20,6 +20,8 @@ _PREFIX = 'tokenizer.ggml.'
 _CHAT = 'tokenizer.chat_template'
 # Kinds of tokens.
 _NORMAL, _CONTROL, _USER_DEFINED = 1, 3, 4
+_TURN_ENDS = ('<|eot_id|>', '<|eom_id|>', '<|im_end|>', '<|end|>')
+_TURN_ENDS += ('<end_of_turn>',)
 _SPACE = '▁'  # SentencePiece writes a space so.
 _SPECIAL = {
   'bos_token': 'bos_token_id',
@@ -98,6 +100,29 @@ def special(file: GgufFile) -> dict[str, str]:
 
 def chat_template(file: GgufFile) -> str | None:
   return file.metadata.get(_CHAT)
+
+
+def listed_ends(file: GgufFile) -> list[int]:
+  """Returns the ids that Ollama lists where several tokens end a text."""
+  count = len(_get(file, 'tokens', []))
+  return [int(i) for i in _get(file, 'eos_token_ids', []) if 0 <= i < count]
+
+
+def turn_ends(file: GgufFile) -> list[int]:
+  """Returns the ids of tokens that end a turn, which a file need not name.
+
+  They go by their text, as in llama.cpp, but only if the chat template writes
+  them: a file without a template has no turns, and its texts end as they did
+  in training.
+  """
+  template = chat_template(file) or ''
+  written = {end for end in _TURN_ENDS if end in template}
+  kinds = _get(file, 'token_type', [])
+  return [
+    i
+    for i, token in enumerate(_get(file, 'tokens', [])[: len(kinds)])
+    if token in written and kinds[i] in (_CONTROL, _USER_DEFINED)
+  ]
 
 
 def around(file: GgufFile) -> tuple[tuple[int, ...], tuple[int, ...]]:

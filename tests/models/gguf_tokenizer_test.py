@@ -85,6 +85,28 @@ def test_a_chat_is_rendered_by_the_template_of_the_file(path):
   )
 
 
+TURNS = {'tokenizer__chat_template': "{{ messages[0]['content'] }}<|im_end|>"}
+
+
+@pytest.mark.parametrize(
+  ('kind', 'more', 'expected'),
+  [
+    (3, TURNS, (1, 2)),
+    (4, TURNS, (1, 2)),
+    (3, TURNS | {'tokenizer__ggml__eos_token_id': None}, (2,)),
+    (1, TURNS, (1,)),  # A word of the vocabulary that looks like one.
+    (3, {}, (1,)),  # Without a template there are no turns.
+    (3, {'tokenizer__ggml__eos_token_ids': [0, 1, -1, 9999]}, (1, 0)),
+  ],
+)
+def test_all_tokens_that_end_a_turn_are_found(kind, more, expected, path):
+  fields = byte_level('gpt-2')
+  fields['tokenizer__ggml__tokens'][2] = '<|im_end|>'
+  fields['tokenizer__ggml__token_type'][2] = kind
+  write(path, **(fields | more))
+  assert tokenizer_lib.load(path).eos_ids == expected
+
+
 @pytest.mark.parametrize(
   ('fields', 'message'),
   [
