@@ -13,7 +13,13 @@ from typing import Any
 
 import numpy as np
 import tokenizers
-from tokenizers import decoders, models, pre_tokenizers, trainers
+from tokenizers import (
+  decoders,
+  models,
+  pre_tokenizers,
+  processors,
+  trainers,
+)
 
 from promptrl_jax.files import write_atomically
 from promptrl_jax.models import gguf_model, gguf_tokenizer, tokenizer_files
@@ -206,12 +212,14 @@ def save(folder: str | os.PathLike[str], tokenizer: Tokenizer) -> None:
   A tokenizer with the special tokens of `train` needs `tokenizer.json` only.
   """
   folder = pathlib.Path(folder)
-  text = tokenizer.backend.to_str(pretty=True) + '\n'
-  write_atomically(folder / tokenizer_files.TOKENIZER, text.encode())
   name_of = tokenizer.backend.id_to_token
   ids = (tokenizer.pad_id, tokenizer.bos_id, tokenizer.eos_id)
   names = [None if i is None else name_of(i) for i in ids]
-  if names == [PAD, BOS, EOS] and tokenizer.chat is None:
+  is_own = names == [PAD, BOS, EOS] and tokenizer.chat is None
+  backend = tokenizer.backend if is_own else _complete(tokenizer)
+  text = backend.to_str(pretty=True) + '\n'
+  write_atomically(folder / tokenizer_files.TOKENIZER, text.encode())
+  if is_own:
     return
   values: dict[str, Any] = {
     **(tokenizer.chat.special if tokenizer.chat else {}),
@@ -224,6 +232,23 @@ def save(folder: str | os.PathLike[str], tokenizer: Tokenizer) -> None:
   if tokenizer.chat is not None:
     content = tokenizer.chat.source.encode()
     write_atomically(folder / tokenizer_files.TEMPLATE, content)
+
+
+def _complete(tokenizer: Tokenizer) -> tokenizers.Tokenizer:
+  """Returns a backend that puts `start` and `end` around a text by itself.
+
+  That of a GGUF file does not, nor that of a folder with `add_bos_token`.
+  """
+  start, end = tokenizer.start, tokenizer.end
+  if tokenizer_files.around(tokenizer.backend) == (start, end):
+    return tokenizer.backend
+  backend = tokenizers.Tokenizer.from_str(tokenizer.backend.to_str())
+  names = {i: str(backend.id_to_token(i)) for i in (*start, *end)}
+  backend.post_processor = processors.TemplateProcessing(
+    single=[*(names[i] for i in start), '$A', *(names[i] for i in end)],
+    special_tokens=[(name, i) for i, name in names.items()],
+  )
+  return backend
 
 
 def train(texts: Iterable[str], vocab_size: int) -> Tokenizer:

@@ -68,20 +68,25 @@ class Files:
 
   def around(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Returns the ids that the tokenizer adds before and after a text."""
-    probe = 'a'
-    inside = self.backend.encode(probe, add_special_tokens=False).ids
-    with_special = self.backend.encode(probe, add_special_tokens=True).ids
-    size = len(inside)
-    for i in range(len(with_special) - size + 1):
-      if with_special[i : i + size] == inside:
-        start, end = tuple(with_special[:i]), tuple(with_special[i + size :])
-        break
-    else:
-      start, end = (), ()
+    start, end = around(self.backend)
     adds_bos = self.config.get('add_bos_token')
     if adds_bos is not None:
       start = self.ids('bos')[:1] if adds_bos else ()
     return start, end
+
+
+def around(
+  backend: tokenizers.Tokenizer,
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+  """Returns the ids that a backend adds before and after a text."""
+  probe = 'a'
+  inside = backend.encode(probe, add_special_tokens=False).ids
+  with_special = backend.encode(probe, add_special_tokens=True).ids
+  size = len(inside)
+  for i in range(len(with_special) - size + 1):
+    if with_special[i : i + size] == inside:
+      return tuple(with_special[:i]), tuple(with_special[i + size :])
+  return (), ()
 
 
 def read(folder: pathlib.Path) -> Files:

@@ -1,6 +1,9 @@
 """The tokenizer that a GGUF file describes."""
 
+import functools
+
 import pytest
+import transformers
 
 from promptrl_jax.models import tokenizer as tokenizer_lib
 from promptrl_jax.models.gguf_tokenizer import PRE_TOKENIZERS
@@ -83,6 +86,24 @@ def test_a_chat_is_rendered_by_the_template_of_the_file(path):
   assert tokenizer.backend.decode(ids, skip_special_tokens=False) == (
     '<|start|>[ab]'
   )
+
+
+@pytest.mark.parametrize('adds_bos', [None, True, False])
+@pytest.mark.parametrize(
+  'fields', [sentence_piece, functools.partial(byte_level, 'llama-bpe')]
+)
+def test_a_saved_tokenizer_starts_texts_as_before(
+  fields, adds_bos, path, tmp_path
+):
+  before = tokenizer_lib.load(write(path, **fields(add_bos_token=adds_bos)))
+  tokenizer_lib.save(tmp_path, before)
+  after = tokenizer_lib.load(tmp_path)
+  assert (after.start, after.end) == (before.start, before.end)
+  assert bool(after.start) == (adds_bos is not False)
+  theirs = transformers.PreTrainedTokenizerFast.from_pretrained(tmp_path)
+  expected = before.render([('text', 'ab 12')])
+  assert after.render([('text', 'ab 12')]) == expected
+  assert theirs('ab 12').input_ids == expected
 
 
 TURNS = {'tokenizer__chat_template': "{{ messages[0]['content'] }}<|im_end|>"}

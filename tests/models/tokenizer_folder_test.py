@@ -224,10 +224,16 @@ def test_special_tokens_may_stand_in_the_map_or_in_the_model_config(write):
 
 
 @pytest.mark.parametrize(('add', 'start'), [(True, (1,)), (False, ())])
-def test_the_config_decides_about_the_leading_token(write, add, start):
+def test_the_config_decides_about_the_leading_token(
+  write, tmp_path, add, start
+):
   values = {**LLAMA_CONFIG, 'add_bos_token': add}
   folder = write(sentence_piece(), tokenizer_config=values)
-  assert tokenizer_lib.load(folder).start == start
+  tokenizer = tokenizer_lib.load(folder)
+  assert tokenizer.start == start
+  (tmp_path / 'saved').mkdir()
+  tokenizer_lib.save(tmp_path / 'saved', tokenizer)
+  assert tokenizer_lib.load(tmp_path / 'saved').start == start
 
 
 def test_an_encoder_has_tokens_on_both_sides(write):
