@@ -67,7 +67,11 @@ def _global_every(values: Mapping[str, Any]) -> int:
 
 
 def layer_types(num_layers: int, every: int) -> list[str]:
-  return [_WINDOWED if (i + 1) % every else _FULL for i in range(num_layers)]
+  return [layer_type((i + 1) % every > 0) for i in range(num_layers)]
+
+
+def layer_type(has_window: bool) -> str:
+  return _WINDOWED if has_window else _FULL
 
 
 def to_hf(config: TransformerConfig) -> dict[str, Any]:

@@ -47,7 +47,9 @@ _OPTIONAL = {
   'head_dim': 'attention.key_length',
   'rope_theta': 'rope.freq_base',
   'sliding_window': 'attention.sliding_window',
+  'rope_local_base_freq': 'rope.freq_base_swa',
 }
+_PATTERN = 'attention.sliding_window_pattern'
 _SPECIAL = {
   'bos_token_id': 'bos_token_id',
   'pad_token_id': 'padding_token_id',
@@ -79,6 +81,7 @@ _GEMMA_LAYER = _LAYER | {
 # The factors of Llama 3 depend on one number of the model.
 _LLAMA3 = {'low_freq_factor': 1.0, 'high_freq_factor': 4.0}
 _LLAMA3_POSITIONS = 8192
+_THETA = 10_000.0  # where a file gives none
 _GEMMA_27B_LAYERS = 62  # the model that divides by the root of D / Q, not of H
 
 
@@ -193,10 +196,11 @@ def hf_values(file: GgufFile) -> dict[str, Any]:
       f'{file.path} has the architecture {name!r}: expected one of '
       f'{", ".join(_MODEL_TYPES)}'
     )
-  metadata = file.metadata
+  metadata, is_gemma = file.metadata, name == 'gemma3'
+  window = {'sliding_window': _OPTIONAL['sliding_window']} if is_gemma else {}
   missing = [
     f'{name}.{field}'
-    for field in _REQUIRED.values()
+    for field in (_REQUIRED | window).values()
     if f'{name}.{field}' not in metadata
   ]
   missing += [_EMBEDDING] if _EMBEDDING not in file.names() else []
@@ -212,6 +216,7 @@ def hf_values(file: GgufFile) -> dict[str, Any]:
     raise CheckpointError(
       f'{file.path} has a {uneven[0]} for each layer: expected one for all'
     )
+  _check(file, name, values)
   biased = {part for part in _BIASED if f'blk.0.{part}.bias' in file.names()}
   values |= special_ids(file) | {
     'model_type': _MODEL_TYPES[name],
@@ -222,13 +227,45 @@ def hf_values(file: GgufFile) -> dict[str, Any]:
   }
   if name == 'llama' and biased == {'attn_q'}:
     values['model_type'] = 'qwen2'  # A Llama of Hugging Face has one of `out`.
-  if name == 'gemma3' and values['num_hidden_layers'] == _GEMMA_27B_LAYERS:
-    heads = values['num_attention_heads']
-    values['query_pre_attn_scalar'] = values['hidden_size'] / heads
-  if name == 'gemma3':
-    values['hidden_activation'] = 'gelu_pytorch_tanh'
+  if is_gemma:
+    values |= _gemma_values(file, values)
   scaling = _rope_scaling(file, name, values)
   return values | ({'rope_scaling': scaling} if scaling else {})
+
+
+def _check(file: GgufFile, name: str, values: Mapping[str, Any]) -> None:
+  """Refuses metadata that makes another model than the one that is built."""
+  heads = values['num_attention_heads']
+  size = values.get('head_dim') or values['hidden_size'] // heads
+  expected = {
+    'attn_logit_softcapping': 0,
+    'final_logit_softcapping': 0,
+    'rope.dimension_count': size,
+  }
+  if name != 'gemma3':  # All layers are alike.
+    theta = values.get('rope_theta', _THETA)
+    expected |= {_PATTERN: 1, 'rope.freq_base_swa': theta}
+  for field, wanted in expected.items():
+    value = file.metadata.get(f'{name}.{field}', wanted)
+    if np.any(value != wanted):
+      raise CheckpointError(
+        f'{file.path} has {name}.{field}={value}: expected {wanted}, or none'
+      )
+
+
+def _gemma_values(file: GgufFile, values: Mapping[str, Any]) -> dict[str, Any]:
+  """Returns the fields that only Gemma has."""
+  own: dict[str, Any] = {'hidden_activation': 'gelu_pytorch_tanh'}
+  layers = values['num_hidden_layers']
+  if layers == _GEMMA_27B_LAYERS:
+    heads = values['num_attention_heads']
+    own['query_pre_attn_scalar'] = values['hidden_size'] / heads
+  pattern = file.metadata.get(f'gemma3.{_PATTERN}')
+  if isinstance(pattern, np.ndarray):  # Whether each layer has a window.
+    own['layer_types'] = [gemma.layer_type(bool(window)) for window in pattern]
+  elif pattern is not None:  # 0: all of them have one.
+    own['sliding_window_pattern'] = pattern or layers + 1
+  return own
 
 
 def special_ids(file: GgufFile) -> dict[str, Any]:
@@ -249,12 +286,20 @@ def _rope_scaling(
 ) -> dict[str, Any] | None:
   if _FACTORS in file.names():
     return _llama3_scaling(file, values)
-  kind = file.metadata.get(f'{name}.rope.scaling.type', 'none')
-  factor = file.metadata.get(f'{name}.rope.scaling.factor')
-  if factor and kind == 'none' and name == 'gemma3':
-    kind = 'linear'
+  get, scaling = file.metadata.get, f'{name}.rope.scaling'
+  factor = get(f'{scaling}.factor') or get(f'{name}.rope.scale_linear')
+  # A factor without a type is linear, as in llama.cpp.
+  kind = get(f'{scaling}.type', 'linear' if factor else 'none')
   if kind == 'none':
     return None
+  if kind != 'linear':
+    raise CheckpointError(
+      f'{file.path} has {scaling}.type={kind!r}: expected linear or none'
+    )
+  if not factor:
+    raise CheckpointError(
+      f'{file.path} has {scaling}.type={kind!r}, but no {scaling}.factor'
+    )
   return {'rope_type': kind, 'factor': factor}
 
 
@@ -267,7 +312,7 @@ def _llama3_scaling(
   scaling = RopeScaling(
     'llama3', factor, original_positions=_LLAMA3_POSITIONS, **_LLAMA3
   )
-  theta, size = values.get('rope_theta', 10_000.0), 2 * len(factors)
+  theta, size = values.get('rope_theta', _THETA), 2 * len(factors)
   plain, scaled = (
     np.asarray(rope.frequencies(size, theta, s)) for s in (None, scaling)
   )

@@ -120,7 +120,7 @@ def _config(values: Mapping[str, Any], path: pathlib.Path) -> Any:
   try:
     return family(values.get('model_type')).from_hf(values)
   except ValueError as error:
-    raise ValueError(f'{path}: {error}') from None
+    raise weights.CheckpointError(f'{path}: {error}') from None
 
 
 def _json(path: pathlib.Path) -> dict[str, Any]:

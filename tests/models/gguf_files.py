@@ -1,6 +1,7 @@
 """Writes small GGUF files as llama.cpp's converter writes them."""
 
 import json
+import math
 
 import gguf
 import numpy as np
@@ -10,6 +11,7 @@ from promptrl_jax.models import tokenizer as tokenizer_lib
 
 ARCHITECTURES = {
   'codellama': 'llama',
+  'deepseek_coder': 'llama',
   'llama_biases': 'llama',
   'mistral': 'mistral',
   'qwen2': 'qwen2',
@@ -77,9 +79,14 @@ def convert(folder, path, without=(), **more):
       tensor = rotated(tensor, values['num_key_value_heads'])
     if name == 'gemma3' and theirs.endswith('norm.weight'):
       tensor = tensor + 1
+    if name == 'gemma3' and '.attn_q_norm.' in ours:
+      # A file has no other scale of queries than that of the head size.
+      scalar = values['query_pre_attn_scalar']
+      tensor = tensor * math.sqrt(values['head_dim'] / scalar)
     if not ours.endswith(tuple(without)):
       tensors[ours] = tensor
   rope = values['rope_parameters']
+  rope = rope.get('full_attention', rope)
   fields = {
     'embedding_length': values['hidden_size'],
     'block_count': values['num_hidden_layers'],
@@ -88,13 +95,20 @@ def convert(folder, path, without=(), **more):
     'feed_forward_length': values['intermediate_size'],
     'context_length': values['max_position_embeddings'],
     'attention__layer_norm_rms_epsilon': values['rms_norm_eps'],
-    'rope__freq_base': rope.get('full_attention', rope)['rope_theta'],
+    'rope__freq_base': rope['rope_theta'],
   }
+  if rope['rope_type'] != 'default':
+    fields['rope__scaling__type'] = rope['rope_type']
+    fields['rope__scaling__factor'] = rope['factor']
   if values.get('head_dim'):
     fields['attention__key_length'] = values['head_dim']
   if values.get('sliding_window'):
     fields['attention__sliding_window'] = values['sliding_window']
   fields = {f'{name}__{key}': value for key, value in fields.items()}
+  fields |= {
+    'tokenizer__ggml__bos_token_id': values['bos_token_id'],
+    'tokenizer__ggml__padding_token_id': values['pad_token_id'],
+  }
   return write(path, name, tensors, **(fields | more))
 
 

@@ -1,5 +1,6 @@
 """GGUF files are read as llama.cpp's converter writes them."""
 
+import dataclasses
 import struct
 
 import chex
@@ -17,15 +18,30 @@ from tests.golden import causal
 from tests.models.causal_families_test import greedy, log_probs
 from tests.models.gguf_files import ARCHITECTURES, convert, write
 
+PATTERN = 'attention__sliding_window_pattern'
+
 
 @pytest.fixture
 def path(tmp_path):
   return tmp_path / 'model.gguf'
 
 
-@pytest.mark.parametrize('name', [n for n in ARCHITECTURES if n != 'gemma3'])
+@pytest.mark.parametrize('name', ARCHITECTURES)
 def test_a_converted_model_writes_what_transformers_wrote(name, path):
-  check(convert(causal.FOLDER / name, path), name)
+  folder = causal.FOLDER / name
+  more = {f'gemma3__{PATTERN}': 2} if name == 'gemma3' else {}
+  config, params = pretrained.load_model(convert(folder, path, **more))
+  stated = pretrained.load_config(folder)
+  if name == 'gemma3':  # See `convert`.
+    stated = dataclasses.replace(stated, query_scale=None)
+  assert config == stated
+  expected = np.load(folder / 'expected.npz')
+  tokens, mask = causal.prompts(config.vocab_size)
+  actual = np.asarray(log_probs(config, params, tokens, mask))
+  assert np.abs(actual[mask] - expected['log_probs']).max() <= 1e-4
+  np.testing.assert_array_equal(
+    greedy(config, params, tokens, mask), expected['greedy']
+  )
 
 
 def arrays(source):
@@ -68,34 +84,61 @@ def test_a_llama_may_have_some_of_its_biases(
   chex.assert_trees_all_equal(saved, params)
 
 
-def test_gemma_with_the_pattern_of_its_files(path):
-  # Such a file does not say which layers have no window: every sixth.
-  convert(causal.FOLDER / 'gemma3', path)
-  config = pretrained.load_config(path)
-  assert [config.is_global(i) for i in range(12)] == [
-    i in (5, 11) for i in range(12)
-  ]
-  expected = pretrained.load_model(causal.FOLDER / 'gemma3')
-  actual = pretrained.load_model(path)
-  for field in ('sliding_window', 'local_rope_theta', 'embedding_scale'):
-    assert getattr(actual[0], field) == getattr(expected[0], field)
-  tokens, mask = causal.prompts(config.vocab_size)
-  np.testing.assert_allclose(
-    np.asarray(log_probs(expected[0], actual[1], tokens, mask))[mask],
-    np.load(causal.FOLDER / 'gemma3' / 'expected.npz')['log_probs'],
-    atol=1e-4,
-  )
+LINEAR = RopeScaling('linear', 4.0)
 
 
-def check(path, name):
-  config, params = pretrained.load_model(path)
-  expected = np.load(causal.FOLDER / name / 'expected.npz')
-  tokens, mask = causal.prompts(config.vocab_size)
-  actual = np.asarray(log_probs(config, params, tokens, mask))
-  assert np.abs(actual[mask] - expected['log_probs']).max() <= 1e-4
-  np.testing.assert_array_equal(
-    greedy(config, params, tokens, mask), expected['greedy']
-  )
+@pytest.mark.parametrize(
+  ('folder', 'metadata', 'expected'),
+  [
+    ('gemma3', {}, {'global_every': 6}),  # Most files do not say so.
+    ('gemma3', {PATTERN: 3}, {'global_every': 3}),
+    ('gemma3', {PATTERN: 0}, {'global_every': 4}),  # None of three layers.
+    ('gemma3', {PATTERN: [True, False, True]}, {'global_every': 2}),
+    ('gemma3', {'rope__freq_base_swa': 500.0}, {'local_rope_theta': 500.0}),
+    ('gemma3', {'rope__scaling__factor': 4.0}, {'rope_scaling': LINEAR}),
+    ('codellama', {'rope__scaling__factor': 4.0}, {'rope_scaling': LINEAR}),
+    ('codellama', {'rope__scale_linear': 4.0}, {'rope_scaling': LINEAR}),
+    ('deepseek_coder', {'rope__scaling__type': 'none'}, {'rope_scaling': None}),
+    ('codellama', {'rope__dimension_count': 8}, {'head_size': 8}),
+    ('codellama', {'final_logit_softcapping': 0.0}, {}),
+  ],
+)
+def test_metadata_beside_the_shape_is_read(folder, metadata, expected, path):
+  config = pretrained.load_config(converted(folder, path, metadata))
+  assert {field: getattr(config, field) for field in expected} == expected
+
+
+@pytest.mark.parametrize(
+  ('folder', 'metadata', 'message'),
+  [
+    ('gemma3', {'final_logit_softcapping': 30.0}, 'softcapping=30.0: exp.* 0'),
+    ('qwen2', {'attn_logit_softcapping': 50.0}, 'softcapping=50.0: expected 0'),
+    ('gemma3', {PATTERN: [False, True, True]}, 'layer_types=.*not supported'),
+    ('gemma3', {'attention__sliding_window': None}, 'lacks gemma3.*window'),
+    ('qwen3', {PATTERN: 6}, 'qwen3.*pattern=6: expected 1'),
+    ('mistral', {PATTERN: [True, False]}, r'pattern=\[ True False\]: exp.* 1'),
+    ('codellama', {'rope__freq_base_swa': 1e4}, '10000.0: expected 1000000.0'),
+    ('codellama', {'rope__dimension_count': 4}, 'count=4: expected 8'),
+    ('codellama', {'rope__scaling__type': 'yarn'}, "'yarn': expected linear"),
+    (
+      'codellama',
+      {'rope__scaling__type': 'linear'},
+      'no llama.*factor',
+    ),
+  ],
+)
+def test_metadata_of_another_model_is_refused(folder, metadata, message, path):
+  converted(folder, path, metadata)
+  with pytest.raises(CheckpointError, match=message) as caught:
+    pretrained.load_config(path)
+  assert str(path) in str(caught.value)
+
+
+def converted(folder, path, metadata):
+  """A golden model with more metadata of its architecture."""
+  name = ARCHITECTURES[folder]
+  metadata = {f'{name}__{key}': value for key, value in metadata.items()}
+  return convert(causal.FOLDER / folder, path, **metadata)
 
 
 def raw(kind, rows, row_weights):
