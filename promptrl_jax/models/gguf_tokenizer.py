@@ -6,6 +6,7 @@ which a text is split before them.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -16,6 +17,7 @@ from tokenizers.models import BPE
 from promptrl_jax.models.gguf_file import GgufFile
 from promptrl_jax.models.torch_file import CheckpointError
 
+_LOG = logging.getLogger(__name__)
 _PREFIX = 'tokenizer.ggml.'
 _CHAT = 'tokenizer.chat_template'
 # Kinds of tokens.
@@ -164,16 +166,31 @@ def _byte_level(
   file: GgufFile, tokens: Sequence[str], kinds: Sequence[int]
 ) -> tokenizers.Tokenizer:
   del kinds
-  pre = _get(file, 'pre', 'default')
+  pre = _get(file, 'pre')
+  if pre is None:
+    pre = 'default'
+    _LOG.warning(
+      f'{file.path} lacks {_PREFIX}pre: its texts are split by the rules of '
+      'GPT-2, with which another model may answer worse'
+    )
   if pre not in PRE_TOKENIZERS:
     raise CheckpointError(
       f'{file.path} splits texts by the rules {pre!r}: expected one of '
       f'{", ".join(PRE_TOKENIZERS)}'
     )
-  merges = [tuple(merge.split(' ')) for merge in _get(file, 'merges', [])]
-  built = tokenizers.Tokenizer(
-    BPE(_ids(tokens), merges, ignore_merges=pre in _WHOLE)  # pyright: ignore[reportArgumentType]
-  )
+  if _get(file, 'merges') is None:
+    raise CheckpointError(
+      f'{file.path} lacks {_PREFIX}merges, without which texts stay bytes'
+    )
+  merges = [tuple(str(merge).split(' ')) for merge in _get(file, 'merges')]
+  try:
+    model = BPE(_ids(tokens), merges, ignore_merges=pre in _WHOLE)  # pyright: ignore[reportArgumentType]
+  except Exception as error:  # The library raises nothing narrower.
+    raise CheckpointError(
+      f'{file.path}: {_PREFIX}merges: expected two tokens of the vocabulary in '
+      f'each: {error}'
+    ) from None
+  built = tokenizers.Tokenizer(model)
   by_bytes = pre_tokenizers.ByteLevel(
     add_prefix_space=False, use_regex=pre not in _SPLITS
   )

@@ -25,6 +25,7 @@ from promptrl_jax.files import write_atomically
 from promptrl_jax.models import gguf_model, gguf_tokenizer, tokenizer_files
 from promptrl_jax.models.chat_template import ChatTemplate, Messages
 from promptrl_jax.models.gguf_file import GgufFile
+from promptrl_jax.models.torch_file import CheckpointError
 
 PAD, BOS, EOS = '<pad>', '<bos>', '<eos>'
 
@@ -185,7 +186,7 @@ def _of_gguf(file: GgufFile) -> Tokenizer:
   values = gguf_model.special_ids(file)
   eos = tuple(values['eos_token_id'])
   if not eos:
-    raise ValueError(f'{file.path}: no token ends a text')
+    raise CheckpointError(f'{file.path}: no token ends a text')
   pad = values['pad_token_id']
   chat, source = None, gguf_tokenizer.chat_template(file)
   if source:

@@ -7,7 +7,10 @@ import transformers
 
 from promptrl_jax.models import tokenizer as tokenizer_lib
 from promptrl_jax.models.gguf_tokenizer import PRE_TOKENIZERS
+from promptrl_jax.models.torch_file import CheckpointError
 from tests.models.gguf_files import byte_level, sentence_piece, write
+
+MERGES = 'tokenizer__ggml__merges'
 
 
 @pytest.fixture
@@ -132,6 +135,10 @@ def test_all_tokens_that_end_a_turn_are_found(kind, more, expected, path):
   ('fields', 'message'),
   [
     (byte_level('falcon'), "rules 'falcon'.*smollm"),
+    (byte_level('gpt-2') | {MERGES: None}, 'lacks tokenizer.ggml.merges'),
+    (byte_level('gpt-2') | {MERGES: ['a']}, 'ggml.merges: expected two'),
+    (byte_level('gpt-2') | {MERGES: [1, 2]}, 'ggml.merges: expected two'),
+    (byte_level('gpt-2', ['a nobody']), 'ggml.merges: .*`nobody` out of voc'),
     (byte_level('gpt-2', model='bert'), "kind 'bert'.*gpt2, llama"),
     ({}, 'with 0 tokens'),
     (byte_level('gpt-2', eos_token_id=9999), 'eos_token_id=9999: expected one'),
@@ -142,5 +149,22 @@ def test_all_tokens_that_end_a_turn_are_found(kind, more, expected, path):
   ],
 )
 def test_a_tokenizer_that_cannot_be_built_says_why(fields, message, path):
-  with pytest.raises(ValueError, match=message):
+  with pytest.raises(CheckpointError, match=message) as caught:
     tokenizer_lib.load(write(path, **fields))
+  assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+  ('fields', 'warns'),
+  [
+    (byte_level(None), True),
+    (byte_level('gpt-2'), False),
+    (sentence_piece(), False),
+  ],
+)
+def test_a_vocabulary_without_rules_is_split_as_by_gpt2_and_the_log_says_so(
+  fields, warns, path, caplog
+):
+  tokenizer_lib.load(write(path, **fields))
+  warnings = [r for r in caplog.records if 'ggml.pre' in r.getMessage()]
+  assert len(warnings) == warns
