@@ -72,8 +72,8 @@ class GgufFile:
     """Reads the header.
 
     Raises:
-      CheckpointError: the file has another format, is truncated, or has a
-        tensor of an unknown type.
+      CheckpointError: the file has another format, is truncated or a part of
+        several, or has a tensor of an unknown type.
       ImportError: the package `gguf` is not installed.
     """
     self._gguf = extras.require('gguf', 'real', 'a GGUF file')
@@ -90,6 +90,11 @@ class GgufFile:
       self.metadata, self._tensors = self._read_header()
     except (struct.error, UnicodeDecodeError) as error:
       raise self._truncated(f'its header cannot be read ({error})') from None
+    if (parts := self.metadata.get('split.count', 1)) > 1:
+      raise CheckpointError(
+        f'{self.path} is one part of {parts}: expected the whole, which '
+        '`llama-gguf-split --merge FIRST_PART WHOLE` of llama.cpp writes'
+      )
 
   def __fspath__(self) -> str:
     return str(self.path)

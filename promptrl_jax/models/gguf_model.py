@@ -86,7 +86,7 @@ _GEMMA_27B_LAYERS = 62  # the model that divides by the root of D / Q, not of H
 
 
 def is_gguf(source: str | os.PathLike[str]) -> bool:
-  return pathlib.Path(source).suffix == SUFFIX
+  return pathlib.Path(source).suffix.lower() == SUFFIX
 
 
 def opened(source: str | os.PathLike[str]) -> GgufFile:

@@ -255,6 +255,19 @@ def test_an_impossible_alignment_is_named(path):
     GgufFile(path)
 
 
+def test_a_part_of_a_model_says_how_to_join_them(tmp_path):
+  path = write(tmp_path / 'model-00001-of-00002.gguf', split__count=2)
+  with pytest.raises(CheckpointError, match='part of 2: .*gguf-split --merge'):
+    pretrained.load_config(path)
+  write(path, split__count=0)  # One that was joined.
+  assert not GgufFile(path).names()
+
+
+def test_a_file_may_have_an_upper_case_suffix(tmp_path):
+  path = convert(causal.FOLDER / 'qwen2', tmp_path / 'MODEL.GGUF')
+  assert pretrained.load_config(path).family == 'qwen2'
+
+
 def test_an_unknown_type_is_named(path):
   number = gguf.GGMLQuantizationType.IQ4_NL
   stored = np.zeros((2, 18), np.uint8)
