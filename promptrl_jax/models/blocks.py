@@ -9,9 +9,10 @@ bytes.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import operator
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -27,20 +28,16 @@ _AT_ONCE = 2**20  # weights that are quantized at a time
 
 @struct.dataclass
 class Blocks:
-  """A quantized kernel [in, *out] in parts, as a file has them.
+  """A quantized kernel [in, out] in parts, as a file has them.
 
   Attributes:
-    codes: int8 [in, *out]; those of 4 bits are from 0 to 15.
-    scales, mins: float32 [in / 32, *out].
+    codes: int8 [in, out]; those of 4 bits are from 0 to 15.
+    scales, mins: float32 [in / 32, out].
   """
 
   codes: Any
   scales: Any
   mins: Any
-
-  def flat(self) -> Blocks:
-    """Returns the parts with one axis of outputs."""
-    return jax.tree.map(lambda x: x.reshape(len(x), -1), self)
 
 
 @struct.dataclass
@@ -62,9 +59,56 @@ class PackedBlocks:
     return self.codes.shape[2]
 
 
+@runtime_checkable
+class Source(Protocol):
+  """A kernel [in, out] of which some outputs are read at a time.
+
+  Attributes:
+    bits: of a code, 4 or 8.
+    has_mins: whether some minimum is not 0.
+  """
+
+  @property
+  def shape(self) -> tuple[int, int]: ...
+
+  @property
+  def bits(self) -> int: ...
+
+  @property
+  def has_mins(self) -> bool: ...
+
+  def read(self, outputs: slice) -> Blocks: ...
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Rounded:
+  """A kernel of NumPy that is quantized to 8 bits."""
+
+  kernel: np.ndarray
+  bits: int = 8
+  has_mins: bool = False
+
+  @property
+  def shape(self) -> tuple[int, int]:
+    inputs, outputs = self.kernel.shape
+    return inputs, outputs
+
+  def read(self, outputs: slice) -> Blocks:
+    return quantize(self.kernel[:, outputs])
+
+
 def fits(shape: tuple[int, ...]) -> bool:
   """Returns whether a kernel of the shape [in, out] can be packed."""
   return shape[0] % BLOCK == 0 and shape[1] % OUTPUTS == 0
+
+
+def unfit(shape: tuple[int, ...]) -> ValueError:
+  """Returns the error of a `Source` that cannot be packed."""
+  return ValueError(
+    f'a kernel of {shape} as its file stores it: expected sizes that 32 '
+    'divides, a CPU, a C++ compiler, and a mesh that splits no parameters; or '
+    'load the model as bfloat16'
+  )
 
 
 def quantize(kernel: Any) -> Blocks:
@@ -80,32 +124,31 @@ def quantize(kernel: Any) -> Blocks:
 
 
 def quantized(kernel: Any) -> PackedBlocks:
-  """Quantizes and packs a kernel [in, out] in 8 bits.
-
-  One of NumPy some outputs at a time: rounding makes several copies, which
-  would take three times its memory and not stay in a cache.
-  """
+  """Quantizes and packs a kernel [in, out] in 8 bits."""
   if not isinstance(kernel, np.ndarray):
     return pack(quantize(kernel), 8)
-  inputs, outputs = kernel.shape
+  return packed(_Rounded(kernel))
+
+
+def packed(source: Source) -> PackedBlocks:
+  """Reads and packs a kernel, some outputs at a time.
+
+  Their parts take a fraction of its memory, and stay in a cache.
+  """
+  inputs, outputs = source.shape
   panels, blocks = outputs // OUTPUTS, inputs // BLOCK
-  codes = np.empty((panels, blocks, 8, OUTPUTS), np.uint32)
+  codes = np.empty((panels, blocks, source.bits, OUTPUTS), np.uint32)
   scales = np.empty((panels, blocks, OUTPUTS), np.uint16)
+  mins = np.empty_like(scales) if source.has_mins else np.zeros(0, np.uint16)
   step = max(1, _AT_ONCE // (inputs * OUTPUTS))
   for start in range(0, panels, step):
-    place = slice(start, start + step)
-    some = kernel[:, start * OUTPUTS : (start + step) * OUTPUTS]
-    part = pack(quantize(some), 8)
+    stop = min(start + step, panels)
+    some = source.read(slice(start * OUTPUTS, stop * OUTPUTS))
+    part, place = pack(some, source.bits), slice(start, stop)
     codes[place], scales[place] = part.codes, part.scales
-  return PackedBlocks(codes, scales, np.zeros(0, np.uint16))
-
-
-def stored(blocks: Blocks) -> PackedBlocks:
-  """Packs what a file stores, in 4 bits if all codes are from 0 to 15."""
-  is_small = blocks.codes.min() >= 0 and blocks.codes.max() < 16
-  if not blocks.mins.any():
-    blocks = Blocks(blocks.codes, blocks.scales, np.zeros(0))
-  return pack(blocks, 4 if is_small else 8)
+    if source.has_mins:
+      mins[place] = part.mins
+  return PackedBlocks(codes, scales, mins)
 
 
 def pack(blocks: Blocks, bits: int) -> PackedBlocks:

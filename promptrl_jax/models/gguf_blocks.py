@@ -10,17 +10,17 @@ https://github.com/ggml-org/ggml/blob/master/src/ggml-common.h
 from __future__ import annotations
 
 import dataclasses
-import pathlib
+import functools
 from collections.abc import Callable, Collection
 from typing import Any, Protocol
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from flax import traverse_util
 
-from promptrl_jax.models import file_leaves, weights
+from promptrl_jax.models import blocks, file_leaves, weights
 from promptrl_jax.models.blocks import BLOCK, Blocks, quantize
+from promptrl_jax.models.file_leaves import FileLeaf
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,7 +51,9 @@ _SUPER = 256  # weights of a block of Q4_K
 class BlockSource(weights.Source, Protocol):
   """Tensors of which some are stored in blocks."""
 
-  def read_blocks(self, name: str) -> Blocks: ...
+  def type_name(self, name: str) -> str: ...
+
+  def read_blocks(self, name: str, rows: np.ndarray) -> Blocks: ...
 
 
 def load_tree(
@@ -65,68 +67,94 @@ def load_tree(
 
   Args:
     shapes, dtype: as of `file_leaves.load_tree`.
-    kernels: names of the leaves that become `Blocks`.
+    kernels: names of the leaves that become `KernelLeaf`s.
 
   Returns:
-    A tree of `FileLeaf`s: the kernels in `blocks`, the others in `params`.
+    The kernels in `blocks`, and the other leaves, `FileLeaf`s, in `params`.
   """
-  leaves: dict[str, Any] = {
-    **traverse_util.flatten_dict(shapes['params'], sep='/')
+  leaves = weights.flat(file_leaves.load_tree(tensors, table, shapes, dtype))
+  stored = {
+    path: KernelLeaf(tensors, leaf)
+    for path, leaf in leaves.items()
+    if path.split('/')[-1] in kernels
   }
-  rules = [r for r in table.rules if r.leaf.split('/')[-1] in kernels]
-  others = tuple(r for r in table.rules if r not in rules)
-  names = {n for r in rules for n, _ in r.names(leaves[r.leaf].shape[0])}
-
-  def load(rules, source, dtype, divisor=1):
-    wanted = {r.leaf: _divided(leaves[r.leaf], r, divisor) for r in rules}
-    tree = traverse_util.unflatten_dict(wanted, sep='/')
-    part = dataclasses.replace(table, rules=tuple(rules))
-    tree = file_leaves.load_tree(source, part, {'params': tree}, dtype)
-    return tree['params']
-
-  rest = _Part(tensors, tensors.names() - names, '')
-  codes, scales, mins = (
-    load(rules, _Part(tensors, names, kind), dtype, divisor)
-    for kind, dtype, divisor in (
-      ('codes', jnp.int8, 1),
-      ('scales', jnp.float32, BLOCK),
-      ('mins', jnp.float32, BLOCK),
-    )
-  )
+  others = {path: leaves[path] for path in leaves.keys() - stored.keys()}
   return {
-    'params': load(others, rest, dtype),
-    'blocks': jax.tree.map(Blocks, codes, scales, mins),
+    'params': traverse_util.unflatten_dict(others, sep='/'),
+    'blocks': traverse_util.unflatten_dict(stored, sep='/'),
   }
 
 
-def _divided(leaf: Any, rule: weights.Rule, divisor: int) -> Any:
-  """Returns the shape of a leaf with fewer inputs."""
-  axis = int(rule.is_layered or rule.leaf == 'embedding')
-  shape = list(leaf.shape)
-  shape[axis] //= divisor
-  return jax.ShapeDtypeStruct(tuple(shape), leaf.dtype)
+@dataclasses.dataclass(frozen=True, eq=False)
+class KernelLeaf:
+  """A kernel that stays in its file until it is packed: a `blocks.Source`."""
+
+  tensors: BlockSource
+  leaf: FileLeaf
+
+  def __getitem__(self, layer: int) -> KernelLeaf:
+    """The part of one layer, as of `FileLeaf`."""
+    return KernelLeaf(self.tensors, self.leaf[layer])
+
+  def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+    del dtype, copy  # Only what is not packed becomes an array.
+    raise blocks.unfit(self.shape)
+
+  @property
+  def shape(self) -> tuple[int, int]:
+    _, inputs = self.tensors.shape(self._names[0])
+    return inputs, len(self._rows[0])
+
+  @property
+  def bits(self) -> int:
+    return max(_bits(self.tensors.type_name(name)) for name in self._names)
+
+  @property
+  def has_mins(self) -> bool:
+    return any(_has_mins(self.tensors.type_name(name)) for name in self._names)
+
+  def read(self, outputs: slice) -> Blocks:
+    """Returns some outputs, codes [in, n]."""
+    tensors, rows = (x[outputs] for x in self._rows)
+    count, inputs = len(rows), self.shape[0]
+    found = Blocks(
+      np.empty((count, inputs), np.int8),
+      *(np.empty((count, inputs // BLOCK), np.float32) for _ in range(2)),
+    )
+    for i in np.unique(tensors):
+      mine = tensors == i
+      part = self.tensors.read_blocks(self._names[i], rows[mine])
+      found.codes[mine], found.scales[mine] = part.codes, part.scales
+      found.mins[mine] = part.mins
+    return jax.tree.map(np.transpose, found)
+
+  @functools.cached_property
+  def _names(self) -> list[str]:
+    """The tensors, by their names in the file."""
+    leaf = self.leaf
+    return [leaf.names[rule.name_of(leaf.layer)] for rule in leaf.rules]
+
+  @functools.cached_property
+  def _rows(self) -> tuple[np.ndarray, np.ndarray]:
+    """Number of the tensor of each output, and the row in it."""
+    rules, shape = self.leaf.rules, self.leaf.shape
+    if rules[0].leaf == 'embedding':  # [out, in], unlike kernels.
+      return np.zeros(shape[0], np.int32), np.arange(shape[0])
+    tensors, rows = np.empty((2, 1, *shape[1:]), np.int32)
+    for i, rule in enumerate(rules):
+      count, _ = self.tensors.shape(self._names[i])
+      tensors[rule.place] = i
+      rows[rule.place] = rule.to_ours(np.arange(count)[:, None])
+    return tensors.reshape(-1), rows.reshape(-1)
 
 
-class _Part:
-  """Some of the tensors: all of each, or one field of its blocks."""
+def _bits(kind: str) -> int:
+  """Returns the bits of a code: 8 if the type is not kept as it is."""
+  return 4 if kind in ('Q4_0', 'Q4_1', 'Q4_K') else 8
 
-  def __init__(self, tensors: BlockSource, names: set[str], field: str):
-    self.folder: pathlib.Path = tensors.folder
-    self._tensors, self._names, self._field = tensors, names, field
 
-  def names(self) -> set[str]:
-    return self._names
-
-  def shape(self, name: str) -> tuple[int, ...]:
-    shape = self._tensors.shape(name)
-    if self._field in ('scales', 'mins'):
-      return (*shape[:-1], shape[-1] // BLOCK)
-    return shape
-
-  def read(self, name: str) -> np.ndarray:
-    if not self._field:
-      return self._tensors.read(name)
-    return getattr(self._tensors.read_blocks(name), self._field)
+def _has_mins(kind: str) -> bool:
+  return _bits(kind) == 4 or kind == 'Q5_1'
 
 
 def read(rows: np.ndarray, kind: str) -> Blocks | None:

@@ -147,15 +147,16 @@ class GgufFile:
     """
     info, rows = self._tensors[name], self.rows(name)
     step = max(1, _AT_ONCE // info.shape[-1] // _ROWS) * _ROWS
+    count = len(rows) if order is None else len(order)
 
     def read(start: int) -> None:
-      part = slice(start, min(start + step, len(rows)))
+      part = slice(start, min(start + step, count))
       some = rows[part] if order is None else rows[order[part]]
       write(part, self._dequantize(some, info.type))
 
     # NumPy lets go of the interpreter's lock meanwhile.
     with futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as threads:
-      for _ in threads.map(read, range(0, len(rows), step)):
+      for _ in threads.map(read, range(0, count, step)):
         pass
 
   def _dequantize(self, rows: np.ndarray, kind: Any) -> np.ndarray:

@@ -136,17 +136,22 @@ class GgufTensors:
     stored = self._stored[name]
     self._file.read_parts(stored, write, self._order(stored))
 
-  def read_blocks(self, name: str) -> Blocks:
-    """Returns a kernel [out, in] in parts, as `gguf_blocks.read` does."""
+  def type_name(self, name: str) -> str:
+    return self._file.type_name(self._stored[name])
+
+  def read_blocks(self, name: str, rows: np.ndarray) -> Blocks:
+    """Returns some rows [n, in] of a kernel, as `gguf_blocks.read` does."""
     stored = self._stored[name]
-    rows, order = self._file.rows(stored), self._order(stored)
+    order = self._order(stored)
     if order is not None:
-      rows = rows[order]
-    found = gguf_blocks.read(rows, self._file.type_name(stored))
+      rows = order[rows]
+    found = gguf_blocks.read(
+      self._file.rows(stored)[rows], self._file.type_name(stored)
+    )
     if found is None:
       return gguf_blocks.of_weights(
-        self._file.shape(stored),
-        lambda write: self._file.read_parts(stored, write, order),
+        (len(rows), self._file.shape(stored)[-1]),
+        lambda write: self._file.read_parts(stored, write, rows),
       )
     return found
 

@@ -43,7 +43,7 @@ def store(
   """Converts a kernel to the layout of decoding.
 
   Args:
-    kernel: [in, *out]; or `Blocks`, which keep their bits.
+    kernel: [in, *out]; or a `blocks.Source`, which keeps its bits.
     bits: None keeps the type; 8 quantizes to int8 with one scale per output,
       the largest magnitude of its weights over 127 (arXiv 2208.07339, section
       2.1), or, if the kernel is packed, one per output and 32 inputs.
@@ -51,17 +51,12 @@ def store(
       positive and the shape allows it.
 
   Raises:
-    ValueError: the bits are unknown, or `Blocks` cannot be packed.
+    ValueError: the bits are unknown, or the `Source` cannot be packed.
   """
-  if isinstance(kernel, blocks.Blocks):
-    flat = kernel.flat()
-    if not (threads and blocks.fits(flat.codes.shape)):
-      raise ValueError(
-        f'a kernel of {kernel.codes.shape} in 4 bits: expected sizes that 32 '
-        'divides, a CPU, a C++ compiler, and a mesh that splits no parameters; '
-        'or load the model as bfloat16'
-      )
-    return StoredKernel(blocks.stored(flat), threads=threads)
+  if isinstance(kernel, blocks.Source):
+    if not (threads and blocks.fits(kernel.shape)):
+      raise blocks.unfit(kernel.shape)
+    return StoredKernel(blocks.packed(kernel), threads=threads)
   flat = kernel.reshape(kernel.shape[0], -1)
   if threads and bits is None and few_rows.fits(flat):
     return StoredKernel(few_rows.pack(flat), threads=threads)

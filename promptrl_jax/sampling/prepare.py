@@ -21,6 +21,7 @@ from jax.sharding import PartitionSpec as P
 from promptrl_jax.models import few_rows, native
 from promptrl_jax.models import kernels as kernels_lib
 from promptrl_jax.models.file_leaves import FileLeaf, PackedRows
+from promptrl_jax.models.gguf_blocks import KernelLeaf
 from promptrl_jax.parallel import host_memory, sharding
 
 # The stack that is taken apart: of a causal model, of an encoder-decoder.
@@ -78,7 +79,7 @@ def prepare(
   `bits` is as for `kernels.store`. `FileLeaf`s are read one by one there.
   """
   split = _split_fn(params, mesh, rules, bits)
-  is_file = lambda leaf: isinstance(leaf, FileLeaf)
+  is_file = lambda leaf: isinstance(leaf, FileLeaf | KernelLeaf)
   if _can_share(mesh, rules):
     params = jax.tree.map(
       lambda leaf: leaf if is_file(leaf) else np.asarray(leaf), params
@@ -135,9 +136,9 @@ def _split_fn(
         if few_rows.fits(turned):
           panels = PackedRows(kernel)
           return place(kernels_lib.StoredKernel(panels, threads=threads))
-      kernel = read(kernel)
-      if transposed:
-        kernel = jax.tree.map(lambda x: x.T, kernel)
+      if not isinstance(kernel, KernelLeaf):
+        kernel = read(kernel)
+        kernel = kernel.T if transposed else kernel
       return place(kernels_lib.store(kernel, bits, threads))
 
     top = {

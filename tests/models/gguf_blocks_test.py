@@ -3,7 +3,13 @@
 import numpy as np
 import pytest
 
-from promptrl_jax.models import native, pretrained
+from promptrl_jax.models import (
+  blocks,
+  causal_families,
+  kernels,
+  native,
+  pretrained,
+)
 from promptrl_jax.parallel.mesh import make_data_mesh
 from promptrl_jax.sampling.batch_scorer import BatchScorer
 from promptrl_jax.sampling.engine import make_engine
@@ -43,6 +49,48 @@ def test_kernels_as_stored_give_the_log_probs_of_the_model(kinds, tmp_path):
   )
   again = scorer.run([prompts[0]], [sample.tokens.tolist()])[0]
   np.testing.assert_allclose(sample.logps, again, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+  ('kinds', 'other', 'scale'),
+  [
+    ({}, 'Q4_1', 1),
+    # Files of the type Q4_K_M have such queries, keys and values side by side.
+    ({'attn_v': 'Q6_K', 'ffn_down': 'Q8_0'}, 'Q4_K', 4),
+  ],
+)
+def test_kernels_read_in_parts_are_those_of_the_file(
+  kinds, other, scale, tmp_path, monkeypatch
+):
+  path = quantized(tmp_path / 'model.gguf', kinds, other, scale)
+  _, whole = pretrained.load_model(path, in_file=True)
+  _, tree = pretrained.load_model(path, dtype='gguf')
+  monkeypatch.setattr(blocks, '_AT_ONCE', 3 * 32 * 64 * scale)  # 3 panels
+  for name in ('qkv', 'down'):
+    packed = kernels.store(tree['blocks']['layers'][name][1], threads=1).values
+    assert packed.bits == (8 if kinds else 4)
+    expected = np.asarray(whole['params']['layers'][name][1])
+    expected = expected.reshape(len(expected), -1).T
+    error = abs(blocks.rows(packed, np.arange(len(expected))) - expected)
+    is_exact = np.ones(len(expected), bool)
+    if name == 'qkv' and kinds:  # Two queries, a key and a rounded value each.
+      is_exact = np.arange(len(expected)) // (16 * scale) % 4 < 3
+    # Scales are rounded to 16 bits; 8 bits are half a step off, too.
+    largest = abs(expected).reshape(len(expected), -1, 32).max(axis=2)
+    exact = np.full_like(largest, 1e-3 * largest.max())
+    limit = np.where(is_exact[:, None], exact, 0.57 / 127 * largest)
+    assert (error <= np.repeat(limit, 32, axis=1)).all()
+
+
+@pytest.mark.parametrize('rules', [None, causal_families.PARTITION])
+def test_what_cannot_be_packed_says_what_is_expected(
+  rules, tmp_path, monkeypatch
+):
+  path = quantized(tmp_path / 'model.gguf', {})
+  _, tree = pretrained.load_model(path, dtype='gguf')
+  monkeypatch.setattr(native, 'is_available', lambda: False)
+  with pytest.raises(ValueError, match=r'\(64, \d+\) as its file.* CPU'):
+    prepare(tree, make_data_mesh(1), rules)
 
 
 def test_only_a_gguf_file_is_kept_as_stored():

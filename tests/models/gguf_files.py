@@ -156,10 +156,28 @@ def sentence_piece(**more):
   return {f'tokenizer__ggml__{key}': value for key, value in fields.items()}
 
 
-def quantized(path, kinds):
-  """A small Llama with random weights in the given types."""
+def encoded(values, kind):
+  """Rows in a type; random ones in Q4_K and Q6_K, which `gguf` only reads."""
+  if not kind.name.endswith('_K'):
+    return gguf.quants.quantize(values, kind)
+  block, size = gguf.GGML_QUANT_SIZES[kind]
+  rng = np.random.default_rng(values.size)
+  data = rng.integers(0, 256, (values.size // block, size), dtype=np.uint8)
+  # Two halves in front scale Q4_K, one at the end Q6_K.
+  place = slice(0, 4) if kind.name == 'Q4_K' else slice(-2, None)
+  halves = np.full((len(data), 2), 2e-4, np.float16).view(np.uint8)
+  data[:, place] = halves[:, place]
+  return data.reshape(len(values), -1)
+
+
+def quantized(path, kinds, other='Q4_1', scale=1):
+  """A small Llama with random weights.
+
+  `kinds` are the types of some tensors by their part of the name, `other` is
+  that of the rest. Rows have a multiple of 32 * `scale` weights.
+  """
   rng = np.random.default_rng(0)
-  heads, size, width, hidden = 4, 16, 64, 96
+  heads, size, width, hidden = 4, 16 * scale, 64 * scale, 96 * scale
   shapes = {
     'attn_q': (heads * size, width),
     'attn_k': (2 * size, width),
@@ -180,8 +198,8 @@ def quantized(path, kinds):
     if len(shape) == 1:
       tensors[name] = values
       continue
-    kind = gguf.GGMLQuantizationType[kinds.get(name.split('.')[-2], 'Q4_1')]
-    tensors[name] = (gguf.quants.quantize(values, kind), kind)
+    kind = gguf.GGMLQuantizationType[kinds.get(name.split('.')[-2], other)]
+    tensors[name] = encoded(values, kind), kind
   fields = {
     'embedding_length': width,
     'block_count': 2,
