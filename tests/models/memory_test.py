@@ -30,7 +30,7 @@ if sys.argv[2] == 'write':
   params = jax.tree.map(lambda s: jnp.ones(s.shape), shapes)
   weights.save_tree(folder, params, table, shard_bytes=10**8)
   sys.exit()
-if sys.argv[2] in ('Q8_0', 'F16'):
+if sys.argv[2] in ('Q8_0', 'Q4_1', 'F16'):
   import gguf
   writer = gguf.GGUFWriter(os.path.join(folder, 'model.gguf'), 'llama')
   kind = gguf.GGMLQuantizationType[sys.argv[2]]
@@ -75,16 +75,17 @@ def watch():
 watcher = threading.Thread(target=watch)
 watcher.start()
 shardings = None
+dtype = jnp.bfloat16 if sys.argv[2] == 'bfloat16' else jnp.float32
 if sys.argv[2] == 'split':
   mesh = mesh_lib.make_mesh({'fsdp': 2, 'tensor': 4})
   shardings = sharding.shardings(shapes, causal_families.PARTITION, mesh)
 if os.path.exists(os.path.join(folder, 'model.gguf')):
   file = gguf_file.GgufFile(os.path.join(folder, 'model.gguf'))
-  tensors = gguf_model.GgufTensors(file, config)
+  tensors = gguf_model.GgufTensors(file, config, dtype)
 else:
   tensors = weights.Tensors(folder)
-if sys.argv[2] in ('prepare', 'int8'):
-  leaves = file_leaves.load_tree(tensors, table, shapes, 'float32')
+if sys.argv[2] in ('prepare', 'bfloat16', 'int8'):
+  leaves = file_leaves.load_tree(tensors, table, shapes, dtype)
   bits = 8 if sys.argv[2] == 'int8' else None
   params = prepare.prepare(leaves, mesh_lib.make_data_mesh(1), bits=bits)
 elif sys.argv[2] == 'gguf':
@@ -103,15 +104,16 @@ print(json.dumps([peak[0] - before - kept, 48_000 * 768 * 4]))
 
 
 @pytest.mark.slow
-# One device, eight, and one that is to decode, in float32, in int8, or with
-# kernels as a file stores them.
+# One device, eight, and one that is to decode, in float32, bfloat16 or int8, or
+# with kernels as a file stores them.
 @pytest.mark.parametrize(
   ('change', 'how'),
   [
     *itertools.product(
-      ('', 'convert', 'Q8_0'), ('read', 'split', 'prepare', 'int8')
+      ('', 'convert', 'Q8_0'),
+      ('read', 'split', 'prepare', 'bfloat16', 'int8'),
     ),
-    *itertools.product(('Q8_0', 'F16'), ('gguf',)),
+    *itertools.product(('Q8_0', 'Q4_1', 'F16'), ('gguf',)),
   ],
 )
 def test_reading_holds_at_most_the_largest_tensor_and_a_third(
@@ -122,4 +124,5 @@ def test_reading_holds_at_most_the_largest_tensor_and_a_third(
   for what in filter(None, ('write', change, how)):
     printed = scripts.run(SCRIPT, tmp_path, what)
   extra, largest = json.loads(printed)
-  assert extra <= 1.3 * largest
+  # Blocks are read and packed some outputs at a time.
+  assert extra <= (0.5 if how == 'gguf' else 1.3) * largest
