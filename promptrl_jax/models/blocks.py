@@ -60,7 +60,7 @@ class PackedBlocks:
 
 
 @runtime_checkable
-class Source(Protocol):
+class Packable(Protocol):
   """A kernel [in, out] of which some outputs are read at a time.
 
   Attributes:
@@ -103,7 +103,7 @@ def fits(shape: tuple[int, ...]) -> bool:
 
 
 def unfit(shape: tuple[int, ...]) -> ValueError:
-  """Returns the error of a `Source` that cannot be packed."""
+  """Returns the error of a `Packable` that cannot be packed."""
   return ValueError(
     f'a kernel of {shape} as its file stores it: expected sizes that 32 '
     'divides, a CPU, a C++ compiler, and a mesh that splits no parameters; or '
@@ -130,23 +130,23 @@ def quantized(kernel: Any) -> PackedBlocks:
   return packed(_Rounded(kernel))
 
 
-def packed(source: Source) -> PackedBlocks:
+def packed(kernel: Packable) -> PackedBlocks:
   """Reads and packs a kernel, some outputs at a time.
 
   Their parts take a fraction of its memory, and stay in a cache.
   """
-  inputs, outputs = source.shape
+  inputs, outputs = kernel.shape
   panels, blocks = outputs // OUTPUTS, inputs // BLOCK
-  codes = np.empty((panels, blocks, source.bits, OUTPUTS), np.uint32)
+  codes = np.empty((panels, blocks, kernel.bits, OUTPUTS), np.uint32)
   scales = np.empty((panels, blocks, OUTPUTS), np.uint16)
-  mins = np.empty_like(scales) if source.has_mins else np.zeros(0, np.uint16)
+  mins = np.empty_like(scales) if kernel.has_mins else np.zeros(0, np.uint16)
   step = max(1, _AT_ONCE // (inputs * OUTPUTS))
   for start in range(0, panels, step):
     stop = min(start + step, panels)
-    some = source.read(slice(start * OUTPUTS, stop * OUTPUTS))
-    part, place = pack(some, source.bits), slice(start, stop)
+    some = kernel.read(slice(start * OUTPUTS, stop * OUTPUTS))
+    part, place = pack(some, kernel.bits), slice(start, stop)
     codes[place], scales[place] = part.codes, part.scales
-    if source.has_mins:
+    if kernel.has_mins:
       mins[place] = part.mins
   return PackedBlocks(codes, scales, mins)
 

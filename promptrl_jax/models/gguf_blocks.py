@@ -87,7 +87,7 @@ def load_tree(
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class KernelLeaf:
-  """A kernel that stays in its file until it is packed: a `blocks.Source`."""
+  """A kernel that stays in its file until it is packed: a `blocks.Packable`."""
 
   tensors: BlockSource
   leaf: FileLeaf

@@ -43,7 +43,7 @@ def store(
   """Converts a kernel to the layout of decoding.
 
   Args:
-    kernel: [in, *out]; or a `blocks.Source`, which keeps its bits.
+    kernel: [in, *out]; or a `blocks.Packable`, which keeps its bits.
     bits: None keeps the type; 8 quantizes to int8 with one scale per output,
       the largest magnitude of its weights over 127 (arXiv 2208.07339, section
       2.1), or, if the kernel is packed, one per output and 32 inputs.
@@ -51,9 +51,9 @@ def store(
       positive and the shape allows it.
 
   Raises:
-    ValueError: the bits are unknown, or the `Source` cannot be packed.
+    ValueError: the bits are unknown, or the `Packable` cannot be packed.
   """
-  if isinstance(kernel, blocks.Source):
+  if isinstance(kernel, blocks.Packable):
     if not (threads and blocks.fits(kernel.shape)):
       raise blocks.unfit(kernel.shape)
     return StoredKernel(blocks.packed(kernel), threads=threads)

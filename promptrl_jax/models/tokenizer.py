@@ -13,13 +13,7 @@ from typing import Any
 
 import numpy as np
 import tokenizers
-from tokenizers import (
-  decoders,
-  models,
-  pre_tokenizers,
-  processors,
-  trainers,
-)
+from tokenizers import decoders, models, pre_tokenizers, processors, trainers
 
 from promptrl_jax.files import write_atomically
 from promptrl_jax.models import gguf_model, gguf_tokenizer, tokenizer_files

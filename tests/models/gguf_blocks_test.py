@@ -52,28 +52,29 @@ def test_kernels_as_stored_give_the_log_probs_of_the_model(kinds, tmp_path):
 
 
 @pytest.mark.parametrize(
-  ('kinds', 'other', 'scale'),
+  ('kinds', 'other', 'scale', 'bits'),
   [
-    ({}, 'Q4_1', 1),
+    ({}, 'Q4_1', 1, (4, 4)),
+    ({'attn_q': 'Q5_0', 'attn_k': 'Q5_1', 'attn_v': 'Q8_0'}, 'Q4_0', 1, (8, 4)),
     # Files of the type Q4_K_M have such queries, keys and values side by side.
-    ({'attn_v': 'Q6_K', 'ffn_down': 'Q8_0'}, 'Q4_K', 4),
+    ({'attn_v': 'Q6_K', 'ffn_down': 'Q8_0'}, 'Q4_K', 4, (8, 8)),
   ],
 )
 def test_kernels_read_in_parts_are_those_of_the_file(
-  kinds, other, scale, tmp_path, monkeypatch
+  kinds, other, scale, bits, tmp_path, monkeypatch
 ):
   path = quantized(tmp_path / 'model.gguf', kinds, other, scale)
   _, whole = pretrained.load_model(path, in_file=True)
   _, tree = pretrained.load_model(path, dtype='gguf')
   monkeypatch.setattr(blocks, '_AT_ONCE', 3 * 32 * 64 * scale)  # 3 panels
-  for name in ('qkv', 'down'):
+  for name, expected_bits in zip(('qkv', 'down'), bits, strict=True):
     packed = kernels.store(tree['blocks']['layers'][name][1], threads=1).values
-    assert packed.bits == (8 if kinds else 4)
+    assert packed.bits == expected_bits
     expected = np.asarray(whole['params']['layers'][name][1])
     expected = expected.reshape(len(expected), -1).T
     error = abs(blocks.rows(packed, np.arange(len(expected))) - expected)
     is_exact = np.ones(len(expected), bool)
-    if name == 'qkv' and kinds:  # Two queries, a key and a rounded value each.
+    if name == 'qkv' and other == 'Q4_K':  # Values follow 2 queries and a key.
       is_exact = np.arange(len(expected)) // (16 * scale) % 4 < 3
     # Scales are rounded to 16 bits; 8 bits are half a step off, too.
     largest = abs(expected).reshape(len(expected), -1, 32).max(axis=2)
