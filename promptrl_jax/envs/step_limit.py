@@ -44,7 +44,7 @@ class StepLimits:
   def __init__(self):
     self._seconds: dict[Any, float] = {}
 
-  def of(self, play: Generator) -> StepLimit:
+  def of(self, play: Generator[Any, Any, Any]) -> StepLimit:
     """The limit of a step; plays of one function are of one strategy."""
     return StepLimit(self._seconds, getattr(play, 'gi_code', type(play)))
 
