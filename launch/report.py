@@ -22,10 +22,14 @@ from tensorboard.compat.proto import event_pb2, summary_pb2
 from tensorboard.plugins.hparams import summary_v2
 from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
+from launch import paired
 from launch.cells import Cell, State
+from launch.paired import Difference
 from promptrl_jax.evaluation import markdown
 from promptrl_jax.files import write_atomically
 from promptrl_jax.training import workdir as workdir_lib
+
+_ENDS = ' low', ' high'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,13 +71,30 @@ def write(
     else {}
     for cell in cells
   }
-  text = to_markdown(title, cells, states, metrics)
+  beside = compare(cells)
+  text = to_markdown(title, cells, states, metrics, beside)
   write_atomically(workdir / 'sweep.md', text.encode())
   write_atomically(
-    workdir / 'sweep.csv', to_csv(cells, states, metrics).encode()
+    workdir / 'sweep.csv', to_csv(cells, states, metrics, beside).encode()
   )
   write_hparams(workdir / 'hparams', cells, metrics)
   return text
+
+
+def compare(cells: Sequence[Cell]) -> dict[str, dict[str, Difference]]:
+  """Returns what each cell reached less what the first one did.
+
+  By cell, for those that have results; p is adjusted for all of them (Holm).
+  """
+  first, *others = cells
+  others = [cell for cell in others if cell.results.is_file()]
+  if not first.results.is_file():
+    return {}
+  found = paired.holm(
+    [paired.differences(first.workdir, cell.workdir) for cell in others]
+  )
+  names = (cell.name for cell in others)
+  return dict(zip(names, found, strict=True))
 
 
 def headline(results: Mapping[str, Any]) -> dict[str, Metric]:
@@ -104,19 +125,28 @@ def to_markdown(
   cells: Sequence[Cell],
   states: Mapping[str, State],
   metrics: Mapping[str, Mapping[str, Metric]],
+  beside: Mapping[str, Mapping[str, Difference]],
 ) -> str:
   """Returns the table: a row per cell, its deviations, its results in %."""
-  names = _columns(metrics)
+  names, compared = _columns(metrics), _columns(beside)
   rows = []
   for cell in cells:
     deviations = ', '.join(f'{k}={v}' for k, v in cell.deviations.items())
     rows.append(
       {'deviations': deviations or 'none', 'state': states[cell.name]}
       | {name: metrics[cell.name].get(name, '') for name in names}
+      | {
+        f'{name}, less none': beside.get(cell.name, {}).get(name, '')
+        for name in compared
+      }
     )
+  how = (
+    '; less what no deviation reaches on the same problems, p adjusted for all '
+    'of them (sign flips, Holm)'
+  )
   return (
-    f'{title}: what each cell reached, in % with 95 % intervals\n\n'
-    f'{markdown.table(rows, "llr")}\n'
+    f'{title}: what each cell reached, in % with 95 % intervals'
+    f'{how if compared else ""}\n\n{markdown.table(rows, "llr")}\n'
   )
 
 
@@ -124,12 +154,16 @@ def to_csv(
   cells: Sequence[Cell],
   states: Mapping[str, State],
   metrics: Mapping[str, Mapping[str, Metric]],
+  beside: Mapping[str, Mapping[str, Difference]],
 ) -> str:
   """Returns the same table with a column per setting and number, in 0..1."""
   settings = list(dict.fromkeys(key for cell in cells for key in cell.settings))
-  names = _columns(metrics)
+  names, compared = _columns(metrics), _columns(beside)
   columns = ['cell', 'state', 'detail', *settings]
-  columns += [f'{name}{end}' for name in names for end in ('', ' low', ' high')]
+  columns += [f'{name}{end}' for name in names for end in ('', *_ENDS)]
+  columns += [
+    f'{name}, less none{end}' for name in compared for end in ('', *_ENDS, ' p')
+  ]
   file = io.StringIO()
   writer = csv.writer(file, lineterminator='\n')
   writer.writerow(columns)
@@ -139,7 +173,10 @@ def to_csv(
     row += [cell.settings.get(key, '') for key in settings]
     for name in names:
       metric = metrics[cell.name].get(name)
-      row += dataclasses.astuple(metric) if metric else ('', '', '')
+      row += dataclasses.astuple(metric) if metric else [''] * 3
+    for name in compared:
+      difference = beside.get(cell.name, {}).get(name)
+      row += dataclasses.astuple(difference) if difference else [''] * 4
     writer.writerow(row)
   return file.getvalue()
 
@@ -178,8 +215,8 @@ def _metric(estimate: Mapping[str, float]) -> Metric:
   return Metric(estimate['mean'], estimate['low'], estimate['high'])
 
 
-def _columns(metrics: Mapping[str, Mapping[str, Metric]]) -> list[str]:
-  return list(dict.fromkeys(n for of_cell in metrics.values() for n in of_cell))
+def _columns(by_cell: Mapping[str, Mapping[str, Any]]) -> list[str]:
+  return list(dict.fromkeys(n for of_cell in by_cell.values() for n in of_cell))
 
 
 def _plain(value: Any) -> bool | int | float | str:

@@ -1,9 +1,11 @@
 """The table of a sweep and what TensorBoard's hparams plug-in reads of it."""
 
 import csv
+import json
 import pathlib
 import shutil
 
+import numpy as np
 import pytest
 from tensorboard.backend.event_processing import (
   data_provider,
@@ -18,6 +20,8 @@ from tensorboard.plugins.hparams import list_session_groups as sessions_lib
 from launch import report
 from launch.cells import Cell, State
 from launch.report import Metric
+from promptrl_jax.evaluation.cells import Cell as CellOfReport
+from promptrl_jax.evaluation.cells import write_csv
 from promptrl_jax.training import workdir
 
 PUBLISHED = pathlib.Path(__file__).parents[2] / 'docs' / 'results'
@@ -96,6 +100,56 @@ def test_the_same_numbers_are_in_a_file_for_programs(sweep):
   assert rows['failed']['state'] == 'failed'
   assert rows['failed']['detail'] == 'error: a | b'
   assert rows['failed']['visible1 B=8'] == ''
+
+
+def write_played(folder, passed, tasks):
+  """A run that played `ppo` and `direct` at B=4, one seed."""
+  zeros = np.zeros((1, len(tasks)), int)
+  played = [
+    CellOfReport(
+      name, 4, 'visible1', tasks, *[x, x.astype(float)], *[zeros] * 4
+    )
+    for name, x in (('direct', zeros > 0), ('ppo', np.array([passed]) > 0))
+  ]
+  folder.mkdir()
+  write_csv(folder / 'results.csv', played)
+  share = float(np.mean(passed))
+  mean = {'mean': share, 'low': share, 'high': share}
+  cells = [{'strategy': 'ppo', 'budget': 4, 'pass': mean}]
+  table = {'subject': 'ppo', 'cells': cells}
+  text = json.dumps({'tables': {'visible1': table}})
+  (folder / 'results.json').write_text(text)
+
+
+def test_cells_are_compared_with_the_first_one_problem_by_problem(tmp_path):
+  tasks = tuple(f'task/{i}' for i in range(40))
+  half = [1] * 20 + [0] * 20
+  write_played(tmp_path / 'base', half, tasks)
+  write_played(tmp_path / 'worse', [0] * 20 + half[20:], tasks)
+  write_played(tmp_path / 'even', half[::-1], tasks)
+  write_played(tmp_path / 'elsewhere', half[:30], tasks[:30])
+  cells = [
+    Cell(name, tmp_path / name, ('true',), {'x': name}, {'x': name})
+    for name in ('base', 'worse', 'even', 'elsewhere', 'failed')
+  ]
+  states = {cell.name: State('done') for cell in cells}
+  beside = report.compare(cells)
+  assert set(beside) == {'worse', 'even', 'elsewhere'}
+  worse, even = (beside[name]['visible1 B=4'] for name in ('worse', 'even'))
+  assert (worse.mean, even.mean) == (-0.5, 0.0)
+  assert (
+    -0.7 < worse.low < -0.5 < worse.high < -0.3 and even.low < 0 < even.high
+  )
+  # Few of the random sign patterns of 20 problems are as extreme.
+  assert worse.p < 0.001 and even.p == 1.0
+  assert not beside['elsewhere']  # It has other problems.
+  text = report.write(tmp_path, 'configs/x.py', cells, states)
+  assert ' | visible1 B=4, less none |' in text and '(sign flips, Holm)' in text
+  assert '| -50.0 [-6' in text and '| +0.0 [-' in text
+  with (tmp_path / 'sweep.csv').open() as file:
+    rows = {row['cell']: row for row in csv.DictReader(file)}
+  assert float(rows['worse']['visible1 B=4, less none p']) == worse.p
+  assert rows['elsewhere']['visible1 B=4, less none'] == ''
 
 
 def read_hparams(folder):

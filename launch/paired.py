@@ -1,0 +1,88 @@
+"""How far the cells of a sweep are from the first one, paired by problem."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from promptrl_jax.evaluation import cells as cells_lib
+from promptrl_jax.evaluation import markdown, statistics
+from promptrl_jax.training import workdir as workdir_lib
+
+
+@dataclasses.dataclass(frozen=True)
+class Difference:
+  """Pass rate of a cell less that of the first one, in -1..1.
+
+  Attributes:
+    mean: over problems and seeds.
+    low, high: 95 % interval, paired by problem.
+    p: of the sign-flip test over problems; `holm` adjusts it.
+  """
+
+  mean: float
+  low: float
+  high: float
+  p: float
+
+  def __str__(self) -> str:
+    interval = markdown.interval(dataclasses.asdict(self), sign='+')
+    return f'{interval}, p {self.p:.2g}'
+
+
+def differences(
+  first: pathlib.Path, other: pathlib.Path
+) -> dict[str, Difference]:
+  """Compares what the subjects of two runs solved, problem by problem.
+
+  Args:
+    first, other: workdirs. Those without `results.csv`, or of which a cell has
+      other problems or another number of seeds, have nothing to compare.
+
+  Returns:
+    A difference for each protocol and budget, named as by `report.headline`.
+  """
+  mine, theirs = _played(other), _played(first)
+  found = {}
+  for name in mine.keys() & theirs.keys():
+    a, b = mine[name], theirs[name]
+    if a.task_ids != b.task_ids or a.passed.shape != b.passed.shape:
+      continue
+    pair = a.passed, b.passed
+    groups = a.families or None
+    interval = statistics.bootstrap_difference(*pair, groups=groups)
+    found[name] = Difference(
+      float(a.passed.mean() - b.passed.mean()),
+      interval.low,
+      interval.high,
+      statistics.permutation_test(*pair, groups=groups),
+    )
+  return found
+
+
+def holm(
+  by_cell: Sequence[Mapping[str, Difference]],
+) -> list[dict[str, Difference]]:
+  """Adjusts p of all differences of a sweep for their number."""
+  every = [d.p for of_cell in by_cell for d in of_cell.values()]
+  adjusted = iter(statistics.holm(np.array(every)).tolist())
+  return [
+    {n: dataclasses.replace(d, p=next(adjusted)) for n, d in of_cell.items()}
+    for of_cell in by_cell
+  ]
+
+
+def _played(workdir: pathlib.Path) -> dict[str, cells_lib.Cell]:
+  """The cells of the subject of a run, by protocol and budget."""
+  path = workdir / 'results.csv'
+  if not path.is_file():
+    return {}
+  tables = workdir_lib.results(workdir).get('tables', {})
+  return {
+    f'{cell.protocol} B={cell.budget}': cell
+    for cell in cells_lib.read_csv(path)
+    if cell.strategy == tables.get(cell.protocol, {}).get('subject')
+  }
