@@ -240,9 +240,9 @@ def candidates(config, costs, tasks, played):
     played: number of problems that are played.
 
   Raises:
-    ValueError: a cap on calls is smaller than the table, and its share of the
-      largest budget buys one of them too few; or the search of an instruction
-      has too few calls.
+    ValueError: a cap on calls does not pay for a single strategy at the
+      largest budget, and buys one of them too few candidates; or the search of
+      an instruction has too few calls.
   """
   if instruction_search.NAME in costs:
     instruction_search.check_calls(
@@ -255,16 +255,13 @@ def candidates(config, costs, tasks, played):
   )
   # A table of small budgets is wanted; a cap that cuts its largest one is not.
   budget, least, cap = max(config.eval.budgets), 0, config.spend.calls
-  if 0 < cap < most:
-    budget, least = budget * cap // most, config.spend.least_candidates
-  try:
-    bought = preflight.check(costs, budget, least)
-  except ValueError as error:
-    raise ValueError(
-      f'spend.calls={cap} of the at most {most:,} calls of the table: {error}'
-    ) from error
+  for_one = cap // max(1, played * config.seeds)
+  if cap and for_one < budget:
+    budget, least = for_one, config.spend.least_candidates
+  bought = preflight.check(costs, budget, least)
   return (
     f'{preflight.describe(bought, budget)}\nthe table takes at most {most:,} '
     'model calls, fewer where strategies ask alike or stop early; what is '
     'chosen on validation or measured beside the table comes to that'
+    f'{f"; the run ends at {cap:,}" if 0 < cap < most else ""}'
   )

@@ -56,6 +56,11 @@ def read(path: str, played: Sequence[Task]) -> Memory:
     asked[row.get('strategy')].update(map(_key, row.get('sent', ())))
     if row.get('action') == 'reflect':
       rows.append(row)
+  if any(not {'situation', 'reflection'} <= row.keys() for row in rows):
+    raise ValueError(
+      f'eval.reflections={path}: a row of action reflect lacks its situation '
+      'or reflection, expected a trace of this version'
+    )
   reflections = reflection.from_trace(rows)
   if not reflections:
     raise ValueError(
@@ -75,7 +80,8 @@ def read(path: str, played: Sequence[Task]) -> Memory:
       f'are played ({min(known)}, ...), expected a run on training problems'
     )
   strategies = {row.get('strategy') for row in rows}
-  return Memory(reflections, float(sum(len(asked[s]) for s in strategies)))
+  calls = set().union(*(asked[strategy] for strategy in strategies))
+  return Memory(reflections, float(len(calls)))
 
 
 def _key(ask: Mapping[str, Any]) -> int:

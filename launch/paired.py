@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import pathlib
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -45,22 +46,22 @@ def differences(
   Returns:
     A difference for each protocol and budget, named as by `report.headline`.
   """
-  mine, theirs = _played(other), _played(first)
-  found = {}
-  for name in mine.keys() & theirs.keys():
-    a, b = mine[name], theirs[name]
+  of_other, of_first = _played(other), _played(first)
+  by_budget = {}
+  for name in (name for name in of_other if name in of_first):
+    a, b = of_other[name], of_first[name]
     if a.task_ids != b.task_ids or a.passed.shape != b.passed.shape:
       continue
     pair = a.passed, b.passed
     groups = a.families or None
     interval = statistics.bootstrap_difference(*pair, groups=groups)
-    found[name] = Difference(
+    by_budget[name] = Difference(
       float(a.passed.mean() - b.passed.mean()),
       interval.low,
       interval.high,
       statistics.permutation_test(*pair, groups=groups),
     )
-  return found
+  return by_budget
 
 
 def holm(
@@ -75,12 +76,19 @@ def holm(
   ]
 
 
+def tables_of(results: Mapping[str, Any]) -> Mapping[str, Any]:
+  """Returns the tables in a `results.json` by protocol; perhaps none."""
+  if 'cells' in results:  # A job with a single protocol.
+    return {results['protocol']: results}
+  return results.get('tables', {})
+
+
 def _played(workdir: pathlib.Path) -> dict[str, cells_lib.Cell]:
   """The cells of the subject of a run, by protocol and budget."""
   path = workdir / 'results.csv'
   if not path.is_file():
     return {}
-  tables = workdir_lib.results(workdir).get('tables', {})
+  tables = tables_of(workdir_lib.results(workdir))
   return {
     f'{cell.protocol} B={cell.budget}': cell
     for cell in cells_lib.read_csv(path)

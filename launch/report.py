@@ -71,11 +71,11 @@ def write(
     else {}
     for cell in cells
   }
-  beside = compare(cells)
-  text = to_markdown(title, cells, states, metrics, beside)
+  differences = compare(cells)
+  text = to_markdown(title, cells, states, metrics, differences)
   write_atomically(workdir / 'sweep.md', text.encode())
   write_atomically(
-    workdir / 'sweep.csv', to_csv(cells, states, metrics, beside).encode()
+    workdir / 'sweep.csv', to_csv(cells, states, metrics, differences).encode()
   )
   write_hparams(workdir / 'hparams', cells, metrics)
   return text
@@ -90,11 +90,11 @@ def compare(cells: Sequence[Cell]) -> dict[str, dict[str, Difference]]:
   others = [cell for cell in others if cell.results.is_file()]
   if not first.results.is_file():
     return {}
-  found = paired.holm(
+  adjusted = paired.holm(
     [paired.differences(first.workdir, cell.workdir) for cell in others]
   )
   names = (cell.name for cell in others)
-  return dict(zip(names, found, strict=True))
+  return dict(zip(names, adjusted, strict=True))
 
 
 def headline(results: Mapping[str, Any]) -> dict[str, Metric]:
@@ -103,9 +103,7 @@ def headline(results: Mapping[str, Any]) -> dict[str, Metric]:
   Names are protocol and budget for programs (`visible1 B=8`), and split and
   strategy for instructions (`test ppo I`).
   """
-  tables = results.get('tables', {})
-  if 'cells' in results:  # A job with a single protocol.
-    tables = {results['protocol']: results}
+  tables = paired.tables_of(results)
   metrics = {
     f'{protocol} B={cell["budget"]}': _metric(cell['pass'])
     for protocol, table in tables.items()
@@ -125,10 +123,10 @@ def to_markdown(
   cells: Sequence[Cell],
   states: Mapping[str, State],
   metrics: Mapping[str, Mapping[str, Metric]],
-  beside: Mapping[str, Mapping[str, Difference]],
+  differences: Mapping[str, Mapping[str, Difference]],
 ) -> str:
   """Returns the table: a row per cell, its deviations, its results in %."""
-  names, compared = _columns(metrics), _columns(beside)
+  names, compared = _columns(metrics), _columns(differences)
   rows = []
   for cell in cells:
     deviations = ', '.join(f'{k}={v}' for k, v in cell.deviations.items())
@@ -136,13 +134,13 @@ def to_markdown(
       {'deviations': deviations or 'none', 'state': states[cell.name]}
       | {name: metrics[cell.name].get(name, '') for name in names}
       | {
-        f'{name}, less none': beside.get(cell.name, {}).get(name, '')
+        f'{name} minus base': differences.get(cell.name, {}).get(name, '')
         for name in compared
       }
     )
   how = (
-    '; less what no deviation reaches on the same problems, p adjusted for all '
-    'of them (sign flips, Holm)'
+    '; minus base: paired by problem with the cell without deviations, p of '
+    'the sign-flip test, adjusted for all of them (Holm)'
   )
   return (
     f'{title}: what each cell reached, in % with 95 % intervals'
@@ -154,15 +152,15 @@ def to_csv(
   cells: Sequence[Cell],
   states: Mapping[str, State],
   metrics: Mapping[str, Mapping[str, Metric]],
-  beside: Mapping[str, Mapping[str, Difference]],
+  differences: Mapping[str, Mapping[str, Difference]],
 ) -> str:
   """Returns the same table with a column per setting and number, in 0..1."""
   settings = list(dict.fromkeys(key for cell in cells for key in cell.settings))
-  names, compared = _columns(metrics), _columns(beside)
+  names, compared = _columns(metrics), _columns(differences)
   columns = ['cell', 'state', 'detail', *settings]
   columns += [f'{name}{end}' for name in names for end in ('', *_ENDS)]
   columns += [
-    f'{name}, less none{end}' for name in compared for end in ('', *_ENDS, ' p')
+    f'{name} minus base{end}' for name in compared for end in ('', *_ENDS, ' p')
   ]
   file = io.StringIO()
   writer = csv.writer(file, lineterminator='\n')
@@ -175,7 +173,7 @@ def to_csv(
       metric = metrics[cell.name].get(name)
       row += dataclasses.astuple(metric) if metric else [''] * 3
     for name in compared:
-      difference = beside.get(cell.name, {}).get(name)
+      difference = differences.get(cell.name, {}).get(name)
       row += dataclasses.astuple(difference) if difference else [''] * 4
     writer.writerow(row)
   return file.getvalue()

@@ -4,8 +4,8 @@
 
 Each model (`make real`) answers one question in a process of its own, twice:
 `cold` with an empty cache of compiled programs, `warm` with that of the first.
-Both are aimed at on two cores: 40 and 10 seconds. A model that is not installed
-is left out, with the command that installs it.
+Targets on two cores: 40 s cold, 10 s warm. A model that is not installed is
+left out, with the command that installs it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _ANSWER = flags.DEFINE_string('answer', '', 'Answer with this model, and end.')
 
 _QUESTION = 'Write a Python function that adds two numbers.'
 _LIMIT_S = 600.0
-_AIM_COLD_S, _AIM_WARM_S = 40.0, 10.0
+_COLD_S, _WARM_S = 40.0, 10.0  # targets
 
 
 def main(argv: list[str]) -> None:
@@ -56,7 +56,7 @@ def main(argv: list[str]) -> None:
         'model': model,
         'cold_s': round(cold, 1),
         'warm_s': round(warm, 1),
-        'as_aimed': cold <= _AIM_COLD_S and warm <= _AIM_WARM_S,
+        'on_target': cold <= _COLD_S and warm <= _WARM_S,
       }
       print(json.dumps(line), flush=True)
 

@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from promptrl_jax.envs.step_limit import StepAborted, StepLimits
+from promptrl_jax.envs.step_limit import StepAborted, StepLimits, StepTimeout
 from promptrl_jax.execution import Call, CallResult, Program, ProgramResult
 from promptrl_jax.llm.attempt import (
   Ask,
@@ -38,6 +38,7 @@ from promptrl_jax.types import Problem
 MOST_REQUESTS = 1000
 # A failure of the system is never one of the strategy.
 _SYSTEM = (BackendError, MemoryError)
+_TIMEOUTS = (StepTimeout, StepAborted)
 
 
 class Pool(Protocol):
@@ -58,6 +59,7 @@ class ActivePlay:
     waiting: the request that it waits for an answer to; None once it ended.
     submission: the program that it handed in.
     requests: so far.
+    strategy: what it is a play of; those of one share the limit of a step.
   """
 
   attempt: Attempt
@@ -65,6 +67,7 @@ class ActivePlay:
   waiting: Any = None
   submission: str = ''
   requests: int = 0
+  strategy: Any = None
 
 
 class Runner:
@@ -94,16 +97,33 @@ class Runner:
     self._strict = strict
     self._limits = StepLimits()
 
-  def start(self, plays: Sequence[tuple[Attempt, Play]]) -> list[ActivePlay]:
-    """Runs each play up to its first request."""
-    actives = [ActivePlay(attempt, play) for attempt, play in plays]
+  def start(
+    self,
+    plays: Sequence[tuple[Attempt, Play]],
+    strategies: Sequence[Any] | None = None,
+  ) -> list[ActivePlay]:
+    """Runs each play up to its first request.
+
+    Args:
+      plays: generators, and what they are charged to.
+      strategies: of which each is a play; None: all of the same one.
+    """
+    strategies = [None] * len(plays) if strategies is None else strategies
+    actives = [
+      ActivePlay(attempt, play, strategy=strategy)
+      for (attempt, play), strategy in zip(plays, strategies, strict=True)
+    ]
     for active in actives:
       self._advance(active, lambda play: next(play))
     return actives
 
-  def run(self, plays: Sequence[tuple[Attempt, Play]]) -> list[ActivePlay]:
-    """Plays all to their end."""
-    actives = self.start(plays)
+  def run(
+    self,
+    plays: Sequence[tuple[Attempt, Play]],
+    strategies: Sequence[Any] | None = None,
+  ) -> list[ActivePlay]:
+    """Plays all to their end; arguments as of `start`."""
+    actives = self.start(plays, strategies)
     self.serve(actives)
     return actives
 
@@ -201,8 +221,9 @@ class Runner:
 
   def _advance(self, active: ActivePlay, go_on: Callable[[Play], Any]) -> None:
     """Lets a play go on to its next request, or to its end."""
+    limit = self._limits.of(active.strategy)
     try:
-      with self._limits.of(active.play):
+      with limit:
         active.waiting = go_on(active.play)
         while (error := self._refusal(active)) is not None:
           # A play may catch this and hand in what it has.
@@ -213,7 +234,8 @@ class Runner:
     except _SYSTEM:
       raise
     except (Exception, StepAborted) as error:
-      if self._strict:
+      is_of_caller = not limit.was_reached and isinstance(error, _TIMEOUTS)
+      if self._strict or is_of_caller:
         raise
       self._end(active, f'{type(error).__name__}: {error}')
 

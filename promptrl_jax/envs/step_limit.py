@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Generator
 from types import TracebackType
 from typing import Any
 
@@ -44,9 +43,9 @@ class StepLimits:
   def __init__(self):
     self._seconds: dict[Any, float] = {}
 
-  def of(self, play: Generator[Any, Any, Any]) -> StepLimit:
-    """The limit of a step; plays of one function are of one strategy."""
-    return StepLimit(self._seconds, getattr(play, 'gi_code', type(play)))
+  def of(self, strategy: Any) -> StepLimit:
+    """Returns the limit of one step of a strategy."""
+    return StepLimit(self._seconds, strategy)
 
 
 class StepLimit:
@@ -55,10 +54,14 @@ class StepLimit:
   Python delivers signals to the main thread alone: elsewhere, and where an
   alarm is set already, nothing is limited. A call that does not return to the
   interpreter is not ended.
+
+  Attributes:
+    was_reached: whether the time was over.
   """
 
+  was_reached = False
   _is_limited = False
-  _was_reached = False
+  _is_over = False
 
   def __init__(self, seconds: dict[Any, float], strategy: Any):
     """Keeps the table of limits by strategy; one that is absent has LIMIT_S."""
@@ -80,13 +83,18 @@ class StepLimit:
     error: BaseException | None,
     trace: TracebackType | None,
   ) -> None:
-    if self._is_limited:
-      signal.setitimer(signal.ITIMER_REAL, 0)
-      signal.signal(signal.SIGALRM, self._before or signal.SIG_DFL)
-    if self._was_reached:
+    try:
+      self._is_over = True  # An alarm from here on comes too late.
+    finally:
+      if self._is_limited:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, self._before or signal.SIG_DFL)
+    if self.was_reached:
       self._table[self._strategy] = max(_LEAST_S, self._limit_s / 2)
 
   def _end(self, number: int, frame: object) -> None:
-    kind = StepAborted if self._was_reached else StepTimeout
-    self._was_reached = True
+    if self._is_over:
+      return
+    kind = StepAborted if self.was_reached else StepTimeout
+    self.was_reached = True
     raise kind(f'no request within {self._limit_s:g} s: the strategy loops')

@@ -204,7 +204,13 @@ class LineUp:
       chosen = [i for i, other in enumerate(names) if other == name]
       table = tables[chosen[0]]
       plays = [self._start(games[i], table) for i in chosen]
-      ended = iter(Runner(table, self.pool).run(list(chain(*plays))))
+      # Seeds of an entrant are plays of one strategy.
+      strategies = chain.from_iterable(
+        [id(games[i].entrant)] * len(started)
+        for i, started in zip(chosen, plays, strict=True)
+      )
+      runner = Runner(table, self.pool)
+      ended = iter(runner.run(list(chain(*plays)), list(strategies)))
       for i, started in zip(chosen, plays, strict=True):
         runs[i] = self._judge(games[i], list(islice(ended, len(started))))
     return [runs[i] for i in range(len(games))]

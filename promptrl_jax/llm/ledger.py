@@ -60,9 +60,9 @@ class SpendConfig:
     prices: (model, dollars per million prompt tokens, and per million
       completion tokens) of models on servers; those in this process are free.
     dry_run: the first call that would be paid ends the run with its size.
-    least_candidates: with a cap on calls that a table may exceed, the
-      candidates per problem that its share of the largest budget must buy for
-      every strategy; see `preflight.py`.
+    least_candidates: with a cap on calls that is less than what one strategy
+      may take at the largest budget, the candidates per problem that it must
+      buy for every strategy; see `preflight.py`.
   """
 
   calls: int = 0

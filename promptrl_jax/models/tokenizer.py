@@ -210,11 +210,9 @@ def save(folder: str | os.PathLike[str], tokenizer: Tokenizer) -> None:
   name_of = tokenizer.backend.id_to_token
   ids = (tokenizer.pad_id, tokenizer.bos_id, tokenizer.eos_id)
   names = [None if i is None else name_of(i) for i in ids]
-  is_own = names == [PAD, BOS, EOS] and tokenizer.chat is None
-  backend = tokenizer.backend if is_own else _complete(tokenizer)
-  text = backend.to_str(pretty=True) + '\n'
+  text = _complete(tokenizer).to_str(pretty=True) + '\n'
   write_atomically(folder / tokenizer_files.TOKENIZER, text.encode())
-  if is_own:
+  if names == [PAD, BOS, EOS] and tokenizer == _wrap(tokenizer.backend):
     return
   values: dict[str, Any] = {
     **(tokenizer.chat.special if tokenizer.chat else {}),
@@ -232,16 +230,20 @@ def save(folder: str | os.PathLike[str], tokenizer: Tokenizer) -> None:
 def _complete(tokenizer: Tokenizer) -> tokenizers.Tokenizer:
   """Returns a backend that puts `start` and `end` around a text by itself.
 
-  That of a GGUF file does not, nor that of a folder with `add_bos_token`.
+  That of a GGUF file does not, nor that of a folder with `add_bos_token` or of
+  `train`; transformers reads nothing else.
   """
   start, end = tokenizer.start, tokenizer.end
   if tokenizer_files.around(tokenizer.backend) == (start, end):
     return tokenizer.backend
   backend = tokenizers.Tokenizer.from_str(tokenizer.backend.to_str())
-  names = {i: str(backend.id_to_token(i)) for i in (*start, *end)}
+  # Names of their own, since a token may have a sign that templates read.
   backend.post_processor = processors.TemplateProcessing(
-    single=[*(names[i] for i in start), '$A', *(names[i] for i in end)],
-    special_tokens=[(name, i) for i, name in names.items()],
+    single=[*(f'<{i}>' for i in start), '$A', *(f'<{i}>' for i in end)],
+    special_tokens=[
+      {'id': f'<{i}>', 'ids': [i], 'tokens': [str(backend.id_to_token(i))]}
+      for i in dict.fromkeys((*start, *end))
+    ],
   )
   return backend
 

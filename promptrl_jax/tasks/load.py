@@ -159,7 +159,8 @@ def load_tasks(
   if empty := [split for split, tasks in parts.items() if not tasks]:
     raise ValueError(
       f'data.name={config.name!r} has no task in {", ".join(empty)}: expected '
-      'at least one in each split'
+      'at least one in each split; a set without one is registered with the '
+      'others as its `splits`'
     )
   limits = {'train': config.train_limit, 'validation': config.validation_limit}
   return {

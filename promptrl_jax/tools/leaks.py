@@ -68,7 +68,7 @@ def describe(
   if kept := report.kept_statements():
     pairs = '; '.join(map(str, kept))
     wrong.append(f'two splits share a statement, both tasks are kept: {pairs}')
-  return '\n'.join(lines), '\n'.join(wrong)
+  return '\n'.join(lines), '; '.join(wrong)
 
 
 def options() -> dict[str, str]:

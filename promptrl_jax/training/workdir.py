@@ -39,7 +39,8 @@ def prepare(
   """Creates the directory with its `config.json`, or checks that it is equal.
 
   A run may go on with another mesh, another number of pool workers, other caps
-  of what it may spend and other time-outs and limits of its servers. `models`
+  of what it may spend and other time-outs and limits of its servers. A setting
+  that a run was begun without has its default, also in that run. `models`
   are names by role, if a run may only go on with the same ones; a folder of the
   same name may hold another model by now.
 
@@ -51,8 +52,8 @@ def prepare(
   if path.exists():
     _require_same(
       path,
+      _with_defaults(_read(path), config),
       content,
-      _FREE,
       'use another --workdir, or the same config to continue it',
     )
   workdir.mkdir(parents=True, exist_ok=True)
@@ -101,13 +102,26 @@ def _read(path: pathlib.Path) -> dict[str, Any]:
   return content
 
 
+def _with_defaults(saved: dict[str, Any], config: Any) -> dict[str, Any]:
+  """Returns what a run wrote, with settings that did not exist then.
+
+  They have their defaults, as in every `config.json` that is read. What cannot
+  be read as a config of this kind is returned as it is.
+  """
+  try:
+    filled = settings.from_mapping(type(config), saved['config'])
+  except ValueError:
+    return saved
+  return saved | {'config': json.loads(json.dumps(settings.to_mapping(filled)))}
+
+
 def _require_same(
   path: pathlib.Path,
+  saved: Mapping[str, Any],
   content: Mapping[str, Any],
-  free: Collection[str],
   advice: str,
 ) -> None:
-  different = sorted(_differences(_read(path), content, free))
+  different = sorted(_differences(saved, content, _FREE))
   if different:
     raise ValueError(
       f'{path.parent} holds a run with another config '

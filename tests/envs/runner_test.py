@@ -37,7 +37,7 @@ class CountingPool:
 
 
 def play(play_fns, pool, coder=None, rewriter=None, budget=4):
-  """Plays one strategy per problem; returns attempts, plays and the runner."""
+  """Plays one strategy per problem; returns the plays and the runner."""
   coder = coder or ScriptedBackend(lambda request: '\n  return x')
   rewriter = rewriter or ScriptedBackend(lambda request: ' Some other words.')
   backends = {'rewriter': rewriter, 'coder': coder}
@@ -49,7 +49,7 @@ def play(play_fns, pool, coder=None, rewriter=None, budget=4):
       [PROBLEMS[row]], tools, budget=budget, seed=0
     )
     started.append(pair)
-  return runner.run(started), runner
+  return runner.run(started, play_fns), runner
 
 
 def ask_once(attempt, tools):
@@ -198,7 +198,7 @@ def test_a_strategy_that_asks_for_nothing_any_more_is_ended(pool, monkeypatch):
         time.sleep(60)
 
   monkeypatch.setattr(step_limit, 'LIMIT_S', 0.2)
-  monkeypatch.setattr(step_limit, '_AGAIN_S', 0.1)
+  monkeypatch.setattr(step_limit, '_AGAIN_S', 0.5)
   started = time.monotonic()
   done, _ = play([ask_once, computes, sleeps, holds_on, goes_on], pool)
   assert time.monotonic() - started < 30
@@ -222,13 +222,38 @@ def test_a_strategy_that_loops_on_all_problems_is_given_ever_less_time(
     time.sleep(0.2)
     return (yield from ask_once(attempt, tools))
 
-  monkeypatch.setattr(step_limit, 'LIMIT_S', 0.5)
+  monkeypatch.setattr(step_limit, 'LIMIT_S', 1.0)
   done, _ = play([*[sleeps] * 5, hesitates], pool)
   limits = [
     re.search(r'within (\S+) s', a.attempt.error).group(1) for a in done[:5]
   ]
-  assert limits == ['0.5', '0.25', '0.125', '0.1', '0.1']
+  assert limits == ['1', '0.5', '0.25', '0.125', '0.1']
   assert done[5].submission and not done[5].attempt.error
+
+
+def test_the_limit_of_a_strategy_ends_those_that_it_plays_itself(
+  pool, monkeypatch
+):
+  def sleeps(attempt, tools):
+    time.sleep(60)
+    yield from ask_once(attempt, tools)
+
+  def plays_others(attempt, tools):
+    play([sleeps] * 5, pool)
+    return (yield from ask_once(attempt, tools))
+
+  monkeypatch.setattr(step_limit, 'LIMIT_S', 0.2)
+  done, _ = play([plays_others, ask_once], pool)
+  assert done[0].attempt.error.startswith('StepTimeout: no request within')
+  assert done[1].submission and not done[1].attempt.error
+
+
+def test_an_alarm_that_comes_when_a_step_has_ended_is_ignored():
+  limit = step_limit.StepLimits().of('strategy')
+  with limit:
+    pass
+  limit._end(signal.SIGALRM, None)
+  assert not limit.was_reached
 
 
 def test_an_alarm_of_the_caller_stays(pool):

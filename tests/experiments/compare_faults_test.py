@@ -125,7 +125,7 @@ def test_strategies_that_reach_for_hidden_tests_or_loop_fail_alone(
     (('--config.spend.dollars=1.0',), "needs the price of 'stub'"),
     (
       ('--config.spend.calls=3',),
-      'best_of_b 0 (needs 3 calls)',
+      'best_of_b 1 (needs 3 calls)',
     ),
     (
       ('--config.data.name=train_alone',),

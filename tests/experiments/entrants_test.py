@@ -126,12 +126,17 @@ def test_a_cap_that_buys_too_few_candidates_names_all_it_is_short_for():
   budgets, others = sum(config.eval.budgets), len(costs) - 1
   most = 100 * config.seeds * (others * budgets + len(config.eval.budgets))
   assert f'at most {most:,} model calls' in line
-  # A quarter of what the table may take is 4 calls where it has 16.
-  capped = dataclasses.replace(
-    config, spend=dataclasses.replace(config.spend, calls=most // 4 + 1)
-  )
-  short = rf'at most {most:,} calls of the table: 4 .* random 2 \(needs 6 calls'
-  with pytest.raises(ValueError, match=short):
+
+  def capped_at(calls):
+    spend = dataclasses.replace(config.spend, calls=calls)
+    return dataclasses.replace(config, spend=spend)
+
+  # It pays for one strategy at 16 calls, though not for all of the table.
+  enough = 16 * 100 * config.seeds
+  line = candidates(capped_at(enough), costs)
+  assert ', random 8, ' in line and f'the run ends at {enough:,}' in line
+  capped = capped_at(enough // 4)
+  with pytest.raises(ValueError, match=r'^4 calls .* random 2 \(needs 6 calls'):
     candidates(capped, costs)
   told_otherwise = dataclasses.replace(capped.spend, least_candidates=1)
   capped = dataclasses.replace(capped, spend=told_otherwise)

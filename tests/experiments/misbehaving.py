@@ -13,7 +13,7 @@ from promptrl_jax.strategies.base import register
 from promptrl_jax.tasks import load
 from promptrl_jax.testing import tiny
 
-step_limit.LIMIT_S = 1.0
+step_limit.LIMIT_S = 2.0
 
 
 def peeking(attempt, tools):

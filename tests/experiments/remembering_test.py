@@ -55,6 +55,22 @@ def test_calls_of_those_who_reflected_are_counted_once(write):
   assert memory.calls == 3
 
 
+def test_a_request_that_two_strategies_share_is_one_call(write):
+  path = write(
+    row(TASKS[0], sent=[ask('a')]),
+    row(TASKS[0], 'reflexion_ucs', sent=[ask('a'), ask('b')]),
+  )
+  assert remembering.read(path, TASKS[1:]).calls == 2
+
+
+@pytest.mark.parametrize('lost', ['situation', 'reflection'])
+def test_a_reflection_without_its_situation_is_refused(write, lost):
+  whole = row(TASKS[0])
+  del whole[lost]
+  with pytest.raises(ValueError, match='trace.jsonl: a row of action reflect'):
+    remembering.read(write(whole), TASKS[1:])
+
+
 def test_a_problem_that_is_played_is_known_by_its_name_and_by_its_words(write):
   path = write(row(TASKS[0]))
   renamed = dataclasses.replace(TASKS[0], task_id='another/1')

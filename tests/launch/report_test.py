@@ -133,23 +133,28 @@ def test_cells_are_compared_with_the_first_one_problem_by_problem(tmp_path):
     for name in ('base', 'worse', 'even', 'elsewhere', 'failed')
   ]
   states = {cell.name: State('done') for cell in cells}
-  beside = report.compare(cells)
-  assert set(beside) == {'worse', 'even', 'elsewhere'}
-  worse, even = (beside[name]['visible1 B=4'] for name in ('worse', 'even'))
+  differences = report.compare(cells)
+  assert set(differences) == {'worse', 'even', 'elsewhere'}
+  worse, even = (
+    differences[name]['visible1 B=4'] for name in ('worse', 'even')
+  )
   assert (worse.mean, even.mean) == (-0.5, 0.0)
   assert (
     -0.7 < worse.low < -0.5 < worse.high < -0.3 and even.low < 0 < even.high
   )
   # Few of the random sign patterns of 20 problems are as extreme.
   assert worse.p < 0.001 and even.p == 1.0
-  assert not beside['elsewhere']  # It has other problems.
+  assert not differences['elsewhere']  # It has other problems.
   text = report.write(tmp_path, 'configs/x.py', cells, states)
-  assert ' | visible1 B=4, less none |' in text and '(sign flips, Holm)' in text
+  assert (
+    ' | visible1 B=4 minus base |' in text
+    and 'adjusted for all of them (Holm)' in text
+  )
   assert '| -50.0 [-6' in text and '| +0.0 [-' in text
   with (tmp_path / 'sweep.csv').open() as file:
     rows = {row['cell']: row for row in csv.DictReader(file)}
-  assert float(rows['worse']['visible1 B=4, less none p']) == worse.p
-  assert rows['elsewhere']['visible1 B=4, less none'] == ''
+  assert float(rows['worse']['visible1 B=4 minus base p']) == worse.p
+  assert rows['elsewhere']['visible1 B=4 minus base'] == ''
 
 
 def read_hparams(folder):
@@ -175,7 +180,7 @@ def read_hparams(folder):
   return experiment, groups.session_groups
 
 
-def test_tensorboard_shows_settings_beside_results(sweep):
+def test_tensorboard_shows_settings_differences_results(sweep):
   folder, cells, states = sweep
   for _ in range(2):  # The second report replaces the first one.
     report.write(folder, 'configs/x.py', cells, states)

@@ -91,14 +91,29 @@ def test_a_chat_is_rendered_by_the_template_of_the_file(path):
   )
 
 
+@pytest.mark.parametrize(
+  'special',
+  [
+    None,
+    ('<pad>', '<bos>', '<eos>'),  # those of our own tokenizers
+    ('<|pad:0|>', '<|a:1|>', '$B'),  # signs that a template reads
+  ],
+)
 @pytest.mark.parametrize('adds_bos', [None, True, False])
 @pytest.mark.parametrize(
-  'fields', [sentence_piece, functools.partial(byte_level, 'llama-bpe')]
+  ('fields', 'ids'),
+  [
+    (sentence_piece, (0, 1, 2)),
+    (functools.partial(byte_level, 'llama-bpe'), (2, 0, 1)),
+  ],
 )
 def test_a_saved_tokenizer_starts_texts_as_before(
-  fields, adds_bos, path, tmp_path
+  fields, ids, adds_bos, special, path, tmp_path
 ):
-  before = tokenizer_lib.load(write(path, **fields(add_bos_token=adds_bos)))
+  values = fields(add_bos_token=adds_bos, padding_token_id=ids[0])
+  for i, token in zip(ids, special or (), strict=False):
+    values['tokenizer__ggml__tokens'][i] = token
+  before = tokenizer_lib.load(write(path, **values))
   tokenizer_lib.save(tmp_path, before)
   after = tokenizer_lib.load(tmp_path)
   assert (after.start, after.end) == (before.start, before.end)

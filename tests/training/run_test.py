@@ -183,6 +183,17 @@ def test_a_working_directory_of_another_format_is_refused(tmp_path):
   }
   with pytest.raises(ValueError, match="models.coder: 'c@1' there, 'c@2' here"):
     workdir.prepare(tmp_path, 'job', config, {'coder': 'c@2'})
+  # A setting that is newer than the run has its default there.
+  name, default = 'patience', config.patience
+  del saved['config'][name]
+  path.write_text(json.dumps(saved))
+  changed = dataclasses.replace(config, patience=default + 1)
+  with pytest.raises(
+    ValueError, match=f'{name}: {default} there, {default + 1}'
+  ):
+    workdir.prepare(tmp_path, 'job', changed, {'coder': 'c@1'})
+  workdir.prepare(tmp_path, 'job', config, {'coder': 'c@1'})
+  assert json.loads(path.read_text())['config'][name] == default
   path.write_text(json.dumps({'seed': 0}))  # as version 1 wrote it
   for call in (
     lambda: workdir.prepare(tmp_path, 'job', config),
