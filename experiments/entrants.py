@@ -21,6 +21,7 @@ from promptrl_jax.llm import preflight
 from promptrl_jax.llm.attempt import REWRITER
 from promptrl_jax.llm.load import load_backend
 from promptrl_jax.llm.preflight import CandidateCost
+from promptrl_jax.operators import OPERATORS
 from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.strategies.base import STRATEGIES, named
 
@@ -115,13 +116,17 @@ def check_costs(players, costs):
 def check_left_out(config, further):
   """Raises ValueError for a strategy that is left out and not known.
 
+  Rivals of operators that are not among the actions are known: a sweep over
+  actions may leave them out in all of its cells.
+
   Args:
     config: settings of the job.
     further: names that only this job plays.
   """
+  with_all = dataclasses.replace(config.editing, actions=tuple(OPERATORS))
   known = {
-    *rivals(config.editing),
-    *open_loop.rival_names(config.editing),
+    *rivals(with_all),
+    *open_loop.rival_names(with_all),
     instruction_search.NAME,
     *config.eval.strategies,
     *controllers.names(config),

@@ -156,6 +156,18 @@ def test_an_instruction_search_with_too_few_calls_is_refused_before_any():
   assert 'direct 1' in candidates(config, costs)
 
 
+def test_rivals_of_operators_that_are_no_actions_may_be_left_out():
+  given = compare.get_config('minicode2')
+  given.editing.actions = ('keep', 'semantic')
+  given.eval.without = ('lexical', 'repair', 'best_of_b', 'best_of_b_tuned')
+  config = settings.from_mapping(compare.Config, given.to_dict())
+  entrants.check_left_out(config, ())
+  given.eval.without = ('lexicals',)
+  config = settings.from_mapping(compare.Config, given.to_dict())
+  with pytest.raises(ValueError, match='names lexicals: expected some of'):
+    entrants.check_left_out(config, ())
+
+
 def test_a_member_that_is_not_known_yet_is_refused_by_its_own_check():
   config = config_of('minicode2', portfolio=('nobody',), verified=('nobody',))
   costs = entrants.compared_costs(config, None)
