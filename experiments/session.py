@@ -74,7 +74,12 @@ def check_templates(config, roles: Sequence[str] = ('coder',)) -> None:
 
 
 def check_programs(tasks: Mapping[str, Sequence[Task]]) -> None:
-  """Raises ValueError for a task that no program solves."""
+  """Raises ValueError for a split without tasks, or a task without programs."""
+  if empty := [split for split, part in tasks.items() if not part]:
+    raise ValueError(
+      f'the data has no task in {", ".join(empty)}: expected at least one in '
+      'each split that this job reads'
+    )
   for task in (task for part in tasks.values() for task in part):
     if not isinstance(task.checker, UnitTests):
       raise ValueError(

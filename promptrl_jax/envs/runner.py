@@ -234,6 +234,7 @@ class Runner:
     except _SYSTEM:
       raise
     except (Exception, StepAborted) as error:
+      # The limit of a step in which this runner is used ends that step.
       is_of_caller = not limit.was_reached and isinstance(error, _TIMEOUTS)
       if self._strict or is_of_caller:
         raise

@@ -131,8 +131,8 @@ def load_tasks(
   `test` and perhaps others.
 
   Raises:
-    ValueError: a setting is not known, two splits share a task, a split has no
-      task, or the protocol hides no test of any task of it.
+    ValueError: a setting is not known, two splits share a task, or the protocol
+      hides no test of any task of a split.
     DataError: the data is missing or malformed.
   """
   if config.protocol not in splits.PROTOCOLS:
@@ -156,12 +156,6 @@ def load_tasks(
   parts = {
     split: _with_hidden(split, tasks, config) for split, tasks in parts.items()
   }
-  if empty := [split for split, tasks in parts.items() if not tasks]:
-    raise ValueError(
-      f'data.name={config.name!r} has no task in {", ".join(empty)}: expected '
-      'at least one in each split; a set without one is registered with the '
-      'others as its `splits`'
-    )
   limits = {'train': config.train_limit, 'validation': config.validation_limit}
   return {
     split: tasks[: limits.get(split, config.test_limit) or None]

@@ -129,7 +129,7 @@ def test_strategies_that_reach_for_hidden_tests_or_loop_fail_alone(
     ),
     (
       ('--config.data.name=train_alone',),
-      "data.name='train_alone' has no task in validation, test: ",
+      'the data has no task in validation, test: ',
     ),
   ],
 )

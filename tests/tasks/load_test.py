@@ -134,19 +134,6 @@ def test_a_set_whose_splits_share_a_task_is_refused(table):
     load.load_tasks(DataConfig(name='own'))
 
 
-@pytest.mark.parametrize('empty', ['train', 'validation', 'test'])
-def test_a_set_with_an_empty_split_is_refused(empty, table):
-  def read(split, config):
-    task = Task(f'own/{split}', f'Say {split}.', Answers((split,)))
-    return [] if split == empty else [task]
-
-  load.register('own', load=read)
-  with pytest.raises(
-    ValueError, match=f"'own' has no task in {empty}: .*splits"
-  ):
-    load.load_tasks(DataConfig(name='own'))
-
-
 @pytest.mark.parametrize(
   ('fields', 'message'),
   [
