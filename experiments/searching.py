@@ -77,17 +77,29 @@ def instruct(config, line_up, tasks, workdir, check=lambda: None):
   name = instruction_search.NAME
   if not config.eval.instruction_search.calls or name in config.eval.without:
     return {}
-  found = instruction_search.find(
-    line_up,
-    tasks['train'],
-    tasks['validation'],
-    config.ask,
-    config.eval.instruction_search,
-    protocol=config.data.protocol,
-    seed=config.seed,
-    journal=workdir / 'instruction_journal.json',
-    check=check,
-  )
+  calls = config.eval.instruction_search.calls
+  with tqdm.tqdm(total=calls, desc=name, unit='call') as bar:
+
+    def show(calls, best):
+      bar.set_postfix(best_validation=f'{best:.3f}', refresh=False)
+      bar.update(calls - bar.n)
+
+    def watch(calls, best):
+      check()
+      show(calls, best)
+
+    found = instruction_search.find(
+      line_up,
+      tasks['train'],
+      tasks['validation'],
+      config.ask,
+      config.eval.instruction_search,
+      protocol=config.data.protocol,
+      seed=config.seed,
+      journal=workdir / 'instruction_journal.json',
+      watch=watch,
+    )
+    show(found.calls, found.score)
   content = json.dumps(dataclasses.asdict(found), indent=2)
   write_atomically(workdir / 'instruction.json', f'{content}\n'.encode())
   return {name: found}

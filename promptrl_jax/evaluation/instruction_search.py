@@ -130,7 +130,7 @@ def find(
   protocol: str,
   seed: int = 0,
   journal: str | os.PathLike[str] | None = None,
-  check: Callable[[], None] = lambda: None,
+  watch: Callable[[int, float], None] = lambda calls, best: None,
 ) -> Instruction:
   """Searches the instruction of `ask`.
 
@@ -149,7 +149,8 @@ def find(
     protocol: which tests are visible.
     seed: of all draws.
     journal: JSON file; a search that was interrupted goes on with it.
-    check: called before candidates are scored; may raise to end the search.
+    watch: called before candidates are scored, with the calls so far and the
+      best score (0 before the first one); may raise to end the search.
 
   Raises:
     ValueError: the models do not follow instructions or write shorter replies
@@ -183,7 +184,8 @@ def find(
   kind = SEARCHES[NAME]
 
   def score(requests):
-    check()
+    best = pool.candidates[pool.best].mean if pool.candidates else 0.0
+    watch(pool.calls, best)
     return _score(line_up, tasks, requests, ask, protocol, seed)
 
   try:

@@ -72,6 +72,19 @@ def test_the_instruction_that_solves_more_is_found_and_played(pool):
   assert '13 calls' in found.facts()['instruction of gepa']
 
 
+def test_who_watches_sees_calls_and_the_best_score_and_may_end_it(pool):
+  seen = []
+  search(pool, watch=lambda *now: seen.append(now))
+  # The start, a minibatch of it, that of the candidate, all of the candidate.
+  assert seen == [(4, 0.0), (6, 0.0), (9, 0.0), (13, 0.0)]
+
+  def end(calls, best):
+    raise InterruptedError
+
+  with pytest.raises(InterruptedError):
+    search(pool, watch=end)
+
+
 def test_a_reflection_reads_training_problems_and_no_hidden_test(pool):
   prompts = []
 

@@ -84,6 +84,7 @@ def test_it_walks_mbpp_with_a_model_behind_http(tmp_path, server):
   assert cells['gepa']['pass']['mean'] == 1.0
   assert cells['gepa']['optimisation_calls'] == found['calls'] == 13
   assert repr(INSTRUCTION) in table['header']['instruction of gepa']
+  assert 'best_validation=1.000' in result.stderr  # of the bar
 
 
 @pytest.mark.slow
