@@ -152,7 +152,13 @@ def trace_of(pool, tmp_path):
 
 
 @pytest.mark.parametrize(
-  ('play', 'folder'), [(compare, ''), (evaluate, 'eval/test_best_all_first_1')]
+  ('play', 'folder'),
+  [
+    (compare, ''),
+    pytest.param(
+      *(evaluate, 'eval/test_best_all_first_1'), marks=pytest.mark.slow
+    ),
+  ],
 )
 def test_reflections_on_training_problems_are_shown_and_were_paid_for(
   tmp_path, model, trace_of, play, folder
