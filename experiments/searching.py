@@ -75,10 +75,10 @@ def instruct(config, line_up, tasks, workdir, check=lambda: None):
   that of `StopFile` where a run can be stopped.
   """
   name = instruction_search.NAME
-  if not config.eval.instruction_search.calls or name in config.eval.without:
+  search_config = config.eval.instruction_search
+  if not search_config.calls or name in config.eval.without:
     return {}
-  calls = config.eval.instruction_search.calls
-  with tqdm.tqdm(total=calls, desc=name, unit='call') as bar:
+  with tqdm.tqdm(total=search_config.calls, desc=name, unit='call') as bar:
 
     def show(calls, best):
       bar.set_postfix(best_validation=f'{best:.3f}', refresh=False)
@@ -93,7 +93,7 @@ def instruct(config, line_up, tasks, workdir, check=lambda: None):
       tasks['train'],
       tasks['validation'],
       config.ask,
-      config.eval.instruction_search,
+      search_config,
       protocol=config.data.protocol,
       seed=config.seed,
       journal=workdir / 'instruction_journal.json',

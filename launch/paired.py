@@ -35,18 +35,17 @@ class Difference:
 
 
 def differences(
-  first: pathlib.Path, other: pathlib.Path
+  of_first: Mapping[str, cells_lib.Cell], of_other: Mapping[str, cells_lib.Cell]
 ) -> dict[str, Difference]:
   """Compares what the subjects of two runs solved, problem by problem.
 
   Args:
-    first, other: workdirs. Those without `results.csv`, or of which a cell has
-      other problems or another number of seeds, have nothing to compare.
+    of_first, of_other: as `played` returns them. Where the problems or the
+      number of seeds differ, there is nothing to compare.
 
   Returns:
     A difference for each protocol and budget, named as by `report.headline`.
   """
-  of_other, of_first = _played(other), _played(first)
   by_budget = {}
   for name in (name for name in of_other if name in of_first):
     a, b = of_other[name], of_first[name]
@@ -83,8 +82,11 @@ def tables_of(results: Mapping[str, Any]) -> Mapping[str, Any]:
   return results.get('tables', {})
 
 
-def _played(workdir: pathlib.Path) -> dict[str, cells_lib.Cell]:
-  """The cells of the subject of a run, by protocol and budget."""
+def played(workdir: pathlib.Path) -> dict[str, cells_lib.Cell]:
+  """Returns the cells of the subject of a run, by protocol and budget.
+
+  None without `results.csv`.
+  """
   path = workdir / 'results.csv'
   if not path.is_file():
     return {}

@@ -90,8 +90,9 @@ def compare(cells: Sequence[Cell]) -> dict[str, dict[str, Difference]]:
   others = [cell for cell in others if cell.results.is_file()]
   if not first.results.is_file():
     return {}
+  base = paired.played(first.workdir)
   adjusted = paired.holm(
-    [paired.differences(first.workdir, cell.workdir) for cell in others]
+    [paired.differences(base, paired.played(cell.workdir)) for cell in others]
   )
   names = (cell.name for cell in others)
   return dict(zip(names, adjusted, strict=True))

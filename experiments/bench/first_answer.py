@@ -21,7 +21,6 @@ from absl import app, flags
 
 from promptrl_jax.llm import load
 from promptrl_jax.llm.backend import Message, Request
-from promptrl_jax.llm.load import BackendConfig, load_backend
 from promptrl_jax.parallel import compilation
 from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.tools import command
@@ -65,7 +64,7 @@ def answer(model: str, dtype: str) -> None:
   """Asks the question in this process, as a job would."""
   mesh_lib.use_cpu_cores()
   compilation.use_cache()
-  backend = load_backend(BackendConfig('jax', model, dtype=dtype))
+  backend = load.load_backend(load.BackendConfig('jax', model, dtype=dtype))
   messages = (Message('user', _QUESTION),)
   (completion,) = backend.complete([Request(messages, max_tokens=64)])
   print(completion.text)

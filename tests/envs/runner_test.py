@@ -58,6 +58,11 @@ def ask_once(attempt, tools):
   return code
 
 
+def sleeps(attempt, tools):
+  time.sleep(60)
+  yield from ask_once(attempt, tools)
+
+
 def rewrite_first(attempt, tools):
   yield Ask('rewriter', Request((Message('user', attempt.problem.statement),)))
   code = yield from tools.write_program(attempt, coder_prompt(attempt))
@@ -179,10 +184,6 @@ def test_a_strategy_that_asks_for_nothing_any_more_is_ended(pool, monkeypatch):
     while True:
       pass
 
-  def sleeps(attempt, tools):
-    time.sleep(60)
-    yield from ask_once(attempt, tools)
-
   def holds_on(attempt, tools):
     code = yield from ask_once(attempt, tools)
     while True:
@@ -214,10 +215,6 @@ def test_a_strategy_that_asks_for_nothing_any_more_is_ended(pool, monkeypatch):
 def test_a_strategy_that_loops_on_all_problems_is_given_ever_less_time(
   pool, monkeypatch
 ):
-  def sleeps(attempt, tools):
-    time.sleep(60)
-    yield from ask_once(attempt, tools)
-
   def hesitates(attempt, tools):
     time.sleep(0.2)
     return (yield from ask_once(attempt, tools))
@@ -234,10 +231,6 @@ def test_a_strategy_that_loops_on_all_problems_is_given_ever_less_time(
 def test_the_limit_of_a_strategy_ends_those_that_it_plays_itself(
   pool, monkeypatch
 ):
-  def sleeps(attempt, tools):
-    time.sleep(60)
-    yield from ask_once(attempt, tools)
-
   def plays_others(attempt, tools):
     play([sleeps] * 5, pool)
     return (yield from ask_once(attempt, tools))
