@@ -74,6 +74,9 @@ class Config(mbpp_ppo.Config):
       `experiments.mbpp_grpo` leaves: with it in the place of `rewriter`, the
       best list (searched anew) plays as `rewriter`, the controllers as
       `ppo_rewriter`; empty: neither plays.
+    together: strategies that play a budget at once, so that the batches of an
+      accelerator are full. They are lost together if the process is killed, but
+      not their completions; how long each took is not known.
     rescore: also play what was chosen by a score on validation there again,
       with fresh draws, and print it beside that score and the one on test.
     oracle_of_n: also measure what a perfect choice among B samples solves, in B
@@ -88,7 +91,13 @@ class Config(mbpp_ppo.Config):
   verified_at: float = 1.0
   verifier_problems: int = 400
   trained_rewriter: str = ''
+  together: int = 1
   rescore: bool = True
+
+  def __post_init__(self):
+    super().__post_init__()
+    if self.together < 1:
+      raise ValueError(f'together={self.together}: expected 1 or more')
 
 
 def get_config(arg: str = 'minicode2') -> ml_collections.ConfigDict:

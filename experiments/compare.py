@@ -153,7 +153,7 @@ def run(config, workdir, gates=()):
       for budget in sorted(config.eval.budgets)
     ]
     store = CellStore(workdir / 'cells')
-    cells = play(line_up, players, plans, store, workdir, stop)
+    cells = play(line_up, players, plans, store, workdir, stop, config.together)
     choices = [searched, *instructed.values(), *([shared] if shared else [])]
     rescored = measures.rescore(
       config, line_up, players, choices, chosen, trained, validation, cells
@@ -259,53 +259,73 @@ def check_played(names, subject, gates):
       )
 
 
-def play(line_up, players, plans, store, workdir, stop):
+def play(line_up, players, plans, store, workdir, stop, together=1):
   """Plays the cells that are not there yet; returns all that are, in order.
+
+  Args:
+    together: strategies that play a budget at once.
 
   Raises:
     BackendError: a model cannot be reached; what was played is kept.
   """
-  todo = [(plan, name) for plan in plans for name in players]
+  names = list(players)
+  parts = [
+    (plan, names[start : start + together])
+    for plan in plans
+    for start in range(0, len(names), together)
+  ]
   cells = []
   with events.open_stream(workdir) as stream:
-    stream.add('start', cells=len(todo))
-    for plan, name in todo:
-      cell = store.read(plan.protocol, name, plan.budget)
-      if cell is None:
+    stream.add('start', cells=len(plans) * len(names))
+    for plan, part in parts:
+      found = {
+        name: store.read(plan.protocol, name, plan.budget) for name in part
+      }
+      todo = {name: players[name] for name in part if found[name] is None}
+      if todo:
         try:
           stop.check()
         except Stopped as stopped:
           stream.add('stopped', cells=len(cells))
           print(stopped)
           break
-        cell = play_cell(line_up, name, players[name], plan, store, stream)
-      elif (plan.protocol, name, plan.budget) not in stream.cells:
-        # A process was killed after it wrote the cell.
-        stream.add_cell(cell, seconds=None, dollars=None)
-      cells.append(cell)
+        found |= play_cells(line_up, todo, plan, store, stream)
+      for name in part:
+        known = (plan.protocol, name, plan.budget) in stream.cells
+        if name not in todo and not known:
+          # A process was killed after it wrote the cell.
+          stream.add_cell(found[name], seconds=None, dollars=None)
+      cells.extend(found[name] for name in part)
     else:
       stream.add('done', cells=len(cells))
   return cells
 
 
-def play_cell(line_up, name, player, plan, store, stream):
-  """Plays one cell and writes it down."""
-  started = time.perf_counter()
+def play_cells(line_up, players, plan, store, stream):
+  """Plays cells of one budget at once and writes them down; by name."""
+  names, started = ', '.join(players), time.perf_counter()
   try:
-    cell, trace = line_up.play_cell(name, player, plan)
+    played = line_up.play_cells(players, plan)
   except BackendError as error:
-    stream.add('paused', strategy=name, budget=plan.budget, reason=str(error))
+    stream.add('paused', strategy=names, budget=plan.budget, reason=str(error))
     kind = CapExceeded if isinstance(error, CapExceeded) else BackendError
-    raise kind(f'{name} with B={plan.budget}: {error}') from error
-  store.write(cell, trace)
-  stream.add_cell(
-    cell,
-    seconds=time.perf_counter() - started,
-    dollars=costs.dollars(
-      trace, lambda seed: {**line_up.backends, **player.models(seed)}
-    ),
-  )
-  return cell
+    raise kind(f'{names} with B={plan.budget}: {error}') from error
+  # Nobody knows which of several took how long.
+  seconds = time.perf_counter() - started if len(players) == 1 else None
+  for name, (cell, trace) in played.items():
+    store.write(cell, trace)
+    stream.add_cell(
+      cell,
+      seconds=seconds,
+      dollars=costs.dollars(
+        trace,
+        lambda seed, name=name: {
+          **line_up.backends,
+          **players[name].models(seed),
+        },
+      ),
+    )
+  return {name: cell for name, (cell, _) in played.items()}
 
 
 def report(workdir, store, cells, header, config, **more):

@@ -282,19 +282,33 @@ class LineUp:
     self, name: str, entrant: Entrant, plan: Plan
   ) -> tuple[Cell, list[dict[str, Any]]]:
     """Plays one entrant under one plan; returns its cell and its trace."""
-    seeds = plan.seeds[:1] if entrant.single else plan.seeds
-    runs = self.run_all(
-      [_game(entrant, plan, plan.tasks, seed) for seed in seeds]
-    )
-    label = {'strategy': name, 'protocol': plan.protocol}
-    rows = [
-      {**label, **row, 'budget': plan.budget}
-      for run in runs
-      for row in run.trace
-    ]
-    paid = entrant.calls_paid_once
-    cell = to_cell(name, plan.budget, plan.protocol, plan.tasks, runs, paid)
-    return cell, rows
+    return self.play_cells({name: entrant}, plan)[name]
+
+  def play_cells(
+    self, entrants: Mapping[str, Entrant], plan: Plan
+  ) -> dict[str, tuple[Cell, list[dict[str, Any]]]]:
+    """Plays entrants under one plan, at once: `play_cell` of each, by name."""
+    games = {
+      name: [
+        _game(entrant, plan, plan.tasks, seed)
+        for seed in (plan.seeds[:1] if entrant.single else plan.seeds)
+      ]
+      for name, entrant in entrants.items()
+    }
+    ended = iter(self.run_all(list(chain(*games.values()))))
+    played = {}
+    for name, entrant in entrants.items():
+      runs = list(islice(ended, len(games[name])))
+      label = {'strategy': name, 'protocol': plan.protocol}
+      rows = [
+        {**label, **row, 'budget': plan.budget}
+        for run in runs
+        for row in run.trace
+      ]
+      paid = entrant.calls_paid_once
+      cell = to_cell(name, plan.budget, plan.protocol, plan.tasks, runs, paid)
+      played[name] = cell, rows
+    return played
 
   def best_fixed(
     self,

@@ -69,8 +69,8 @@ class CachedBackend:
       identity: further settings that the completions depend on, such as the
         precision of the parameters or the address of the server.
       batch: upper limit on the misses that the backend gets in one call; None:
-        2,048 with a file, so that a kill does not lose all of a backend that
-        hands out none before the last, and no limit without.
+        2,048 with a file for a backend that hands out none before the last, so
+        that a kill does not lose all, and no limit otherwise.
       meter: counts what the backend is asked, and refuses what is beyond a cap.
 
     Raises:
@@ -80,7 +80,8 @@ class CachedBackend:
       raise ValueError(f'batch={batch}: expected at least 1, or None')
     self.backend = backend
     self._identity = identity
-    self._batch = batch or (None if str(path) == IN_MEMORY else _BATCH)
+    loses = str(path) != IN_MEMORY and not isinstance(backend, Incremental)
+    self._batch = batch or (_BATCH if loses else None)
     self._lock = threading.Lock()
     self._meter = meter or Ledger().meter('', backend, free=True)
     self._database = _open(path)

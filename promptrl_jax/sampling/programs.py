@@ -96,6 +96,9 @@ def insert(
     count: int [1], how many of the sources and targets are valid.
   """
 
+  if jax.default_backend() != 'cpu':
+    return insert_together(slots, prompts, sources, targets, count)
+
   def copy(i: jax.Array, slots: SlotState) -> SlotState:
     def copy_leaf(rows: jax.Array, source: jax.Array) -> jax.Array:
       row = jax.lax.dynamic_slice_in_dim(source, sources[i], 1, 0)
@@ -105,6 +108,40 @@ def insert(
     return jax.tree.map(copy_leaf, slots, prompts)
 
   return jax.lax.fori_loop(0, count[0], copy, slots)
+
+
+def insert_together(
+  slots: SlotState,
+  prompts: SlotState,
+  sources: jax.Array,
+  targets: jax.Array,
+  count: jax.Array,
+  together: int = 32,
+) -> SlotState:
+  """Computes `insert`, several rows in one kernel.
+
+  An accelerator takes as long to start a kernel as to copy a row, and a model
+  of 30 layers has 60 arrays in its cache.
+  """
+  rows = len(targets)
+  padding = (0, -rows % together)
+  # What is not valid goes behind the last row, where nothing is written.
+  targets = jnp.where(jnp.arange(rows) < count[0], targets, rows)
+  targets = jnp.pad(targets, padding, constant_values=rows)
+  sources = jnp.pad(sources, padding)
+
+  def copy(i: jax.Array, slots: SlotState) -> SlotState:
+    part = lambda x: jax.lax.dynamic_slice_in_dim(x, i * together, together)
+    source, target = part(sources), part(targets)
+
+    def copy_leaf(rows: jax.Array, prompt: jax.Array) -> jax.Array:
+      where = (target, *map(slice, prompt.shape[1:]))
+      return rows.at[where].set(prompt[source], mode='drop')
+
+    return jax.tree.map(copy_leaf, slots, prompts)
+
+  steps = (count[0] + together - 1) // together
+  return jax.lax.fori_loop(0, steps, copy, slots)
 
 
 def decode(

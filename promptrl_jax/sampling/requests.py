@@ -7,6 +7,7 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 
+import jax
 import numpy as np
 
 from promptrl_jax.sampling import methods
@@ -29,7 +30,9 @@ class EngineConfig:
     steps: most decode steps between two calls of `SamplingParams.watch`;
       without a watch, decoding runs until enough slots are free.
     prefill_rows: prompts that a group prefills at once; it waits until as many
-      slots are free. At most three eighths of its slots are used.
+      slots are free. At most three eighths of its slots are used. 0: four on a
+      CPU; an eighth of the slots, and no less than four, on an accelerator,
+      where a prefill of few rows takes as long as one of many.
     prompt_cache_bytes: memory for prompts that may be asked again of the same
       parameters, see `PromptCache`.
     ends: lengths of the end of a prompt that is read alone where the tokens
@@ -42,15 +45,17 @@ class EngineConfig:
   prompt_lengths: tuple[int, ...] = PROMPT_LENGTHS
   new_tokens: int = 80
   steps: int = 8
-  prefill_rows: int = 4
+  prefill_rows: int = 0
   prompt_cache_bytes: int = 0
   ends: tuple[int, ...] = (64, 96, 192)
   certainty: bool = False
 
   def __post_init__(self):
-    for field in ('slots', 'new_tokens', 'steps', 'prefill_rows'):
+    for field in ('slots', 'new_tokens', 'steps'):
       if getattr(self, field) < 1:
         raise ValueError(f'{field}={getattr(self, field)}: expected 1 or more')
+    if self.prefill_rows < 0:
+      raise ValueError(f'prefill_rows={self.prefill_rows}: expected 0 or more')
     if not self.prompt_lengths:
       raise ValueError('prompt_lengths=(): expected one length or more')
     for field in ('prompt_lengths', 'ends'):
@@ -78,8 +83,12 @@ class EngineConfig:
     """Prompts that each of `groups` groups prefills at once."""
     # Slots that wait for others to be free generate nothing: of 8 slots, 3 at
     # once gave 1.7 times the throughput of padding, 4 and 2 gave 1.5 and 1.6.
-    most = math.ceil(3 / 8 * self.slots_per_group(groups))
-    return min(self.prefill_rows, most)
+    slots = self.slots_per_group(groups)
+    most = math.ceil(3 / 8 * slots)
+    wanted = self.prefill_rows
+    if not wanted:
+      wanted = 4 if jax.default_backend() == 'cpu' else max(4, slots // 8)
+    return min(wanted, most)
 
 
 def prompt_lengths_up_to(limit: int) -> tuple[int, ...]:

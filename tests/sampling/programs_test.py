@@ -37,8 +37,17 @@ def state(rows, start):
   return jax.tree.map(fill, shapes)
 
 
-def test_insert_copies_the_valid_pairs_and_leaves_the_other_slots():
-  slots = programs.insert(
+@pytest.mark.parametrize(
+  'insert',
+  [
+    programs.insert,
+    programs.insert_together,
+    functools.partial(programs.insert_together, together=1),
+    functools.partial(programs.insert_together, together=3),
+  ],
+)
+def test_insert_copies_the_valid_pairs_and_leaves_the_other_slots(insert):
+  slots = insert(
     state(4, 0),
     state(2, 10),
     jnp.array([1, 0, 0, 0]),
