@@ -21,7 +21,7 @@ _PACE = (
   *('requests_per_minute', 'tokens_per_minute'),
 )
 _FREE = (
-  *('config.mesh', 'config.pool.workers', 'config.spend'),
+  *('config.mesh', 'config.pool.workers', 'config.spend', 'config.together'),
   *(
     f'config.{role}.http.{field}'
     for role in ('coder', 'rewriter', 'task_model')
@@ -38,11 +38,11 @@ def prepare(
 ) -> None:
   """Creates the directory with its `config.json`, or checks that it is equal.
 
-  A run may go on with another mesh, another number of pool workers, other caps
-  of what it may spend and other time-outs and limits of its servers. A setting
-  that a run was begun without has its default, also in that run. `models`
-  are names by role, if a run may only go on with the same ones; a folder of the
-  same name may hold another model by now.
+  A run may go on with another mesh, another number of pool workers or of what
+  plays together, other caps of what it may spend and other time-outs and limits
+  of its servers. A setting that a run was begun without has its default, also
+  in that run. `models` are names by role, if a run may only go on with the same
+  ones; a folder of the same name may hold another model by now.
 
   Raises:
     ValueError: the directory was made by another version of this project, or

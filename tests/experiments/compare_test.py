@@ -130,16 +130,19 @@ def test_a_gate_fails_where_nothing_was_played(whole, tmp_path):
 def test_cells_that_are_there_are_not_played_again(whole):
   workdir, _ = whole
   before = (workdir / 'results.csv').read_bytes()
-  lost = workdir / 'cells/visible1/random_3.csv'
-  lost.unlink()
-  result = run(workdir, '--gate=direct:99.9')
+  lost = 'direct', 'random'
+  for name in lost:
+    (workdir / f'cells/visible1/{name}_3.csv').unlink()
+  # What plays together decides nothing, so that a run may go on with another.
+  result = run(workdir, '--gate=direct:99.9', '--config.together=20')
   assert result.returncode == 1
   assert 'gate: direct at B=3 solves' in result.stderr
   seen = events.read(workdir / 'events.jsonl')
   ended = [event['event'] for event in seen].index('done')
   again = [event for event in seen[ended:] if event['event'] == 'cell']
   names = [(event['strategy'], event['budget']) for event in again]
-  assert names == [('random', 3)]
+  assert names == [(name, 3) for name in lost]
+  assert [event['seconds'] for event in again] == [None, None]
   assert (workdir / 'results.csv').read_bytes() == before
 
 

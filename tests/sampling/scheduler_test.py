@@ -1,5 +1,6 @@
 """The slot scheduler, on the host alone."""
 
+import jax
 import numpy as np
 import pytest
 
@@ -10,6 +11,7 @@ from promptrl_jax.sampling.requests import (
   EngineConfig,
   EngineRequest,
   SamplingParams,
+  prompt_lengths_up_to,
 )
 from promptrl_jax.sampling.scheduler import Scheduler
 
@@ -161,6 +163,22 @@ def test_at_most_three_eighths_of_the_slots_are_prefilled_at_once(
   assert config.prefill_rows_per_group(1) == rows
   scheduler = Scheduler([request(3, 5)] * 4, config, groups=1)
   assert len(scheduler.next_prefill().tokens) == rows
+
+
+@pytest.mark.parametrize(
+  ('platform', 'slots', 'rows', 'lengths'),
+  [
+    ('cpu', 64, 4, (64, 96, 160, 256, 400)),
+    ('gpu', 16, 4, (128, 256, 400)),
+    ('gpu', 512, 64, (128, 256, 400)),
+  ],
+)
+def test_an_accelerator_reads_many_prompts_at_once_in_few_shapes(
+  platform, slots, rows, lengths, monkeypatch
+):
+  monkeypatch.setattr(jax, 'default_backend', lambda: platform)
+  assert EngineConfig(slots).prefill_rows_per_group(1) == rows
+  assert prompt_lengths_up_to(400) == lengths
 
 
 def test_prompts_that_begin_alike_are_read_to_their_ends():
