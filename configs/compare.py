@@ -10,7 +10,8 @@ Arguments:
              (`make real`): --config.data.path=mbpp.jsonl
   mbpp_all   the same with every strategy, also those that ask in words, and at
              16 calls, which the controllers have not been trained for; it takes
-             at most 1.3 million model calls, so that it wants an accelerator;
+             at most 1.3 million model calls, so that it wants an accelerator,
+             and plays the strategies of a budget at once;
              --config.eval.without=... leaves some strategies out
   mbpp       the official MBPP file, any model behind an OpenAI-compatible
              endpoint, as for configs/mbpp_ppo.py; learns nothing unless
@@ -135,6 +136,7 @@ def get_config(arg: str = 'minicode2') -> ml_collections.ConfigDict:
     c.portfolio = ('ppo', 'best_open_loop', 'greedy_first', 'mbr_exec')
     c.verified = ('fewshot_tuned', 'greedy_first_tuned')
     c.coder.certainty = c.rewriter.certainty = True
+    c.together = 40
   if name in ('mbpp', 'humaneval'):
     c.subject = 'best_open_loop'
   if arg == 'smoke':

