@@ -262,6 +262,8 @@ def check_played(names, subject, gates):
 def play(line_up, players, plans, store, workdir, stop, together=1):
   """Plays the cells that are not there yet; returns all that are, in order.
 
+  Once it is told to stop it plays none; cells behind those are still read.
+
   Args:
     together: strategies that play a budget at once.
 
@@ -274,7 +276,7 @@ def play(line_up, players, plans, store, workdir, stop, together=1):
     for plan in plans
     for start in range(0, len(names), together)
   ]
-  cells = []
+  cells, stopped = [], None
   with events.open_stream(workdir) as stream:
     stream.add('start', cells=len(plans) * len(names))
     for plan, part in parts:
@@ -282,22 +284,22 @@ def play(line_up, players, plans, store, workdir, stop, together=1):
         name: store.read(plan.protocol, name, plan.budget) for name in part
       }
       todo = {name: players[name] for name in part if found[name] is None}
-      if todo:
+      if todo and not stopped:
         try:
           stop.check()
-        except Stopped as stopped:
-          stream.add('stopped', cells=len(cells))
-          print(stopped)
-          break
-        found |= play_cells(line_up, todo, plan, store, stream)
-      for name in part:
+        except Stopped as told:
+          stopped = told
+        else:
+          found |= play_cells(line_up, todo, plan, store, stream)
+      for name, cell in found.items():
         known = (plan.protocol, name, plan.budget) in stream.cells
-        if name not in todo and not known:
+        if cell is not None and not known:
           # A process was killed after it wrote the cell.
-          stream.add_cell(found[name], seconds=None, dollars=None)
-      cells.extend(found[name] for name in part)
-    else:
-      stream.add('done', cells=len(cells))
+          stream.add_cell(cell, seconds=None, dollars=None)
+      cells.extend(cell for cell in found.values() if cell is not None)
+    stream.add('stopped' if stopped else 'done', cells=len(cells))
+    if stopped:
+      print(stopped)
   return cells
 
 

@@ -113,6 +113,7 @@ def test_what_was_stopped_early_is_reported(whole, tmp_path):
   cells = table['visible1']['cells']
   played = {(cell['strategy'], cell['budget']) for cell in cells}
   assert {('direct', 3), ('best_open_loop', 1)} <= played
+  assert ('random_portfolio', 3) in played  # behind the one that is left
   assert ('best_open_loop', 3) not in played
 
 
