@@ -209,6 +209,7 @@ def test_the_lines_of_the_page_on_the_loop_run(tmp_path):
   assert 1 <= int(rating) <= 5 and 0.5 < float(satisfaction) < 0.95
 
 
+@pytest.mark.slow
 def test_the_five_samples_of_the_page_on_rlprompt_run(tmp_path):
   page = (ROOT / 'docs' / 'rlprompt.md').read_text(encoding='utf-8')
   programs = re.findall(r'```python\n(.*?)```', page, flags=re.DOTALL)
@@ -228,6 +229,7 @@ def test_the_five_samples_of_the_page_on_rlprompt_run(tmp_path):
   assert 'init main refinement 4' in lines
 
 
+@pytest.mark.slow
 def test_the_ten_lines_of_the_page_on_gpro_run(tmp_path):
   page = (ROOT / 'docs' / 'gpro.md').read_text(encoding='utf-8')
   (program,) = re.findall(r'```python\n(.*?)```', page, flags=re.DOTALL)

@@ -144,6 +144,7 @@ def test_a_run_that_cannot_pay_or_choose_is_one_line_and_writes_nothing(
   assert not server.bodies and not (tmp_path / 'run').exists()
 
 
+@pytest.mark.slow
 def test_a_report_says_how_many_of_the_tests_that_a_model_wrote_are_right(
   tmp_path,
 ):

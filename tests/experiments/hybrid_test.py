@@ -111,6 +111,7 @@ def test_all_terms_or_the_legacy_ones_are_learned_from(workdir, tmp_path):
   assert rated['satisfaction'] != runs[0] != runs[1] != rated['satisfaction']
 
 
+@pytest.mark.slow
 def test_the_phase_refinement_drops_what_nobody_needs(tmp_path):
   result = commands.run(
     'experiments.hybrid',

@@ -71,6 +71,7 @@ def run(tmp_path, server, *flags):
   )
 
 
+@pytest.mark.slow
 def test_it_walks_mbpp_with_a_model_behind_http(tmp_path, server):
   result = run(tmp_path, server, '--config.eval.instruction_search.calls=40')
   assert result.returncode == 0, result.stderr[-3000:]

@@ -25,6 +25,7 @@ def lines(path):
   return [json.loads(line) for line in path.read_text().splitlines()]
 
 
+@pytest.mark.slow
 def test_the_smoke_walk_rewrites_chooses_and_measures(tmp_path):
   result = run(tmp_path / 'a', SMOKE)
   assert result.returncode == 0, result.stderr[-3000:]

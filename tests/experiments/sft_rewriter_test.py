@@ -122,6 +122,7 @@ def leaves(folder):
   return jax.tree.leaves(params)
 
 
+@pytest.mark.slow
 def test_it_leaves_a_model_that_the_other_experiments_read(inputs, whole):
   workdir, result = whole
   before, after = leaves(inputs / 'model'), leaves(workdir / 'model')
@@ -135,6 +136,7 @@ def test_it_leaves_a_model_that_the_other_experiments_read(inputs, whole):
   assert 'start' in result.stdout and str(workdir / 'model') in result.stdout
 
 
+@pytest.mark.slow
 def test_the_loss_falls_and_every_step_has_a_row(whole):
   found = rows(whole[0])
   assert [row['step'] for row in found] == list(range(STEPS))
@@ -145,6 +147,7 @@ def test_the_loss_falls_and_every_step_has_a_row(whole):
   assert all(0 < row['eval/held_out_likelihood'] < 1 for row in scored)
 
 
+@pytest.mark.slow
 def test_edits_are_of_training_problems_and_hold_no_hidden_test(whole):
   tasks = {task.task_id: task for task in SUITE.load('train')}
   lines = (whole[0] / 'edits.jsonl').read_text().splitlines()
@@ -157,6 +160,7 @@ def test_edits_are_of_training_problems_and_hold_no_hidden_test(whole):
       assert hidden not in json.dumps(row['messages'])
 
 
+@pytest.mark.slow
 def test_results_are_of_three_strategies_on_the_same_problems(whole):
   found = read_csv(whole[0] / 'results.csv')
   assert [cell.strategy for cell in found] == ['direct', 'start', 'sft']
@@ -185,6 +189,7 @@ def test_kill_and_resume_equals_the_uninterrupted_run(inputs, whole, tmp_path):
   assert (tmp_path / csv).read_text() == (whole[0] / csv).read_text()
 
 
+@pytest.mark.slow
 def test_another_config_in_the_same_workdir_is_refused(inputs, whole):
   result = run(inputs, whole[0], '--config.supervised.lr=0.5')
   assert result.returncode != 0

@@ -212,6 +212,7 @@ def distance(state, other):
   return sum(float(np.abs(x - y).sum()) for x, y in zip(*pairs, strict=True))
 
 
+@pytest.mark.slow
 def test_settings_change_it_the_way_they_say():
   change = lambda **fields: trained(dataclasses.replace(GPRO, **fields))
   base = trained(GPRO)

@@ -80,6 +80,7 @@ def test_what_is_rewarded_becomes_likely(name, pool):
   assert np.mean(rewards[-4:]) > 0.5 + 3 * math.sqrt(0.25 / 64), rewards
 
 
+@pytest.mark.slow
 def test_another_algorithm_takes_over_and_the_optimizer_stays(pool):
   env = tiny_rewriter.make_env(pool)
   first, later = (tiny_rewriter.make_config(n) for n in ('grpo', 'pairs'))

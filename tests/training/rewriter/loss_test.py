@@ -125,7 +125,9 @@ def distributions(policy, tree, rows):
   return jax.nn.log_softmax(logits / policy.temperature)
 
 
-@pytest.mark.parametrize('chunk', [None, 5])
+@pytest.mark.parametrize(
+  'chunk', [None, pytest.param(5, marks=pytest.mark.slow)]
+)
 def test_the_exact_divergence_is_a_term_over_the_whole_vocabulary(chunk):
   policy = dataclasses.replace(POLICY, logits_chunk=chunk)
   # Another shape, and tied where the policy is not.
