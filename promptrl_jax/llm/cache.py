@@ -69,8 +69,9 @@ class CachedBackend:
       identity: further settings that the completions depend on, such as the
         precision of the parameters or the address of the server.
       batch: upper limit on the misses that the backend gets in one call; None:
-        2,048 with a file for a backend that hands out none before the last, so
-        that a kill does not lose all, and no limit otherwise.
+        2,048 with a file and a backend that hands out none before the last,
+        which a kill would lose, or a cap, which counts requests at their most;
+        no limit otherwise.
       meter: counts what the backend is asked, and refuses what is beyond a cap.
 
     Raises:
@@ -80,10 +81,12 @@ class CachedBackend:
       raise ValueError(f'batch={batch}: expected at least 1, or None')
     self.backend = backend
     self._identity = identity
-    loses = str(path) != IN_MEMORY and not isinstance(backend, Incremental)
-    self._batch = batch or (_BATCH if loses else None)
     self._lock = threading.Lock()
     self._meter = meter or Ledger().meter('', backend, free=True)
+    in_parts = not isinstance(backend, Incremental) or self._meter.is_limited
+    if batch is None and in_parts and str(path) != IN_MEMORY:
+      batch = _BATCH
+    self._batch = batch
     self._database = _open(path)
     (version,) = self._database.execute('PRAGMA user_version').fetchone()
     self._has_scopes = version > _WITHOUT_SCOPES

@@ -277,6 +277,11 @@ class Meter:
     self._price = price or Price()
     self._model = model
 
+  @property
+  def is_limited(self) -> bool:
+    """Whether there is a cap, which many requests at once may not fit under."""
+    return self._ledger.config.is_limited
+
   @contextlib.contextmanager
   def paying(
     self, requests: Sequence[Request]

@@ -17,6 +17,7 @@ from promptrl_jax.llm.backend import (
   Request,
 )
 from promptrl_jax.llm.cache import CachedBackend
+from promptrl_jax.llm.ledger import Ledger, SpendConfig
 
 ROOT = pathlib.Path(__file__).parents[2]
 
@@ -145,10 +146,11 @@ class Servant(Recorder):
 
   def __init__(self, breaks_after=10**9):
     super().__init__()
-    self.asked = []
+    self.asked, self.sizes = [], []
     self._left = breaks_after
 
   def complete_each(self, requests):
+    self.sizes.append(len(requests))
     for i, request in reversed(list(enumerate(requests))):
       if not self._left:
         raise BackendError('down')
@@ -273,6 +275,22 @@ def test_a_kill_loses_a_part_of_a_large_call(monkeypatch, tmp_path):
   inner = Recorder()
   CachedBackend(inner).complete(requests)  # A kill loses memory anyway.
   assert [len(batch) for batch in inner.batches] == [5]
+
+
+def test_what_is_handed_out_one_by_one_is_asked_at_once_but_for_a_cap(
+  monkeypatch, tmp_path
+):
+  monkeypatch.setattr(cache, '_BATCH', 2)
+  requests = [ask(text) for text in 'abcde']
+  for name, spend, sizes in (
+    ('free', SpendConfig(), [5]),
+    ('capped', SpendConfig(calls=9), [2, 2, 1]),
+  ):
+    inner = Servant()
+    meter = Ledger(spend).meter('coder', inner, free=True)
+    path = tmp_path / f'{name}.sqlite'
+    CachedBackend(inner, path, meter=meter).complete(requests)
+    assert inner.sizes == sizes
 
 
 def test_files_that_are_no_cache_are_refused(tmp_path):
