@@ -4,7 +4,8 @@ BIN := .venv/bin
 RUN := runs/quickstart
 
 # A file of tests runs in one worker, which makes its fixtures once. Tests wait
-# for processes and time-outs, so that three workers keep two cores busy.
+# for processes and time-outs, so that three workers keep two cores busy. The
+# type checker, a minute and a half of one core, runs beside them.
 PYTEST := $(BIN)/python -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder
 # Small programs run a few times: they are compiled as quickly as can be.
 FAST := XLA_FLAGS="--xla_backend_optimization_level=0 \
@@ -54,8 +55,9 @@ quickstart: setup
 test: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/pyright
-	$(FAST) $(PYTEST) -m 'not slow' --durations=20
+	$(BIN)/pyright & types=$$!; \
+	  $(FAST) $(PYTEST) -m 'not slow' --durations=20; tests=$$?; \
+	  wait $$types && exit $$tests
 
 test-slow: setup
 	$(FAST) $(PYTEST) -m slow --durations=20
