@@ -259,7 +259,7 @@ def check_played(names, subject, gates):
       )
 
 
-def play(line_up, players, plans, store, workdir, stop, together=1):
+def play(line_up, players, plans, store, workdir, stop, together):
   """Plays the cells that are not there yet; returns all that are, in order.
 
   Once it is told to stop it plays none; cells behind those are still read.

@@ -22,7 +22,7 @@ _HOMES = {
   'ControllerLearner': 'training.controller.learner',
   'EditingConfig': 'envs.editing.config',
   'EditingEnv': 'envs.editing.env',
-  'evaluate': 'evaluation.play',
+  'evaluate': 'evaluation.evaluate',
   'ExecutionPool': 'execution',
   'Limits': 'execution',
   'load_backend': 'llm.load',
@@ -48,7 +48,7 @@ if TYPE_CHECKING:  # `as` marks a name as exported.
   from promptrl_jax.envs.editing.env import EditingEnv as EditingEnv
   from promptrl_jax.envs.gym import PromptEdit as PromptEdit
   from promptrl_jax.envs.rewriting.env import RewritingEnv as RewritingEnv
-  from promptrl_jax.evaluation.play import evaluate as evaluate
+  from promptrl_jax.evaluation.evaluate import evaluate as evaluate
   from promptrl_jax.execution import ExecutionPool as ExecutionPool
   from promptrl_jax.execution import Limits as Limits
   from promptrl_jax.execution import Program as Program

@@ -6,7 +6,7 @@ python -m docs.examples.my_operator
 import re
 
 from promptrl_jax.envs.editing.config import EditingConfig
-from promptrl_jax.evaluation.play import evaluate
+from promptrl_jax.evaluation.evaluate import evaluate
 from promptrl_jax.execution import ExecutionPool
 from promptrl_jax.llm.load import BackendConfig, load_backend
 from promptrl_jax.operators import Operator, Question, register

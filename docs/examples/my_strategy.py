@@ -3,7 +3,7 @@
 python -m docs.examples.my_strategy
 """
 
-from promptrl_jax.evaluation.play import evaluate
+from promptrl_jax.evaluation.evaluate import evaluate
 from promptrl_jax.execution import ExecutionPool
 from promptrl_jax.llm.ask import coder_prompt
 from promptrl_jax.llm.attempt import Execute

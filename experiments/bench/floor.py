@@ -4,19 +4,12 @@ from __future__ import annotations
 
 import functools
 
-import jax
 import jax.numpy as jnp
 
-from experiments.bench.rates import (
-  copy_rate,
-  device_copy_rate,
-  packed_rate,
-  product_rate,
-)
+from experiments.bench.rates import memory_rate, packed_rate, product_rate
 from promptrl_jax.models.config import TransformerConfig
 
 _RUNS = 3
-_MEGABYTES = 2048  # of a copy in the memory of an accelerator
 _BITS = {'int8': 8, 'gguf': 4}
 # Bytes of a weight; those of packed ones have the scale of their block, too.
 _BYTES = {'float32': 4.0, 'bfloat16': 2.0, 'int8': 17 / 16, 'gguf': 5 / 8}
@@ -75,6 +68,4 @@ def _product_rate(dtype: str) -> float:
 
 @functools.cache
 def _copy_rate() -> float:
-  if jax.default_backend() != 'cpu':
-    return device_copy_rate(_RUNS, _MEGABYTES)
-  return copy_rate(_RUNS)
+  return memory_rate(_RUNS)

@@ -32,12 +32,7 @@ from experiments.bench import rl_iteration
 from experiments.bench.floor import step_bytes
 from experiments.bench.models import SHAPE, SIZES, random_params
 from experiments.bench.peers.iterations import Work
-from experiments.bench.rates import (
-  copy_rate,
-  device_copy_rate,
-  matmul_rate,
-  seconds,
-)
+from experiments.bench.rates import matmul_rate, memory_rate, seconds
 from experiments.bench.rl_comparison import (
   forward_operations,
   least_operations,
@@ -81,8 +76,6 @@ _RUNS = flags.DEFINE_integer(
 )
 
 _DTYPE = 'bfloat16'
-_PRODUCT = 8192  # rows and columns of the matrices of a product
-_COPIED_MB = 4096
 
 
 def sampling(config: TransformerConfig, rate: float, copy: float) -> None:
@@ -170,13 +163,8 @@ def main(argv: list[str]) -> None:
       f'--prompts={_PROMPTS.value} must be a multiple of '
       f'--micro_batches={_MICRO.value}'
     )
-  is_cpu = jax.default_backend() == 'cpu'
-  rate = matmul_rate(_RUNS.value, _PRODUCT // (4 if is_cpu else 1), _DTYPE)
-  copy = (
-    copy_rate(_RUNS.value)
-    if is_cpu
-    else device_copy_rate(_RUNS.value, _COPIED_MB)
-  )
+  rate = matmul_rate(_RUNS.value, dtype=_DTYPE)
+  copy = memory_rate(_RUNS.value)
   report(
     device=jax.devices()[0].device_kind,
     date=time.strftime('%Y-%m-%d'),
@@ -186,7 +174,7 @@ def main(argv: list[str]) -> None:
     copy_bytes_per_s=copy,
   )
   config = _SHAPES[_SIZE.value]
-  if not is_cpu:
+  if jax.default_backend() != 'cpu':
     config = dataclasses.replace(config, dtype=_DTYPE)
   sampling(config, rate, copy)
   training(config, rate)

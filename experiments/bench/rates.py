@@ -14,6 +14,9 @@ import numpy as np
 from promptrl_jax.models import blocks, few_rows, native
 
 _ROWS, _SIZE = 64, 1024  # of products of ours
+# Rows and columns of a large product.
+_LARGE_ON_CPU, _LARGE = 2048, 8192
+_COPIED_MB = 4096  # of a copy in the memory of an accelerator
 
 
 def seconds(fn, *args, repeats: int) -> float:
@@ -28,9 +31,14 @@ def seconds(fn, *args, repeats: int) -> float:
 
 
 def matmul_rate(
-  repeats: int, size: int = 2048, dtype: str = 'float32'
+  repeats: int, size: int | None = None, dtype: str = 'float32'
 ) -> float:
-  """Returns the operations per second of a large matrix product."""
+  """Returns the operations per second of a large matrix product.
+
+  Its size is that which keeps this kind of device busy, if none is given.
+  """
+  if size is None:
+    size = _LARGE_ON_CPU if jax.default_backend() == 'cpu' else _LARGE
   x = jnp.ones((size, size), dtype)
   return 2 * size**3 / seconds(jax.jit(lambda a: a @ a), x, repeats=repeats)
 
@@ -41,7 +49,7 @@ def product_rate(dtype: str, repeats: int) -> float:
   XLA's on all cores, or `few_rows` on one core, times the cores.
   """
   rate = matmul_rate(repeats, dtype=dtype)
-  if not native.is_available():
+  if not _has_kernels():
     return rate
   panels = few_rows.pack(jnp.ones((_SIZE, _SIZE), dtype))
   x = jnp.ones((_ROWS, _SIZE), dtype)
@@ -51,13 +59,18 @@ def product_rate(dtype: str, repeats: int) -> float:
 
 def packed_rate(bits: int, repeats: int) -> float:
   """Returns the operations per second of products with 4 or 8 bits; 0: none."""
-  if not native.is_available():
+  if not _has_kernels():
     return 0.0
   codes = jnp.ones((_SIZE, _SIZE), jnp.int8)
   scales = jnp.ones((_SIZE // blocks.BLOCK, _SIZE))
   kernel = blocks.pack(blocks.Blocks(codes, scales, jnp.zeros((0,))), bits)
   x = jnp.ones((_ROWS, _SIZE))
   return _on_all_cores(lambda x: blocks.product(x, kernel, 1), x, repeats)
+
+
+def _has_kernels() -> bool:
+  """Whether our products in C++ run here: those of a CPU do."""
+  return jax.default_backend() == 'cpu' and native.is_available()
 
 
 def _on_all_cores(product: Any, x: jax.Array, repeats: int) -> float:
@@ -81,6 +94,13 @@ def copy_rate(runs: int, megabytes: int = 256) -> float:
       list(threads.map(lambda pair: np.copyto(pair[0], pair[1]), pairs))
       taken.append(time.perf_counter() - start)
   return cores * pairs[0].nbytes / float(np.median(taken[1:]))
+
+
+def memory_rate(runs: int) -> float:
+  """Returns the rate of copies in the memory that computations read."""
+  if jax.default_backend() == 'cpu':
+    return copy_rate(runs)
+  return device_copy_rate(runs, _COPIED_MB)
 
 
 def device_copy_rate(runs: int, megabytes: int) -> float:

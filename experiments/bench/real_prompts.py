@@ -4,11 +4,12 @@
     --transformers_python=T --vllm_python=V --llama_bin=BUILD/bin
 
 SmolLM2 135M Instruct (`make real`) writes greedy programs for test problems of
-MBPP in the chat template, with the first assertion in the prompt. Each line of
-JSON is a way to sample, and its rate is that of new tokens, prefill included;
-a first run of some of the prompts, of all lengths, compiles, the best of the
-others counts. Requests come one by one (`at_once` 1) or all together; `beside`
-counts other processes that keep a core busy.
+MBPP in the chat template, with the first assertion in the prompt. Prompts of
+more than 512 tokens, one of the 500, are left out. Each line of JSON is a way
+to sample, and its rate is that of new tokens, prefill included; a first run of
+some of the prompts, of all lengths, compiles, the best of the others counts.
+Requests come one by one (`at_once` 1) or all together; `beside` counts other
+processes that keep a core busy.
 
 transformers (with torch, accelerate and gguf beside it) reads the same GGUF
 file, in groups of 32 prompts that are padded. vLLM reads it converted to
@@ -94,34 +95,44 @@ def main(argv: list[str]) -> None:
     raise app.UsageError(f'unknown arguments: {argv[1:]}')
   mesh_lib.use_cpu_cores()
   compilation.use_cache()
-  tasks = mbpp.load('test', _PATH.value)[: _PROBLEMS.value]
-  texts = [
-    templates.CHAT.coder(coder_prompt(Attempt(splits.reveal(t, 'visible1'))))
-    for t in tasks
-  ]
+  prompts, ends = read()
   mine = []
   for dtype in _DTYPES.value:
-    mine += [ours(texts, dtype, slots) for slots in map(int, _SLOTS.value)]
-    mine.append(ours(texts[: _ONE_BY_ONE.value], dtype, 1))
+    mine += [ours(prompts, dtype, slots) for slots in map(int, _SLOTS.value)]
+    mine.append(ours(prompts[: _ONE_BY_ONE.value], dtype, 1))
   for count in map(int, _BUSY.value):
     with _busy_cores(count):
       slots = int(_SLOTS.value[-1])
-      mine.append(ours(texts, _DTYPES.value[0], slots, count))
+      mine.append(ours(prompts, _DTYPES.value[0], slots, count))
   lengths = (
-    round(mine[0]['prompt_tokens'] / len(texts)),
-    round(mine[0]['new_tokens'] / len(texts)),
+    round(mine[0]['prompt_tokens'] / len(prompts)),
+    round(mine[0]['new_tokens'] / len(prompts) / _SAMPLES.value),
   )
   theirs = [
-    *_peer('transformers', _TRANSFORMERS.value, texts),
-    *_peer('vllm', _VLLM.value, texts),
+    *_peer('transformers', _TRANSFORMERS.value, prompts, ends),
+    *_peer('vllm', _VLLM.value, prompts, ends),
     *_llama(*lengths),
   ]
   for line in ratios(mine, theirs):
     print(json.dumps(line), flush=True)
 
 
+def read() -> tuple[list[list[int]], list[int]]:
+  """The prompts that are short enough, and the tokens that end a completion."""
+  tasks = mbpp.load('test', _PATH.value)[: _PROBLEMS.value]
+  sampler = Sampler.load(load.find(_MODEL), shapes=EngineConfig(1, (8,), 1))
+  prompts = [
+    sampler.tokenizer.render(
+      templates.CHAT.coder(coder_prompt(Attempt(splits.reveal(t, 'visible1'))))
+    )
+    for t in tasks
+  ]
+  short = [prompt for prompt in prompts if len(prompt) <= _LENGTHS[-1]]
+  return short, list(sampler.config.eos_token_ids)
+
+
 def ours(
-  texts: Sequence[templates.Messages],
+  prompts: Sequence[Sequence[int]],
   dtype: str,
   slots: int,
   beside: int = 0,
@@ -136,7 +147,6 @@ def ours(
     kv_cache='bfloat16',
     shapes=shapes,
   )
-  prompts = [sampler.tokenizer.render(messages) for messages in texts]
   by_length = sorted(prompts, key=len, reverse=True)
   first = by_length[:: max(1, len(prompts) // _FIRST)]
   taken = []
@@ -183,16 +193,16 @@ def _busy_cores(count: int) -> Iterator[None]:
 
 
 def _peer(
-  name: str, python: str, texts: Sequence[templates.Messages]
+  name: str,
+  python: str,
+  prompts: Sequence[Sequence[int]],
+  ends: Sequence[int],
 ) -> list[dict[str, Any]]:
   """Times a peer with the same weights, if it is installed."""
   if not python or not launch.installed(name, python):
     return []
-  sampler = Sampler.load(load.find(_MODEL), shapes=EngineConfig(1, (8,), 1))
-  prompts = [sampler.tokenizer.render(messages) for messages in texts]
   with tempfile.TemporaryDirectory() as folder:
     work = pathlib.Path(folder) / 'prompts.json'
-    ends = list(sampler.config.eos_token_ids)
     file = load.find(_MODEL)
     if name == 'vllm':  # reads no GGUF
       config, params, _ = pretrained.load_pretrained(file, dtype='bfloat16')

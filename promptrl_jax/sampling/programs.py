@@ -95,7 +95,6 @@ def insert(
     targets: int [B], rows of `slots`.
     count: int [1], how many of the sources and targets are valid.
   """
-
   if jax.default_backend() != 'cpu':
     return insert_together(slots, prompts, sources, targets, count)
 

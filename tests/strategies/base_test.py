@@ -6,7 +6,8 @@ import pytest
 from promptrl_jax.envs.editing import rollout
 from promptrl_jax.envs.editing.config import EditingConfig
 from promptrl_jax.envs.editing.env import EditingEnv
-from promptrl_jax.evaluation.play import Entrant, LineUp, evaluate
+from promptrl_jax.evaluation.evaluate import evaluate
+from promptrl_jax.evaluation.play import Entrant, LineUp
 from promptrl_jax.llm.ask import AskConfig, coder_prompt, make_tools
 from promptrl_jax.llm.attempt import Execute
 from promptrl_jax.llm.preflight import CandidateCost

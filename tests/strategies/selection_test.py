@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from promptrl_jax.envs.editing.config import EditingConfig
-from promptrl_jax.evaluation.play import Entrant, LineUp, evaluate, rivals
+from promptrl_jax.evaluation.evaluate import evaluate
+from promptrl_jax.evaluation.play import Entrant, LineUp, rivals
 from promptrl_jax.execution import CallResult, ExpressionResult, SystemFailure
 from promptrl_jax.llm.ask import AskConfig
 from promptrl_jax.llm.backend import Completion

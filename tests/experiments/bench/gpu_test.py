@@ -13,6 +13,18 @@ def test_a_copy_in_the_memory_of_a_device_takes_time():
   assert 0 < rates.device_copy_rate(1, megabytes=1) < 1e15
 
 
+def test_an_accelerator_has_rates_of_its_own_and_no_kernels_of_a_cpu(
+  monkeypatch,
+):
+  monkeypatch.setattr(rates.jax, 'default_backend', lambda: 'gpu')
+  monkeypatch.setattr(rates, 'device_copy_rate', lambda runs, megabytes: 7.0)
+  monkeypatch.setattr(rates, '_LARGE', 8)
+  assert rates.memory_rate(1) == 7.0
+  assert rates.packed_rate(4, 1) == 0.0
+  monkeypatch.setattr(rates.few_rows, 'pack', None)  # It would be called.
+  assert rates.product_rate('bfloat16', 1) > 0
+
+
 def bench(*arguments):
   return subprocess.run(
     [sys.executable, '-m', 'experiments.bench.gpu', *arguments],
