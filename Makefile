@@ -7,8 +7,9 @@ RUN := runs/quickstart
 # for processes and time-outs, so that three workers keep two cores busy. The
 # type checker, a minute and a half of one core, runs beside them.
 PYTEST := $(BIN)/python -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder
-# Small programs run a few times: they are compiled as quickly as can be.
-FAST := XLA_FLAGS="--xla_backend_optimization_level=0 \
+# Small programs run a few times: they are compiled as quickly as can be. Files
+# of Python are compiled once, also where the environment asks to keep nothing.
+FAST := PYTHONDONTWRITEBYTECODE= XLA_FLAGS="--xla_backend_optimization_level=0 \
   --xla_cpu_parallel_codegen_split_count=1 \
   --xla_cpu_use_fusion_emitters=false $(XLA_FLAGS)"
 ROOMS := rl rewards execution evaluation

@@ -99,6 +99,7 @@ def test_a_stopped_one_goes_on_to_the_same_results(whole, tmp_path):
     assert (workdir / name).read_bytes() == (whole[0] / name).read_bytes()
 
 
+@pytest.mark.slow
 def test_what_was_stopped_early_is_reported(whole, tmp_path):
   workdir = tmp_path / 'part'
   shutil.copytree(whole[0], workdir)

@@ -40,7 +40,11 @@ def main() -> None:
 
 
 def _preload() -> None:
-  """Imports the package without its commands, whose flags are their own."""
+  """Imports the package without its commands, whose flags are their own.
+
+  Pictures are drawn by most commands, which import that library late.
+  """
+  importlib.import_module('matplotlib.pyplot')
   for package in pkgutil.walk_packages(promptrl_jax.__path__, 'promptrl_jax.'):
     spec = importlib.util.find_spec(package.name)
     assert spec is not None and spec.origin is not None, package.name

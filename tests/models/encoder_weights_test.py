@@ -19,6 +19,7 @@ from promptrl_jax.models import encoder, encoder_weights, pretrained, weights
 from promptrl_jax.models.encoder import Encoder
 from promptrl_jax.models.tokenizer import Tokenizer
 from promptrl_jax.parallel import sharding
+from tests.variants import mostly_slow
 
 GOLDEN = pathlib.Path(__file__).parents[1] / 'golden' / 'bert'
 VALUES = json.loads((GOLDEN / 'config.json').read_text())
@@ -137,7 +138,7 @@ def test_the_architecture_says_whether_there_is_a_pooler():
   assert not of('BertForMaskedLM').has_pooler
 
 
-@pytest.mark.parametrize('axis', ['fsdp', 'tensor'])
+@pytest.mark.parametrize('axis', mostly_slow(['fsdp', 'tensor'], ['tensor']))
 def test_weights_spread_over_devices_are_the_same_model(axis, golden):
   mesh = jax.make_mesh((2,), (axis,), axis_types=(AxisType.Auto,))
   config, params = pretrained.load_model(GOLDEN, mesh)

@@ -17,6 +17,7 @@ from promptrl_jax.models.torch_file import CheckpointError
 from tests.golden import causal
 from tests.models.causal_families_test import greedy, log_probs
 from tests.models.gguf_files import ARCHITECTURES, convert, write
+from tests.variants import mostly_slow
 
 PATTERN = 'attention__sliding_window_pattern'
 
@@ -26,7 +27,9 @@ def path(tmp_path):
   return tmp_path / 'model.gguf'
 
 
-@pytest.mark.parametrize('name', ARCHITECTURES)
+@pytest.mark.parametrize(
+  'name', mostly_slow(ARCHITECTURES, ('llama_biases', 'qwen2', 'gemma3'))
+)
 def test_a_converted_model_writes_what_transformers_wrote(name, path):
   folder = causal.FOLDER / name
   more = {f'gemma3__{PATTERN}': 2} if name == 'gemma3' else {}

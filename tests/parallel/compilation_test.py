@@ -4,6 +4,8 @@ import pathlib
 import subprocess
 import sys
 
+import pytest
+
 ROOT = pathlib.Path(__file__).parents[2]
 SCRIPT = """
 from promptrl_jax.parallel import compilation
@@ -47,6 +49,7 @@ def test_a_folder_that_cannot_be_written_to_is_no_reason_to_stop(tmp_path):
   assert run(tmp_path / 'file' / 'cache') == 0
 
 
+@pytest.mark.slow
 def test_an_empty_name_turns_it_off():
   assert run('') == 0
   assert run('') == 0

@@ -138,7 +138,11 @@ CONFIGS = {
 both = pytest.mark.parametrize('config', [CONFIG, T5], ids=['causal', 't5'])
 
 
-@pytest.mark.parametrize('config', CONFIGS.values(), ids=CONFIGS.keys())
+@pytest.mark.parametrize(
+  'config',
+  mostly_slow(CONFIGS.values(), [CONFIG, T5]),
+  ids=CONFIGS.keys(),
+)
 def test_each_request_gets_what_the_reference_gives_it(config):
   asked = requests(30)
   rows = expected(asked, config)
@@ -169,7 +173,7 @@ def test_samples_of_a_prompt_that_is_prefilled_once_are_those_of_each_alone(
   assert_same(flat(results), expected(asked, config))
 
 
-@both
+@pytest.mark.parametrize('config', mostly_slow([CONFIG, T5], [CONFIG]))
 def test_a_run_that_failed_leaves_nothing_behind(config):
   def fail(tokens):
     raise RuntimeError('the caller gave up')
@@ -178,7 +182,7 @@ def test_a_run_that_failed_leaves_nothing_behind(config):
   samples = (dataclasses.replace(asked[5].samples[0], watch=fail),)
   broken = [*asked[:5], dataclasses.replace(asked[5], samples=samples)]
   other = make(config)
-  alone = as_rows(make(config).run(asked))
+  alone = as_rows(engine(config).run(asked))
   for _ in range(2):
     with pytest.raises(RuntimeError, match='gave up'):
       other.run(broken)
@@ -343,11 +347,10 @@ def test_other_parameters_read_prompts_again():
   )
 
 
-@pytest.mark.parametrize('prefills', [0, 1.5])
+@pytest.mark.parametrize('prefills', mostly_slow([0, 1.5], [1.5]))
 def test_memory_for_prompts_is_bounded(prefills):
-  other = make()
-  other.run(requests(1))
-  state = next(iter(other._cache._states.values()), None)
+  engine().run(requests(1))
+  state = next(iter(engine()._cache._states.values()), None)
   size = sum(leaf.nbytes for leaf in jax.tree.leaves(state))
   limited = make_engine(
     CONFIG,

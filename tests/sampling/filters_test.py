@@ -1,5 +1,7 @@
 """Filters and penalty equal those of transformers, in its order."""
 
+import itertools
+
 import jax
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ from promptrl_jax.sampling.score import make_score_fn
 from promptrl_jax.testing.reference_sampler import generate
 from tests.golden import sampling as golden
 from tests.models import causal_families_test, encoder_decoder_test
+from tests.variants import mostly_slow
 
 LOADERS = {
   'llama2': causal_families_test.load,
@@ -67,8 +70,13 @@ def search_with_penalty():
   )
 
 
-@pytest.mark.parametrize('case', golden.CASES)
-@pytest.mark.parametrize('name', golden.MODELS)
+@pytest.mark.parametrize(
+  ('name', 'case'),
+  mostly_slow(
+    itertools.product(golden.MODELS, golden.CASES),
+    {('llama2', 'all'), ('codet5p', 'less_often')},
+  ),
+)
 def test_log_probs_are_those_of_transformers(name, case):
   expected = np.load(golden.FILE)
   found = score_of(name, case, expected[f'{name}/{case}/tokens'])

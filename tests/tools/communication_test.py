@@ -1,19 +1,13 @@
 """Compiled programs send the bytes that the formulas of their sharding give."""
 
-import functools
-import pathlib
-import subprocess
-import sys
-
 import pytest
 
 from promptrl_jax.tools import volumes
 from tests import scripts
-
-ROOT = pathlib.Path(__file__).parents[2]
+from tests.experiments import commands
 
 COMPILED = """
-import dataclasses, json, sys
+import dataclasses, json
 import jax
 jax.config.update('jax_platforms', 'cpu')
 jax.config.update('jax_num_cpu_devices', 8)
@@ -98,11 +92,11 @@ def search(n):
 results = {
   'params': tiny.CONFIG.num_params,
   'embedding': tiny.CONFIG.vocab_size * tiny.CONFIG.hidden_size}
-for n in map(int, sys.argv[1].split(',')):
+for n in (1, 2, 4, 8):
   results[f'train {n}'] = train(n)
   for axis in mesh_lib.AXES:
     results[f'{axis} {n} 0'] = update(axis, n)
-for axis in sys.argv[2:]:
+for axis in ('fsdp', 'tensor'):
   results[f'{axis} 2 1'] = update(axis, 2, remat=True)
 results['tied fsdp 2'] = update('fsdp', 2, tied=True)
 results['search'] = search(8)
@@ -110,24 +104,10 @@ print(json.dumps(results))
 """
 
 
-@functools.cache
-def counted(*arguments):
-  return scripts.found(COMPILED, *arguments, timeout=900)
-
-
-@pytest.fixture
-def compiled(request):
-  """Compiled bytes by program; all but two devices are slow tests."""
-  values = (
-    request.node.callspec.params if hasattr(request.node, 'callspec') else {}
-  )
-  if is_slow(values.get('n', 2), values.get('remat', 0)):
-    return counted('1,4,8', 'fsdp', 'tensor')
-  return counted('2')
-
-
-def is_slow(n, remat=0):
-  return n != 2 or bool(remat)
+@pytest.fixture(scope='module')
+def compiled():
+  """Compiled bytes by program."""
+  return scripts.found(COMPILED, timeout=900)
 
 
 def assert_sends(result, axis, n, expected, slack=0.0):
@@ -137,17 +117,12 @@ def assert_sends(result, axis, n, expected, slack=0.0):
   assert abs(sent.get(axis, 0.0) - expected) <= slack, (sent, expected)
 
 
-DEVICES = [
-  pytest.param(n, marks=pytest.mark.slow if is_slow(n) else ())
-  for n in (1, 2, 4, 8)
-]
+DEVICES = 1, 2, 4, 8
 # Devices, and whether layers are computed again.
-SPLIT = [
-  pytest.param(*case, marks=pytest.mark.slow if is_slow(*case) else ())
-  for case in ((1, 0), (2, 0), (4, 0), (8, 0), (2, 1))
-]
+SPLIT = *((n, 0) for n in DEVICES), (2, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('n', DEVICES)
 def test_data_parallel_training_sums_gradients(compiled, n):
   # A tied embedding has two gradients, of the look-up and of the projection,
@@ -172,6 +147,7 @@ def assert_update_sends(result, axis, n, expected):
   assert 0 <= sent - expected <= dealt + 512, (sent, expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('n', DEVICES)
 def test_the_update_of_a_language_model_sums_gradients(compiled, n):
   result = compiled[f'data {n} 0']
@@ -179,6 +155,7 @@ def test_the_update_of_a_language_model_sums_gradients(compiled, n):
   assert_update_sends(result, 'data', n, expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(('n', 'remat'), SPLIT)
 def test_over_fsdp_it_fetches_parameters_and_sums_gradients(compiled, n, remat):
   result = compiled[f'fsdp {n} {remat}']
@@ -194,6 +171,7 @@ def test_over_fsdp_it_fetches_parameters_and_sums_gradients(compiled, n, remat):
   assert_update_sends(result, 'fsdp', n, expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(('n', 'remat'), SPLIT)
 def test_over_tensor_it_sums_activations(compiled, n, remat):
   result = compiled[f'tensor {n} {remat}']
@@ -205,6 +183,7 @@ def test_over_tensor_it_sums_activations(compiled, n, remat):
   assert_update_sends(result, 'tensor', n, expected)
 
 
+@pytest.mark.slow
 def test_a_tied_embedding_is_gathered_once_and_has_two_gradients(compiled):
   result = compiled['tied fsdp 2']
   assert_update_sends(result, 'fsdp', 2, result['formula'])
@@ -213,6 +192,7 @@ def test_a_tied_embedding_is_gathered_once_and_has_two_gradients(compiled):
   assert result['formula'] == untied['formula'] - fewer
 
 
+@pytest.mark.slow
 def test_a_loop_of_unknown_length_is_not_exact(compiled):
   sent, is_exact = compiled['search']
   # At least, the condition runs twice, and each run has a sum.
@@ -228,14 +208,7 @@ def test_formulas_of_parallelism_relate_as_they_should(n):
 
 
 def run(*flags):
-  return subprocess.run(
-    [sys.executable, '-m', 'promptrl_jax.tools.communication', *flags],
-    cwd=ROOT,
-    capture_output=True,
-    text=True,
-    timeout=600,
-    check=False,
-  )
+  return commands.run('promptrl_jax.tools.communication', *flags)
 
 
 def test_the_command_prints_a_row_for_each_axis_of_a_mesh():

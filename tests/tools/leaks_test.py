@@ -3,10 +3,10 @@
 import json
 import os
 import pathlib
-import subprocess
-import sys
 
 import pytest
+
+from tests.experiments import commands
 
 ROOT = pathlib.Path(__file__).parents[2]
 DATA = pathlib.Path(
@@ -31,20 +31,8 @@ ROWS = [
 
 
 def leaks(path, data='mbpp', *flags):
-  return subprocess.run(
-    [
-      sys.executable,
-      '-m',
-      'promptrl_jax.tools.leaks',
-      f'--data={data}',
-      f'--path={path}',
-      *flags,
-    ],
-    capture_output=True,
-    text=True,
-    check=False,
-    cwd=ROOT,
-    timeout=120,
+  return commands.run(
+    'promptrl_jax.tools.leaks', f'--data={data}', f'--path={path}', *flags
   )
 
 

@@ -1,23 +1,13 @@
 import json
-import pathlib
-import subprocess
-import sys
 
 import pytest
 
 from promptrl_jax.tasks import instructions
-
-ROOT = pathlib.Path(__file__).parents[2]
+from tests.experiments import commands
 
 
 def run(*flags):
-  return subprocess.run(
-    [sys.executable, '-m', 'promptrl_jax.tools.make_instructions', *flags],
-    cwd=ROOT,
-    capture_output=True,
-    text=True,
-    timeout=120,
-  )
+  return commands.run('promptrl_jax.tools.make_instructions', *flags)
 
 
 def test_a_table_becomes_a_file_that_loads(tmp_path):

@@ -1,14 +1,10 @@
 """A plan agrees with the shapes of the model and with the compiler."""
 
-import pathlib
-import subprocess
-import sys
-
 import pytest
 
 from tests import scripts
+from tests.experiments import commands
 
-ROOT = pathlib.Path(__file__).parents[2]
 SCRIPT = """
 import dataclasses, json, sys
 import jax
@@ -45,15 +41,8 @@ print(json.dumps(found))
 """
 
 
-def run(*command):
-  return subprocess.run(
-    [sys.executable, *command],
-    cwd=ROOT,
-    capture_output=True,
-    text=True,
-    timeout=600,
-    check=False,
-  )
+def run(*flags):
+  return commands.run('promptrl_jax.tools.plan', *flags)
 
 
 @pytest.fixture(scope='module')
@@ -116,8 +105,6 @@ def test_rows_that_cannot_be_split_are_refused(found):
 
 def test_the_command_reports_an_encoder_decoder():
   done = run(
-    '-m',
-    'promptrl_jax.tools.plan',
     '--rows=2',
     '--prompt=8',
     '--new_tokens=4',
@@ -128,6 +115,6 @@ def test_the_command_reports_an_encoder_decoder():
 
 
 def test_a_model_that_writes_no_text_is_refused():
-  done = run('-m', 'promptrl_jax.tools.plan', '--model=tests/golden/bert')
+  done = run('--model=tests/golden/bert')
   assert done.returncode != 0
   assert 'is a bert model, which writes no text' in done.stderr

@@ -18,6 +18,7 @@ from promptrl_jax.strategies.texts.requests import (
   NothingUsableError,
 )
 from promptrl_jax.testing.scripted import ScriptedBackend
+from tests.variants import mostly_slow
 
 WORDS = ('apple', 'pear', 'plum', 'fig', 'lime', 'date', 'kiwi', 'nut')
 
@@ -141,7 +142,7 @@ def test_a_text_without_examples_is_scored_as_a_whole():
 
 
 @pytest.mark.parametrize('strategy', ['gepa', 'best_of_n', 'evolve'])
-@pytest.mark.parametrize('interrupted_at', [0, 1, 3, 7])
+@pytest.mark.parametrize('interrupted_at', mostly_slow([0, 1, 3, 7], [1, 7]))
 def test_an_interrupted_search_pays_nothing_twice(
   strategy, interrupted_at, tmp_path
 ):

@@ -139,12 +139,15 @@ def test_log_probs_are_those_of_each_text_alone(config):
       {'kind': 'gspo', 'aggregation': 'sequence_mean', 'epochs': 2},
       marks=pytest.mark.slow,
     ),
-    {
-      'kind': 'cispo',
-      'aggregation': 'constant',
-      'constant_length': 12,
-      'importance': 'sequence',
-    },
+    pytest.param(
+      {
+        'kind': 'cispo',
+        'aggregation': 'constant',
+        'constant_length': 12,
+        'importance': 'sequence',
+      },
+      marks=pytest.mark.slow,
+    ),
   ],
 )
 def test_packing_and_micro_batches_do_not_change_the_gradient(settings):
