@@ -45,6 +45,7 @@ def test_a_reward_of_ones_own_rewards_embedded_rewrites():
   assert all(re.match(r'[01]\.\d\d \w+', line) for line in lines)
 
 
+@pytest.mark.slow
 def test_experiments_import_the_plug_in_that_a_config_names():
   script = """
 from configs import mbpp_grpo

@@ -11,6 +11,7 @@ from promptrl_jax.models import pretrained, sentence_encoder
 from tests.experiments import commands
 
 
+@pytest.mark.slow
 def test_the_smoke_run_leaves_an_encoder_and_its_scores(tmp_path):
   result = commands.run(
     'experiments.train_encoder',

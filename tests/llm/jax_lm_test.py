@@ -387,6 +387,7 @@ def test_beams_answer_greedy_requests_and_leave_the_others_alone():
   assert answers == [beams.complete([r])[0] for r in requests]
 
 
+@pytest.mark.slow
 def test_beams_compile_one_program_per_prompt_length():
   model = make_encoder_decoder(beams=2)
   for size in (5, 30):

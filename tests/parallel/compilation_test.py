@@ -55,6 +55,7 @@ def test_an_empty_name_turns_it_off():
   assert run('') == 0
 
 
+@pytest.mark.slow
 def test_a_cache_that_jax_was_given_is_kept(tmp_path):
   given = {
     'JAX_COMPILATION_CACHE_DIR': str(tmp_path / 'given'),

@@ -136,6 +136,9 @@ CONFIGS = {
   'encoder-decoder': T5,
 }
 both = pytest.mark.parametrize('config', [CONFIG, T5], ids=['causal', 't5'])
+mostly_causal = pytest.mark.parametrize(
+  'config', mostly_slow([CONFIG, T5], [CONFIG]), ids=['causal', 't5']
+)
 
 
 @pytest.mark.parametrize(
@@ -173,7 +176,7 @@ def test_samples_of_a_prompt_that_is_prefilled_once_are_those_of_each_alone(
   assert_same(flat(results), expected(asked, config))
 
 
-@pytest.mark.parametrize('config', mostly_slow([CONFIG, T5], [CONFIG]))
+@mostly_causal
 def test_a_run_that_failed_leaves_nothing_behind(config):
   def fail(tokens):
     raise RuntimeError('the caller gave up')
@@ -309,7 +312,7 @@ def with_seeds(asked, seed):
   ]
 
 
-@both
+@mostly_causal
 def test_a_prompt_that_is_asked_again_is_not_prefilled_again(config):
   other = make(config)
   calls = counting(other)
@@ -408,7 +411,7 @@ def test_a_watch_ends_a_sample_and_frees_its_slot(config):
     assert told[i] == sample.tokens[: len(told[i])].tolist()
 
 
-@both
+@mostly_causal
 def test_mixed_calls_compile_nothing_after_the_first(config):
   fresh = make(config)
   shorter = [r for r in requests(9) if len(r.prompt) <= LENGTHS[0]]

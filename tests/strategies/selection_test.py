@@ -397,6 +397,7 @@ def test_a_name_that_is_not_registered_is_refused(pool):
     evaluate(['majority'], [TASK], coder=ScriptedBackend(str), pool=pool)
 
 
+@pytest.mark.slow
 def test_the_embedded_coder_is_played(pool):
   config = BackendConfig(
     model='minicode_coder', prompt_tokens=64, new_tokens=80, slots=8

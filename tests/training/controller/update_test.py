@@ -23,6 +23,7 @@ from promptrl_jax.training.controller.update import (
   make_update_fn,
 )
 from promptrl_jax.training.state import TrainState
+from tests.variants import mostly_slow
 
 MODEL = ActorCritic(
   ActorCriticConfig(4, 3, trunk=(16,), head=(8,), orthogonal=False)
@@ -246,6 +247,9 @@ PPO_CHANGES = {
   'micro_batches': 2,
 }
 
+# One each of the optimizer, the advantages, the loss and the batches.
+EVERY_TIME = ('lr', 'gae_lambda', 'clip', 'entropy_coef', 'minibatches')
+
 
 def program(**changes):
   """What an update computes, as text; nothing is compiled."""
@@ -267,7 +271,7 @@ def test_every_setting_has_a_row_and_is_all_that_a_program_depends_on(
   assert program() == usual_program
 
 
-@pytest.mark.parametrize('name', PPO_CHANGES)
+@pytest.mark.parametrize('name', mostly_slow(PPO_CHANGES, EVERY_TIME))
 def test_each_setting_changes_the_update(name, usual_program):
   assert program(**{name: PPO_CHANGES[name]}) != usual_program
 

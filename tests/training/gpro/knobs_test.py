@@ -23,6 +23,7 @@ from promptrl_jax.training.gpro.phases import LoopConfig
 from promptrl_jax.training.gpro.state import make_parts as make_networks
 from promptrl_jax.training.gpro.state import mixture, standardise
 from tests.training.gpro.small import BANK, SMALL, make_loop, make_parts
+from tests.variants import mostly_slow
 
 ROWS = 60
 GPRO = GPROConfig(
@@ -64,6 +65,8 @@ GPRO_CHANGES = {
   'temperatures': (0.0, 0.5, 1.0),
   'context': 3,
 }
+# One each of the networks, the replay, the loss and the choice.
+EVERY_TIME = ('members', 'half_life', 'clip', 'kl_coef', 'temperatures')
 RULE_CHANGES = {'epsilon': 0.0, 'scale': 0.0}
 LOOP_CHANGES = {
   'population_size': 5,
@@ -173,7 +176,7 @@ def program(config):
   return re.sub('0x[0-9a-f]+', '', text)  # addresses of functions
 
 
-@pytest.mark.parametrize('name', GPRO_CHANGES)
+@pytest.mark.parametrize('name', mostly_slow(GPRO_CHANGES, EVERY_TIME))
 def test_each_setting_of_gpro_changes_what_is_computed(name):
   changed = dataclasses.replace(GPRO, **{name: GPRO_CHANGES[name]})
   assert program(GPRO) != program(changed)

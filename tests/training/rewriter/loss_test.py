@@ -16,6 +16,7 @@ from promptrl_jax.training.rewriter import update as update_lib
 from promptrl_jax.training.rewriter.config import LossConfig
 from promptrl_jax.training.state import create_train_state
 from tests.training.rewriter.update_test import POLICY, SHARED, batch_of, params
+from tests.variants import mostly_slow
 
 KL_COEF = 0.3
 # Nothing is 0 or 1, so that a term that is left out or turned around shows.
@@ -74,7 +75,9 @@ def in_numpy(batch, found, config):
   }
 
 
-@pytest.mark.parametrize('importance', ['none', 'token', 'sequence'])
+@pytest.mark.parametrize(
+  'importance', mostly_slow(['none', 'token', 'sequence'], ['token'])
+)
 def test_every_term_counts_as_much_as_it_should(importance):
   batch, tree = batch_of(SHARED), params(value=True)
   found = jax.jit(policy_lib.outputs, static_argnums=0)(
