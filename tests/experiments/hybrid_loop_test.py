@@ -55,6 +55,7 @@ def test_temperatures_are_chosen_by_what_is_known_of_a_question():
   assert set(asked) == {0, 1}
 
 
+@pytest.mark.slow
 def test_a_population_of_one_evolves():
   base = Config().loop
   small = dataclasses.replace(

@@ -28,6 +28,7 @@ ROW = {
 }
 
 
+@pytest.mark.slow
 def test_the_command_prints_rates_and_their_ratios():
   result = subprocess.run(
     [
