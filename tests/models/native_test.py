@@ -117,9 +117,7 @@ def test_a_slot_outside_of_the_cache_is_an_error(slot):
 
 
 # Tokens, head, group and threads.
-EVERY_TIME = {
-  *((1, 16, 1, 3), (7, 48, 3, 1), (100, 64, 1, 1), (320, 16, 3, 3)),
-}
+EVERY_TIME = (1, 16, 1, 3), (7, 48, 3, 1), (100, 64, 1, 1), (320, 16, 3, 3)
 PROMPTS = itertools.product((1, 7, 100, 320), (16, 48, 64), (1, 3), (1, 3))
 
 

@@ -15,6 +15,7 @@ from experiments.bench import execution as bench_execution
 from experiments.bench import soak as bench_soak
 from experiments.bench.soak import Usage
 from promptrl_jax.execution import Program, ProgramResult
+from tests.experiments import commands
 
 ROOT = pathlib.Path(__file__).parents[3]
 TESTS = ('assert f(1) == 1', 'assert f(2) == 2', 'assert f([]) == []')
@@ -30,14 +31,9 @@ ROW = {
 
 @pytest.mark.slow
 def test_the_command_prints_rates_and_their_ratios():
-  result = subprocess.run(
-    [
-      *(sys.executable, '-m', 'experiments.bench.execution', '--mbpp='),
-      *('--count=16', '--rounds=1', '--soak=80'),
-    ],
-    cwd=ROOT,
-    capture_output=True,
-    text=True,
+  result = commands.run_fresh(
+    *('experiments.bench.execution', '--mbpp='),
+    *('--count=16', '--rounds=1', '--soak=80'),
     timeout=120,
   )
   assert result.returncode == 0, result.stderr[-3000:]

@@ -1,12 +1,11 @@
 """The benchmark of a GPU runs on a CPU."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 
 from experiments.bench import rates
+from tests.experiments import commands
 
 
 def test_a_copy_in_the_memory_of_a_device_takes_time():
@@ -26,12 +25,7 @@ def test_an_accelerator_has_rates_of_its_own_and_no_kernels_of_a_cpu(
 
 
 def bench(*arguments):
-  return subprocess.run(
-    [sys.executable, '-m', 'experiments.bench.gpu', *arguments],
-    capture_output=True,
-    text=True,
-    timeout=300,
-  )
+  return commands.run('experiments.bench.gpu', *arguments)
 
 
 @pytest.mark.slow

@@ -20,6 +20,7 @@ from promptrl_jax.training.rewriter import policy as policy_lib
 from promptrl_jax.training.rewriter import update as update_lib
 from promptrl_jax.training.rewriter.config import LossConfig
 from promptrl_jax.training.state import create_train_state
+from tests.variants import mostly_slow
 
 POLICY = policy_lib.PolicyConfig(tiny.CONFIG, temperature=0.8)
 outputs = jax.jit(policy_lib.outputs, static_argnums=0)
@@ -131,25 +132,17 @@ def test_log_probs_are_those_of_each_text_alone(config):
     )
 
 
-@pytest.mark.parametrize(
-  'settings',
-  [
-    {'kind': 'ppo', 'aggregation': 'token_mean', 'epochs': 2},
-    pytest.param(
-      {'kind': 'gspo', 'aggregation': 'sequence_mean', 'epochs': 2},
-      marks=pytest.mark.slow,
-    ),
-    pytest.param(
-      {
-        'kind': 'cispo',
-        'aggregation': 'constant',
-        'constant_length': 12,
-        'importance': 'sequence',
-      },
-      marks=pytest.mark.slow,
-    ),
-  ],
-)
+PPO = {'kind': 'ppo', 'aggregation': 'token_mean', 'epochs': 2}
+GSPO = {'kind': 'gspo', 'aggregation': 'sequence_mean', 'epochs': 2}
+CISPO = {
+  'kind': 'cispo',
+  'aggregation': 'constant',
+  'constant_length': 12,
+  'importance': 'sequence',
+}
+
+
+@pytest.mark.parametrize('settings', mostly_slow([PPO, GSPO, CISPO], [PPO]))
 def test_packing_and_micro_batches_do_not_change_the_gradient(settings):
   whole = LossConfig(entropy_coef=0.01, **settings)
   alone = packing.PackingConfig(8, lanes=1, lane_size=12, sequences=1)
