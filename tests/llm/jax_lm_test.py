@@ -334,7 +334,7 @@ PENALTY = Sampling(repetition_penalty=50.0)
     itertools.product(
       (make_causal, make_encoder_decoder), (TOP, LEAST, PENALTY)
     ),
-    [(make_causal, TOP), (make_encoder_decoder, PENALTY)],
+    [(make_causal, TOP)],
   ),
 )
 def test_filters_reach_the_sampler(make, method):

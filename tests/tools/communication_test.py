@@ -211,6 +211,7 @@ def run(*flags):
   return commands.run('promptrl_jax.tools.communication', *flags)
 
 
+@pytest.mark.slow
 def test_the_command_prints_a_row_for_each_axis_of_a_mesh():
   done = run(
     '--model=tests/golden/causal/llama2',

@@ -103,6 +103,7 @@ def test_rows_that_cannot_be_split_are_refused(found):
   assert found['rows'] == '5 rows cannot be split over 2 devices'
 
 
+@pytest.mark.slow
 def test_the_command_reports_an_encoder_decoder():
   done = run(
     '--rows=2',

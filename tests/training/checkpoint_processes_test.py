@@ -136,6 +136,7 @@ def test_another_number_of_processes_or_mesh_reads_the_same_bits(
     assert found['best'] == 3
 
 
+@pytest.mark.slow
 def test_what_one_process_wrote_is_read_by_two(tmp_path):
   (saved,) = run('save', tmp_path, 1, 1, 'data=1')
   for found in run('restore', tmp_path, 2, 1, 'fsdp=2'):
