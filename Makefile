@@ -65,7 +65,8 @@ test: setup
 	  wait $$types && exit $$tests
 
 test-slow: setup
-	$(FAST) $(PYTEST) -m slow --durations=20
+	$(FAST) $(PYTEST) -m 'slow and not timed' --durations=20; tests=$$?; \
+	  $(FAST) $(PYTEST) -n 0 -m timed --durations=20 && exit $$tests
 
 coverage: export PYTHONPATH := $(CURDIR)
 coverage: setup

@@ -8,6 +8,7 @@ from tests.experiments import commands
 
 
 @pytest.mark.slow
+@pytest.mark.timed
 def test_each_model_answers_twice():
   result = commands.run_fresh(
     'experiments.bench.first_answer', '--models=minicode_coder'
@@ -15,8 +16,9 @@ def test_each_model_answers_twice():
   assert result.returncode == 0, result.stderr[-2000:]
   (line,) = map(json.loads, result.stdout.splitlines())
   assert line['model'] == 'minicode_coder'
+  assert 0 < line['warm_s'] < 60 and 0 < line['cold_s'] < 60
   # The second finds the functions in C++ and the programs compiled.
-  assert 0 < line['warm_s'] < line['cold_s'] < 180
+  assert line['warm_s'] < line['cold_s']
 
 
 def test_an_unknown_model_is_one_clear_message():
