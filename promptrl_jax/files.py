@@ -51,18 +51,18 @@ _LOOK_S = 0.5
 
 
 @contextlib.contextmanager
-def held(folder: pathlib.Path) -> Iterator[None]:
+def held(folder: pathlib.Path, wait_s: float = _LOOK_S) -> Iterator[None]:
   """Keeps a folder, which is created, to this process while a block runs.
 
   A process that is killed holds nothing any more.
 
   Raises:
-    ValueError: another process holds it.
+    ValueError: another process holds it, and did for all of `wait_s` seconds.
   """
   folder.mkdir(parents=True, exist_ok=True)
   handle = os.open(folder, os.O_RDONLY)
   try:
-    deadline = time.monotonic() + _LOOK_S
+    deadline = time.monotonic() + wait_s
     while not _lock(handle, fcntl.LOCK_EX):
       if time.monotonic() > deadline:
         raise ValueError(

@@ -35,7 +35,7 @@
 
 namespace ffi = xla::ffi;
 
-namespace promptrl {
+namespace promptrl::attend {
 namespace {
 
 constexpr float kNever = -1e30f;
@@ -362,15 +362,15 @@ auto Binding() {
 }
 
 }  // namespace
-}  // namespace promptrl
+}  // namespace promptrl::attend
 
 XLA_FFI_DEFINE_HANDLER_SYMBOL(attend_float32,
-                              (promptrl::Attend<float, ffi::F32>),
-                              promptrl::Binding<ffi::F32>());
+                              (promptrl::attend::Attend<float, ffi::F32>),
+                              promptrl::attend::Binding<ffi::F32>());
 XLA_FFI_DEFINE_HANDLER_SYMBOL(attend_bfloat16,
-                              (promptrl::Attend<uint16_t, ffi::U16>),
-                              promptrl::Binding<ffi::U16>());
-XLA_FFI_DEFINE_HANDLER_SYMBOL(attend_prompts, promptrl::AttendPrompts,
+                              (promptrl::attend::Attend<uint16_t, ffi::U16>),
+                              promptrl::attend::Binding<ffi::U16>());
+XLA_FFI_DEFINE_HANDLER_SYMBOL(attend_prompts, promptrl::attend::AttendPrompts,
                               ffi::Ffi::Bind()
                                   .Ctx<ffi::ThreadPool>()
                                   .Attr<int64_t>("threads")

@@ -23,7 +23,7 @@
 
 namespace ffi = xla::ffi;
 
-namespace promptrl {
+namespace promptrl::blocks {
 namespace {
 
 constexpr int kBlock = 32;  // inputs that share a scale
@@ -297,9 +297,9 @@ auto Binding() {
 }
 
 }  // namespace
-}  // namespace promptrl
+}  // namespace promptrl::blocks
 
-XLA_FFI_DEFINE_HANDLER_SYMBOL(few_rows_4_bits, promptrl::Blocks<4>,
-                              promptrl::Binding());
-XLA_FFI_DEFINE_HANDLER_SYMBOL(few_rows_8_bits, promptrl::Blocks<8>,
-                              promptrl::Binding());
+XLA_FFI_DEFINE_HANDLER_SYMBOL(few_rows_4_bits, promptrl::blocks::Blocks<4>,
+                              promptrl::blocks::Binding());
+XLA_FFI_DEFINE_HANDLER_SYMBOL(few_rows_8_bits, promptrl::blocks::Blocks<8>,
+                              promptrl::blocks::Binding());

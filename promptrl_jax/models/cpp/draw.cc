@@ -15,7 +15,7 @@
 
 namespace ffi = xla::ffi;
 
-namespace promptrl {
+namespace promptrl::draw {
 namespace {
 
 constexpr int64_t kAtOnce = 16 * kLanes;  // numbers whose sum is kept
@@ -84,9 +84,9 @@ ffi::Error Draw(int64_t threads, ffi::Buffer<ffi::F32> logits,
 }
 
 }  // namespace
-}  // namespace promptrl
+}  // namespace promptrl::draw
 
-XLA_FFI_DEFINE_HANDLER_SYMBOL(draw, promptrl::Draw,
+XLA_FFI_DEFINE_HANDLER_SYMBOL(draw, promptrl::draw::Draw,
                               xla::ffi::Ffi::Bind()
                                   .Attr<int64_t>("threads")
                                   .Arg<xla::ffi::Buffer<xla::ffi::F32>>()

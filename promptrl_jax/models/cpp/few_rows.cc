@@ -15,7 +15,7 @@
 
 namespace ffi = xla::ffi;
 
-namespace promptrl {
+namespace promptrl::few_rows {
 namespace {
 
 // Rows per pass over a panel.
@@ -166,11 +166,12 @@ auto Binding() {
 }
 
 }  // namespace
-}  // namespace promptrl
+}  // namespace promptrl::few_rows
 
 XLA_FFI_DEFINE_HANDLER_SYMBOL(
-    few_rows_bfloat16, promptrl::FewRowsBFloat16,
-    promptrl::Binding<ffi::BF16>());
+    few_rows_bfloat16, promptrl::few_rows::FewRowsBFloat16,
+    promptrl::few_rows::Binding<ffi::BF16>());
 XLA_FFI_DEFINE_HANDLER_SYMBOL(
-    few_rows_float32, (promptrl::FewRows<promptrl::Float32, ffi::F32>),
-    promptrl::Binding<ffi::F32>());
+    few_rows_float32,
+    (promptrl::few_rows::FewRows<promptrl::few_rows::Float32, ffi::F32>),
+    promptrl::few_rows::Binding<ffi::F32>());

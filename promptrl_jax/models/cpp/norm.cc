@@ -11,7 +11,7 @@
 
 namespace ffi = xla::ffi;
 
-namespace promptrl {
+namespace promptrl::norm {
 namespace {
 
 ffi::Error RmsNorm(int64_t threads, float eps, ffi::Buffer<ffi::F32> x,
@@ -39,9 +39,9 @@ ffi::Error RmsNorm(int64_t threads, float eps, ffi::Buffer<ffi::F32> x,
 }
 
 }  // namespace
-}  // namespace promptrl
+}  // namespace promptrl::norm
 
-XLA_FFI_DEFINE_HANDLER_SYMBOL(rms_norm, promptrl::RmsNorm,
+XLA_FFI_DEFINE_HANDLER_SYMBOL(rms_norm, promptrl::norm::RmsNorm,
                               xla::ffi::Ffi::Bind()
                                   .Attr<int64_t>("threads")
                                   .Attr<float>("eps")
