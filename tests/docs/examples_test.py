@@ -76,6 +76,7 @@ def test_an_operator_of_ones_own_is_played():
   assert [line.split(':')[0] for line in lines] == ['keep', 'drop_asides']
 
 
+@pytest.mark.slow
 def test_a_strategy_of_ones_own_is_played():
   (line,) = run('my_strategy')
   assert re.match(r'repair_once: [01]\.\d{3} of 24', line)

@@ -22,6 +22,7 @@ from promptrl_jax.training.controller.config import (
   CloneConfig,
   ControllerConfig,
 )
+from tests.variants import mostly_slow
 
 CALLS = 60
 
@@ -40,7 +41,7 @@ def test_a_bandit_plays_if_there_is_one_for_each_seed(tmp_path):
   assert played(3) == ('ppo',)
 
 
-@pytest.mark.parametrize('thompson', [False, True])
+@pytest.mark.parametrize('thompson', mostly_slow((False, True), {False}))
 def test_a_bandit_goes_on_where_it_was_interrupted(pool, tmp_path, thompson):
   config = Config(
     controller=ControllerConfig(iterations=1, episodes=6, budgets=(1, 3)),
@@ -155,6 +156,7 @@ def start(pool, tmp_path, monkeypatch):
   return start
 
 
+@pytest.mark.slow
 def test_a_training_starts_as_the_controller_is_set(start):
   problems, params, paid = start()
   assert len(problems) == 6 and paid == 0

@@ -31,6 +31,7 @@ def make(method='gpro_evolution', **settings):
   return make_loop(config, method, 0, learner, TemplatedBackend(), features)
 
 
+@pytest.mark.slow
 def test_sections_are_changed_by_what_the_config_names():
   assert isinstance(make(edits='model', model=MODEL)._edit_fn, SectionWriter)
   assert not isinstance(make()._edit_fn, SectionWriter)
@@ -48,6 +49,7 @@ def test_what_says_the_same_is_told_by_words_or_by_an_embedding():
     np.testing.assert_array_equal(found, embed_fn(texts))
 
 
+@pytest.mark.slow
 def test_temperatures_are_chosen_by_what_is_known_of_a_question():
   gpro = dataclasses.replace(Config().gpro, temperatures=(0.3, 1.0))
   loop = make('gpro', gpro=gpro)

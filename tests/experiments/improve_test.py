@@ -53,6 +53,7 @@ def test_code_prompt_and_reasons_are_printed_and_written(tmp_path):
   assert scope['helper']('a b c') == 'a'
 
 
+@pytest.mark.slow
 def test_all_assertions_may_be_visible(tmp_path):
   result = run(
     tmp_path,

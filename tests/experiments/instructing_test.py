@@ -48,6 +48,7 @@ def test_embedded_instructions_have_three_sets_of_inputs():
   assert len(tasks.registers) == len(tasks.canonical) == 8
 
 
+@pytest.mark.slow
 def test_other_embedded_problems_may_be_trained_on():
   c = prewrite.get_config('smoke')
   c.data.options.train_examples = c.data.train_limit = 0

@@ -79,6 +79,7 @@ def rate(port, is_over):
         time.sleep(0.05)
 
 
+@pytest.mark.slow
 def test_a_person_rates_is_interrupted_and_rates_the_rest(
   parts, tmp_path, monkeypatch, capsys
 ):

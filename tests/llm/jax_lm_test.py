@@ -371,6 +371,7 @@ def test_an_encoder_decoder_answers_the_same_alone_and_among_others():
   assert model.count_tokens('add') == together[0].prompt_tokens - 1
 
 
+@pytest.mark.slow
 def test_beams_answer_greedy_requests_and_leave_the_others_alone():
   greedy, beams = make_encoder_decoder(), make_encoder_decoder(beams=4)
   requests = [

@@ -100,6 +100,7 @@ def test_no_texts_are_no_rows(embed_fn):
   assert embed_fn([]).shape == (0, 8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('pooling', encoder.POOLINGS)
 def test_each_pooling_gives_its_own_vectors(pooling, params):
   settings = EmbedConfig(pooling, False, lengths=(8,), batch_sizes=(2,))

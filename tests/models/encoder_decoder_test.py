@@ -112,6 +112,7 @@ def test_the_future_does_not_change_the_past_but_the_prompt_does():
   assert np.abs(run(other, mask, decoder_tokens) - expected)[0].max() > 0.1
 
 
+@pytest.mark.slow
 def test_recomputing_layers_changes_no_gradient():
   tokens, mask = golden.prompts()
   decoder_tokens = golden.decoder_tokens()
@@ -209,6 +210,7 @@ def test_a_checkpoint_without_an_embedding_says_so(tmp_path):
     load(tmp_path)
 
 
+@pytest.mark.slow
 def test_an_initialised_model_is_neither_flat_nor_certain():
   tokens, mask = golden.prompts()
   decoder_tokens = golden.decoder_tokens()

@@ -22,10 +22,13 @@ from promptrl_jax.sampling.requests import (
 )
 from tests.golden import causal
 from tests.models.gguf_files import quantized
+from tests.variants import mostly_slow
+
+MIXED = {'attn_v': 'Q8_0', 'ffn_down': 'Q5_0'}
 
 
 @pytest.mark.skipif(not native.is_available(), reason='needs a C++ compiler')
-@pytest.mark.parametrize('kinds', [{}, {'attn_v': 'Q8_0', 'ffn_down': 'Q5_0'}])
+@pytest.mark.parametrize('kinds', mostly_slow([{}, MIXED], [MIXED]))
 def test_kernels_as_stored_give_the_log_probs_of_the_model(kinds, tmp_path):
   path = quantized(tmp_path / 'model.gguf', kinds)
   mesh = make_data_mesh(1)

@@ -56,6 +56,7 @@ def test_log_probs_are_those_of_peft(name, combine):
   assert np.abs(found_log_probs(config, params) - expected).max() > 0.5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name', golden.T5_CASES)
 def test_greedy_text_with_attached_adapters_is_that_of_peft(name):
   config, params, settings, adapters = load(name)
@@ -76,6 +77,7 @@ def test_greedy_text_with_attached_adapters_is_that_of_peft(name):
   np.testing.assert_array_equal(out.tokens, expected)
 
 
+@pytest.mark.slow
 def test_beams_with_attached_adapters_are_those_of_the_merged_model():
   config, params, settings, adapters = load('t5')
   search = jax.jit(beam_search, static_argnums=(0, 1, 2))
@@ -144,6 +146,7 @@ def test_target_modules_name_what_is_meant_and_nothing_else(targets, expected):
   assert peft.to_peft(config)['target_modules'] == expected
 
 
+@pytest.mark.slow
 def test_gradients_reach_every_adapter():
   config, params, settings, adapters = load('t5_gated')
 

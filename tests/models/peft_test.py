@@ -16,6 +16,7 @@ from promptrl_jax.models import lora, peft, weights
 from tests.golden import causal
 from tests.golden import lora as golden
 from tests.models import causal_families_test
+from tests.variants import mostly_slow
 
 KEY = 'base_model.model.model.layers.{}.self_attn.v_proj.lora_{}.weight'
 
@@ -46,7 +47,7 @@ def change_tensors(folder, change):
   st_numpy.save_file(tensors, folder / peft.WEIGHTS)
 
 
-@pytest.mark.parametrize('name', golden.CASES)
+@pytest.mark.parametrize('name', mostly_slow(golden.CASES, {'all'}))
 def test_log_probs_and_greedy_text_are_those_of_peft(name):
   config, params = model(name)
   settings, adapters = peft.load(golden.FOLDER / name, config)

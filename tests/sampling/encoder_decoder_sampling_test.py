@@ -18,6 +18,7 @@ from promptrl_jax.testing import tiny_encoder_decoder as tiny
 from promptrl_jax.testing.reference_sampler import make_generate_fn
 from tests.golden import encoder_decoder as golden
 from tests.models.encoder_decoder_test import load
+from tests.variants import mostly_slow
 
 NEW = 12
 LONGEST = 37  # tokens of a prompt
@@ -49,7 +50,7 @@ def run(
   return jax.device_get(out)
 
 
-@pytest.mark.parametrize('name', golden.CASES)
+@pytest.mark.parametrize('name', mostly_slow(golden.CASES, {'flan_t5'}))
 def test_greedy_text_is_that_of_transformers(name):
   folder = golden.FOLDER / name
   config, params = load(folder)
@@ -96,6 +97,7 @@ def test_sampler_logps_equal_scorer_logps():
   assert (np.asarray(out.logps)[np.asarray(out.mask)] <= 0).all()
 
 
+@pytest.mark.slow
 def test_padding_and_neighbours_do_not_change_a_row():
   tokens, mask = golden.prompts()
   together = run(tokens, mask, seeds=[5, 6, 7, 8])
@@ -107,6 +109,7 @@ def test_padding_and_neighbours_do_not_change_a_row():
   np.testing.assert_array_equal(together.tokens, swapped.tokens[::-1])
 
 
+@pytest.mark.slow
 def test_another_seed_gives_another_text_and_top_k_one_does_not():
   tokens, mask = golden.prompts()
   texts = [run(tokens, mask, 1.5, [seed] * 4).tokens for seed in (1, 2)]

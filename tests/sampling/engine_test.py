@@ -143,7 +143,7 @@ mostly_causal = pytest.mark.parametrize(
 
 @pytest.mark.parametrize(
   'config',
-  mostly_slow(CONFIGS.values(), [CONFIG, T5]),
+  mostly_slow(CONFIGS.values(), [CONFIG]),
   ids=CONFIGS.keys(),
 )
 def test_each_request_gets_what_the_reference_gives_it(config):
@@ -228,6 +228,7 @@ def assert_same_bits(asked, one, other):
     np.testing.assert_array_equal(sample.logps, expected.logps)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not native.is_available(), reason='needs a C++ compiler')
 @pytest.mark.parametrize(
   'dtype', ['float32', pytest.param('bfloat16', marks=pytest.mark.slow)]

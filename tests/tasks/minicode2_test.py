@@ -78,6 +78,7 @@ def test_unseen_families_are_in_ood_alone():
   }
 
 
+@pytest.mark.slow
 def test_every_program_passes_its_tests(pool):
   rows = ROWS[::7]
   results = pool.run([Program(r['code'], tuple(r['test_list'])) for r in rows])

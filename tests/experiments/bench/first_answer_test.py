@@ -21,6 +21,7 @@ def test_each_model_answers_twice():
   assert line['warm_s'] < line['cold_s']
 
 
+@pytest.mark.slow
 def test_an_unknown_model_is_one_clear_message():
   result = commands.run_fresh(
     'experiments.bench.first_answer', '--answer=nowhere'

@@ -50,6 +50,7 @@ def test_it_runs_on_this_device():
   assert grpo['rollout_tokens_per_s'] > 0
 
 
+@pytest.mark.slow
 def test_rows_that_do_not_divide_are_refused():
   done = bench('--prompts=2', '--micro_batches=3')
   assert done.returncode

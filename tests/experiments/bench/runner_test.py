@@ -29,6 +29,7 @@ def test_parts_of_the_runner_add_up():
     assert sum(line[part] for part in parts) == pytest.approx(1, abs=0.003)
 
 
+@pytest.mark.slow
 def test_an_unknown_strategy_is_one_clear_message():
   result = commands.run(
     'experiments.bench.runner', '--strategies=greedy_first,nobody'

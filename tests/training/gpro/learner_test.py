@@ -150,6 +150,8 @@ def test_nothing_compiles_after_the_first_update_whatever_is_said():
   assert compiled == (learner.act._cache_size(), learner.update._cache_size())
 
 
+@pytest.mark.slow
+@pytest.mark.timed
 def test_an_update_takes_less_than_twenty_milliseconds():
   learner, state = start(CONFIG, 0)
   state, replay, _ = play(learner, state, World(0), 300, 'random')

@@ -68,6 +68,7 @@ def test_people_become_more_satisfied_and_prompts_evolve(parts):
   assert len(loop.history) > 15
 
 
+@pytest.mark.slow
 def test_a_run_is_a_function_of_its_seed(parts):
   one, two = (walk(make(parts, seed=3), 25) for _ in range(2))
   assert one == two != walk(make(parts, seed=4), 25)

@@ -193,6 +193,7 @@ def overlapping():
   )
 
 
+@pytest.mark.slow
 def test_a_batch_sampled_ahead_shows_in_its_importance_weights(pool):
   env = tiny_rewriter.make_env(pool)
   _, rows = tiny_rewriter.train(overlapping(), env, 3)
@@ -344,6 +345,7 @@ def test_another_model_may_be_the_reference(pool):
       check(settings, dataclasses.replace(other, **change))
 
 
+@pytest.mark.slow
 def test_groups_that_say_nothing_are_drawn_again(pool):
   learner, lock, calls = (
     learner_of('dapo'),

@@ -181,6 +181,7 @@ def make(config, tree=None, policy=POLICY, train='full', lr=1e-2):
   return state, fixed, update_lib.make_update_fn(policy, optimizer, config)
 
 
+@pytest.mark.slow
 def test_rewarded_completions_become_likely():
   config = LossConfig(epochs=2, minibatches=2)
   batch = batch_of(SHARED, multiple=2, only=('advantages', 'sampler_logps'))
@@ -238,6 +239,7 @@ def test_a_batch_without_tokens_changes_nothing():
   assert np.isfinite(list(metrics.values())).all()
 
 
+@pytest.mark.slow
 def test_bfloat16_keeps_masters_in_float32():
   batch = batch_of(SHARED, only=('advantages', 'sampler_logps'))
   state, fixed, update = make(LossConfig(compute_dtype='bfloat16'), lr=1e-6)
