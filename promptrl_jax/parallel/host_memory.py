@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import pathlib
+import threading
 from typing import Any
 
 import numpy as np
@@ -44,15 +45,17 @@ class Region:
 
   def __init__(self) -> None:
     self._piece = np.empty(0, np.uint8)
+    self._lock = threading.Lock()
 
   def empty(self, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
     """Returns an array as `empty` does, in the memory of the region."""
     size = math.prod(shape) * np.dtype(dtype).itemsize
     aligned = -(-size // _ALIGNMENT) * _ALIGNMENT
-    if aligned > len(self._piece):
-      # What is not written to takes no memory.
-      self._piece = empty((max(aligned, _PIECE),), np.uint8)
-    array, self._piece = self._piece[:size], self._piece[aligned:]
+    with self._lock:
+      if aligned > len(self._piece):
+        # What is not written to takes no memory.
+        self._piece = empty((max(aligned, _PIECE),), np.uint8)
+      array, self._piece = self._piece[:size], self._piece[aligned:]
     return array.view(dtype).reshape(shape)
 
 

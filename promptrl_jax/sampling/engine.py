@@ -37,7 +37,7 @@ from promptrl_jax.sampling.requests import (
 )
 from promptrl_jax.sampling.scheduler import PrefilledPrompts, Scheduler
 
-_FEWEST_SLOTS = 4  # of a group, at the end of a run
+_FEW_SLOTS = 4  # of a group, at the end of a run; then one
 
 # Prompts, their state, and the number of their prefill if it is an earlier one.
 _Prefilled = tuple[PrefilledPrompts, SlotState, int | None]
@@ -213,13 +213,14 @@ def _sizes(most: int) -> tuple[int, ...]:
   """Numbers of slots that a group decodes with, the largest first.
 
   A step costs as much as the slots, not as the completions in them: the last
-  completions of a run are decoded with fewer, if that changes no bit of them.
-  On accelerators a step of a small batch costs as much as one of a large one.
+  completions of a run are decoded with fewer, if that changes no bit of them,
+  and the last one, or the only one, alone, in half the time of four. On
+  accelerators a step of a small batch costs as much as one of a large one.
   """
   sizes = [most]
-  while sizes[-1] >= 2 * _FEWEST_SLOTS:
+  while sizes[-1] >= 2 * _FEW_SLOTS:
     sizes.append(sizes[-1] // 2)
-  return tuple(sizes)
+  return (*sizes, 1) if most > 1 else (1,)
 
 
 def make_engine(

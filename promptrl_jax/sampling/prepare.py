@@ -9,7 +9,8 @@ that way.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from concurrent import futures
 from typing import Any
 
 import jax
@@ -85,11 +86,15 @@ def prepare(
       lambda leaf: leaf if is_file(leaf) else np.asarray(leaf), params
     )
     region = host_memory.Region()
-    return split(
-      params,
-      lambda tree: jax.tree.map(np.asarray, tree),
-      lambda tree: jax.tree.map(lambda leaf: _shared(leaf, mesh, region), tree),
-    )
+    with futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as threads:
+      return split(
+        params,
+        lambda tree: jax.tree.map(np.asarray, tree),
+        lambda tree: jax.tree.map(
+          lambda leaf: _shared(leaf, mesh, region), tree
+        ),
+        threads.map,
+      )
   params = jax.tree.map(
     lambda leaf: np.asarray(leaf) if is_file(leaf) else leaf, params
   )
@@ -118,8 +123,8 @@ def _split_fn(
 ) -> Callable[..., DecodeParams]:
   """Returns the function that takes the stack apart.
 
-  Its further arguments read the leaves of a kernel, and place those of what is
-  stored, before the next kernel is read.
+  Its further arguments read the leaves of a kernel, place those of what is
+  stored before the next kernel is read, and map a function over the layers.
   """
   threads = 0
   if _can_share(mesh, rules) and native.is_available():
@@ -128,7 +133,10 @@ def _split_fn(
   num_layers = jax.tree.leaves(params['params'][stack])[0].shape[0]
 
   def split(
-    params: Any, read: _Convert = _unchanged, place: _Convert = _unchanged
+    params: Any,
+    read: _Convert = _unchanged,
+    place: _Convert = _unchanged,
+    each: Callable[..., Iterable[Any]] = map,
   ) -> DecodeParams:
     def store(kernel: Any, transposed: bool = False) -> Any:
       if transposed and bits is None and isinstance(kernel, FileLeaf):
@@ -155,7 +163,7 @@ def _split_fn(
       top = _with_tied_head(top, store, packs=threads > 0)
     return DecodeParams(
       _stored(top, store, place),
-      tuple(_stored(layer, store, place) for layer in layers),
+      tuple(each(lambda layer: _stored(layer, store, place), layers)),
     )
 
   return split

@@ -120,7 +120,8 @@ class Scheduler:
     while len(sizes) > 1 and groups * sizes[1] >= total:
       sizes.pop(0)
     self._sizes = sizes
-    self._at_once = config.prefill_rows_per_group(groups)
+    # Rows of padding cost as much as prompts: one that is alone is read alone.
+    self._at_once = min(config.prefill_rows_per_group(groups), self.size)
     self._free_all()
     self._unassigned = [0] * groups  # completions of prefilled prompts
     self._ended: list[tuple[int, int, Sample]] = []

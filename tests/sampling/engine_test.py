@@ -243,13 +243,42 @@ def test_the_last_samples_are_decoded_with_fewer_slots(dtype):
 
   other.programs = dataclasses.replace(programs, decode_fn=decode)
   assert_same_bits(requests(60, seed=1), other, few)
-  assert list(dict.fromkeys(sizes)) == [32, 16, 8]
+  assert list(dict.fromkeys(sizes)) == [32, 16, 8, 2]
   sizes.clear()
   assert_same_bits(requests(5, seed=8), other, few)
-  assert set(sizes) == {8}
+  assert list(dict.fromkeys(sizes)) == [8, 2]
   compiled = programs.compiled()
   assert_same_bits(with_seeds(requests(60, seed=1), 3), other, few)
   assert programs.compiled() == compiled
+
+
+@pytest.mark.skipif(not native.is_available(), reason='needs a C++ compiler')
+@pytest.mark.parametrize(
+  'dtype', mostly_slow(('float32', 'bfloat16'), {'bfloat16'})
+)
+def test_a_request_is_read_and_decoded_alone_to_the_same_bits(dtype):
+  engine = make_packed(dtype, slots=8)
+  asked = requests(9, seed=2)
+  expected = engine.run(asked)[:2]
+  alone = make_packed(dtype, slots=8)
+  rows, programs = [], alone.programs
+
+  def prefill(params, tokens, mask):
+    rows.append(len(tokens))
+    return programs.prefill_fn(params, tokens, mask)
+
+  def decode(params, slots, packed):
+    rows.append(len(slots.logits))
+    return programs.decode_fn(params, slots, packed)
+
+  alone.programs = dataclasses.replace(
+    programs, prefill_fn=prefill, decode_fn=decode
+  )
+  found = [alone.run([request])[0] for request in asked[:2]]
+  assert set(rows) == {2}  # one of each group
+  for sample, same in zip(flat(found), flat(expected), strict=True):
+    np.testing.assert_array_equal(sample.tokens, same.tokens)
+    np.testing.assert_array_equal(sample.logps, same.logps)
 
 
 @pytest.mark.skipif(not native.is_available(), reason='needs a C++ compiler')
