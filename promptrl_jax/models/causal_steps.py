@@ -2,11 +2,13 @@
 
 The loop over layers is unrolled, and each layer updates its own cache in place.
 A scan over layers would copy the stacked cache and the weights of each layer
-once per token.
+once per token. Layers that are alike are traced once: `inline` puts what was
+traced into the program, which is the same as without `jax.jit`.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -41,21 +43,29 @@ def read(
     Hidden states [B, S, D] before the last norm, and the keys and values of
     each layer, [B, any + S, K, H].
   """
-  model, block = Transformer(config), Block(config)
   angles = rope.of_positions(config, positions)
-  x: Any = model.apply(top, tokens, positions, method=Transformer.embed)
+  x: Any = Transformer(config).apply(
+    top, tokens, positions, method=Transformer.embed
+  )
   cached = []
   for i, layer in enumerate(layers):
-    x, keys_values = block.apply(
-      layer,
-      x,
-      angles,
-      mask,
-      config.is_global(i),
-      None if before is None else before[i],
+    earlier = None if before is None else before[i]
+    x, keys_values = _read_layer(
+      config, config.is_global(i), layer, x, angles, mask, earlier
     )
     cached.append(keys_values)
   return x, cached
+
+
+_traced_once = functools.partial(jax.jit, static_argnums=(0, 1), inline=True)
+
+
+@_traced_once
+def _read_layer(
+  config: TransformerConfig, is_global: bool | None, layer: Any, *args: Any
+) -> Any:
+  x, angles, mask, before = args
+  return Block(config).apply(layer, x, angles, mask, is_global, before)
 
 
 def decode_step(
@@ -79,25 +89,28 @@ def decode_step(
   Returns:
     Logits [B, V] of the next token, and the new cache.
   """
-  model, block = Transformer(config), Block(config)
   angles = rope.of_positions(config, positions)
-  x: Any = model.apply(
+  x: Any = Transformer(config).apply(
     top, tokens[:, None], positions[:, None], method=Transformer.embed
   )
   new_cache = []
   for i, (layer, layer_cache) in enumerate(zip(layers, cache, strict=True)):
-    is_global = config.is_global(i)
-    x, layer_cache = block.apply(
-      layer,
-      x,
-      attention.of_layer(angles, is_global),
-      layer_cache,
-      slot,
-      attention.of_layer(mask, is_global),
-      method=Block.decode_step,
+    x, layer_cache = _decode_layer(
+      config, config.is_global(i), layer, x, angles, layer_cache, slot, mask
     )
     new_cache.append(layer_cache)
   return logits(config, top, x[:, 0]), tuple(new_cache)
+
+
+@_traced_once
+def _decode_layer(
+  config: TransformerConfig, is_global: bool | None, layer: Any, *args: Any
+) -> Any:
+  x, angles, cache, slot, mask = args
+  angles, mask = (attention.of_layer(y, is_global) for y in (angles, mask))
+  return Block(config).apply(
+    layer, x, angles, cache, slot, mask, method=Block.decode_step
+  )
 
 
 def logits(config: TransformerConfig, top: Any, x: jax.Array) -> Any:
