@@ -3,7 +3,7 @@
 The loop over layers is unrolled, and each layer updates its own cache in place.
 A scan over layers would copy the stacked cache and the weights of each layer
 once per token. Layers that are alike are traced once: `inline` puts what was
-traced into the program, which is the same as without `jax.jit`.
+traced into the program, without a call.
 """
 
 from __future__ import annotations
