@@ -115,6 +115,7 @@ def evaluate(folder, model, strategy, budget, *flags):
   )
 
 
+@pytest.mark.slow
 def test_epic_words_has_a_model_mutate_and_cross_statements(tmp_path, model):
   result = compare(tmp_path, model, 'epic_words', 24)
   assert result.returncode == 0, result.stderr[-3000:]

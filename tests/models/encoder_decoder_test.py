@@ -56,6 +56,7 @@ def test_the_parameter_count_is_what_the_config_says(name):
   assert sum(leaf.size for leaf in jax.tree.leaves(params)) == config.num_params
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('per_prompt', [1, 3])
 def test_one_token_at_a_time_gives_the_teacher_forced_logits(per_prompt):
   config, params = tiny.CONFIG, tiny.params()

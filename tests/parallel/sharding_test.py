@@ -209,6 +209,7 @@ def test_attached_adapters_lie_beside_their_leaf_and_change_nothing(
   assert all(share == [0.5, 0.5] for share in results['shares'].values())
 
 
+@pytest.mark.slow
 def test_eight_devices_give_the_tokens_and_log_probs_of_one():
   results = scripts.found(SCRIPT)
   assert results['same_tokens']

@@ -20,6 +20,7 @@ from promptrl_jax.rl import (
   preference,
   reference,
 )
+from tests.variants import mostly_slow
 
 RNG = np.random.default_rng(0)
 B, N, C = 3, 4, 6  # batches, sequences, tokens
@@ -116,7 +117,10 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize('name', CASES)
+EVERY_TIME = ('token_kl', 'value_loss', 'pair_advantages', 'bandits')
+
+
+@pytest.mark.parametrize('name', mostly_slow(CASES, EVERY_TIME))
 def test_batches_at_once_are_batches_one_by_one(name):
   fn, *arrays = CASES[name]
   together = jax.jit(jax.vmap(fn))(*arrays)

@@ -29,6 +29,7 @@ def test_it_is_large_enough():
   }
 
 
+@pytest.mark.slow
 def test_the_frozen_file_is_what_the_generator_makes():
   assert SUITE.serialise() == SUITE.content
 

@@ -187,6 +187,7 @@ def test_calls_are_those_that_the_coder_got(pool):
   ) + int(state.rewriter_calls)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
   'turn', [(1, 0), pytest.param((0, 1), marks=pytest.mark.slow)]
 )

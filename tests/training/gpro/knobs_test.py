@@ -279,6 +279,7 @@ def outcome(config):
   return rate(loop, 24), loop.population.texts, sorted(loop.metrics)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name', LOOP_CHANGES)
 def test_each_setting_of_the_loop_changes_a_run(name):
   base = dataclasses.replace(SMALL, **LOOP_BESIDE.get(name, {}))

@@ -128,6 +128,7 @@ def distributions(policy, tree, rows):
   return jax.nn.log_softmax(logits / policy.temperature)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
   'chunk', [None, pytest.param(5, marks=pytest.mark.slow)]
 )

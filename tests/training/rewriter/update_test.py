@@ -163,6 +163,7 @@ def test_chunks_of_logits_and_remat_do_not_change_the_gradient():
   )
 
 
+@pytest.mark.slow
 def test_nan_where_there_is_no_token_has_no_influence():
   batch = batch_of(SHARED, multiple=4)
   poison = lambda x: np.where(batch.rows.mask, x, np.nan)

@@ -171,6 +171,7 @@ def test_two_pairs_are_learnt_by_heart():
   assert learner.step_fn._cache_size() == 1
 
 
+@pytest.mark.slow
 def test_training_may_start_from_a_model_that_exists():
   config = SupervisedConfig(**{**vars(CONFIG), 'warmup': 0})
   learner = supervised.make_learner(tiny.CONFIG, config, make_data_mesh(1))
