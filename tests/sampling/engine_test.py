@@ -221,6 +221,24 @@ def make_packed(dtype, config=PACKED, **shapes):
   return make_engine(config, METHOD, prepare(tree, MESH), MESH, settings)
 
 
+def watch(engine):
+  """Returns lists of the rows of each prefill and each decode from here on."""
+  programs, read, decoded = engine.programs, [], []
+
+  def prefill(params, tokens, mask):
+    read.append(len(tokens))
+    return programs.prefill_fn(params, tokens, mask)
+
+  def decode(params, slots, packed):
+    decoded.append(len(slots.logits))
+    return programs.decode_fn(params, slots, packed)
+
+  engine.programs = dataclasses.replace(
+    programs, prefill_fn=prefill, decode_fn=decode
+  )
+  return read, decoded
+
+
 def assert_same_bits(asked, one, other):
   pairs = zip(flat(one.run(asked)), flat(other.run(asked)), strict=True)
   for sample, expected in pairs:
@@ -235,13 +253,7 @@ def assert_same_bits(asked, one, other):
 )
 def test_the_last_samples_are_decoded_with_fewer_slots(dtype):
   other, few = (make_packed(dtype, slots=slots) for slots in (32, 8))
-  sizes, programs = [], other.programs
-
-  def decode(params, slots, packed):
-    sizes.append(len(slots.logits))
-    return programs.decode_fn(params, slots, packed)
-
-  other.programs = dataclasses.replace(programs, decode_fn=decode)
+  programs, (_, sizes) = other.programs, watch(other)
   assert_same_bits(requests(60, seed=1), other, few)
   assert list(dict.fromkeys(sizes)) == [32, 16, 8, 2]
   sizes.clear()
@@ -261,21 +273,9 @@ def test_a_request_is_read_and_decoded_alone_to_the_same_bits(dtype):
   asked = requests(9, seed=2)
   expected = engine.run(asked)[:2]
   alone = make_packed(dtype, slots=8)
-  rows, programs = [], alone.programs
-
-  def prefill(params, tokens, mask):
-    rows.append(len(tokens))
-    return programs.prefill_fn(params, tokens, mask)
-
-  def decode(params, slots, packed):
-    rows.append(len(slots.logits))
-    return programs.decode_fn(params, slots, packed)
-
-  alone.programs = dataclasses.replace(
-    programs, prefill_fn=prefill, decode_fn=decode
-  )
+  read, decoded = watch(alone)
   found = [alone.run([request])[0] for request in asked[:2]]
-  assert set(rows) == {2}  # one of each group
+  assert set(read) == set(decoded) == {2}  # one of each group
   for sample, same in zip(flat(found), flat(expected), strict=True):
     np.testing.assert_array_equal(sample.tokens, same.tokens)
     np.testing.assert_array_equal(sample.logps, same.logps)
