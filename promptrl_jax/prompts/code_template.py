@@ -29,12 +29,10 @@ def coder(prompt: CoderPrompt) -> Messages:
   parts += _task(prompt)
   parts += [_comment(f'Keep in mind: {note}') for note in prompt.notes]
   if prompt.attempt:
-    parts += [
-      _comment('This attempt is wrong:'),
-      _comment(prompt.attempt),
-      _comment(prompt.feedback),
-      _comment('A correct program:'),
-    ]
+    said = ('This attempt is wrong:', prompt.attempt, prompt.feedback)
+    # An empty comment would be continued by another one, not by a program.
+    parts += [_comment(text) for text in said if text]
+    parts.append(_comment('A correct program:'))
   return ((TEXT, '\n'.join([*parts, prompt.signature])),)
 
 

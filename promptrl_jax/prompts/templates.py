@@ -99,10 +99,12 @@ def _chat_coder(prompt: CoderPrompt) -> Messages:
     ]
   parts = _chat_task(prompt)
   if prompt.attempt:
-    parts.append(
-      f'This attempt is wrong:\n```python\n{prompt.attempt}\n```\n'
-      f'{prompt.feedback}\nGive a corrected program.'
+    said = (
+      f'This attempt is wrong:\n```python\n{prompt.attempt}\n```',
+      prompt.feedback,
+      'Give a corrected program.',
     )
+    parts.append('\n'.join(text for text in said if text))
   if prompt.notes:
     notes = '\n'.join(f'- {note}' for note in prompt.notes)
     parts.append(f'Keep in mind:\n{notes}')

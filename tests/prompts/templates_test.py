@@ -153,6 +153,17 @@ def f(x):"""
   )
 
 
+@pytest.mark.parametrize('template', (CHAT, CODE), ids=lambda t: t.name)
+def test_an_attempt_without_feedback_leaves_no_empty_line(template):
+  # A model that continues a file answers an empty comment with another one.
+  said = FEEDBACK.split('\n')
+  lines = text(template.coder(CODER)).split('\n')
+  kept = [line for line in lines if line.removeprefix('# ') not in said]
+  assert len(kept) == len(lines) - len(said)
+  without = dataclasses.replace(CODER, feedback='')
+  assert text(template.coder(without)).split('\n') == kept
+
+
 def test_a_program_may_use_what_its_file_imports():
   example = WorkedExample(
     '7', 'Roots.', 'def g(x):', (), 'import math\nfrom re import sub\nx = 1'
