@@ -79,7 +79,7 @@ class Config(mbpp_ppo.Config):
       accelerator are full. They are lost together if the process is killed, but
       not their completions; how long each took is not known.
     rescore: also play what was chosen by a score on validation there again,
-      with fresh draws, and print it beside that score and the one on test.
+      with fresh draws, beside that score and the one on test.
     oracle_of_n: also measure what a perfect choice among B samples solves, in B
       calls per problem.
   """

@@ -155,8 +155,10 @@ def run(config, workdir, gates=()):
     store = CellStore(workdir / 'cells')
     cells = play(line_up, players, plans, store, workdir, stop, config.together)
     choices = [searched, *instructed.values(), *([shared] if shared else [])]
+    of_run = trained and (trained.folder, trained.config.eval.budgets)
+    found = measures.selected(config, choices, of_run) + chosen
     rescored = measures.rescore(
-      config, line_up, players, choices, chosen, trained, validation, cells
+      config, line_up, players, found, validation, cells
     )
     bounds, sampled = measures.measure_ceilings(
       config, line_up, plans, cells, store

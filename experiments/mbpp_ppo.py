@@ -32,6 +32,7 @@ from configs.mbpp_ppo import Config
 from experiments import (
   controllers,
   entrants,
+  measures,
   remembering,
   searching,
   session,
@@ -43,6 +44,7 @@ from promptrl_jax.evaluation import (
   learning,
   output,
   reliability,
+  selection,
 )
 from promptrl_jax.evaluation.play import Plan
 from promptrl_jax.files import write_atomically
@@ -237,14 +239,20 @@ def run(config, workdir, mode, controllers_of=None, chosen=Selection()):
     seconds = time.perf_counter() - started
 
   # --- Report -----------------------------------------------------------------
-  facts = searching.facts(searched, *instructed.values())
+  choices = searched, *instructed.values()
+  rescored = ()
+  if chosen == Selection():
+    budgets = trained.config.eval.budgets if trained else config.eval.budgets
+    found = measures.selected(config, choices, (trained_in, budgets))
+    rescored = selection.beside_test(found, cells[config.data.protocol])
   table = output.write(
     results,
     cells,
-    make_header(config, models, chosen) | facts,
+    make_header(config, models, chosen) | searching.facts(*choices),
     subject='ppo',
     resamples=config.eval.resamples,
     registers={task.task_id: task.register for task in played},
+    rescored=rescored,
     searches={name: one.history for name, one in instructed.items()},
     learning=learning.read(trained_in, list(learned)),
   )

@@ -10,6 +10,7 @@ import dataclasses
 
 import tqdm
 
+from experiments import trained as trained_lib
 from promptrl_jax.evaluation import coverage, equal_calls, samples, selection
 
 
@@ -59,17 +60,28 @@ def sample_as_often(config, line_up, plans, cells, store):
   return controls
 
 
-def rescore(
-  config, line_up, players, choices, chosen, trained, validation, cells
-):
-  """Selection scores beside test scores of all that was chosen by one."""
-  if not config.rescore:
-    return []
+def selected(config, choices, trained):
+  """All that was chosen by a score on validation.
+
+  Args:
+    choices: what the searches have found.
+    trained: folder and budgets of the run that trained the controllers; None:
+      there are none.
+  """
   found = [one for c in choices for one in c.selected(config.eval.budgets)]
-  found += chosen
   if trained is not None:
     seeds = range(config.seed, config.seed + config.seeds)
-    found += trained.selected(seeds)
+    found += trained_lib.selected(*trained, seeds)
+  return found
+
+
+def rescore(config, line_up, players, found, validation, cells):
+  """Selection scores beside test scores of all that was chosen by one.
+
+  Without `config.rescore` nothing is played for them.
+  """
+  if not config.rescore:
+    return selection.beside_test(found, cells)
   return selection.rescore(
     line_up,
     players,

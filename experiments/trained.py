@@ -75,29 +75,37 @@ class Trained:
       )
     )
 
-  def selected(self, seeds: Sequence[int]) -> list[Selected]:
-    """The controllers with the score by which their checkpoints were chosen.
-
-    Empty where the run has not kept it.
-    """
-    best = []
-    for seed in seeds:
-      path = self.folder / f'seed_{seed}' / 'metrics.jsonl'
-      rows = output.read_jsonl(path) if path.exists() else ()
-      name = 'eval/validation_pass'
-      scores = [row[name] for row in rows if name in row]
-      if not scores:
-        return []
-      best.append(max(scores))
-    budgets = tuple(sorted(self.config.eval.budgets))
-    return [Selected('ppo', budgets, math.fsum(best) / len(best))]
-
   def label(self, config: Config) -> str:
     """The coder that the controllers learnt with, and its tasks if others."""
     coder = self.header['model_hashes']['coder']
     if self.is_comparable(config):
       return coder
     return f'{coder} on {self.header["data_hash"]}'
+
+
+def selected(
+  folder: pathlib.Path, budgets: Sequence[int], seeds: Sequence[int]
+) -> list[Selected]:
+  """The controllers with the score by which their checkpoints were chosen.
+
+  Args:
+    folder: of the run that trained them.
+    budgets: its own, which the score is the mean over.
+
+  Returns:
+    One for all of them; none where the run has not kept the scores.
+  """
+  best = []
+  for seed in seeds:
+    path = folder / f'seed_{seed}' / 'metrics.jsonl'
+    rows = output.read_jsonl(path) if path.exists() else ()
+    name = 'eval/validation_pass'
+    scores = [row[name] for row in rows if name in row]
+    if not scores:
+      return []
+    best.append(max(scores))
+  mean = math.fsum(best) / len(best)
+  return [Selected('ppo', tuple(sorted(budgets)), mean)]
 
 
 def rewriter_calls(model: str) -> float | None:

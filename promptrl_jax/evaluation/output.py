@@ -87,11 +87,11 @@ def write(
   first, and the strategies of `planned` are compared with `subject`.
   `registers` are the wordings of problems by task id, where the data has them,
   `bounds` and `sampled` the cells of `coverage.measure`, `controls` those of
-  `equal_calls.measure`, `rescored` what
-  `selection.rescore` returned, `verifiers` those that chose what was submitted,
-  `searches` the histories of `diversity.of_search` by strategy, `learning` the
-  panels of `learning.read`, `tests` what `generated_tests.of_trace` returned,
-  `costs` the seconds and dollars of cells.
+  `equal_calls.measure`, `rescored` what `selection.rescore` or
+  `selection.beside_test` returned, `verifiers` those that chose what was
+  submitted, `searches` the histories of `diversity.of_search` by strategy,
+  `learning` the panels of `learning.read`, `tests` what
+  `generated_tests.of_trace` returned, `costs` the seconds and dollars of cells.
   """
   parts, summaries, published = [], {}, references.PROMIS_MBPP
   failed = []

@@ -40,6 +40,38 @@ class Selected:
   score: float
 
 
+def beside_test(
+  selected: Sequence[Selected], cells: Sequence[Cell]
+) -> list[dict[str, Any]]:
+  """Looks up the test scores of what was chosen.
+
+  Args:
+    selected: what was chosen; what did not play on test is left out.
+    cells: of test.
+
+  Returns:
+    A row each, with `strategy`, `budgets`, and the pass rates `chosen` and
+    `test`; `again` is None.
+  """
+  played = {(cell.strategy, cell.budget): cell for cell in cells}
+  rows = []
+  for one in selected:
+    keys = [(one.strategy, budget) for budget in one.budgets]
+    if not all(key in played for key in keys):
+      continue
+    scores = [played[key].passed.mean() for key in keys]
+    rows.append(
+      {
+        'strategy': one.strategy,
+        'budgets': list(one.budgets),
+        'chosen': one.score,
+        'again': None,
+        'test': float(np.mean(scores)),
+      }
+    )
+  return rows
+
+
 def rescore(
   line_up: LineUp,
   entrants: Mapping[str, Entrant],
@@ -56,7 +88,7 @@ def rescore(
   Args:
     line_up: plays.
     entrants: the strategies by name.
-    selected: what was chosen; what did not play on test is left out.
+    selected: as of `beside_test`.
     tasks: of validation.
     cells: of test.
     protocol: which tests are visible.
@@ -64,36 +96,19 @@ def rescore(
     progress: wraps the list of what is played, `tqdm.tqdm` for example.
 
   Returns:
-    A row each, with `strategy`, `budgets`, and the pass rates `chosen`, `again`
-    and `test`.
+    The rows of `beside_test`, with the pass rate `again`.
   """
-  by_key = {(cell.strategy, cell.budget): cell for cell in cells}
-  selected = [
-    one
-    for one in selected
-    if all((one.strategy, budget) in by_key for budget in one.budgets)
-  ]
-  rows = []
-  for one in progress(selected):
+  rows = beside_test(selected, cells)
+  for row in progress(rows):
+    entrant = entrants[row['strategy']]
     runs = line_up.run_all(
       [
-        Game(
-          _of_seed(entrants[one.strategy], seed), tasks, protocol, budget, fresh
-        )
-        for budget in one.budgets
+        Game(_of_seed(entrant, seed), tasks, protocol, budget, fresh)
+        for budget in row['budgets']
         for fresh, seed in enumerate(seeds, _FRESH)
       ]
     )
-    tested = [by_key[one.strategy, budget] for budget in one.budgets]
-    rows.append(
-      {
-        'strategy': one.strategy,
-        'budgets': list(one.budgets),
-        'chosen': one.score,
-        'again': float(np.mean([run.passed.mean() for run in runs])),
-        'test': float(np.mean([cell.passed.mean() for cell in tested])),
-      }
-    )
+    row['again'] = float(np.mean([run.passed.mean() for run in runs]))
   return rows
 
 
@@ -107,13 +122,15 @@ def _of_seed(entrant: Entrant, seed: int) -> Entrant:
 
 
 def to_markdown(rows: Sequence[Mapping[str, Any]]) -> str:
-  """Prints the result of `rescore`."""
+  """Prints the result of `beside_test` or `rescore`."""
   cells = [
     {
       'strategy': row['strategy'],
       'B': ', '.join(map(str, row['budgets'])),
       'chosen on validation': markdown.points(row['chosen']),
-      'validation, again': markdown.points(row['again']),
+      'validation, again': (
+        '' if row['again'] is None else markdown.points(row['again'])
+      ),
       'test': markdown.points(row['test']),
       'test - chosen': markdown.points(row['test'] - row['chosen'], '+'),
     }
@@ -122,7 +139,8 @@ def to_markdown(rows: Sequence[Mapping[str, Any]]) -> str:
   return (
     '### Selection score beside test score\n\n'
     'Solved in %: on validation, where it was chosen by this score; there '
-    'again with fresh draws; on test. Several budgets: the mean over them. A '
-    'score by which something was chosen is no estimate of what it is worth.'
+    'again with fresh draws, if it was played so; on test. Several budgets: '
+    'the mean over them. A score by which something was chosen is no estimate '
+    'of what it is worth.'
     f'\n\n{markdown.table(cells, "llr")}\n'
   )

@@ -275,7 +275,8 @@ def test_what_choosing_is_worth_has_a_section(browser, page):
   shown = Page(browser, page)
   table = '#choices [aria-label="{}"] tbody'.format
   assert shown.text(table('Selection score beside test score')).split() == [
-    *('bandit', '1,', '4', '75.0', '62.5', '50.0', '−25.0')
+    *('bandit', '1,', '4', '75.0', '62.5', '50.0', '−25.0'),
+    *('direct', '4', '25.0', '50.0', '+25.0'),
   ]
   assert shown.text(table('Samples at equal calls')).split() == [
     *('4', '2.25', '1.75', '70.0', '60.0', '+10.0', '[−5.0,', '+25.0]')

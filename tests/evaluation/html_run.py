@@ -106,7 +106,11 @@ SELECTION = [
   {
     **{'strategy': 'bandit', 'budgets': [1, 4], 'chosen': 0.75},
     **{'again': 0.625, 'test': 0.5},
-  }
+  },
+  {
+    **{'strategy': 'direct', 'budgets': [4], 'chosen': 0.25},
+    **{'again': None, 'test': 0.5},
+  },
 ]
 COVERAGE = [
   {

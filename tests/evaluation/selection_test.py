@@ -69,6 +69,25 @@ def test_the_best_of_many_is_worse_with_fresh_draws(line_up):
   assert f'| {best} | 1 | {100 * row["chosen"]:.1f} |' in table
 
 
+def test_without_playing_again_the_test_score_stands_beside_the_other(line_up):
+  cells = [
+    line_up.play_cell('luck', Entrant.of(lucky(0)), plan)[0]
+    for plan in (Plan('visible1', b, TEST, (0, 1)) for b in (1, 2))
+  ]
+  found = [
+    Selected('luck', (1, 2), 0.9),
+    Selected('luck', (2,), 0.8),
+    Selected('luck', (1, 4), 0.7),  # It has not played with four calls.
+  ]
+  rows = selection.beside_test(found, cells)
+  assert [row['chosen'] for row in rows] == [0.9, 0.8]
+  one, two = (float(cell.passed.mean()) for cell in cells)
+  assert [row['test'] for row in rows] == [(one + two) / 2, two]
+  assert [row['again'] for row in rows] == [None, None]
+  table = selection.to_markdown(rows)
+  assert f'| luck | 2 | 80.0 |  | {100 * two:.1f} |' in table
+
+
 def test_each_seed_of_a_strategy_is_played_with_draws_of_its_own(line_up):
   """What a seed stands for, a controller say, stays; the draws are new."""
   made, started = [], []

@@ -71,8 +71,7 @@ def play(pool, tmp_path):
     controls = measures.sample_as_often(*beside)
     chosen = [Selected('mbr_exec', (PLAN.budget,), 0.5)]
     again = measures.rescore(
-      *(config, line_up, players, (), chosen, None),
-      *(TASKS['validation'], cells),
+      *(config, line_up, players, chosen, TASKS['validation'], cells)
     )
     asked = [
       (cell.strategy, cell.calls.tolist(), cell.optimisation_calls)

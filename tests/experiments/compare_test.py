@@ -201,6 +201,8 @@ def test_strategies_of_any_kind_are_left_out(
   names = *played, equal_calls.label('greedy_first')
   assert cells == {f'{name}_{b}.csv' for name in names for b in (1, 3)}
   assert not any((tmp_path / name).exists() for name in not_paid)
+  chosen = json.loads((tmp_path / 'results.json').read_text())['selection']
+  assert chosen and all(row['again'] is None for row in chosen)
 
 
 @pytest.mark.parametrize(

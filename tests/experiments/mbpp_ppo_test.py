@@ -137,6 +137,22 @@ def test_numbers_of_the_table_come_from_the_csv(whole):
     assert mean == pytest.approx(cell.passed.mean())
 
 
+def test_the_score_that_chose_the_controller_stands_beside_that_on_test(whole):
+  workdir, _ = whole
+  results = json.loads((workdir / 'results.json').read_text())
+  by_name = {row['strategy']: row for row in results['selection']}
+  name = 'eval/validation_pass'
+  validated = [row[name] for row in rows(workdir) if name in row]
+  assert by_name['ppo']['chosen'] == max(validated)
+  tested = [
+    cell['pass']['mean']
+    for cell in results['tables']['visible1']['cells']
+    if cell['strategy'] == 'ppo'
+  ]
+  assert by_name['ppo']['test'] == pytest.approx(sum(tested) / len(tested))
+  assert 'best_open_loop' in by_name
+
+
 def test_calls_paid_once_hold_search_demonstration_and_training(whole):
   workdir, _ = whole
   table = json.loads((workdir / 'results.json').read_text())['tables'][

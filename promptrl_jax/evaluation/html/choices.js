@@ -7,8 +7,8 @@ function selectionTable() {
   return scrolling(
     'Selection score beside test score',
     'Solved in %: on validation, where it was chosen by this score; there ' +
-      'again with fresh draws; on test. Several budgets: the mean over them. ' +
-      'A score by which something was chosen is no estimate of what it is worth.',
+      'again with fresh draws, if it was played so; on test. Several budgets: ' +
+      'the mean over them. A score by which something was chosen is no estimate of what it is worth.',
     grid(
       [
         columnHead('strategy', ''),
@@ -24,7 +24,9 @@ function selectionTable() {
         strategyRow(
           row.strategy,
           numberCell(row.budgets.join(', ')),
-          [row.chosen, row.again, row.test].map((x) => numberCell(percent(x))),
+          [row.chosen, row.again, row.test].map((x) =>
+            numberCell(x === null ? '' : percent(x)),
+          ),
           numberCell(signed(row.test - row.chosen)),
         ),
       ),
