@@ -48,7 +48,6 @@ from promptrl_jax.evaluation import (
   portfolio,
   verifying,
 )
-from promptrl_jax.evaluation.play import Plan
 from promptrl_jax.evaluation.store import CellStore
 from promptrl_jax.files import write_atomically
 from promptrl_jax.llm.backend import BackendError
@@ -148,10 +147,7 @@ def run(config, workdir, gates=()):
     entrants.check_costs(players, costs)
 
     # --- Cells ----------------------------------------------------------------
-    plans = [
-      Plan(config.data.protocol, budget, tasks['test'], list(learned))
-      for budget in sorted(config.eval.budgets)
-    ]
+    plans = entrants.plans(config, tasks['test'], list(learned))
     store = CellStore(workdir / 'cells')
     cells = play(line_up, players, plans, store, workdir, stop, config.together)
     choices = [searched, *instructed.values(), *([shared] if shared else [])]

@@ -1,4 +1,4 @@
-"""Who plays in the line-up of a job, by name. No flags here."""
+"""Who plays in the line-up of a job, by name, and what. No flags here."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from promptrl_jax.evaluation import (
   portfolio,
   verifying,
 )
-from promptrl_jax.evaluation.play import Entrant, rivals
+from promptrl_jax.evaluation.play import Entrant, Plan, rivals
 from promptrl_jax.llm import preflight
 from promptrl_jax.llm.attempt import REWRITER
 from promptrl_jax.llm.load import load_backend
@@ -27,6 +27,7 @@ from promptrl_jax.strategies.base import STRATEGIES, named
 
 # The best list and the controllers with a rewriter that was trained.
 REWRITING = _LIST, _PPO = 'rewriter', 'ppo_rewriter'
+_PARITY = 'oracle', 10  # protocol and calls of the parity table
 
 
 def make(config, searched, instructed, learned, memory=Memory()):
@@ -102,6 +103,23 @@ def compared_costs(config, controllers_of):
     cost = found.get(name, CandidateCost())
     found[verifying.label(name)] = dataclasses.replace(cost, most=None)
   return kept(config, found)
+
+
+def plans(config, tasks, seeds):
+  """What all play: these problems at each budget."""
+  return [
+    Plan(config.data.protocol, budget, tasks, seeds)
+    for budget in sorted(config.eval.budgets)
+  ]
+
+
+def parity_plans(config, tasks, seeds):
+  """What all play for the parity table, once, if it is wanted."""
+  if not config.eval.oracle:
+    return []
+  protocol, calls = _PARITY
+  first = tasks[: config.eval.oracle_limit or None]
+  return [Plan(protocol, calls, first, seeds[:1])]
 
 
 def check_costs(players, costs):

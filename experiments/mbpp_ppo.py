@@ -46,7 +46,6 @@ from promptrl_jax.evaluation import (
   reliability,
   selection,
 )
-from promptrl_jax.evaluation.play import Plan
 from promptrl_jax.files import write_atomically
 from promptrl_jax.operators.examples import make_library
 from promptrl_jax.tasks import load
@@ -286,22 +285,15 @@ def prepare(config, workdir, trained, coder, rewriter):
 
 def evaluate(config, line_up, played, validation, players, seeds, workdir):
   """Plays the whole line-up; returns cells by protocol."""
-  plans = [
-    Plan(config.data.protocol, budget, played, seeds)
-    for budget in config.eval.budgets
-  ]
-  parity = []
-  if config.eval.oracle:
-    limit = config.eval.oracle_limit or None
-    parity = [Plan('oracle', 10, played[:limit], seeds[:1])]
+  plans = entrants.plans(config, played, seeds)
   cells = line_up.play(
     players,
-    plans + parity,
+    plans + entrants.parity_plans(config, played, seeds),
     workdir / 'trace.jsonl',
     lambda todo: tqdm.tqdm(todo, desc='evaluate', unit='strategy'),
   )
   is_wanted = _BEST_FIXED not in config.eval.without
-  if is_wanted and sum(entrant.fixed for entrant in players.values()) > 1:
+  if is_wanted and sum(each.fixed for each in players.values()) > 1:
     for plan in plans:
       mine = cells[plan.protocol]
       mine.append(line_up.best_fixed(players, plan, validation, mine))

@@ -1,6 +1,7 @@
 """What is trained beside controllers, and what is read of a finished run."""
 
 import dataclasses
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -115,6 +116,31 @@ def test_problems_that_random_operators_solve_are_chosen_once(pool, tmp_path):
   with pytest.raises(ValueError, match='solvable_by=2: no episode by random'):
     controllers.solvable(config, again, problems, tmp_path / 'other')
   assert not (tmp_path / 'other').exists()
+
+
+def test_a_validation_is_the_mean_over_its_budgets_and_seeds():
+  played = []
+
+  class Line:
+    def run_all(self, games):
+      played.extend((game.budget, game.seed) for game in games)
+      return [
+        SimpleNamespace(passed=np.full(2, game.seed == 4)) for game in games
+      ]
+
+  def validate(**changes):
+    played.clear()
+    config = Config(seed=4, eval=EvalConfig(budgets=(1, 2)), **changes)
+    nothing = SimpleNamespace(
+      act_greedy=None, params=None, config=config.editing
+    )
+    return controllers.validate(
+      config, nothing, Line(), {'validation': ()}, nothing, nothing, 0
+    )
+
+  assert validate() == 1.0 and played == [(1, 4), (2, 4)]
+  assert validate(validate_seeds=2) == 0.5
+  assert played == [(1, 4), (1, 5), (2, 4), (2, 5)]
 
 
 @pytest.fixture

@@ -57,6 +57,34 @@ def test_an_honest_rewrite_has_no_flag():
   assert flag(HONEST) == ''
 
 
+FORTY_WORDS = ' '.join(a + b for a in 'abcdefgh' for b in 'ijklm')
+# (setting, another value, a rewrite, its flag then)
+BOUNDS = (
+  ('min_words', 20, HONEST, 'empty'),
+  ('max_words', 5, HONEST, 'overlong'),
+  ('max_growth', 1.0, FORTY_WORDS, 'overlong'),
+  ('free_words', 0, FORTY_WORDS, 'overlong'),
+  ('max_run', 3, 'Write what what what is greater than ten.', 'repetition'),
+  ('min_distinct', 1.0, 'Add one to it, and so add one to it.', 'repetition'),
+  ('keep_values', True, 'Write a function that adds nine to x.', 'lost_value'),
+)
+
+
+def test_every_bound_has_a_row():
+  fields = {field.name for field in dataclasses.fields(guards.GuardsConfig)}
+  assert fields == {name for name, *_ in BOUNDS}
+
+
+@pytest.mark.parametrize(
+  ('name', 'value', 'rewrite', 'flagged'), BOUNDS, ids=[b[0] for b in BOUNDS]
+)
+def test_another_bound_flags_what_had_no_flag(name, value, rewrite, flagged):
+  statement = 'Add 7 to x.' if flagged == 'lost_value' else TASK.statement
+  task = dataclasses.replace(TASK, statement=statement)
+  assert flag(rewrite, task) == ''
+  assert flag(rewrite, task, **{name: value}) == flagged
+
+
 @pytest.mark.parametrize(
   ('text', 'name'),
   [
