@@ -12,7 +12,14 @@ from tests.experiments import commands
 from tests.experiments.mbpp_http_test import right_if_even, write_data
 
 PLAYED = 'direct', 'best_of_b', 'greedy_first', 'greedy_first_tuned', 'epic'
-BAD = 'peeking', 'looping'
+# What their rows say, and how many calls they make with B of them.
+BAD = {
+  'peeking': ("AttributeError: 'NoneType'", lambda budget: 0),
+  'looping': ('StepTimeout: no request within', lambda budget: 1),
+  'raising': ("KeyError: 'lost my notes'", lambda budget: 1),
+  'overspending': ('BudgetExceeded: ', lambda budget: budget),
+  'silent': ('submitted nothing', lambda budget: 1),
+}
 WITHOUT = (
   *('best_open_loop', 'single_list', 'hand_rule', 'random', 'best_of_b_tuned'),
   *('lexical', 'semantic', 'repair'),
@@ -50,7 +57,7 @@ def run(folder, server, *flags):
     '--config.search.seeds=1',
     '--config.search.temperatures=(0.8,)',
     "--config.plugins=('tests.experiments.misbehaving',)",
-    "--config.eval.strategies=('peeking','looping','epic')",
+    f'--config.eval.strategies={(*BAD, "epic")}',
     f'--config.eval.without={WITHOUT}',
     *commands.http_roles(server.url, retries=0, timeout_s=10.0),
     *flags,
@@ -98,24 +105,22 @@ def test_a_run_that_goes_on_pays_for_nothing_twice(broken_and_mended):
   assert '### Diversity by island' in (workdir / 'results.md').read_text()
 
 
-def test_strategies_that_reach_for_hidden_tests_or_loop_fail_alone(
-  broken_and_mended,
-):
+def test_strategies_that_break_the_rules_fail_alone(broken_and_mended):
   workdir, *_ = broken_and_mended
   with open(workdir / 'results.csv', encoding='utf-8') as file:
     rows = list(csv.DictReader(file))
-  cheating, looping = ([r for r in rows if r['strategy'] == n] for n in BAD)
   others = [row for row in rows if row['strategy'] not in BAD]
-  assert len(cheating) == len(looping) == 2 * 3
-  for row in cheating:
-    assert row['error'].startswith("AttributeError: 'NoneType'")
-    assert (row['pass'], row['calls']) == ('0', '0')
-  for row in looping:
-    assert row['error'].startswith('StepTimeout: no request within')
-    assert (row['pass'], row['calls']) == ('0', '1')
-  assert not any(row['error'] for row in others)
   printed = (workdir / 'results.md').read_text()
-  assert '### Attempts that failed' in printed and '| peeking | ' in printed
+  assert '### Attempts that failed' in printed
+  for name, (error, calls) in BAD.items():
+    mine = [row for row in rows if row['strategy'] == name]
+    assert len(mine) == 2 * 3
+    for row in mine:
+      assert row['error'].startswith(error), row
+      made = calls(int(row['budget']))
+      assert (row['pass'], row['calls']) == ('0', str(made)), row
+    assert f'| {name} | ' in printed
+  assert not any(row['error'] for row in others)
   assert {row['pass'] for row in others} == {'0', '1'}
 
 

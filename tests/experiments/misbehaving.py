@@ -1,6 +1,7 @@
 """A plug-in of strategies that break the rules, and of a task set without one.
 
-One wants to read the tests that score it, one never asks again.
+One wants to read the tests that score it, one never asks again, one raises, one
+asks over its budget, one submits nothing.
 """
 
 import time
@@ -29,10 +30,29 @@ def looping(attempt, tools):
   return code
 
 
+def raising(attempt, tools):
+  yield from tools.write_program(attempt, coder_prompt(attempt))
+  raise KeyError('lost my notes')
+
+
+def overspending(attempt, tools):
+  for resample in (False, *[True] * attempt.budget):
+    yield from tools.write_program(
+      attempt, coder_prompt(attempt), resample=resample
+    )
+
+
+def silent(attempt, tools):
+  yield from tools.write_program(attempt, coder_prompt(attempt))
+
+
 def train_alone(split, config):
   return tiny.tasks(3) if split == 'train' else []
 
 
 register('peeking', peeking, CandidateCost())
 register('looping', looping, CandidateCost())
+register('raising', raising, CandidateCost())
+register('overspending', overspending, CandidateCost())
+register('silent', silent, CandidateCost())
 load.register('train_alone', load=train_alone)
