@@ -280,6 +280,10 @@ def find(
   folder = pathlib.Path(source)
   if folder.is_dir() or (gguf_model.is_gguf(folder) and folder.is_file()):
     return folder
+  if gguf_model.is_gguf(folder):
+    raise FileNotFoundError(
+      f'model {str(source)!r}: no such file; expected the path of a GGUF file'
+    )
   import huggingface_hub
   from huggingface_hub import errors
 

@@ -162,6 +162,12 @@ def test_a_model_that_cannot_be_fetched_says_what_to_do(
     pretrained.load_pretrained('someone/model', revision='v2')
 
 
+@pytest.mark.parametrize('name', ['absent.gguf', 'folder/absent.gguf'])
+def test_a_gguf_file_that_is_absent_is_not_looked_for_on_the_hub(name):
+  with pytest.raises(FileNotFoundError, match=f"'{name}': no such file; expec"):
+    pretrained.find(name)
+
+
 def test_a_name_that_no_hub_can_have_is_told():
   with pytest.raises(FileNotFoundError, match='no such folder, and the hub'):
     pretrained.load_pretrained('no/such/model')
