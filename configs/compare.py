@@ -8,10 +8,10 @@ Arguments:
              hub or key (the default): about an hour on two cores
   mbpp_real  the official MBPP file with SmolLM2 135M Instruct in this process
              (`make real`): --config.data.path=mbpp.jsonl
-  mbpp_all   the same with every strategy, also those that ask in words, and at
-             16 calls, which the controllers have not been trained for; it takes
-             at most 1.3 million model calls, so that it wants an accelerator,
-             and plays the strategies of a budget at once;
+  mbpp_all   the same with those that ask in words, verifiers and portfolio,
+             and at 16 calls, which the controllers have not been trained for;
+             it takes at most 1.3 million model calls, so that it wants an
+             accelerator, and plays the strategies of a budget at once;
              --config.eval.without=... leaves some strategies out
   mbpp       the official MBPP file, any model behind an OpenAI-compatible
              endpoint, as for configs/mbpp_ppo.py; learns nothing unless

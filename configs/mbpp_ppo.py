@@ -359,7 +359,7 @@ def _deviates(config, row) -> bool:
 _ABLATIONS_OF_SMOLLM2 = [
   {'clone.entropy_coef': 0.5},
   {'controller.clone': False, 'ppo.lr': 2e-3, 'ppo.entropy_coef': 0.01},
-  {'controller.solvable_by': 2},
+  {'controller.solvable_by': 1, 'controller.episodes': 512},
   {'editing.observation': 'legacy'},
   {'editing.actions': operators.DEFAULT},
 ]
