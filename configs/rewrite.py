@@ -75,6 +75,8 @@ class EvalConfig:
       all.
     answers: of the task model to each test example, whose rewards are averaged;
       they differ where `ask.first_temperature` is above 0.
+    first_answer: seed of the first of them; behind those of an earlier run, the
+      answers are ones that nobody has looked at.
     given: instructions that are measured for every task beside those that are
       chosen; `''` is none at all.
   """
@@ -83,11 +85,16 @@ class EvalConfig:
   dev_examples: int = 0
   test_examples: int = 0
   answers: int = 1
+  first_answer: int = 0
   given: tuple[str, ...] = ()
 
   def __post_init__(self):
     if self.answers < 1:
       raise ValueError(f'eval.answers={self.answers}: expected 1 or more')
+    if self.first_answer < 0:
+      raise ValueError(
+        f'eval.first_answer={self.first_answer}: expected 0 or more'
+      )
     if len(set(self.given)) < len(self.given):
       raise ValueError(f'eval.given={self.given}: expected each text once')
 

@@ -235,7 +235,9 @@ def measure(task_model, env, tasks, candidates, config):
   scores = {
     name: Scores(
       dev_scores[name],
-      example_rewards(env, tasks.test, texts, config.eval.answers)
+      example_rewards(
+        env, tasks.test, texts, config.eval.answers, config.eval.first_answer
+      )
       if tasks.test
       else (),
     )

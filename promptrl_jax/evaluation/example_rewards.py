@@ -23,6 +23,7 @@ def example_rewards(
   tasks: Sequence[Task],
   statements: Sequence[str],
   answers: int = 1,
+  first: int = 0,
 ) -> list[np.ndarray]:
   """Asks the frozen model about statements and rewards each of its replies.
 
@@ -33,8 +34,9 @@ def example_rewards(
     env: asks and rewards.
     tasks: of any split.
     statements: one for each task.
-    answers: of the model to each request, with seeds in a row from 0 on, whose
-      rewards are averaged; above temperature 0 they differ.
+    answers: of the model to each request, with seeds in a row, whose rewards
+      are averaged; above temperature 0 they differ.
+    first: the first of these seeds.
 
   Returns:
     For each statement the rewards [examples of its task], float64, whose mean
@@ -45,7 +47,8 @@ def example_rewards(
     RuntimeError: the system failed on a program.
   """
   by_answer = [
-    _of_seed(env, tasks, statements, seed) for seed in range(answers)
+    _of_seed(env, tasks, statements, seed)
+    for seed in range(first, first + answers)
   ]
   return [np.mean(rows, axis=0) for rows in zip(*by_answer, strict=True)]
 

@@ -80,6 +80,12 @@ def test_answers_at_a_temperature_are_averaged():
   assert {request.temperature for request in requests} == {0.3}
   right = sum(request.seed % 2 for request in requests)
   assert row.tolist() == [right / 4]
+  (later,) = example_rewards(
+    env, [make_task(('ab',))], ['Spell!'], answers=3, first=2
+  )
+  again = [request for batch in model.batches[-3:] for request in batch]
+  assert again[:2] == requests[2:] and again[2] not in requests
+  assert later.tolist() == [sum(request.seed % 2 for request in again) / 3]
 
 
 def test_a_second_evaluation_asks_the_model_nothing(tmp_path):

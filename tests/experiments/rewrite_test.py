@@ -169,6 +169,7 @@ def test_the_rewriter_is_given_no_input(tmp_path, server):
     ("--config.eval.given=('a', 'a')", "given=('a', 'a'): expected each text"),
     ('--config.eval.answers=0', 'eval.answers=0: expected 1 or more'),
     ('--config.eval.answers=2', 'they are all the same'),
+    ('--config.eval.first_answer=-1', 'first_answer=-1: expected 0 or more'),
     ('--config.data.options.dev=', 'data.options.dev is empty'),
     ('--config.task_model.model=', 'no model is named'),
   ],
