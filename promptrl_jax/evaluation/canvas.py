@@ -79,8 +79,13 @@ def caption(figure: Figure, text: str) -> None:
 
 
 def percent(axis: Any) -> None:
-  """Formats the ticks of `axis`, which shows shares, as percent."""
-  axis.set_major_formatter('{x:.0%}')
+  """Formats the ticks of `axis`, which shows shares, as percent.
+
+  They have as many decimals as their distance takes: 2.5 % is not 2 %.
+  """
+  from matplotlib.ticker import PercentFormatter
+
+  axis.set_major_formatter(PercentFormatter(1.0))
 
 
 def thousands(axis: Any) -> None:

@@ -98,3 +98,16 @@ def test_labels_are_moved_apart_in_order_and_no_further_than_needed():
   crowded = canvas.spread([0.3] * 5, 0.1)
   assert np.diff(np.sort(crowded)) == pytest.approx(0.1)
   assert np.mean(crowded) == pytest.approx(0.3)
+
+
+@pytest.mark.parametrize(
+  ('top', 'labels'),
+  [(0.1, ['0.0%', '2.5%', '5.0%', '7.5%', '10.0%']), (1.0, ['0%', '100%'])],
+)
+def test_ticks_of_percent_say_where_they_are(top, labels):
+  axes = canvas.new_figure(3.0, 3.0).subplots()
+  axes.set_ylim(0.0, top)
+  axes.set_yticks(np.linspace(0.0, top, len(labels)))
+  canvas.percent(axes.yaxis)
+  axes.figure.draw_without_rendering()
+  assert [text.get_text() for text in axes.get_yticklabels()] == labels
