@@ -19,6 +19,7 @@ from promptrl_jax.strategies.base import TextStrategy
 from promptrl_jax.tasks import splits
 from promptrl_jax.testing import tiny
 from promptrl_jax.testing.scripted import ScriptedBackend
+from tests.envs.failing import overspends, raises, submits_nothing
 
 PROBLEMS = [splits.reveal(task, 'visible1') for task in tiny.tasks(6, 'test')]
 CONFIG = AskConfig()
@@ -118,25 +119,9 @@ def test_the_traces_hold_every_call_and_completion_that_the_meter_has(pool):
   assert all(ask['scope'] == 'test' for row in rows for ask in row['sent'])
 
 
-def raises(attempt, tools):
-  yield from tools.write_program(attempt, coder_prompt(attempt))
-  raise KeyError('lost my notes')
-
-
 def loops(attempt, tools):
   while True:
     yield Execute('def f(): ...')
-
-
-def overspends(attempt, tools):
-  while True:
-    yield from tools.write_program(
-      attempt, coder_prompt(attempt), resample=True
-    )
-
-
-def submits_nothing(attempt, tools):
-  yield from tools.write_program(attempt, coder_prompt(attempt))
 
 
 def submits_a_number(attempt, tools):

@@ -13,6 +13,7 @@ from promptrl_jax.llm.preflight import CandidateCost
 from promptrl_jax.strategies.base import register
 from promptrl_jax.tasks import load
 from promptrl_jax.testing import tiny
+from tests.envs.failing import overspends, raises, submits_nothing
 
 step_limit.LIMIT_S = 2.0
 
@@ -30,29 +31,13 @@ def looping(attempt, tools):
   return code
 
 
-def raising(attempt, tools):
-  yield from tools.write_program(attempt, coder_prompt(attempt))
-  raise KeyError('lost my notes')
-
-
-def overspending(attempt, tools):
-  for resample in (False, *[True] * attempt.budget):
-    yield from tools.write_program(
-      attempt, coder_prompt(attempt), resample=resample
-    )
-
-
-def silent(attempt, tools):
-  yield from tools.write_program(attempt, coder_prompt(attempt))
-
-
 def train_alone(split, config):
   return tiny.tasks(3) if split == 'train' else []
 
 
 register('peeking', peeking, CandidateCost())
 register('looping', looping, CandidateCost())
-register('raising', raising, CandidateCost())
-register('overspending', overspending, CandidateCost())
-register('silent', silent, CandidateCost())
+register('raising', raises, CandidateCost())
+register('overspending', overspends, CandidateCost())
+register('silent', submits_nothing, CandidateCost())
 load.register('train_alone', load=train_alone)

@@ -248,9 +248,7 @@ def assert_same_bits(asked, one, other):
 
 @pytest.mark.slow
 @pytest.mark.skipif(not native.is_available(), reason='needs a C++ compiler')
-@pytest.mark.parametrize(
-  'dtype', ['float32', pytest.param('bfloat16', marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize('dtype', ['float32', 'bfloat16'])
 def test_the_last_samples_are_decoded_with_fewer_slots(dtype):
   other, few = (make_packed(dtype, slots=slots) for slots in (32, 8))
   programs, (_, sizes) = other.programs, watch(other)

@@ -188,9 +188,7 @@ def test_calls_are_those_that_the_coder_got(pool):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-  'turn', [(1, 0), pytest.param((0, 1), marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize('turn', [(1, 0), (0, 1)])
 def test_a_part_without_a_turn_stays_as_it_was(pool, turn):
   config = joint.JointConfig(16, 16, *turn)
   training, _, _ = make(pool, config)

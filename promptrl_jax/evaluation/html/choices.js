@@ -8,7 +8,8 @@ function selectionTable() {
     'Selection score beside test score',
     'Solved in %: on validation, where it was chosen by this score; there ' +
       'again with fresh draws, if it was played so; on test. Several budgets: ' +
-      'the mean over them. A score by which something was chosen is no estimate of what it is worth.',
+      'the mean over them. A score by which something was chosen is no ' +
+      'estimate of what it is worth.',
     grid(
       [
         columnHead('strategy', ''),

@@ -129,9 +129,7 @@ def distributions(policy, tree, rows):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-  'chunk', [None, pytest.param(5, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize('chunk', [None, 5])
 def test_the_exact_divergence_is_a_term_over_the_whole_vocabulary(chunk):
   policy = dataclasses.replace(POLICY, logits_chunk=chunk)
   # Another shape, and tied where the policy is not.
