@@ -282,9 +282,21 @@ def candidates(config, costs, tasks, played):
   if cap and for_one < budget:
     budget, least = for_one, config.spend.least_candidates
   bought = preflight.check(costs, budget, least)
+  tokens = max(config.ask.max_tokens, config.ask.rewrite_max_tokens)
+  dollars = preflight.describe_dollars(most, tokens, paid(config))
   return (
     f'{preflight.describe(bought, budget)}\nthe table takes at most {most:,} '
-    'model calls, fewer where strategies ask alike or stop early; what is '
-    'chosen on validation or measured beside the table comes to that'
+    f'model calls{f", {dollars}" if dollars else ""}, fewer where strategies '
+    'ask alike or stop early; what is chosen on validation or measured beside '
+    'the table comes to that'
     f'{f"; the run ends at {cap:,}" if 0 < cap < most else ""}'
   )
+
+
+def paid(config):
+  """Prices of the models on servers, as far as the run names them."""
+  models = config.coder, config.rewriter
+  prices = [
+    config.spend.price(model.model) for model in models if not model.is_free
+  ]
+  return [price for price in prices if price]

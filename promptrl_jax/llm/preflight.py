@@ -10,7 +10,10 @@ import dataclasses
 import itertools
 from collections.abc import Iterable, Mapping
 
+from promptrl_jax.llm.ledger import Price
+
 LEAST = 3
+_TOKENS = 100  # of a prompt, whose price is said
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,3 +122,20 @@ def describe(bought: Mapping[str, int], budget: int) -> str:
   """Returns one line: what `check` found."""
   listed = ', '.join(f'{name} {count}' for name, count in bought.items())
   return f'candidates that {budget} calls per problem buy: {listed}'
+
+
+def describe_dollars(calls: int, tokens: int, prices: Iterable[Price]) -> str:
+  """Returns what calls of the dearest model cost; empty if nothing.
+
+  Prompts are not known yet, so that the dollars for each 100 tokens of one are
+  said, beside those for answers of this size.
+  """
+  listed = list(prices)
+  written = max((price.dollars(0, tokens) for price in listed), default=0.0)
+  read = max((price.dollars(_TOKENS, 0) for price in listed), default=0.0)
+  if not written and not read:
+    return ''
+  return (
+    f'which cost ${calls * written:,.2f} for answers of {tokens} tokens, and '
+    f'${calls * read:,.2f} for each {_TOKENS} tokens of a prompt'
+  )

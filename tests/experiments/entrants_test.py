@@ -6,11 +6,14 @@ import pathlib
 import pytest
 
 from configs import compare, mbpp_ppo
+from configs.mbpp_ppo import EvalConfig
 from experiments import controllers, entrants, searching
 from promptrl_jax import settings
 from promptrl_jax.evaluation import instruction_search, open_loop, portfolio
 from promptrl_jax.evaluation.instruction_search import Instruction
 from promptrl_jax.evaluation.open_loop import Found
+from promptrl_jax.llm.ask import AskConfig
+from promptrl_jax.llm.ledger import SpendConfig
 from promptrl_jax.llm.preflight import CandidateCost
 from promptrl_jax.strategies.base import STRATEGIES
 
@@ -143,6 +146,27 @@ def test_a_cap_that_buys_too_few_candidates_names_all_it_is_short_for():
   told_otherwise = dataclasses.replace(capped.spend, least_candidates=1)
   capped = dataclasses.replace(capped, spend=told_otherwise)
   assert ', random 2, ' in candidates(capped, costs)
+
+
+def test_what_the_table_may_cost_on_servers_is_said_where_prices_are_given():
+  config = config_of('minicode2', eval=EvalConfig(budgets=(1, 4)), seeds=2)
+  spend = SpendConfig(prices=(('small', 0.5, 2.0), ('large', 1.0, 1.5)))
+  config = dataclasses.replace(
+    config, spend=spend, ask=AskConfig(max_tokens=50, rewrite_max_tokens=100)
+  )
+  costs = {'direct': CandidateCost(most=1), 'repair': CandidateCost()}
+  assert '$' not in candidates(config, costs)  # Models here are free.
+
+  def on_server(model):
+    server = dataclasses.replace(config.coder, backend='openai', model=model)
+    return dataclasses.replace(config, coder=server)
+
+  # 100 problems in two runs, of 1 + 1 and of 1 + 4 calls.
+  assert (
+    'at most 1,400 model calls, which cost $0.28 for answers of 100 tokens, '
+    'and $0.07 for each 100 tokens of a prompt, fewer where'
+  ) in candidates(on_server('small'), costs)
+  assert '$' not in candidates(on_server('unknown'), costs)
 
 
 def test_an_instruction_search_with_too_few_calls_is_refused_before_any():

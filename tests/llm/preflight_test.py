@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from promptrl_jax.llm import preflight
+from promptrl_jax.llm.ledger import Price
 from promptrl_jax.llm.preflight import CandidateCost
 from promptrl_jax.strategies import base
 
@@ -47,6 +48,16 @@ def test_fewer_than_three_candidates_are_refused_unless_told_otherwise():
   assert preflight.check(COSTS, 6, least=1)['looks'] == 1
   with pytest.raises(ValueError, match=r'direct 0 \(needs 1 calls\)'):
     preflight.check(COSTS, 0, least=1)
+
+
+def test_dollars_are_those_of_the_dearest_model():
+  prices = [Price(0.1, 0.6), Price(0.15, 0.4), Price()]
+  assert preflight.describe_dollars(10_000, 200, prices) == (
+    'which cost $1.20 for answers of 200 tokens, and $0.15 for each 100 tokens '
+    'of a prompt'
+  )
+  assert preflight.describe_dollars(10_000, 200, [Price()]) == ''
+  assert preflight.describe_dollars(10_000, 200, []) == ''
 
 
 def test_what_takes_any_of_others_may_take_the_dearest_parts_of_all():
