@@ -2,8 +2,7 @@
 
 Worked examples are functions further up in the file; the task and its tests are
 comments. A small model that was trained on code more than on conversations
-solves more tasks this way, with a quarter to a third of the tokens: see
-`docs/mbpp.md`.
+solves as many tasks this way, with a quarter of the tokens: see `docs/mbpp.md`.
 """
 
 from __future__ import annotations
