@@ -18,7 +18,7 @@ from promptrl_jax.evaluation import (
 )
 from promptrl_jax.evaluation.play import Entrant, Plan, rivals
 from promptrl_jax.llm import preflight
-from promptrl_jax.llm.attempt import REWRITER
+from promptrl_jax.llm.attempt import CODER, REWRITER
 from promptrl_jax.llm.load import load_backend
 from promptrl_jax.llm.preflight import CandidateCost
 from promptrl_jax.operators import OPERATORS
@@ -283,7 +283,8 @@ def candidates(config, costs, tasks, played):
     budget, least = for_one, config.spend.least_candidates
   bought = preflight.check(costs, budget, least)
   tokens = max(config.ask.max_tokens, config.ask.rewrite_max_tokens)
-  dollars = preflight.describe_dollars(most, tokens, paid(config))
+  prices = session.prices(config, CODER, REWRITER)
+  dollars = preflight.describe_dollars(most, tokens, prices)
   return (
     f'{preflight.describe(bought, budget)}\nthe table takes at most {most:,} '
     f'model calls{f", {dollars}" if dollars else ""}, fewer where strategies '
@@ -291,12 +292,3 @@ def candidates(config, costs, tasks, played):
     'the table comes to that'
     f'{f"; the run ends at {cap:,}" if 0 < cap < most else ""}'
   )
-
-
-def paid(config):
-  """Prices of the models on servers, as far as the run names them."""
-  models = config.coder, config.rewriter
-  prices = [
-    config.spend.price(model.model) for model in models if not model.is_free
-  ]
-  return [price for price in prices if price]

@@ -24,7 +24,7 @@ from promptrl_jax.execution.memo import MemoPool
 from promptrl_jax.llm.attempt import CODER, REWRITER
 from promptrl_jax.llm.backend import Backend, BackendError
 from promptrl_jax.llm.cache import IN_MEMORY, CachedBackend
-from promptrl_jax.llm.ledger import CapExceeded, Ledger
+from promptrl_jax.llm.ledger import CapExceeded, Ledger, Price
 from promptrl_jax.llm.load import BackendConfig, load_backend
 from promptrl_jax.parallel import compilation
 from promptrl_jax.parallel import mesh as mesh_lib
@@ -98,6 +98,17 @@ def load_models(config) -> tuple[Backend, Backend]:
   return coder, load_backend(config.rewriter, mesh)
 
 
+def prices(config, *roles: str) -> list[Price]:
+  """Prices of the models on servers, as far as the run names them.
+
+  Raises:
+    ValueError: a model of these roles has no price, but a cap on dollars.
+  """
+  models = [getattr(config, role) for role in roles]
+  found = [config.spend.price(one.model) for one in models if not one.is_free]
+  return [price for price in found if price]
+
+
 def open_ledger(config, workdir: pathlib.Path | None, *roles: str) -> Ledger:
   """The ledger of a run, kept in its workdir if it has one and there are caps.
 
@@ -106,10 +117,7 @@ def open_ledger(config, workdir: pathlib.Path | None, *roles: str) -> Ledger:
   Raises:
     ValueError: a model of these roles has no price, but a cap on dollars.
   """
-  for role in roles:
-    given = getattr(config, role)
-    if not given.is_free:
-      config.spend.price(given.model)
+  prices(config, *roles)
   if workdir is None or not config.spend.is_limited:
     return Ledger(config.spend)
   process = jax.process_index()
