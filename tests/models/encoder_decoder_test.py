@@ -187,6 +187,7 @@ def test_copies_of_a_tied_matrix_may_be_stored(tmp_path):
   assert largest_difference(config, params, CODET5P) <= 1e-4
 
 
+@pytest.mark.slow
 def test_whether_matrices_are_tied_is_read_from_the_checkpoint(tmp_path):
   def untie(tensors):
     tensors['lm_head.weight'] = -tensors['shared.weight']

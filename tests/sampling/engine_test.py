@@ -192,7 +192,7 @@ def test_a_run_that_failed_leaves_nothing_behind(config):
     assert_same(flat(other.run(asked)), alone)
 
 
-@both
+@mostly_causal
 def test_samples_of_one_prompt_are_shared_out_over_the_groups(config):
   (request,) = requests(1, samples=6)
   prompts = []

@@ -13,6 +13,7 @@ from promptrl_jax.sampling.methods import Sampling
 from promptrl_jax.sampling.model import InputBatch, make_model
 from promptrl_jax.sampling.prepare import prepare
 from promptrl_jax.testing import tiny, tiny_encoder_decoder
+from tests.variants import mostly_slow
 
 P, N = 6, 5
 T5 = dataclasses.replace(tiny_encoder_decoder.CONFIG, vocab_size=300)
@@ -32,7 +33,7 @@ MODELS = {
 }
 
 
-@pytest.mark.parametrize('kind', MODELS)
+@pytest.mark.parametrize('kind', mostly_slow(MODELS, ['two kinds', 't5']))
 def test_decoding_gives_the_logits_of_the_teacher_forced_forward(kind):
   model, make = MODELS[kind]
   params = prepare(make(), make_data_mesh(1))

@@ -119,7 +119,7 @@ def test_compiled_without_parameters_it_is_the_program_that_an_engine_runs():
   ('family', 'config', 'tied'),
   [
     (transformer, tiny.CONFIG, True),
-    (transformer, tiny.CONFIG, False),
+    pytest.param(transformer, tiny.CONFIG, False, marks=pytest.mark.slow),
     (encoder_decoder, tiny_encoder_decoder.GATED, False),
   ],
 )

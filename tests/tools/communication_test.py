@@ -230,6 +230,7 @@ def test_the_command_prints_a_row_for_each_axis_of_a_mesh():
   assert {row.split()[3] for row in rows} == {'-'}
 
 
+@pytest.mark.slow
 def test_an_encoder_decoder_is_refused_in_one_line():
   done = run('--model=tests/golden/encoder_decoder/codet5p')
   assert done.returncode == 1

@@ -115,6 +115,7 @@ def test_the_command_reports_an_encoder_decoder():
   assert 'parameters in bfloat16 on 1 device(s)' in done.stdout
 
 
+@pytest.mark.slow
 def test_a_model_that_writes_no_text_is_refused():
   done = run('--model=tests/golden/bert')
   assert done.returncode != 0

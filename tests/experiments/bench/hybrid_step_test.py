@@ -16,6 +16,7 @@ def test_a_step_is_timed_without_the_model():
   assert min(found.values()) > 0
 
 
+@pytest.mark.slow
 def test_an_impossible_number_of_questions_is_refused():
   result = commands.run('experiments.bench.hybrid_step', '--queries=5')
   assert result.returncode != 0

@@ -66,7 +66,7 @@ GPRO_CHANGES = {
   'context': 3,
 }
 # One each of the networks, the replay, the loss and the choice.
-EVERY_TIME = ('members', 'half_life', 'clip', 'kl_coef', 'temperatures')
+EVERY_TIME = ('members', 'clip', 'temperatures')
 RULE_CHANGES = {'epsilon': 0.0, 'scale': 0.0}
 LOOP_CHANGES = {
   'population_size': 5,

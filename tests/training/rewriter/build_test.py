@@ -120,6 +120,7 @@ def test_an_unknown_algorithm_names_the_known_ones():
       algorithms.make_config(TINY, algorithm, switches)
 
 
+@pytest.mark.slow
 def test_a_missing_reference_model_is_named():
   config = tiny_rewriter.make_config(reference={'kind': 'model', 'model': 'x'})
   with pytest.raises(ValueError, match=r'load_start.*reference=FOLDER'):

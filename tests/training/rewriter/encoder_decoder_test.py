@@ -15,6 +15,7 @@ from promptrl_jax.training.rewriter import packing
 from promptrl_jax.training.rewriter import policy as policy_lib
 from tests.training import tiny_rewriter
 from tests.training.rewriter.update_test import SHARED, batch_of, texts
+from tests.variants import mostly_slow
 
 CONFIG = dataclasses.replace(
   tiny_encoder_decoder.CONFIG,
@@ -35,7 +36,9 @@ def compiled_quickly():
   jax.config.update('jax_disable_most_optimizations', False)
 
 
-@pytest.mark.parametrize('config', [CONFIG, GATED], ids=['tied', 'gated'])
+@pytest.mark.parametrize(
+  'config', mostly_slow([CONFIG, GATED], [GATED]), ids=['tied', 'gated']
+)
 def test_log_probs_are_those_of_each_text_alone(config):
   prompts, completions, owners = texts()
   rows = batch_of(SHARED).rows

@@ -153,6 +153,7 @@ def test_packing_and_micro_batches_do_not_change_the_gradient(settings):
   close(expected, gradient(config, batch_of(SHARED, multiple=4), tree))
 
 
+@pytest.mark.slow
 def test_chunks_of_logits_and_remat_do_not_change_the_gradient():
   batch = batch_of(SHARED)
   model = dataclasses.replace(tiny.CONFIG, remat=True, unroll=2)

@@ -157,6 +157,7 @@ def test_an_encoder_decoder_reads_the_same_rows(loss_fn):
   assert found[0] == pytest.approx(float(reply), rel=1e-4) and found[-1] < 0.5
 
 
+@pytest.mark.slow
 def test_two_pairs_are_learnt_by_heart():
   learner = supervised.make_learner(tiny.CONFIG, CONFIG, make_data_mesh())
   state = learner.init(jax.random.key(0))
