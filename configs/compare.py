@@ -65,6 +65,10 @@ class Config(mbpp_ppo.Config):
     subject: strategy that the others are compared with.
     portfolio: strategies that share the budget of a problem, one after the
       other, in a portfolio that is chosen on validation; empty: none plays.
+    restarted: strategies that play once more, as NAME_restarted, and start anew
+      from the problem after `restarted_after` calls: such as controllers that
+      were trained with no more.
+    restarted_after: calls of each start.
     verified: strategies that play once more, as NAME_verified, with a verifier
       that chooses what is submitted; see `strategies/verified.py`. Let the
       coder measure its `certainty`.
@@ -80,6 +84,7 @@ class Config(mbpp_ppo.Config):
       not their completions; how long each took is not known.
     rescore: also play what was chosen by a score on validation there again,
       with fresh draws, beside that score and the one on test.
+    split: whose problems are played: `test`, or `validation` to choose by.
     oracle_of_n: also measure what a perfect choice among B samples solves, in B
       calls per problem.
   """
@@ -88,17 +93,28 @@ class Config(mbpp_ppo.Config):
   subject: str = 'ppo'
   portfolio: tuple[str, ...] = ()
   oracle_of_n: bool = False
+  restarted: tuple[str, ...] = ()
+  restarted_after: int = 8
   verified: tuple[str, ...] = ()
   verified_at: float = 1.0
   verifier_problems: int = 400
   trained_rewriter: str = ''
   together: int = 1
   rescore: bool = True
+  split: str = 'test'
 
   def __post_init__(self):
     super().__post_init__()
     if self.together < 1:
       raise ValueError(f'together={self.together}: expected 1 or more')
+    if self.restarted_after < 1:
+      raise ValueError(
+        f'restarted_after={self.restarted_after}: expected at least one call'
+      )
+    if self.split not in (expected := ('validation', 'test')):
+      raise ValueError(
+        f'split={self.split!r}: expected {" or ".join(expected)}'
+      )
 
 
 def get_config(arg: str = 'minicode2') -> ml_collections.ConfigDict:

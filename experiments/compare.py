@@ -46,6 +46,7 @@ from promptrl_jax.evaluation import (
   learning,
   output,
   portfolio,
+  restarting,
   verifying,
 )
 from promptrl_jax.evaluation.store import CellStore
@@ -93,23 +94,26 @@ def run(config, workdir, gates=()):
     config = with_controllers(config, trained)
   session.check_templates(config, ('coder', 'rewriter'))
   further = *entrants.REWRITING, *portfolio.NAMES
+  further += tuple(map(restarting.label, config.restarted))
   further += tuple(map(verifying.label, config.verified))
   entrants.check_left_out(config, further)
   costs = entrants.compared_costs(config, trained.folder if trained else None)
   entrants.check_members(config, costs)
+  entrants.check_restarted(config, costs)
   entrants.check_verified(config, costs)
   check_played(costs, config.subject, gates)
 
   # --- Data -------------------------------------------------------------------
   tasks = load.load_tasks(config.data)
   session.check_programs(tasks)
+  problems = tasks[config.split]
   library = make_library(config.examples, tasks['train'])
   played = remembering.played_in(config, tasks)
   memory = remembering.read(config.eval.reflections, played)
 
   # --- Models, pool, choices on validation ------------------------------------
   ledger = session.open_ledger(config, workdir, 'coder', 'rewriter')
-  bought = entrants.candidates(config, costs, tasks, len(tasks['test']))
+  bought = entrants.candidates(config, costs, tasks, len(problems))
   coder, rewriter = session.load_models(config)
   models = {'coder': coder.name, 'rewriter': rewriter.name}
   if trained is not None:
@@ -139,6 +143,7 @@ def run(config, workdir, gates=()):
       config, players, line_up, validation, workdir, stop.bar
     )
     players |= entrants.kept(config, portfolios)
+    players |= entrants.kept(config, entrants.restarted(config, players))
     verifiers = searching.fit_verifiers(
       config, players, line_up, tasks, workdir, stop.bar
     )
@@ -147,12 +152,14 @@ def run(config, workdir, gates=()):
     entrants.check_costs(players, costs)
 
     # --- Cells ----------------------------------------------------------------
-    plans = entrants.plans(config, tasks['test'], list(learned))
+    plans = entrants.plans(config, problems, list(learned))
     store = CellStore(workdir / 'cells')
     cells = play(line_up, players, plans, store, workdir, stop, config.together)
     choices = [searched, *instructed.values(), *([shared] if shared else [])]
     of_run = trained and (trained.folder, trained.config.eval.budgets)
-    found = measures.selected(config, choices, of_run) + chosen
+    found = []
+    if config.split != 'validation':  # where they were chosen
+      found = measures.selected(config, choices, of_run) + chosen
     rescored = measures.rescore(
       config, line_up, players, found, validation, cells
     )
@@ -161,7 +168,7 @@ def run(config, workdir, gates=()):
     )
     as_often = measures.sample_as_often(config, line_up, plans, cells, store)
     written = store.rows(cells, 'write_tests')
-    tests_written = generated_tests.of_trace(written, tasks['test'], pool)
+    tests_written = generated_tests.of_trace(written, problems, pool)
 
   # --- Report -----------------------------------------------------------------
   stop.remove()  # It came too late, and is not meant for the next run.
@@ -181,7 +188,7 @@ def run(config, workdir, gates=()):
     cells,
     header,
     config,
-    registers={task.task_id: task.register for task in tasks['test']},
+    registers={task.task_id: task.register for task in problems},
     bounds=bounds,
     controls=as_often,
     sampled=sampled,

@@ -14,6 +14,7 @@ from promptrl_jax.evaluation import (
   instruction_search,
   open_loop,
   portfolio,
+  restarting,
   verifying,
 )
 from promptrl_jax.evaluation.play import Entrant, Plan, rivals
@@ -98,6 +99,10 @@ def compared_costs(config, controllers_of):
   if config.portfolio:
     members = [found[n] for n in config.portfolio if n in found]
     found |= dict.fromkeys(portfolio.NAMES, preflight.dearest(members))
+  for name in config.restarted:
+    cost = found.get(name, CandidateCost())
+    # Each start begins with what would be the only candidate.
+    found[restarting.label(name)] = dataclasses.replace(cost, most=None)
   for name in config.verified:
     # All calls are spent, by those that would stop after one as well.
     cost = found.get(name, CandidateCost())
@@ -165,12 +170,30 @@ def check_members(config, played):
     played: names of all that plays.
   """
   no_members = {*portfolio.NAMES, *searching.asks_otherwise(config)}
+  no_members |= set(map(restarting.label, config.restarted))
   possible = [name for name in played if name not in no_members]
   if wrong := [name for name in config.portfolio if name not in possible]:
     raise ValueError(
       f'portfolio={config.portfolio}: {", ".join(wrong)} is not played, or '
       'asked in a way of its own: expected some of '
       f'{", ".join(possible)}'
+    )
+
+
+def check_restarted(config, played):
+  """Raises ValueError for a strategy that is to be restarted and not played.
+
+  Args:
+    config: settings of the comparison.
+    played: names of all that plays.
+  """
+  possible = set(played) - set(portfolio.NAMES)
+  possible -= {restarting.label(name) for name in config.restarted}
+  possible -= {verifying.label(name) for name in config.verified}
+  if wrong := [name for name in config.restarted if name not in possible]:
+    raise ValueError(
+      f'restarted={config.restarted}: {", ".join(wrong)} is not played: '
+      f'expected some of {", ".join(sorted(possible))}'
     )
 
 
@@ -194,6 +217,16 @@ def check_verified(config, played):
       f'verified={config.verified}: {", ".join(wrong)} is not played: expected '
       f'some of {", ".join(sorted(possible))}'
     )
+
+
+def restarted(config, players):
+  """Strategies that start anew after so many calls."""
+  return {
+    restarting.label(name): restarting.entrant(
+      name, players[name], config.restarted_after
+    )
+    for name in config.restarted
+  }
 
 
 def verified(config, players, verifiers):

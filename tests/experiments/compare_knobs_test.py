@@ -24,6 +24,8 @@ TASKS = {split: tiny.tasks(4, split) for split in ('train', 'validation')}
 PLAN = Plan('visible1', 3, tiny.tasks(4, 'test'), (0,))
 USUAL = compare.Config(
   subject='greedy_first',
+  restarted=('greedy_first',),
+  restarted_after=2,
   verified=('greedy_first',),
   oracle_of_n=True,
   eval=mbpp_ppo.EvalConfig(budgets=(PLAN.budget,)),
@@ -32,6 +34,8 @@ CHANGES = {
   'subject': 'mbr_exec',
   'portfolio': ('greedy_first',),
   'oracle_of_n': False,
+  'restarted': ('mbr_exec',),
+  'restarted_after': 1,
   'verified': ('mbr_exec',),
   'verified_at': 0.01,
   'verifier_problems': 2,
@@ -42,9 +46,9 @@ CHANGES = {
 
 def test_every_setting_has_a_row():
   own = {*settings.fields(compare.Config)} - {*settings.fields(mbpp_ppo.Config)}
-  # The run that it names is read first, and what plays together changes no
-  # result, see `compare_test.py`.
-  assert own == {*CHANGES, 'controllers', 'together'}
+  # The run that it names is read first, what plays together changes no result,
+  # and another split is another plan, see `compare_test.py`.
+  assert own == {*CHANGES, 'controllers', 'together', 'split'}
 
 
 @pytest.fixture
@@ -65,6 +69,7 @@ def play(pool, tmp_path):
     kept.mkdir(exist_ok=True)
     fitted = searching.fit_verifiers(config, rivals, line_up, TASKS, kept)
     players = rivals | entrants.verified(config, rivals, fitted)
+    players |= entrants.restarted(config, rivals)
     cells = [line_up.play_cell(n, e, PLAN)[0] for n, e in players.items()]
     beside = config, line_up, [PLAN], cells, CellStore(tmp_path / name)
     bounds, _ = measures.measure_ceilings(*beside)

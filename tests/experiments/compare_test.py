@@ -9,6 +9,8 @@ from configs.compare import Config
 from experiments import entrants
 from promptrl_jax import settings
 from promptrl_jax.evaluation import equal_calls, events
+from promptrl_jax.evaluation.cells import read_csv
+from promptrl_jax.tasks.minicode2.suite import SUITE
 from promptrl_jax.training import workdir as workdir_lib
 from tests.experiments import commands
 
@@ -20,6 +22,8 @@ SMALL = (
   '--config.oracle_of_n=True',
   '--config.trained_rewriter=minicode2_rewriter',
   '--config.portfolio=("best_open_loop","greedy_first")',
+  '--config.restarted=("best_open_loop",)',
+  '--config.restarted_after=2',
   '--config.verified=("greedy_first",)',
   '--config.verifier_problems=12',
   '--config.coder.certainty=True',
@@ -59,7 +63,7 @@ def test_it_leaves_tables_traces_and_curves(whole):
   kinds = [event['event'] for event in seen]
   played = [e for e in seen if e['event'] == 'cell']
   assert kinds == ['start', *['cell'] * len(played), 'done']
-  assert seen[0]['cells'] == seen[-1]['cells'] == len(played) == 2 * 10
+  assert seen[0]['cells'] == seen[-1]['cells'] == len(played) == 2 * 11
   assert all(e['seconds'] > 0 and e['dollars'] == 0 for e in played)
   (table,) = json.loads((workdir / 'results.json').read_text())[
     'tables'
@@ -116,6 +120,20 @@ def test_what_was_stopped_early_is_reported(whole, tmp_path):
   assert {('direct', 3), ('best_open_loop', 1)} <= played
   assert ('random_portfolio', 3) in played  # behind the one that is left
   assert ('best_open_loop', 3) not in played
+
+
+@pytest.mark.slow
+def test_validation_is_played_where_strategies_are_chosen(tmp_path):
+  result = run(tmp_path, '--config.split=validation')
+  assert result.returncode == 0, result.stderr[-3000:]
+  played = {
+    cell.strategy: cell.task_ids for cell in read_csv(tmp_path / 'results.csv')
+  }
+  wanted = tuple(task.task_id for task in SUITE.load('validation')[:3])
+  assert set(played.values()) == {wanted}
+  assert {'direct', 'best_open_loop', 'best_open_loop_restarted'} <= set(played)
+  # They are those that the lists were chosen on.
+  assert 'Selection score' not in (tmp_path / 'results.md').read_text()
 
 
 def test_a_gate_fails_where_nothing_was_played(whole, tmp_path):
@@ -179,7 +197,8 @@ def test_strategies_of_any_kind_are_left_out(
   without, played, not_paid, tmp_path
 ):
   # A flag of a tuple that is given twice is put together.
-  others = '--config.portfolio', '--config.verifie', '--config.coder'
+  others = ('--config.portfolio', '--config.restarted', '--config.verifie')
+  others += ('--config.coder',)
   small = [flag for flag in SMALL if not flag.startswith(others)]
   result = commands.run(
     'experiments.compare',
@@ -218,6 +237,9 @@ def test_strategies_of_any_kind_are_left_out(
     ("--config.eval.without=('best_open_loop',)", 'best_open_loop is what the'),
     ("--config.verified=('ppo',)", 'ppo is not played: expected some of'),
     ('--config.verified_at=0.0', 'verified_at=0.0: expected a probability'),
+    ("--config.restarted=('ppo',)", 'ppo is not played: expected some of'),
+    ('--config.restarted_after=0', 'restarted_after=0: expected at least one'),
+    ('--config.split=train', "split='train': expected validation or test"),
     ("--config.portfolio=('ppo',)", 'ppo is not played, or'),
     ("--config.portfolio=('portfolio',)", 'portfolio is not played, or'),
     ("--config.portfolio=('best_of_b_tuned',)", 'asked in a way of its own'),

@@ -75,6 +75,7 @@ def test_every_entrant_has_a_cost_and_nobody_else(argument, job):
 def test_a_comparison_knows_the_costs_of_all_that_it_plays_itself():
   config = config_of(
     'minicode2',
+    restarted=('direct', 'ppo'),
     verified=('direct', 'random'),
     portfolio=('ppo_rewriter', 'greedy_first', 'mbr_exec'),
   )
@@ -85,6 +86,7 @@ def test_a_comparison_knows_the_costs_of_all_that_it_plays_itself():
     *entrants.costs(config, learned),
     *entrants.REWRITING,
     *portfolio.NAMES,
+    *('direct_restarted', 'ppo_restarted'),
     *('direct_verified', 'random_verified'),
   }
   # Any operator may be chosen, and `semantic` takes two calls.
@@ -93,6 +95,8 @@ def test_a_comparison_knows_the_costs_of_all_that_it_plays_itself():
   # One greedy call is no more, but one that goes on for a verifier is.
   assert costs['direct'].candidates(16) == 1
   assert costs['direct_verified'].candidates(16) == 16
+  assert costs['direct_restarted'].candidates(16) == 16
+  assert costs['ppo_restarted'] == costs['ppo']
   # keep, semantic (two), reset_prompt, repair, resample.
   assert costs['hand_rule'].candidates(6) == 5
   assert costs['mbr_exec'] == STRATEGIES['mbr_exec'].cost
@@ -195,9 +199,14 @@ def test_rivals_of_operators_that_are_no_actions_may_be_left_out():
 
 
 def test_a_member_that_is_not_known_yet_is_refused_by_its_own_check():
-  config = config_of('minicode2', portfolio=('nobody',), verified=('nobody',))
+  names = dict.fromkeys(('portfolio', 'restarted', 'verified'), ('nobody',))
+  config = config_of('minicode2', **names)
   costs = entrants.compared_costs(config, None)
-  for check in (entrants.check_members, entrants.check_verified):
+  for check in (
+    entrants.check_members,
+    entrants.check_restarted,
+    entrants.check_verified,
+  ):
     with pytest.raises(ValueError, match='nobody is not played'):
       check(config, costs)
 

@@ -6,6 +6,7 @@ import pytest
 
 from promptrl_jax.envs.editing.config import EditingConfig
 from promptrl_jax.evaluation import portfolio as portfolio_lib
+from promptrl_jax.evaluation import restarting
 from promptrl_jax.evaluation.play import Entrant, LineUp, Plan
 from promptrl_jax.llm.ask import AskConfig, coder_prompt
 from promptrl_jax.llm.attempt import Execute
@@ -99,6 +100,36 @@ def test_the_next_member_goes_on_where_one_failed(line_up):
 
 def number_of(task):
   return int(task.statement.split('add ')[1].split()[0])
+
+
+def test_a_strategy_that_restarts_forgets_what_it_was_told(line_up):
+  """Only what was asked greedily is remembered, so that draws are new."""
+  schedule = portfolio.restarts('list', 2)(TASKS[0], 5, 0)
+  assert [one.calls for one in schedule] == [2, 2, 1]
+  listed = OverOperators(
+    open_loop(('keep', 'resample'), EDITING.actions), EDITING
+  )
+  again = restarting.entrant('list', Entrant.of(listed), 2)
+  cell, trace = line_up.play_cell(
+    'again', again, Plan('visible1', 5, TASKS, (0,))
+  )
+  assert (cell.calls == 5).all()
+  rows = [row for row in trace if row['row'] == 0]
+  assert [row['action'] for row in rows] == [
+    *('keep', 'resample', 'keep', 'resample', 'keep')
+  ]
+  assert [row['step'] for row in rows] == [0, 1, 2, 3, 4]
+  sent = [ask for row in rows for ask in row['sent']]
+  assert [ask['temperature'] for ask in sent] == [0.0] + 4 * [0.8]
+  assert len({ask['seed'] for ask in sent}) == 5
+  # Before its first restart it is the strategy itself.
+  for budget in (1, 2):
+    plan = Plan('visible1', budget, TASKS, (0, 1))
+    asked = [
+      [row['sent'] for row in line_up.play_cell('one', one, plan)[1]]
+      for one in (again, Entrant.of(listed))
+    ]
+    assert asked[0] == asked[1]
 
 
 def test_a_policy_over_operators_is_in_step_wherever_its_slice_begins(line_up):
