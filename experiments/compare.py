@@ -179,6 +179,7 @@ def run(config, workdir, gates=()):
     load.describe(config.data),
     models,
     list(learned),
+    split=config.split,
     **session.about_programs(config.pool),
   )
   header |= searching.facts(*choices)

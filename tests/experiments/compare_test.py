@@ -132,8 +132,10 @@ def test_validation_is_played_where_strategies_are_chosen(tmp_path):
   wanted = tuple(task.task_id for task in SUITE.load('validation')[:3])
   assert set(played.values()) == {wanted}
   assert {'direct', 'best_open_loop', 'best_open_loop_restarted'} <= set(played)
+  text = (tmp_path / 'results.md').read_text()
+  assert '- split: validation' in text
   # They are those that the lists were chosen on.
-  assert 'Selection score' not in (tmp_path / 'results.md').read_text()
+  assert 'Selection score' not in text
 
 
 def test_a_gate_fails_where_nothing_was_played(whole, tmp_path):
