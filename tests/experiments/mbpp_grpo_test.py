@@ -15,6 +15,7 @@ from promptrl_jax.tasks import splits
 from promptrl_jax.tasks.minicode.suite import SUITE
 from promptrl_jax.testing import tiny, tiny_encoder_decoder
 from tests.experiments import commands
+from tests.variants import mostly_slow
 
 ITERATIONS = 3
 SMALL = (
@@ -193,31 +194,44 @@ def test_an_encoder_decoder_is_trained_and_can_be_the_next_start(t5, tmp_path):
   jax.tree.map(np.testing.assert_array_equal, before[1], after[1])
 
 
-def test_bad_input_is_one_clear_message(t5, tmp_path):
-  other = [
+def refuses(workdir, flags, message):
+  result = run(workdir, *flags)
+  assert result.returncode != 0
+  assert message in result.stderr, result.stderr[-800:]
+  assert 'Traceback' not in result.stderr
+  assert not (workdir / 'results.json').exists()
+
+
+# Most of what refuses them has tests of its own; here it reaches the user.
+REFUSED = [
+  (("--config.algorithms=('ppq',)",), "algorithm 'ppq': expected one of grpo"),
+  (
+    ("--config.algorithms=('ppo', 'grpo')", '--config.train.rollout.group=1'),
+    'a group of 1',
+  ),
+  (('--config.train.overlap=True',), 'overlap=True with importance=none'),
+  (('--config.eval.split=train',), "eval.split='train': expected validation"),
+  (('--config.rewriter.backend=http',), "rewriter.backend='http'"),
+  (('--config.data.protocol=all',), "'all'"),
+  (('--config.train.reference.kind=adapter_off',), "needs parameters='lora'"),
+]
+
+
+@pytest.mark.parametrize(
+  ('flags', 'message'), mostly_slow(REFUSED, REFUSED[:1] + REFUSED[3:4])
+)
+def test_bad_input_is_one_clear_message(flags, message, tmp_path):
+  refuses(tmp_path, flags, message)
+
+
+@pytest.mark.slow
+def test_a_reference_with_another_tokenizer_is_refused(t5, tmp_path):
+  flags = (
     '--config.train.reference.kind=model',
     f'--config.train.reference.model={t5}',
-  ]
-  cases = [
-    (["--config.algorithms=('ppq',)"], "algorithm 'ppq': expected one of grpo"),
-    (
-      ["--config.algorithms=('ppo', 'grpo')", '--config.train.rollout.group=1'],
-      'a group of 1',
-    ),
-    (['--config.train.overlap=True'], 'overlap=True with importance=none'),
-    (['--config.eval.split=train'], "eval.split='train': expected validation"),
-    (['--config.rewriter.backend=http'], "rewriter.backend='http'"),
-    (other, f"reference.model='{t5}' has another tokenizer than"),
-    (['--config.data.protocol=all'], "'all'"),
-    (['--config.train.reference.kind=adapter_off'], "needs parameters='lora'"),
-  ]
-  for number, (flags, message) in enumerate(cases):
-    workdir = tmp_path / f'run_{number}'
-    result = run(workdir, *flags)
-    assert result.returncode != 0, flags
-    assert message in result.stderr, (flags, result.stderr[-800:])
-    assert 'Traceback' not in result.stderr, flags
-    assert not (workdir / 'results.json').exists()
+  )
+  message = f"reference.model='{t5}' has another tokenizer than"
+  refuses(tmp_path / 'run', flags, message)
 
 
 def test_prompts_of_a_run_hold_no_hidden_test():

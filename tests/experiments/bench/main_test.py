@@ -25,6 +25,7 @@ def test_parts_are_json_lines():
   assert decode['tokens_per_s'] > 0 and 0 < decode['share_of_floor'] < 2
 
 
+@pytest.mark.slow
 def test_an_unknown_part_is_told():
   done = run('--parts=decoding')
   assert done.returncode != 0
