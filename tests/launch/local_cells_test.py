@@ -108,7 +108,9 @@ def test_a_folder_that_cannot_be_made_is_a_failure(launcher, tmp_path):
 
 def test_as_many_run_at_a_time_as_were_asked_for(start, tmp_path):
   launcher = start(parallel=2)
-  script = 'touch "$0/ready"; sleep 600'
+  # A shell forgets an interrupt that comes between two commands, but no trap.
+  script = 'trap "trap - INT; kill -s INT $$" INT; sleep 600 & '
+  script += 'touch "$0/ready"; wait'
   a, b, c = (make(tmp_path, script, name) for name in 'abc')
   launcher.submit([a, b, c])
   for cell in (a, b):
