@@ -111,10 +111,8 @@ class Config(mbpp_ppo.Config):
       raise ValueError(
         f'restarted_after={self.restarted_after}: expected at least one call'
       )
-    if self.split not in (expected := ('validation', 'test')):
-      raise ValueError(
-        f'split={self.split!r}: expected {" or ".join(expected)}'
-      )
+    if self.split not in ('validation', 'test'):
+      raise ValueError(f'split={self.split!r}: expected validation or test')
 
 
 def get_config(arg: str = 'minicode2') -> ml_collections.ConfigDict:

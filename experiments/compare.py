@@ -119,7 +119,7 @@ def run(config, workdir, gates=()):
   if trained is not None:
     models['controllers of'] = trained.label(config)
   prepare(workdir, config, models, trained, memory)
-  session.announce(config, tasks, coder, rewriter)
+  session.announce(config, tasks, problems, coder, rewriter)
   print(bought)
   config = session.keeping_answers(config, workdir, 'coder', 'rewriter')
   stop = StopFile(workdir)
@@ -158,7 +158,7 @@ def run(config, workdir, gates=()):
     choices = [searched, *instructed.values(), *([shared] if shared else [])]
     of_run = trained and (trained.folder, trained.config.eval.budgets)
     found = []
-    if config.split != 'validation':  # where they were chosen
+    if config.split == 'test':  # On validation they were chosen.
       found = measures.selected(config, choices, of_run) + chosen
     rescored = measures.rescore(
       config, line_up, players, found, validation, cells

@@ -190,11 +190,7 @@ def check_restarted(config, played):
   possible = set(played) - set(portfolio.NAMES)
   possible -= {restarting.label(name) for name in config.restarted}
   possible -= {verifying.label(name) for name in config.verified}
-  if wrong := [name for name in config.restarted if name not in possible]:
-    raise ValueError(
-      f'restarted={config.restarted}: {", ".join(wrong)} is not played: '
-      f'expected some of {", ".join(sorted(possible))}'
-    )
+  _check_named('restarted', config.restarted, possible)
 
 
 def check_verified(config, played):
@@ -212,10 +208,14 @@ def check_verified(config, played):
       'to make all calls'
     )
   possible = set(played) - {verifying.label(name) for name in config.verified}
-  if wrong := [name for name in config.verified if name not in possible]:
+  _check_named('verified', config.verified, possible)
+
+
+def _check_named(setting, names, possible):
+  if wrong := [name for name in names if name not in possible]:
     raise ValueError(
-      f'verified={config.verified}: {", ".join(wrong)} is not played: expected '
-      f'some of {", ".join(sorted(possible))}'
+      f'{setting}={names}: {", ".join(wrong)} is not played: expected some of '
+      f'{", ".join(sorted(possible))}'
     )
 
 

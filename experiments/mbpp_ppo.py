@@ -187,7 +187,7 @@ def run(config, workdir, mode, controllers_of=None, chosen=Selection()):
   coder, rewriter = session.load_models(config)
   models = prepare(config, workdir, trained, coder, rewriter)
   config = played_config
-  session.announce(config, tasks, coder, rewriter)
+  session.announce(config, tasks, played, coder, rewriter)
   print(bought)
   with session.open_pool(config.pool) as pool:
     line_up = session.make_line_up(

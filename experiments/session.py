@@ -187,17 +187,16 @@ def make_line_up(
   return LineUp(backends, MemoPool(pool), config.ask, options)
 
 
-def announce(config, tasks, coder, rewriter):
-  """Says what is about to run and what it can show."""
+def announce(config, tasks, played, coder, rewriter):
+  """Says what is about to run and what it can show on the problems played."""
   sizes = ', '.join(f'{split} {len(part)}' for split, part in tasks.items())
   print(f'{config.data.name} under {config.data.protocol}: {sizes}')
   print(f'coder {coder.name}, rewriter {rewriter.name}')
-  least = statistics.minimum_detectable_difference(
-    len(tasks['test']), _DISCORDANT
-  )
+  count = len(played)
+  least = statistics.minimum_detectable_difference(count, _DISCORDANT)
   found = f'differences of {100 * least:.1f} points or more'
   if least > 1:
-    found = f'no difference: {len(tasks["test"])} test problems are too few'
+    found = f'no difference: {count} problems are too few'
   print(
     f'one run can tell {found} '
     f'(paired, if {_DISCORDANT:.0%} of problems are solved by one side only)'

@@ -28,6 +28,7 @@ from promptrl_jax.training.controller.update import (
   make_update_fn,
 )
 from promptrl_jax.training.state import create_train_state, step_key
+from tests.variants import mostly_slow
 
 CONFIG = PPOConfig(lr=3e-3, epochs=2, minibatches=2)
 MODEL = ActorCritic(
@@ -102,11 +103,12 @@ def test_a_contextual_bandit_is_learned():
   assert all(jnp.isfinite(value) for value in metrics.values())
 
 
-def test_updates_are_compiled_once():
+@pytest.mark.parametrize('updates', mostly_slow([20, 200], [20]))
+def test_updates_are_compiled_once(updates):
   functions = update_fn, act_fn
   for function in functions:
     function.clear_cache()
-  train(create_state(), 20)
+  train(create_state(), updates)
   assert [f._cache_size() for f in functions] == [1, 1]
 
 
