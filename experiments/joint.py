@@ -32,6 +32,7 @@ from promptrl_jax.execution.memo import MemoPool
 from promptrl_jax.llm.attempt import CODER, REWRITER
 from promptrl_jax.llm.load import load_backend
 from promptrl_jax.parallel import mesh as mesh_lib
+from promptrl_jax.prompts.templates import TEMPLATES
 from promptrl_jax.tasks.load import describe, load_tasks
 from promptrl_jax.tools import command
 from promptrl_jax.training import joint
@@ -72,7 +73,11 @@ def run(config, workdir):
   coder = session.cached(
     load_backend(config.coder, mesh), CODER, config.coder, ledger
   )
-  start = build.load_start(config.rewriter, config.train.reference.model)
+  start = build.load_start(
+    config.rewriter,
+    config.train.reference.model,
+    TEMPLATES[config.ask.template].rewrite_stop,
+  )
   config.train.check()
   build.check_reference(config.train, start)
   policy = start.backend(mesh, config.ask.rewrite_max_tokens)

@@ -30,6 +30,7 @@ from promptrl_jax.llm import load
 from promptrl_jax.llm.attempt import CODER
 from promptrl_jax.parallel import distributed, exchange
 from promptrl_jax.parallel import mesh as mesh_lib
+from promptrl_jax.prompts.templates import TEMPLATES
 from promptrl_jax.settings import to_mapping
 from promptrl_jax.strategies.prewrite import RewriteConfig
 from promptrl_jax.tasks.load import describe, load_tasks
@@ -73,7 +74,11 @@ def run(config, workdir):
   mesh = mesh_lib.of_process(config.mesh)
   ledger = session.open_ledger(config, workdir, CODER)
   coder = load.load_backend(config.coder, mesh)
-  start = build.load_start(config.rewriter, config.train.reference.model)
+  start = build.load_start(
+    config.rewriter,
+    config.train.reference.model,
+    TEMPLATES[config.ask.template].rewrite_stop,
+  )
   for learner_config in settings.values():
     build.check_reference(learner_config, start)
   # A folder of the same name may hold another model by now.

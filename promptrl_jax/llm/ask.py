@@ -135,7 +135,7 @@ class Tools:
       self.template.coder if is_program else self.template.rewriter,
       prompt,
       max_tokens=config.max_tokens if is_coder else config.rewrite_max_tokens,
-      stop=config.stop_strings if is_coder else (),
+      stop=config.stop_strings if is_coder else self.template.rewrite_stop,
     )
     if request is None:
       return None

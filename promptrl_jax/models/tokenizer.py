@@ -80,6 +80,12 @@ class Tokenizer:
     (ids,) = self.encode(['a'])
     return ids, len(self.decode([ids])[0])
 
+  def ids_with(self, text: str) -> tuple[int, ...]:
+    """Returns the ids of the tokens whose text has `text` in it."""
+    ids = range(self.vocab_size)
+    texts = self.decode([[i] for i in ids])
+    return tuple(i for i in ids if text in texts[i])
+
   def render(self, messages: Messages) -> list[int]:
     """Returns the ids of a conversation up to the model's next token.
 

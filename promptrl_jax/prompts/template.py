@@ -91,8 +91,9 @@ class Template:
 
   `program` is empty if the reply holds none, and `read_rewrite` if it is no
   statement; `stand_in` then says the task, so that a failed rewrite never loses
-  it. `stop` are strings that a program does not go beyond. `instructed` says
-  whether its models can be asked anything but programs and rewrites.
+  it. `stop` are strings that a program does not go beyond, and `rewrite_stop`
+  those of a rewrite. `instructed` says whether its models can be asked anything
+  but programs and rewrites.
   """
 
   name: str
@@ -102,6 +103,7 @@ class Template:
   read_rewrite: Callable[[RewritePrompt, str], str]
   stand_in: Callable[[RewritePrompt], str]
   stop: tuple[str, ...] = ()
+  rewrite_stop: tuple[str, ...] = ()
   instructed: bool = True
 
   def rewritten(self, prompt: RewritePrompt, reply: str) -> str:

@@ -2,11 +2,14 @@
 
 `PLAIN` is the format of the embedded models, which complete text, `CHAT` that
 of instruction-tuned models, and `CODE` one in which a model of code continues a
-file. `TestPrompt` is for instruction-tuned models alone, see
-`generated_tests.py`.
+file. `BASE` is for base models, which only continue texts: they are asked for
+programs as in `CODE`, and for a rewrite as the next line of a text.
+`TestPrompt` is for instruction-tuned models alone, see `generated_tests.py`.
 """
 
 from __future__ import annotations
+
+import dataclasses
 
 from promptrl_jax.prompts import code_template, extract, rewrite
 from promptrl_jax.prompts.examples import WorkedExample
@@ -187,4 +190,38 @@ CODE = Template(
   _chat_stand_in,
   code_template.STOP,
 )
-TEMPLATES = {t.name: t for t in (PLAIN, CHAT, CODE)}
+
+
+def _base_rewriter(prompt: RewritePrompt) -> Messages:
+  def task(prompt: RewritePrompt, written: str) -> list[str]:
+    lines = [
+      f'Task: {" ".join(prompt.statement.split())}',
+      f'Function name: {prompt.function_name}',
+    ]
+    if prompt.feedback:
+      feedback = ' '.join(prompt.feedback.split())
+      lines.append(f'Feedback on the last program: {feedback}')
+    return [*lines, f'{rewrite.PREFIX}{written}']
+
+  lines = [
+    line
+    for example, written in _REWRITES
+    for line in (*task(example, f' {written}'), '')
+  ]
+  return (('text', '\n'.join([*lines, *task(prompt, '')])),)
+
+
+def _base_rewrite(prompt: RewritePrompt, reply: str) -> str:
+  line = reply.strip().partition('\n')[0]
+  return _chat_rewrite(prompt, f'{rewrite.PREFIX} {line}') if line else ''
+
+
+BASE = dataclasses.replace(
+  CODE,
+  name='base',
+  rewriter=_base_rewriter,
+  read_rewrite=_base_rewrite,
+  rewrite_stop=('\n',),
+  instructed=False,
+)
+TEMPLATES = {t.name: t for t in (PLAIN, CHAT, CODE, BASE)}

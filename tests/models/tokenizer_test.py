@@ -68,3 +68,10 @@ def test_our_own_tokenizer_is_saved_as_one_file(tmp_path):
   assert [path.name for path in tmp_path.iterdir()] == ['tokenizer.json']
   again = tokenizer_lib.load(tmp_path)
   assert again.render([('user', 'add')]) == TOKENIZER.render([('user', 'add')])
+
+
+def test_tokens_are_found_by_what_is_in_their_text():
+  found = TOKENIZER.ids_with('e')
+  texts = [TOKENIZER.decode([[i]])[0] for i in range(TOKENIZER.vocab_size)]
+  assert 0 < len(found) < TOKENIZER.vocab_size
+  assert [i in found for i in range(len(texts))] == ['e' in t for t in texts]

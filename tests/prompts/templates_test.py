@@ -9,6 +9,7 @@ from promptrl_jax.prompts import templates
 from promptrl_jax.prompts.examples import WorkedExample
 from promptrl_jax.prompts.rewrite import PREFIX, validate_rewrite
 from promptrl_jax.prompts.templates import (
+  BASE,
   CHAT,
   CODE,
   PLAIN,
@@ -188,6 +189,44 @@ def test_a_model_that_continues_a_file_is_shown_what_a_rewrite_is():
     assert not validate_rewrite(answer, name)
     written = CODE.rewritten(RewritePrompt('', name), answer)
     assert f'{PREFIX} {written}' == answer
+
+
+def test_a_base_model_goes_on_with_the_line_of_the_rewrite():
+  ((role, content),) = BASE.rewriter(REWRITE)
+  assert role == 'text'
+  *shown, asked = content.split('\n\n')
+  feedback = ' '.join(FEEDBACK.split())
+  assert asked == (
+    'Task: Add two.\nFunction name: f\n'
+    f'Feedback on the last program: {feedback}\n{PREFIX}'
+  )
+  for example in shown:
+    (name,) = re.findall('Function name: (.+)', example)
+    answer = example.rpartition('\n')[2]
+    assert not validate_rewrite(answer, name)
+    reply = answer.removeprefix(PREFIX)
+    written = BASE.rewritten(RewritePrompt('', name), reply)
+    assert f'{PREFIX} {written}' == answer
+
+
+@pytest.mark.parametrize(
+  ('reply', 'read'),
+  [
+    (' Write a Python function f.\n', 'Write a Python function f.'),
+    (' Write a Python function f.\nTask: g', 'Write a Python function f.'),
+    ('\n', ''),
+    (' Write a Python function.\n', ''),  # without its name
+    (' Write f. Write g.\n', ''),
+    (' def f(x):\n', ''),
+  ],
+)
+def test_a_base_model_is_read_up_to_the_end_of_the_line(reply, read):
+  assert BASE.read_rewrite(REWRITE, reply) == read
+
+
+def test_programs_of_base_models_are_those_of_code_models():
+  assert BASE.coder(CODER) == CODE.coder(CODER) and BASE.stop == CODE.stop
+  assert not BASE.instructed and BASE.rewrite_stop == ('\n',)
 
 
 def test_a_signature_may_stand_below_what_the_program_needs():

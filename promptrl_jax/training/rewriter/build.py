@@ -83,12 +83,16 @@ class Start:
     return JaxLM(self.name, sampler)
 
 
-def load_start(backend: load.BackendConfig, reference: str = '') -> Start:
+def load_start(
+  backend: load.BackendConfig, reference: str = '', stop: Sequence[str] = ()
+) -> Start:
   """Reads the model that training starts from.
 
   Args:
     backend: names the model.
     reference: folder or name of the reference model, or ''.
+    stop: strings that end a rewrite, the `rewrite_stop` of a template. Tokens
+      that contain one become stop tokens of the model and its checkpoints.
 
   Raises:
     ValueError: the model is not in this process, generates no text, or is not
@@ -104,7 +108,7 @@ def load_start(backend: load.BackendConfig, reference: str = '') -> Start:
       f'rewriter: {backend.method}: training draws from the whole '
       f'distribution, expected {Sampling()}'
     )
-  start = _read(backend.model)
+  start = _stopping(_read(backend.model), stop)
   if not reference:
     return start
   other = _read(reference)
@@ -128,6 +132,14 @@ def _read(model: str) -> Start:
     )
   name = f'{pathlib.Path(folder).name}@{pretrained.digest(folder)}'
   return Start(name, config, params, tokenizer)
+
+
+def _stopping(start: Start, stop: Sequence[str]) -> Start:
+  """The model with the tokens that contain one of `stop` as stop tokens."""
+  ids = [i for text in stop for i in start.tokenizer.ids_with(text)]
+  ends = tuple(dict.fromkeys((*start.config.eos_token_ids, *ids)))
+  config = dataclasses.replace(start.config, eos_token_ids=ends)
+  return dataclasses.replace(start, config=config)
 
 
 def make_learner(

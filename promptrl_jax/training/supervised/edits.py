@@ -264,5 +264,5 @@ def to_chats(
 
 def to_reply(statement: str, template: str) -> str:
   """Returns what `Template.rewritten` reads as the statement."""
-  mark = '' if template == 'plain' else templates.rewrite.PREFIX
+  mark = '' if template in ('plain', 'base') else templates.rewrite.PREFIX
   return f'{mark} {statement}'

@@ -65,6 +65,23 @@ def test_a_model_that_writes_no_text_cannot_be_trained(tmp_path):
     build.load_start(BackendConfig('jax', str(folder)))
 
 
+def test_a_rewriter_stops_where_its_template_says(tmp_path):
+  tokenizer = tiny.tokenizer()
+  backend = BackendConfig('jax', saved(tmp_path / 'model', tokenizer))
+  (line_end,) = tokenizer.encode(['\n'])[0]
+  assert line_end not in build.load_start(backend).config.eos_token_ids
+  start = build.load_start(backend, stop=('\n',))
+  assert line_end in start.config.eos_token_ids
+  learner = build.make_learner(
+    start, tiny_rewriter.make_config(), mesh_lib.make_data_mesh(), 0
+  )
+  model = build.load_start(
+    BackendConfig('jax', str(learner.save(learner.initial, tmp_path)))
+  )
+  for config in (learner.model, model.config):  # In training and after it.
+    assert {*start.config.eos_token_ids} <= {*config.eos_token_ids}
+
+
 def test_the_update_may_have_layer_after_layer(tmp_path):
   start = build.load_start(
     BackendConfig('jax', saved(tmp_path / 'model', tiny.tokenizer()))
