@@ -142,11 +142,12 @@ class Collector:
     # Each round of resampling walks through the tasks in an order of its own.
     walk_seed = rollout_lib.seed_of(self._seed, 'tasks', round_)
     indices = rollout_lib.draw_tasks(len(self._tasks), size, walk_seed, step)
-    indices = indices[exchange.my_rows(size)]
-    tasks = [self._tasks[i] for i in indices[:count]]
+    names = rollout_lib.own_names([self._tasks[i].task_id for i in indices])
+    rows = exchange.my_rows(size)
+    tasks = [self._tasks[i] for i in indices[rows][:count]]
     seed = rollout_lib.seed_of(self._seed, step, round_)
     rollout = self._learner.sample(
-      state, self._env.prompts(tasks), seed, [task.task_id for task in tasks]
+      state, self._env.prompts(tasks), seed, names[rows][:count]
     )
     seconds = time.perf_counter() - started
     pending = self._env.submit(

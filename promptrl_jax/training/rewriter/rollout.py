@@ -6,6 +6,7 @@ prompts [B] -> sample: G completions each -> Rollout [N = B * G]
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import zlib
 from collections.abc import Sequence
@@ -101,6 +102,21 @@ def draw_tasks(count: int, size: int, seed: int, step: int) -> list[int]:
     order = np.random.default_rng([seed, epoch, 0]).permutation(count)
     indices.append(int(order[offset]))
   return indices
+
+
+def own_names(names: Sequence[str]) -> list[str]:
+  """Returns a name for each place: the second `a` is `a/1`, the third `a/2`.
+
+  A batch has a task twice where a pass over the tasks ends in it, or where
+  there are fewer than it takes. Under one name both would draw the same
+  rewrites.
+  """
+  seen = collections.Counter()
+  own = []
+  for name in names:
+    own.append(f'{name}/{seen[name]}' if seen[name] else name)
+    seen[name] += 1
+  return own
 
 
 def sample(

@@ -5,11 +5,13 @@ import numpy as np
 import pytest
 
 from promptrl_jax.training.rewriter import packing
+from promptrl_jax.training.rewriter.collect import Collector
 from promptrl_jax.training.rewriter.rollout import (
   Rollout,
   RolloutConfig,
   draw_tasks,
   informative,
+  own_names,
   seed_of,
 )
 from tests.training import tiny_rewriter
@@ -86,6 +88,10 @@ def test_more_tasks_than_there_are_is_more_than_one_pass():
   assert sorted(draw_tasks(3, 6, seed=0, step=0)) == [0, 0, 1, 1, 2, 2]
 
 
+def test_a_name_that_comes_again_is_told_apart():
+  assert own_names(['a', 'b', 'a', 'a']) == ['a', 'b', 'a/1', 'a/2']
+
+
 def test_a_seed_depends_on_all_its_parts():
   seeds = {seed_of(1, 2), seed_of(12), seed_of(2, 1), seed_of(1, 2, 0)}
   assert len(seeds) == 4
@@ -117,6 +123,19 @@ def test_the_seed_alone_decides_what_is_drawn(learner):
   known = [text.strip() in wordings for text in first.texts]
   assert np.mean(known) > 0.8  # it was taught no others
   assert len(set(first.texts)) > 4  # draws of a group differ
+
+
+def test_a_task_that_comes_again_in_a_batch_has_other_rewrites(learner):
+  class Env:
+    prompts = staticmethod(tiny_rewriter.make_env(None).prompts)
+
+    def submit(self, tasks, texts, seed, finished):
+      assert len(tasks) == len(texts) == len(finished) == 16
+
+  collector = Collector(learner, Env(), tiny_rewriter.TASKS[:1], seed=0)
+  texts = collector.sample(learner.initial).rollout.texts
+  groups = {tuple(texts[i : i + 4]) for i in range(0, 16, 4)}
+  assert len(groups) > 1
 
 
 def test_log_probs_of_the_sampler_are_those_of_the_trainer(learner):
