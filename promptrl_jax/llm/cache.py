@@ -30,8 +30,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
-import tqdm
 
+from promptrl_jax.llm import progress
 from promptrl_jax.llm.backend import (
   Backend,
   BackendError,
@@ -48,7 +48,6 @@ _Answers = list[tuple[int, Any]]  # with their indices in a batch
 # Version of the database, stored in its `user_version`: 2 has scopes in keys.
 _FORMAT, _WITHOUT_SCOPES = 2, 1
 _BATCH = 2048  # requests to the backend at once, with a file
-_BAR_AFTER_S = 5.0
 _LOCK_TIMEOUT_S = 60.0  # How long to wait for another process that writes.
 
 
@@ -169,7 +168,7 @@ class CachedBackend:
     answers = self._find(key for key, _ in queries)
     missing = {key: query for key, query in queries if key not in answers}
     if missing:
-      with _bar(len(missing), self.name) as bar:
+      with progress.bar(len(missing), self.name) as bar:
         for rows in self._new_rows(missing, ask):
           with self._lock, self._database:
             self._database.executemany(
@@ -240,18 +239,6 @@ class CachedBackend:
         if row is not None:
           answers[key] = json.loads(row[0])
     return answers
-
-
-def _bar(total: int, name: str) -> tqdm.tqdm:
-  """A progress bar of answers, in a terminal and where they take a while."""
-  return tqdm.tqdm(
-    total=total,
-    desc=name.split('@')[0],
-    unit='answer',
-    delay=_BAR_AFTER_S,
-    leave=False,
-    disable=None,
-  )
 
 
 class Record:

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from promptrl_jax.envs.rewriting.env import RewritingEnv
+from promptrl_jax.llm import progress
 from promptrl_jax.llm.ask import warn_once
 from promptrl_jax.llm.backend import Backend, Completion, Message, Request
 from promptrl_jax.prompts.templates import Messages, PromptTooLongError
@@ -180,6 +181,7 @@ def _request(
       temperature=temperature,
       seed=seed,
       max_tokens=env.ask_config.rewrite_max_tokens,
+      stop=env.rewrite_stop(task),
       scope=task.split,
     )
 
@@ -197,7 +199,8 @@ def _complete(
   tasks: Sequence[Task],
   requests: Sequence[Request | None],
 ) -> list[Rewrite]:
-  replies = iter(rewriter.complete([r for r in requests if r is not None]))
+  asked = [request for request in requests if request is not None]
+  replies = iter(progress.complete(rewriter, asked))
   rewrites = []
   for task, request in zip(tasks, requests, strict=True):
     reply = None if request is None else next(replies)

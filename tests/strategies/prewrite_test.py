@@ -5,8 +5,10 @@ import pytest
 
 from promptrl_jax.envs.rewriting.config import RewritingConfig
 from promptrl_jax.envs.rewriting.env import RewritingEnv
+from promptrl_jax.llm.ask import AskConfig
 from promptrl_jax.strategies import prewrite
 from promptrl_jax.tasks import instructions
+from promptrl_jax.testing import tiny
 from promptrl_jax.testing.scripted import ScriptedBackend
 from promptrl_jax.types import Example
 
@@ -63,6 +65,15 @@ def test_rewriters_are_given_no_input_and_are_asked_as_in_training():
     assert messages == ENV.prompts([task])[0]
     assert task.statement in messages[0][1]
     assert 'secret' not in messages[0][1].lower()
+
+
+def test_a_rewrite_ends_where_the_format_of_its_task_says():
+  env = RewritingEnv(
+    ScriptedBackend(lambda _: ''), None, ask=AskConfig(template='base')
+  )
+  model = rewriter()
+  prewrite.rewrite_greedily(model, env, [*tiny.tasks(1), make_task()])
+  assert [request.stop for request in model.batches[0]] == [('\n',), ()]
 
 
 @pytest.mark.parametrize(

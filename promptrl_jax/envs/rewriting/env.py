@@ -136,6 +136,10 @@ class RewritingEnv:
     """Returns the rewriter's messages, one conversation per task."""
     return [self.prompt(task, fits) for task in tasks]
 
+  def rewrite_stop(self, task: Task) -> tuple[str, ...]:
+    """Returns the strings that a rewrite of a task does not go beyond."""
+    return self._form(task).rewrite_stop
+
   def statement(self, task: Task, rewrite: str) -> str:
     """Returns the statement of a rewrite; the old one if it is not usable."""
     return self._form(task).statement(task, rewrite)

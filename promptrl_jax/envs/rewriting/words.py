@@ -26,6 +26,8 @@ _LONG_ANSWER = 8  # Characters; shorter answers occur in a rewrite by chance.
 class WordsForm:
   """Requests and replies of tasks that are checked by right answers."""
 
+  rewrite_stop: tuple[str, ...] = ()
+
   def __init__(self, model: Backend, config: RewritingConfig, ask: AskConfig):
     self._model = model
     self._config = config
