@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import dataclasses
 import io
-import json
 
 import jax
 import numpy as np
 import tqdm
 
+from experiments import solvable as solvable_lib
 from promptrl_jax.envs.editing.env import EditingEnv
 from promptrl_jax.evaluation.play import Entrant, Game
 from promptrl_jax.execution.memo import MemoPool
@@ -147,25 +147,18 @@ def variants(config):
 
 
 def solvable(config, env, problems, folder):
-  """The problems that random operators solve, and the calls this cost.
-
-  Chosen once, and kept in `solvable.json`.
-  """
-  path = folder / 'solvable.json'
-  if not path.exists():
-    kept, calls = solvable_problems(
+  """The problems that random operators solve, and the calls this cost."""
+  return solvable_lib.keep(
+    folder,
+    problems,
+    lambda: solvable_problems(
       env,
       problems,
       config.controller.solvable_by,
       max(config.controller.budgets),
       lambda worlds: tqdm.tqdm(worlds, desc='solvable', unit='world'),
-    )
-    chosen = {'calls': calls, 'problems': [each.task_id for each in kept]}
-    folder.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, f'{json.dumps(chosen, indent=1)}\n'.encode())
-  chosen = json.loads(path.read_text())
-  ids = set(chosen['problems'])
-  return [each for each in problems if each.task_id in ids], chosen['calls']
+    ),
+  )
 
 
 def cloned(config, learner, env, problems, searched, seed):

@@ -22,7 +22,8 @@ from absl import app, flags
 from ml_collections import config_flags
 
 from configs.mbpp_grpo import Config
-from experiments import session
+from experiments import session, solvable
+from experiments.trained import rewriter_calls
 from promptrl_jax.envs.rewriting.env import RewritingEnv
 from promptrl_jax.envs.rewriting.failed import failed_tasks
 from promptrl_jax.evaluation import cells, output, report, rewriter
@@ -99,7 +100,7 @@ def run(config, workdir):
       counts = ', '.join(f'{name} {len(part)}' for name, part in tasks.items())
       print(f'tasks that fail as they are worded: {counts}')
     if config.solvable_by:
-      tasks['train'] = judge.solvable(tasks['train'], config)
+      tasks['train'] = keep_solvable(config, judge, tasks['train'], workdir)
       print(f'training tasks that a rewrite solves: {len(tasks["train"])}')
     seeds = range(config.seed, config.seed + config.seeds)
     trained = {}
@@ -120,6 +121,14 @@ def run(config, workdir):
 
 
 # --- Stages -------------------------------------------------------------------
+
+
+def keep_solvable(config, judge, tasks, workdir):
+  """The tasks that a rewrite of the start solves, chosen once; all agree."""
+  kept, _ = solvable.keep(workdir, tasks, lambda: judge.solvable(tasks, config))
+  names = json.dumps([task.task_id for task in kept])
+  distributed.require_same(names, 'solvable.json')
+  return kept
 
 
 def train(config, learner, env, judge, tasks, seed, folder):
@@ -159,6 +168,7 @@ class Judge:
     self._env = env
     self._mesh = mesh
     self._start = start
+    self._start_model = config.rewriter.model
     self._policy = self._untrained()
 
   def _untrained(self):
@@ -167,15 +177,18 @@ class Judge:
   def compare(self, trained, tasks):
     """Cells of the direct answer, the start and each algorithm's models."""
     entrants = {_START: [self._untrained()]}
+    paid = {_START: rewriter_calls(self._start_model)}
     for name, folders in trained.items():
       entrants[name] = [
         load.load_backend(load.BackendConfig(model=str(folder)), self._mesh)
         for folder in folders
       ]
-    return rewriter.play(self._env, entrants, tasks)
+      costs = [rewriter_calls(str(folder)) for folder in folders]
+      paid[name] = None if None in costs else float(np.mean(costs))
+    return rewriter.play(self._env, entrants, tasks, paid)
 
   def solvable(self, tasks, config):
-    """The tasks that one of several rewrites of the start solves."""
+    """The tasks that one of several rewrites of the start solves; the calls."""
     drawn = RewriteConfig(
       config.solvable_by, config.train.rollout.temperature, config.seed
     )

@@ -144,7 +144,7 @@ def own_edits(config, tasks, env, start):
   """Rewrites of failed statements that pass all tests, most of them its own."""
   failed = failed_tasks(env, tasks['train'])
   collect = config.collect
-  solving = solving_statements(
+  solving, _ = solving_statements(
     env,
     start,
     failed,

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from configs.mbpp_ppo import Config
+from experiments import solvable
 from promptrl_jax import settings
 from promptrl_jax.evaluation import output
 from promptrl_jax.evaluation.selection import Selected
@@ -111,7 +112,8 @@ def selected(
 def rewriter_calls(model: str) -> float | None:
   """Model calls that the training of a rewriter has cost, with its start's.
 
-  They are those of its updates, as for controllers; not those of validations.
+  They are those of its updates and of the choice of its problems, as for
+  controllers; not those of validations.
 
   Args:
     model: `model` of its `BackendConfig`. A folder lies beside the metrics of
@@ -126,19 +128,19 @@ def rewriter_calls(model: str) -> float | None:
     return 0.0
   metrics = folder.parent / 'metrics.jsonl'
   rows = list(output.read_jsonl(metrics)) if metrics.is_file() else []
-  start = _start_of(folder.resolve())
+  workdir, start = _start_of(folder.resolve())
   if start is None or not all('budget/calls' in row for row in rows or [{}]):
     return None
   before = rewriter_calls(start)
-  own = math.fsum(row['budget/calls'] for row in rows)
+  own = math.fsum(row['budget/calls'] for row in rows) + solvable.calls(workdir)
   return None if before is None else before + own
 
 
-def _start_of(folder: pathlib.Path) -> str | None:
-  """The model that the run of a model folder started from, if it says so."""
+def _start_of(folder: pathlib.Path) -> tuple[pathlib.Path, str | None]:
+  """The run of a model folder, and the model that it says it started from."""
   for workdir in folder.parents[:3]:  # as in WORKDIR/grpo/seed_0/model
     path = workdir / 'config.json'
     if path.is_file():
       saved = json.loads(path.read_text(encoding='utf-8')).get('config', {})
-      return saved.get('rewriter', {}).get('model')
-  return None
+      return workdir, saved.get('rewriter', {}).get('model')
+  return folder, None

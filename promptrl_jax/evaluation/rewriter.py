@@ -9,6 +9,7 @@ rewriter has to beat.
 
 from __future__ import annotations
 
+import types
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -31,6 +32,7 @@ def play(
   env: RewritingEnv,
   rewriters: Mapping[str, Sequence[Backend]],
   tasks: Sequence[Task],
+  paid: Mapping[str, float | None] = types.MappingProxyType({}),
 ) -> list[Cell]:
   """Plays the direct answer and each rewriter, problem by problem.
 
@@ -41,6 +43,7 @@ def play(
       `first_temperature` is 0.
     rewriters: by name, one for each seed that it was trained with.
     tasks: what to solve.
+    paid: calls of the training of a rewriter, by name; None: unknown.
 
   Returns:
     A cell per name, `direct` first, at a budget of two calls; its rows are the
@@ -58,7 +61,12 @@ def play(
   entrants = {DIRECT: [None], **rewriters}
   return [
     to_cell(
-      name, BUDGET, env.protocol, tasks, [run(env, m, tasks) for m in models]
+      name,
+      BUDGET,
+      env.protocol,
+      tasks,
+      [run(env, m, tasks) for m in models],
+      paid.get(name, 0.0),
     )
     for name, models in entrants.items()
   ]

@@ -82,7 +82,10 @@ def test_it_leaves_results_and_a_model(whole):
   assert not equal(start, folder / 'model')
   calls = [row['budget/calls'] for row in rows(workdir)]
   assert rewriter_calls(str(folder / 'model')) == sum(calls) > 0
-  header = json.loads((workdir / 'results.json').read_text())['header']
+  results = json.loads((workdir / 'results.json').read_text())
+  paid = {c['strategy']: c['optimisation_calls'] for c in results['cells']}
+  assert paid == {'direct': 0, 'start': 0, 'ppo': sum(calls)}
+  header = results['header']
   assert header['seeds'] == [0] and 'minicode' in header['data_hash']
 
 
@@ -135,6 +138,25 @@ def test_without_an_algorithm_the_start_plays_alone(whole, tmp_path):
   assert found.keys() == {'direct', 'start'}
   trained = {c.strategy: c for c in read_csv(whole[0] / 'results.csv')}['ppo']
   np.testing.assert_array_equal(found['start'].passed, trained.passed)
+
+
+@pytest.mark.slow
+def test_tasks_that_rewrites_solve_are_chosen_once(tmp_path):
+  flags = ('--config.solvable_by=2', '--config.train.iterations=1')
+  result = run(tmp_path, *flags)
+  assert result.returncode == 0, result.stderr[-3000:]
+  path = tmp_path / 'solvable.json'
+  chosen = json.loads(path.read_text())
+  assert 0 < len(chosen['problems']) <= 8 and chosen['calls'] > 16
+  trained = sum(row['budget/calls'] for row in rows(tmp_path))
+  model = tmp_path / 'ppo' / 'seed_0' / 'model'
+  assert rewriter_calls(str(model)) == trained + chosen['calls']
+  # What a run that goes on finds there, it takes.
+  chosen['problems'] = chosen['problems'][:1]
+  path.write_text(json.dumps(chosen))
+  result = run(tmp_path, *flags)
+  assert result.returncode == 0, result.stderr[-3000:]
+  assert 'training tasks that a rewrite solves: 1\n' in result.stdout
 
 
 @pytest.mark.slow

@@ -25,6 +25,13 @@ def test_calls_of_all_trainings_are_counted(tmp_path):
   assert rewriter_calls(str(second)) == 19
 
 
+def test_calls_that_chose_the_problems_are_counted(tmp_path):
+  rows = [{'step': 0, 'budget/calls': 7.0}]
+  model = make_run(tmp_path, 'minicode2_rewriter', rows)
+  (tmp_path / 'solvable.json').write_text('{"calls": 30, "problems": []}')
+  assert rewriter_calls(str(model)) == 37
+
+
 def test_what_is_not_written_down_is_unknown(tmp_path):
   rows = [{'step': 0, 'budget/calls': 7.0}]
   warm = make_run(tmp_path / 'sft', 'minicode2_rewriter', [{'step': 0}], '')

@@ -27,7 +27,7 @@ def solving_statements(
   config: RewriteConfig,
   widen: Callable[[Task, Sequence[str]], Iterable[str]] | None = None,
   progress: Callable[[list], Iterable] = iter,
-) -> list[list[str]]:
+) -> tuple[list[list[str]], int]:
   """Returns for each training task the rewritten statements that solve it.
 
   Args:
@@ -40,16 +40,18 @@ def solving_statements(
     progress: wraps the list of batches, `tqdm.tqdm` for example.
 
   Returns:
-    Distinct statements without a flag whose programs pass all tests, by task;
-    one that the system lost is not among them.
+    Distinct statements without a flag whose programs pass all tests, by task,
+    and the calls made; one that the system lost is not among them.
   """
   solving: list[list[str]] = []
+  calls = 0
   starts = list(range(0, len(tasks), _AT_ONCE))
   for start in progress(starts):
     batch = tasks[start : start + _AT_ONCE]
     rows = []
     drawn = prewrite.sample_rewrites(rewriter, env, batch, config)
     for i, (task, rewrites) in enumerate(zip(batch, drawn, strict=True)):
+      calls += sum(r.completion is not None for r in rewrites)
       replies = [r.reply for r in rewrites if _is_finished(r)]
       wide = widen(task, replies) if widen else replies
       rows += [(i, reply) for reply in dict.fromkeys(wide)]
@@ -57,13 +59,14 @@ def solving_statements(
     if rows:
       owners, replies = zip(*rows, strict=True)
       result = env.rewards([batch[i] for i in owners], replies, config.seed)
+      calls += result.calls
       for i, statement, outcome in zip(
         owners, result.statements, result.outcomes, strict=True
       ):
         if outcome is not None and outcome.passed:
           found[i][statement] = None
     solving += map(list, found)
-  return solving
+  return solving, calls
 
 
 def solvable_tasks(
@@ -71,22 +74,22 @@ def solvable_tasks(
   rewriter: Backend,
   tasks: Sequence[Task],
   config: RewriteConfig,
-) -> tuple[Task, ...]:
-  """Returns the training tasks that at least one of K rewrites solves.
+) -> tuple[tuple[Task, ...], int]:
+  """Returns the training tasks that one of K rewrites solves, and the calls.
 
   Arguments are those of `solving_statements`.
 
   Raises:
     ValueError: no task is left.
   """
-  solving = solving_statements(env, rewriter, tasks, config)
+  solving, calls = solving_statements(env, rewriter, tasks, config)
   kept = tuple(itertools.compress(tasks, solving))
   if not kept:
     raise ValueError(
       f'none of {len(tasks)} tasks is solved by one of {config.samples} '
       'rewrites: expected a rewriter that solves some, or more samples'
     )
-  return kept
+  return kept, calls
 
 
 def _is_finished(rewrite: Rewrite) -> bool:

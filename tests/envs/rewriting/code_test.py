@@ -406,13 +406,13 @@ def test_the_rewriter_is_shown_what_failed(pool):
 
 
 def test_rewrites_that_solve_are_those_that_pass_all_tests_without_a_flag(pool):
-  env, _ = make(pool)
+  env, backend = make(pool)
   # Solves task 1; repeats a test of it, which is flagged; solves no task.
   texts = (GOOD.format(1), f'{GOOD.format(1)} {TASKS[1].tests[0]}', VAGUE)
   rewriter = ScriptedBackend(lambda r: texts[r.seed - 5])
   drawn = RewriteConfig(samples=3, temperature=1.0, seed=5)
   seen = []
-  solving = solving_statements(
+  solving, calls = solving_statements(
     env,
     rewriter,
     TASKS[:2],
@@ -421,26 +421,28 @@ def test_rewrites_that_solve_are_those_that_pass_all_tests_without_a_flag(pool):
   )
   assert solving == [[], [GOOD.format(1)]]
   assert seen == [0]
+  assert calls == len(rewriter.prompts) + len(backend.prompts) > 6
   # What nobody wrote is tried, too: for task 0 nothing, for task 1 another one.
   other = f'{GOOD.format(1)} Thanks!'
   widened = {TASKS[0].task_id: (), TASKS[1].task_id: (VAGUE, other, other)}
   assert solving_statements(
     env, rewriter, TASKS[:2], drawn, lambda task, _: widened[task.task_id]
-  ) == [[], [other]]
+  ) == ([[], [other]], 6 + 2)
   assert solving_statements(
     env, rewriter, TASKS[:1], drawn, lambda task, _: ()
-  ) == [[]]
+  ) == ([[]], 3)
 
 
 def test_solvable_tasks_are_those_that_some_rewrite_solves(pool):
   env, backend = make(pool)
   rewriter = ScriptedBackend(lambda r: GOOD.format(1 + r.seed % 3))
   drawn = RewriteConfig(samples=3, temperature=1.0, seed=0)
-  kept = solvable_tasks(env, rewriter, TASKS, drawn)
+  kept, calls = solvable_tasks(env, rewriter, TASKS, drawn)
   assert [task.task_id for task in kept] == [
     f'tiny/train/{i}' for i in (1, 2, 3)
   ]
   assert [len(batch) for batch in backend.batches] == [12]
+  assert calls == 12 + 12
   with pytest.raises(ValueError, match='none of 1 tasks.*one of 3 rewrites'):
     solvable_tasks(env, rewriter, TASKS[:1], drawn)
 
