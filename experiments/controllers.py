@@ -13,7 +13,6 @@ import jax
 import numpy as np
 import tqdm
 
-from experiments import solvable as solvable_lib
 from promptrl_jax.envs.editing.env import EditingEnv
 from promptrl_jax.evaluation.play import Entrant, Game
 from promptrl_jax.execution.memo import MemoPool
@@ -24,6 +23,7 @@ from promptrl_jax.strategies import policies
 from promptrl_jax.strategies.base import OverOperators
 from promptrl_jax.tasks import splits
 from promptrl_jax.training import run as run_lib
+from promptrl_jax.training import solvable as solvable_lib
 from promptrl_jax.training.controller import bandit, cloning
 from promptrl_jax.training.controller.learner import make_learner
 from promptrl_jax.training.controller.solvable import solvable_problems

@@ -8,7 +8,6 @@ import numpy as np
 
 from experiments import controllers, searching, session
 from experiments.remembering import Memory
-from experiments.trained import rewriter_calls
 from promptrl_jax.evaluation import (
   candidate_costs,
   instruction_search,
@@ -18,6 +17,7 @@ from promptrl_jax.evaluation import (
   verifying,
 )
 from promptrl_jax.evaluation.play import Entrant, Plan, rivals
+from promptrl_jax.evaluation.training_cost import training_calls
 from promptrl_jax.llm import preflight
 from promptrl_jax.llm.attempt import CODER, REWRITER
 from promptrl_jax.llm.load import load_backend
@@ -277,7 +277,7 @@ def with_rewriter(
   if _PPO in wanted:
     found[_PPO] = players['ppo']
   models = {REWRITER: line_up.backends[REWRITER]}
-  paid = rewriter_calls(config.trained_rewriter)
+  paid = training_calls(config.trained_rewriter)
   return {
     name: dataclasses.replace(
       entrant, models=lambda seed: models, training_calls=paid

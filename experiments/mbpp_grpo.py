@@ -22,11 +22,16 @@ from absl import app, flags
 from ml_collections import config_flags
 
 from configs.mbpp_grpo import Config
-from experiments import session, solvable
-from experiments.trained import rewriter_calls
+from experiments import session
 from promptrl_jax.envs.rewriting.env import RewritingEnv
 from promptrl_jax.envs.rewriting.failed import failed_tasks
-from promptrl_jax.evaluation import cells, output, report, rewriter
+from promptrl_jax.evaluation import (
+  cells,
+  output,
+  report,
+  rewriter,
+  training_cost,
+)
 from promptrl_jax.llm import load
 from promptrl_jax.llm.attempt import CODER
 from promptrl_jax.parallel import distributed, exchange
@@ -37,6 +42,7 @@ from promptrl_jax.strategies.prewrite import RewriteConfig
 from promptrl_jax.tasks.load import describe, load_tasks
 from promptrl_jax.tools import command, distributed_flags
 from promptrl_jax.training import run as run_lib
+from promptrl_jax.training import solvable
 from promptrl_jax.training import workdir as workdir_lib
 from promptrl_jax.training.rewriter import build
 from promptrl_jax.training.rewriter.algorithms import make_config
@@ -177,14 +183,13 @@ class Judge:
   def compare(self, trained, tasks):
     """Cells of the direct answer, the start and each algorithm's models."""
     entrants = {_START: [self._untrained()]}
-    paid = {_START: rewriter_calls(self._start_model)}
+    paid = {_START: training_cost.training_calls(self._start_model)}
     for name, folders in trained.items():
       entrants[name] = [
         load.load_backend(load.BackendConfig(model=str(folder)), self._mesh)
         for folder in folders
       ]
-      costs = [rewriter_calls(str(folder)) for folder in folders]
-      paid[name] = None if None in costs else float(np.mean(costs))
+      paid[name] = training_cost.mean_training_calls(list(map(str, folders)))
     return rewriter.play(self._env, entrants, tasks, paid)
 
   def solvable(self, tasks, config):

@@ -21,7 +21,12 @@ from absl import app, flags
 from promptrl_jax.envs.rewriting.config import RewritingConfig
 from promptrl_jax.envs.rewriting.env import RewritingEnv
 from promptrl_jax.envs.rewriting.failed import failed_tasks
-from promptrl_jax.evaluation import markdown, report, rewriter
+from promptrl_jax.evaluation import (
+  markdown,
+  report,
+  rewriter,
+  training_cost,
+)
 from promptrl_jax.evaluation.cells import Cell
 from promptrl_jax.llm.attempt import CODER
 from promptrl_jax.tasks import load
@@ -97,9 +102,13 @@ def run(rewriters: Mapping[str, Sequence[str]]) -> None:
       for name, group in rewriters.items()
     }
     # The direct answer has failed by definition.
+    paid = {
+      name: training_cost.mean_training_calls(group)
+      for name, group in rewriters.items()
+    }
     cells = [
       cell
-      for cell in rewriter.play(env, entrants, failed)
+      for cell in rewriter.play(env, entrants, failed, paid)
       if cell.strategy != rewriter.DIRECT
     ]
     hashes = {name: backend.name for name, backend in backends.items()}

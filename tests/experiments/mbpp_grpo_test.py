@@ -7,8 +7,8 @@ import jax
 import numpy as np
 import pytest
 
-from experiments.trained import rewriter_calls
 from promptrl_jax.evaluation.cells import read_csv
+from promptrl_jax.evaluation.training_cost import training_calls
 from promptrl_jax.llm.load import ASSETS
 from promptrl_jax.models import pretrained
 from promptrl_jax.tasks import splits
@@ -81,7 +81,7 @@ def test_it_leaves_results_and_a_model(whole):
   start = ASSETS / 'minicode_rewriter'
   assert not equal(start, folder / 'model')
   calls = [row['budget/calls'] for row in rows(workdir)]
-  assert rewriter_calls(str(folder / 'model')) == sum(calls) > 0
+  assert training_calls(str(folder / 'model')) == sum(calls) > 0
   results = json.loads((workdir / 'results.json').read_text())
   paid = {c['strategy']: c['optimisation_calls'] for c in results['cells']}
   assert paid == {'direct': 0, 'start': 0, 'ppo': sum(calls)}
@@ -150,7 +150,7 @@ def test_tasks_that_rewrites_solve_are_chosen_once(tmp_path):
   assert 0 < len(chosen['problems']) <= 8 and chosen['calls'] > 16
   trained = sum(row['budget/calls'] for row in rows(tmp_path))
   model = tmp_path / 'ppo' / 'seed_0' / 'model'
-  assert rewriter_calls(str(model)) == trained + chosen['calls']
+  assert training_calls(str(model)) == trained + chosen['calls']
   # What a run that goes on finds there, it takes.
   chosen['problems'] = chosen['problems'][:1]
   path.write_text(json.dumps(chosen))

@@ -1,4 +1,4 @@
-"""Training problems that can be solved, chosen once and kept; no flags here."""
+"""Training problems that can be solved, chosen once and kept in a file."""
 
 from __future__ import annotations
 

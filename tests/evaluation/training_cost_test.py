@@ -2,7 +2,7 @@
 
 import json
 
-from experiments.trained import rewriter_calls
+from promptrl_jax.evaluation.training_cost import training_calls
 
 
 def make_run(workdir, start, rows, place='grpo/seed_0'):
@@ -20,16 +20,16 @@ def test_calls_of_all_trainings_are_counted(tmp_path):
   rows = [{'step': 0, 'budget/calls': 7.0}, {'step': 1, 'budget/calls': 5.0}]
   first = make_run(tmp_path / 'a', 'minicode2_rewriter', rows)
   second = make_run(tmp_path / 'b', first, rows[:1])
-  assert rewriter_calls('minicode2_rewriter') == 0
-  assert rewriter_calls(str(first)) == 12
-  assert rewriter_calls(str(second)) == 19
+  assert training_calls('minicode2_rewriter') == 0
+  assert training_calls(str(first)) == 12
+  assert training_calls(str(second)) == 19
 
 
 def test_calls_that_chose_the_problems_are_counted(tmp_path):
   rows = [{'step': 0, 'budget/calls': 7.0}]
   model = make_run(tmp_path, 'minicode2_rewriter', rows)
   (tmp_path / 'solvable.json').write_text('{"calls": 30, "problems": []}')
-  assert rewriter_calls(str(model)) == 37
+  assert training_calls(str(model)) == 37
 
 
 def test_what_is_not_written_down_is_unknown(tmp_path):
@@ -39,8 +39,8 @@ def test_what_is_not_written_down_is_unknown(tmp_path):
   moved = tmp_path / 'rewriter'
   moved.mkdir()
   for model in (warm, after, moved, 'docs/results/minicode2/rewriter'):
-    assert rewriter_calls(str(model)) is None
+    assert training_calls(str(model)) is None
 
 
 def test_a_run_that_has_not_started_has_no_count(tmp_path):
-  assert rewriter_calls(str(make_run(tmp_path, 'x', []))) is None
+  assert training_calls(str(make_run(tmp_path, 'x', []))) is None
