@@ -118,11 +118,16 @@ def _chat_program(prompt: CoderPrompt, reply: str) -> str:
   return extract.extract_code(reply, prompt.function_name)
 
 
-def _chat_rewriter(prompt: RewritePrompt) -> Messages:
+def _rewriter_task(prompt: RewritePrompt) -> list[str]:
   parts = [prompt.statement, f'Function name: {prompt.function_name}']
   if prompt.feedback:
     parts.append(f'Feedback on the last program: {prompt.feedback}')
-  return (('system', _REWRITER_SYSTEM), ('user', '\n\n'.join(parts)))
+  return parts
+
+
+def _chat_rewriter(prompt: RewritePrompt) -> Messages:
+  asked = '\n\n'.join(_rewriter_task(prompt))
+  return (('system', _REWRITER_SYSTEM), ('user', asked))
 
 
 # Two rewrites that show what is wanted. Without them SmolLM2 135M answers with
@@ -193,22 +198,14 @@ CODE = Template(
 
 
 def _base_rewriter(prompt: RewritePrompt) -> Messages:
-  def task(prompt: RewritePrompt, written: str) -> list[str]:
-    lines = [
-      f'Task: {" ".join(prompt.statement.split())}',
-      f'Function name: {prompt.function_name}',
-    ]
-    if prompt.feedback:
-      feedback = ' '.join(prompt.feedback.split())
-      lines.append(f'Feedback on the last program: {feedback}')
-    return [*lines, f'{rewrite.PREFIX}{written}']
+  def entry(prompt: RewritePrompt, written: str) -> str:
+    lines = [' '.join(part.split()) for part in _rewriter_task(prompt)]
+    return '\n'.join(
+      [f'Task: {lines[0]}', *lines[1:], rewrite.PREFIX + written]
+    )
 
-  lines = [
-    line
-    for example, written in _REWRITES
-    for line in (*task(example, f' {written}'), '')
-  ]
-  return (('text', '\n'.join([*lines, *task(prompt, '')])),)
+  shown = [entry(example, f' {written}') for example, written in _REWRITES]
+  return (('text', '\n\n'.join([*shown, entry(prompt, '')])),)
 
 
 def _base_rewrite(prompt: RewritePrompt, reply: str) -> str:
