@@ -32,7 +32,6 @@ from promptrl_jax.execution.memo import MemoPool
 from promptrl_jax.llm.attempt import CODER, REWRITER
 from promptrl_jax.llm.load import load_backend
 from promptrl_jax.parallel import mesh as mesh_lib
-from promptrl_jax.prompts.templates import TEMPLATES
 from promptrl_jax.tasks.load import describe, load_tasks
 from promptrl_jax.tools import command
 from promptrl_jax.training import joint
@@ -76,7 +75,7 @@ def run(config, workdir):
   start = build.load_start(
     config.rewriter,
     config.train.reference.model,
-    TEMPLATES[config.ask.template].rewrite_stop,
+    config.ask.rewrite_stop,
   )
   config.train.check()
   build.check_reference(config.train, start)

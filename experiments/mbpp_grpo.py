@@ -36,7 +36,6 @@ from promptrl_jax.llm import load
 from promptrl_jax.llm.attempt import CODER
 from promptrl_jax.parallel import distributed, exchange
 from promptrl_jax.parallel import mesh as mesh_lib
-from promptrl_jax.prompts.templates import TEMPLATES
 from promptrl_jax.settings import to_mapping
 from promptrl_jax.strategies.prewrite import RewriteConfig
 from promptrl_jax.tasks.load import describe, load_tasks
@@ -84,7 +83,7 @@ def run(config, workdir):
   start = build.load_start(
     config.rewriter,
     config.train.reference.model,
-    TEMPLATES[config.ask.template].rewrite_stop,
+    config.ask.rewrite_stop,
   )
   for learner_config in settings.values():
     build.check_reference(learner_config, start)

@@ -9,7 +9,6 @@ rewriter has to beat.
 
 from __future__ import annotations
 
-import types
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -32,7 +31,7 @@ def play(
   env: RewritingEnv,
   rewriters: Mapping[str, Sequence[Backend]],
   tasks: Sequence[Task],
-  paid: Mapping[str, float | None] = types.MappingProxyType({}),
+  paid: Mapping[str, float | None] | None = None,
 ) -> list[Cell]:
   """Plays the direct answer and each rewriter, problem by problem.
 
@@ -43,7 +42,8 @@ def play(
       `first_temperature` is 0.
     rewriters: by name, one for each seed that it was trained with.
     tasks: what to solve.
-    paid: calls of the training of a rewriter, by name; None: unknown.
+    paid: calls of the training of a rewriter, by name; None: unknown. Those of
+      names that are not there have cost none.
 
   Returns:
     A cell per name, `direct` first, at a budget of two calls; its rows are the
@@ -66,7 +66,7 @@ def play(
       env.protocol,
       tasks,
       [run(env, m, tasks) for m in models],
-      paid.get(name, 0.0),
+      (paid or {}).get(name, 0.0),
     )
     for name, models in entrants.items()
   ]

@@ -67,6 +67,10 @@ class AskConfig:
   def stop_strings(self) -> tuple[str, ...]:
     return self.stop or templates.TEMPLATES[self.template].stop
 
+  @property
+  def rewrite_stop(self) -> tuple[str, ...]:
+    return templates.TEMPLATES[self.template].rewrite_stop
+
 
 def fitted_request(
   backend: Backend,
@@ -135,7 +139,7 @@ class Tools:
       self.template.coder if is_program else self.template.rewriter,
       prompt,
       max_tokens=config.max_tokens if is_coder else config.rewrite_max_tokens,
-      stop=config.stop_strings if is_coder else self.template.rewrite_stop,
+      stop=config.stop_strings if is_coder else config.rewrite_stop,
     )
     if request is None:
       return None

@@ -18,6 +18,7 @@ from tokenizers import decoders, models, pre_tokenizers, processors, trainers
 from promptrl_jax.files import write_atomically
 from promptrl_jax.models import gguf_model, gguf_tokenizer, tokenizer_files
 from promptrl_jax.models.chat_template import ChatTemplate, Messages
+from promptrl_jax.models.encoder_decoder_config import LanguageModelConfig
 from promptrl_jax.models.gguf_file import GgufFile
 from promptrl_jax.models.torch_file import CheckpointError
 
@@ -97,6 +98,23 @@ class Tokenizer:
     # The template itself writes the leading special token.
     text = self.chat.text(messages)
     return [*self.encode([text])[0], *self.end]
+
+
+def with_special_tokens(
+  config: LanguageModelConfig, tokenizer: Tokenizer, stop: Sequence[str] = ()
+) -> LanguageModelConfig:
+  """Returns a model's config with the stop and padding tokens of its tokenizer.
+
+  A chat model ends its turn with more tokens than its config may name. So do
+  tokens that contain one of the strings `stop`.
+  """
+  found = [i for text in stop for i in tokenizer.ids_with(text)]
+  ends = (*config.eos_token_ids, *tokenizer.eos_ids, *found)
+  return dataclasses.replace(
+    config,
+    eos_token_ids=tuple(dict.fromkeys(ends)),
+    pad_token_id=tokenizer.pad_id,
+  )
 
 
 def pad_left(

@@ -92,8 +92,8 @@ class Template:
   `program` is empty if the reply holds none, and `read_rewrite` if it is no
   statement; `stand_in` then says the task, so that a failed rewrite never loses
   it. `stop` are strings that a program does not go beyond, and `rewrite_stop`
-  those of a rewrite. `instructed` says whether its models can be asked anything
-  but programs and rewrites.
+  those of a rewrite, whose reply begins with `rewrite_prefix`. `instructed`
+  says whether its models can be asked anything but programs and rewrites.
   """
 
   name: str
@@ -104,6 +104,7 @@ class Template:
   stand_in: Callable[[RewritePrompt], str]
   stop: tuple[str, ...] = ()
   rewrite_stop: tuple[str, ...] = ()
+  rewrite_prefix: str = ''
   instructed: bool = True
 
   def rewritten(self, prompt: RewritePrompt, reply: str) -> str:

@@ -184,6 +184,7 @@ CHAT = Template(
   _chat_rewriter,
   _chat_rewrite,
   _chat_stand_in,
+  rewrite_prefix=rewrite.PREFIX,
 )
 # A rewriter is asked in words, whatever the format of programs is.
 CODE = Template(
@@ -194,6 +195,7 @@ CODE = Template(
   _chat_rewrite,
   _chat_stand_in,
   code_template.STOP,
+  rewrite_prefix=rewrite.PREFIX,
 )
 
 
@@ -219,6 +221,7 @@ BASE = dataclasses.replace(
   rewriter=_base_rewriter,
   read_rewrite=_base_rewrite,
   rewrite_stop=('\n',),
+  rewrite_prefix='',  # It ends the request.
   instructed=False,
 )
 TEMPLATES = {t.name: t for t in (PLAIN, CHAT, CODE, BASE)}

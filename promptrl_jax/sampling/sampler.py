@@ -20,7 +20,7 @@ from promptrl_jax.models.encoder_decoder_config import (
   EncoderDecoderConfig,
   LanguageModelConfig,
 )
-from promptrl_jax.models.tokenizer import Tokenizer
+from promptrl_jax.models.tokenizer import Tokenizer, with_special_tokens
 from promptrl_jax.parallel import mesh as mesh_lib
 from promptrl_jax.sampling import prepare
 from promptrl_jax.sampling.batch_beam import BeamSearcher
@@ -84,13 +84,7 @@ class Sampler:
       ValueError: the lengths exceed the context of the model, or a causal model
         is to search with beams.
     """
-    # A chat model ends its turn with more tokens than its config may name.
-    ends = (*config.eos_token_ids, *tokenizer.eos_ids)
-    config = dataclasses.replace(
-      config,
-      eos_token_ids=tuple(dict.fromkeys(ends)),
-      pad_token_id=tokenizer.pad_id,
-    )
+    config = with_special_tokens(config, tokenizer)
     mesh = mesh_lib.make_data_mesh() if mesh is None else mesh
     if not isinstance(params, prepare.DecodeParams):
       params = _prepared(config, params, mesh, bits)

@@ -2,7 +2,10 @@
 
 import json
 
-from promptrl_jax.evaluation.training_cost import training_calls
+from promptrl_jax.evaluation.training_cost import (
+  mean_training_calls,
+  training_calls,
+)
 
 
 def make_run(workdir, start, rows, place='grpo/seed_0'):
@@ -23,6 +26,9 @@ def test_calls_of_all_trainings_are_counted(tmp_path):
   assert training_calls('minicode2_rewriter') == 0
   assert training_calls(str(first)) == 12
   assert training_calls(str(second)) == 19
+  models = [str(first), str(second)]
+  assert mean_training_calls(models) == 15.5
+  assert mean_training_calls([*models, str(tmp_path)]) is None
 
 
 def test_calls_that_chose_the_problems_are_counted(tmp_path):

@@ -53,7 +53,7 @@ class CodeForm:
     self._ask = ask
     self._protocol = protocol
     self._template = templates.TEMPLATES[ask.template]
-    self.rewrite_stop = self._template.rewrite_stop
+    self.rewrite_stop = ask.rewrite_stop
 
   def draw(self, task: Task, seed: int) -> Task:
     """Returns the task as one batch sees it: unchanged."""

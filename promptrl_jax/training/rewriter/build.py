@@ -108,7 +108,12 @@ def load_start(
       f'rewriter: {backend.method}: training draws from the whole '
       f'distribution, expected {Sampling()}'
     )
-  start = _stopping(_read(backend.model), stop)
+  start = _read(backend.model)
+  if stop:
+    config = tokenizer_lib.with_special_tokens(
+      start.config, start.tokenizer, stop
+    )
+    start = dataclasses.replace(start, config=config)
   if not reference:
     return start
   other = _read(reference)
@@ -132,14 +137,6 @@ def _read(model: str) -> Start:
     )
   name = f'{pathlib.Path(folder).name}@{pretrained.digest(folder)}'
   return Start(name, config, params, tokenizer)
-
-
-def _stopping(start: Start, stop: Sequence[str]) -> Start:
-  """The model with the tokens that contain one of `stop` as stop tokens."""
-  ids = [i for text in stop for i in start.tokenizer.ids_with(text)]
-  ends = tuple(dict.fromkeys((*start.config.eos_token_ids, *ids)))
-  config = dataclasses.replace(start.config, eos_token_ids=ends)
-  return dataclasses.replace(start, config=config)
 
 
 def make_learner(
@@ -170,7 +167,7 @@ def make_learner(
   """
   own_mesh, mesh = mesh, mesh_lib.over_processes(mesh)
   config = config.shaped(mesh_lib.num_row_shards(mesh), jax.process_count())
-  model = _with_special_tokens(start)
+  model = tokenizer_lib.with_special_tokens(start.config, start.tokenizer)
   shapes = _engine_config(config, prompt_lengths, slots)
   policy = _policy_config(model, config, mesh)
   params = _initial_params(start, config, policy, seed)
@@ -223,16 +220,6 @@ def _score_fns(
     return score, score
   return score, update.make_score_fn(
     reference_policy, config.loss, keep_hidden=config.needs_exact_kl
-  )
-
-
-def _with_special_tokens(start: Start) -> LanguageModelConfig:
-  """Returns the model's config with the tokenizer's stop and padding tokens."""
-  stops = (*start.config.eos_token_ids, *start.tokenizer.eos_ids)
-  return dataclasses.replace(
-    start.config,
-    eos_token_ids=tuple(dict.fromkeys(stops)),
-    pad_token_id=start.tokenizer.pad_id,
   )
 
 

@@ -264,5 +264,4 @@ def to_chats(
 
 def to_reply(statement: str, template: str) -> str:
   """Returns what `Template.rewritten` reads as the statement."""
-  mark = '' if template in ('plain', 'base') else templates.rewrite.PREFIX
-  return f'{mark} {statement}'
+  return f'{templates.TEMPLATES[template].rewrite_prefix} {statement}'
