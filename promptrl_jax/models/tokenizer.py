@@ -105,8 +105,8 @@ def with_special_tokens(
 ) -> LanguageModelConfig:
   """Returns a model's config with the stop and padding tokens of its tokenizer.
 
-  A chat model ends its turn with more tokens than its config may name. So do
-  tokens that contain one of the strings `stop`.
+  A chat model ends its turn with more tokens than its config may name. Tokens
+  that contain one of the strings `stop` end its text, too.
   """
   found = [i for text in stop for i in tokenizer.ids_with(text)]
   ends = (*config.eos_token_ids, *tokenizer.eos_ids, *found)
