@@ -9,7 +9,9 @@ more than 512 tokens, one of the 500, are left out. Each line of JSON is a way
 to sample, and its rate is that of new tokens, prefill included; a first run of
 some of the prompts, of all lengths, compiles, the best of the others counts.
 Requests come one by one (`at_once` 1) or all together; `beside` counts other
-processes that keep a core busy.
+processes that keep a core busy. `loops` is 1 where all cores share each
+product, as for requests one by one and with `JAX_NUM_CPU_DEVICES=1`; otherwise
+each core has slots of its own.
 
 transformers (with torch, accelerate and gguf beside it) reads the same GGUF
 file, in groups of 32 prompts that are padded. vLLM reads it converted to
@@ -28,6 +30,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -36,7 +39,6 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import jax
 import numpy as np
 from absl import app, flags
 
@@ -138,7 +140,7 @@ def ours(
   beside: int = 0,
 ) -> dict[str, Any]:
   """Times one way to sample; with one slot, all cores share its products."""
-  mesh = mesh_lib.make_data_mesh(1) if slots == 1 else None
+  mesh = mesh_lib.make_data_mesh(1 if slots == 1 else None)
   shapes = EngineConfig(slots, _LENGTHS, _NEW)
   sampler = Sampler.load(
     load.find(_MODEL),
@@ -168,6 +170,7 @@ def ours(
     sampler='promptrl_jax',
     dtype=dtype,
     at_once=slots,
+    loops=mesh.size,
     beside=beside,
     prompts=len(prompts),
     samples=len(params),
@@ -219,7 +222,7 @@ def _llama(prompt: int, new: int) -> list[dict[str, Any]]:
   if not _LLAMA.value:
     return []
   tools = pathlib.Path(_LLAMA.value)
-  found, cores = [], jax.device_count()
+  found, cores = [], len(os.sched_getaffinity(0))
   with tempfile.TemporaryDirectory() as folder:
     for kind in (k for dtype in _DTYPES.value for k in LLAMA_TYPES[dtype]):
       file = load.find(_MODEL)

@@ -18,8 +18,9 @@ def factors(rows, dtype, inputs=96, outputs=160):
 @pytest.mark.parametrize('dtype', ['bfloat16', 'float32'])
 @pytest.mark.parametrize('rows', [*range(1, 10), 33])
 @pytest.mark.parametrize('threads', [1, 3])
-def test_it_is_the_product(rows, dtype, threads):
-  x, kernel = factors(rows, dtype)
+@pytest.mark.parametrize('inputs', [90, 96])  # 96 fill tiles
+def test_it_is_the_product(rows, dtype, threads, inputs):
+  x, kernel = factors(rows, dtype, inputs)
   actual = jax.jit(few_rows.product, static_argnums=2)(
     x, few_rows.pack(kernel), threads
   )
@@ -29,10 +30,11 @@ def test_it_is_the_product(rows, dtype, threads):
 
 
 @pytest.mark.usefixtures('functions')
-def test_rows_are_rounded_to_the_nearest_bfloat16():
+@pytest.mark.parametrize('inputs', [50, 64])
+def test_rows_are_rounded_to_the_nearest_bfloat16(inputs):
   ties = [1 + 2.0**-8, 1 + 3 * 2.0**-8, -1 - 2.0**-8, 1 + 2.0**-8 + 2.0**-20]
   special = [0.0, -0.0, 3.4e38, np.inf, -np.inf, np.nan, -np.nan, 1e-3]
-  drawn = np.random.default_rng(0).normal(size=38)
+  drawn = np.random.default_rng(0).normal(size=inputs - 12)
   x = jnp.asarray([[*ties, *special, *drawn]], jnp.float32)
   kernel = jnp.eye(x.shape[1], 64, dtype=jnp.bfloat16)
   for i in range(x.shape[1]):  # One at a time: 0 * inf is no number.
@@ -59,10 +61,13 @@ def test_shared_by_threads_it_stays_the_same(dtype, threads):
 @pytest.mark.usefixtures('functions')
 @pytest.mark.parametrize('dtype', ['bfloat16', 'float32'])
 def test_a_row_does_not_depend_on_the_others(dtype):
-  x, kernel = factors(11, dtype)
+  # More than are multiplied by all panels before the next ones, by tiles.
+  x, kernel = factors(2800, dtype)
   panels = few_rows.pack(kernel)
   together = np.asarray(few_rows.product(x, panels))
-  for count in range(1, 11):
+  expected = np.asarray(x, np.float64) @ np.asarray(kernel, np.float64)
+  np.testing.assert_allclose(together, expected, rtol=1e-5, atol=2e-5)
+  for count in (*range(1, 11), 16, 17, 32, 40, 2750):
     actual = few_rows.product(x[:count], panels)
     np.testing.assert_array_equal(actual, together[:count])
 

@@ -34,15 +34,19 @@ def test_rows_are_split_over_it():
   assert shapes == {(4 // jax.device_count(), 3)}
 
 
-def test_each_core_becomes_a_device():
+@pytest.mark.parametrize(
+  ('environment', 'count'),
+  [({}, len(os.sched_getaffinity(0))), ({'JAX_NUM_CPU_DEVICES': '5'}, 5)],
+)
+def test_each_core_becomes_a_device_unless_a_number_is_set(environment, count):
   done = subprocess.run(
     [sys.executable, '-c', COUNT_DEVICES],
-    env={**os.environ, 'JAX_PLATFORMS': 'cpu'},
+    env={**os.environ, 'JAX_PLATFORMS': 'cpu', **environment},
     capture_output=True,
     text=True,
     check=True,
   )
-  assert int(done.stdout) == len(os.sched_getaffinity(0))
+  assert int(done.stdout) == count
 
 
 def test_no_text_is_the_data_mesh_and_data_takes_what_others_leave():

@@ -12,6 +12,7 @@
 #include <memory>
 
 #include "panels.h"
+#include "tiles.h"
 
 namespace ffi = xla::ffi;
 
@@ -111,6 +112,84 @@ __attribute__((noinline)) void Pass(const uint32_t* panel,
     std::memcpy(out + r * n_size, sums[r], sizeof(sums[r]));
 }
 
+// Multiplies all rows by the panels from `begin` to `end`.
+template <typename Type>
+void Multiply(const uint32_t* panels, const typename Type::X* rows,
+              int64_t m_size, int64_t words, float* out, int64_t n_size,
+              int64_t begin, int64_t end) {
+  for (int64_t i = begin; i < end; ++i)
+    for (int64_t m = 0; m < m_size; m += kRows)
+      AsConstant<kRows>(std::min<int64_t>(m_size - m, kRows), [=](auto few) {
+        constexpr int V = VectorsFor(few);
+        for (int v = 0; v < kVectors; v += V)
+          Pass<Type, few, V>(panels + i * kOutputs * words + v * kLanes,
+                             rows + m * words * Type::kParts,
+                             out + m * n_size + i * kOutputs + v * kLanes,
+                             words, n_size);
+      });
+}
+
+#if defined(PROMPTRL_TILES)
+struct BFloat16Tiles : BFloat16Pairs {};
+
+// Multiplies two tiles of rows by a panel.
+void TilePass(const uint32_t* panel, const uint32_t* first,
+              const uint32_t* second, float* first_out, float* second_out,
+              int64_t words, int64_t n_size) {
+  constexpr int64_t kAheadOfTiles = 4 * kAhead;
+  const int64_t x_bytes = 4 * words, out_bytes = 4 * n_size;
+  constexpr int64_t kPanelBytes = 4 * kOutputs;
+  _tile_zero(0);
+  _tile_zero(1);
+  _tile_zero(2);
+  _tile_zero(3);
+  for (int64_t k = 0; k < words; k += tiles::kWords) {
+    for (int i = 0; i < tiles::kWords * kOutputs; i += kLine)
+      __builtin_prefetch(panel + kAheadOfTiles + i);
+    _tile_loadd(4, first + k, x_bytes);
+    _tile_loadd(6, panel, kPanelBytes);
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_loadd(7, panel + tiles::kWords, kPanelBytes);
+    _tile_dpbf16ps(1, 4, 7);
+    _tile_loadd(5, second + k, x_bytes);
+    _tile_dpbf16ps(2, 5, 6);
+    _tile_dpbf16ps(3, 5, 7);
+    panel += tiles::kWords * kOutputs;
+  }
+  _tile_stored(0, first_out, out_bytes);
+  _tile_stored(1, first_out + tiles::kWords, out_bytes);
+  _tile_stored(2, second_out, out_bytes);
+  _tile_stored(3, second_out + tiles::kWords, out_bytes);
+}
+
+// The last tile of rows that do not fill it begins earlier, and that after it is the
+// same one: what is computed twice are the same bits.
+template <>
+void Multiply<BFloat16Tiles>(const uint32_t* panels, const uint32_t* rows,
+                             int64_t m_size, int64_t words, float* out,
+                             int64_t n_size, int64_t begin, int64_t end) {
+  if (!m_size) return;
+  constexpr int64_t kTwo = 2 * tiles::kRows;
+  const int64_t at_once =
+      std::max(kTwo, tiles::kBytesAtOnce / (4 * words) / kTwo * kTwo);
+  const int64_t tile = std::min<int64_t>(m_size, tiles::kRows);
+  const tiles::Shapes shapes(tile);
+  tiles::MakeWritten();
+  for (int64_t start = 0; start < m_size; start += at_once) {
+    const int64_t stop = std::min(m_size, start + at_once);
+    for (int64_t i = begin; i < end; ++i)
+      for (int64_t m = start; m < stop; m += 2 * tile) {
+        const int64_t first = std::min(m, m_size - tile);
+        const int64_t second = std::min(m + tile, m_size - tile);
+        float* to = out + i * kOutputs;
+        TilePass(panels + i * kOutputs * words, rows + first * words,
+                 rows + second * words, to + first * n_size,
+                 to + second * n_size, words, n_size);
+      }
+  }
+}
+#endif
+
 template <typename Type, ffi::DataType kType>
 ffi::Error FewRows(ffi::ThreadPool pool, int64_t threads,
                    ffi::Buffer<ffi::F32> x, ffi::Buffer<kType> panels,
@@ -127,16 +206,8 @@ ffi::Error FewRows(ffi::ThreadPool pool, int64_t threads,
     Type::Set(given + m * in_size, words, rows + m * size);
   });
   float* sums = out->typed_data();
-  ForEach(pool, threads, count, words, [=](int64_t i) {
-    for (int64_t m = 0; m < m_size; m += kRows)
-      AsConstant<kRows>(std::min<int64_t>(m_size - m, kRows), [=](auto few) {
-        constexpr int V = VectorsFor(few);
-        for (int v = 0; v < kVectors; v += V)
-          Pass<Type, few, V>(panel + i * kOutputs * words + v * kLanes,
-                             rows + m * size,
-                             sums + m * n_size + i * kOutputs + v * kLanes,
-                             words, n_size);
-      });
+  ForParts(pool, threads, count, words, [=](int64_t begin, int64_t end) {
+    Multiply<Type>(panel, rows, m_size, words, sums, n_size, begin, end);
   });
   return ffi::Error::Success();
 }
@@ -145,6 +216,10 @@ ffi::Error FewRowsBFloat16(ffi::ThreadPool pool, int64_t threads,
                            ffi::Buffer<ffi::F32> x,
                            ffi::Buffer<ffi::BF16> panels,
                            ffi::ResultBuffer<ffi::F32> out) {
+#if defined(PROMPTRL_TILES)
+  if (panels.dimensions()[1] % tiles::kWords == 0 && tiles::AreAllowed())
+    return FewRows<BFloat16Tiles, ffi::BF16>(pool, threads, x, panels, out);
+#endif
 #if defined(__AVX512BF16__)
   // Intel's processors start one every other cycle, a quarter of the rate of fused
   // multiply-adds, whose factors cost little to widen: 75 against 46 x 10^9

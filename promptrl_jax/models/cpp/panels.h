@@ -33,19 +33,27 @@ inline void FetchAhead(const uint32_t* panel) {
     __builtin_prefetch(panel + kAhead + i);
 }
 
-// Calls `one(i)` for each of `count` panels of `words` words per output, or rows of
-// so many words.
-template <typename One>
-void ForEach(xla::ffi::ThreadPool pool, int64_t threads, int64_t count,
-             int64_t words, One one) {
+// Calls `some(begin, end)` for parts of `count` panels of `words` words per output,
+// or of rows of so many words.
+template <typename Some>
+void ForParts(xla::ffi::ThreadPool pool, int64_t threads, int64_t count,
+              int64_t words, Some some) {
   // Each thread gets several parts, so that no thread waits long for the last.
   const int64_t size = (count + 4 * threads - 1) / (4 * threads);
   const bool is_large = count * words >= kWorthSharing;
   Share(pool, is_large ? threads : 1, (count + size - 1) / size,
         [=](int64_t part) {
-          const int64_t end = std::min(count, (part + 1) * size);
-          for (int64_t i = part * size; i < end; ++i) one(i);
+          some(part * size, std::min(count, (part + 1) * size));
         });
+}
+
+// Calls `one(i)` for each of them.
+template <typename One>
+void ForEach(xla::ffi::ThreadPool pool, int64_t threads, int64_t count,
+             int64_t words, One one) {
+  ForParts(pool, threads, count, words, [=](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) one(i);
+  });
 }
 
 }  // namespace promptrl
