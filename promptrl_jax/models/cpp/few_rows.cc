@@ -169,9 +169,9 @@ void Multiply<BFloat16Tiles>(const uint32_t* panels, const uint32_t* rows,
                              int64_t m_size, int64_t words, float* out,
                              int64_t n_size, int64_t begin, int64_t end) {
   if (!m_size) return;
-  constexpr int64_t kTwo = 2 * tiles::kRows;
+  constexpr int64_t kBoth = 2 * tiles::kRows;
   const int64_t at_once =
-      std::max(kTwo, tiles::kBytesAtOnce / (4 * words) / kTwo * kTwo);
+      std::max(kBoth, tiles::kBytesAtOnce / (4 * words) / kBoth * kBoth);
   const int64_t tile = std::min<int64_t>(m_size, tiles::kRows);
   const tiles::Shapes shapes(tile);
   tiles::MakeWritten();

@@ -10,7 +10,7 @@
 #ifndef PROMPTRL_TILES_H_
 #define PROMPTRL_TILES_H_
 
-#if defined(__AMX_BF16__) && defined(__linux__)
+#if defined(__AMX_BF16__) && defined(__AVX512BF16__) && defined(__linux__)
 #define PROMPTRL_TILES 1
 
 #include <immintrin.h>
