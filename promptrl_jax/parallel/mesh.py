@@ -24,11 +24,11 @@ def use_cpu_cores() -> None:
 
   A decode step of a small model is a chain of small matrix products. At batch
   64 on two cores, one core per half of the batch decoded 1.3 times as fast as
-  two cores that shared each product. Accelerators are not affected. A number
-  that is set already stays: with `JAX_NUM_CPU_DEVICES=1` all cores share each
+  two cores that shared each product. Accelerators are not affected. With
+  `JAX_NUM_CPU_DEVICES=1`, a variable of JAX itself, all cores share each
   product, so that weights are read once a step for all of them.
   """
-  if jax.config.jax_num_cpu_devices < 1:
+  if not os.environ.get('JAX_NUM_CPU_DEVICES'):
     cores = len(os.sched_getaffinity(0))
     jax.config.update('jax_num_cpu_devices', max(1, cores))
 
