@@ -129,7 +129,7 @@ class LayerCache:
 
     Args:
       qkv, angles, scale: of the token, as of `rope.heads`, [B, K, U + 2, H].
-      threads: number of XLA's threads for `cpp/attend.cc`, which does all of it
+      threads: most of XLA's threads for `cpp/attend.cc`, which does all of it
         at once; 0: XLA does.
     """
     is_native = threads > 0 and self.keys.dtype.name in native.CACHES

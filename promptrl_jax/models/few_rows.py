@@ -77,8 +77,8 @@ def rows(panels: jax.Array, outputs: jax.Array) -> jax.Array:
 def product(x: jax.Array, panels: jax.Array, threads: int = 1) -> jax.Array:
   """Multiplies rows [rows, in] by a packed kernel; float32 [rows, out].
 
-  Several of XLA's threads only pay if no other device of this process computes
-  at the same time. Rows are rounded to the dtype of the panels.
+  Devices of this process that compute at the same time divide the `threads`, at
+  most so many of XLA's. Rows are rounded to the dtype of the panels.
   """
   name = f'few_rows_{jnp.dtype(panels.dtype).name}'
   shape = len(x), panels.shape[0] * OUTPUTS

@@ -28,8 +28,8 @@ class StoredKernel:
   Attributes:
     values: [*out, in], floating point or int8; panels from `few_rows.pack`; or
       `PackedBlocks`.
-    threads: number of threads for a product with one of the latter two; 0:
-      `values` are the first.
+    threads: most threads for a product with one of the latter two; 0: `values`
+      are the first.
   """
 
   values: Any
@@ -47,7 +47,7 @@ def store(
     bits: None keeps the type; 8 quantizes to int8 with one scale per output,
       the largest magnitude of its weights over 127 (arXiv 2208.07339, section
       2.1), or, if the kernel is packed, one per output and 32 inputs.
-    threads: number of threads for `few_rows`. The kernel is packed if this is
+    threads: most threads for `few_rows`. The kernel is packed if this is
       positive and the shape allows it.
 
   Raises:
@@ -102,7 +102,7 @@ def dense(
 
 
 def threads_of(kernel: Any) -> int:
-  """The number of threads of a stored kernel; 0 of any other."""
+  """The most threads of a stored kernel; 0 of any other."""
   return kernel.threads if isinstance(kernel, StoredKernel) else 0
 
 

@@ -80,7 +80,8 @@ def call(
 ) -> Any:
   """Calls a C++ function inside of a jitted one; returns float32 of `shape`.
 
-  It may use `threads` of XLA's threads; `attributes` are further settings.
+  It may use at most `threads` of XLA's threads, which devices of this process
+  that are at work divide (`cpp/devices.h`); `attributes` are further settings.
   """
   result = jax.ShapeDtypeStruct(tuple(shape), np.float32)
   return _call(name, result, threads, *args, **attributes)

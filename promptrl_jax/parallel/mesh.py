@@ -24,7 +24,8 @@ def use_cpu_cores() -> None:
 
   A decode step of a small model is a chain of small matrix products. At batch
   64 on two cores, one core per half of the batch decoded 1.3 times as fast as
-  two cores that shared each product. Accelerators are not affected. With
+  two cores that shared each product. Where the other devices have nothing to
+  do, one uses their cores. Accelerators are not affected. With
   `JAX_NUM_CPU_DEVICES=1`, a variable of JAX itself, all cores share each
   product, so that weights are read once a step for all of them.
   """

@@ -51,7 +51,7 @@ class DecodeParams:
 
   @property
   def threads(self) -> int:
-    """How many share a step's products and attention; 0: XLA decides."""
+    """At most how many share products and attention; 0: XLA decides."""
     return self.layers[0]['stored']['qkv'].threads
 
   @property
@@ -128,7 +128,7 @@ def _split_fn(
   """
   threads = 0
   if _can_share(mesh, rules) and native.is_available():
-    threads = 1 if mesh.size > 1 else len(os.sched_getaffinity(0))
+    threads = len(os.sched_getaffinity(0))
   stack = _stack(params['params'])
   num_layers = jax.tree.leaves(params['params'][stack])[0].shape[0]
 

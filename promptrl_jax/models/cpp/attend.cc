@@ -31,6 +31,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "devices.h"
 #include "native.h"
 
 namespace ffi = xla::ffi;
@@ -203,8 +204,8 @@ void AttendHead(const Queries& queries, const Type* keys, const Type* values,
 }
 
 template <typename Type, ffi::DataType kType>
-ffi::Error Attend(ffi::ThreadPool pool, int64_t threads, float scale,
-                  ffi::Buffer<ffi::F32> qkv, ffi::Buffer<ffi::F32> cos,
+ffi::Error Attend(ffi::ThreadPool pool, int32_t device, int64_t most,
+                  float scale, ffi::Buffer<ffi::F32> qkv, ffi::Buffer<ffi::F32> cos,
                   ffi::Buffer<ffi::F32> sin, ffi::Buffer<ffi::S32> slot,
                   ffi::Buffer<kType> keys, ffi::Buffer<kType> values,
                   ffi::Buffer<ffi::PRED> mask, ffi::ResultBuffer<ffi::F32> out,
@@ -260,6 +261,7 @@ ffi::Error Attend(ffi::ThreadPool pool, int64_t threads, float scale,
     }
   };
   const bool is_large = rows * heads * slots * h_size >= kWorthSharing;
+  const int64_t threads = ThreadsFor(device, most);
   Share(pool, is_large ? threads : 1, rows * heads, one);
   return ffi::Error::Success();
 }
@@ -284,7 +286,7 @@ struct PromptHead {
   }
 };
 
-ffi::Error AttendPrompts(ffi::ThreadPool pool, int64_t threads,
+ffi::Error AttendPrompts(ffi::ThreadPool pool, int32_t device, int64_t most,
                          ffi::Buffer<ffi::F32> queries,
                          ffi::Buffer<ffi::F32> keys,
                          ffi::Buffer<ffi::F32> values,
@@ -339,7 +341,7 @@ ffi::Error AttendPrompts(ffi::ThreadPool pool, int64_t threads,
       }
     }
   };
-  Share(pool, threads, rows * heads, one);
+  Share(pool, ThreadsFor(device, most), rows * heads, one);
   return ffi::Error::Success();
 }
 
@@ -347,6 +349,7 @@ template <ffi::DataType kType>
 auto Binding() {
   return ffi::Ffi::Bind()
       .template Ctx<ffi::ThreadPool>()
+      .template Ctx<ffi::DeviceOrdinal>()
       .template Attr<int64_t>("threads")
       .template Attr<float>("scale")
       .template Arg<ffi::Buffer<ffi::F32>>()
@@ -373,6 +376,7 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(attend_bfloat16,
 XLA_FFI_DEFINE_HANDLER_SYMBOL(attend_prompts, promptrl::attend::AttendPrompts,
                               ffi::Ffi::Bind()
                                   .Ctx<ffi::ThreadPool>()
+                                  .Ctx<ffi::DeviceOrdinal>()
                                   .Attr<int64_t>("threads")
                                   .Arg<ffi::Buffer<ffi::F32>>()
                                   .Arg<ffi::Buffer<ffi::F32>>()

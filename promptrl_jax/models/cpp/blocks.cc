@@ -16,6 +16,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "devices.h"
 #include "panels.h"
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -251,7 +252,7 @@ __attribute__((noinline)) void Pass(
 }
 
 template <int kBits>
-ffi::Error Blocks(ffi::ThreadPool pool, int64_t threads,
+ffi::Error Blocks(ffi::ThreadPool pool, int32_t device, int64_t most,
                   ffi::Buffer<ffi::F32> x, ffi::Buffer<ffi::U32> codes,
                   ffi::Buffer<ffi::U16> scales, ffi::Buffer<ffi::U16> mins,
                   ffi::ResultBuffer<ffi::F32> out) {
@@ -263,6 +264,7 @@ ffi::Error Blocks(ffi::ThreadPool pool, int64_t threads,
   const float* given = x.typed_data();
   const Rounded<kBits> rows(m_size * blocks);
   const Rounded<kBits>* from = &rows;
+  const int64_t threads = ThreadsFor(device, most);
   ForEach(pool, threads, m_size, blocks * kBlock / 4, [=](int64_t m) {
     for (int64_t b = m * blocks; b < (m + 1) * blocks; ++b)
       from->Set(b, given + b * kBlock);
@@ -288,6 +290,7 @@ ffi::Error Blocks(ffi::ThreadPool pool, int64_t threads,
 auto Binding() {
   return ffi::Ffi::Bind()
       .Ctx<ffi::ThreadPool>()
+      .Ctx<ffi::DeviceOrdinal>()
       .Attr<int64_t>("threads")
       .Arg<ffi::Buffer<ffi::F32>>()
       .Arg<ffi::Buffer<ffi::U32>>()

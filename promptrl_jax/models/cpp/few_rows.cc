@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "devices.h"
 #include "panels.h"
 #include "tiles.h"
 
@@ -191,7 +192,7 @@ void Multiply<BFloat16Tiles>(const uint32_t* panels, const uint32_t* rows,
 #endif
 
 template <typename Type, ffi::DataType kType>
-ffi::Error FewRows(ffi::ThreadPool pool, int64_t threads,
+ffi::Error FewRows(ffi::ThreadPool pool, int32_t device, int64_t most,
                    ffi::Buffer<ffi::F32> x, ffi::Buffer<kType> panels,
                    ffi::ResultBuffer<ffi::F32> out) {
   typedef typename Type::X X;
@@ -202,6 +203,7 @@ ffi::Error FewRows(ffi::ThreadPool pool, int64_t threads,
   const float* given = x.typed_data();
   const std::unique_ptr<X[]> all(new X[m_size * size]);
   X* rows = all.get();
+  const int64_t threads = ThreadsFor(device, most);
   ForEach(pool, threads, m_size, words, [=](int64_t m) {
     Type::Set(given + m * in_size, words, rows + m * size);
   });
@@ -212,28 +214,29 @@ ffi::Error FewRows(ffi::ThreadPool pool, int64_t threads,
   return ffi::Error::Success();
 }
 
-ffi::Error FewRowsBFloat16(ffi::ThreadPool pool, int64_t threads,
+ffi::Error FewRowsBFloat16(ffi::ThreadPool pool, int32_t device, int64_t most,
                            ffi::Buffer<ffi::F32> x,
                            ffi::Buffer<ffi::BF16> panels,
                            ffi::ResultBuffer<ffi::F32> out) {
 #if defined(PROMPTRL_TILES)
   if (panels.dimensions()[1] % tiles::kWords == 0 && tiles::AreAllowed())
-    return FewRows<BFloat16Tiles, ffi::BF16>(pool, threads, x, panels, out);
+    return FewRows<BFloat16Tiles, ffi::BF16>(pool, device, most, x, panels, out);
 #endif
 #if defined(__AVX512BF16__)
   // Intel's processors start one every other cycle, a quarter of the rate of fused
   // multiply-adds, whose factors cost little to widen: 75 against 46 x 10^9
   // multiplications a second on a core of Emerald Rapids.
   if (!__builtin_cpu_is("intel"))
-    return FewRows<BFloat16Pairs, ffi::BF16>(pool, threads, x, panels, out);
+    return FewRows<BFloat16Pairs, ffi::BF16>(pool, device, most, x, panels, out);
 #endif
-  return FewRows<BFloat16, ffi::BF16>(pool, threads, x, panels, out);
+  return FewRows<BFloat16, ffi::BF16>(pool, device, most, x, panels, out);
 }
 
 template <ffi::DataType kType>
 auto Binding() {
   return ffi::Ffi::Bind()
       .template Ctx<ffi::ThreadPool>()
+      .template Ctx<ffi::DeviceOrdinal>()
       .template Attr<int64_t>("threads")
       .template Arg<ffi::Buffer<ffi::F32>>()
       .template Arg<ffi::Buffer<kType>>()
