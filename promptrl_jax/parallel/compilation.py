@@ -7,7 +7,7 @@ import jax
 from promptrl_jax import files
 
 _MAX_BYTES = 2 * 2**30
-_MIN_SECONDS = 0.5  # Programs that compile faster are not stored.
+MIN_SECONDS = 0.5  # Programs that compile faster are not stored.
 
 
 def use_cache() -> None:
@@ -22,5 +22,5 @@ def use_cache() -> None:
   if folder is None:
     return
   jax.config.update('jax_compilation_cache_dir', str(folder))
-  jax.config.update('jax_persistent_cache_min_compile_time_secs', _MIN_SECONDS)
+  jax.config.update('jax_persistent_cache_min_compile_time_secs', MIN_SECONDS)
   jax.config.update('jax_compilation_cache_max_size', _MAX_BYTES)

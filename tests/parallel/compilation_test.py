@@ -9,7 +9,7 @@ import pytest
 ROOT = pathlib.Path(__file__).parents[2]
 SCRIPT = """
 from promptrl_jax.parallel import compilation
-compilation._MIN_SECONDS = 0.0
+compilation.MIN_SECONDS = 0.0
 compilation.use_cache()
 import jax
 hits = []
