@@ -39,7 +39,7 @@ _FUNCTIONS += (*CACHES.values(), 'attend_prompts')
 _FUNCTIONS += ('rms_norm', 'draw')
 LANES = 16  # The functions take whole vectors, of so many numbers at most.
 _VARIABLE = 'PROMPTRL_NATIVE'
-COMPILERS = ('c++', 'g++', 'clang++')
+_COMPILERS = ('c++', 'g++', 'clang++')
 _FLAGS = ('-std=c++17', '-O3', '-march=native', '-w', '-fPIC')
 _TIMEOUT_S = 120
 _LONGEST_MESSAGE = 2000
@@ -64,6 +64,18 @@ def is_available() -> bool:
     handler = jax.ffi.pycapsule(getattr(library, name))
     jax.ffi.register_ffi_target(_target(name), handler, platform='cpu')
   return True
+
+
+def find_compiler() -> str:
+  """Returns the path of the C++ compiler.
+
+  Raises:
+    FileNotFoundError: none is installed.
+  """
+  found = next(filter(None, map(shutil.which, _COMPILERS)), None)
+  if found is None:
+    raise FileNotFoundError(f'none of {", ".join(_COMPILERS)} is installed')
+  return found
 
 
 def fits(size: int, dtype: Any) -> bool:
@@ -152,9 +164,7 @@ def _target(name: str) -> str:
 
 def _load() -> ctypes.CDLL:
   """Loads the shared library, and compiles it if the cache lacks it."""
-  compiler = next(filter(None, map(shutil.which, COMPILERS)), None)
-  if compiler is None:
-    raise FileNotFoundError(f'none of {", ".join(COMPILERS)} is installed')
+  compiler = find_compiler()
   sources = [path.read_bytes() for path in sorted(FOLDER.iterdir())]
   inputs = (sources, _FLAGS, compiler, jax.__version__, _processor())
   name = hashlib.sha256(repr(inputs).encode()).hexdigest()[:16]

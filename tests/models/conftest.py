@@ -1,17 +1,17 @@
 """Fixtures for tests of the compiled C++ functions."""
 
-import shutil
-
 import pytest
 
 from promptrl_jax.models import native
 
 
-@pytest.fixture
+@pytest.fixture(scope='session')
 def compiler():
-  """Skips the test if no C++ compiler is installed."""
-  if not any(map(shutil.which, native.COMPILERS)):
-    pytest.skip(f'none of {", ".join(native.COMPILERS)} is installed')
+  """The C++ compiler; skips the test if none is installed."""
+  try:
+    return native.find_compiler()
+  except FileNotFoundError as error:
+    pytest.skip(str(error))
 
 
 @pytest.fixture

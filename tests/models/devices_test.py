@@ -1,13 +1,11 @@
 """How `cpp/devices.h` divides threads among devices."""
 
-import shutil
 import subprocess
 
 import pytest
 
 from promptrl_jax.models import native
 
-COMPILER = next(filter(None, map(shutil.which, native.COMPILERS)), None)
 PROGRAM = """
 #include <cstdio>
 #include "devices.h"
@@ -21,14 +19,12 @@ int main() {
 
 
 @pytest.fixture(scope='module')
-def program(tmp_path_factory):
-  if COMPILER is None:
-    pytest.skip('there is no C++ compiler')
+def program(compiler, tmp_path_factory):
   folder = tmp_path_factory.mktemp('devices')
   (folder / 'main.cc').write_text(PROGRAM)
   flags = ('-std=c++17', f'-I{native.FOLDER}')
   subprocess.run(
-    [COMPILER, *flags, folder / 'main.cc', '-o', folder / 'main'], check=True
+    [compiler, *flags, folder / 'main.cc', '-o', folder / 'main'], check=True
   )
   return folder / 'main'
 
